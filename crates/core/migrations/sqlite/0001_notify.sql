@@ -1,0 +1,110 @@
+-- Definitions are written by people: durations are text ("1h"), choices are named.
+CREATE TABLE notify_def (
+    id                       integer PRIMARY KEY AUTOINCREMENT,
+    name                     text NOT NULL CONSTRAINT notify_def_name UNIQUE
+                             CONSTRAINT notify_def_name_length CHECK (length(name) BETWEEN 1 AND 200),
+    handler                  text,
+    description              text,
+    enabled                  integer NOT NULL DEFAULT 1 CONSTRAINT notify_def_enabled CHECK (enabled IN (0, 1)),
+    retry_interval           text NOT NULL DEFAULT '[5s,5m,1h,1d]',
+    max_retry_times          integer CONSTRAINT notify_def_max_retry_times CHECK (max_retry_times >= -1),
+    max_retry_interval       text,
+    retry_rules              text,
+    timeout                  text NOT NULL DEFAULT '30s',
+    alert_trigger_type       text NOT NULL DEFAULT 'final_failure'
+                             CONSTRAINT notify_def_alert_trigger_type
+                             CHECK (alert_trigger_type IN ('final_failure', 'each_failure', 'never', 'after_failures')),
+    alert_trigger_fail_times integer NOT NULL DEFAULT 3
+                             CONSTRAINT notify_def_alert_trigger_fail_times CHECK (alert_trigger_fail_times >= 1),
+    alert_cooldown           text NOT NULL DEFAULT '5m',
+    email                    text,
+    alert_to                 text,
+    backlog_alert_age        text,
+    dead_alert_count         integer,
+    need_confirm             integer NOT NULL DEFAULT 0 CONSTRAINT notify_def_need_confirm CHECK (need_confirm IN (0, 1)),
+    max_confirm_delay        text NOT NULL DEFAULT '0',
+    max_concurrency          integer NOT NULL DEFAULT 20
+                             CONSTRAINT notify_def_max_concurrency CHECK (max_concurrency >= 1),
+    keep_history             text NOT NULL DEFAULT '30d',
+    handler_config           text,
+    create_time              text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    update_time              text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    delete_time              text
+);
+
+-- Live notices only: narrow and short-lived. Times are UTC text with milliseconds.
+-- AUTOINCREMENT: an id is never used twice, so history cannot clash with a new notice.
+-- No foreign key to notify_def: an edit of a definition never waits for an open business transaction.
+CREATE TABLE notify_msg (
+    id             integer PRIMARY KEY AUTOINCREMENT,
+    def_id         integer NOT NULL,
+    param          text NOT NULL,
+    description    text,
+    errors         text,
+    status         integer NOT NULL DEFAULT 0 CONSTRAINT notify_msg_status CHECK (status IN (0, 2, 4, 5)),
+    attempt        integer NOT NULL DEFAULT 0,
+    failures       integer NOT NULL DEFAULT 0,
+    crashes        integer NOT NULL DEFAULT 0,
+    worker         text,
+    last_class     text,
+    last_call_time text,
+    next_call_time text DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    create_time    text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    dedupe_key     text,
+    ordering_key   text,
+    trace_context  text
+);
+
+-- Status is the lane, next_call_time the moment at which somebody must look at the row.
+CREATE INDEX notify_msg_due ON notify_msg (def_id, status, next_call_time);
+
+CREATE TABLE notify_msg_history (
+    id             integer PRIMARY KEY,
+    def_id         integer NOT NULL,
+    param          text NOT NULL,
+    description    text,
+    errors         text,
+    status         integer NOT NULL CONSTRAINT notify_msg_history_status CHECK (status IN (1, 3, 6)),
+    attempt        integer NOT NULL,
+    failures       integer NOT NULL,
+    crashes        integer NOT NULL,
+    worker         text,
+    last_class     text,
+    last_call_time text,
+    next_call_time text,
+    create_time    text NOT NULL,
+    dedupe_key     text,
+    ordering_key   text,
+    trace_context  text,
+    finish_time    text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    end_reason     text
+);
+
+CREATE INDEX notify_msg_history_finished ON notify_msg_history (def_id, status, finish_time);
+
+CREATE TABLE notify_node (
+    id              text PRIMARY KEY,
+    handlers        text NOT NULL,
+    clock_offset_ms integer NOT NULL DEFAULT 0,
+    start_time      text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    last_seen       text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now'))
+);
+
+CREATE TABLE notify_alert (
+    def_id        integer NOT NULL,
+    reason        text NOT NULL,
+    opened        text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    last_notified text,
+    held_back     integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (def_id, reason)
+);
+
+CREATE TABLE notify_audit (
+    id        integer PRIMARY KEY AUTOINCREMENT,
+    time      text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    who       text NOT NULL,
+    act       text NOT NULL,
+    def_id    integer,
+    notice_id integer,
+    detail    text
+);

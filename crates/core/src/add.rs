@@ -1,0 +1,223 @@
+//! Adding a notice: [`add_notice`], the builder [`NewNotice`] for everything beyond name and parameter, and
+//! [`NoticeConnection`], through which each kind of transaction takes it.
+//!
+//! Everything that can be checked is checked before any SQL, so that a bad notice provokes no database error inside
+//! the caller's transaction.
+
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::lane::{FirstAttempt, Outcome};
+use crate::notice::{duration_millis, millis_from_time};
+use crate::param;
+
+/// Adds a notice of the definition `name` with the JSON parameter `param`, inside the caller's transaction: it
+/// exists if and only if that transaction commits.
+///
+/// `connection` is a `NoticeTx` (from `notify.begin()`: sent right after its commit), or a plain sqlx transaction
+/// or connection (found by the next sweep; `notify.wake()` after the commit removes the wait). `param` is anything
+/// that serializes: a `serde_json::Value`, `null` included, a type of your own, or a `Box<RawValue>` whose bytes are
+/// kept as they are.
+///
+/// # Errors
+/// [`Error::UnknownDefinition`] names the nearest known name. [`Error::InvalidNotice`] for NUL, nesting beyond 24 levels or
+/// a size beyond the limit (1 MiB unless configured). Neither leaves a trace in the transaction. [`Error::Store`] is what
+/// the database said.
+pub async fn add_notice<C: NoticeConnection>(connection: &mut C, name: &str, param: impl Serialize) -> Result<Added> {
+    NewNotice::new(name, param)?.add(connection).await
+}
+
+/// A notice to be added, with everything that can be said of it.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use solid_notify_core::{NewNotice, NoticeConnection, Result};
+/// # async fn add(tx: &mut impl NoticeConnection) -> Result<()> {
+/// let added = NewNotice::new("remind_customer", serde_json::json!({ "order": 7 }))?
+///     .delay(Duration::from_secs(3600))
+///     .description("first reminder")
+///     .add(tx)
+///     .await?;
+/// println!("notice {}", added.id());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct NewNotice {
+    pub(crate) name: String,
+    pub(crate) param: String,
+    pub(crate) send: SendTime,
+    pub(crate) description: Option<String>,
+    pub(crate) trace_context: Option<String>,
+}
+
+/// When a notice is to be sent for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SendTime {
+    AtOnce,
+    After(Duration),
+    At(SystemTime),
+}
+
+/// The longest description in bytes.
+pub const DESCRIPTION_LIMIT: usize = 64 * 1024;
+/// The longest trace context in bytes: what the narrowest column holds.
+const TRACE_CONTEXT_LIMIT: usize = 1000;
+
+impl NewNotice {
+    /// A notice of the definition `name`, due at once.
+    ///
+    /// # Errors
+    /// [`Error::InvalidNotice`] where `param` cannot be written as JSON.
+    pub fn new(name: impl Into<String>, param: impl Serialize) -> Result<Self> {
+        let name = name.into();
+        let param = param::to_json(&name, &param)?;
+        Ok(Self { name, param, send: SendTime::AtOnce, description: None, trace_context: None })
+    }
+
+    /// Sends it only after `delay`, counted by the database's clock from the insert.
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.send = SendTime::After(delay);
+        self
+    }
+
+    /// Sends it at `time`; a time that is over means at once.
+    #[must_use]
+    pub fn at(mut self, time: SystemTime) -> Self {
+        self.send = SendTime::At(time);
+        self
+    }
+
+    /// A text for people, at most 64 KiB; the handler may rewrite it.
+    #[must_use]
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.description = Some(text.into());
+        self
+    }
+
+    /// A trace context (W3C `traceparent`), at most 1,000 bytes, handed to the handler.
+    #[must_use]
+    pub fn trace_context(mut self, context: impl Into<String>) -> Self {
+        self.trace_context = Some(context.into());
+        self
+    }
+
+    /// Adds it through `connection`; see [`add_notice`].
+    ///
+    /// # Errors
+    /// Those of [`add_notice`].
+    pub async fn add<C: NoticeConnection>(self, connection: &mut C) -> Result<Added> {
+        connection.insert(self).await
+    }
+
+    /// Checks everything that needs no database.
+    pub fn check(&self, param_limit: usize) -> Result<()> {
+        if self.name.contains('\0') {
+            return Err(Error::UnknownDefinition { name: self.name.clone(), nearest: None });
+        }
+        for (part, text, limit) in [
+            ("description", &self.description, DESCRIPTION_LIMIT),
+            ("trace context", &self.trace_context, TRACE_CONTEXT_LIMIT),
+        ] {
+            let Some(text) = text else { continue };
+            if text.len() > limit || text.contains('\0') {
+                let problem = format!("its {part} has {} bytes; it may have {limit}, and no NUL character", text.len());
+                return Err(Error::InvalidNotice { name: self.name.clone(), problem });
+            }
+        }
+        param::check(&self.name, &self.param, param_limit)
+    }
+
+    /// The name of its definition.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The parameter as JSON text.
+    pub fn param_json(&self) -> &str {
+        &self.param
+    }
+
+    /// The text for people.
+    pub fn description_text(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
+    /// The trace context.
+    pub fn trace_context_text(&self) -> Option<&str> {
+        self.trace_context.as_deref()
+    }
+
+    /// True where it is due as soon as it is committed.
+    pub fn is_due_at_once(&self) -> bool {
+        self.send == SendTime::AtOnce
+    }
+
+    /// When to send it, in milliseconds: an absolute time since 1970, or else a delay from the insert.
+    pub fn send_millis(&self) -> (Option<i64>, i64) {
+        match self.send {
+            SendTime::AtOnce => (None, 0),
+            SendTime::After(delay) => (None, duration_millis(delay.min(crate::retry::MAX_DELAY))),
+            SendTime::At(time) => (Some(millis_from_time(time).clamp(0, LAST_SEND_TIME)), 0),
+        }
+    }
+}
+
+/// 9999-01-01, which every database can store, in milliseconds since 1970.
+const LAST_SEND_TIME: i64 = 253_370_764_800_000;
+
+/// Something that a notice can be added through: a transaction, or a connection (then it is added by itself).
+///
+/// Implemented for `NoticeTx`, for sqlx's `Transaction`, `PoolConnection` and the connections of the three databases.
+pub trait NoticeConnection: Send {
+    /// Inserts the notice. [`add_notice`] reads better.
+    fn insert(&mut self, notice: NewNotice) -> impl Future<Output = Result<Added>> + Send;
+}
+
+/// The receipt for an added notice. It counts once the transaction has committed.
+#[derive(Debug)]
+pub struct Added {
+    id: i64,
+    outcome: Outcome,
+}
+
+impl Added {
+    /// A receipt; connections make them.
+    pub fn new(id: i64, outcome: Outcome) -> Self {
+        Self { id, outcome }
+    }
+
+    /// The notice's id: the one that the handler and every table show.
+    pub fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// Waits until the first attempt has ended and its outcome is stored, at most `limit`. Call it after the commit;
+    /// before, it only waits in vain.
+    pub async fn first_attempt(self, limit: Duration) -> FirstAttempt {
+        self.outcome.wait(limit).await
+    }
+}
+
+/// The known name most like `name`, if any is like it.
+pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let scored = known.into_iter().map(|other| (strsim::damerau_levenshtein(name, other), other));
+    let (distance, nearest) = scored.min()?;
+    (distance <= name.chars().count().div_ceil(2).max(2)).then(|| nearest.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_one_that_is_like_it() {
+        let known = ["sync_to_omp", "mail_invoice"];
+        assert_eq!(nearest_name("sync_to_opm", known), Some("sync_to_omp".to_owned()));
+        assert_eq!(nearest_name("zzzzzzzz", known), None);
+        assert_eq!(nearest_name("x", []), None);
+    }
+}

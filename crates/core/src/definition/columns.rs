@@ -1,0 +1,208 @@
+//! The columns of `notify_def`: one list from which the struct, its setters and the stores' statements are made.
+//!
+//! What a value means is left to [`super::Policy`].
+
+use std::time::SystemTime;
+
+/// A column's value on its way to or from a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ColumnValue {
+    /// A text, or null.
+    Text(Option<String>),
+    /// A whole number, or null.
+    Int(Option<i64>),
+    /// A flag.
+    Bool(bool),
+}
+
+/// A Rust type that a column can have. Named by the setters, but out of reach of other crates.
+#[allow(unreachable_pub)]
+pub trait Column: Sized {
+    /// What the setter takes: the type without its `Option`.
+    type Inner;
+    /// A value of the right kind; its content does not matter.
+    const KIND: ColumnValue;
+    fn wrap(inner: Self::Inner) -> Self;
+    fn get(&self) -> ColumnValue;
+    fn from_value(value: ColumnValue) -> Option<Self>;
+}
+
+macro_rules! column_type {
+    ($ty:ty, $inner:ty, $kind:expr, $value:ident => $wrap:expr, $from:pat => $to:expr, $get:expr) => {
+        impl Column for $ty {
+            type Inner = $inner;
+            const KIND: ColumnValue = $kind;
+            fn wrap($value: $inner) -> Self {
+                $wrap
+            }
+            fn get(&self) -> ColumnValue {
+                let get: fn(&Self) -> ColumnValue = $get;
+                get(self)
+            }
+            fn from_value(value: ColumnValue) -> Option<Self> {
+                match value {
+                    $from => Some($to),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+use ColumnValue::{Bool, Int, Text};
+column_type!(String, String, Text(None), v => v, Text(Some(v)) => v, |v| Text(Some(v.clone())));
+column_type!(Option<String>, String, Text(None), v => Some(v), Text(v) => v, |v| Text(v.clone()));
+column_type!(i64, i64, Int(None), v => v, Int(Some(v)) => v, |v| Int(Some(*v)));
+column_type!(Option<i64>, i64, Int(None), v => Some(v), Int(v) => v, |v| Int(*v));
+column_type!(bool, bool, Bool(false), v => v, Bool(v) => v, |v| Bool(*v));
+
+macro_rules! notify_def {
+    ($($(#[$doc:meta])* $column:ident: $ty:ty = $default:expr,)*) => {
+        /// A row of `notify_def`: how the notices of one name are sent, resent and reported.
+        ///
+        /// Durations are text as people write it (`"30s"`, `"1h 30m"`, [humantime](https://docs.rs/humantime)).
+        ///
+        /// ```
+        /// use solid_notify_core::NotifyDef;
+        /// let def = NotifyDef::new("sync_to_omp").retry_interval("[5s,5m,1h,1d]").timeout("10s");
+        /// assert_eq!(def.max_concurrency, 20);
+        /// assert!(def.policy().is_ok());
+        /// ```
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct NotifyDef {
+            /// The id that the database gave; 0 before it is stored.
+            pub id: i64,
+            /// The unique name that `add_notice` uses, 1 to 200 characters.
+            pub name: String,
+            $($(#[$doc])* pub $column: $ty,)*
+            /// When the row was created, by the database's clock.
+            pub create_time: Option<SystemTime>,
+            /// When `update` last changed it.
+            pub update_time: Option<SystemTime>,
+            /// When it was deleted. A deleted definition takes no new notices; those in flight run to their end.
+            pub delete_time: Option<SystemTime>,
+        }
+
+        impl NotifyDef {
+            /// A definition with the defaults, which are those of the table.
+            pub fn new(name: impl Into<String>) -> Self {
+                Self {
+                    id: 0,
+                    name: name.into(),
+                    $($column: $default,)*
+                    create_time: None,
+                    update_time: None,
+                    delete_time: None,
+                }
+            }
+
+            $(
+                #[doc = concat!("Sets the column `", stringify!($column), "`.")]
+                #[must_use]
+                pub fn $column(mut self, value: impl Into<<$ty as Column>::Inner>) -> Self {
+                    self.$column = <$ty as Column>::wrap(value.into());
+                    self
+                }
+            )*
+
+            /// The names of the columns that people edit, the name first.
+            pub const COLUMNS: &'static [&'static str] = &["name", $(stringify!($column),)*];
+
+            /// The kind of each of [`Self::COLUMNS`].
+            pub const KINDS: &'static [ColumnValue] = &[Text(None), $(<$ty as Column>::KIND,)*];
+
+            /// The values of [`Self::COLUMNS`].
+            pub fn values(&self) -> Vec<ColumnValue> {
+                vec![self.name.get(), $(self.$column.get(),)*]
+            }
+
+            /// A row from the values of [`Self::COLUMNS`]; `None` where one is of the wrong kind.
+            pub fn from_values(id: i64, values: Vec<ColumnValue>) -> Option<Self> {
+                let mut values = values.into_iter();
+                let mut def = Self::new(String::from_value(values.next()?)?);
+                def.id = id;
+                $(def.$column = Column::from_value(values.next()?)?;)*
+                Some(def)
+            }
+        }
+    };
+}
+
+notify_def! {
+    /// The registered handler that sends its notices; none: the one called like the definition.
+    handler: Option<String> = None,
+    /// A text for people.
+    description: Option<String> = None,
+    /// `false`: notices are accepted, but nothing is sent and nothing is counted.
+    enabled: bool = true,
+    /// When to retry: see [`crate::retry`].
+    retry_interval: String = "[5s,5m,1h,1d]".to_owned(),
+    /// Retries after the first try; none: what `retry_interval` implies; -1: no limit.
+    max_retry_times: Option<i64> = None,
+    /// The longest interval; none: no cap.
+    max_retry_interval: Option<String> = None,
+    /// Rules per error class (JSON). Stored, and without effect until error classes exist.
+    retry_rules: Option<String> = None,
+    /// How long one attempt may take.
+    timeout: String = "30s".to_owned(),
+    /// When to alert: `final_failure`, `each_failure`, `never` or `after_failures`.
+    alert_trigger_type: String = "final_failure".to_owned(),
+    /// How many failures of the same notice `after_failures` waits for.
+    alert_trigger_fail_times: i64 = 3,
+    /// The least time between two alerts of one definition and reason.
+    alert_cooldown: String = "5m".to_owned(),
+    /// The addresses that alerts are mailed to, separated by commas.
+    email: Option<String> = None,
+    /// The chat targets of alerts.
+    alert_to: Option<String> = None,
+    /// Alert when the oldest due notice is older than this.
+    backlog_alert_age: Option<String> = None,
+    /// Alert when there are so many dead letters.
+    dead_alert_count: Option<i64> = None,
+    /// Whether a delivery counts only when it was confirmed.
+    need_confirm: bool = false,
+    /// How long to wait for a confirmation; `0`: for ever.
+    max_confirm_delay: String = "0".to_owned(),
+    /// How many of its notices one node sends at the same time.
+    max_concurrency: i64 = 20,
+    /// How long succeeded notices stay in history: a duration, `none` or `forever`.
+    keep_history: String = "30d".to_owned(),
+    /// Settings of the handler, in a form of its own.
+    handler_config: Option<String> = None,
+}
+
+impl NotifyDef {
+    /// The handler that sends its notices.
+    pub fn handler_name(&self) -> &str {
+        self.handler.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The columns in which `self` and `other` differ, as (column, own value, other's value); ids and times apart.
+    pub fn differences(&self, other: &Self) -> Vec<(&'static str, ColumnValue, ColumnValue)> {
+        let pairs = self.values().into_iter().zip(other.values());
+        let named = Self::COLUMNS.iter().zip(pairs);
+        named.filter(|(_, (own, others))| own != others).map(|(column, (own, others))| (*column, own, others)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_and_rows_are_inverse() {
+        let def = NotifyDef::new("a").timeout("1s").max_retry_times(7).enabled(false).email("a@b.c");
+        let back = NotifyDef::from_values(0, def.values()).unwrap();
+        assert_eq!(back, def);
+        assert_eq!(def.values().len(), NotifyDef::COLUMNS.len());
+        assert_eq!(NotifyDef::KINDS.len(), NotifyDef::COLUMNS.len());
+    }
+
+    #[test]
+    fn differences_name_the_column_and_both_values() {
+        let differences = NotifyDef::new("a").differences(&NotifyDef::new("a").timeout("1s"));
+        let text = |s: &str| ColumnValue::Text(Some(s.to_owned()));
+        assert_eq!(differences, [("timeout", text("30s"), text("1s"))]);
+    }
+}

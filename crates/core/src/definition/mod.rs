@@ -1,0 +1,42 @@
+//! A definition (`notify_def` row) as people write it, and [`Policy`], what the code reads out of it.
+//!
+//! A row keeps the text of every column, also of those that are wrong: an invalid row must be shown, reported
+//! and healed, not lost. How rows are stored is left to the stores.
+
+mod columns;
+mod policy;
+
+pub use columns::{ColumnValue, NotifyDef};
+pub use policy::{KeepHistory, Policy};
+
+use std::fmt;
+
+/// A column of a definition whose value cannot work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The column.
+    pub column: &'static str,
+    /// The value found there.
+    pub value: String,
+    /// What would be right.
+    pub expected: String,
+}
+
+impl Problem {
+    pub(crate) fn new(column: &'static str, value: impl fmt::Display, expected: impl fmt::Display) -> Self {
+        Self { column, value: value.to_string(), expected: expected.to_string() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {:?}: expected {}", self.column, self.value, self.expected)
+    }
+}
+
+/// The name that a deleted definition is given, unique by its id, so that its own becomes free.
+pub fn deleted_name(seen: &NotifyDef) -> String {
+    let suffix = format!(" (deleted {})", seen.id);
+    let room = 200 - suffix.chars().count();
+    seen.name.chars().take(room).chain(suffix.chars()).collect()
+}

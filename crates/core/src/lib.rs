@@ -1,0 +1,32 @@
+//! The part of solid-notify that a process which *adds* notices needs: the model, definitions, the retry
+//! language, the transitions, the [`Store`] trait, [`add_notice`] and the SQL stores (one feature per database).
+//!
+//! Sending is left to `solid-notify-sweeper`; users name the crate `solid-notify`, which re-exports both.
+//!
+//! The decisions ([`transition`], [`definition`], [`retry`]) do no input or output and read no clock; a store
+//! only persists them, guarded by status and attempt number.
+
+pub mod add;
+pub mod clock;
+pub mod definition;
+pub mod error;
+pub mod lane;
+pub mod notice;
+pub mod outbox;
+pub mod param;
+pub mod retry;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod sql;
+pub mod store;
+pub mod transition;
+
+pub use add::{Added, NewNotice, NoticeConnection, add_notice};
+pub use clock::HandClock;
+pub use definition::{NotifyDef, Policy, Problem};
+pub use error::{Error, Result, StoreError};
+pub use lane::FirstAttempt;
+pub use notice::{AttemptRecord, Claimed, ErrorClass, NoticeRecord, Status};
+pub use outbox::{Defined, DefinitionState, Outbox, Updated};
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub use sql::{Dialect, NoticeTx, Notify, NotifyBuilder};
+pub use store::Store;

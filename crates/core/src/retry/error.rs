@@ -1,0 +1,75 @@
+//! What is wrong with a retry interval, and where.
+//!
+//! The sentences about what was expected are written by the parsers; here they are only put beside the text.
+
+/// A text that is not a retry interval.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IntervalError {
+    /// The text does not follow the language. Its message points at the place.
+    #[error("{}", point_at(.text, *.offset, .expected))]
+    Malformed {
+        /// The text as it was given.
+        text: String,
+        /// Where it goes wrong, in bytes from the start of `text`; `text.len()` is its end.
+        offset: usize,
+        /// What belongs there, to be read after the word "expected".
+        expected: String,
+    },
+    /// The text is too long to be a retry interval. It is not repeated in the message, since it may be of any size.
+    #[error("retry_interval: expected at most {limit} bytes, but the text has {length}")]
+    TooLong {
+        /// The length of the text in bytes.
+        length: usize,
+        /// The greatest allowed length in bytes.
+        limit: usize,
+    },
+}
+
+/// The message of a malformed text: one line for people in a hurry, then the text with a caret under the place.
+fn point_at(text: &str, offset: usize, expected: &str) -> String {
+    // A line break or a tab inside the text would tear the caret away from its place.
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let summary = format!("retry_interval \"{line}\": expected {expected}");
+    if line.trim().is_empty() {
+        return summary;
+    }
+    // Columns are characters, not bytes, so that the caret also stands right behind an `é`.
+    let column = text.char_indices().take_while(|(at, _)| *at < offset).count();
+    format!("{summary}\n  {line}\n  {:column$}^", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn malformed(text: &str, offset: usize) -> String {
+        let (text, expected) = (text.to_owned(), "a duration".to_owned());
+        IntervalError::Malformed { text, offset, expected }.to_string()
+    }
+
+    #[test]
+    fn the_caret_stands_under_the_place() {
+        assert_eq!(malformed("[5s,5x]", 4), "retry_interval \"[5s,5x]\": expected a duration\n  [5s,5x]\n      ^");
+    }
+
+    #[test]
+    fn the_caret_counts_characters_not_bytes() {
+        assert_eq!(malformed("éé5x", 4), "retry_interval \"éé5x\": expected a duration\n  éé5x\n    ^");
+    }
+
+    #[test]
+    fn the_caret_can_stand_behind_the_end() {
+        assert!(malformed("[5s", 3).ends_with("\n  [5s\n     ^"));
+    }
+
+    #[test]
+    fn line_breaks_do_not_move_the_caret() {
+        assert!(malformed("[5s,\n5x]", 5).ends_with("\n  [5s, 5x]\n       ^"));
+    }
+
+    #[test]
+    fn a_blank_text_has_no_picture() {
+        assert_eq!(malformed(" ", 0), "retry_interval \" \": expected a duration");
+    }
+}

@@ -1,0 +1,143 @@
+//! Definitions in the database: reading them, and edits that never overwrite what somebody else wrote meanwhile.
+
+use super::connections::Purpose;
+use super::dialect::Dialect;
+use super::run::Arg;
+use super::store::{SqlStore, required};
+use crate::definition::{ColumnValue, NotifyDef, deleted_name};
+use crate::notice::time_from_millis;
+use crate::store::{Edit, Edited};
+
+impl<DB: Dialect> SqlStore<DB> {
+    pub(super) async fn try_definitions(&self) -> sqlx::Result<Vec<NotifyDef>> {
+        let mut conn = self.connections.get(Purpose::Work).await?;
+        let rows = DB::fetch(&mut conn, &DB::statements().definitions, &[self.now()]).await?;
+        conn.done();
+        rows.iter().map(read::<DB>).collect()
+    }
+
+    pub(super) async fn try_edit(&self, edit: &Edit) -> sqlx::Result<Edited> {
+        let mut conn = self.connections.get(Purpose::Work).await?;
+        let edited = match edit {
+            Edit::Create(def) => self.create(&mut conn, def).await,
+            Edit::Replace { seen, new } => {
+                let mut tx = conn.begin().await?;
+                let edited = self.replace(&mut tx, seen, new).await;
+                finish(tx, edited).await
+            }
+            Edit::Delete { seen } => {
+                let mut tx = conn.begin().await?;
+                let edited = self.delete(&mut tx, seen).await;
+                finish(tx, edited).await
+            }
+        };
+        let edited = match edited {
+            // The new name is taken.
+            Err(error) if is_unique_violation(&error) => {
+                let name = match edit {
+                    Edit::Create(def) | Edit::Replace { new: def, .. } | Edit::Delete { seen: def } => &def.name,
+                };
+                match self.by_name(&mut conn, name).await? {
+                    Some(row) => Edited::Conflict(row),
+                    None => return Err(error),
+                }
+            }
+            edited => edited?,
+        };
+        conn.done();
+        Ok(edited)
+    }
+
+    /// Looks before it inserts, since a failed insert would be logged as an error by the server at every start.
+    async fn create(&self, conn: &mut DB::Connection, def: &NotifyDef) -> sqlx::Result<Edited> {
+        if let Some(row) = self.by_name(conn, &def.name).await? {
+            return Ok(Edited::Conflict(row));
+        }
+        let values = def.values();
+        DB::execute(conn, &DB::statements().create_definition, &self.with_values(&values)).await?;
+        let created = self.by_name(conn, &def.name).await?;
+        Ok(created.map_or(Edited::Missing, Edited::Done))
+    }
+
+    async fn replace(&self, conn: &mut DB::Connection, seen: &NotifyDef, new: &NotifyDef) -> sqlx::Result<Edited> {
+        match self.lock(conn, seen).await? {
+            Edited::Done(_) => {}
+            other => return Ok(other),
+        }
+        let values = new.values();
+        let mut args = self.with_values(&values);
+        args.push(seen.id.into());
+        DB::execute(conn, &DB::statements().replace_definition, &args).await?;
+        self.lock_row(conn, seen.id).await
+    }
+
+    async fn delete(&self, conn: &mut DB::Connection, seen: &NotifyDef) -> sqlx::Result<Edited> {
+        match self.lock(conn, seen).await? {
+            Edited::Done(_) => {}
+            other => return Ok(other),
+        }
+        let free_name = deleted_name(seen);
+        let args = [self.now(), seen.id.into(), seen.handler_name().into(), free_name.as_str().into()];
+        DB::execute(conn, &DB::statements().delete_definition, &args).await?;
+        self.lock_row(conn, seen.id).await
+    }
+
+    /// Locks the row; [`Edited::Done`] where it still is what the editor saw.
+    async fn lock(&self, conn: &mut DB::Connection, seen: &NotifyDef) -> sqlx::Result<Edited> {
+        Ok(match self.lock_row(conn, seen.id).await? {
+            Edited::Done(row) if row.delete_time.is_some() => Edited::Missing,
+            Edited::Done(row) if !row.differences(seen).is_empty() => Edited::Conflict(row),
+            other => other,
+        })
+    }
+
+    async fn lock_row(&self, conn: &mut DB::Connection, id: i64) -> sqlx::Result<Edited> {
+        let rows = DB::fetch(conn, &DB::statements().lock_definition, &[self.now(), id.into()]).await?;
+        Ok(rows.first().map(read::<DB>).transpose()?.map_or(Edited::Missing, Edited::Done))
+    }
+
+    async fn by_name(&self, conn: &mut DB::Connection, name: &str) -> sqlx::Result<Option<NotifyDef>> {
+        let rows = DB::fetch(conn, &DB::statements().definition_by_name, &[self.now(), name.into()]).await?;
+        rows.first().map(read::<DB>).transpose()
+    }
+
+    fn with_values<'a>(&self, values: &'a [ColumnValue]) -> Vec<Arg<'a>> {
+        let values = values.iter().map(|value| match value {
+            ColumnValue::Text(text) => Arg::Text(text.as_deref()),
+            ColumnValue::Int(number) => Arg::Int(*number),
+            ColumnValue::Bool(flag) => Arg::Bool(*flag),
+        });
+        std::iter::once(self.now()).chain(values).collect()
+    }
+}
+
+/// Commits where something was done, else rolls back; an error rolls back and stays the answer.
+async fn finish<DB: Dialect>(tx: sqlx::Transaction<'_, DB>, edited: sqlx::Result<Edited>) -> sqlx::Result<Edited> {
+    match &edited {
+        Ok(Edited::Done(_)) => tx.commit().await?,
+        _ => tx.rollback().await?,
+    }
+    edited
+}
+
+fn is_unique_violation(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
+}
+
+fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NotifyDef> {
+    let mut values = Vec::with_capacity(NotifyDef::COLUMNS.len());
+    for (column, kind) in (1..).zip(NotifyDef::KINDS) {
+        values.push(match kind {
+            ColumnValue::Text(_) => ColumnValue::Text(DB::text(row, column)?),
+            ColumnValue::Int(_) => ColumnValue::Int(DB::int(row, column)?),
+            ColumnValue::Bool(_) => ColumnValue::Bool(DB::int(row, column)? == Some(1)),
+        });
+    }
+    let times = NotifyDef::COLUMNS.len() + 1;
+    let wrong = || sqlx::Error::Decode("a notify_def row with null where there can be none".into());
+    let mut def = NotifyDef::from_values(required::<DB>(row, 0)?, values).ok_or_else(wrong)?;
+    def.create_time = DB::int(row, times)?.map(time_from_millis);
+    def.update_time = DB::int(row, times + 1)?.map(time_from_millis);
+    def.delete_time = DB::int(row, times + 2)?.map(time_from_millis);
+    Ok(def)
+}

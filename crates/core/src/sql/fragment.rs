@@ -1,0 +1,161 @@
+//! What differs between the dialects, as pieces of SQL: one function a difference, and the reason beside it.
+//!
+//! The statements themselves are in [`super::statements`], each written once.
+
+/// The database family that a statement is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// PostgreSQL 13 or newer.
+    Postgres,
+    /// MySQL 8 and MariaDB 10.6 or newer.
+    MySql,
+    /// SQLite 3.42 or newer.
+    Sqlite,
+}
+
+use Kind::{MySql, Postgres, Sqlite};
+
+/// The type of a column of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ty {
+    Int,
+    Text,
+}
+
+impl Kind {
+    /// The time that a statement goes by: the hand-turned clock in `$1`, else the database's.
+    ///
+    /// Postgres: `statement_timestamp()`, since `now()` is the start of the transaction (a delay would be counted
+    /// from there) and `clock_timestamp()` is volatile, so no index could be searched with it.
+    /// MySQL: `UTC_TIMESTAMP(6)`, since `CURRENT_TIMESTAMP` is in the session's time zone.
+    pub(super) fn now(self) -> String {
+        let database = match self {
+            Postgres => "statement_timestamp()",
+            MySql => "UTC_TIMESTAMP(6)",
+            Sqlite => "strftime('%Y-%m-%d %H:%M:%f', 'now')",
+        };
+        format!("coalesce({}, {database})", self.epoch_time("$1"))
+    }
+
+    /// Milliseconds since 1970 as a stored time.
+    pub(super) fn epoch_time(self, ms: &str) -> String {
+        match self {
+            Postgres => format!("('epoch'::timestamptz + {ms}::bigint * interval '1 millisecond')"),
+            MySql => format!("TIMESTAMPADD(MICROSECOND, {ms} * 1000, TIMESTAMP'1970-01-01 00:00:00')"),
+            Sqlite => format!("strftime('%Y-%m-%d %H:%M:%f', {ms} / 1000.0, 'unixepoch')"),
+        }
+    }
+
+    /// A stored time as milliseconds since 1970, so that no driver's time type is needed.
+    pub(super) fn epoch(self, time: &str) -> String {
+        match self {
+            Postgres => format!("(extract(epoch FROM {time}) * 1000)::bigint"),
+            MySql => format!("TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', {time}) DIV 1000"),
+            Sqlite => format!("CAST(round(unixepoch({time}, 'subsec') * 1000) AS integer)"),
+        }
+    }
+
+    /// `time` and `ms` milliseconds more.
+    pub(super) fn plus(self, time: &str, ms: &str) -> String {
+        match self {
+            Postgres => format!("({time} + {ms} * interval '1 millisecond')"),
+            MySql => format!("TIMESTAMPADD(MICROSECOND, {ms} * 1000, {time})"),
+            Sqlite => format!("strftime('%Y-%m-%d %H:%M:%f', {time}, printf('%+.3f seconds', ({ms}) / 1000.0))"),
+        }
+    }
+
+    /// A parameter or column that goes into a JSON column. Postgres needs the cast; the others keep JSON as text.
+    pub(super) fn to_json(self, value: &str) -> String {
+        match self {
+            Postgres => format!("{value}::json"),
+            MySql | Sqlite => value.to_owned(),
+        }
+    }
+
+    /// A JSON column read as the text that it is.
+    pub(super) fn json_text(self, column: &str) -> String {
+        match self {
+            Postgres => format!("{column}::text"),
+            MySql | Sqlite => column.to_owned(),
+        }
+    }
+
+    /// Locks the rows of `m` and passes over those that others lock. SQLite has one writer: nothing to lock.
+    /// MariaDB does not know `OF`; Postgres needs it, since a function's rows cannot be locked.
+    pub(super) fn lock(self) -> &'static str {
+        match self {
+            Postgres => " FOR UPDATE OF m SKIP LOCKED",
+            MySql => " FOR UPDATE SKIP LOCKED",
+            Sqlite => "",
+        }
+    }
+
+    /// Locks one row and waits for it.
+    pub(super) fn lock_wait(self) -> &'static str {
+        match self {
+            Postgres | MySql => " FOR UPDATE",
+            Sqlite => "",
+        }
+    }
+
+    /// A batch as a table: one JSON array of objects in one parameter, so that the statement's text is constant.
+    pub(super) fn batch(self, parameter: &str, columns: &[(&str, Ty)]) -> String {
+        let each = |write: &dyn Fn(&str, Ty) -> String| {
+            let columns: Vec<String> = columns.iter().map(|(name, ty)| write(name, *ty)).collect();
+            columns.join(", ")
+        };
+        match self {
+            Postgres => {
+                let columns = each(&|name, ty| format!("{name} {}", if ty == Ty::Int { "bigint" } else { "text" }));
+                format!("json_to_recordset({parameter}::json) AS b({columns})")
+            }
+            MySql => {
+                let columns = each(&|name, ty| {
+                    let ty = if ty == Ty::Int { "bigint" } else { "longtext CHARACTER SET utf8mb4" };
+                    format!("{name} {ty} PATH '$.{name}'")
+                });
+                format!("JSON_TABLE({parameter}, '$[*]' COLUMNS ({columns})) AS b")
+            }
+            Sqlite => {
+                let columns = each(&|name, _| format!("value ->> '{name}' AS {name}"));
+                format!("(SELECT {columns} FROM json_each({parameter})) AS b")
+            }
+        }
+    }
+
+    /// Joins `m` (a table with a primary key `id`) to a batch, the batch first. MySQL's optimizer must not choose the
+    /// other order: it would walk the whole table.
+    pub(super) fn batch_join(self, batch: &str, table: &str) -> String {
+        let join = if self == MySql { "STRAIGHT_JOIN" } else { "JOIN" };
+        format!("{batch} {join} {table} m ON m.id = b.notice_id")
+    }
+
+    /// Updates the rows of `table` that are in a batch. Assignments name the table's columns bare.
+    pub(super) fn batch_update(self, batch: &str, table: &str, set: &str, and: &str) -> String {
+        match self {
+            Postgres | Sqlite => format!("UPDATE {table} AS m SET {set} FROM {batch} WHERE m.id = b.notice_id{and}"),
+            MySql => format!("UPDATE {} SET {set} WHERE true{and}", self.batch_join(batch, table)),
+        }
+    }
+
+    /// Deletes the rows of `table` that are in a batch. MySQL and MariaDB run `id IN (SELECT …)` of a DELETE once per
+    /// row of the table, so there it is a join.
+    pub(super) fn batch_delete(self, batch: &str, table: &str, and: &str) -> String {
+        match self {
+            Postgres | Sqlite => format!("DELETE FROM {table} AS m WHERE m.id IN (SELECT b.notice_id FROM {batch}){and}"),
+            MySql => format!("DELETE m FROM {} WHERE true{and}", self.batch_join(batch, table)),
+        }
+    }
+
+    /// True where `UPDATE … RETURNING` exists, so that a claim is one statement; MySQL and MariaDB need a transaction
+    /// of two.
+    pub(super) fn update_returns(self) -> bool {
+        self != MySql
+    }
+
+    /// True where an insert may read `notify_def` without locking it. InnoDB locks what an `INSERT … SELECT` reads, so
+    /// that an operator's edit would wait for every open business transaction.
+    pub(super) fn insert_reads_freely(self) -> bool {
+        self != MySql
+    }
+}

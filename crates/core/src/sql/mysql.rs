@@ -1,0 +1,119 @@
+//! MySQL and MariaDB: what [`Dialect`] asks.
+
+use futures_util::future::BoxFuture;
+use sqlx::error::DatabaseError;
+use sqlx::mysql::MySqlDatabaseError;
+use sqlx::{Executor, MySql, Pool, Row, Transaction};
+
+use super::dialect::{Changed, Committed, Dialect, MigrationLock, Plan, driver, sealed};
+use super::fragment::Kind;
+use super::run::{Arg, Statement};
+use crate::error::FaultKind;
+
+impl sealed::Sealed for MySql {}
+
+impl Dialect for MySql {
+    const KIND: Kind = Kind::MySql;
+    const BEGIN: &'static str = "BEGIN";
+    const MIGRATIONS: &'static [(i64, &'static str, &'static str)] =
+        &[(1, "notify", include_str!("../../migrations/mysql/0001_notify.sql"))];
+    // DDL commits implicitly here. The lock's name is server-wide, so it carries the database's.
+    const MIGRATION_LOCK: MigrationLock = MigrationLock::Session(
+        "DO GET_LOCK(concat('solid-notify ', md5(database())), 60)",
+        "DO RELEASE_LOCK(concat('solid-notify ', md5(database())))",
+    );
+
+    driver!(MySql, |done| i64::try_from(done.last_insert_id()).unwrap_or(0));
+
+    fn greet(conn: &mut sqlx::MySqlConnection) -> BoxFuture<'_, sqlx::Result<()>> {
+        Box::pin(async move {
+            // REPEATABLE READ, the default, would lock the gaps between due rows and make claims wait for inserts.
+            conn.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
+            let row = conn.fetch_one("SELECT version()").await?;
+            let version: String = row.try_get_unchecked(0)?;
+            if has_skip_locked(&version) {
+                return Ok(());
+            }
+            let needed =
+                format!("server version {version} is too old: MariaDB 10.6 or MySQL 8.0 is needed (SKIP LOCKED)");
+            Err(sqlx::Error::Configuration(needed.into()))
+        })
+    }
+
+    fn commit(mut tx: Transaction<'_, Self>) -> BoxFuture<'_, sqlx::Result<Committed>> {
+        Box::pin(async move {
+            // MariaDB tells whether a transaction is open; after a deadlock, or an implicit commit by DDL, none is. MySQL
+            // ignores the executable comment and has no such variable. sqlx rolls back the transaction that it still
+            // believes in when `tx` is dropped, without waiting and without effect.
+            let sql = "SELECT coalesce(/*M! @@in_transaction, */ 1); COMMIT";
+            let rows = (&mut *tx).fetch_all(sqlx::raw_sql(sql)).await?;
+            let open: Option<i64> = rows.first().map(|row| row.try_get_unchecked(0)).transpose()?;
+            Ok(if open == Some(0) { Committed::Lost } else { Committed::Yes })
+        })
+    }
+
+    fn fault(error: &dyn DatabaseError) -> FaultKind {
+        let number = error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number);
+        match number {
+            // Lock wait time-out, deadlock, a snapshot that is too old, NOWAIT.
+            1205 | 1213 | 1020 | 3572 => FaultKind::Conflict,
+            // Too many connections, shutdown, aborted and lost connections, read-only servers (a failover), killed or
+            // timed-out statements.
+            1040
+            | 1053
+            | 1152
+            | 1158..=1161
+            | 1203
+            | 1226
+            | 1290
+            | 1317
+            | 1836
+            | 1927
+            | 1969
+            | 3024
+            | 2002
+            | 2003
+            | 2006
+            | 2013 => FaultKind::Outage,
+            _ => FaultKind::Permanent,
+        }
+    }
+
+    fn connections(_app: &Pool<Self>) -> Plan {
+        Plan::Own(3)
+    }
+}
+
+/// MariaDB from 10.6, MySQL from 8.0; an unreadable version is given the benefit of the doubt.
+fn has_skip_locked(version: &str) -> bool {
+    let least = if version.contains("MariaDB") { (10, 6) } else { (8, 0) };
+    // Some MariaDB servers put "5.5.5-" before their version, for old replicas.
+    let version = version.strip_prefix("5.5.5-").unwrap_or(version);
+    let mut numbers = version.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(major), Some(minor)) => (major, minor) >= least,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_skip_locked;
+
+    #[test]
+    fn servers_without_skip_locked_are_refused() {
+        for good in [
+            "10.11.19-MariaDB-0+deb12u1",
+            "10.6.0-MariaDB",
+            "8.0.36",
+            "8.4.0",
+            "5.5.5-10.11.2-MariaDB",
+            "11.4.2-MariaDB",
+        ] {
+            assert!(has_skip_locked(good), "{good}");
+        }
+        for old in ["10.5.23-MariaDB", "5.7.44-log", "5.5.5-10.3.1-MariaDB"] {
+            assert!(!has_skip_locked(old), "{old}");
+        }
+    }
+}

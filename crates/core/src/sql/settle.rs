@@ -1,0 +1,157 @@
+//! Settling a batch: lock what is still ours, move what ended to history, give the rest its next time. One transaction,
+//! each outcome independent of the others.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::Serialize;
+
+use super::connections::Purpose;
+use super::dialect::Dialect;
+use super::store::{SqlStore, ids_json, required};
+use crate::notice::{Status, duration_millis};
+use crate::store::{Settle, Settled};
+use crate::transition::Next;
+
+/// The fence of an outcome, as the statement `hold` reads it.
+#[derive(Serialize)]
+struct Key {
+    notice_id: i64,
+    attempt: i64,
+    was: i64,
+    overdue: i64,
+}
+
+/// What a notice becomes, as the statements `archive` and `reschedule` read it.
+#[derive(Serialize)]
+struct Row<'a> {
+    notice_id: i64,
+    new_status: i64,
+    after_ms: i64,
+    new_failures: i64,
+    new_crashes: i64,
+    new_errors: Option<&'a str>,
+    new_class: Option<&'a str>,
+    new_description: Option<&'a str>,
+    reason: Option<&'a str>,
+}
+
+impl<'a> Row<'a> {
+    fn new(settle: &'a Settle) -> Self {
+        let (status, after_ms, reason) = match &settle.transition.next {
+            Next::Wait { status, after } => (status, duration_millis(*after), None),
+            Next::Finish { status, reason, .. } => (status, 0, reason.as_deref()),
+        };
+        Self {
+            notice_id: settle.id,
+            new_status: status.code(),
+            after_ms,
+            new_failures: settle.transition.failures,
+            new_crashes: settle.transition.crashes,
+            new_errors: settle.errors.as_deref(),
+            new_class: settle.last_class.as_deref(),
+            new_description: settle.description.as_deref(),
+            reason,
+        }
+    }
+}
+
+fn json(values: &impl Serialize) -> sqlx::Result<String> {
+    serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
+}
+
+impl<DB: Dialect> SqlStore<DB> {
+    pub(super) async fn try_settle(&self, batch: &[Settle]) -> sqlx::Result<Vec<Settled>> {
+        let statements = DB::statements();
+        let now = self.now();
+        let mut conn = self.connections.get(Purpose::Work).await?;
+        let mut tx = conn.begin().await?;
+
+        let keys = batch.iter().map(|settle| Key {
+            notice_id: settle.id,
+            attempt: settle.attempt,
+            was: settle.from.code(),
+            overdue: i64::from(settle.overdue),
+        });
+        let keys = json(&keys.collect::<Vec<_>>())?;
+        let rows = DB::fetch(&mut tx, &statements.hold, &[now, keys.as_str().into()]).await?;
+        let held = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<HashSet<i64>>>()?;
+        let ours = || batch.iter().filter(|settle| held.contains(&settle.id));
+
+        let (mut ended, mut kept, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        for settle in ours() {
+            match &settle.transition.next {
+                Next::Wait { .. } => waiting.push(Row::new(settle)),
+                Next::Finish { keep, .. } => {
+                    ended.push(settle.id);
+                    if *keep {
+                        kept.push(Row::new(settle));
+                    }
+                }
+            }
+        }
+        if !kept.is_empty() {
+            DB::execute(&mut tx, &statements.archive, &[now, json(&kept)?.as_str().into()]).await?;
+        }
+        if !ended.is_empty() {
+            DB::execute(&mut tx, &statements.remove, &[now, ids_json(ended.into_iter()).as_str().into()]).await?;
+        }
+        if !waiting.is_empty() {
+            DB::execute(&mut tx, &statements.reschedule, &[now, json(&waiting)?.as_str().into()]).await?;
+        }
+
+        let mut settled = vec![Settled::Done; batch.len()];
+        if held.len() < batch.len() {
+            let missing = ids_json(batch.iter().map(|settle| settle.id).filter(|id| !held.contains(id)));
+            let rows = DB::fetch(&mut tx, &statements.verify, &[now, missing.as_str().into()]).await?;
+            let stands = rows.iter().map(Standing::read::<DB>).collect::<sqlx::Result<HashMap<_, _>>>()?;
+            for (answer, settle) in settled.iter_mut().zip(batch) {
+                if !held.contains(&settle.id) {
+                    *answer = judge(settle, stands.get(&settle.id));
+                }
+            }
+        }
+        tx.commit().await?;
+        conn.done();
+        Ok(settled)
+    }
+}
+
+/// How a notice stands that was not held.
+struct Standing {
+    attempt: i64,
+    status: i64,
+    failures: i64,
+    crashes: i64,
+}
+
+impl Standing {
+    fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(i64, Self)> {
+        let int = |column| required::<DB>(row, column);
+        Ok((int(0)?, Self { attempt: int(1)?, status: int(2)?, failures: int(3)?, crashes: int(4)? }))
+    }
+}
+
+/// Why an outcome was not stored just now: somebody locks the row, or it was stored before and the answer got lost, or
+/// the lease was lost.
+fn judge(settle: &Settle, stands: Option<&Standing>) -> Settled {
+    let transition = &settle.transition;
+    let Some(stands) = stands else {
+        // Neither live nor in history: ended without history, which is what we wanted; or not our business any more.
+        let vanishes = matches!(transition.next, Next::Finish { status: Status::Succeeded, keep: false, .. });
+        return if vanishes { Settled::Done } else { Settled::LostLease };
+    };
+    let wanted = match &transition.next {
+        Next::Wait { status, .. } | Next::Finish { status, .. } => status.code(),
+    };
+    let as_wanted =
+        stands.status == wanted && stands.failures == transition.failures && stands.crashes == transition.crashes;
+    if stands.attempt != settle.attempt {
+        Settled::LostLease
+    } else if as_wanted {
+        Settled::Done
+    } else if stands.status == settle.from.code() && !settle.overdue {
+        Settled::Locked
+    } else {
+        Settled::LostLease
+    }
+}

@@ -1,0 +1,67 @@
+//! SQLite: what [`Dialect`] asks.
+
+use futures_util::future::BoxFuture;
+use sqlx::error::DatabaseError;
+use sqlx::{Executor, Pool, Row, Sqlite, Transaction};
+
+use super::dialect::{Changed, Committed, Dialect, MigrationLock, Plan, driver, sealed};
+use super::fragment::Kind;
+use super::run::{Arg, Statement};
+use crate::error::FaultKind;
+
+impl sealed::Sealed for Sqlite {}
+
+impl Dialect for Sqlite {
+    const KIND: Kind = Kind::Sqlite;
+    // A deferred transaction that reads first and writes later fails with BUSY whatever the busy time-out is.
+    const BEGIN: &'static str = "BEGIN IMMEDIATE";
+    const MIGRATIONS: &'static [(i64, &'static str, &'static str)] =
+        &[(1, "notify", include_str!("../../migrations/sqlite/0001_notify.sql"))];
+    // BEGIN IMMEDIATE is the lock.
+    const MIGRATION_LOCK: MigrationLock = MigrationLock::Transaction("SELECT 1");
+
+    driver!(Sqlite, |done| done.last_insert_rowid());
+
+    fn greet(conn: &mut sqlx::SqliteConnection) -> BoxFuture<'_, sqlx::Result<()>> {
+        Box::pin(async move {
+            let row = conn.fetch_one("SELECT sqlite_version()").await?;
+            let version: String = row.try_get_unchecked(0)?;
+            let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
+            if (numbers.next(), numbers.next()) < (Some(3), Some(42)) {
+                return Err(sqlx::Error::Configuration(
+                    format!("SQLite {version} is too old: 3.42 or newer is needed").into(),
+                ));
+            }
+            // Readers do not wait for writers then; the mode stays with the file.
+            conn.execute("PRAGMA journal_mode = WAL").await?;
+            Ok(())
+        })
+    }
+
+    fn commit(tx: Transaction<'_, Self>) -> BoxFuture<'_, sqlx::Result<Committed>> {
+        // SQLite itself fails a COMMIT without a transaction (code 1, which says nothing more).
+        Box::pin(async move { tx.commit().await.map(|()| Committed::Yes) })
+    }
+
+    fn fault(error: &dyn DatabaseError) -> FaultKind {
+        let code = error.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or(0);
+        // The lowest byte is the primary code.
+        match code & 0xff {
+            // BUSY, LOCKED: another writer.
+            5 | 6 => FaultKind::Conflict,
+            // READONLY, IOERR, FULL, CANTOPEN: the disk, which somebody may repair.
+            8 | 10 | 13 | 14 => FaultKind::Outage,
+            _ => FaultKind::Permanent,
+        }
+    }
+
+    fn connections(app: &Pool<Self>) -> Plan {
+        let options = app.connect_options();
+        let name = options.get_filename().to_string_lossy();
+        let in_memory = name.is_empty()
+            || name.contains(":memory:")
+            || name.contains("mode=memory")
+            || name.starts_with("file:sqlx-in-memory");
+        if in_memory { Plan::Shared } else { Plan::OwnSingle }
+    }
+}

@@ -1,0 +1,337 @@
+//! [`SqlStore`]: the [`Store`] over a database. Each method is one or a few statements of [`super::statements`], with a
+//! time-out, on a connection of our own; settling and definitions have files of their own.
+
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use sqlx::Pool;
+
+use super::connections::{Connections, Purpose};
+use super::dialect::Dialect;
+use super::run::Arg;
+use crate::clock::HandClock;
+use crate::definition::NotifyDef;
+use crate::error::{FaultKind, StoreError};
+use crate::notice::{Claimed, NoticeRecord, Status, duration_millis, time_from_millis};
+use crate::store::{Claim, ClaimWhat, DueLane, DueTimes, Edit, Edited, Lease, Node, Purge, Settle, Settled, Store};
+
+/// The store of one database.
+pub(super) struct SqlStore<DB: Dialect> {
+    pub(super) connections: Connections<DB>,
+    pub(super) clock: Option<HandClock>,
+    call_timeout: Duration,
+}
+
+/// How often a call is tried in all when it meets a deadlock or the like.
+pub(super) const CONFLICT_TRIES: u32 = 4;
+/// Nodes that were not seen for this long are forgotten.
+const NODE_MEMORY: Duration = Duration::from_secs(86_400);
+
+impl<DB: Dialect> SqlStore<DB> {
+    pub(super) fn new(app: &Pool<DB>, clock: Option<HandClock>, call_timeout: Duration) -> Self {
+        Self { connections: Connections::new(app, call_timeout), clock, call_timeout }
+    }
+
+    /// `$1` of every statement.
+    pub(super) fn now(&self) -> Arg<'static> {
+        Arg::Int(self.clock.as_ref().map(HandClock::now_millis))
+    }
+
+    /// Runs one call under the time-out, and again, a few times with jitter, after a conflict with others.
+    pub(super) async fn call<T, F>(
+        &self,
+        doing: &'static str,
+        attempt: impl Fn() -> F + Send + Sync,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = sqlx::Result<T>> + Send,
+    {
+        let tries = async {
+            let mut tried = 1;
+            loop {
+                match attempt().await {
+                    Err(error) if tried < CONFLICT_TRIES && fault::<DB>(&error) == FaultKind::Conflict => {
+                        tracing::debug!(doing, %error, tried, "conflict with another transaction, trying again");
+                        tokio::time::sleep(conflict_pause(tried)).await;
+                        tried += 1;
+                    }
+                    done => break done,
+                }
+            }
+        };
+        match tokio::time::timeout(self.call_timeout, tries).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => {
+                let kind = fault::<DB>(&error);
+                if kind == FaultKind::Outage {
+                    self.connections.forget_idle();
+                }
+                Err(StoreError::new(doing, kind, error))
+            }
+            Err(_) => {
+                self.connections.forget_idle();
+                let limit = humantime::format_duration(self.call_timeout);
+                Err(StoreError::new(doing, FaultKind::Outage, format!("no answer from the database within {limit}")))
+            }
+        }
+    }
+
+    async fn try_claim(&self, claim: &Claim) -> sqlx::Result<Vec<Claimed>> {
+        let statements = DB::statements();
+        let ids;
+        let (pick, status, what) = match &claim.what {
+            ClaimWhat::Lane(status) => (&statements.claim_lane, *status, int(claim.limit).into()),
+            ClaimWhat::Ids(wanted) => {
+                ids = ids_json(wanted.iter().copied().take(claim.limit));
+                (&statements.claim_ids, Status::NotSent, Arg::from(ids.as_str()))
+            }
+        };
+        let lease = duration_millis(claim.lease);
+        let args =
+            [self.now(), claim.def_id.into(), status.code().into(), what, claim.worker.as_str().into(), lease.into()];
+        let mut conn = self.connections.get(Purpose::Work).await?;
+        let mut claimed = if DB::KIND.update_returns() {
+            read_claimed::<DB>(&DB::fetch(&mut conn, pick, &args).await?, Status::Sending)?
+        } else {
+            let mut tx = conn.begin().await?;
+            let rows = DB::fetch(&mut tx, pick, &args).await?;
+            let mut picked = read_claimed::<DB>(&rows, Status::Sending)?;
+            let taken = ids_json(picked.iter().map(|notice| notice.id));
+            let args = [args[0], args[1], args[2], taken.as_str().into(), args[4], args[5]];
+            if !picked.is_empty() {
+                DB::execute(&mut tx, &statements.take, &args).await?;
+            }
+            tx.commit().await?;
+            for notice in &mut picked {
+                notice.worker.clone_from(&claim.worker);
+            }
+            picked
+        };
+        conn.done();
+        // RETURNING promises no order; the longest waiting goes first.
+        claimed.sort_unstable_by_key(|notice| notice.id);
+        Ok(claimed)
+    }
+
+    async fn try_due(&self) -> sqlx::Result<DueTimes> {
+        let mut conn = self.connections.get(Purpose::Work).await?;
+        let rows = DB::fetch(&mut conn, &DB::statements().due, &[self.now()]).await?;
+        conn.done();
+        let mut due = DueTimes::default();
+        for row in &rows {
+            let (def_id, now) = (required::<DB>(row, 0)?, required::<DB>(row, 1)?);
+            // In the order of the statement's columns.
+            for (column, status) in (2..).zip(Status::LIVE) {
+                if let Some(next) = DB::int(row, column)? {
+                    let millis = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+                    due.lanes.push(DueLane { def_id, status, after: millis(next - now), late: millis(now - next) });
+                }
+            }
+        }
+        Ok(due)
+    }
+
+    async fn try_purge(&self, purge: &Purge) -> sqlx::Result<Vec<i64>> {
+        let statements = DB::statements();
+        let mut conn = self.connections.get(Purpose::Work).await?;
+        let ids = match purge {
+            Purge::Definition { def_id, older_than } => {
+                let args = [self.now(), (*def_id).into(), duration_millis(*older_than).into()];
+                let purged = DB::execute(&mut conn, &statements.purge_definition, &args).await?.rows > 0;
+                if purged { vec![*def_id] } else { Vec::new() }
+            }
+            Purge::History { def_id, status, older_than, limit } => {
+                let age = duration_millis(*older_than);
+                let args = [self.now(), (*def_id).into(), status.code().into(), age.into(), int(*limit).into()];
+                let rows = DB::fetch(&mut conn, &statements.purgeable, &args).await?;
+                let ids = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<i64>>>()?;
+                if !ids.is_empty() {
+                    let json = ids_json(ids.iter().copied());
+                    let args = [self.now(), json.as_str().into(), status.code().into()];
+                    DB::execute(&mut conn, &statements.purge, &args).await?;
+                }
+                ids
+            }
+        };
+        conn.done();
+        Ok(ids)
+    }
+
+    async fn try_beat(&self, node: &Node) -> sqlx::Result<SystemTime> {
+        let statements = DB::statements();
+        let handlers = serde_json::to_string(&node.handlers).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        let args = [self.now(), node.id.as_str().into(), handlers.as_str().into(), node.clock_offset_ms.into()];
+        let mut conn = self.connections.get(Purpose::Work).await?;
+        if DB::execute(&mut conn, &statements.beat, &args).await?.rows == 0 {
+            DB::execute(&mut conn, &statements.first_beat, &args).await?;
+            DB::execute(&mut conn, &statements.forget_nodes, &[self.now(), duration_millis(NODE_MEMORY).into()])
+                .await?;
+        }
+        let rows = DB::fetch(&mut conn, &statements.time, &[self.now()]).await?;
+        conn.done();
+        Ok(time_from_millis(rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(0)))
+    }
+}
+
+#[async_trait]
+impl<DB: Dialect> Store for SqlStore<DB> {
+    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
+        self.call("reading the definitions", || self.try_definitions()).await
+    }
+
+    async fn edit(&self, edit: &Edit) -> Result<Edited, StoreError> {
+        self.call("editing a definition", || self.try_edit(edit)).await
+    }
+
+    async fn due(&self) -> Result<DueTimes, StoreError> {
+        self.call("looking for due notices", || self.try_due()).await
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, StoreError> {
+        self.call("claiming notices", || self.try_claim(claim)).await
+    }
+
+    async fn overdue(&self, def_id: i64, status: Status, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+        self.call("looking for expired leases", || async move {
+            let args = [self.now(), def_id.into(), status.code().into(), int(limit).into()];
+            let mut conn = self.connections.get(Purpose::Work).await?;
+            let rows = DB::fetch(&mut conn, &DB::statements().overdue, &args).await?;
+            conn.done();
+            read_claimed::<DB>(&rows, status)
+        })
+        .await
+    }
+
+    async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.call("settling notices", || self.try_settle(batch)).await
+    }
+
+    async fn extend(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        if leases.is_empty() {
+            return Ok(());
+        }
+        self.call("extending leases", || async move {
+            let entries = leases.iter().map(|lease| {
+                serde_json::json!({ "notice_id": lease.id, "attempt": lease.attempt, "lease": duration_millis(lease.lease) })
+            });
+            let json = serde_json::Value::from_iter(entries).to_string();
+            let mut conn = self.connections.get(Purpose::Lease).await?;
+            DB::execute(&mut conn, &DB::statements().extend, &[self.now(), json.as_str().into()]).await?;
+            conn.done();
+            Ok(())
+        })
+        .await
+    }
+
+    async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
+        self.call("looking for a notice", || async move {
+            let mut conn = self.connections.get(Purpose::Work).await?;
+            let rows = DB::fetch(&mut conn, &DB::statements().find, &[self.now(), id.into()]).await?;
+            conn.done();
+            rows.first().map(read_record::<DB>).transpose()
+        })
+        .await
+    }
+
+    async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
+        self.call("purging", || self.try_purge(purge)).await
+    }
+
+    async fn beat(&self, node: &Node) -> Result<SystemTime, StoreError> {
+        self.call("telling that this node lives", || self.try_beat(node)).await
+    }
+}
+
+/// What sort of fault an error of the driver is.
+pub(super) fn fault<DB: Dialect>(error: &sqlx::Error) -> FaultKind {
+    match error {
+        sqlx::Error::Database(error) => DB::fault(error.as_ref()),
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed
+        | sqlx::Error::BeginFailed => FaultKind::Outage,
+        _ => FaultKind::Permanent,
+    }
+}
+
+/// A few milliseconds, longer from try to try, with jitter from the clock's low digits, so that two that met do not
+/// meet again.
+pub(super) fn conflict_pause(tried: u32) -> Duration {
+    let noise = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
+    Duration::from_millis(u64::from(2_u32 << tried)) + Duration::from_micros(u64::from(noise / 1000 % 8000))
+}
+
+pub(super) fn ids_json(ids: impl Iterator<Item = i64>) -> String {
+    serde_json::Value::from_iter(ids.map(|id| serde_json::json!({ "notice_id": id }))).to_string()
+}
+
+pub(super) fn int(value: usize) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+pub(super) fn required<DB: Dialect>(row: &DB::Row, column: usize) -> sqlx::Result<i64> {
+    DB::int(row, column)?.ok_or_else(|| unexpected("a number", column))
+}
+
+fn required_text<DB: Dialect>(row: &DB::Row, column: usize) -> sqlx::Result<String> {
+    DB::text(row, column)?.ok_or_else(|| unexpected("a text", column))
+}
+
+fn unexpected(what: &str, column: usize) -> sqlx::Error {
+    sqlx::Error::Decode(format!("column {column} is null, not {what}").into())
+}
+
+fn read_claimed<DB: Dialect>(rows: &[DB::Row], status: Status) -> sqlx::Result<Vec<Claimed>> {
+    let read = |row: &DB::Row| {
+        let last_call = DB::int(row, 9)?;
+        let created = required::<DB>(row, 10)?;
+        Ok(Claimed {
+            id: required::<DB>(row, 0)?,
+            def_id: required::<DB>(row, 1)?,
+            param: required_text::<DB>(row, 2)?,
+            description: DB::text(row, 3)?,
+            errors: DB::text(row, 4)?,
+            status,
+            attempt: required::<DB>(row, 5)?,
+            failures: required::<DB>(row, 6)?,
+            crashes: required::<DB>(row, 7)?,
+            worker: DB::text(row, 8)?.unwrap_or_default(),
+            last_call_time: time_from_millis(last_call.unwrap_or(created)),
+            create_time: time_from_millis(created),
+            trace_context: DB::text(row, 11)?,
+        })
+    };
+    rows.iter().map(read).collect()
+}
+
+fn read_record<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeRecord> {
+    let code = required::<DB>(row, 2)?;
+    let status = Status::from_code(code).ok_or_else(|| sqlx::Error::Decode(format!("unknown status {code}").into()))?;
+    let created = time_from_millis(required::<DB>(row, 12)?);
+    let mut record = NoticeRecord::new(
+        required::<DB>(row, 0)?,
+        required::<DB>(row, 1)?,
+        status,
+        required_text::<DB>(row, 3)?,
+        created,
+    );
+    record.description = DB::text(row, 4)?;
+    let errors = DB::text(row, 5)?;
+    record.errors = errors.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    record.attempt = required::<DB>(row, 6)?;
+    record.failures = required::<DB>(row, 7)?;
+    record.crashes = required::<DB>(row, 8)?;
+    record.worker = DB::text(row, 9)?;
+    record.last_class = DB::text(row, 10)?;
+    record.next_call_time = DB::int(row, 11)?.map(time_from_millis);
+    record.trace_context = DB::text(row, 13)?;
+    record.finish_time = DB::int(row, 14)?.map(time_from_millis);
+    record.end_reason = DB::text(row, 15)?;
+    Ok(record)
+}

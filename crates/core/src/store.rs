@@ -1,0 +1,208 @@
+//! [`Store`]: what the send path asks of a database, in ten methods. The trait is object safe.
+//!
+//! A store decides nothing: it persists what [`crate::transition`] decided, and guards every change of a live
+//! notice by its status and attempt. Adding notices is not here (it happens inside the caller's transaction, see
+//! [`crate::NoticeConnection`]), nor is browsing for people.
+
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+
+use crate::definition::NotifyDef;
+use crate::error::StoreError;
+use crate::notice::{Claimed, NoticeRecord, Status};
+use crate::transition::Transition;
+
+/// A store of definitions and notices.
+///
+/// Every method may be cancelled at any await without leaving anything half done, has a time-out of its own, and
+/// takes its time from the store's clock, never from the caller's.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// All definitions, deleted ones included (their notices in flight still need them).
+    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError>;
+
+    /// Creates, replaces or deletes one definition.
+    async fn edit(&self, edit: &Edit) -> Result<Edited, StoreError>;
+
+    /// When the next notice of each definition is due, per live status. Reads one index entry for each.
+    async fn due(&self) -> Result<DueTimes, StoreError>;
+
+    /// Claims due notices of one definition: status [`Status::Sending`], attempt + 1, a lease. No two callers ever
+    /// get the same attempt, and notices that others are just claiming are passed over.
+    async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, StoreError>;
+
+    /// Notices in `status` whose time is over, without claiming them: expired leases, overdue confirmations.
+    /// They are judged and settled with [`Settle::overdue`], which fails where somebody else was faster.
+    async fn overdue(&self, def_id: i64, status: Status, limit: usize) -> Result<Vec<Claimed>, StoreError>;
+
+    /// Persists outcomes, each independent of the others; one answer per outcome, in the same order.
+    async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError>;
+
+    /// Makes leases end `lease` from now, where the attempt is still held.
+    async fn extend(&self, leases: &[Lease]) -> Result<(), StoreError>;
+
+    /// One notice, live or in history.
+    async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError>;
+
+    /// Deletes one small window of what is no longer kept; returns the ids, so that the caller can go on until
+    /// a window is not full.
+    async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError>;
+
+    /// Says that a node lives; returns the store's time.
+    async fn beat(&self, node: &Node) -> Result<SystemTime, StoreError>;
+}
+
+/// A change of one definition.
+#[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant)] // Rare, and passed by reference.
+pub enum Edit {
+    /// Creates the row unless there is one of this name.
+    Create(NotifyDef),
+    /// Replaces a row if it still is what the editor saw.
+    Replace {
+        /// The row as the editor saw it.
+        seen: NotifyDef,
+        /// The row as it shall be.
+        new: NotifyDef,
+    },
+    /// Marks a row as deleted if it still is what the editor saw, and frees its name.
+    Delete {
+        /// The row as the editor saw it.
+        seen: NotifyDef,
+    },
+}
+
+/// What became of an [`Edit`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Edited {
+    /// It was carried out; the row as it stands now.
+    Done(NotifyDef),
+    /// Nothing was changed, because this row stands in the way.
+    Conflict(NotifyDef),
+    /// There is no such row.
+    Missing,
+}
+
+/// The answer of [`Store::due`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DueTimes {
+    /// One entry per definition and live status that has a notice with a due time.
+    pub lanes: Vec<DueLane>,
+}
+
+/// When the first notice of a lane is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DueLane {
+    /// The definition.
+    pub def_id: i64,
+    /// The status, which is the lane.
+    pub status: Status,
+    /// How long until its first notice is due; zero for one that is due already.
+    pub after: Duration,
+    /// How long its first notice has been due; zero for one that is not.
+    pub late: Duration,
+}
+
+/// A wish to claim.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// The definition.
+    pub def_id: i64,
+    /// What to take of it.
+    pub what: ClaimWhat,
+    /// The most to take.
+    pub limit: usize,
+    /// How long the claim holds.
+    pub lease: Duration,
+    /// Who claims; unique per start of a worker.
+    pub worker: String,
+}
+
+/// What to claim of a definition.
+#[derive(Debug, Clone)]
+pub enum ClaimWhat {
+    /// What is due in a lane, the longest due first. [`Status::NotSent`] or [`Status::Failed`].
+    Lane(Status),
+    /// Just these, as far as they exist, were never attempted and are due: the first-send lane. That an id comes
+    /// back is the proof that its transaction was committed.
+    Ids(Vec<i64>),
+}
+
+/// An outcome to persist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settle {
+    /// The notice.
+    pub id: i64,
+    /// The attempt whose outcome it is: the fence.
+    pub attempt: i64,
+    /// The status that the notice must still have.
+    pub from: Status,
+    /// True where the notice must also still be overdue: the outcome was decided by somebody who did not hold it.
+    pub overdue: bool,
+    /// What was decided.
+    pub transition: Transition,
+    /// The list of failed attempts as it shall be.
+    pub errors: Option<String>,
+    /// The kind of the last error.
+    pub last_class: Option<String>,
+    /// The description as it shall be.
+    pub description: Option<String>,
+}
+
+/// What became of one outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// It is stored, by this call or by an earlier one whose answer was lost.
+    Done,
+    /// The notice is no longer what the outcome was decided for; nothing was changed.
+    LostLease,
+    /// Somebody else locks the row just now: settle it again later.
+    Locked,
+}
+
+/// A lease to extend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The notice.
+    pub id: i64,
+    /// The attempt that holds it.
+    pub attempt: i64,
+    /// From now until when.
+    pub lease: Duration,
+}
+
+/// What to purge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Purge {
+    /// Ended notices of one definition and final status.
+    History {
+        /// The definition.
+        def_id: i64,
+        /// The final status.
+        status: Status,
+        /// Only those that ended longer ago than this.
+        older_than: Duration,
+        /// The size of the window.
+        limit: usize,
+    },
+    /// A definition that was deleted longer ago than this and that no notice refers to, live or ended.
+    Definition {
+        /// The definition.
+        def_id: i64,
+        /// How long ago it must have been deleted: transactions that began before the deletion and hold notices of
+        /// it must have ended meanwhile.
+        older_than: Duration,
+    },
+}
+
+/// A process that sends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its id, unique per start.
+    pub id: String,
+    /// The handlers it has, by name.
+    pub handlers: Vec<String>,
+    /// Its clock minus the store's, as last measured, in milliseconds.
+    pub clock_offset_ms: i64,
+}

@@ -1,0 +1,289 @@
+//! What happens next to a notice: pure functions, `policy + notice + event -> transition`.
+//!
+//! No input or output, no clock (times are delays from the database's now) and no randomness but what is passed
+//! in. Stores persist the result, guarded by status and attempt number.
+
+use std::time::Duration;
+
+use crate::definition::{KeepHistory, Policy};
+use crate::notice::{Claimed, Status};
+
+/// What befell a notice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The handler delivered it.
+    Succeeded,
+    /// The handler said that it is not to be processed, and why.
+    Skipped(String),
+    /// The attempt failed (an error, a panic, a time-out): retry by the policy.
+    Failed,
+    /// The attempt failed, and the handler said when to try again.
+    RetryIn(Duration),
+    /// No attempt can succeed; why.
+    GaveUp(String),
+    /// It was claimed, but has no try left: somebody lowered the limit meanwhile. Nothing was attempted.
+    OutOfTries,
+    /// The lease ran out: the process that was sending it died.
+    Crashed,
+    /// It was claimed but not tried (shutdown, a pause): it goes back uncounted.
+    HandedBack,
+}
+
+/// Where a notice goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// It stays live and is due after `after`, by the database's clock.
+    Wait {
+        /// Its live state.
+        status: Status,
+        /// How long until somebody must look at it.
+        after: Duration,
+    },
+    /// It ends.
+    Finish {
+        /// Its final state.
+        status: Status,
+        /// Why, for people.
+        reason: Option<String>,
+        /// Whether it moves to history (dead letters always do).
+        keep: bool,
+    },
+}
+
+/// A decision: where to, and the counters with which the notice goes there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transition {
+    /// Where it goes.
+    pub next: Next,
+    /// Failed attempts, this one included.
+    pub failures: i64,
+    /// Crashes, this one included.
+    pub crashes: i64,
+}
+
+/// What of a decision is not in the policy: passed in, so that the decision stays pure.
+pub struct Chance<'a> {
+    /// A random number in `0.0..1.0` for the jitter.
+    pub unit: f64,
+    /// The delay of a named strategy before retry number `n`.
+    pub strategy: &'a (dyn Fn(u32) -> Duration + Send + Sync),
+}
+
+/// Decides what `event` makes of `notice` under `policy`.
+///
+/// Tries used are `failures + crashes`, at most `1 + max_retry_times`. A crash is sent again at once the first
+/// time (a killed process is mostly a deployment), later by the retry intervals, so that a notice which kills
+/// its process neither runs hot nor, under a limit, for ever.
+pub fn transition(policy: &Policy, notice: &Claimed, event: &Event, chance: &Chance<'_>) -> Transition {
+    let failures = notice.failures + i64::from(matches!(event, Event::Failed | Event::RetryIn(_) | Event::GaveUp(_)));
+    let crashes = notice.crashes + i64::from(matches!(event, Event::Crashed));
+    let tries = failures.saturating_add(crashes);
+    let by_interval = |n: i64| {
+        let n = u32::try_from(n.max(1)).unwrap_or(u32::MAX);
+        policy.interval.delay(n, policy.max_interval, chance.unit, chance.strategy)
+    };
+    let next = match event {
+        Event::Succeeded => finish(Status::Succeeded, None, policy.keep_history != KeepHistory::Never),
+        Event::Skipped(reason) => finish(Status::Cancelled, Some(reason.clone()), true),
+        Event::GaveUp(reason) => finish(Status::DeadLetter, Some(reason.clone()), true),
+        Event::OutOfTries => finish(Status::DeadLetter, Some(exhausted(tries, crashes)), true),
+        Event::HandedBack => {
+            Next::Wait { status: if tries == 0 { Status::NotSent } else { Status::Failed }, after: Duration::ZERO }
+        }
+        Event::Failed | Event::RetryIn(_) | Event::Crashed if policy.is_exhausted(tries) => {
+            finish(Status::DeadLetter, Some(exhausted(tries, crashes)), true)
+        }
+        Event::Failed => retry(by_interval(tries)),
+        Event::RetryIn(wish) => {
+            retry(policy.max_interval.map_or(*wish, |cap| cap.min(*wish)).min(crate::retry::MAX_DELAY))
+        }
+        Event::Crashed if crashes <= 1 => retry(Duration::ZERO),
+        Event::Crashed => retry(by_interval(crashes - 1)),
+    };
+    Transition { next, failures, crashes }
+}
+
+fn retry(after: Duration) -> Next {
+    Next::Wait { status: Status::Failed, after }
+}
+
+fn finish(status: Status, reason: Option<String>, keep: bool) -> Next {
+    Next::Finish { status, reason, keep }
+}
+
+fn exhausted(tries: i64, crashes: i64) -> String {
+    match crashes {
+        0 => format!("all {tries} tries failed"),
+        _ => format!("all {tries} tries used, in {crashes} of them the process died"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NotifyDef;
+    use proptest::prelude::*;
+    use std::time::UNIX_EPOCH;
+
+    fn policy(def: NotifyDef) -> Policy {
+        def.policy().unwrap()
+    }
+
+    fn notice(failures: i64, crashes: i64) -> Claimed {
+        Claimed {
+            id: 1,
+            def_id: 1,
+            param: "null".into(),
+            description: None,
+            errors: None,
+            status: Status::Sending,
+            attempt: failures + crashes + 1,
+            failures,
+            crashes,
+            worker: "w".into(),
+            last_call_time: UNIX_EPOCH,
+            create_time: UNIX_EPOCH,
+            trace_context: None,
+        }
+    }
+
+    fn decide(policy: &Policy, notice: &Claimed, event: Event) -> Transition {
+        transition(policy, notice, &event, &Chance { unit: 0.0, strategy: &|_| Duration::from_secs(1) })
+    }
+
+    fn waits(transition: &Transition) -> Option<(Status, u64)> {
+        match &transition.next {
+            Next::Wait { status, after } => Some((*status, after.as_secs())),
+            Next::Finish { .. } => None,
+        }
+    }
+
+    fn ends(transition: &Transition) -> Option<(Status, bool)> {
+        match &transition.next {
+            Next::Finish { status, keep, .. } => Some((*status, *keep)),
+            Next::Wait { .. } => None,
+        }
+    }
+
+    #[test]
+    fn failures_walk_the_list_and_then_end_as_a_dead_letter() {
+        let policy = policy(NotifyDef::new("a").retry_interval("[5s,5m,1h,1d]"));
+        let delays: Vec<_> = (0..5).map(|n| waits(&decide(&policy, &notice(n, 0), Event::Failed))).collect();
+        let failed = |secs| Some((Status::Failed, secs));
+        assert_eq!(delays, [failed(5), failed(300), failed(3600), failed(86_400), None]);
+        let last = decide(&policy, &notice(4, 0), Event::Failed);
+        assert_eq!(ends(&last), Some((Status::DeadLetter, true)));
+        assert_eq!(last.failures, 5);
+    }
+
+    #[test]
+    fn a_crash_is_a_try_of_its_own_kind() {
+        let policy = policy(NotifyDef::new("a").retry_interval("[5s,5m]"));
+        let first = decide(&policy, &notice(0, 0), Event::Crashed);
+        assert_eq!((waits(&first), first.failures, first.crashes), (Some((Status::Failed, 0)), 0, 1));
+        let second = decide(&policy, &notice(0, 1), Event::Crashed);
+        assert_eq!(waits(&second), Some((Status::Failed, 5)), "a second crash backs off");
+        assert_eq!(ends(&decide(&policy, &notice(0, 2), Event::Crashed)), Some((Status::DeadLetter, true)));
+        assert_eq!(ends(&decide(&policy, &notice(1, 1), Event::Failed)), Some((Status::DeadLetter, true)));
+    }
+
+    #[test]
+    fn what_was_not_tried_counts_nothing() {
+        let policy = policy(NotifyDef::new("a"));
+        let fresh = decide(&policy, &notice(0, 0), Event::HandedBack);
+        assert_eq!((waits(&fresh), fresh.failures, fresh.crashes), (Some((Status::NotSent, 0)), 0, 0));
+        let tried = decide(&policy, &notice(1, 1), Event::HandedBack);
+        assert_eq!((waits(&tried), tried.failures, tried.crashes), (Some((Status::Failed, 0)), 1, 1));
+        let lowered = decide(&policy, &notice(9, 0), Event::OutOfTries);
+        assert_eq!((ends(&lowered), lowered.failures), (Some((Status::DeadLetter, true)), 9));
+    }
+
+    #[test]
+    fn only_successes_may_stay_out_of_history() {
+        let policy = policy(NotifyDef::new("a").keep_history("none"));
+        assert_eq!(ends(&decide(&policy, &notice(0, 0), Event::Succeeded)), Some((Status::Succeeded, false)));
+        assert_eq!(ends(&decide(&policy, &notice(0, 0), Event::GaveUp("x".into()))), Some((Status::DeadLetter, true)));
+        assert_eq!(ends(&decide(&policy, &notice(0, 0), Event::Skipped("x".into()))), Some((Status::Cancelled, true)));
+    }
+
+    #[test]
+    fn a_wish_of_the_handler_is_capped_and_counted() {
+        let policy = policy(NotifyDef::new("a").max_retry_interval("1m"));
+        let wish = decide(&policy, &notice(0, 0), Event::RetryIn(Duration::from_secs(3600)));
+        assert_eq!((waits(&wish), wish.failures), (Some((Status::Failed, 60)), 1));
+        assert_eq!(
+            ends(&decide(&policy, &notice(4, 0), Event::RetryIn(Duration::ZERO))),
+            Some((Status::DeadLetter, true))
+        );
+    }
+
+    fn any_event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            Just(Event::Succeeded),
+            Just(Event::Skipped("s".into())),
+            Just(Event::Failed),
+            any::<u64>().prop_map(|secs| Event::RetryIn(Duration::from_secs(secs))),
+            Just(Event::GaveUp("g".into())),
+            Just(Event::OutOfTries),
+            Just(Event::Crashed),
+            Just(Event::HandedBack),
+        ]
+    }
+
+    fn any_policy() -> impl Strategy<Value = Policy> {
+        let interval = prop_oneof![
+            Just("5m"),
+            Just("[5s,5m,1h,1d] ~10%"),
+            Just("exp(1s, x2, max 1m)"),
+            Just("= min(60, 2^(n-1))"),
+            Just("strategy:mine")
+        ];
+        (interval, prop_oneof![Just(None), (-1_i64..6).prop_map(Some)]).prop_map(|(interval, times)| {
+            let mut def = NotifyDef::new("a").retry_interval(interval);
+            def.max_retry_times = times;
+            def.policy().unwrap()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_live_notice_always_has_a_way_forward(policy in any_policy(), event in any_event(), failures in 0..9_i64, crashes in 0..9_i64, unit in 0.0..1.0_f64) {
+            let before = notice(failures, crashes);
+            let after = transition(&policy, &before, &event, &Chance { unit, strategy: &|_| Duration::MAX });
+            prop_assert!(after.failures >= failures && after.crashes >= crashes);
+            prop_assert!(after.failures + after.crashes <= failures + crashes + 1);
+            match after.next {
+                Next::Wait { status, after } => {
+                    prop_assert!(matches!(status, Status::NotSent | Status::Failed));
+                    prop_assert!(after <= crate::retry::MAX_DELAY.mul_f64(2.0));
+                }
+                Next::Finish { status, keep, .. } => {
+                    prop_assert!(status.is_final());
+                    prop_assert!(keep || status == Status::Succeeded);
+                }
+            }
+        }
+
+        #[test]
+        fn tries_never_exceed_one_more_than_the_retries(policy in any_policy(), events in proptest::collection::vec(any_event(), 1..40)) {
+            let mut state = notice(0, 0);
+            let mut attempted = 0_i64;
+            for event in events {
+                // What a worker does: a claim without a try left is ended, not attempted.
+                let event = if policy.is_exhausted(state.tries()) { Event::OutOfTries } else { event };
+                attempted += i64::from(matches!(event, Event::Failed | Event::RetryIn(_) | Event::GaveUp(_) | Event::Crashed | Event::Succeeded | Event::Skipped(_)));
+                let done = transition(&policy, &state, &event, &Chance { unit: 0.5, strategy: &|_| Duration::ZERO });
+                if let Some(retries) = policy.max_retries {
+                    prop_assert!(attempted <= 1 + i64::from(retries));
+                }
+                if matches!(done.next, Next::Finish { .. }) {
+                    break;
+                }
+                state.failures = done.failures;
+                state.crashes = done.crashes;
+                state.attempt += 1;
+            }
+        }
+    }
+}

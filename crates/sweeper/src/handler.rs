@@ -1,0 +1,256 @@
+//! What users write: handlers, the notice that they get, and the verdict that they return.
+//!
+//! How a handler is called (time-out, panics, slots) is left to [`crate::run`].
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
+use solid_notify_core::error::BoxError;
+use solid_notify_core::notice::Claimed;
+
+/// Sends the notices of one definition. A closure does for most ([`crate::SweeperBuilder::handler`]); a type of its own
+/// holds shared state ([`crate::SweeperBuilder::register`]).
+///
+/// ```
+/// use solid_notify_sweeper::{Done, Handler, HandlerResult, Notice};
+///
+/// struct Omp { url: String }
+///
+/// impl Handler for Omp {
+///     type Param = serde_json::Value;
+///
+///     async fn handle(&self, notice: Notice<Self::Param>) -> HandlerResult {
+///         println!("POST {} {}", self.url, notice.param());
+///         Ok(Done::Ok)
+///     }
+/// }
+/// ```
+pub trait Handler: Send + Sync + 'static {
+    /// What the parameter is read into: a type of yours, `serde_json::Value`, or `Box<RawValue>` for its bytes.
+    type Param: DeserializeOwned + Send + 'static;
+
+    /// Sends one notice. It may be called again for a notice whose sending succeeded, after a crash for instance:
+    /// receivers deduplicate by [`Notice::idempotency_id`].
+    fn handle(&self, notice: Notice<Self::Param>) -> impl Future<Output = HandlerResult> + Send;
+}
+
+/// A handler's verdict.
+pub type HandlerResult = Result<Done, Failure>;
+
+/// The notice needs no more sending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Done {
+    /// Delivered.
+    Ok,
+    /// Not to be processed, and why: it ends as cancelled.
+    Skip(String),
+}
+
+/// The attempt failed. Any error becomes [`Failure::Retry`] through `?`.
+///
+/// Deliberately no `std::error::Error` itself: only so can every error be converted into it.
+#[non_exhaustive]
+pub enum Failure {
+    /// Retry as the definition says.
+    Retry(BoxError),
+    /// Retry after this time (capped by `max_retry_interval`); counted like any failure.
+    RetryIn(Duration, BoxError),
+    /// No attempt can succeed: a dead letter at once.
+    GiveUp(BoxError),
+}
+
+impl Failure {
+    /// Retry as the definition says.
+    pub fn retry(error: impl Into<BoxError>) -> Self {
+        Self::Retry(error.into())
+    }
+
+    /// Retry after `delay`.
+    pub fn retry_in(delay: Duration, error: impl Into<BoxError>) -> Self {
+        Self::RetryIn(delay, error.into())
+    }
+
+    /// Give up at once.
+    pub fn give_up(error: impl Into<BoxError>) -> Self {
+        Self::GiveUp(error.into())
+    }
+
+    /// The error.
+    pub fn error(&self) -> &BoxError {
+        match self {
+            Self::Retry(error) | Self::RetryIn(_, error) | Self::GiveUp(error) => error,
+        }
+    }
+}
+
+impl<E: Into<BoxError>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Retry(error.into())
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Retry(error) => f.debug_tuple("Retry").field(error).finish(),
+            Self::RetryIn(delay, error) => f.debug_tuple("RetryIn").field(delay).field(error).finish(),
+            Self::GiveUp(error) => f.debug_tuple("GiveUp").field(error).finish(),
+        }
+    }
+}
+
+/// A notice as its handler gets it.
+#[derive(Debug)]
+pub struct Notice<T> {
+    param: T,
+    facts: Arc<Facts>,
+}
+
+/// What does not depend on the parameter's type.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) claimed: Claimed,
+    pub(crate) definition: String,
+    pub(crate) config: Option<String>,
+    description: Mutex<Option<String>>,
+}
+
+impl Facts {
+    pub(crate) fn new(claimed: Claimed, definition: String, config: Option<String>) -> Arc<Self> {
+        let description = Mutex::new(claimed.description.clone());
+        Arc::new(Self { claimed, definition, config, description })
+    }
+
+    /// The description as the handler left it.
+    pub(crate) fn description(&self) -> Option<String> {
+        self.description.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl<T> Notice<T> {
+    /// The parameter.
+    pub fn param(&self) -> &T {
+        &self.param
+    }
+
+    /// The parameter, taken out.
+    pub fn into_param(self) -> T {
+        self.param
+    }
+
+    /// The parameter as JSON, byte for byte as it was added.
+    pub fn raw_param(&self) -> &str {
+        &self.facts.claimed.param
+    }
+
+    /// The id, the same in every attempt and every table.
+    pub fn id(&self) -> i64 {
+        self.facts.claimed.id
+    }
+
+    /// What a receiver can deduplicate by: the same in every attempt of this notice, and, since it has the time of its
+    /// insert beside the id, another one in another database.
+    pub fn idempotency_id(&self) -> String {
+        let created = self.facts.claimed.create_time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        format!("{}-{}", self.facts.claimed.id, created.as_millis())
+    }
+
+    /// The name of its definition.
+    pub fn definition(&self) -> &str {
+        &self.facts.definition
+    }
+
+    /// The column `handler_config` of its definition.
+    pub fn handler_config(&self) -> Option<&str> {
+        self.facts.config.as_deref()
+    }
+
+    /// The number of this claim, from 1. It also counts claims that were handed back untried.
+    pub fn attempt(&self) -> i64 {
+        self.facts.claimed.attempt
+    }
+
+    /// How many tries were used before this one: failures and crashes.
+    pub fn tries_before(&self) -> i64 {
+        self.facts.claimed.tries()
+    }
+
+    /// When it was added, by the database's clock.
+    pub fn created(&self) -> SystemTime {
+        self.facts.claimed.create_time
+    }
+
+    /// How old it was when this attempt began, by the database's clock.
+    pub fn age(&self) -> Duration {
+        let claimed = &self.facts.claimed;
+        claimed.last_call_time.duration_since(claimed.create_time).unwrap_or_default()
+    }
+
+    /// The trace context that the producer stored.
+    pub fn trace_context(&self) -> Option<&str> {
+        self.facts.claimed.trace_context.as_deref()
+    }
+
+    /// The text for people.
+    pub fn description(&self) -> Option<String> {
+        self.facts.description()
+    }
+
+    /// Rewrites the text for people; it is stored with the outcome of this attempt.
+    pub fn set_description(&self, text: impl Into<String>) {
+        *self.facts.description.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.into());
+    }
+}
+
+/// A handler without its parameter's type.
+pub(crate) trait AnyHandler: Send + Sync {
+    /// Reads the parameter and calls the handler; the outer error tells why the parameter could not be read.
+    fn call(self: Arc<Self>, facts: Arc<Facts>) -> BoxFuture<'static, Result<HandlerResult, String>>;
+}
+
+/// A [`Handler`] as an [`AnyHandler`].
+pub(crate) struct Typed<H>(pub(crate) H);
+
+impl<H: Handler> AnyHandler for Typed<H> {
+    fn call(self: Arc<Self>, facts: Arc<Facts>) -> BoxFuture<'static, Result<HandlerResult, String>> {
+        Box::pin(async move {
+            let param = read::<H::Param>(&facts)?;
+            Ok(self.0.handle(Notice { param, facts }).await)
+        })
+    }
+}
+
+/// A closure as a [`Handler`].
+pub(crate) struct Closure<T, F> {
+    call: F,
+    param: PhantomData<fn(T)>,
+}
+
+impl<T, F> Closure<T, F> {
+    pub(crate) fn new(call: F) -> Self {
+        Self { call, param: PhantomData }
+    }
+}
+
+impl<T, F, Fut> Handler for Closure<T, F>
+where
+    T: DeserializeOwned + Send + 'static,
+    F: Fn(Notice<T>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = HandlerResult> + Send,
+{
+    type Param = T;
+
+    fn handle(&self, notice: Notice<T>) -> impl Future<Output = HandlerResult> + Send {
+        (self.call)(notice)
+    }
+}
+
+fn read<T: DeserializeOwned>(facts: &Facts) -> Result<T, String> {
+    serde_json::from_str(&facts.claimed.param)
+        .map_err(|error| format!("the parameter cannot be read into {}: {error}", std::any::type_name::<T>()))
+}

@@ -1,0 +1,142 @@
+//! [`Sweeper`]: the handle of a running sweeper: its start, its idleness, its end.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use solid_notify_core::Outbox;
+use tokio::task::JoinHandle;
+
+use crate::builder::SweeperBuilder;
+use crate::worker::Worker;
+use crate::{first_send, lease, maintenance, settle, sweep};
+
+/// Sends the notices of an outbox, in any number of processes at once.
+///
+/// Dropped, it claims nothing more; what is running ends and is stored while the runtime lives. [`Self::shutdown`] waits
+/// for that.
+///
+/// ```
+/// use solid_notify_sweeper::{Done, Notice, Sweeper};
+/// # async fn example(outbox: solid_notify_core::Outbox) -> Result<(), Box<dyn std::error::Error>> {
+/// let sweeper = Sweeper::builder(&outbox)
+///     .handler("sync_to_omp", |notice: Notice<serde_json::Value>| async move {
+///         println!("sending {}", notice.param());
+///         Ok(Done::Ok)
+///     })
+///     .start()
+///     .await?;
+/// sweeper.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "dropped, a sweeper stops claiming"]
+pub struct Sweeper {
+    worker: Arc<Worker>,
+    claiming: Vec<JoinHandle<()>>,
+    lease: JoinHandle<()>,
+    settle: Option<JoinHandle<()>>,
+}
+
+/// What a sweeper did between its start and its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stopped {
+    /// Notices that ended well (delivered, or skipped by their handler).
+    pub succeeded: u64,
+    /// Attempts that failed and will be retried.
+    pub failed: u64,
+    /// Notices that became dead letters.
+    pub dead_letters: u64,
+}
+
+impl Sweeper {
+    /// Handlers and settings of a sweeper over `outbox` (a `Notify` derefs to one).
+    pub fn builder(outbox: &Outbox) -> SweeperBuilder {
+        SweeperBuilder::new(outbox)
+    }
+
+    pub(crate) fn spawn(worker: Arc<Worker>) -> Self {
+        let queue = worker.settle_queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let settle = queue.map(|queue| tokio::spawn(settle::settle_loop(Arc::clone(&worker), queue)));
+        let mut claiming = vec![
+            tokio::spawn(sweep::sweep_loop(Arc::clone(&worker))),
+            tokio::spawn(maintenance::maintenance_loop(Arc::clone(&worker))),
+        ];
+        if worker.settings.first_send {
+            let definitions = Arc::downgrade(&worker);
+            // A definition that is not known yet may be one of ours: it is read before the claim.
+            let accepts = move |def_id| {
+                let Some(worker) = definitions.upgrade() else { return false };
+                worker.definition(def_id).is_none_or(|definition| definition.is_here())
+            };
+            let queue = worker.outbox.lane().subscribe(first_send::QUEUE, accepts);
+            claiming.push(tokio::spawn(first_send::first_send_loop(Arc::clone(&worker), queue)));
+        }
+        let lease = tokio::spawn(lease::lease_loop(Arc::clone(&worker)));
+        Self { worker, claiming, lease, settle }
+    }
+
+    /// The id of this node in tables and logs, unique per start.
+    pub fn node_id(&self) -> &str {
+        &self.worker.id
+    }
+
+    /// Waits until a look finds nothing due and nothing is being sent.
+    pub async fn idle(&self) {
+        let mut idle = self.worker.idle.subscribe();
+        self.worker.outbox.wake();
+        // The first look may have begun before this call.
+        for _ in 0..2 {
+            if idle.changed().await.is_err() {
+                return;
+            }
+            self.worker.outbox.wake();
+        }
+    }
+
+    /// Stops: claims nothing more, waits for running handlers (30 s unless set otherwise), hands the rest back uncounted,
+    /// and stores every outcome.
+    pub async fn shutdown(mut self) -> Stopped {
+        let worker = Arc::clone(&self.worker);
+        worker.stop.cancel();
+        for task in self.claiming.drain(..) {
+            // A claim that is under way is finished, so that nothing is claimed and then forgotten.
+            let _ = task.await;
+        }
+        worker.running.close();
+        if tokio::time::timeout(worker.settings.shutdown_grace, worker.running.wait()).await.is_err() {
+            tracing::warn!("handlers are still running after the grace period; their notices are handed back");
+        }
+        worker.abort.cancel();
+        worker.running.wait().await;
+        worker.close_outcomes();
+        if let Some(settle) = self.settle.take() {
+            let _ = settle.await;
+        }
+        self.lease.abort();
+        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        Stopped {
+            succeeded: count(&worker.counts.succeeded),
+            failed: count(&worker.counts.failed),
+            dead_letters: count(&worker.counts.dead),
+        }
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        self.worker.stop.cancel();
+        if self.settle.is_some() {
+            // Dropped without a shutdown: let what is running end, then let the last loops go.
+            let (worker, lease) = (Arc::clone(&self.worker), self.lease.abort_handle());
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(async move {
+                    worker.running.close();
+                    worker.running.wait().await;
+                    worker.close_outcomes();
+                    lease.abort();
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Claims, and when the next one is worth while.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use solid_notify_core::store::{Claim, ClaimWhat, DueLane};
+use solid_notify_core::{NewNotice, NotifyDef, Status};
+
+use super::{Backend, LEASE, fail, lane_claim};
+
+pub async fn a_claim_takes_the_longest_due_up_to_its_limit(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(b.add_to("sync").await);
+        b.clock().advance(Duration::from_millis(10));
+    }
+    let first = b.claim_lane(def_id, Status::NotSent, 3).await;
+    assert_eq!(first.iter().map(|notice| notice.id).collect::<Vec<_>>(), ids[..3]);
+    let rest = b.claim_lane(def_id, Status::NotSent, 3).await;
+    assert_eq!(rest.iter().map(|notice| notice.id).collect::<Vec<_>>(), ids[3..]);
+    assert!(b.claim_lane(def_id, Status::NotSent, 3).await.is_empty());
+}
+
+pub async fn a_claim_takes_only_its_definition_and_its_lane(b: &dyn Backend) {
+    let one = b.define(NotifyDef::new("one")).await;
+    let two = b.define(NotifyDef::new("two")).await;
+    b.add_to("one").await;
+    let claimed = b.claim_one(one).await;
+    b.settle_one(fail(&claimed, Duration::ZERO)).await;
+    let fresh = b.add_to("one").await;
+    b.add_to("two").await;
+    let fresh_lane = b.claim_lane(one, Status::NotSent, 10).await;
+    assert_eq!(fresh_lane.iter().map(|notice| notice.id).collect::<Vec<_>>(), [fresh]);
+    let retries = b.claim_lane(one, Status::Failed, 10).await;
+    assert_eq!(retries.iter().map(|notice| notice.id).collect::<Vec<_>>(), [claimed.id]);
+    assert_eq!(b.claim_lane(two, Status::NotSent, 10).await.len(), 1);
+}
+
+pub async fn a_claim_by_ids_takes_only_what_exists_was_never_attempted_and_is_due(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let other_def = b.define(NotifyDef::new("other")).await;
+    let retried = b.add_to("sync").await;
+    let claimed = b.claim_one(def_id).await;
+    b.settle_one(fail(&claimed, Duration::ZERO)).await;
+    let sending = b.add_to("sync").await;
+    b.claim_one(def_id).await;
+    let fresh = b.add_to("sync").await;
+    let not_wanted = b.add_to("sync").await;
+    let of_another = b.add_to("other").await;
+    let later = NewNotice::new("sync", 1).unwrap().delay(Duration::from_secs(1));
+    let later = b.add(later).await.unwrap().id();
+    let wanted = vec![retried, sending, fresh, of_another, later, 1_000_000];
+    let claim = Claim {
+        def_id,
+        what: ClaimWhat::Ids(wanted.clone()),
+        limit: wanted.len(),
+        lease: LEASE,
+        worker: "w".to_owned(),
+    };
+    let claimed = b.store().claim(&claim).await.unwrap();
+    assert_eq!(claimed.iter().map(|notice| notice.id).collect::<Vec<_>>(), [fresh]);
+    assert_eq!(b.record(not_wanted).await.status, Status::NotSent);
+    assert_eq!(b.claim_lane(other_def, Status::NotSent, 10).await.len(), 1);
+}
+
+pub async fn a_claimed_notice_is_sending_with_a_lease_and_one_attempt_more(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    b.clock().advance(Duration::from_secs(7));
+    let claimed = b.claim_one(def_id).await;
+    assert_eq!((claimed.status, claimed.attempt, claimed.worker.as_str()), (Status::Sending, 1, "worker-1"));
+    assert_eq!(claimed.last_call_time, b.clock().now());
+    assert_eq!(claimed.last_call_time.duration_since(claimed.create_time).unwrap(), Duration::from_secs(7));
+    let record = b.record(id).await;
+    assert_eq!((record.status, record.attempt, record.worker.as_deref()), (Status::Sending, 1, Some("worker-1")));
+    assert_eq!(record.next_call_time, Some(b.clock().now() + LEASE));
+    assert_eq!((record.failures, record.crashes), (0, 0), "a claim counts no try");
+}
+
+pub async fn sixteen_claimers_get_each_attempt_once(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let mut ids = HashSet::new();
+    for _ in 0..500 {
+        ids.insert(b.add_to("sync").await);
+    }
+    let claimers = (0..16).map(|n| async move {
+        let mut got = Vec::new();
+        let mut idle = 0;
+        // A claimer passes over what others are just claiming, so one empty answer does not mean the end.
+        while idle < 3 {
+            let mut claim = lane_claim(def_id, Status::NotSent, 7);
+            claim.worker = format!("worker-{n}");
+            let claimed = b.store().claim(&claim).await.unwrap();
+            idle = if claimed.is_empty() { idle + 1 } else { 0 };
+            got.extend(claimed.into_iter().map(|notice| (notice.id, notice.attempt)));
+        }
+        got
+    });
+    let mut got: Vec<(i64, i64)> = join_all(claimers).await.into_iter().flatten().collect();
+    loop {
+        let rest = b.claim_lane(def_id, Status::NotSent, 100).await;
+        if rest.is_empty() {
+            break;
+        }
+        got.extend(rest.into_iter().map(|notice| (notice.id, notice.attempt)));
+    }
+    let attempts: HashSet<(i64, i64)> = got.iter().copied().collect();
+    assert_eq!(attempts.len(), got.len(), "an attempt was handed out twice");
+    assert!(got.iter().all(|(_, attempt)| *attempt == 1));
+    assert_eq!(got.into_iter().map(|(id, _)| id).collect::<HashSet<_>>(), ids);
+}
+
+pub async fn the_earliest_due_time_is_told_per_definition_and_lane(b: &dyn Backend) {
+    let one = b.define(NotifyDef::new("one")).await;
+    let two = b.define(NotifyDef::new("two")).await;
+    b.define(NotifyDef::new("idle")).await;
+    assert!(b.store().due().await.unwrap().lanes.is_empty());
+    let second = Duration::from_secs(1);
+    b.add_to("one").await;
+    let claimed = b.claim_one(one).await;
+    b.settle_one(fail(&claimed, 5 * second)).await;
+    b.add_to("one").await;
+    b.claim_one(one).await;
+    b.add(NewNotice::new("one", 1).unwrap().delay(9 * second)).await.unwrap();
+    b.add(NewNotice::new("one", 1).unwrap().delay(3 * second)).await.unwrap();
+    b.add_to("two").await;
+    b.clock().advance(second);
+    let mut lanes = b.store().due().await.unwrap().lanes;
+    lanes.sort_by_key(|lane| (lane.def_id, lane.status));
+    let zero = Duration::ZERO;
+    let lane = |def_id, status, after, late| DueLane { def_id, status, after, late };
+    let mut expected = [
+        lane(one, Status::NotSent, 2 * second, zero),
+        lane(one, Status::Failed, 4 * second, zero),
+        lane(one, Status::Sending, LEASE - second, zero),
+        lane(two, Status::NotSent, zero, second),
+    ];
+    expected.sort_by_key(|lane| (lane.def_id, lane.status));
+    assert_eq!(lanes, expected);
+}

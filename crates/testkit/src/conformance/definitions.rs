@@ -1,0 +1,130 @@
+//! Definitions: creating, changing and deleting them.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use futures_util::future::join_all;
+use solid_notify_core::{Defined, Error, NewNotice, NotifyDef, Updated};
+
+use super::Backend;
+
+pub async fn a_definition_with_only_a_name_has_the_documented_defaults(b: &dyn Backend) {
+    b.define(NotifyDef::new("sync")).await;
+    let mut row = b.definition("sync").await;
+    assert!(row.id > 0);
+    assert_eq!(row.create_time, Some(b.clock().now()));
+    assert_eq!(row.update_time, row.create_time);
+    (row.id, row.create_time, row.update_time) = (0, None, None);
+    assert_eq!(row, NotifyDef::new("sync"));
+}
+
+pub async fn every_column_of_a_definition_is_kept(b: &dyn Backend) {
+    let mut def = NotifyDef::new("sync")
+        .handler("omp")
+        .description("Ün\"icode\" 😀")
+        .enabled(false)
+        .retry_interval("exp(250ms, x1.5, max 1m) ~10%")
+        .max_retry_times(-1)
+        .max_retry_interval("1h 30m")
+        .retry_rules("{\"invalid\":\"never\"}")
+        .timeout("2s")
+        .alert_trigger_type("after_failures")
+        .alert_trigger_fail_times(7)
+        .alert_cooldown("1m")
+        .email("a@b.c, d@e.f")
+        .alert_to("chat")
+        .backlog_alert_age("1h")
+        .dead_alert_count(9)
+        .max_confirm_delay("1d")
+        .max_concurrency(3)
+        .keep_history("none")
+        .handler_config("{}");
+    b.define(def.clone()).await;
+    let row = b.definition("sync").await;
+    (def.id, def.create_time, def.update_time) = (row.id, row.create_time, row.update_time);
+    assert_eq!(row, def);
+    let Updated::Done(changed) = b.outbox().update(&row, row.clone().enabled(true).timeout("3s")).await.unwrap() else {
+        panic!("the row was as seen")
+    };
+    assert_eq!(b.definition("sync").await, changed);
+    assert_eq!(
+        changed.differences(&row).iter().map(|(column, ..)| *column).collect::<Vec<_>>(),
+        ["enabled", "timeout"]
+    );
+}
+
+pub async fn define_creates_what_is_missing_and_never_changes_what_is_there(b: &dyn Backend) {
+    let first = b.outbox().define(NotifyDef::new("sync").timeout("9s")).await.unwrap();
+    assert!(matches!(first, Defined::Created(_)), "{first:?}");
+    let same = b.outbox().define(NotifyDef::new("sync").timeout("9s")).await.unwrap();
+    assert!(matches!(same, Defined::Same(_)), "{same:?}");
+    let other = b.outbox().define(NotifyDef::new("sync").timeout("1s")).await.unwrap();
+    let Defined::Differs { differences, .. } = other else { panic!("{other:?}") };
+    assert_eq!(differences.iter().map(|(column, ..)| *column).collect::<Vec<_>>(), ["timeout"]);
+    assert_eq!(b.definition("sync").await.timeout, "9s");
+}
+
+pub async fn an_update_succeeds_only_if_the_row_is_still_what_the_editor_saw(b: &dyn Backend) {
+    b.define(NotifyDef::new("sync")).await;
+    let seen = b.definition("sync").await;
+    b.clock().advance(std::time::Duration::from_secs(1));
+    let done = b.outbox().update(&seen, seen.clone().timeout("1s")).await.unwrap();
+    let Updated::Done(row) = done else { panic!("{done:?}") };
+    assert_eq!((row.timeout.as_str(), row.update_time), ("1s", Some(b.clock().now())));
+    assert_eq!(row.create_time, seen.create_time);
+    // The second editor saw the row before the first one's change.
+    let conflict = b.outbox().update(&seen, seen.clone().timeout("2s")).await.unwrap();
+    assert_eq!(conflict, Updated::Conflict(row.clone()));
+    assert_eq!(b.outbox().delete(&seen).await.unwrap(), Updated::Conflict(row));
+    assert_eq!(b.definition("sync").await.timeout, "1s");
+    let mut stranger = seen.clone();
+    stranger.id += 1000;
+    assert_eq!(b.outbox().update(&stranger, seen).await.unwrap(), Updated::Missing);
+}
+
+pub async fn a_name_that_is_taken_cannot_be_given_twice(b: &dyn Backend) {
+    b.define(NotifyDef::new("one")).await;
+    b.define(NotifyDef::new("two")).await;
+    let (one, two) = (b.definition("one").await, b.definition("two").await);
+    let mut renamed = two.clone();
+    renamed.name = "one".to_owned();
+    assert_eq!(b.outbox().update(&two, renamed).await.unwrap(), Updated::Conflict(one.clone()));
+    let mut renamed = two.clone();
+    renamed.name = "three".to_owned();
+    assert!(matches!(b.outbox().update(&two, renamed).await.unwrap(), Updated::Done(_)));
+    assert_eq!(b.definition("three").await.id, two.id);
+    assert_eq!(b.definition("one").await, one);
+}
+
+pub async fn a_deleted_definition_takes_no_notices_and_frees_its_name(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    let seen = b.definition("sync").await;
+    let deleted = b.outbox().delete(&seen).await.unwrap();
+    let Updated::Done(row) = deleted else { panic!("{deleted:?}") };
+    assert_eq!(row.delete_time, Some(b.clock().now()));
+    assert_eq!(row.handler_name(), "sync", "what is in flight still finds its handler");
+    assert!(matches!(b.add(NewNotice::new("sync", 1).unwrap()).await, Err(Error::UnknownDefinition { .. })));
+    assert!(b.add(NewNotice::new(row.name.clone(), 1).unwrap()).await.is_err());
+    assert_eq!(b.claim_one(def_id).await.id, id, "its notice in flight is still due");
+    assert_eq!(b.outbox().delete(&row).await.unwrap(), Updated::Missing);
+    let again = b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let Defined::Created(new) = again else { panic!("{again:?}") };
+    assert_ne!(new.id, def_id);
+}
+
+pub async fn an_invalid_definition_is_refused_with_every_wrong_column(b: &dyn Backend) {
+    let bad = NotifyDef::new("sync").timeout("soon").retry_interval("[5s");
+    let error = b.outbox().define(bad.clone()).await.unwrap_err().to_string();
+    assert!(error.contains("timeout") && error.contains("retry_interval") && error.contains("soon"), "{error}");
+    assert!(b.outbox().definitions().await.unwrap().is_empty());
+    b.define(NotifyDef::new("sync")).await;
+    let seen = b.definition("sync").await;
+    assert!(b.outbox().update(&seen, bad).await.is_err());
+    assert_eq!(b.definition("sync").await, seen);
+}
+
+pub async fn of_many_who_define_at_once_one_creates(b: &dyn Backend) {
+    let all = join_all((0..8).map(|_| b.outbox().define(NotifyDef::new("sync")))).await;
+    let created = all.into_iter().filter(|defined| matches!(defined.as_ref().unwrap(), Defined::Created(_))).count();
+    assert_eq!(created, 1);
+    assert_eq!(b.outbox().definitions().await.unwrap().len(), 1);
+}

@@ -1,0 +1,107 @@
+//! Leases: their extension, their end, and the races around it.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::time::Duration;
+
+use solid_notify_core::store::{Lease, Node, Settled};
+use solid_notify_core::{NotifyDef, Status};
+
+use super::{Backend, LEASE, crash, fail, succeed};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+pub async fn an_expired_lease_is_overdue_and_a_running_one_is_not(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    let claimed = b.claim_one(def_id).await;
+    b.clock().advance(LEASE - Duration::from_millis(1));
+    assert!(b.store().overdue(def_id, Status::Sending, 10).await.unwrap().is_empty());
+    assert_eq!(b.settle_one(crash(&claimed)).await, Settled::LostLease, "nobody may judge it before");
+    b.clock().advance(Duration::from_millis(1));
+    let overdue = b.store().overdue(def_id, Status::Sending, 10).await.unwrap();
+    assert_eq!(overdue.len(), 1);
+    assert_eq!((overdue[0].id, overdue[0].attempt, overdue[0].worker.as_str()), (id, 1, "worker-1"));
+    assert_eq!(b.record(id).await.attempt, 1, "looking claims nothing");
+    assert_eq!(b.settle_one(crash(&overdue[0])).await, Settled::Done);
+    let record = b.record(id).await;
+    assert_eq!((record.status, record.failures, record.crashes), (Status::Failed, 0, 1));
+    assert_eq!(b.claim_lane(def_id, Status::Failed, 10).await.len(), 1, "it is sent again at once");
+}
+
+pub async fn a_rescue_loses_against_a_settle_that_was_faster(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let (ended, retried) = (b.add_to("sync").await, b.add_to("sync").await);
+    let claimed = b.claim_lane(def_id, Status::NotSent, 2).await;
+    b.clock().advance(LEASE);
+    let overdue = b.store().overdue(def_id, Status::Sending, 10).await.unwrap();
+    // Their sender lives after all, and settles between the rescuer's look and its judgement.
+    b.settle_one(succeed(&claimed[0])).await;
+    b.settle_one(fail(&claimed[1], SECOND)).await;
+    for expired in &overdue {
+        assert_eq!(b.settle_one(crash(expired)).await, Settled::LostLease);
+    }
+    assert_eq!(b.record(ended).await.status, Status::Succeeded);
+    let record = b.record(retried).await;
+    assert_eq!((record.failures, record.crashes), (1, 0));
+}
+
+pub async fn a_late_settle_loses_against_a_rescue(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    let claimed = b.claim_one(def_id).await;
+    b.clock().advance(LEASE);
+    let overdue = b.store().overdue(def_id, Status::Sending, 10).await.unwrap().remove(0);
+    assert_eq!(b.settle_one(crash(&overdue)).await, Settled::Done);
+    assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::LostLease);
+    let record = b.record(id).await;
+    assert_eq!((record.status, record.crashes), (Status::Failed, 1));
+}
+
+pub async fn a_rescue_loses_against_an_extension(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    let claimed = b.claim_one(def_id).await;
+    b.clock().advance(LEASE);
+    let overdue = b.store().overdue(def_id, Status::Sending, 10).await.unwrap().remove(0);
+    b.store().extend(&[Lease { id, attempt: claimed.attempt, lease: LEASE }]).await.unwrap();
+    assert_eq!(b.settle_one(crash(&overdue)).await, Settled::LostLease);
+    assert_eq!(b.record(id).await.next_call_time, Some(b.clock().now() + LEASE));
+    assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::Done);
+}
+
+pub async fn of_two_rescuers_one_wins(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    b.claim_one(def_id).await;
+    b.clock().advance(LEASE);
+    let one = b.store().overdue(def_id, Status::Sending, 10).await.unwrap().remove(0);
+    let two = b.store().overdue(def_id, Status::Sending, 10).await.unwrap().remove(0);
+    assert_eq!(b.settle_one(crash(&one)).await, Settled::Done);
+    // The same judgement is stored already: for the second it is done, too, and counted once.
+    assert!(matches!(b.settle_one(crash(&two)).await, Settled::Done | Settled::LostLease));
+    assert_eq!(b.record(id).await.crashes, 1);
+}
+
+pub async fn only_a_held_lease_can_be_extended(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    let claimed = b.claim_one(def_id).await;
+    b.clock().advance(30 * SECOND);
+    b.store().extend(&[Lease { id, attempt: claimed.attempt, lease: LEASE }]).await.unwrap();
+    let extended = b.clock().now() + LEASE;
+    assert_eq!(b.record(id).await.next_call_time, Some(extended));
+    b.clock().advance(SECOND);
+    b.store().extend(&[Lease { id, attempt: claimed.attempt + 1, lease: LEASE }]).await.unwrap();
+    assert_eq!(b.record(id).await.next_call_time, Some(extended), "another attempt's lease");
+    b.settle_one(fail(&claimed, 5 * SECOND)).await;
+    let retry = b.record(id).await.next_call_time;
+    b.store().extend(&[Lease { id, attempt: claimed.attempt, lease: LEASE }]).await.unwrap();
+    assert_eq!(b.record(id).await.next_call_time, retry, "a retry time is no lease");
+}
+
+pub async fn a_node_that_beats_hears_the_time_of_the_store(b: &dyn Backend) {
+    let node = Node { id: "node-1".to_owned(), handlers: vec!["sync".to_owned()], clock_offset_ms: -5 };
+    assert_eq!(b.store().beat(&node).await.unwrap(), b.clock().now());
+    b.clock().advance(SECOND);
+    assert_eq!(b.store().beat(&node).await.unwrap(), b.clock().now());
+}

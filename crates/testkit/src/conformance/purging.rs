@@ -1,0 +1,78 @@
+//! Purging what is no longer kept.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::time::Duration;
+
+use solid_notify_core::store::Purge;
+use solid_notify_core::transition::Next;
+use solid_notify_core::{NotifyDef, Status};
+
+use super::{Backend, outcome, succeed};
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn history(def_id: i64, status: Status, older_than: Duration, limit: usize) -> Purge {
+    Purge::History { def_id, status, older_than, limit }
+}
+
+pub async fn only_what_is_old_enough_is_purged_in_windows(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(b.add_to("sync").await);
+        let claimed = b.claim_one(def_id).await;
+        b.settle_one(succeed(&claimed)).await;
+        b.clock().advance(Duration::from_secs(1));
+    }
+    let young = b.add_to("sync").await;
+    b.clock().advance(DAY);
+    let claimed = b.claim_one(def_id).await;
+    b.settle_one(succeed(&claimed)).await;
+    let window = history(def_id, Status::Succeeded, DAY, 3);
+    let mut first = b.store().purge(&window).await.unwrap();
+    first.sort_unstable();
+    assert_eq!(first, ids[..3], "the oldest first");
+    assert_eq!(b.store().purge(&window).await.unwrap().len(), 2);
+    assert!(b.store().purge(&window).await.unwrap().is_empty());
+    assert!(b.outbox().find(ids[0]).await.unwrap().is_none());
+    assert!(b.outbox().find(young).await.unwrap().is_some());
+}
+
+pub async fn a_purge_takes_only_its_definition_and_status(b: &dyn Backend) {
+    let one = b.define(NotifyDef::new("one")).await;
+    let two = b.define(NotifyDef::new("two")).await;
+    for name in ["one", "one", "two"] {
+        b.add_to(name).await;
+    }
+    let of_one = b.claim_lane(one, Status::NotSent, 2).await;
+    let of_two = b.claim_one(two).await;
+    b.settle_one(succeed(&of_one[0])).await;
+    let dead = Next::Finish { status: Status::DeadLetter, reason: None, keep: true };
+    b.settle_one(outcome(&of_one[1], dead)).await;
+    b.settle_one(succeed(&of_two)).await;
+    let live = b.add_to("one").await;
+    let purged = b.store().purge(&history(one, Status::Succeeded, Duration::ZERO, 10)).await.unwrap();
+    assert_eq!(purged, [of_one[0].id]);
+    for id in [of_one[1].id, of_two.id, live] {
+        assert!(b.outbox().find(id).await.unwrap().is_some());
+    }
+}
+
+pub async fn a_deleted_definition_is_purged_when_nothing_refers_to_it(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    b.add_to("sync").await;
+    let purge = Purge::Definition { def_id, older_than: DAY };
+    b.clock().advance(2 * DAY);
+    assert!(b.store().purge(&purge).await.unwrap().is_empty(), "it is not deleted");
+    let seen = b.definition("sync").await;
+    b.outbox().delete(&seen).await.unwrap();
+    assert!(b.store().purge(&purge).await.unwrap().is_empty(), "too early");
+    b.clock().advance(DAY);
+    assert!(b.store().purge(&purge).await.unwrap().is_empty(), "a live notice refers to it");
+    let claimed = b.claim_one(def_id).await;
+    b.settle_one(succeed(&claimed)).await;
+    assert!(b.store().purge(&purge).await.unwrap().is_empty(), "an ended notice refers to it");
+    b.store().purge(&history(def_id, Status::Succeeded, Duration::ZERO, 10)).await.unwrap();
+    assert_eq!(b.store().purge(&purge).await.unwrap(), [def_id]);
+    assert!(b.outbox().definitions().await.unwrap().is_empty());
+}

@@ -1,0 +1,202 @@
+//! A database of its own for each test, made at its start and dropped at its end.
+
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use solid_notify::{Added, Dialect, Error, HandClock, NewNotice, Notify, NotifyBuilder, Outbox};
+use solid_notify_testkit::conformance::Backend;
+use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
+use sqlx::{Connection, Executor, Pool};
+
+/// A database server that tests run on.
+#[allow(async_fn_in_trait)]
+pub trait Database: Send + Sync + 'static {
+    /// Its dialect.
+    type Db: Dialect;
+
+    /// A fresh, empty database with a pool of `connections`.
+    async fn create(connections: u32) -> (Pool<Self::Db>, Cleanup);
+
+    /// Runs plain SQL, as an operator at a shell would.
+    async fn sql(pool: &Pool<Self::Db>, sql: &str);
+}
+
+/// SQLite, in a file.
+pub struct Sqlite;
+/// The server at `POSTGRES_URL`.
+pub struct Postgres;
+/// The server at `MARIADB_URL`.
+pub struct MariaDb;
+/// The server at `MYSQL_URL`.
+pub struct MySql;
+
+/// How to get rid of a test's database.
+pub enum Cleanup {
+    /// A file in this directory.
+    Directory(tempfile::TempDir),
+    /// A schema of this Postgres server.
+    Schema(PgConnectOptions, String),
+    /// A database of this MySQL or MariaDB server.
+    Database(MySqlConnectOptions, String),
+}
+
+impl Cleanup {
+    async fn run(self) {
+        match self {
+            Self::Directory(directory) => drop(directory),
+            Self::Schema(options, name) => {
+                let mut conn = sqlx::PgConnection::connect_with(&options).await.unwrap();
+                conn.execute(sqlx::AssertSqlSafe(format!("DROP SCHEMA {name} CASCADE"))).await.unwrap();
+            }
+            Self::Database(options, name) => {
+                let mut conn = sqlx::MySqlConnection::connect_with(&options).await.unwrap();
+                conn.execute(sqlx::AssertSqlSafe(format!("DROP DATABASE {name}"))).await.unwrap();
+            }
+        }
+    }
+}
+
+/// The address of a server that this run has selected.
+pub fn server_url(variable: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| {
+        panic!("{variable} is not set: run `cargo xtask test`, or leave this database out with NOTIFY_TEST_DATABASES")
+    })
+}
+
+fn fresh_name() -> String {
+    format!("notify_{:016x}", fastrand::u64(..))
+}
+
+impl Database for Postgres {
+    type Db = sqlx::Postgres;
+
+    async fn create(connections: u32) -> (Pool<Self::Db>, Cleanup) {
+        let options = PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap();
+        let name = fresh_name();
+        let mut conn = sqlx::PgConnection::connect_with(&options).await.expect("POSTGRES_URL must be reachable");
+        conn.execute(sqlx::AssertSqlSafe(format!("CREATE SCHEMA {name}"))).await.unwrap();
+        let own = options.clone().options([("search_path", name.as_str())]);
+        let pool = PgPoolOptions::new().max_connections(connections).connect_with(own).await.unwrap();
+        (pool, Cleanup::Schema(options, name))
+    }
+
+    async fn sql(pool: &Pool<Self::Db>, sql: &str) {
+        pool.execute(sqlx::AssertSqlSafe(sql.to_owned())).await.unwrap();
+    }
+}
+
+macro_rules! mysql_family {
+    ($database:ty, $variable:literal) => {
+        impl Database for $database {
+            type Db = sqlx::MySql;
+
+            async fn create(connections: u32) -> (Pool<Self::Db>, Cleanup) {
+                let options = MySqlConnectOptions::from_str(&server_url($variable)).unwrap();
+                let name = fresh_name();
+                let mut conn = sqlx::MySqlConnection::connect_with(&options).await.expect($variable);
+                // Without a character set: the server's default, perhaps latin1, must do.
+                conn.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"))).await.unwrap();
+                let own = options.clone().database(&name);
+                let pool = MySqlPoolOptions::new().max_connections(connections).connect_with(own).await.unwrap();
+                (pool, Cleanup::Database(options, name))
+            }
+
+            async fn sql(pool: &Pool<Self::Db>, sql: &str) {
+                pool.execute(sqlx::AssertSqlSafe(sql.to_owned())).await.unwrap();
+            }
+        }
+    };
+}
+mysql_family!(MariaDb, "MARIADB_URL");
+mysql_family!(MySql, "MYSQL_URL");
+
+impl Database for Sqlite {
+    type Db = sqlx::Sqlite;
+
+    async fn create(connections: u32) -> (Pool<Self::Db>, Cleanup) {
+        let directory = tempfile::tempdir().unwrap();
+        let options = SqliteConnectOptions::new().filename(directory.path().join("test.db")).create_if_missing(true);
+        let pool = SqlitePoolOptions::new().max_connections(connections).connect_with(options).await.unwrap();
+        (pool, Cleanup::Directory(directory))
+    }
+
+    async fn sql(pool: &Pool<Self::Db>, sql: &str) {
+        pool.execute(sqlx::AssertSqlSafe(sql.to_owned())).await.unwrap();
+    }
+}
+
+/// A test's database, migrated, with an outbox over it.
+pub struct TestDb<D: Database> {
+    /// The outbox.
+    pub notify: Notify<D::Db>,
+    /// The application's pool.
+    pub pool: Pool<D::Db>,
+    clock: HandClock,
+    cleanup: Cleanup,
+}
+
+impl<D: Database> TestDb<D> {
+    /// Time is a hand-turned clock, which starts at the present.
+    pub async fn with_hand_clock() -> Self {
+        Self::build(8, true, |builder| builder).await
+    }
+
+    /// Time is the database's.
+    pub async fn with_real_clock() -> Self {
+        Self::build(8, false, |builder| builder).await
+    }
+
+    /// A pool of `connections`, a clock turned by hand or not, and other settings.
+    pub async fn build(
+        connections: u32,
+        by_hand: bool,
+        settings: impl FnOnce(NotifyBuilder<D::Db>) -> NotifyBuilder<D::Db>,
+    ) -> Self {
+        let (pool, cleanup) = D::create(connections).await;
+        let clock = HandClock::new(SystemTime::now());
+        let builder = Notify::builder(pool.clone());
+        let builder = if by_hand { builder.clock(clock.clone()) } else { builder };
+        let notify = settings(builder).build();
+        notify.migrate().await.unwrap();
+        Self { notify, pool, clock, cleanup }
+    }
+
+    /// Runs plain SQL, as an operator at a shell would.
+    pub async fn sql(&self, sql: &str) {
+        D::sql(&self.pool, sql).await;
+    }
+
+    /// Drops the database. Not called after a failure, so that one can look at it.
+    pub async fn close(self) {
+        self.pool.close().await;
+        self.cleanup.run().await;
+    }
+}
+
+#[async_trait]
+impl<D: Database> Backend for TestDb<D> {
+    fn outbox(&self) -> &Outbox {
+        &self.notify
+    }
+
+    fn clock(&self) -> &HandClock {
+        &self.clock
+    }
+
+    async fn add(&self, notice: NewNotice) -> Result<Added, Error> {
+        let mut tx = self.notify.begin().await?;
+        let added = notice.add(&mut tx).await?;
+        tx.commit().await?;
+        Ok(added)
+    }
+
+    async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Added, Error> {
+        let mut tx = self.notify.begin().await?;
+        let added = notice.add(&mut tx).await?;
+        tx.rollback().await?;
+        Ok(added)
+    }
+}

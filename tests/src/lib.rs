@@ -1,0 +1,30 @@
+//! What the tests share: a fresh, empty database of each kind, with its outbox.
+//!
+//! Which databases are tested is decided at build time (`build.rs`); a selected one that cannot be reached fails its
+//! tests. Servers come from `POSTGRES_URL`, `MARIADB_URL` and `MYSQL_URL`, which `cargo xtask test` provides.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+pub mod databases;
+pub mod memory;
+
+pub use databases::{Database, MariaDb, MySql, Postgres, Sqlite, TestDb};
+
+/// Makes a test of each case on each selected database: the case is an `async fn case<D: Database>()`.
+#[macro_export]
+macro_rules! on_each_database {
+    ($($case:ident),+ $(,)?) => {
+        $crate::on_each_database! { @on sqlite, Sqlite, $($case)+ }
+        $crate::on_each_database! { @on postgres, Postgres, $($case)+ }
+        $crate::on_each_database! { @on mariadb, MariaDb, $($case)+ }
+        $crate::on_each_database! { @on mysql, MySql, $($case)+ }
+    };
+    (@on $module:ident, $database:ident, $($case:ident)+) => {
+        #[cfg($module)]
+        mod $module {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                super::$case::<$crate::$database>().await;
+            })+
+        }
+    };
+}

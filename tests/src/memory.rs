@@ -1,0 +1,46 @@
+//! The in-memory store as a [`Backend`].
+
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use solid_notify::{Added, Error, HandClock, NewNotice, Outbox};
+use solid_notify_testkit::MemoryNotify;
+use solid_notify_testkit::conformance::Backend;
+
+/// A fresh outbox in memory with a hand-turned clock.
+pub struct MemoryBackend {
+    notify: MemoryNotify,
+    clock: HandClock,
+}
+
+impl Default for MemoryBackend {
+    fn default() -> Self {
+        let clock = HandClock::new(SystemTime::now());
+        Self { notify: MemoryNotify::with_clock(clock.clone()), clock }
+    }
+}
+
+#[async_trait]
+impl Backend for MemoryBackend {
+    fn outbox(&self) -> &Outbox {
+        &self.notify
+    }
+
+    fn clock(&self) -> &HandClock {
+        &self.clock
+    }
+
+    async fn add(&self, notice: NewNotice) -> Result<Added, Error> {
+        let mut tx = self.notify.begin();
+        let added = notice.add(&mut tx).await?;
+        tx.commit();
+        Ok(added)
+    }
+
+    async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Added, Error> {
+        let mut tx = self.notify.begin();
+        let added = notice.add(&mut tx).await?;
+        tx.rollback();
+        Ok(added)
+    }
+}

@@ -1,0 +1,104 @@
+//! Installing database programs on Debian and its relatives, without their services being started.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::run::run;
+use crate::selection::Database;
+
+/// Whether programs can be installed: as root, with `apt-get`.
+pub(crate) fn is_possible() -> bool {
+    rustix::process::geteuid().is_root()
+        && Path::new("/etc/debian_version").exists()
+        && Path::new("/usr/bin/apt-get").exists()
+}
+
+/// Installs the programs for all these databases in one go, because two package managers cannot run
+/// at once.
+pub(crate) fn install(databases: &[Database]) -> Result<()> {
+    let packages: Vec<&str> = databases.iter().filter_map(|database| package(*database)).collect();
+    eprintln!("installing {} with apt-get", packages.join(" and "));
+    let _policy = NoServices::declare(Path::new("/usr/sbin/policy-rc.d"))?;
+    apt_get(&["update", "--quiet"])?;
+    let mut arguments = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
+    arguments.extend(packages);
+    apt_get(&arguments)
+}
+
+fn package(database: Database) -> Option<&'static str> {
+    match database {
+        Database::Postgres => Some("postgresql"),
+        Database::Mariadb => Some("mariadb-server"),
+        Database::Sqlite | Database::Mysql => None,
+    }
+}
+
+fn apt_get(arguments: &[&str]) -> Result<()> {
+    let mut command = Command::new("apt-get");
+    // Another package manager may be at work; and a question would wait for an answer for ever.
+    command.args(["-o", "DPkg::Lock::Timeout=120"]).args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+    // Standard output is for the URLs that `cargo xtask servers` prints.
+    command.stdout(std::io::stderr());
+    let outcome = run(&mut command, None)?;
+    if !outcome.succeeded() {
+        bail!("apt-get {} failed ({outcome:?})", arguments.join(" "));
+    }
+    Ok(())
+}
+
+/// Debian's way to say that packages may not start services: a program that answers 101 to every
+/// question. The standard port stays free this way, and no server runs that nobody asked for. An
+/// existing answer of the administrator is kept.
+struct NoServices<'a> {
+    written: Option<&'a Path>,
+}
+
+impl<'a> NoServices<'a> {
+    fn declare(path: &'a Path) -> Result<Self> {
+        let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(path);
+        match file {
+            Ok(mut file) => {
+                let policy = Self { written: Some(path) };
+                file.write_all(b"#!/bin/sh\nexit 101\n").context("cannot forbid packages to start services")?;
+                Ok(policy)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(Self { written: None }),
+            Err(error) => Err(error).context("cannot forbid packages to start services"),
+        }
+    }
+}
+
+impl Drop for NoServices<'_> {
+    fn drop(&mut self) {
+        if let Some(path) = self.written
+            && let Err(error) = fs::remove_file(path)
+        {
+            eprintln!("cannot remove {}, which forbids packages to start services: {error}", path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_removed_again_only_when_it_was_absent_before() -> Result<()> {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("policy-rc.d");
+        let policy = NoServices::declare(&path)?;
+        assert_eq!(Command::new("sh").arg(&path).status()?.code(), Some(101));
+        drop(policy);
+        assert!(!path.exists());
+
+        fs::write(&path, "the administrator's")?;
+        drop(NoServices::declare(&path)?);
+        assert_eq!(fs::read_to_string(&path)?, "the administrator's");
+        Ok(())
+    }
+}

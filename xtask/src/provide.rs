@@ -1,0 +1,261 @@
+//! Providing a server for every chosen database: which way to take, and starting them at the same
+//! time.
+
+use std::process::Command;
+use std::thread;
+
+use anyhow::{Context, Error, Result, anyhow, bail};
+use xtask::servers::docker::{self, Container};
+use xtask::servers::{Server, mariadb, postgres};
+
+use crate::install;
+use crate::reach::reach;
+use crate::selection::{Database, Selection};
+
+/// The servers of a run. Dropping them stops those that were started here.
+pub(crate) struct Provided {
+    servers: Vec<(Database, Source)>,
+    left_out: Vec<Database>,
+}
+
+/// Where a database comes from.
+enum Source {
+    /// SQLite runs within the tests.
+    InProcess,
+    /// A server that somebody else runs.
+    Given {
+        url: String,
+        place: String,
+    },
+    Private(Box<Server>),
+    Container(Box<Container>),
+}
+
+/// Starts what is needed, in parallel, and prints a line for every database.
+pub(crate) fn provide(selection: &Selection) -> Result<Provided> {
+    for (database, reason) in &selection.left_out {
+        eprintln!("{database:<9} not selected: {reason}");
+    }
+    let mut plans: Vec<Plan> = selection.chosen.iter().map(|database| Plan::new(*database)).collect();
+    install_what_is_missing(&mut plans);
+
+    let sources: Vec<Result<Source>> = thread::scope(|scope| {
+        let threads: Vec<_> = plans.iter().map(|plan| scope.spawn(|| plan.start())).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("starting it panicked"))))
+            .collect()
+    });
+
+    let mut provided =
+        Provided { servers: Vec::new(), left_out: selection.left_out.iter().map(|(database, _)| *database).collect() };
+    let mut failures = Vec::new();
+    for (plan, source) in plans.iter().zip(sources) {
+        match source {
+            Ok(source) => {
+                eprintln!("{:<9} {}", plan.database, source.describe());
+                provided.servers.push((plan.database, source));
+            }
+            Err(error) => {
+                eprintln!("{:<9} failed", plan.database);
+                failures.push(format!("{}: {error:#}", plan.database));
+            }
+        }
+    }
+    if failures.is_empty() { Ok(provided) } else { bail!("{}", failures.join("\n")) }
+}
+
+impl Provided {
+    /// The variable and the URL of every server.
+    pub(crate) fn urls(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.servers.iter().filter_map(|(database, source)| Some((database.url_variable()?, source.url()?)))
+    }
+
+    /// Tells the tests about the servers, and nothing about the databases that are not selected.
+    pub(crate) fn describe_to(&self, command: &mut Command) {
+        for variable in self.left_out.iter().filter_map(|database| database.url_variable()) {
+            command.env_remove(variable);
+        }
+        command.envs(self.urls());
+    }
+}
+
+impl Source {
+    fn url(&self) -> Option<&str> {
+        match self {
+            Self::InProcess => None,
+            Self::Given { url, .. } => Some(url),
+            Self::Private(server) => Some(server.url()),
+            Self::Container(container) => Some(container.url()),
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Self::InProcess => "runs within the tests, no server".to_owned(),
+            Self::Given { place, .. } => format!("the given server at {place}"),
+            Self::Private(server) => {
+                format!("private server on port {} from {}", server.port(), server.programs().display())
+            }
+            Self::Container(container) => {
+                format!("container of {} at {}", container.image(), container.url())
+            }
+        }
+    }
+}
+
+/// What is known before a server is provided.
+#[derive(Clone, Copy, Debug, Default)]
+struct Facts {
+    url: bool,
+    installed: bool,
+    installable: bool,
+    docker: bool,
+}
+
+/// A way to provide a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Url,
+    Installed,
+    Install,
+    Docker,
+}
+
+/// The ways to try, in this order; none is left when a person has to do something. What is given is
+/// never replaced by something else, since a run on another server than the wanted one would prove
+/// nothing.
+fn ways(facts: Facts) -> Vec<Way> {
+    if facts.url {
+        return vec![Way::Url];
+    }
+    if facts.installed {
+        return vec![Way::Installed];
+    }
+    let others = [(facts.installable, Way::Install), (facts.docker, Way::Docker)];
+    others.into_iter().filter_map(|(possible, way)| possible.then_some(way)).collect()
+}
+
+/// How one database is going to be provided.
+struct Plan {
+    database: Database,
+    ways: Vec<Way>,
+    /// Why the programs could not be installed.
+    failure: Option<String>,
+}
+
+impl Plan {
+    fn new(database: Database) -> Self {
+        let mut facts = Facts { url: given_url(database).is_some(), ..Facts::default() };
+        facts.installed = match database {
+            Database::Postgres => postgres::is_installed(),
+            Database::Mariadb => mariadb::is_installed(),
+            Database::Sqlite | Database::Mysql => false,
+        };
+        if !facts.url && !facts.installed && database.how_to_install().is_some() {
+            facts.installable = install::is_possible();
+            facts.docker = docker::is_available();
+        }
+        Self { database, ways: ways(facts), failure: None }
+    }
+
+    fn start(&self) -> Result<Source> {
+        let container = |container| Source::Container(Box::new(container));
+        let private = |server| Source::Private(Box::new(server));
+        match (self.database, self.ways.first()) {
+            (Database::Sqlite, _) => Ok(Source::InProcess),
+            (database, Some(Way::Url)) => given(database),
+            (Database::Postgres, Some(Way::Installed)) => postgres::start().map(private),
+            (Database::Mariadb, Some(Way::Installed)) => mariadb::start().map(private),
+            (Database::Postgres, Some(Way::Docker)) => docker::postgres().map(container),
+            (Database::Mariadb, Some(Way::Docker)) => docker::mariadb().map(container),
+            (database, _) => Err(nothing_works(database, self.failure.as_deref())),
+        }
+    }
+}
+
+fn install_what_is_missing(plans: &mut [Plan]) {
+    let waits = |plan: &Plan| plan.ways.first() == Some(&Way::Install);
+    let databases: Vec<Database> = plans.iter().filter(|plan| waits(plan)).map(|plan| plan.database).collect();
+    if databases.is_empty() {
+        return;
+    }
+    let outcome = install::install(&databases);
+    for plan in plans.iter_mut().filter(|plan| waits(plan)) {
+        match &outcome {
+            Ok(()) => plan.ways = vec![Way::Installed],
+            Err(error) => {
+                plan.ways.remove(0);
+                plan.failure = Some(format!("{error:#}"));
+            }
+        }
+    }
+}
+
+fn given_url(database: Database) -> Option<String> {
+    std::env::var(database.url_variable()?).ok().filter(|url| !url.is_empty())
+}
+
+fn given(database: Database) -> Result<Source> {
+    let url = given_url(database).unwrap_or_default();
+    let default_port = if database == Database::Postgres { 5432 } else { 3306 };
+    let variable = database.url_variable().unwrap_or_default();
+    let place = reach(&url, default_port).with_context(|| format!("the server of {variable} cannot be reached"))?;
+    Ok(Source::Given { url, place })
+}
+
+/// What a person can do.
+fn nothing_works(database: Database, failure: Option<&str>) -> Error {
+    let variable = database.url_variable().unwrap_or_default();
+    let programs = database.how_to_install().unwrap_or_default();
+    let failure = failure.map(|failure| format!(" (that was tried: {failure})")).unwrap_or_default();
+    anyhow!(
+        "there is no server. Do one of these: install {programs}{failure}; \
+         or start Docker; or set {variable} to the URL of a running server; or leave it out with --only"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_given_server_comes_first_then_installed_programs_then_installing_then_docker() {
+        let cases: [([bool; 4], &[Way]); 9] = [
+            // url, installed, installable, docker
+            ([true, true, true, true], &[Way::Url]),
+            ([true, false, false, false], &[Way::Url]),
+            ([false, true, true, true], &[Way::Installed]),
+            ([false, true, false, false], &[Way::Installed]),
+            ([false, false, true, true], &[Way::Install, Way::Docker]),
+            ([false, false, true, false], &[Way::Install]),
+            ([false, false, false, true], &[Way::Docker]),
+            ([true, false, true, true], &[Way::Url]),
+            ([false, false, false, false], &[]),
+        ];
+        for ([url, installed, installable, docker], expected) in cases {
+            let facts = Facts { url, installed, installable, docker };
+            assert_eq!(ways(facts), expected, "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn without_any_way_the_message_tells_what_to_install() {
+        let plan = |database| Plan { database, ways: Vec::new(), failure: None };
+        for (database, words) in [
+            (Database::Postgres, ["apt-get install postgresql", "brew install postgresql", "POSTGRES_URL"]),
+            (Database::Mariadb, ["apt-get install mariadb-server", "brew install mariadb", "MARIADB_URL"]),
+        ] {
+            let message = plan(database).start().err().map(|error| error.to_string()).unwrap_or_default();
+            for word in words.into_iter().chain(["Docker", "--only"]) {
+                assert!(message.contains(word), "`{word}` is missing: {message}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_failed_installation_is_told() {
+        let message = nothing_works(Database::Postgres, Some("apt-get update failed")).to_string();
+        assert!(message.contains("that was tried: apt-get update failed"), "{message}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Which databases a run is about. Where their servers come from is left to `provide`.
+
+use std::fmt;
+
+use anyhow::{Result, bail};
+use xtask::servers::{mariadb, postgres};
+
+/// A database that the workspace's tests know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Database {
+    Sqlite,
+    Postgres,
+    Mariadb,
+    /// MySQL 8. No programs are looked for: it clashes with MariaDB's on one machine.
+    Mysql,
+}
+
+impl Database {
+    pub(crate) const ALL: [Self; 4] = [Self::Sqlite, Self::Postgres, Self::Mariadb, Self::Mysql];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+            Self::Mariadb => "mariadb",
+            Self::Mysql => "mysql",
+        }
+    }
+
+    /// The variable with the server's URL. SQLite has no server.
+    pub(crate) fn url_variable(self) -> Option<&'static str> {
+        match self {
+            Self::Sqlite => None,
+            Self::Postgres => Some("POSTGRES_URL"),
+            Self::Mariadb => Some("MARIADB_URL"),
+            Self::Mysql => Some("MYSQL_URL"),
+        }
+    }
+
+    /// What to install so that a private server can be started.
+    pub(crate) fn how_to_install(self) -> Option<&'static str> {
+        match self {
+            Self::Postgres => Some(postgres::HOW_TO_INSTALL),
+            Self::Mariadb => Some(mariadb::HOW_TO_INSTALL),
+            Self::Sqlite | Self::Mysql => None,
+        }
+    }
+}
+
+impl fmt::Display for Database {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+/// Every database, either chosen or left out for a reason that the run prints.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Selection {
+    pub(crate) chosen: Vec<Database>,
+    pub(crate) left_out: Vec<(Database, &'static str)>,
+}
+
+impl Selection {
+    /// Reads the list behind `--only`. Without it, all databases are chosen, MySQL only when its
+    /// URL is set.
+    pub(crate) fn new(only: Option<&str>, mysql_url_is_set: bool) -> Result<Self> {
+        let mut wanted = Vec::new();
+        for name in only.unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            match Database::ALL.into_iter().find(|database| database.name() == name) {
+                Some(database) => wanted.push(database),
+                None => bail!("`{name}` is none of the databases sqlite, postgres, mariadb, mysql"),
+            }
+        }
+        if only.is_some() && wanted.is_empty() {
+            bail!("--only names no database");
+        }
+        if wanted.contains(&Database::Mysql) && !mysql_url_is_set {
+            bail!("mysql is tested on a running MySQL 8 server only: set MYSQL_URL");
+        }
+        let mut selection = Self { chosen: Vec::new(), left_out: Vec::new() };
+        for database in Database::ALL {
+            if only.is_some() && !wanted.contains(&database) {
+                selection.left_out.push((database, "not named by --only"));
+            } else if database == Database::Mysql && !mysql_url_is_set {
+                selection.left_out.push((database, "MYSQL_URL is not set"));
+            } else {
+                selection.chosen.push(database);
+            }
+        }
+        Ok(selection)
+    }
+
+    /// The chosen names as the tests read them: `sqlite,postgres`.
+    pub(crate) fn names(&self) -> String {
+        self.chosen.iter().map(|database| database.name()).collect::<Vec<_>>().join(",")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(only: Option<&str>, mysql_url_is_set: bool) -> Result<String> {
+        Selection::new(only, mysql_url_is_set).map(|selection| selection.names())
+    }
+
+    #[test]
+    fn mysql_is_chosen_by_itself_only_with_its_url() -> Result<()> {
+        assert_eq!(names(None, false)?, "sqlite,postgres,mariadb");
+        assert_eq!(names(None, true)?, "sqlite,postgres,mariadb,mysql");
+        Ok(())
+    }
+
+    #[test]
+    fn only_leaves_out_the_rest_and_says_so() -> Result<()> {
+        let selection = Selection::new(Some("postgres, sqlite"), true)?;
+        assert_eq!(selection.names(), "sqlite,postgres");
+        let reason = "not named by --only";
+        assert_eq!(selection.left_out, [(Database::Mariadb, reason), (Database::Mysql, reason)]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_meant_is_refused() {
+        for only in ["", ",", "postgresql", "sqlite,oracle", "mysql"] {
+            assert!(names(Some(only), false).is_err(), "{only}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! `cargo xtask servers`: the servers of a test run, for use from an editor or another terminal.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::provide::provide;
+use crate::run::interrupted;
+use crate::selection::Selection;
+
+/// Starts the servers, prints their URLs in the form of shell commands, and waits for Ctrl-C.
+pub(crate) fn serve(selection: &Selection) -> Result<ExitCode> {
+    let provided = provide(selection)?;
+    for (variable, url) in provided.urls() {
+        // A quote within quotes, as a shell wants it.
+        println!("export {variable}='{}'", url.replace('\'', r"'\''"));
+    }
+    println!("export NOTIFY_TEST_DATABASES='{}'", selection.names());
+    println!("# The servers stop with Ctrl-C.");
+    std::io::stdout().flush()?;
+    while !interrupted() {
+        sleep(Duration::from_millis(50));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,120 @@
+//! Database servers from the official container images, for machines without the programs.
+//!
+//! They have no restart: `--rm` and a port chosen by Docker do not go with it. A test that restarts
+//! its server needs installed programs.
+
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::watchdog::Watchdog;
+
+/// A running container. Dropping it stops and removes it.
+pub struct Container {
+    id: String,
+    image: &'static str,
+    url: String,
+    watchdog: Watchdog,
+}
+
+/// Whether Docker is installed and its service answers.
+#[must_use]
+pub fn is_available() -> bool {
+    // Without a service, some versions of `docker info` succeed and print an empty version.
+    docker(&["info", "--format", "{{.ServerVersion}}"]).is_ok_and(|version| !version.is_empty())
+}
+
+/// Starts PostgreSQL: superuser `postgres` without a password, database `notify`.
+///
+/// # Errors
+/// Fails when Docker cannot run the image, or when the server does not answer in time, with the end
+/// of its log.
+pub fn postgres() -> Result<Container> {
+    let environment = ["-e", "POSTGRES_HOST_AUTH_METHOD=trust", "-e", "POSTGRES_DB=notify"];
+    let settings = "-c fsync=off -c full_page_writes=off \
+        -c max_connections=200 -c max_prepared_transactions=10";
+    let mut container = Container::run("postgres:17", 5432, &environment, settings)?;
+    container.url = format!("postgres://postgres@127.0.0.1:{}/notify", container.port(5432)?);
+    // TCP on purpose: while the image sets itself up, a first server answers on the socket only.
+    container.wait_until_it_answers("psql -h 127.0.0.1 -U postgres -d notify -c")?;
+    Ok(container)
+}
+
+/// Starts MariaDB: `root` without a password over TCP, database `notify`.
+///
+/// # Errors
+/// As in [`postgres`].
+pub fn mariadb() -> Result<Container> {
+    let environment =
+        ["-e", "MARIADB_ALLOW_EMPTY_ROOT_PASSWORD=1", "-e", "MARIADB_ROOT_HOST=%", "-e", "MARIADB_DATABASE=notify"];
+    let settings = "--skip-name-resolve --max-connections=300 \
+        --innodb-buffer-pool-size=128M --innodb-flush-log-at-trx-commit=2";
+    let mut container = Container::run("mariadb:11", 3306, &environment, settings)?;
+    container.url = format!("mysql://root@127.0.0.1:{}/notify", container.port(3306)?);
+    container.wait_until_it_answers("mariadb --protocol=tcp -h 127.0.0.1 -u root -D notify -e")?;
+    Ok(container)
+}
+
+impl Container {
+    /// The URL of the empty database `notify`.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The image's name and version.
+    #[must_use]
+    pub fn image(&self) -> &'static str {
+        self.image
+    }
+
+    fn run(image: &'static str, port: u16, environment: &[&str], settings: &str) -> Result<Self> {
+        let publish = format!("127.0.0.1::{port}");
+        let mut arguments = vec!["run", "--detach", "--rm", "-p", &publish];
+        arguments.extend(environment);
+        arguments.push(image);
+        arguments.extend(settings.split(' '));
+        let id = docker(&arguments)?;
+        let watchdog = Watchdog::over_container(&id)?;
+        Ok(Self { id, image, url: String::new(), watchdog })
+    }
+
+    /// The port of 127.0.0.1 that Docker chose, from lines such as `127.0.0.1:49153`.
+    fn port(&self, inside: u16) -> Result<u16> {
+        let lines = docker(&["port", &self.id, &format!("{inside}/tcp")])?;
+        let port = lines.lines().next().and_then(|line| line.rsplit(':').next()?.parse().ok());
+        port.with_context(|| format!("docker names no port of {}: {lines}", self.image))
+    }
+
+    fn wait_until_it_answers(&self, client: &str) -> Result<()> {
+        let begin = Instant::now();
+        let mut arguments = vec!["exec", self.id.as_str()];
+        arguments.extend(client.split(' '));
+        arguments.push("SELECT 1");
+        while let Err(error) = docker(&arguments) {
+            if begin.elapsed() > Duration::from_secs(120) {
+                let log = docker(&["logs", "--tail", "25", &self.id]).unwrap_or_default();
+                bail!("{} did not answer in time ({error:#}); its log ends with:\n{log}", self.image);
+            }
+            sleep(Duration::from_millis(200));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        if let Err(error) = docker(&["stop", &self.id]).and_then(|_| self.watchdog.dismiss()) {
+            eprintln!("stopping the container {} of {} failed: {error:#}", self.id, self.image);
+        }
+    }
+}
+
+/// Runs `docker`, returning what it prints.
+fn docker(arguments: &[&str]) -> Result<String> {
+    let output = Command::new("docker").args(arguments).stdin(Stdio::null()).output().context("cannot run docker")?;
+    ensure!(output.status.success(), "docker {}: {}", arguments[0], String::from_utf8_lossy(&output.stderr).trim());
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

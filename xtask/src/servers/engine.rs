@@ -1,0 +1,49 @@
+//! What differs between the database products, as seen by the code that runs any of them.
+
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use super::place::Place;
+
+/// A database product whose programs are installed.
+///
+/// It only says which commands to run; running them, waiting and stopping is the same for all and
+/// is left to [`Server`](super::Server).
+pub(super) trait Engine: Send + Sync {
+    /// The product's name in messages.
+    fn name(&self) -> &'static str;
+
+    /// The folder of the server program, for messages.
+    fn programs(&self) -> &Path;
+
+    /// The URL of the database `notify` on this port.
+    fn url(&self, port: u16) -> String;
+
+    /// The command that fills the empty data directory, and ends.
+    fn initialise(&self, place: &Place) -> Command;
+
+    /// The command that serves in the foreground until it gets a signal.
+    fn serve(&self, place: &Place, port: u16) -> Command;
+
+    /// The command that runs one SQL statement as the superuser.
+    fn ask(&self, place: &Place, port: u16, way: Way, sql: &str) -> Command;
+
+    /// The signal for an orderly shutdown that does not wait for clients to leave.
+    fn graceful(&self) -> Signal;
+
+    /// The signal, and its name for `kill -s`, for the quickest end that leaves nothing behind in
+    /// the operating system. The data is lost anyway.
+    fn discard(&self) -> (Signal, &'static str);
+}
+
+/// How the client program reaches the server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The socket in the server's own directory, in no particular database. What answers there is
+    /// surely ours.
+    Socket,
+    /// The TCP port, in the database `notify`: the way that the URL describes.
+    Tcp,
+}

@@ -1,0 +1,73 @@
+//! `cargo xtask test`: the workspace's tests and its example, with a server for every chosen
+//! database.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::provide::provide;
+use crate::run::{Outcome, cargo, run};
+use crate::selection::{Database, Selection};
+
+/// Runs the tests. The servers stop when this returns, in whatever way.
+pub(crate) fn test(selection: &Selection, arguments: &[String]) -> Result<ExitCode> {
+    run_tests(selection, arguments).map(|outcome| ExitCode::from(outcome.code()))
+}
+
+/// As [`test`], for a caller that goes on afterwards.
+pub(crate) fn run_tests(selection: &Selection, arguments: &[String]) -> Result<Outcome> {
+    let provided = provide(selection)?;
+
+    let mut tests = cargo(&["test", "--workspace", "--all-features"]);
+    tests.args(with_deselected_filtered(selection, arguments)).env("NOTIFY_TEST_DATABASES", selection.names());
+    provided.describe_to(&mut tests);
+    let outcome = run(&mut tests, None)?;
+    if !outcome.succeeded() {
+        return Ok(outcome);
+    }
+
+    // Exactly the command that a newcomer types, so that it is known to work with the default
+    // features.
+    eprintln!("the example `orders`:");
+    let mut example = cargo(&["run", "--quiet", "--example", "orders"]);
+    provided.describe_to(&mut example);
+    let outcome = run(&mut example, Some(Duration::from_secs(15 * 60)))?;
+    if !outcome.succeeded() {
+        eprintln!("the example `orders` failed: {outcome:?}");
+    }
+    Ok(outcome)
+}
+
+/// Filters out the tests that start a private server of a database that is not selected, whose
+/// programs may be missing. The test program counts them as filtered, not as passed.
+fn with_deselected_filtered(selection: &Selection, arguments: &[String]) -> Vec<String> {
+    let mut arguments = arguments.to_vec();
+    let deselected = |database| !selection.chosen.contains(&database);
+    for database in [Database::Postgres, Database::Mariadb].into_iter().filter(|database| deselected(*database)) {
+        if !arguments.iter().any(|argument| argument == "--") {
+            arguments.push("--".to_owned());
+        }
+        arguments.extend(["--skip".to_owned(), format!("private_{database}")]);
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filtered(only: &str, arguments: &[&str]) -> Result<String> {
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        Ok(with_deselected_filtered(&Selection::new(Some(only), false)?, &arguments).join(" "))
+    }
+
+    #[test]
+    fn a_deselected_database_starts_no_private_server_in_a_test() -> Result<()> {
+        assert_eq!(filtered("postgres,mariadb", &["--test", "lease"])?, "--test lease");
+        assert_eq!(filtered("postgres", &["--test", "lease"])?, "--test lease -- --skip private_mariadb");
+        assert_eq!(filtered("mariadb", &["--", "--nocapture"])?, "-- --nocapture --skip private_postgres");
+        assert_eq!(filtered("sqlite", &[])?, "-- --skip private_postgres --skip private_mariadb");
+        Ok(())
+    }
+}

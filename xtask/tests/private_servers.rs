@@ -1,0 +1,144 @@
+//! Private servers for real: they answer, keep their data over a crash, and leave nothing behind.
+//!
+//! These tests need the installed programs and fail without them, naming what to install. `cargo
+//! xtask test` installs them where it can. The names begin with `private_postgres` and
+//! `private_mariadb`, because the task filters a deselected database's tests out by them.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use xtask::servers::{Durability, Ending, Server, mariadb, postgres};
+
+#[test]
+fn private_postgres_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {
+    let server = postgres::start()?;
+    assert_eq!(server.url(), format!("postgres://postgres@127.0.0.1:{}/notify", server.port()));
+    answers_keeps_its_data_and_leaves_nothing_behind(server)
+}
+
+#[test]
+fn private_mariadb_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {
+    let server = mariadb::start()?;
+    assert_eq!(server.url(), format!("mysql://root@127.0.0.1:{}/notify", server.port()));
+    answers_keeps_its_data_and_leaves_nothing_behind(server)
+}
+
+#[test]
+fn private_postgres_has_the_settings_that_its_durability_names() -> Result<()> {
+    let fast = postgres::start()?;
+    assert_eq!(fast.query("SHOW fsync")?, "off");
+    assert_eq!(fast.query("SHOW synchronous_commit")?, "on");
+    assert_eq!(fast.query("SHOW max_connections")?, "200");
+    assert_eq!(fast.query("SHOW max_prepared_transactions")?, "10");
+    let durable = postgres::start_with(Durability::Default)?;
+    assert_eq!(durable.query("SHOW fsync")?, "on");
+    Ok(())
+}
+
+#[test]
+fn private_mariadb_has_the_settings_that_its_durability_names() -> Result<()> {
+    let fast = mariadb::start()?;
+    assert_eq!(fast.query("SELECT @@innodb_flush_log_at_trx_commit")?, "2");
+    assert_eq!(fast.query("SELECT @@max_connections")?, "300");
+    let durable = mariadb::start_with(Durability::Default)?;
+    assert_eq!(durable.query("SELECT @@innodb_flush_log_at_trx_commit")?, "1");
+    Ok(())
+}
+
+#[test]
+fn private_postgres_ends_with_a_process_that_is_killed() -> Result<()> {
+    ends_with_a_process_that_is_killed("postgres")
+}
+
+#[test]
+fn private_mariadb_ends_with_a_process_that_is_killed() -> Result<()> {
+    ends_with_a_process_that_is_killed("mariadb")
+}
+
+fn answers_keeps_its_data_and_leaves_nothing_behind(mut server: Server) -> Result<()> {
+    let (url, directory) = (server.url().to_owned(), server.directory().to_owned());
+    server.query("CREATE TABLE kept (number INT PRIMARY KEY)")?;
+    server.query("INSERT INTO kept VALUES (1)")?;
+
+    server.restart(Ending::Graceful)?;
+    assert_eq!(server.query("SELECT number FROM kept")?, "1");
+
+    // At once after the commit, so that a log kept in the server's memory would be lost.
+    server.query("INSERT INTO kept VALUES (2)")?;
+    server.restart(Ending::Kill)?;
+    assert_eq!(server.query("SELECT number FROM kept ORDER BY number")?, "1\n2");
+    assert_eq!(server.url(), url);
+
+    server.shut_down(Ending::Kill)?;
+    assert!(server.process().is_none());
+    assert!(server.query("SELECT 1").is_err());
+    let stranger = TcpListener::bind((Ipv4Addr::LOCALHOST, server.port()))?;
+    let refusal = server.start_again().err().context("the port was taken, yet the server started")?;
+    assert!(refusal.to_string().starts_with("another program took port"), "{refusal:#}");
+    drop(stranger);
+    server.start_again()?;
+    assert_eq!(server.query("SELECT count(*) FROM kept")?, "2");
+
+    let port = server.port();
+    server.stop()?;
+    nothing_is_left(&directory, port)
+}
+
+/// Starts the `servers` task, kills it in the roughest way, and expects that its server goes, too.
+fn ends_with_a_process_that_is_killed(database: &str) -> Result<()> {
+    let temporary = tempfile::tempdir()?;
+    // Servers that run as another account must be able to enter it.
+    std::fs::set_permissions(temporary.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    let mut task = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(["servers", "--only", database])
+        .env_remove("POSTGRES_URL")
+        .env_remove("MARIADB_URL")
+        .env("TMPDIR", temporary.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut output = std::io::BufReader::new(task.stdout.take().context("no pipe")?);
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut output, &mut line)?;
+    let port = line.rsplit(':').next().and_then(|rest| rest.split('/').next()?.parse().ok());
+    let port = port.with_context(|| format!("no URL in «{line}»"))?;
+    let directories: Vec<PathBuf> = std::fs::read_dir(temporary.path())?.flatten().map(|entry| entry.path()).collect();
+    let [directory] = directories.as_slice() else { anyhow::bail!("one directory expected: {directories:?}") };
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+
+    task.kill()?;
+    task.wait()?;
+    nothing_is_left(directory, port)
+}
+
+/// No directory, no listener, and on Linux no process that still names the directory. A short while
+/// is granted, since the watchdog works on its own.
+fn nothing_is_left(directory: &Path, port: u16) -> Result<()> {
+    let begin = Instant::now();
+    loop {
+        let listening = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
+        let processes = processes_naming(directory);
+        if !directory.exists() && !listening && processes.is_empty() {
+            return Ok(());
+        }
+        let state = format!("directory: {}, listening: {listening}, processes: {processes:?}", directory.exists());
+        ensure!(begin.elapsed() < Duration::from_secs(20), "something is left: {state}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn processes_naming(directory: &Path) -> Vec<String> {
+    let directory = directory.to_string_lossy();
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
+        .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
+        .filter(|line| line.contains(&*directory))
+        .collect()
+}
