@@ -6,6 +6,7 @@
 
 pub mod databases;
 pub mod memory;
+pub mod sending;
 
 pub use databases::{Database, MariaDb, MySql, Postgres, Sqlite, TestDb};
 
@@ -25,6 +26,34 @@ macro_rules! on_each_database {
             async fn $case() {
                 super::$case::<$crate::$database>().await;
             })+
+        }
+    };
+}
+
+/// Makes a module per store, memory included, in which `run` gives a backend to a case; `$tests` makes the tests.
+#[macro_export]
+macro_rules! on_each_store {
+    ($tests:ident) => {
+        mod memory {
+            async fn run(case: impl AsyncFnOnce(&dyn solid_notify_testkit::conformance::Backend)) {
+                case(&$crate::memory::MemoryBackend::default()).await;
+            }
+            $tests!(run);
+        }
+        $crate::on_each_store! { @on sqlite, Sqlite, $tests }
+        $crate::on_each_store! { @on postgres, Postgres, $tests }
+        $crate::on_each_store! { @on mariadb, MariaDb, $tests }
+        $crate::on_each_store! { @on mysql, MySql, $tests }
+    };
+    (@on $module:ident, $database:ident, $tests:ident) => {
+        #[cfg($module)]
+        mod $module {
+            async fn run(case: impl AsyncFnOnce(&dyn solid_notify_testkit::conformance::Backend)) {
+                let db = $crate::TestDb::<$crate::$database>::with_hand_clock().await;
+                case(&db).await;
+                db.close().await;
+            }
+            $tests!(run);
         }
     };
 }

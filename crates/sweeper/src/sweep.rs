@@ -8,10 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use solid_notify_core::Status;
-use solid_notify_core::StoreError;
 use solid_notify_core::store::{Claim, ClaimWhat, DueLane};
 use solid_notify_core::transition::Event;
+use solid_notify_core::{Status, StoreError};
 use tokio::time::Instant;
 
 use crate::definitions::{Definition, RELOAD_INTERVAL, Ready};
@@ -35,7 +34,9 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
         // Subscribed before the look, so that a turn of the clock during it is not missed.
         let turned = worker.clock_turned();
         let woken = wakes.has_changed().unwrap_or(false);
-        wakes.mark_unchanged();
+        if woken {
+            wakes.mark_unchanged();
+        }
         let round = async {
             worker.recover().await?;
             if woken || loaded.elapsed() >= RELOAD_INTERVAL {

@@ -142,7 +142,9 @@ impl Kind {
     /// row of the table, so there it is a join.
     pub(super) fn batch_delete(self, batch: &str, table: &str, and: &str) -> String {
         match self {
-            Postgres | Sqlite => format!("DELETE FROM {table} AS m WHERE m.id IN (SELECT b.notice_id FROM {batch}){and}"),
+            Postgres | Sqlite => {
+                format!("DELETE FROM {table} AS m WHERE m.id IN (SELECT b.notice_id FROM {batch}){and}")
+            }
             MySql => format!("DELETE m FROM {} WHERE true{and}", self.batch_join(batch, table)),
         }
     }

@@ -87,7 +87,8 @@ impl Statements {
         };
         let taken = kind.batch("$4", &[("notice_id", Ty::Int)]);
         let settled = kind.batch("$2", SETTLED);
-        let keys = kind.batch("$2", &[("notice_id", Ty::Int), ("attempt", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int)]);
+        let keys =
+            kind.batch("$2", &[("notice_id", Ty::Int), ("attempt", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int)]);
         let ids_only = kind.batch("$2", &[("notice_id", Ty::Int)]);
         let leases = kind.batch("$2", &[("notice_id", Ty::Int), ("attempt", Ty::Int), ("lease", Ty::Int)]);
         Self {

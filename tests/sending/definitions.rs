@@ -1,0 +1,176 @@
+//! Definitions that change, break and vanish with notices in flight.
+
+use std::time::{Duration, Instant};
+
+use solid_notify::{Done, Failure, Notice, NotifyDef, Status, Sweeper, SweeperBuilder};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record, update};
+
+/// A sweeper whose handler `sync` succeeds and notes the ids.
+fn good(b: &dyn Backend) -> (SweeperBuilder, Calls<i64>) {
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let builder = Sweeper::builder(b.outbox()).handler("sync", move |notice: Notice<i64>| {
+        noted.note(notice.id());
+        async { Ok(Done::Ok) }
+    });
+    (builder, calls)
+}
+
+pub async fn an_invalid_row_pauses_only_its_own_notices_and_heals(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("broken").handler("sync")).await.unwrap();
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    edit_by_hand(b, "broken", |def| def.timeout("soon")).await;
+    let (builder, calls) = good(b);
+    let sweeper = builder.start().await.unwrap();
+    let (waits, sent) = (add(b, "broken").await, add(b, "sync").await);
+    reaches(b, sent, Status::Succeeded).await;
+    sweeper.idle().await;
+    let untouched = record(b, waits).await;
+    assert_eq!((untouched.status, untouched.attempt, untouched.failures), (Status::NotSent, 0, 0));
+    let all = b.outbox().definitions().await.unwrap();
+    let shown = all.iter().find(|state| state.row.name == "broken").unwrap();
+    assert_eq!(shown.problems.len(), 1);
+    let problem = shown.problems[0].to_string();
+    assert!(problem.contains("timeout = \"soon\"") && problem.contains("30s"), "{problem}");
+    edit_by_hand(b, "broken", |def| def.timeout("5s")).await;
+    b.outbox().wake();
+    reaches(b, waits, Status::Succeeded).await;
+    assert_eq!(calls.count(), 2);
+    sweeper.shutdown().await;
+}
+
+pub async fn a_disabled_definition_sends_and_counts_nothing(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").enabled(false)).await.unwrap();
+    let (builder, calls) = good(b);
+    let sweeper = builder.start().await.unwrap();
+    let id = add(b, "sync").await;
+    b.clock().advance(Duration::from_secs(1_000_000));
+    sweeper.idle().await;
+    assert_eq!((record(b, id).await.attempt, calls.count()), (0, 0));
+    update(b, "sync", |def| def.enabled(true)).await;
+    let done = reaches(b, id, Status::Succeeded).await;
+    assert_eq!((done.attempt, done.failures, done.crashes), (1, 0, 0));
+    sweeper.shutdown().await;
+}
+
+pub async fn a_definition_that_needs_confirmation_waits_for_a_release_that_can(b: &dyn Backend) {
+    assert!(b.outbox().define(NotifyDef::new("sync").need_confirm(true)).await.is_err());
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    edit_by_hand(b, "sync", |def| def.need_confirm(true)).await;
+    let (builder, calls) = good(b);
+    let sweeper = builder.start().await.unwrap();
+    let id = add(b, "sync").await;
+    sweeper.idle().await;
+    assert_eq!((record(b, id).await.status, calls.count()), (Status::NotSent, 0));
+    let shown = b.outbox().definitions().await.unwrap().remove(0);
+    assert_eq!(shown.problems[0].column, "need_confirm");
+    sweeper.shutdown().await;
+}
+
+pub async fn a_definition_without_a_handler_here_is_left_to_others(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let stranger =
+        Sweeper::builder(b.outbox()).handler("mail", |_: Notice<i64>| async { Ok(Done::Ok) }).start().await.unwrap();
+    let id = add(b, "sync").await;
+    stranger.idle().await;
+    let untouched = record(b, id).await;
+    assert_eq!((untouched.status, untouched.attempt), (Status::NotSent, 0));
+    let (builder, calls) = good(b);
+    let sweeper = builder.start().await.unwrap();
+    reaches(b, id, Status::Succeeded).await;
+    assert_eq!(calls.all(), [id]);
+    sweeper.shutdown().await;
+    stranger.shutdown().await;
+}
+
+pub async fn a_renamed_definition_keeps_its_notices(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define(NotifyDef::new("named").handler("sync")).await.unwrap();
+    let (waits, sent) = (add(b, "sync").await, add(b, "named").await);
+    let renamed = |to: &'static str| {
+        move |mut def: NotifyDef| {
+            def.name = to.to_owned();
+            def
+        }
+    };
+    update(b, "sync", renamed("new_sync")).await;
+    update(b, "named", renamed("new_named")).await;
+    let (builder, calls) = good(b);
+    let sweeper = builder.start().await.unwrap();
+    // The row names its handler: nothing changes for its notices.
+    reaches(b, sent, Status::Succeeded).await;
+    sweeper.idle().await;
+    // This one was sent by the handler of its name, and nobody has one of the new name yet.
+    assert_eq!(record(b, waits).await.attempt, 0);
+    update(b, "new_sync", |def| def.handler("sync")).await;
+    reaches(b, waits, Status::Succeeded).await;
+    assert_eq!(calls.count(), 2);
+    sweeper.shutdown().await;
+}
+
+pub async fn a_deleted_definition_sends_what_is_in_flight(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
+    let id = add(b, "sync").await;
+    let failing = Sweeper::builder(b.outbox())
+        .handler("sync", |_: Notice<i64>| async { Err(Failure::retry("no")) })
+        .start()
+        .await
+        .unwrap();
+    reaches(b, id, Status::Failed).await;
+    failing.shutdown().await;
+    b.outbox().delete(&definition(b, "sync").await).await.unwrap();
+    // A new definition takes the name, and must not take the old one's notices.
+    b.outbox().define(NotifyDef::new("sync").handler("another")).await.unwrap();
+    let (builder, calls) = good(b);
+    let sweeper = builder.start().await.unwrap();
+    b.clock().advance(Duration::from_secs(5));
+    reaches(b, id, Status::Succeeded).await;
+    assert_eq!(calls.all(), [id]);
+    sweeper.shutdown().await;
+}
+
+pub async fn an_edit_by_hand_is_in_force_within_five_seconds(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").enabled(false)).await.unwrap();
+    let (builder, _calls) = good(b);
+    let sweeper = builder.start().await.unwrap();
+    let id = add(b, "sync").await;
+    sweeper.idle().await;
+    edit_by_hand(b, "sync", |def| def.enabled(true)).await;
+    let began = Instant::now();
+    reaches(b, id, Status::Succeeded).await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    sweeper.shutdown().await;
+}
+
+pub async fn a_lowered_limit_ends_a_notice_without_another_try(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").retry_interval("5s").max_retry_times(9)).await.unwrap();
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", move |_: Notice<i64>| {
+            noted.note(());
+            async { Err(Failure::retry("no")) }
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = add(b, "sync").await;
+    for tries in 1..=3 {
+        eventually("a failed try", async || {
+            let record = record(b, id).await;
+            record.failures == tries && record.status == Status::Failed
+        })
+        .await;
+        if tries < 3 {
+            b.clock().advance(Duration::from_secs(5));
+        }
+    }
+    update(b, "sync", |def| def.max_retry_times(1)).await;
+    sweeper.idle().await;
+    b.clock().advance(Duration::from_secs(5));
+    let dead = reaches(b, id, Status::DeadLetter).await;
+    assert_eq!((dead.failures, calls.count()), (3, 3), "it was ended, not tried");
+    assert_eq!(dead.end_reason.as_deref(), Some("all 3 tries failed"));
+    sweeper.shutdown().await;
+}

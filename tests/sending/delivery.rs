@@ -1,0 +1,279 @@
+//! Delivery: at once, at its time, again and again.
+
+use std::time::{Duration, Instant};
+
+use solid_notify::{Done, Failure, FirstAttempt, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify_core::store::{Claim, ClaimWhat};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::sending::{Calls, PATIENCE, add, definition, eventually, reaches, record, seconds};
+
+pub async fn committed_notices_are_sent_at_once(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let sweeper = Sweeper::builder(b.outbox())
+        .poll_interval(Duration::from_secs(2))
+        .handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .start()
+        .await
+        .unwrap();
+    let began = Instant::now();
+    for n in 0..20 {
+        let added = b.add(NewNotice::new("sync", n).unwrap()).await.unwrap();
+        let id = added.id();
+        assert_eq!(added.first_attempt(PATIENCE).await, FirstAttempt::Succeeded);
+        assert_eq!(record(b, id).await.status, Status::Succeeded, "told only when it is stored");
+    }
+    // Twenty waits for a poll would take twenty times two seconds.
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert_eq!(sweeper.shutdown().await.succeeded, 20);
+}
+
+pub async fn notices_that_nobody_hands_over_are_found_by_the_sweep_and_at_once_by_a_wake(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let sweeper = Sweeper::builder(b.outbox())
+        .first_send(false)
+        .poll_interval(Duration::from_millis(300))
+        .handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .start()
+        .await
+        .unwrap();
+    let id = add(b, "sync").await;
+    reaches(b, id, Status::Succeeded).await;
+    let began = Instant::now();
+    for _ in 0..20 {
+        let id = add(b, "sync").await;
+        b.outbox().wake();
+        reaches(b, id, Status::Succeeded).await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    sweeper.shutdown().await;
+}
+
+pub async fn a_delayed_notice_is_sent_at_its_time(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let calls = Calls::default();
+    let (noted, clock) = (calls.clone(), b.clock().clone());
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", move |_: Notice<i64>| {
+            noted.note(clock.now());
+            async { Ok(Done::Ok) }
+        })
+        .start()
+        .await
+        .unwrap();
+    let start = b.clock().now();
+    let added = b.add(NewNotice::new("sync", 1).unwrap().delay(Duration::from_secs(60))).await.unwrap();
+    let id = added.id();
+    assert_eq!(added.first_attempt(Duration::ZERO).await, FirstAttempt::StillDue);
+    sweeper.idle().await;
+    b.clock().advance(Duration::from_secs(59));
+    sweeper.idle().await;
+    assert_eq!(calls.count(), 0);
+    b.clock().advance(Duration::from_secs(1));
+    reaches(b, id, Status::Succeeded).await;
+    assert_eq!(seconds(start, calls.all()[0]), 60.0);
+    sweeper.shutdown().await;
+}
+
+pub async fn failures_are_retried_by_the_intervals_and_end_as_a_dead_letter(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").retry_interval("[5s,5m,1h,1d]")).await.unwrap();
+    let calls = Calls::default();
+    let (noted, clock) = (calls.clone(), b.clock().clone());
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", move |notice: Notice<i64>| {
+            let before = noted.note((clock.now(), notice.attempt(), notice.tries_before()));
+            async move { Err(Failure::retry(format!("refused {before}"))) }
+        })
+        .start()
+        .await
+        .unwrap();
+    let start = b.clock().now();
+    let id = add(b, "sync").await;
+    for (n, pause) in [5, 300, 3600, 86_400].into_iter().enumerate() {
+        let failed = reaches(b, id, Status::Failed).await;
+        assert_eq!(failed.next_call_time, Some(b.clock().now() + Duration::from_secs(pause)));
+        b.clock().advance(Duration::from_secs(pause) - Duration::from_millis(1));
+        sweeper.idle().await;
+        assert_eq!(calls.count(), n + 1, "a millisecond too early");
+        b.clock().advance(Duration::from_millis(1));
+        eventually("the retry", async || calls.count() == n + 2 && record(b, id).await.status != Status::Sending).await;
+    }
+    let dead = reaches(b, id, Status::DeadLetter).await;
+    assert_eq!((dead.attempt, dead.failures, dead.crashes), (5, 5, 0));
+    assert_eq!(dead.end_reason.as_deref(), Some("all 5 tries failed"));
+    let messages: Vec<&str> = dead.errors.iter().map(|attempt| attempt.message.as_str()).collect();
+    assert_eq!(messages, ["refused 0", "refused 1", "refused 2", "refused 3", "refused 4"]);
+    let times: Vec<f64> = calls.all().iter().map(|(time, ..)| seconds(start, *time)).collect();
+    assert_eq!(times, [0.0, 5.0, 305.0, 3905.0, 90_305.0]);
+    assert_eq!(
+        calls.all().iter().map(|(_, attempt, tries)| (*attempt, *tries)).collect::<Vec<_>>(),
+        [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4)]
+    );
+    b.clock().advance(Duration::from_secs(1_000_000));
+    sweeper.idle().await;
+    assert_eq!(calls.count(), 5, "a dead letter is never sent");
+    let stopped = sweeper.shutdown().await;
+    assert_eq!((stopped.succeeded, stopped.failed, stopped.dead_letters), (0, 4, 1));
+}
+
+pub async fn the_producer_learns_the_outcome_of_the_first_attempt(b: &dyn Backend) {
+    for def in [
+        NotifyDef::new("good"),
+        NotifyDef::new("bad"),
+        NotifyDef::new("elsewhere"),
+        NotifyDef::new("paused").enabled(false),
+    ] {
+        b.outbox().define(def).await.unwrap();
+    }
+    let lonely = b.add(NewNotice::new("good", 1).unwrap()).await.unwrap();
+    assert_eq!(lonely.first_attempt(PATIENCE).await, FirstAttempt::NotHere, "no sweeper runs here");
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("good", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .handler("paused", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .handler("bad", |_: Notice<i64>| async { Err(Failure::retry("refused")) })
+        .handler("slow", |_: Notice<i64>| async { std::future::pending().await })
+        .start()
+        .await
+        .unwrap();
+    let first = async |name| b.add(NewNotice::new(name, 1).unwrap()).await.unwrap().first_attempt(PATIENCE).await;
+    assert_eq!(first("good").await, FirstAttempt::Succeeded);
+    assert_eq!(first("bad").await, FirstAttempt::Failed("refused".to_owned()));
+    assert_eq!(first("elsewhere").await, FirstAttempt::NotHere);
+    assert_eq!(first("paused").await, FirstAttempt::StillDue);
+    // Defined while the sweeper runs: known at once, not only at its next reload.
+    b.outbox().define(NotifyDef::new("late").handler("good")).await.unwrap();
+    assert_eq!(first("late").await, FirstAttempt::Succeeded);
+    b.outbox().define(NotifyDef::new("slow")).await.unwrap();
+    let slow = b.add(NewNotice::new("slow", 1).unwrap()).await.unwrap();
+    assert_eq!(slow.first_attempt(Duration::from_millis(50)).await, FirstAttempt::StillDue);
+    let rolled_back = b.add_and_roll_back(NewNotice::new("good", 1).unwrap()).await.unwrap();
+    assert_eq!(rolled_back.first_attempt(PATIENCE).await, FirstAttempt::RolledBack);
+    drop(sweeper);
+}
+
+pub async fn a_handler_sees_the_notice_and_may_rewrite_its_description(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").retry_interval("5s").handler_config("{\"url\":1}")).await.unwrap();
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", move |notice: Notice<serde_json::Value>| {
+            let seen = (notice.id(), notice.idempotency_id(), notice.age(), notice.trace_context().map(str::to_owned));
+            let before = noted.note(seen);
+            async move {
+                assert_eq!(notice.param()["order"], 7);
+                assert_eq!(notice.raw_param(), "{\"order\":7}");
+                assert_eq!((notice.definition(), notice.handler_config()), ("sync", Some("{\"url\":1}")));
+                assert_eq!(notice.description().as_deref(), Some(if before == 0 { "as added" } else { "after try 1" }));
+                notice.set_description(format!("after try {}", before + 1));
+                if before == 0 { Err(Failure::retry("once")) } else { Ok(Done::Ok) }
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let notice = NewNotice::new("sync", serde_json::json!({ "order": 7 })).unwrap();
+    let id = b.add(notice.description("as added").trace_context("00-aa-bb-01")).await.unwrap().id();
+    let failed = reaches(b, id, Status::Failed).await;
+    assert_eq!(failed.description.as_deref(), Some("after try 1"));
+    b.clock().advance(Duration::from_secs(5));
+    let done = reaches(b, id, Status::Succeeded).await;
+    assert_eq!(done.description.as_deref(), Some("after try 2"));
+    let all = calls.all();
+    assert_eq!((all[0].0, all[1].0), (id, id));
+    assert_eq!(all[0].1, all[1].1, "the idempotency id is stable");
+    assert_eq!((all[0].2, all[1].2), (Duration::ZERO, Duration::from_secs(5)));
+    assert_eq!(all[0].3.as_deref(), Some("00-aa-bb-01"));
+    sweeper.shutdown().await;
+}
+
+/// Claims the notice of a definition as a worker that dies at once.
+async fn claim_and_die(b: &dyn Backend, name: &str, status: Status) {
+    let def_id = definition(b, name).await.id;
+    let claim = Claim {
+        def_id,
+        what: ClaimWhat::Lane(status),
+        limit: 1,
+        lease: Duration::from_secs(60),
+        worker: "dead-worker".to_owned(),
+    };
+    assert_eq!(b.outbox().store().claim(&claim).await.unwrap().len(), 1);
+}
+
+pub async fn a_notice_whose_sender_died_is_sent_again_and_the_crash_is_counted(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let id = add(b, "sync").await;
+    claim_and_die(b, "sync", Status::NotSent).await;
+    let sweeper =
+        Sweeper::builder(b.outbox()).handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) }).start().await.unwrap();
+    sweeper.idle().await;
+    b.clock().advance(Duration::from_secs(59));
+    sweeper.idle().await;
+    assert_eq!(record(b, id).await.status, Status::Sending, "its lease still runs");
+    b.clock().advance(Duration::from_secs(1));
+    let done = reaches(b, id, Status::Succeeded).await;
+    assert_eq!((done.attempt, done.failures, done.crashes), (2, 0, 1));
+    assert_eq!(done.errors.len(), 1);
+    assert_eq!((done.errors[0].class.as_str(), done.errors[0].node.as_str()), ("crash", "dead-worker"));
+    sweeper.shutdown().await;
+}
+
+pub async fn a_notice_that_kills_its_process_each_time_runs_out(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").retry_interval("1s").max_retry_times(2)).await.unwrap();
+    let id = add(b, "sync").await;
+    let mut lane = Status::NotSent;
+    for crashes in 1..=3 {
+        claim_and_die(b, "sync", lane).await;
+        b.clock().advance(Duration::from_secs(60));
+        // A sweeper that has the handler, but is told to stop before it can send: it only judges.
+        let sweeper = Sweeper::builder(b.outbox())
+            .handler("sync", |_: Notice<i64>| async { Err(Failure::retry("not now")) })
+            .first_send(false)
+            .max_running(1)
+            .start()
+            .await
+            .unwrap();
+        eventually("the judgement", async || record(b, id).await.crashes == crashes).await;
+        sweeper.shutdown().await;
+        let now = record(b, id).await;
+        if crashes + now.failures >= 3 {
+            assert_eq!(now.status, Status::DeadLetter);
+            assert!(now.end_reason.as_deref().unwrap().contains("the process died"), "{:?}", now.end_reason);
+            return;
+        }
+        b.clock().advance(Duration::from_secs(5));
+        lane = Status::Failed;
+    }
+    panic!("it never ran out");
+}
+
+pub async fn a_long_wait_for_the_handler_keeps_its_lease(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").timeout("30s")).await.unwrap();
+    let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let calls = Calls::default();
+    let (noted, wait) = (calls.clone(), gate.clone());
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", move |_: Notice<i64>| {
+            noted.note(());
+            let wait = wait.clone();
+            async move {
+                let _permit = wait.acquire().await;
+                Ok(Done::Ok)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = add(b, "sync").await;
+    eventually("the handler is called", async || calls.count() == 1).await;
+    // The lease is 60 s; the clock goes 200 s in steps, and the handler is still running.
+    for _ in 0..10 {
+        b.clock().advance(Duration::from_secs(20));
+        eventually("the lease is extended", async || {
+            record(b, id).await.next_call_time.is_some_and(|end| end > b.clock().now() + Duration::from_secs(19))
+        })
+        .await;
+    }
+    gate.add_permits(1);
+    let done = reaches(b, id, Status::Succeeded).await;
+    assert_eq!((done.attempt, done.crashes, calls.count()), (1, 0, 1));
+    sweeper.shutdown().await;
+}

@@ -1,0 +1,129 @@
+//! Slots and lanes: limits hold, and nobody starves.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use solid_notify::{Done, Failure, Notice, NotifyDef, Status, Sweeper};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::sending::{Calls, add, eventually, reaches, record, update};
+use tokio::sync::Semaphore;
+
+pub async fn no_more_run_at_once_than_max_concurrency(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").max_concurrency(3)).await.unwrap();
+    let gate = Arc::new(Semaphore::new(0));
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (handler_gate, handler_running, handler_most) = (gate.clone(), running.clone(), most.clone());
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", move |_: Notice<i64>| {
+            let (gate, running, most) = (handler_gate.clone(), handler_running.clone(), handler_most.clone());
+            async move {
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                gate.acquire().await?.forget();
+                running.fetch_sub(1, Ordering::SeqCst);
+                Ok(Done::Ok)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..12 {
+        ids.push(add(b, "sync").await);
+    }
+    eventually("three run", async || running.load(Ordering::SeqCst) == 3).await;
+    gate.add_permits(3);
+    eventually("three others run", async || running.load(Ordering::SeqCst) == 3 && gate.available_permits() == 0).await;
+    // The limit is raised while they run.
+    update(b, "sync", |def| def.max_concurrency(5)).await;
+    eventually("five run", async || running.load(Ordering::SeqCst) == 5).await;
+    gate.add_permits(100);
+    for id in ids {
+        reaches(b, id, Status::Succeeded).await;
+    }
+    assert_eq!(most.load(Ordering::SeqCst), 5);
+    sweeper.shutdown().await;
+}
+
+pub async fn a_backlog_of_one_definition_does_not_starve_another(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("stuck").max_concurrency(2)).await.unwrap();
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    for _ in 0..100 {
+        add(b, "stuck").await;
+    }
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("stuck", move |_: Notice<i64>| {
+            noted.note(());
+            async { std::future::pending().await }
+        })
+        .handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .first_send(false)
+        .shutdown_grace(Duration::ZERO)
+        .start()
+        .await
+        .unwrap();
+    eventually("the slots of the stuck one are taken", async || calls.count() == 2).await;
+    for _ in 0..5 {
+        let id = add(b, "sync").await;
+        b.outbox().wake();
+        reaches(b, id, Status::Succeeded).await;
+    }
+    assert_eq!(calls.count(), 2);
+    sweeper.shutdown().await;
+}
+
+pub async fn old_retries_do_not_hide_fresh_notices(b: &dyn Backend) {
+    b.outbox()
+        .define(NotifyDef::new("sync").retry_interval("1s").max_retry_times(-1).max_concurrency(1))
+        .await
+        .unwrap();
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let builder = || {
+        let noted = noted.clone();
+        Sweeper::builder(b.outbox()).first_send(false).handler("sync", move |notice: Notice<i64>| {
+            noted.note(notice.tries_before());
+            async { Err(Failure::retry("no")) }
+        })
+    };
+    for _ in 0..60 {
+        add(b, "sync").await;
+    }
+    builder().run_until_idle().await.unwrap();
+    assert_eq!(calls.count(), 60);
+    // Sixty retries are due, and one fresh notice behind them; one slot.
+    b.clock().advance(Duration::from_secs(1));
+    let fresh = add(b, "sync").await;
+    let sweeper = builder().start().await.unwrap();
+    reaches(b, fresh, Status::Failed).await;
+    let position = calls.all()[60..].iter().position(|tries| *tries == 0).unwrap();
+    assert!(position <= 5, "the fresh notice was number {position}");
+    sweeper.shutdown().await;
+}
+
+pub async fn a_large_backlog_is_sent_completely_and_once(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
+    let mut ids = HashSet::new();
+    for _ in 0..400 {
+        ids.insert(add(b, "sync").await);
+    }
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let builder = || {
+        let noted = noted.clone();
+        Sweeper::builder(b.outbox()).handler("sync", move |notice: Notice<i64>| {
+            noted.note(notice.id());
+            async { Ok(Done::Ok) }
+        })
+    };
+    let (one, two) = tokio::join!(builder().run_until_idle(), builder().run_until_idle());
+    assert_eq!(one.unwrap().succeeded + two.unwrap().succeeded, 400);
+    assert_eq!(calls.count(), 400, "each was sent once");
+    assert_eq!(calls.all().into_iter().collect::<HashSet<_>>(), ids);
+    for id in ids.into_iter().take(3) {
+        assert_eq!(record(b, id).await.status, Status::Succeeded);
+    }
+}

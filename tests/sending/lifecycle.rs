@@ -1,0 +1,137 @@
+//! Start, idleness and end of a sweeper, and what it cleans up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use solid_notify::{Done, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::sending::{Calls, add, eventually, reaches, record};
+use tokio::sync::Semaphore;
+
+pub async fn a_shutdown_waits_for_running_handlers(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let gate = Arc::new(Semaphore::new(0));
+    let calls = Calls::default();
+    let (wait, noted) = (gate.clone(), calls.clone());
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", move |_: Notice<i64>| {
+            noted.note(());
+            let wait = wait.clone();
+            async move {
+                wait.acquire().await?.forget();
+                Ok(Done::Ok)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = add(b, "sync").await;
+    eventually("it is being sent", async || calls.count() == 1).await;
+    let stopping = tokio::spawn(sweeper.shutdown());
+    tokio::task::yield_now().await;
+    let late = add(b, "sync").await;
+    gate.add_permits(1);
+    assert_eq!(stopping.await.unwrap().succeeded, 1);
+    assert_eq!(record(b, id).await.status, Status::Succeeded, "stored when shutdown returns");
+    let untouched = record(b, late).await;
+    assert_eq!((untouched.status, untouched.attempt), (Status::NotSent, 0));
+}
+
+pub async fn after_the_grace_period_notices_are_handed_back_uncounted(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let sweeper = Sweeper::builder(b.outbox())
+        .shutdown_grace(Duration::from_millis(20))
+        .handler("sync", move |_: Notice<i64>| {
+            noted.note(());
+            async { std::future::pending().await }
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = add(b, "sync").await;
+    eventually("it is being sent", async || calls.count() == 1).await;
+    sweeper.shutdown().await;
+    let back = record(b, id).await;
+    assert_eq!((back.status, back.attempt, back.failures, back.crashes), (Status::NotSent, 1, 0, 0));
+    assert_eq!(back.next_call_time, Some(b.clock().now()), "due for anybody, at once");
+    assert!(back.errors.is_empty());
+}
+
+pub async fn a_dropped_sweeper_ends_what_is_running_and_claims_nothing_more(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let gate = Arc::new(Semaphore::new(0));
+    let calls = Calls::default();
+    let (wait, noted) = (gate.clone(), calls.clone());
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", move |_: Notice<i64>| {
+            noted.note(());
+            let wait = wait.clone();
+            async move {
+                wait.acquire().await?.forget();
+                Ok(Done::Ok)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = add(b, "sync").await;
+    eventually("it is being sent", async || calls.count() == 1).await;
+    drop(sweeper);
+    let late = add(b, "sync").await;
+    gate.add_permits(1);
+    reaches(b, id, Status::Succeeded).await;
+    assert_eq!((record(b, late).await.attempt, calls.count()), (0, 1));
+}
+
+pub async fn run_until_idle_sends_what_is_due_and_ends(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("good")).await.unwrap();
+    b.outbox().define(NotifyDef::new("bad").retry_interval("5s").max_retry_times(1)).await.unwrap();
+    let builder = || {
+        Sweeper::builder(b.outbox())
+            .handler("good", |_: Notice<i64>| async { Ok(Done::Ok) })
+            .handler("bad", |_: Notice<i64>| async { Err(Failure::retry("no")) })
+    };
+    for _ in 0..30 {
+        add(b, "good").await;
+    }
+    let bad = add(b, "bad").await;
+    let later = b.add(NewNotice::new("good", 1).unwrap().delay(Duration::from_secs(60))).await.unwrap().id();
+    let first = builder().run_until_idle().await.unwrap();
+    assert_eq!((first.succeeded, first.failed, first.dead_letters), (30, 1, 0));
+    assert_eq!(record(b, later).await.attempt, 0, "left for the next run");
+    b.clock().advance(Duration::from_secs(5));
+    let second = builder().run_until_idle().await.unwrap();
+    assert_eq!((second.succeeded, second.failed, second.dead_letters), (0, 0, 1));
+    assert_eq!(record(b, bad).await.status, Status::DeadLetter);
+    let third = builder().run_until_idle().await.unwrap();
+    assert_eq!((third.succeeded, third.failed, third.dead_letters), (0, 0, 0));
+}
+
+pub async fn history_is_purged_by_what_the_definition_says(b: &dyn Backend) {
+    let defs = [("short", "1h"), ("long", "forever"), ("none", "none")];
+    for (name, keep) in defs {
+        b.outbox().define(NotifyDef::new(name).handler("good").keep_history(keep)).await.unwrap();
+    }
+    b.outbox().define(NotifyDef::new("bad").max_retry_times(0).keep_history("none")).await.unwrap();
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("good", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .handler("bad", |_: Notice<i64>| async { Err(Failure::retry("no")) })
+        .dead_letter_retention(Duration::from_secs(10 * 86_400))
+        .start()
+        .await
+        .unwrap();
+    let (short, long, none, bad) =
+        (add(b, "short").await, add(b, "long").await, add(b, "none").await, add(b, "bad").await);
+    sweeper.idle().await;
+    let exists = async |id| b.outbox().find(id).await.unwrap().is_some();
+    assert!(exists(short).await && exists(long).await && exists(bad).await && !exists(none).await);
+    b.clock().advance(Duration::from_secs(3600));
+    eventually("the success is purged", async || !exists(short).await).await;
+    assert!(exists(long).await && exists(bad).await, "dead letters stay whatever keep_history says");
+    b.clock().advance(Duration::from_secs(10 * 86_400));
+    eventually("the dead letter is purged", async || !exists(bad).await).await;
+    assert!(exists(long).await);
+    sweeper.shutdown().await;
+}
