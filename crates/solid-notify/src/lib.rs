@@ -1,7 +1,7 @@
 //! The one crate that users name: it re-exports what an application needs, and nothing is defined here.
 //!
 //! Choose the database by a feature: `postgres`, `mysql` (MariaDB too), `sqlite`.
-#![cfg_attr(feature = "sqlite", doc = include_str!("../../../README.md"))]
+#![cfg_attr(feature = "sqlite", doc = include_str!("../README.md"))]
 
 pub use solid_notify_core::{
     Added, AttemptRecord, Defined, DefinitionState, Error, ErrorClass, FirstAttempt, HandClock, NewNotice,

@@ -162,7 +162,7 @@ impl Worker {
         let safe = "its outcome could not be stored; see the log of the node that sent it";
         if matches!(&culprit.settle.transition.next, Next::Finish { reason: Some(reason), .. } if reason == safe) {
             // Not even so. The lease will expire and count as a crash, so the notice runs out of tries in the end.
-            self.release(culprit.settle.id, culprit.settle.attempt);
+            self.give_up(culprit.settle.id, culprit.settle.attempt);
             return Vec::new();
         }
         culprit.settle.transition.next =

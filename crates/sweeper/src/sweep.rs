@@ -169,15 +169,22 @@ impl Worker {
         let expired = self.store().overdue(definition.row.id, Status::Sending, BATCH).await?;
         for claimed in expired {
             // One that this node itself still holds is late, not dead: the lease loop extends it.
-            let ours = self.held().get(&claimed.id).is_some_and(|held| held.attempt == claimed.attempt);
-            if ours {
+            let held = self.held().get(&claimed.id).is_some_and(|held| held.attempt == claimed.attempt);
+            if held {
                 continue;
             }
-            tracing::warn!(
-                definition = %definition.row.name, id = claimed.id, attempt = claimed.attempt, worker = %claimed.worker,
-                "the lease expired: its worker died while sending"
-            );
-            let mut outcome = Outcome::new(claimed, ready.clone(), Event::Crashed);
+            let event = if claimed.worker == self.id && !self.was_given_up(claimed.id) {
+                // Claimed by this very node, which does not know of it: the answer to the claim was lost. Nothing was
+                // tried, so nothing is counted.
+                Event::HandedBack
+            } else {
+                tracing::warn!(
+                    definition = %definition.row.name, id = claimed.id, attempt = claimed.attempt, worker = %claimed.worker,
+                    "the lease expired: its worker died while sending"
+                );
+                Event::Crashed
+            };
+            let mut outcome = Outcome::new(claimed, ready.clone(), event);
             outcome.overdue = true;
             self.settle(outcome);
         }

@@ -2,7 +2,7 @@
 //!
 //! It holds state and answers questions about it; the loops decide what to do.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -34,6 +34,8 @@ pub(crate) struct Worker {
     pub(crate) slots: Arc<Slots>,
     pub(crate) health: Health,
     held: Mutex<HashMap<i64, Held>>,
+    /// Notices that were sent, but whose outcome could not be stored in any form: their leases expire and count.
+    given_up: Mutex<HashSet<i64>>,
     reports: Mutex<HashMap<i64, Report>>,
     /// None once no more outcomes come.
     outcomes: Mutex<Option<mpsc::UnboundedSender<Outcome>>>,
@@ -81,6 +83,7 @@ impl Worker {
             settings,
             definitions: RwLock::default(),
             held: Mutex::default(),
+            given_up: Mutex::default(),
             reports: Mutex::default(),
             outcomes: Mutex::new(Some(outcomes)),
             settle_queue: Mutex::new(Some(settle_queue)),
@@ -126,6 +129,16 @@ impl Worker {
         if held.get(&id).is_some_and(|held| held.attempt == attempt) {
             held.remove(&id);
         }
+    }
+
+    /// Lets a notice go whose outcome cannot be stored.
+    pub(crate) fn give_up(&self, id: i64, attempt: i64) {
+        self.given_up.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        self.release(id, attempt);
+    }
+
+    pub(crate) fn was_given_up(&self, id: i64) -> bool {
+        self.given_up.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
     }
 
     pub(crate) fn held(&self) -> MutexGuard<'_, HashMap<i64, Held>> {

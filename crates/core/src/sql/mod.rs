@@ -178,3 +178,9 @@ impl<DB: Dialect> NotifyBuilder<DB> {
         Notify { pool: self.pool, context }
     }
 }
+
+/// The name and the text of every statement, with numbered placeholders: for tests that look at the plans.
+#[doc(hidden)]
+pub fn statement_texts<DB: Dialect>() -> Vec<(&'static str, String)> {
+    DB::statements().texts()
+}

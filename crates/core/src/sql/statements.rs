@@ -6,37 +6,52 @@ use super::fragment::{Kind, Ty};
 use super::run::Statement;
 use crate::definition::{ColumnValue, NotifyDef};
 
-/// The statements of one dialect.
-pub struct Statements {
-    pub definition_id: Statement,
-    pub definition_id_now: Statement,
-    pub definition_names: Statement,
-    pub insert: Statement,
-    pub due: Statement,
-    pub claim_lane: Statement,
-    pub claim_ids: Statement,
-    pub take: Statement,
-    pub overdue: Statement,
-    pub hold: Statement,
-    pub archive: Statement,
-    pub remove: Statement,
-    pub reschedule: Statement,
-    pub verify: Statement,
-    pub extend: Statement,
-    pub find: Statement,
-    pub purgeable: Statement,
-    pub purge: Statement,
-    pub purge_definition: Statement,
-    pub time: Statement,
-    pub beat: Statement,
-    pub first_beat: Statement,
-    pub forget_nodes: Statement,
-    pub definitions: Statement,
-    pub definition_by_name: Statement,
-    pub lock_definition: Statement,
-    pub create_definition: Statement,
-    pub replace_definition: Statement,
-    pub delete_definition: Statement,
+macro_rules! statements {
+    ($($name:ident,)+) => {
+        /// The statements of one dialect.
+        pub struct Statements {
+            $(pub $name: Statement,)+
+        }
+
+        impl Statements {
+            /// The name and the text of each, for tests that look at the plans.
+            pub(super) fn texts(&self) -> Vec<(&'static str, String)> {
+                vec![$((stringify!($name), self.$name.text().to_owned()),)+]
+            }
+        }
+    };
+}
+
+statements! {
+    definition_id,
+    definition_id_now,
+    definition_names,
+    insert,
+    due,
+    claim_lane,
+    claim_ids,
+    take,
+    overdue,
+    hold,
+    archive,
+    remove,
+    reschedule,
+    verify,
+    extend,
+    find,
+    purgeable,
+    purge,
+    purge_definition,
+    time,
+    beat,
+    first_beat,
+    forget_nodes,
+    definitions,
+    definition_by_name,
+    lock_definition,
+    create_definition,
+    replace_definition,
+    delete_definition,
 }
 
 impl Statements {

@@ -1,0 +1,363 @@
+//! A store that fails on purpose: outages, lost answers, poison, locked rows. No loop ends, nothing is lost, nothing is
+//! counted that was not tried.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use async_trait::async_trait;
+use solid_notify::{
+    Done, Failure, Notice, NoticeRecord, NotifyDef, Outbox, Status, StoreError, Sweeper, SweeperBuilder,
+};
+use solid_notify_core::error::FaultKind;
+use solid_notify_core::notice::Claimed;
+use solid_notify_core::store::{Claim, ClaimWhat, DueTimes, Edit, Edited, Lease, Node, Purge, Settle, Settled, Store};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::memory::MemoryBackend;
+use solid_notify_tests::sending::{Calls, add, definition, eventually, reaches, record, update};
+
+/// What to do instead of a call, or with its answer.
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    /// The call is not carried out.
+    Refused(FaultKind),
+    /// The call is carried out, and its answer lost.
+    AnswerLost,
+}
+
+/// A store around another one, with faults to come per method, and a diary.
+struct Faulty {
+    inner: Arc<dyn Store>,
+    planned: Mutex<Vec<(&'static str, VecDeque<Fault>)>>,
+    /// Outcomes of this notice can never be written, unless all its texts are ours.
+    poison: Mutex<Option<i64>>,
+    /// How often settles find this notice locked.
+    locked: Mutex<Option<(i64, u32)>>,
+    diary: Calls<&'static str>,
+}
+
+impl Faulty {
+    async fn pass<T>(
+        &self,
+        method: &'static str,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let fault = self.next_fault(method);
+        if let Some(Fault::Refused(kind)) = fault {
+            self.diary.note("fault");
+            return Err(StoreError::new(method, kind, "refused on purpose"));
+        }
+        let answer = call.await;
+        self.diary.note(method);
+        match fault {
+            Some(Fault::AnswerLost) => {
+                Err(StoreError::new(method, FaultKind::Outage, "the answer was lost on purpose"))
+            }
+            _ => answer,
+        }
+    }
+
+    fn next_fault(&self, method: &str) -> Option<Fault> {
+        let mut planned = self.planned.lock().unwrap();
+        planned
+            .iter_mut()
+            .find(|(name, _)| *name == method || *name == "all")
+            .and_then(|(_, faults)| faults.pop_front())
+    }
+
+    fn plan(&self, method: &'static str, faults: impl IntoIterator<Item = Fault>) {
+        self.planned.lock().unwrap().push((method, faults.into_iter().collect()));
+    }
+}
+
+#[async_trait]
+impl Store for Faulty {
+    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
+        self.pass("definitions", self.inner.definitions()).await
+    }
+    async fn edit(&self, edit: &Edit) -> Result<Edited, StoreError> {
+        self.inner.edit(edit).await
+    }
+    async fn due(&self) -> Result<DueTimes, StoreError> {
+        self.pass("due", self.inner.due()).await
+    }
+    async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, StoreError> {
+        self.pass("claim", self.inner.claim(claim)).await
+    }
+    async fn overdue(&self, def_id: i64, status: Status, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+        self.pass("overdue", self.inner.overdue(def_id, status, limit)).await
+    }
+    async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
+        let poison = *self.poison.lock().unwrap();
+        let poisoned = |settle: &&Settle| Some(settle.id) == poison && settle.errors.is_some();
+        if batch.iter().find(poisoned).is_some() {
+            self.diary.note("poison");
+            return Err(StoreError::new("settle", FaultKind::Permanent, "invalid byte sequence"));
+        }
+        let locked = match &mut *self.locked.lock().unwrap() {
+            Some((id, times)) if *times > 0 && batch.iter().any(|settle| settle.id == *id) => {
+                *times -= 1;
+                Some(*id)
+            }
+            _ => None,
+        };
+        if let Some(id) = locked {
+            let (held_back, rest): (Vec<_>, Vec<_>) = batch.iter().cloned().partition(|settle| settle.id == id);
+            assert_eq!(held_back.len(), 1);
+            let mut answers = self.inner.settle(&rest).await?.into_iter();
+            return Ok(batch
+                .iter()
+                .map(|settle| if settle.id == id { Settled::Locked } else { answers.next().unwrap() })
+                .collect());
+        }
+        self.pass("settle", self.inner.settle(batch)).await
+    }
+    async fn extend(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        self.pass("extend", self.inner.extend(leases)).await
+    }
+    async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
+        self.inner.find(id).await
+    }
+    async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
+        self.pass("purge", self.inner.purge(purge)).await
+    }
+    async fn beat(&self, node: &Node) -> Result<SystemTime, StoreError> {
+        self.pass("beat", self.inner.beat(node)).await
+    }
+}
+
+/// A memory backend, and an outbox over it that goes through the faulty store.
+fn faulty() -> (MemoryBackend, Arc<Faulty>, Outbox) {
+    let backend = MemoryBackend::default();
+    let store = Arc::new(Faulty {
+        inner: backend.outbox().store().clone(),
+        planned: Mutex::default(),
+        poison: Mutex::default(),
+        locked: Mutex::default(),
+        diary: Calls::default(),
+    });
+    let outbox = Outbox::new(store.clone(), Some(backend.clock().clone()));
+    (backend, store, outbox)
+}
+
+/// A sweeper whose handler succeeds and notes the ids.
+fn good(outbox: &Outbox) -> (SweeperBuilder, Calls<i64>) {
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let builder = Sweeper::builder(outbox).poll_interval(Duration::from_millis(50)).handler(
+        "sync",
+        move |notice: Notice<i64>| {
+            noted.note(notice.id());
+            async { Ok(Done::Ok) }
+        },
+    );
+    (builder, calls)
+}
+
+#[tokio::test]
+async fn no_loop_ends_whatever_call_fails_however() {
+    let kinds = [FaultKind::Outage, FaultKind::Conflict, FaultKind::Permanent];
+    for method in ["definitions", "due", "claim", "overdue", "settle", "extend", "purge", "beat"] {
+        let (b, store, outbox) = faulty();
+        b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+        let (builder, calls) = good(&outbox);
+        let sweeper = builder.maintenance_interval(Duration::from_millis(10)).start().await.unwrap();
+        // Permanent faults of a settle are poison, which has a test of its own.
+        let kinds = if method == "settle" { &kinds[..2] } else { &kinds[..] };
+        store.plan(method, kinds.iter().cycle().take(4).map(|kind| Fault::Refused(*kind)));
+        let id = add(&b, "sync").await;
+        outbox.wake();
+        let done = reaches(&b, id, Status::Succeeded).await;
+        assert_eq!((done.failures, done.crashes, calls.all()), (0, 0, vec![id]), "{method}");
+        // Whatever it was, the next one is sent, too.
+        let next = add(&b, "sync").await;
+        outbox.wake();
+        reaches(&b, next, Status::Succeeded).await;
+        sweeper.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_total_outage_counts_nothing_and_ends_in_delivery() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let (builder, calls) = good(&outbox);
+    let sweeper = builder.start().await.unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..10 {
+        ids.push(add(&b, "sync").await);
+    }
+    store.plan("all", std::iter::repeat_n(Fault::Refused(FaultKind::Outage), 7));
+    outbox.wake();
+    for id in &ids {
+        let done = reaches(&b, *id, Status::Succeeded).await;
+        assert_eq!((done.failures, done.crashes), (0, 0));
+    }
+    let mut sent = calls.all();
+    sent.sort_unstable();
+    assert_eq!(sent, ids);
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_outcome_whose_answer_was_lost_is_counted_once() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let sweeper = Sweeper::builder(&outbox)
+        .handler("sync", move |_: Notice<i64>| {
+            noted.note(());
+            async { Err(Failure::retry("no")) }
+        })
+        .start()
+        .await
+        .unwrap();
+    store.plan("settle", [Fault::AnswerLost, Fault::AnswerLost]);
+    let id = add(&b, "sync").await;
+    outbox.wake();
+    eventually("the third settle", async || store.diary.all().iter().filter(|call| **call == "settle").count() == 3)
+        .await;
+    let failed = record(&b, id).await;
+    assert_eq!((failed.status, failed.failures, failed.errors.len(), calls.count()), (Status::Failed, 1, 1, 1));
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_claim_whose_answer_was_lost_is_handed_back_uncounted() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let (builder, calls) = good(&outbox);
+    let sweeper = builder.outage_grace(Duration::ZERO).start().await.unwrap();
+    store.plan("claim", [Fault::AnswerLost]);
+    let id = add(&b, "sync").await;
+    outbox.wake();
+    reaches(&b, id, Status::Sending).await;
+    assert_eq!(calls.count(), 0);
+    // Nobody knows of it until its lease is over.
+    b.clock().advance(Duration::from_secs(60));
+    let done = reaches(&b, id, Status::Succeeded).await;
+    assert_eq!((done.failures, done.crashes, calls.all()), (0, 0, vec![id]));
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_poisoned_outcome_is_found_by_halving_and_hurts_nobody_else() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..40 {
+        ids.push(add(&b, "sync").await);
+    }
+    *store.poison.lock().unwrap() = Some(ids[17]);
+    let sweeper = Sweeper::builder(&outbox)
+        .handler("sync", |_: Notice<i64>| async { Err(Failure::retry("bad bytes")) })
+        .start()
+        .await
+        .unwrap();
+    let dead = reaches(&b, ids[17], Status::DeadLetter).await;
+    let reason = dead.end_reason.unwrap();
+    assert!(reason.contains("could not be stored"), "{reason}");
+    assert!(dead.errors.is_empty() && dead.description.is_none(), "no text of its own");
+    for id in ids.iter().filter(|id| **id != ids[17]) {
+        assert_eq!(reaches(&b, *id, Status::Failed).await.failures, 1);
+    }
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_locked_row_is_settled_later_and_the_others_at_once() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let ids = [add(&b, "sync").await, add(&b, "sync").await, add(&b, "sync").await];
+    *store.locked.lock().unwrap() = Some((ids[1], 3));
+    let (builder, calls) = good(&outbox);
+    let sweeper = builder.start().await.unwrap();
+    for id in ids {
+        reaches(&b, id, Status::Succeeded).await;
+    }
+    assert_eq!((calls.count(), store.locked.lock().unwrap().unwrap().1), (3, 0));
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let calls = Calls::default();
+    let (wait, noted) = (gate.clone(), calls.clone());
+    let grace = Duration::from_millis(400);
+    let sweeper = Sweeper::builder(&outbox)
+        .outage_grace(grace)
+        .poll_interval(Duration::from_millis(20))
+        .handler("sync", move |notice: Notice<i64>| {
+            noted.note(notice.id());
+            let wait = wait.clone();
+            async move {
+                wait.acquire().await?.forget();
+                Ok(Done::Ok)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let ours = add(&b, "sync").await;
+    outbox.wake();
+    eventually("ours is being sent", async || calls.count() == 1).await;
+    // Claimed by another node; the sweeper is not told of it before.
+    b.outbox().define(NotifyDef::new("held").handler("sync").enabled(false)).await.unwrap();
+    let others = add(&b, "held").await;
+    let def_id = definition(&b, "held").await.id;
+    let claim = Claim {
+        def_id,
+        what: ClaimWhat::Ids(vec![others]),
+        limit: 1,
+        lease: Duration::from_secs(60),
+        worker: "another".to_owned(),
+    };
+    assert_eq!(b.outbox().store().claim(&claim).await.unwrap().len(), 1);
+    update(&b, "held", |def| def.enabled(true)).await;
+    // And then the database is away while both leases run out.
+    store.plan("all", std::iter::repeat_n(Fault::Refused(FaultKind::Outage), 6));
+    outbox.wake();
+    eventually("the outage", async || store.diary.all().contains(&"fault")).await;
+    b.clock().advance(Duration::from_secs(61));
+    let began = Instant::now();
+    eventually("the outage is over", async || {
+        store.planned.lock().unwrap().iter().all(|(_, faults)| faults.is_empty())
+    })
+    .await;
+    eventually("our lease is extended", async || {
+        record(&b, ours).await.next_call_time.is_some_and(|end| end > b.clock().now())
+    })
+    .await;
+    let diary = store.diary.all();
+    let last_fault = diary.iter().rposition(|call| *call == "fault").unwrap();
+    let after: Vec<_> =
+        diary[last_fault..].iter().filter(|call| ["extend", "claim", "overdue"].contains(call)).collect();
+    assert_eq!(after.first(), Some(&&"extend"), "{diary:?}");
+    assert_eq!(record(&b, others).await.crashes, 0, "its holder may be about to settle");
+    eventually("the other's lease is taken at last", async || record(&b, others).await.crashes == 1).await;
+    assert!(began.elapsed() >= grace, "{:?}", began.elapsed());
+    gate.add_permits(9);
+    let done = reaches(&b, ours, Status::Succeeded).await;
+    assert_eq!((done.attempt, done.crashes), (1, 0));
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_shutdown_during_an_outage_ends_nevertheless() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let (builder, calls) = good(&outbox);
+    let sweeper = builder.start().await.unwrap();
+    store.plan("settle", std::iter::repeat_n(Fault::Refused(FaultKind::Outage), 10_000));
+    let id = add(&b, "sync").await;
+    outbox.wake();
+    eventually("it was sent", async || calls.count() == 1).await;
+    let stopped = tokio::time::timeout(Duration::from_secs(30), sweeper.shutdown()).await.expect("it ends");
+    assert_eq!(stopped.succeeded, 0);
+    assert_eq!(record(&b, id).await.status, Status::Sending, "others take over when the lease is over");
+}

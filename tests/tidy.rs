@@ -1,0 +1,161 @@
+//! Rules that reviews forget: file sizes, headers, where SQL may stand, who may depend on whom.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A file above this wants to be two.
+const LONGEST_FILE: usize = 400;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Every Rust file of the project, with its text.
+fn sources() -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    for folder in ["crates", "examples", "tests", "xtask"] {
+        collect(&root().join(folder), &mut files);
+    }
+    assert!(files.len() > 60, "only {} files found", files.len());
+    files
+}
+
+fn collect(folder: &Path, files: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.is_symlink() && path.file_name().is_some_and(|name| name != "target") {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+            files.push((name, fs::read_to_string(&path).unwrap()));
+        }
+    }
+}
+
+fn complain(rule: &str, offenders: Vec<String>) {
+    assert!(offenders.is_empty(), "{rule}:\n  {}", offenders.join("\n  "));
+}
+
+#[test]
+fn no_file_is_longer_than_four_hundred_lines() {
+    let long = sources().into_iter().map(|(name, text)| (text.lines().count(), name));
+    complain("too long", long.filter(|(lines, _)| *lines > LONGEST_FILE).map(|(lines, name)| format!("{name}: {lines}")).collect());
+}
+
+#[test]
+fn every_file_says_first_what_it_is_for() {
+    let silent = sources().into_iter().filter(|(_, text)| !text.starts_with("//!"));
+    complain("no `//!` at the top", silent.map(|(name, _)| name).collect());
+}
+
+#[test]
+fn there_are_no_drawer_modules() {
+    let drawers = ["utils", "util", "common", "helpers", "helper", "types", "misc", "manager"];
+    let named = sources().into_iter().filter(|(name, _)| {
+        let path = Path::new(name);
+        let is_drawer = |part: &std::ffi::OsStr| drawers.iter().any(|drawer| part.to_string_lossy().trim_end_matches(".rs") == *drawer);
+        path.iter().any(is_drawer)
+    });
+    complain("a drawer", named.map(|(name, _)| name).collect());
+}
+
+#[test]
+fn sql_stands_in_the_sql_folder_of_core_and_nowhere_else_in_the_library() {
+    let sql = ["SELECT ", "INSERT INTO", "UPDATE notify", "DELETE FROM", "notify_msg_history WHERE", "FOR UPDATE"];
+    let misplaced = sources()
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("crates/") && !name.starts_with("crates/core/src/sql/"))
+        .flat_map(|(name, text)| {
+            let code = |line: &&str| !line.trim_start().starts_with("//");
+            let found = text.lines().filter(code).filter(|line| sql.iter().any(|word| line.contains(word)));
+            found.map(|line| format!("{name}: {}", line.trim())).collect::<Vec<_>>()
+        });
+    complain("SQL outside of crates/core/src/sql", misplaced.collect());
+}
+
+#[test]
+fn only_the_dialect_files_differ_per_database() {
+    // A statement written for one database alone would be a copy in the making.
+    let families = ["Kind::Postgres", "Kind::Sqlite", "Kind::MySql"];
+    let allowed = ["fragment.rs", "postgres.rs", "mysql.rs", "sqlite.rs", "run.rs", "add.rs"];
+    let found = sources().into_iter().filter(|(name, text)| {
+        name.starts_with("crates/core/src/sql/")
+            && !allowed.iter().any(|file| name.ends_with(file))
+            && families.iter().any(|family| text.contains(family))
+    });
+    complain("differs per database outside of the dialect files", found.map(|(name, _)| name).collect());
+}
+
+#[test]
+fn dependencies_point_inwards() {
+    // Who may name whom, of our own crates; dev-dependencies aside.
+    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        ("core", &[][..]),
+        ("sweeper", &["core"][..]),
+        ("testkit", &["core"][..]),
+        ("solid-notify", &["core", "sweeper"][..]),
+    ]);
+    for (name, may) in &allowed {
+        let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
+        let dependencies = manifest.split("\n[").find(|part| part.starts_with("dependencies]")).unwrap();
+        for (other, _) in allowed.iter().filter(|(other, _)| !may.contains(other)) {
+            let crate_name = if *other == "solid-notify" { "solid-notify.".to_owned() } else { format!("solid-notify-{other}.") };
+            assert!(!dependencies.contains(&crate_name), "{name} must not depend on {other}");
+        }
+    }
+    let folders = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut folders: Vec<String> = folders.collect();
+    folders.sort_unstable();
+    let mut known: Vec<&str> = allowed.into_keys().collect();
+    known.sort_unstable();
+    assert_eq!(folders, known, "tell this test what a new crate may depend on");
+}
+
+#[test]
+fn core_knows_no_http_mail_or_broker() {
+    let manifest = fs::read_to_string(root().join("crates/core/Cargo.toml")).unwrap();
+    for word in ["http", "hyper", "reqwest", "axum", "lettre", "lapin", "async-nats", "redis"] {
+        assert!(!manifest.contains(word), "core depends on {word}");
+    }
+}
+
+#[test]
+fn the_architecture_page_lists_every_crate_and_its_sql_files() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(page.contains(&format!("crates/{name}")), "ARCHITECTURE.md does not mention crates/{name}");
+    }
+    for file in ["statements.rs", "fragment.rs", "store.rs", "transition.rs", "sweep.rs", "settle.rs"] {
+        assert!(page.contains(file), "ARCHITECTURE.md does not mention {file}");
+    }
+}
+
+#[test]
+fn the_readme_lists_every_column_of_notify_def() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let missing = solid_notify::NotifyDef::COLUMNS.iter().filter(|column| !readme.contains(&format!("| `{column}`")));
+    complain("not in the README's table of columns", missing.map(ToString::to_string).collect());
+}
+
+#[test]
+fn nothing_is_unfinished_or_switched_off() {
+    let words = ["todo!(", "unimplemented!(", concat!("#[", "ignore"), concat!("FIX", "ME")];
+    let own_name = "tests/tidy.rs";
+    let found = sources().into_iter().filter(|(name, text)| name != own_name && words.iter().any(|word| text.contains(word)));
+    complain("unfinished", found.map(|(name, _)| name).collect());
+}
+
+#[test]
+fn the_project_speaks_of_itself_alone() {
+    let text_files = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
+    let words = ["/work/", "/tmp/", "issue #"];
+    for file in text_files {
+        let text = fs::read_to_string(root().join(file)).unwrap();
+        for word in words {
+            assert!(!text.contains(word), "{file} contains {word:?}");
+        }
+    }
+}
