@@ -104,6 +104,30 @@ pub async fn old_retries_do_not_hide_fresh_notices(b: &dyn Backend) {
     sweeper.shutdown().await;
 }
 
+pub async fn fresh_notices_do_not_hide_old_retries(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").retry_interval("1s").max_concurrency(1)).await.unwrap();
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let builder = || {
+        let noted = noted.clone();
+        Sweeper::builder(b.outbox()).first_send(false).handler("sync", move |notice: Notice<i64>| {
+            noted.note(notice.tries_before());
+            async { Err(Failure::retry("no")) }
+        })
+    };
+    let old = add(b, "sync").await;
+    builder().run_until_idle().await.unwrap();
+    for _ in 0..60 {
+        add(b, "sync").await;
+    }
+    b.clock().advance(Duration::from_secs(1));
+    let sweeper = builder().start().await.unwrap();
+    eventually("the retry", async || record(b, old).await.failures == 2).await;
+    let position = calls.all()[1..].iter().position(|tries| *tries == 1).unwrap();
+    assert!(position <= 5, "the retry was number {position}");
+    sweeper.shutdown().await;
+}
+
 pub async fn a_large_backlog_is_sent_completely_and_once(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
     let mut ids = HashSet::new();

@@ -39,6 +39,7 @@ macro_rules! sending_suite {
             lanes: no_more_run_at_once_than_max_concurrency,
                 a_backlog_of_one_definition_does_not_starve_another,
                 old_retries_do_not_hide_fresh_notices,
+                fresh_notices_do_not_hide_old_retries,
                 a_large_backlog_is_sent_completely_and_once;
             lifecycle: a_shutdown_waits_for_running_handlers,
                 after_the_grace_period_notices_are_handed_back_uncounted,

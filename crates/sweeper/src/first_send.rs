@@ -23,8 +23,9 @@ const BATCH: usize = 500;
 pub(crate) async fn first_send_loop(worker: Arc<Worker>, mut queue: mpsc::Receiver<Vec<Fresh>>) {
     loop {
         let first = tokio::select! {
-            first = queue.recv() => first,
+            biased;
             () = worker.stop.cancelled() => None,
+            first = queue.recv() => first,
         };
         let Some(mut fresh) = first else { break };
         while fresh.len() < BATCH {
@@ -106,7 +107,7 @@ impl Worker {
         }
     }
 
-    fn tell(&self, ids: &[i64], outcome: &FirstAttempt) {
+    pub(crate) fn tell(&self, ids: &[i64], outcome: &FirstAttempt) {
         for id in ids {
             let report = self.reports().remove(id);
             if let Some(report) = report {

@@ -30,11 +30,9 @@ impl Worker {
             self.hold(&claimed, ready.policy.lease());
             let (worker, definition, ready) = (Arc::clone(self), Arc::clone(definition), ready.clone());
             self.running.spawn(async move {
-                let report = worker.reports().remove(&claimed.id);
-                let mut outcome = attempt(&worker, &definition, &ready, claimed).await;
+                let outcome = attempt(&worker, &definition, &ready, claimed).await;
                 // The handler is done: the next one may start while this outcome is being written.
                 drop(slot);
-                outcome.report = report;
                 worker.settle(outcome);
             });
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solid_notify_core::add::DESCRIPTION_LIMIT;
-use solid_notify_core::lane::{FirstAttempt, Report};
+use solid_notify_core::lane::FirstAttempt;
 use solid_notify_core::notice::{AttemptRecord, Claimed, append_attempt, clean_text};
 use solid_notify_core::store::{Settle, Settled};
 use solid_notify_core::transition::{Chance, Event, Next, Transition, transition};
@@ -34,14 +34,13 @@ pub(crate) struct Outcome {
     pub(crate) duration: Duration,
     /// The error of a failed attempt.
     pub(crate) trouble: Option<(ErrorClass, String)>,
-    pub(crate) report: Option<Report>,
     /// True where the notice is not ours, but overdue.
     pub(crate) overdue: bool,
 }
 
 impl Outcome {
     pub(crate) fn new(claimed: Claimed, ready: Ready, event: Event) -> Self {
-        Self { claimed, ready, event, duration: Duration::ZERO, trouble: None, report: None, overdue: false }
+        Self { claimed, ready, event, duration: Duration::ZERO, trouble: None, overdue: false }
     }
 }
 
@@ -197,14 +196,14 @@ impl Worker {
                 FirstAttempt::Failed(message.to_owned())
             }
         };
-        if let Some(report) = outcome.report {
-            report.tell(told);
-        }
+        // Only now: whoever began to wait while the attempt was running is told, too.
+        self.tell(&[id], &told);
     }
 
     fn lost(&self, decided: Decided) {
         let Decided { settle, outcome, definition } = decided;
         self.release(settle.id, settle.attempt);
+        self.tell(&[settle.id], &FirstAttempt::StillDue);
         if outcome.overdue {
             // Somebody else was faster, or its sender settled it after all.
             tracing::debug!(%definition, id = settle.id, attempt = settle.attempt, "no longer overdue");

@@ -99,6 +99,9 @@ impl Worker {
         for (def_id, lanes) in by_def.iter().skip(first).chain(by_def.iter().take(first)) {
             let Some(definition) = definitions.get(*def_id) else { continue };
             let Some(ready) = definition.ready() else { continue };
+            if self.stop.is_cancelled() {
+                break;
+            }
             let (now, later): (Vec<&DueLane>, Vec<&DueLane>) = lanes.iter().partition(|lane| lane.after.is_zero());
             if let Some(next) = later.iter().map(|lane| lane.after).min() {
                 sleep = sleep.min(next.max(SHORTEST));

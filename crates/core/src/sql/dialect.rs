@@ -24,6 +24,9 @@ pub trait Dialect: Database + sealed::Sealed {
     /// How a transaction that writes begins.
     #[doc(hidden)]
     const BEGIN: &'static str;
+    /// How a transaction of the application begins: so that [`Self::commit`] can tell whether it still is that one.
+    #[doc(hidden)]
+    const OPEN: &'static str = Self::BEGIN;
     /// The schema, oldest migration first: (version, name, SQL).
     #[doc(hidden)]
     const MIGRATIONS: &'static [(i64, &'static str, &'static str)];
@@ -64,9 +67,16 @@ pub trait Dialect: Database + sealed::Sealed {
     #[doc(hidden)]
     fn greet(conn: &mut Self::Connection) -> BoxFuture<'_, sqlx::Result<()>>;
 
-    /// Commits, in one round trip, and tells whether there was a transaction to commit: an `Ok` of sqlx's own commit
-    /// proves nothing, because Postgres answers the COMMIT of an aborted transaction with a rollback, and MySQL that of
-    /// one which a deadlock ended with nothing at all.
+    /// Does what must not be cut short later, while a notice is being added. Errors are left to the statements themselves.
+    #[doc(hidden)]
+    fn prepare_to_add(conn: &mut Self::Connection) -> BoxFuture<'_, ()> {
+        let _ = conn;
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Commits, in one round trip, a transaction begun with [`Self::OPEN`], and tells whether there was one to commit: an
+    /// `Ok` of sqlx's own commit proves nothing, because Postgres answers the COMMIT of an aborted transaction with a
+    /// rollback, and MySQL that of one which a deadlock ended with nothing at all.
     #[doc(hidden)]
     fn commit(tx: Transaction<'_, Self>) -> BoxFuture<'_, sqlx::Result<Committed>>;
 

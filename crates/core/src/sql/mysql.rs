@@ -15,6 +15,9 @@ impl sealed::Sealed for MySql {}
 impl Dialect for MySql {
     const KIND: Kind = Kind::MySql;
     const BEGIN: &'static str = "BEGIN";
+    // A deadlock that was swallowed has ended the transaction, and the rest of the work is committed by itself (MariaDB) or
+    // as another transaction (MySQL). The savepoint is gone then, as it is after a raw ROLLBACK.
+    const OPEN: &'static str = "BEGIN; SAVEPOINT notify_open";
     const MIGRATIONS: &'static [(i64, &'static str, &'static str)] =
         &[(1, "notify", include_str!("../../migrations/mysql/0001_notify.sql"))];
     // DDL commits implicitly here. The lock's name is server-wide, so it carries the database's.
@@ -40,21 +43,33 @@ impl Dialect for MySql {
         })
     }
 
+    fn prepare_to_add(conn: &mut sqlx::MySqlConnection) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // A future that is dropped while sqlx 0.9 prepares a statement leaves the connection out of step with the
+            // server: its next use hangs or panics. The statements stay prepared, so this costs something only once.
+            let statements = Self::statements();
+            for statement in [&statements.definition_id, &statements.insert, &statements.definition_names] {
+                if conn.prepare(statement.sql()).await.is_err() {
+                    return;
+                }
+            }
+        })
+    }
+
     fn commit(mut tx: Transaction<'_, Self>) -> BoxFuture<'_, sqlx::Result<Committed>> {
         Box::pin(async move {
-            // MariaDB tells whether a transaction is open; after a deadlock, or an implicit commit by DDL, none is. MySQL
-            // ignores the executable comment and has no such variable. sqlx rolls back the transaction that it still
-            // believes in when `tx` is dropped, without waiting and without effect.
-            let sql = "SELECT coalesce(/*M! @@in_transaction, */ 1); COMMIT";
-            let rows = (&mut *tx).fetch_all(sqlx::raw_sql(sql)).await?;
-            let open: Option<i64> = rows.first().map(|row| row.try_get_unchecked(0)).transpose()?;
-            Ok(if open == Some(0) { Committed::Lost } else { Committed::Yes })
+            // Where the savepoint is gone, so is the transaction, and the COMMIT is not reached. sqlx rolls back what it
+            // still believes in when `tx` is dropped, without waiting: nothing, or what came after a deadlock.
+            match (&mut *tx).execute(sqlx::raw_sql("RELEASE SAVEPOINT notify_open; COMMIT")).await {
+                Ok(_) => Ok(Committed::Yes),
+                Err(sqlx::Error::Database(error)) if number(error.as_ref()) == NO_SUCH_SAVEPOINT => Ok(Committed::Lost),
+                Err(error) => Err(error),
+            }
         })
     }
 
     fn fault(error: &dyn DatabaseError) -> FaultKind {
-        let number = error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number);
-        match number {
+        match number(error) {
             // Lock wait time-out, deadlock, a snapshot that is too old, NOWAIT.
             1205 | 1213 | 1020 | 3572 => FaultKind::Conflict,
             // Too many connections, shutdown, aborted and lost connections, read-only servers (a failover), killed or
@@ -82,6 +97,13 @@ impl Dialect for MySql {
     fn connections(_app: &Pool<Self>) -> Plan {
         Plan::Own(3)
     }
+}
+
+/// `ER_SP_DOES_NOT_EXIST`.
+const NO_SUCH_SAVEPOINT: u16 = 1305;
+
+fn number(error: &dyn DatabaseError) -> u16 {
+    error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number)
 }
 
 /// MariaDB from 10.6, MySQL from 8.0; an unreadable version is given the benefit of the doubt.

@@ -235,10 +235,11 @@ const HISTORY: &str = "id, def_id, param, description, errors, status, attempt, 
      last_call_time, next_call_time, create_time, dedupe_key, ordering_key, trace_context, finish_time, end_reason";
 
 fn definition_id(lock: &str) -> String {
-    // MariaDB tells whether the server still has a transaction open, which the driver does not know after a deadlock;
-    // MySQL ignores the executable comment.
+    // MariaDB tells whether the server still has a transaction open, which the driver does not know after a raw ROLLBACK;
+    // MySQL ignores the executable comment. The cast: coalesce makes a decimal of the variable, which is unsigned.
     format!(
-        "SELECT id, coalesce(/*M! @@in_transaction, */ 1) FROM notify_def WHERE name = $2 AND delete_time IS NULL{lock}"
+        "SELECT id, CAST(coalesce(/*M! @@in_transaction, */ 1) AS signed) FROM notify_def
+         WHERE name = $2 AND delete_time IS NULL{lock}"
     )
 }
 

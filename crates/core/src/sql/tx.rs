@@ -4,14 +4,16 @@
 
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use sqlx::{Acquire, Pool, Transaction};
+use sqlx::{Acquire, Connection, Pool, SqlSafeStr, Transaction};
 
-use super::dialect::{Committed, Dialect};
+use super::dialect::{Committed, Dialect, Plan};
 use super::store::fault;
 use crate::clock::HandClock;
 use crate::error::{Error, FaultKind, Result, StoreError};
-use crate::lane::{Fresh, Report};
+use crate::lane::{FirstAttempt, Fresh, Report};
 use crate::outbox::Outbox;
 
 /// A transaction begun by `notify.begin()`.
@@ -20,14 +22,22 @@ use crate::outbox::Outbox;
 /// `NoticeTx` too ([`Self::begin`]); sqlx's own and raw SQL savepoints also work, since the claim proves which notices
 /// exist.
 ///
-/// Every method may be cancelled at any await: dropping the future leaves the transaction rolled back, or its commit
-/// unknown to us; a notice that was committed is due then and found by the next sweep.
+/// Every method may be cancelled at any await. A dropped commit is unknown to us; a notice that was committed is due then
+/// and found by the next sweep. After a dropped begin, commit or rollback of an inner transaction nothing can be added or
+/// committed any more ([`Error::TransactionLost`]): all of it is rolled back.
 pub struct NoticeTx<'c, DB: Dialect> {
     tx: Transaction<'c, DB>,
     context: Context,
     after: AfterCommit,
     parent: Option<&'c mut AfterCommit>,
+    whole: Whole,
 }
+
+/// Whether the transaction is what sqlx believes it to be; one answer for all its levels. It is not while an inner
+/// transaction begins or ends, and never again where that was cut short: sqlx 0.9 then rolls back one level too many, or
+/// one that is no longer there, and what follows would be committed by itself.
+#[derive(Clone)]
+struct Whole(Arc<AtomicBool>);
 
 /// What a transaction knows of the outbox that it belongs to.
 #[derive(Clone)]
@@ -50,12 +60,23 @@ impl<DB: Dialect> NoticeTx<'static, DB> {
     /// inside a transaction. Here the task goes on to the end, and a transaction that nobody waits for is rolled back.
     pub(super) async fn begin_on(pool: &Pool<DB>, context: Context) -> Result<Self> {
         let pool = pool.clone();
-        let begun = tokio::spawn(async move { pool.begin_with(DB::BEGIN).await }).await;
-        let tx = match begun {
+        let begun = tokio::spawn(async move {
+            let mut conn = pool.acquire().await?;
+            // On SQLite sqlx goes on counting a transaction that a raw ROLLBACK, or SQLite itself, has ended.
+            while conn.is_in_transaction() && DB::connections(&pool) != Plan::Shared {
+                conn.close_on_drop();
+                drop(conn);
+                conn = pool.acquire().await?;
+            }
+            DB::prepare_to_add(&mut conn).await;
+            Transaction::begin(conn, Some(DB::OPEN.into_sql_str())).await
+        });
+        let tx = match begun.await {
             Ok(begun) => begun.map_err(|error| failed::<DB>("beginning a transaction", error))?,
             Err(error) => return Err(StoreError::new("beginning a transaction", FaultKind::Outage, error).into()),
         };
-        Ok(Self { tx, context, after: AfterCommit::default(), parent: None })
+        let whole = Whole(Arc::new(AtomicBool::new(true)));
+        Ok(Self { tx, context, after: AfterCommit::default(), parent: None, whole })
     }
 }
 
@@ -67,25 +88,29 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
     /// swallowed, a deadlock, a raw ROLLBACK): all of it is rolled back and no hook runs. [`Error::Store`] is what the
     /// database said; after a lost connection the outcome is unknown, and the notices are sent if they exist.
     pub async fn commit(self) -> Result<()> {
-        let Self { tx, mut after, parent, .. } = self;
+        let Self { tx, context, mut after, parent, whole } = self;
+        whole.check("committing")?;
         if let Some(parent) = parent {
             // A savepoint: its notices now share the fate of the transaction around it.
-            tx.commit().await.map_err(|error| failed::<DB>("releasing a savepoint", error))?;
-            parent.fresh.append(&mut after.fresh);
-            parent.later.append(&mut after.later);
-            parent.hooks.append(&mut after.hooks);
+            let released = whole.unless_cut(tx.commit()).await;
+            released.map_err(|error| failed::<DB>("releasing a savepoint", error))?;
+            parent.take_over(after);
             return Ok(());
         }
+        // Should this future be dropped, or the connection break: nobody knows whether it was committed.
+        after.committed();
         Err(match DB::commit(tx).await {
             Ok(Committed::Yes) => {
-                self.context.run(after);
+                context.run(after);
                 return Ok(());
             }
-            Ok(Committed::Lost) => Error::TransactionLost { doing: "committing" },
+            Ok(Committed::Lost) => {
+                after.rolled_back();
+                Error::TransactionLost { doing: "committing" }
+            }
             Err(error) => {
-                if !matches!(error, sqlx::Error::Database(_)) {
-                    // Nobody knows whether it was committed.
-                    after.committed();
+                if matches!(error, sqlx::Error::Database(_)) {
+                    after.rolled_back();
                 }
                 failed::<DB>("committing", error)
             }
@@ -97,7 +122,11 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
     /// # Errors
     /// What the database said.
     pub async fn rollback(self) -> Result<()> {
-        self.tx.rollback().await.map_err(|error| failed::<DB>("rolling back", error))
+        let rolled_back = match self.parent {
+            Some(_) => self.whole.unless_cut(self.tx.rollback()).await,
+            None => self.tx.rollback().await,
+        };
+        rolled_back.map_err(|error| failed::<DB>("rolling back", error))
     }
 
     /// Begins an inner transaction, a savepoint. Its notices and hooks vanish with its rollback.
@@ -105,9 +134,14 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
     /// # Errors
     /// What the database said.
     pub async fn begin(&mut self) -> Result<NoticeTx<'_, DB>> {
-        let tx = Acquire::begin(&mut self.tx).await.map_err(|error| failed::<DB>("setting a savepoint", error))?;
-        let (context, parent) = (self.context.clone(), Some(&mut self.after));
-        Ok(NoticeTx { tx, context, after: AfterCommit::default(), parent })
+        let doing = "setting a savepoint";
+        self.whole.check(doing)?;
+        // A failure counts as a cut: sqlx rolls back the outer transaction then.
+        self.whole.set(false);
+        let tx = Acquire::begin(&mut self.tx).await.map_err(|error| failed::<DB>(doing, error))?;
+        self.whole.set(true);
+        let (context, parent, whole) = (self.context.clone(), Some(&mut self.after), self.whole.clone());
+        Ok(NoticeTx { tx, context, after: AfterCommit::default(), parent, whole })
     }
 
     /// Runs `hook` after the outermost transaction has committed, never after a rollback. A hook that panics is logged;
@@ -117,9 +151,7 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
     }
 
     pub(super) fn added(&mut self, fresh: Fresh) {
-        // An id that comes twice (SQLite, after a savepoint was rolled back) means that the first one does not exist.
-        self.after.fresh.retain(|earlier| earlier.id != fresh.id);
-        self.after.fresh.push(fresh);
+        self.after.added(fresh);
     }
 
     /// A notice that is not due at once: nothing is handed over for it.
@@ -127,22 +159,57 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
         self.after.later.push(report);
     }
 
-    pub(super) fn parts(&mut self) -> (&mut DB::Connection, &Context) {
-        (&mut self.tx, &self.context)
+    /// What an insert needs.
+    pub(super) fn parts(&mut self, doing: &'static str) -> Result<(&mut DB::Connection, &Context)> {
+        self.whole.check(doing)?;
+        Ok((&mut self.tx, &self.context))
+    }
+}
+
+impl Whole {
+    fn set(&self, whole: bool) {
+        self.0.store(whole, Ordering::Relaxed);
+    }
+
+    fn check(&self, doing: &'static str) -> Result<()> {
+        if self.0.load(Ordering::Relaxed) { Ok(()) } else { Err(Error::TransactionLost { doing }) }
+    }
+
+    async fn unless_cut<T>(&self, step: impl Future<Output = T>) -> T {
+        let whole = self.0.swap(false, Ordering::Relaxed);
+        let done = step.await;
+        self.set(whole);
+        done
     }
 }
 
 impl AfterCommit {
+    fn added(&mut self, fresh: Fresh) {
+        // An id that comes twice (SQLite, after a savepoint was rolled back) means that the first one does not exist.
+        self.fresh.retain(|earlier| earlier.id != fresh.id);
+        self.fresh.push(fresh);
+    }
+
+    fn take_over(&mut self, mut inner: Self) {
+        inner.fresh.into_iter().for_each(|fresh| self.added(fresh));
+        self.later.append(&mut inner.later);
+        self.hooks.append(&mut inner.hooks);
+    }
+
     /// From now on nobody is told "rolled back".
     fn committed(&mut self) {
         let fresh = self.fresh.iter_mut().map(|fresh| &mut fresh.report);
         fresh.chain(&mut self.later).for_each(Report::committed);
     }
+
+    fn rolled_back(self) {
+        let reports = self.fresh.into_iter().map(|fresh| fresh.report).chain(self.later);
+        reports.for_each(|report| report.tell(FirstAttempt::RolledBack));
+    }
 }
 
 impl Context {
-    fn run(&self, mut after: AfterCommit) {
-        after.committed();
+    fn run(&self, after: AfterCommit) {
         let AfterCommit { fresh, hooks, .. } = after;
         if !fresh.is_empty() {
             self.outbox.lane().hand(fresh);
