@@ -41,7 +41,10 @@ fn complain(rule: &str, offenders: Vec<String>) {
 #[test]
 fn no_file_is_longer_than_four_hundred_lines() {
     let long = sources().into_iter().map(|(name, text)| (text.lines().count(), name));
-    complain("too long", long.filter(|(lines, _)| *lines > LONGEST_FILE).map(|(lines, name)| format!("{name}: {lines}")).collect());
+    complain(
+        "too long",
+        long.filter(|(lines, _)| *lines > LONGEST_FILE).map(|(lines, name)| format!("{name}: {lines}")).collect(),
+    );
 }
 
 #[test]
@@ -55,7 +58,9 @@ fn there_are_no_drawer_modules() {
     let drawers = ["utils", "util", "common", "helpers", "helper", "types", "misc", "manager"];
     let named = sources().into_iter().filter(|(name, _)| {
         let path = Path::new(name);
-        let is_drawer = |part: &std::ffi::OsStr| drawers.iter().any(|drawer| part.to_string_lossy().trim_end_matches(".rs") == *drawer);
+        let is_drawer = |part: &std::ffi::OsStr| {
+            drawers.iter().any(|drawer| part.to_string_lossy().trim_end_matches(".rs") == *drawer)
+        };
         path.iter().any(is_drawer)
     });
     complain("a drawer", named.map(|(name, _)| name).collect());
@@ -101,11 +106,13 @@ fn dependencies_point_inwards() {
         let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
         let dependencies = manifest.split("\n[").find(|part| part.starts_with("dependencies]")).unwrap();
         for (other, _) in allowed.iter().filter(|(other, _)| !may.contains(other)) {
-            let crate_name = if *other == "solid-notify" { "solid-notify.".to_owned() } else { format!("solid-notify-{other}.") };
+            let crate_name =
+                if *other == "solid-notify" { "solid-notify.".to_owned() } else { format!("solid-notify-{other}.") };
             assert!(!dependencies.contains(&crate_name), "{name} must not depend on {other}");
         }
     }
-    let folders = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let folders =
+        fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut folders: Vec<String> = folders.collect();
     folders.sort_unstable();
     let mut known: Vec<&str> = allowed.into_keys().collect();
@@ -144,7 +151,8 @@ fn the_readme_lists_every_column_of_notify_def() {
 fn nothing_is_unfinished_or_switched_off() {
     let words = ["todo!(", "unimplemented!(", concat!("#[", "ignore"), concat!("FIX", "ME")];
     let own_name = "tests/tidy.rs";
-    let found = sources().into_iter().filter(|(name, text)| name != own_name && words.iter().any(|word| text.contains(word)));
+    let found =
+        sources().into_iter().filter(|(name, text)| name != own_name && words.iter().any(|word| text.contains(word)));
     complain("unfinished", found.map(|(name, _)| name).collect());
 }
 

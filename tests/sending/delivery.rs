@@ -74,6 +74,30 @@ pub async fn a_delayed_notice_is_sent_at_its_time(b: &dyn Backend) {
     sweeper.shutdown().await;
 }
 
+pub async fn what_is_due_before_the_next_poll_is_sent_precisely(b: &dyn Backend) {
+    // With the real clock's pace: the hand-turned one wakes sweepers by itself.
+    let def = NotifyDef::new("sync").retry_interval("50ms").max_retry_times(8);
+    b.outbox().define(def).await.unwrap();
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let sweeper = Sweeper::builder(b.outbox())
+        .poll_interval(Duration::from_secs(2))
+        .handler("sync", move |_: Notice<i64>| {
+            noted.note(());
+            async { Err(Failure::retry_in(Duration::ZERO, "again")) }
+        })
+        .start()
+        .await
+        .unwrap();
+    let began = Instant::now();
+    let id = add(b, "sync").await;
+    reaches(b, id, Status::DeadLetter).await;
+    // Eight polls would take sixteen seconds.
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert_eq!(calls.count(), 9);
+    sweeper.shutdown().await;
+}
+
 pub async fn failures_are_retried_by_the_intervals_and_end_as_a_dead_letter(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync").retry_interval("[5s,5m,1h,1d]")).await.unwrap();
     let calls = Calls::default();
@@ -99,7 +123,7 @@ pub async fn failures_are_retried_by_the_intervals_and_end_as_a_dead_letter(b: &
     }
     let dead = reaches(b, id, Status::DeadLetter).await;
     assert_eq!((dead.attempt, dead.failures, dead.crashes), (5, 5, 0));
-    assert_eq!(dead.end_reason.as_deref(), Some("all 5 tries failed"));
+    assert_eq!(dead.end_reason.as_deref(), Some("all 5 tries failed; the last error: refused 4"));
     let messages: Vec<&str> = dead.errors.iter().map(|attempt| attempt.message.as_str()).collect();
     assert_eq!(messages, ["refused 0", "refused 1", "refused 2", "refused 3", "refused 4"]);
     let times: Vec<f64> = calls.all().iter().map(|(time, ..)| seconds(start, *time)).collect();

@@ -156,6 +156,16 @@ impl NewNotice {
         self.send == SendTime::AtOnce
     }
 
+    /// True where it becomes due before the sweepers look next; by this process's clock, which only decides about a hint.
+    pub fn is_due_soon(&self) -> bool {
+        let soon = Duration::from_secs(2);
+        match self.send {
+            SendTime::AtOnce => true,
+            SendTime::After(delay) => delay <= soon,
+            SendTime::At(time) => time <= SystemTime::now() + soon,
+        }
+    }
+
     /// When to send it, in milliseconds: an absolute time since 1970, or else a delay from the insert.
     pub fn send_millis(&self) -> (Option<i64>, i64) {
         match self.send {

@@ -211,6 +211,8 @@ pub struct NoticeRecord {
     pub crashes: i64,
     /// The last worker.
     pub worker: Option<String>,
+    /// When its last attempt began.
+    pub last_call_time: Option<SystemTime>,
     /// The kind of the last error.
     pub last_class: Option<String>,
     /// When somebody must look at it next; see [`Status`].
@@ -239,6 +241,7 @@ impl NoticeRecord {
             failures: 0,
             crashes: 0,
             worker: None,
+            last_call_time: None,
             last_class: None,
             next_call_time: None,
             create_time,
@@ -247,6 +250,19 @@ impl NoticeRecord {
             trace_context: None,
         }
     }
+}
+
+impl NoticeRecord {
+    /// What its receivers deduplicate by; see [`idempotency_id`].
+    pub fn idempotency_id(&self) -> String {
+        idempotency_id(self.id, self.create_time)
+    }
+}
+
+/// What receivers can deduplicate by: the same in every attempt of a notice, and, since it has the time of the insert
+/// beside the id, another one in another database.
+pub fn idempotency_id(id: i64, create_time: SystemTime) -> String {
+    format!("{id}-{}", millis_from_time(create_time))
 }
 
 /// Milliseconds since 1970 as a time; stores speak in milliseconds.

@@ -3,6 +3,8 @@
 //! Choose the database by a feature: `postgres`, `mysql` (MariaDB too), `sqlite`.
 #![cfg_attr(feature = "sqlite", doc = include_str!("../README.md"))]
 
+pub use solid_notify_core::definition::{ColumnValue, KeepHistory};
+pub use solid_notify_core::error::{BoxError, FaultKind};
 pub use solid_notify_core::{
     Added, AttemptRecord, Defined, DefinitionState, Error, ErrorClass, FirstAttempt, HandClock, NewNotice,
     NoticeConnection, NoticeRecord, NotifyDef, Outbox, Policy, Problem, Result, Status, StoreError, Updated,

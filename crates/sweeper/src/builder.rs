@@ -157,12 +157,14 @@ pub struct StartError(StoreError);
 
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the sweeper cannot start: {}; was `notify.migrate()` run?", self.0)
+        let hint = if self.0.is_transient() { "" } else { " (was `notify.migrate()` run?)" };
+        write!(f, "the sweeper cannot start: {}{hint}", self.0)
     }
 }
 
 impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.0)
+        // The message above tells all of the store's error; its cause comes next.
+        std::error::Error::source(&self.0)
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
@@ -156,8 +156,7 @@ impl<T> Notice<T> {
     /// What a receiver can deduplicate by: the same in every attempt of this notice, and, since it has the time of its
     /// insert beside the id, another one in another database.
     pub fn idempotency_id(&self) -> String {
-        let created = self.facts.claimed.create_time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        format!("{}-{}", self.facts.claimed.id, created.as_millis())
+        solid_notify_core::notice::idempotency_id(self.id(), self.created())
     }
 
     /// The name of its definition.

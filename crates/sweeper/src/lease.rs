@@ -16,11 +16,14 @@ const TICK: Duration = Duration::from_secs(5);
 const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) async fn lease_loop(worker: Arc<Worker>) {
+    let mut turned = worker.clock_turned();
     loop {
         tokio::select! {
             () = tokio::time::sleep(TICK) => {}
-            () = worker.clock_turned() => {}
+            () = turned => {}
         }
+        // Subscribed before the work, so that a turn of the clock during it is not missed.
+        turned = worker.clock_turned();
         if let Err(error) = worker.extend_leases(SOON).await {
             worker.health.note(&error);
         }

@@ -18,6 +18,8 @@ const WINDOW: usize = 500;
 pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
     let mut offset = 0;
     while !worker.stop.is_cancelled() {
+        // Subscribed before the work, so that a turn of the clock during it is not missed.
+        let turned = worker.clock_turned();
         let done = async {
             offset = worker.beat(offset).await?;
             worker.purge().await
@@ -29,7 +31,7 @@ pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
         let pause = worker.settings.maintenance_interval;
         tokio::select! {
             () = worker.pause(pause) => {}
-            () = worker.clock_turned() => {}
+            () = turned => {}
         }
     }
 }

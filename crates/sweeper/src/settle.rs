@@ -103,7 +103,7 @@ impl Worker {
             None => (&outcome.ready.policy, &outcome.ready.strategy),
         };
         let chance = Chance { unit: fastrand::f64(), strategy: &**strategy };
-        let transition = clean(transition(policy, &outcome.claimed, &outcome.event, &chance));
+        let transition = explain(transition(policy, &outcome.claimed, &outcome.event, &chance), &outcome);
         let settle = to_settle(&outcome, transition, policy);
         Decided { settle, definition: policy.name.clone(), outcome }
     }
@@ -118,6 +118,11 @@ impl Worker {
             match self.store().settle(&settles).await {
                 Ok(answers) => {
                     backoff.reset();
+                    let due_soon = |settle: &Settle| matches!(&settle.transition.next, Next::Wait { after, .. } if *after < self.settings.poll_interval);
+                    if settles.iter().any(due_soon) {
+                        // The sweep did not know of them when it went to sleep.
+                        self.due_soon.notify_one();
+                    }
                     for (decided, answer) in batch.into_iter().zip(answers) {
                         match answer {
                             Settled::Locked => again.push(decided.outcome),
@@ -247,9 +252,14 @@ fn to_settle(outcome: &Outcome, transition: Transition, policy: &Policy) -> Sett
     }
 }
 
-/// Reasons come from handlers: without NUL, and not endless.
-fn clean(mut transition: Transition) -> Transition {
+/// Adds the last error to the reason of a notice whose tries ran out. Reasons come from handlers: without NUL, and not
+/// endless.
+fn explain(mut transition: Transition, outcome: &Outcome) -> Transition {
     if let Next::Finish { reason: Some(reason), .. } = &mut transition.next {
+        if let (Event::Failed | Event::RetryIn(_), Some((_, message))) = (&outcome.event, &outcome.trouble) {
+            reason.push_str("; the last error: ");
+            reason.push_str(message);
+        }
         *reason = clean_text(reason, REASON_LIMIT);
     }
     transition

@@ -66,6 +66,7 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
             _ = wakes.changed() => { wakes.mark_changed(); }
             // A moment later more slots are free, and one claim takes for all of them.
             () = worker.slots.freed.notified() => tokio::time::sleep(REFILL).await,
+            () = worker.due_soon.notified() => {}
             () = turned => {}
             () = worker.stop.cancelled() => {}
         }
@@ -191,7 +192,7 @@ impl Worker {
             outcome.overdue = true;
             self.settle(outcome);
         }
-        // Settled in a moment; then its retry is due.
-        Ok(Duration::from_millis(50))
+        // Once it is settled, the settle loop tells that its retry is due.
+        Ok(self.settings.poll_interval)
     }
 }

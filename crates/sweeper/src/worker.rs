@@ -10,7 +10,7 @@ use std::time::Duration;
 use solid_notify_core::lane::Report;
 use solid_notify_core::notice::{Claimed, duration_millis};
 use solid_notify_core::{Outbox, Store};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -48,6 +48,8 @@ pub(crate) struct Worker {
     pub(crate) abort: CancellationToken,
     /// Counts the sweeps that found nothing due while nothing was held.
     pub(crate) idle: watch::Sender<u64>,
+    /// Told when something becomes due sooner than the sweep knew.
+    pub(crate) due_soon: Notify,
     pub(crate) counts: Counts,
     started: Instant,
 }
@@ -91,6 +93,7 @@ impl Worker {
             stop: CancellationToken::new(),
             abort: CancellationToken::new(),
             idle: watch::channel(0).0,
+            due_soon: Notify::new(),
             counts: Counts::default(),
             started: Instant::now(),
         })

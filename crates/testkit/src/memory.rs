@@ -80,6 +80,7 @@ impl State {
     }
 
     /// The row that is still what the editor saw, or why not.
+    #[allow(clippy::result_large_err)] // Rare, and dropped at once.
     fn unchanged(&mut self, seen: &NotifyDef) -> Result<&mut NotifyDef, Edited> {
         match self.definitions.get_mut(&seen.id) {
             None => Err(Edited::Missing),
@@ -181,6 +182,7 @@ impl Live {
         record.failures = notice.failures;
         record.crashes = notice.crashes;
         record.worker = self.called.then(|| notice.worker.clone());
+        record.last_call_time = self.called.then_some(notice.last_call_time);
         record.last_class.clone_from(&self.last_class);
         record.next_call_time = self.next_call_time;
         record.trace_context.clone_from(&notice.trace_context);

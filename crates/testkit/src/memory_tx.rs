@@ -62,7 +62,7 @@ impl MemoryNotify {
 
     /// Begins a transaction: what is added through it exists once it is committed.
     pub fn begin(&self) -> MemoryTx {
-        MemoryTx { notify: self.clone(), rows: Vec::new(), fresh: Vec::new(), later: Vec::new() }
+        MemoryTx { notify: self.clone(), rows: Vec::new(), fresh: Vec::new(), later: Vec::new(), wake: false }
     }
 }
 
@@ -81,6 +81,7 @@ pub struct MemoryTx {
     rows: Vec<(i64, Row)>,
     fresh: Vec<Fresh>,
     later: Vec<Report>,
+    wake: bool,
 }
 
 struct Row(Live);
@@ -100,6 +101,9 @@ impl MemoryTx {
         }
         let reports = self.fresh.iter_mut().map(|fresh| &mut fresh.report).chain(&mut self.later);
         reports.for_each(Report::committed);
+        if self.wake {
+            self.notify.outbox.wake();
+        }
         self.notify.outbox.lane().hand(std::mem::take(&mut self.fresh));
     }
 
@@ -125,6 +129,7 @@ impl NoticeConnection for MemoryTx {
             self.fresh.push(Fresh { id, def_id, report });
         } else {
             self.later.push(report);
+            self.wake |= notice.is_due_soon();
         }
         Ok(Added::new(id, outcome))
     }

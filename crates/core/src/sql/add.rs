@@ -22,7 +22,7 @@ impl<DB: Dialect> NoticeConnection for NoticeTx<'_, DB> {
         if notice.is_due_at_once() {
             self.added(Fresh { id, def_id, report });
         } else {
-            self.added_for_later(report);
+            self.added_for_later(report, notice.is_due_soon());
         }
         Ok(Added::new(id, outcome))
     }

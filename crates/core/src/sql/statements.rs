@@ -79,7 +79,8 @@ impl Statements {
         let in_lane = format!("m.def_id = $2 AND m.status = $3 AND m.next_call_time <= {now}");
         let lane_order = "ORDER BY m.next_call_time LIMIT $4";
         let ids = kind.batch("$4", &[("notice_id", Ty::Int)]);
-        let by_ids = format!("m.def_id = $2 AND m.status = $3 AND m.next_call_time <= {now}");
+        // `+ 0` keeps Postgres from reading the whole lane by the other index, as it does where its statistics are old.
+        let by_ids = format!("m.def_id + 0 = $2 AND m.status + 0 = $3 AND m.next_call_time <= {now}");
         let ids_from = kind.batch_join(&ids, "notify_msg");
         let lease_end = kind.plus(&now, "$6");
         let take = format!(
@@ -256,11 +257,12 @@ fn claimed_columns(kind: Kind, attempt: &str, last_call_time: &str) -> String {
 
 fn record_columns(kind: Kind) -> String {
     format!(
-        "m.id, m.def_id, m.status, {}, m.description, {}, m.attempt, m.failures, m.crashes, m.worker, m.last_class, {}, {}, m.trace_context",
+        "m.id, m.def_id, m.status, {}, m.description, {}, m.attempt, m.failures, m.crashes, m.worker, m.last_class, {}, {}, m.trace_context, {}",
         kind.json_text("m.param"),
         kind.json_text("m.errors"),
         kind.epoch("m.next_call_time"),
-        kind.epoch("m.create_time")
+        kind.epoch("m.create_time"),
+        kind.epoch("m.last_call_time")
     )
 }
 

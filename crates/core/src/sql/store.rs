@@ -331,7 +331,8 @@ fn read_record<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeRecord> {
     record.last_class = DB::text(row, 10)?;
     record.next_call_time = DB::int(row, 11)?.map(time_from_millis);
     record.trace_context = DB::text(row, 13)?;
-    record.finish_time = DB::int(row, 14)?.map(time_from_millis);
-    record.end_reason = DB::text(row, 15)?;
+    record.last_call_time = DB::int(row, 14)?.map(time_from_millis);
+    record.finish_time = DB::int(row, 15)?.map(time_from_millis);
+    record.end_reason = DB::text(row, 16)?;
     Ok(record)
 }

@@ -52,6 +52,7 @@ pub(super) struct Context {
 struct AfterCommit {
     fresh: Vec<Fresh>,
     later: Vec<Report>,
+    wake: bool,
     hooks: Vec<Box<dyn FnOnce() + Send>>,
 }
 
@@ -155,8 +156,9 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
     }
 
     /// A notice that is not due at once: nothing is handed over for it.
-    pub(super) fn added_for_later(&mut self, report: Report) {
+    pub(super) fn added_for_later(&mut self, report: Report, due_soon: bool) {
         self.after.later.push(report);
+        self.after.wake |= due_soon;
     }
 
     /// What an insert needs.
@@ -210,7 +212,10 @@ impl AfterCommit {
 
 impl Context {
     fn run(&self, after: AfterCommit) {
-        let AfterCommit { fresh, hooks, .. } = after;
+        let AfterCommit { fresh, hooks, wake, .. } = after;
+        if wake {
+            self.outbox.wake();
+        }
         if !fresh.is_empty() {
             self.outbox.lane().hand(fresh);
         }

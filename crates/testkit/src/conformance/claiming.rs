@@ -77,6 +77,8 @@ pub async fn a_claimed_notice_is_sending_with_a_lease_and_one_attempt_more(b: &d
     let record = b.record(id).await;
     assert_eq!((record.status, record.attempt, record.worker.as_deref()), (Status::Sending, 1, Some("worker-1")));
     assert_eq!(record.next_call_time, Some(b.clock().now() + LEASE));
+    assert_eq!(record.last_call_time, Some(b.clock().now()));
+    assert_eq!(record.idempotency_id().split('-').next(), Some(id.to_string().as_str()));
     assert_eq!((record.failures, record.crashes), (0, 0), "a claim counts no try");
 }
 
