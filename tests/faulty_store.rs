@@ -12,7 +12,9 @@ use solid_notify::{
 };
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::Claimed;
-use solid_notify_core::store::{Claim, ClaimWhat, DueTimes, Edit, Edited, Lease, Node, Purge, Settle, Settled, Store};
+use solid_notify_core::store::{
+    Claim, ClaimWhat, DueTimes, Edit, Edited, Lease, Look, Node, Purge, Settle, Settled, Store,
+};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::memory::MemoryBackend;
 use solid_notify_tests::sending::{Calls, add, definition, eventually, reaches, record, update};
@@ -85,8 +87,8 @@ impl Store for Faulty {
     async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, StoreError> {
         self.pass("claim", self.inner.claim(claim)).await
     }
-    async fn overdue(&self, def_id: i64, status: Status, limit: usize) -> Result<Vec<Claimed>, StoreError> {
-        self.pass("overdue", self.inner.overdue(def_id, status, limit)).await
+    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+        self.pass("look", self.inner.look(look, limit)).await
     }
     async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
         let poison = *self.poison.lock().unwrap();
@@ -158,7 +160,7 @@ fn good(outbox: &Outbox) -> (SweeperBuilder, Calls<i64>) {
 #[tokio::test]
 async fn no_loop_ends_whatever_call_fails_however() {
     let kinds = [FaultKind::Outage, FaultKind::Conflict, FaultKind::Permanent];
-    for method in ["definitions", "due", "claim", "overdue", "settle", "extend", "purge", "beat"] {
+    for method in ["definitions", "due", "claim", "look", "settle", "extend", "purge", "beat"] {
         let (b, store, outbox) = faulty();
         b.outbox().define(NotifyDef::new("sync")).await.unwrap();
         let (builder, calls) = good(&outbox);
@@ -335,8 +337,7 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
     .await;
     let diary = store.diary.all();
     let last_fault = diary.iter().rposition(|call| *call == "fault").unwrap();
-    let after: Vec<_> =
-        diary[last_fault..].iter().filter(|call| ["extend", "claim", "overdue"].contains(call)).collect();
+    let after: Vec<_> = diary[last_fault..].iter().filter(|call| ["extend", "claim", "look"].contains(call)).collect();
     assert_eq!(after.first(), Some(&&"extend"), "{diary:?}");
     assert_eq!(record(&b, others).await.crashes, 0, "its holder may be about to settle");
     eventually("the other's lease is taken at last", async || record(&b, others).await.crashes == 1).await;

@@ -74,30 +74,6 @@ pub async fn a_delayed_notice_is_sent_at_its_time(b: &dyn Backend) {
     sweeper.shutdown().await;
 }
 
-pub async fn what_is_due_before_the_next_poll_is_sent_precisely(b: &dyn Backend) {
-    // With the real clock's pace: the hand-turned one wakes sweepers by itself.
-    let def = NotifyDef::new("sync").retry_interval("50ms").max_retry_times(8);
-    b.outbox().define(def).await.unwrap();
-    let calls = Calls::default();
-    let noted = calls.clone();
-    let sweeper = Sweeper::builder(b.outbox())
-        .poll_interval(Duration::from_secs(2))
-        .handler("sync", move |_: Notice<i64>| {
-            noted.note(());
-            async { Err(Failure::retry_in(Duration::ZERO, "again")) }
-        })
-        .start()
-        .await
-        .unwrap();
-    let began = Instant::now();
-    let id = add(b, "sync").await;
-    reaches(b, id, Status::DeadLetter).await;
-    // Eight polls would take sixteen seconds.
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
-    assert_eq!(calls.count(), 9);
-    sweeper.shutdown().await;
-}
-
 pub async fn failures_are_retried_by_the_intervals_and_end_as_a_dead_letter(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync").retry_interval("[5s,5m,1h,1d]")).await.unwrap();
     let calls = Calls::default();
@@ -210,22 +186,16 @@ pub async fn a_handler_sees_the_notice_and_may_rewrite_its_description(b: &dyn B
 }
 
 /// Claims the notice of a definition as a worker that dies at once.
-async fn claim_and_die(b: &dyn Backend, name: &str, status: Status) {
+async fn claim_and_die(b: &dyn Backend, name: &str, what: ClaimWhat) {
     let def_id = definition(b, name).await.id;
-    let claim = Claim {
-        def_id,
-        what: ClaimWhat::Lane(status),
-        limit: 1,
-        lease: Duration::from_secs(60),
-        worker: "dead-worker".to_owned(),
-    };
+    let claim = Claim { def_id, what, limit: 1, lease: Duration::from_secs(60), worker: "dead-worker".to_owned() };
     assert_eq!(b.outbox().store().claim(&claim).await.unwrap().len(), 1);
 }
 
 pub async fn a_notice_whose_sender_died_is_sent_again_and_the_crash_is_counted(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let id = add(b, "sync").await;
-    claim_and_die(b, "sync", Status::NotSent).await;
+    claim_and_die(b, "sync", ClaimWhat::Lane(Status::NotSent)).await;
     let sweeper =
         Sweeper::builder(b.outbox()).handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) }).start().await.unwrap();
     sweeper.idle().await;
@@ -242,31 +212,36 @@ pub async fn a_notice_whose_sender_died_is_sent_again_and_the_crash_is_counted(b
 
 pub async fn a_notice_that_kills_its_process_each_time_runs_out(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync").retry_interval("1s").max_retry_times(2)).await.unwrap();
+    b.outbox().define(NotifyDef::new("block").timeout("1d")).await.unwrap();
+    // The one slot of this node is taken: it judges, and cannot send.
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .handler("block", move |_: Notice<i64>| {
+            noted.note(());
+            async { std::future::pending().await }
+        })
+        .max_running(1)
+        .shutdown_grace(Duration::ZERO)
+        .start()
+        .await
+        .unwrap();
+    add(b, "block").await;
+    eventually("the slot is taken", async || calls.count() == 1).await;
     let id = add(b, "sync").await;
-    let mut lane = Status::NotSent;
-    for crashes in 1..=3 {
-        claim_and_die(b, "sync", lane).await;
+    let claims = [ClaimWhat::Lane(Status::NotSent), ClaimWhat::Lane(Status::Failed), ClaimWhat::Suspects];
+    for (crashes, what) in (1..).zip(claims) {
+        claim_and_die(b, "sync", what).await;
         b.clock().advance(Duration::from_secs(60));
-        // A sweeper that has the handler, but is told to stop before it can send: it only judges.
-        let sweeper = Sweeper::builder(b.outbox())
-            .handler("sync", |_: Notice<i64>| async { Err(Failure::retry("not now")) })
-            .first_send(false)
-            .max_running(1)
-            .start()
-            .await
-            .unwrap();
         eventually("the judgement", async || record(b, id).await.crashes == crashes).await;
-        sweeper.shutdown().await;
-        let now = record(b, id).await;
-        if crashes + now.failures >= 3 {
-            assert_eq!(now.status, Status::DeadLetter);
-            assert!(now.end_reason.as_deref().unwrap().contains("the process died"), "{:?}", now.end_reason);
-            return;
-        }
         b.clock().advance(Duration::from_secs(5));
-        lane = Status::Failed;
     }
-    panic!("it never ran out");
+    let dead = record(b, id).await;
+    assert_eq!((dead.status, dead.attempt, dead.failures, dead.crashes), (Status::DeadLetter, 3, 0, 3));
+    assert_eq!(dead.end_reason.as_deref(), Some("all 3 tries used, in 3 of them the process died"));
+    assert_eq!(dead.errors.len(), 3);
+    sweeper.shutdown().await;
 }
 
 pub async fn a_long_wait_for_the_handler_keeps_its_lease(b: &dyn Backend) {

@@ -27,11 +27,12 @@ pub async fn a_shutdown_waits_for_running_handlers(b: &dyn Backend) {
         .unwrap();
     let id = add(b, "sync").await;
     eventually("it is being sent", async || calls.count() == 1).await;
-    let stopping = tokio::spawn(sweeper.shutdown());
-    tokio::task::yield_now().await;
+    let mut stopping = Box::pin(sweeper.shutdown());
+    // Told to stop, but waiting for the handler.
+    assert!(futures_util::poll!(&mut stopping).is_pending());
     let late = add(b, "sync").await;
     gate.add_permits(1);
-    assert_eq!(stopping.await.unwrap().succeeded, 1);
+    assert_eq!(stopping.await.succeeded, 1);
     assert_eq!(record(b, id).await.status, Status::Succeeded, "stored when shutdown returns");
     let untouched = record(b, late).await;
     assert_eq!((untouched.status, untouched.attempt), (Status::NotSent, 0));

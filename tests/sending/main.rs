@@ -14,7 +14,6 @@ macro_rules! sending_suite {
             delivery: committed_notices_are_sent_at_once,
                 notices_that_nobody_hands_over_are_found_by_the_sweep_and_at_once_by_a_wake,
                 a_delayed_notice_is_sent_at_its_time,
-                what_is_due_before_the_next_poll_is_sent_precisely,
                 failures_are_retried_by_the_intervals_and_end_as_a_dead_letter,
                 the_producer_learns_the_outcome_of_the_first_attempt,
                 a_handler_sees_the_notice_and_may_rewrite_its_description,

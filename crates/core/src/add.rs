@@ -44,7 +44,7 @@ pub async fn add_notice<C: NoticeConnection>(connection: &mut C, name: &str, par
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct NewNotice {
     pub(crate) name: String,
     pub(crate) param: String,
@@ -63,6 +63,8 @@ pub(crate) enum SendTime {
 
 /// The longest description in bytes.
 pub const DESCRIPTION_LIMIT: usize = 64 * 1024;
+/// The longest name of a definition in characters.
+const NAME_LIMIT: usize = 200;
 /// The longest trace context in bytes: what the narrowest column holds.
 const TRACE_CONTEXT_LIMIT: usize = 1000;
 
@@ -115,7 +117,8 @@ impl NewNotice {
 
     /// Checks everything that needs no database.
     pub fn check(&self, param_limit: usize) -> Result<()> {
-        if self.name.contains('\0') {
+        // No definition has such a name, and comparing it to each that exists could take long.
+        if self.name.contains('\0') || self.name.chars().nth(NAME_LIMIT).is_some() {
             return Err(Error::UnknownDefinition { name: self.name.clone(), nearest: None });
         }
         for (part, text, limit) in [
@@ -229,5 +232,12 @@ mod tests {
         assert_eq!(nearest_name("sync_to_opm", known), Some("sync_to_omp".to_owned()));
         assert_eq!(nearest_name("zzzzzzzz", known), None);
         assert_eq!(nearest_name("x", []), None);
+    }
+
+    #[test]
+    fn a_name_that_no_definition_can_have_is_refused_before_any_comparison() {
+        assert!(NewNotice::new("é".repeat(200), 1).unwrap().check(10).is_ok());
+        let error = NewNotice::new("é".repeat(201), 1).unwrap().check(10).unwrap_err();
+        assert!(matches!(error, Error::UnknownDefinition { nearest: None, .. }), "{error}");
     }
 }

@@ -39,6 +39,9 @@ pub enum Error {
     },
     /// The transaction that was to hold the notice is no longer open: the server ended it, after a deadlock
     /// for instance, or somebody sent ROLLBACK. Roll back and do the business work again.
+    ///
+    /// Statements that are run through the connection afterwards are committed one by one, whatever becomes of the
+    /// rest. Where it ended with a raw COMMIT, or with the implicit commit of DDL on MySQL, what was done before stays.
     #[error(
         "{doing}: the transaction is no longer open, so nothing done in it since then is safe; roll back and retry it"
     )]
@@ -81,7 +84,10 @@ pub enum FaultKind {
     Outage,
     /// A conflict with others (deadlock, serialization, lock wait): passes when tried again.
     Conflict,
-    /// It fails each time with these values.
+    /// The store answers but cannot do it: a missing table or right, a full disk, a database that refuses
+    /// connections. It passes when somebody repairs it.
+    Unusable,
+    /// It fails each time with these values, and only with these: others are not affected.
     Permanent,
 }
 
@@ -91,7 +97,7 @@ impl StoreError {
         Self { doing, kind, source: source.into() }
     }
 
-    /// True where trying again may help.
+    /// True where trying again may help: at once, when the store is back, or when somebody has repaired it.
     pub fn is_transient(&self) -> bool {
         self.kind != FaultKind::Permanent
     }

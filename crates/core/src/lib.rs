@@ -14,6 +14,7 @@ pub mod lane;
 pub mod notice;
 pub mod outbox;
 pub mod param;
+mod redacted;
 pub mod retry;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod sql;

@@ -150,7 +150,7 @@ pub fn clean_text(text: &str, limit: usize) -> String {
 }
 
 /// A notice that a worker holds, or one whose time is over and that must be judged.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Claimed {
     /// The id: stable over all attempts, the one to deduplicate by.
     pub id: i64,
@@ -188,7 +188,7 @@ impl Claimed {
 }
 
 /// One notice as it stands in the database, live or in history.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NoticeRecord {
     /// The id.

@@ -17,6 +17,9 @@ use crate::transition::Transition;
 ///
 /// Every method may be cancelled at any await without leaving anything half done, has a time-out of its own, and
 /// takes its time from the store's clock, never from the caller's.
+///
+/// The trait and the types that it names may grow in minor releases before 1.0: who implements a store of their own
+/// should depend on one minor release.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// All definitions, deleted ones included (their notices in flight still need them).
@@ -32,9 +35,9 @@ pub trait Store: Send + Sync + 'static {
     /// get the same attempt, and notices that others are just claiming are passed over.
     async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, StoreError>;
 
-    /// Notices in `status` whose time is over, without claiming them: expired leases, overdue confirmations.
-    /// They are judged and settled with [`Settle::overdue`], which fails where somebody else was faster.
-    async fn overdue(&self, def_id: i64, status: Status, limit: usize) -> Result<Vec<Claimed>, StoreError>;
+    /// Notices that somebody must judge, without claiming them. What is decided is settled under the fence, which holds
+    /// where somebody else was faster.
+    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<Claimed>, StoreError>;
 
     /// Persists outcomes, each independent of the others; one answer per outcome, in the same order.
     async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError>;
@@ -122,11 +125,36 @@ pub struct Claim {
 /// What to claim of a definition.
 #[derive(Debug, Clone)]
 pub enum ClaimWhat {
-    /// What is due in a lane, the longest due first. [`Status::NotSent`] or [`Status::Failed`].
+    /// What is due in a lane, the longest due first, but for suspects. [`Status::NotSent`] or [`Status::Failed`].
     Lane(Status),
+    /// Retries during which the process has died [`SUSPECT_CRASHES`] times or more. One of them may be the cause: sent one
+    /// at a time, it takes no other with it.
+    Suspects,
     /// Just these, as far as they exist, were never attempted and are due: the first-send lane. That an id comes
     /// back is the proof that its transaction was committed.
     Ids(Vec<i64>),
+}
+
+/// How often the process must have died during a notice's attempts to make it a suspect. Not once: one kill, a deployment
+/// perhaps, interrupts many that are innocent.
+pub const SUSPECT_CRASHES: i64 = 2;
+
+/// What to look for in [`Store::look`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Look {
+    /// Notices of a definition in this status whose time is over, the longest first: expired leases, overdue
+    /// confirmations. They are settled with [`Settle::overdue`].
+    Overdue {
+        /// The definition.
+        def_id: i64,
+        /// [`Status::Sending`] or [`Status::AwaitingConfirm`].
+        status: Status,
+    },
+    /// Notices that are being sent by this worker, as the store believes.
+    HeldBy {
+        /// The worker.
+        worker: String,
+    },
 }
 
 /// An outcome to persist.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::definition::{KeepHistory, Policy};
 use crate::notice::{Claimed, Status};
+use crate::retry::MAX_DELAY;
 
 /// What befell a notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +71,9 @@ pub struct Chance<'a> {
     pub strategy: &'a (dyn Fn(u32) -> Duration + Send + Sync),
 }
 
+/// The soonest retry that a handler can ask for: a mistaken zero must not become a hot loop.
+pub const SOONEST: Duration = Duration::from_millis(100);
+
 /// Decides what `event` makes of `notice` under `policy`.
 ///
 /// Tries used are `failures + crashes`, at most `1 + max_retry_times`. A crash is sent again at once the first
@@ -96,7 +100,7 @@ pub fn transition(policy: &Policy, notice: &Claimed, event: &Event, chance: &Cha
         }
         Event::Failed => retry(by_interval(tries)),
         Event::RetryIn(wish) => {
-            retry(policy.max_interval.map_or(*wish, |cap| cap.min(*wish)).min(crate::retry::MAX_DELAY))
+            retry(policy.max_interval.map_or(*wish, |cap| cap.min(*wish)).clamp(SOONEST, MAX_DELAY))
         }
         Event::Crashed if crashes <= 1 => retry(Duration::ZERO),
         Event::Crashed => retry(by_interval(crashes - 1)),
@@ -216,6 +220,8 @@ mod tests {
             ends(&decide(&policy, &notice(4, 0), Event::RetryIn(Duration::ZERO))),
             Some((Status::DeadLetter, true))
         );
+        let mistaken = decide(&policy, &notice(0, 0), Event::RetryIn(Duration::ZERO));
+        assert_eq!(mistaken.next, Next::Wait { status: Status::Failed, after: SOONEST });
     }
 
     fn any_event() -> impl Strategy<Value = Event> {

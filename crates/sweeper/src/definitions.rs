@@ -36,8 +36,8 @@ pub(crate) enum Standing {
     Paused(Policy),
     /// The row is wrong; the text says where.
     Invalid(String),
-    /// No handler, or no strategy, of that name is registered here.
-    NotHere(String),
+    /// No handler, or no strategy, of that name is registered here, the text says which. The policy judges what is running.
+    NotHere(Policy, String),
 }
 
 /// What it takes to send.
@@ -68,15 +68,15 @@ impl Definition {
 
     /// False where only other nodes send its notices.
     pub(crate) fn is_here(&self) -> bool {
-        !matches!(self.standing, Standing::NotHere(_))
+        !matches!(self.standing, Standing::NotHere(..))
     }
 
     /// The policy by which outcomes are judged, where the row is valid.
     pub(crate) fn policy(&self) -> Option<&Policy> {
         match &self.standing {
             Standing::Ready(ready) => Some(&ready.policy),
-            Standing::Paused(policy) => Some(policy),
-            Standing::Invalid(_) | Standing::NotHere(_) => None,
+            Standing::Paused(policy) | Standing::NotHere(policy, _) => Some(policy),
+            Standing::Invalid(_) => None,
         }
     }
 }
@@ -123,13 +123,17 @@ impl Worker {
             return Standing::Paused(policy);
         }
         let Some(handler) = self.handlers.get(&policy.handler) else {
-            return Standing::NotHere(format!("no handler {:?} is registered on this node", policy.handler));
+            let reason = format!("no handler {:?} is registered on this node", policy.handler);
+            return Standing::NotHere(policy, reason);
         };
         let strategy = match policy.interval.strategy() {
             None => Arc::new(|_| FALLBACK_DELAY) as StrategyFn,
             Some(name) => match self.strategies.get(name) {
                 Some(strategy) => guarded(Arc::clone(strategy)),
-                None => return Standing::NotHere(format!("no retry strategy {name:?} is registered on this node")),
+                None => {
+                    let reason = format!("no retry strategy {name:?} is registered on this node");
+                    return Standing::NotHere(policy, reason);
+                }
             },
         };
         Standing::Ready(Ready { policy, handler: Arc::clone(handler), strategy })
@@ -159,6 +163,8 @@ fn report(definition: &Definition) {
         Standing::Invalid(problems) => {
             tracing::error!(definition = %name, %problems, "invalid definition: its notices wait until the row is corrected");
         }
-        Standing::NotHere(reason) => tracing::info!(definition = %name, %reason, "its notices are left to other nodes"),
+        Standing::NotHere(_, reason) => {
+            tracing::info!(definition = %name, %reason, "its notices are left to other nodes")
+        }
     }
 }

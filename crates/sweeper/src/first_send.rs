@@ -7,10 +7,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use solid_notify_core::definition::KeepHistory;
 use solid_notify_core::lane::{FirstAttempt, Fresh};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_core::{NoticeRecord, Status};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 use crate::definitions::Standing;
 use crate::worker::Worker;
@@ -20,7 +21,8 @@ pub(crate) const QUEUE: usize = 1024;
 /// The most ids of one claim.
 const BATCH: usize = 500;
 
-pub(crate) async fn first_send_loop(worker: Arc<Worker>, mut queue: mpsc::Receiver<Vec<Fresh>>) {
+pub(crate) async fn first_send_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::Receiver<Vec<Fresh>>>>) {
+    let mut queue = queue.lock().await;
     loop {
         let first = tokio::select! {
             biased;
@@ -58,10 +60,14 @@ impl Worker {
         {
             self.health.note(&error);
         }
+        if self.is_overloaded() {
+            // They are due; the sweep takes them when what was delivered is stored.
+            return self.slots.want_more();
+        }
         let Some(definition) = self.definition(def_id) else { return };
         let ready = match &definition.standing {
             Standing::Ready(ready) => ready,
-            Standing::NotHere(_) => return self.tell(&ids, &FirstAttempt::NotHere),
+            Standing::NotHere(..) => return self.tell(&ids, &FirstAttempt::NotHere),
             Standing::Paused(_) | Standing::Invalid(_) => return self.tell(&ids, &FirstAttempt::StillDue),
         };
         // Without a slot they wait for one; the sweep takes them, and tells whoever still waits.
@@ -77,12 +83,10 @@ impl Worker {
                 lease: ready.policy.lease(),
                 worker: self.id.clone(),
             };
-            match self.store().claim(&claim).await {
+            match self.claim_and_start(&definition, ready, &claim, slots, None).await {
                 Ok(claimed) => {
-                    let missed: Vec<i64> =
-                        ids.into_iter().filter(|id| !claimed.iter().any(|notice| notice.id == *id)).collect();
-                    self.start(&definition, ready, claimed, slots);
-                    self.missed(missed).await;
+                    let missed = ids.into_iter().filter(|id| !claimed.contains(id)).collect();
+                    self.missed(missed, ready.policy.keep_history).await;
                 }
                 Err(error) => self.health.note(&error),
             }
@@ -90,17 +94,19 @@ impl Worker {
     }
 
     /// Tells the producers of notices that could not be claimed what became of those.
-    async fn missed(&self, ids: Vec<i64>) {
+    async fn missed(&self, ids: Vec<i64>, keep: KeepHistory) {
         for id in ids {
             if !self.reports().contains_key(&id) {
                 continue;
             }
             match self.store().find(id).await {
-                // The sweep of this very node was faster; it tells when the attempt has ended.
+                // The sweep of this very node was faster, or somebody is just claiming it: if it is this node, it tells when
+                // the attempt has ended.
+                Ok(Some(record)) if record.status == Status::NotSent => {}
                 Ok(Some(record)) if record.worker.as_deref() == Some(&self.id) && !record.status.is_final() => {}
-                Ok(record) => self.tell(&[id], &outcome_of(record.as_ref())),
+                Ok(record) => self.tell(&[id], &outcome_of(record.as_ref(), keep)),
                 Err(error) => {
-                    self.health.note(&error);
+                    self.health.mention(&error);
                     self.tell(&[id], &FirstAttempt::StillDue);
                 }
             }
@@ -118,8 +124,11 @@ impl Worker {
 }
 
 /// What a producer is told of a notice that somebody else took, or that does not exist.
-fn outcome_of(record: Option<&NoticeRecord>) -> FirstAttempt {
-    let Some(record) = record else { return FirstAttempt::RolledBack };
+fn outcome_of(record: Option<&NoticeRecord>, keep: KeepHistory) -> FirstAttempt {
+    let Some(record) = record else {
+        // Without history one that another node has delivered already is gone, too.
+        return if keep == KeepHistory::Never { FirstAttempt::StillDue } else { FirstAttempt::RolledBack };
+    };
     match record.status {
         Status::Succeeded | Status::Cancelled | Status::AwaitingConfirm => FirstAttempt::Succeeded,
         Status::DeadLetter | Status::Failed => {

@@ -126,6 +126,19 @@ impl Facts {
         Arc::new(Self { claimed, definition, config, description })
     }
 
+    /// The notice as it is to be settled: without its parameter, with the description as the handler left it.
+    pub(crate) fn without_param(&self) -> Claimed {
+        let claimed = &self.claimed;
+        Claimed {
+            param: String::new(),
+            description: self.description(),
+            errors: claimed.errors.clone(),
+            worker: claimed.worker.clone(),
+            trace_context: None,
+            ..*claimed
+        }
+    }
+
     /// The description as the handler left it.
     pub(crate) fn description(&self) -> Option<String> {
         self.description.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -250,6 +263,13 @@ where
 }
 
 fn read<T: DeserializeOwned>(facts: &Facts) -> Result<T, String> {
-    serde_json::from_str(&facts.claimed.param)
-        .map_err(|error| format!("the parameter cannot be read into {}: {error}", std::any::type_name::<T>()))
+    // Where and what kind, but not serde's own message: it quotes the value, and this text goes to logs and tables.
+    serde_json::from_str(&facts.claimed.param).map_err(|error| {
+        let what = match error.classify() {
+            serde_json::error::Category::Data => "another type or shape is expected",
+            _ => "it is not JSON",
+        };
+        let (target, line, column) = (std::any::type_name::<T>(), error.line(), error.column());
+        format!("the parameter cannot be read into {target}: {what} (line {line}, column {column})")
+    })
 }

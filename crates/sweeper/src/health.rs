@@ -32,7 +32,7 @@ impl Health {
     /// Notes an error of the store; logs it once per outage as an error, then quietly.
     pub(crate) fn note(&self, error: &StoreError) {
         let mut state = self.lock();
-        if error.kind == FaultKind::Outage {
+        if matches!(error.kind, FaultKind::Outage | FaultKind::Unusable) {
             if matches!(*state, State::Down) {
                 tracing::debug!(%error, "the database still does not answer");
             } else {
@@ -42,6 +42,11 @@ impl Health {
         } else {
             tracing::warn!(%error, "a database call failed; trying again");
         }
+    }
+
+    /// Logs the error of a call that says nothing about the others: a purge that was too slow, say.
+    pub(crate) fn mention(&self, error: &StoreError) {
+        tracing::warn!(%error, "a database call failed; trying again later");
     }
 
     pub(crate) fn is_down(&self) -> bool {
@@ -71,7 +76,7 @@ impl Health {
     }
 }
 
-/// Pauses between tries that grow from 50 ms to 3 s, with jitter.
+/// Pauses between tries that grow with each failure.
 pub(crate) struct Backoff {
     tried: u32,
 }
@@ -86,8 +91,13 @@ impl Backoff {
     }
 
     pub(crate) fn next(&mut self) -> Duration {
-        let pause = Duration::from_millis(50 << self.tried.min(6)).min(Duration::from_secs(3));
-        self.tried += 1;
-        pause.mul_f64(0.75 + 0.5 * fastrand::f64())
+        self.tried = self.tried.saturating_add(1);
+        pause_after(self.tried - 1)
     }
+}
+
+/// The pause after so many failures before: from 50 ms to 3 s, with jitter.
+pub(crate) fn pause_after(failures: u32) -> Duration {
+    let pause = Duration::from_millis(50 << failures.min(6)).min(Duration::from_secs(3));
+    pause.mul_f64(0.75 + 0.5 * fastrand::f64())
 }

@@ -1,19 +1,25 @@
 //! The lease loop: leases that end soon are extended in one statement, on a connection that waits behind nothing.
 //!
-//! A lease is longer than its attempt may take, so this is for outcomes that the database did not take in time.
+//! A lease is longer than its attempt may take, so this is for outcomes that the database did not take in time. The loop
+//! also finds what this node holds without knowing: claims whose answer was lost.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use solid_notify_core::StoreError;
-use solid_notify_core::store::Lease;
+use solid_notify_core::store::{Lease, Look};
+use solid_notify_core::transition::Event;
+use tokio::time::Instant;
 
+use crate::settle::Outcome;
 use crate::worker::Worker;
 
 /// How often to look.
 const TICK: Duration = Duration::from_secs(5);
 /// A lease with less left than this is extended.
 const SOON: Duration = Duration::from_secs(20);
+/// The most notices that are looked at in one tick after a lost answer.
+const UNKNOWN: usize = 2000;
 
 pub(crate) async fn lease_loop(worker: Arc<Worker>) {
     let mut turned = worker.clock_turned();
@@ -27,6 +33,11 @@ pub(crate) async fn lease_loop(worker: Arc<Worker>) {
         if let Err(error) = worker.extend_leases(SOON).await {
             worker.health.note(&error);
         }
+        if worker.is_claim_unsure()
+            && let Err(error) = worker.hand_back_unknown().await
+        {
+            worker.health.mention(&error);
+        }
     }
 }
 
@@ -38,6 +49,7 @@ impl Worker {
             .held()
             .iter()
             .filter(|(_, held)| held.lease_end < now.saturating_add(left))
+            .filter(|(_, held)| held.ended || Instant::now() < held.overdue_at)
             .map(|(id, held)| Lease { id: *id, attempt: held.attempt, lease: held.lease })
             .collect();
         if leases.is_empty() {
@@ -50,6 +62,27 @@ impl Worker {
         for lease in &leases {
             if let Some(held) = held.get_mut(&lease.id).filter(|held| held.attempt == lease.attempt) {
                 held.lease_end = now.saturating_add(lease.lease);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands back, uncounted, what the store believes to be held here and is not: nobody has tried to send it.
+    async fn hand_back_unknown(&self) -> Result<(), StoreError> {
+        // While no claim is under way: what is claimed just now is not registered yet.
+        let _no_claims = self.claims.write().await;
+        for claimed in self.store().look(&Look::HeldBy { worker: self.id.clone() }, UNKNOWN).await? {
+            let (id, attempt) = (claimed.id, claimed.attempt);
+            let known = self.held().get(&id).is_some_and(|held| held.attempt == attempt);
+            if known || self.was_given_up(id, attempt) {
+                continue;
+            }
+            if let Some(definition) = self.definition(claimed.def_id)
+                && let Some(ready) = definition.ready()
+                && self.begin_to_judge(id, attempt)
+            {
+                tracing::warn!(definition = %definition.row.name, id, attempt, "the answer to a claim was lost; handing it back");
+                self.settle(Outcome::new(claimed, ready.clone(), Event::HandedBack));
             }
         }
         Ok(())

@@ -25,7 +25,7 @@ pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
             worker.purge().await
         };
         if let Err(error) = done.await {
-            worker.health.note(&error);
+            worker.health.mention(&error);
         }
         worker.reports().retain(|_, report| report.is_awaited());
         let pause = worker.settings.maintenance_interval;

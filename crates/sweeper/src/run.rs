@@ -1,14 +1,17 @@
 //! Running one claimed notice: the handler under its time-out, panics caught, the verdict turned into an event.
 
+use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use solid_notify_core::ErrorClass;
 use solid_notify_core::error::BoxError;
 use solid_notify_core::notice::Claimed;
+use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_core::transition::Event;
+use solid_notify_core::{ErrorClass, StoreError};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::definitions::{Definition, Ready};
@@ -18,47 +21,79 @@ use crate::slots::Slot;
 use crate::worker::Worker;
 
 impl Worker {
-    /// Starts the claimed notices, each with a slot of its own. Slots left over become free.
-    pub(crate) fn start(
+    /// Claims and starts what was claimed, each with a slot of its own; returns the ids. Slots left over become free.
+    ///
+    /// `alone` is held until the outcome of the one notice is stored.
+    pub(crate) async fn claim_and_start(
         self: &Arc<Self>,
         definition: &Arc<Definition>,
         ready: &Ready,
-        claimed: Vec<Claimed>,
+        claim: &Claim,
         slots: Vec<Slot>,
-    ) {
+        mut alone: Option<OwnedSemaphorePermit>,
+    ) -> Result<Vec<i64>, StoreError> {
+        // Until it is registered as held, nobody may conclude that a claim was forgotten.
+        let _under_way = self.claims.read().await;
+        let claimed = match self.store().claim(claim).await {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                self.claim_unsure();
+                return Err(error);
+            }
+        };
+        let ids = claimed.iter().map(|notice| notice.id).collect();
+        if claimed.len() == claim.limit && !matches!(claim.what, ClaimWhat::Ids(_)) {
+            // Perhaps there is more: the next slot that becomes free is told of.
+            self.slots.want_more();
+        }
         for (claimed, slot) in claimed.into_iter().zip(slots) {
-            self.hold(&claimed, ready.policy.lease());
+            self.hold(&claimed, &ready.policy);
+            let alone = alone.take();
             let (worker, definition, ready) = (Arc::clone(self), Arc::clone(definition), ready.clone());
             self.running.spawn(async move {
-                let outcome = attempt(&worker, &definition, &ready, claimed).await;
+                let mut outcome = attempt(&worker, &definition, ready, claimed).await;
                 // The handler is done: the next one may start while this outcome is being written.
                 drop(slot);
+                outcome.alone = alone;
                 worker.settle(outcome);
             });
         }
+        Ok(ids)
     }
 }
 
-/// One attempt, whatever becomes of it.
-async fn attempt(worker: &Worker, definition: &Definition, ready: &Ready, claimed: Claimed) -> Outcome {
-    let outcome = |claimed, event| Outcome::new(claimed, ready.clone(), event);
+/// One attempt, whatever becomes of it. Whatever of the user's panics (a handler, an error's text, something dropped), it
+/// ends in an outcome.
+async fn attempt(worker: &Worker, definition: &Definition, ready: Ready, claimed: Claimed) -> Outcome {
     if ready.policy.is_exhausted(claimed.tries()) {
-        return outcome(claimed, Event::OutOfTries);
+        return Outcome::new(claimed, ready, Event::OutOfTries);
     }
     let began = Instant::now();
     let facts = Facts::new(claimed, definition.row.name.clone(), definition.row.handler_config.clone());
-    let handler = Arc::clone(&ready.handler);
-    // The call itself is inside: a closure may panic before it returns its future.
-    let call = AssertUnwindSafe(async { handler.call(Arc::clone(&facts)).await }).catch_unwind();
+    let judged = AssertUnwindSafe(judge(worker, &ready, &facts)).catch_unwind().await;
+    let (event, trouble) = judged.unwrap_or_else(|panic| {
+        let message = format!("the handler panicked: {}", panic_text(&*panic));
+        // What was thrown may panic again when it is dropped.
+        std::mem::forget(panic);
+        (Event::Failed, Some((ErrorClass::Unknown, message)))
+    });
+    let mut outcome = Outcome::new(facts.without_param(), ready, event);
+    outcome.duration = began.elapsed();
+    outcome.trouble = trouble;
+    outcome
+}
+
+/// Calls the handler and turns its verdict into an event, with the error of a failed attempt.
+async fn judge(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> (Event, Option<(ErrorClass, String)>) {
+    let call = Arc::clone(&ready.handler).call(Arc::clone(facts));
     let verdict = tokio::select! {
         verdict = tokio::time::timeout(ready.policy.timeout, call) => verdict,
-        () = worker.abort.cancelled() => return outcome(facts.claimed.clone(), Event::HandedBack),
+        () = worker.abort.cancelled() => return (Event::HandedBack, None),
     };
-    let duration = began.elapsed();
-    let (event, trouble) = match verdict {
-        Ok(Ok(Ok(Ok(Done::Ok)))) => (Event::Succeeded, None),
-        Ok(Ok(Ok(Ok(Done::Skip(reason))))) => (Event::Skipped(reason), None),
-        Ok(Ok(Ok(Err(failure)))) => {
+    match verdict {
+        Ok(Ok(Ok(Done::Ok))) => (Event::Succeeded, None),
+        Ok(Ok(Ok(Done::Skip(reason)))) => (Event::Skipped(reason), None),
+        Ok(Ok(Err(failure))) => {
             let message = with_causes(failure.error());
             let event = match failure {
                 Failure::Retry(_) => Event::Failed,
@@ -67,17 +102,9 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: &Ready, claime
             };
             (event, Some((ErrorClass::Unknown, message)))
         }
-        Ok(Ok(Err(unreadable))) => (Event::GaveUp(unreadable.clone()), Some((ErrorClass::Invalid, unreadable))),
-        Ok(Err(panic)) => {
-            (Event::Failed, Some((ErrorClass::Unknown, format!("the handler panicked: {}", panic_text(&*panic)))))
-        }
+        Ok(Err(unreadable)) => (Event::GaveUp(unreadable.clone()), Some((ErrorClass::Invalid, unreadable))),
         Err(_) => (Event::Failed, Some((ErrorClass::Timeout, timed_out(ready.policy.timeout)))),
-    };
-    let mut outcome = outcome(facts.claimed.clone(), event);
-    outcome.claimed.description = facts.description();
-    outcome.duration = duration;
-    outcome.trouble = trouble;
-    outcome
+    }
 }
 
 fn timed_out(limit: Duration) -> String {
@@ -99,12 +126,9 @@ fn with_causes(error: &BoxError) -> String {
     text
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 #[cfg(test)]

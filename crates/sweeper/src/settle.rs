@@ -1,46 +1,57 @@
-//! The settle loop: outcomes are judged by the definition as it is now and written in batches. It retries until the
-//! database takes them, and splits a batch that can never be written until the culprit is alone.
+//! The settle loop: outcomes are judged by the definition as it is now and written in batches, however long the database
+//! takes to accept them.
+//!
+//! A batch that fails waits its turn behind the others, and is halved where it keeps failing or can never be written, so
+//! that one row never keeps others from being settled.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use solid_notify_core::add::DESCRIPTION_LIMIT;
 use solid_notify_core::lane::FirstAttempt;
-use solid_notify_core::notice::{AttemptRecord, Claimed, append_attempt, clean_text};
+use solid_notify_core::notice::Claimed;
 use solid_notify_core::store::{Settle, Settled};
-use solid_notify_core::transition::{Chance, Event, Next, Transition, transition};
-use solid_notify_core::{ErrorClass, Policy, Status};
-use tokio::sync::mpsc;
+use solid_notify_core::transition::{Chance, Event, Next, transition};
+use solid_notify_core::{ErrorClass, Status, StoreError};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc};
+use tokio::time::Instant;
 
 use crate::definitions::Ready;
-use crate::health::Backoff;
+use crate::health::pause_after;
+use crate::outcome::to_settle;
 use crate::worker::Worker;
 
 /// The most outcomes of one batch.
-const BATCH: usize = 500;
+pub(crate) const BATCH: usize = 500;
+/// The most text of one batch, in bytes: below the smallest packet or statement limit that servers have by default.
+const BATCH_BYTES: usize = 2 << 20;
 /// How long a short batch waits for more while other notices are running: one transaction then settles many.
 const LINGER: Duration = Duration::from_millis(3);
-/// The longest reason that a notice ends with, in bytes.
-const REASON_LIMIT: usize = 4096;
+/// After so many failures that may pass, a batch is halved: perhaps it is one row, or the size.
+const PATIENCE: u32 = 3;
 /// How long a shutdown waits for the database to take the last outcomes.
 const LAST_TRIES: Duration = Duration::from_secs(10);
+/// The end reason of a notice whose outcome cannot be stored with any text of its own.
+const SAFE_REASON: &str = "its outcome could not be stored; see the log of the node that sent it";
 
 /// What came of one attempt, to be settled.
 pub(crate) struct Outcome {
     pub(crate) claimed: Claimed,
     /// What the definition was at the claim, should its row be gone or broken when the outcome is judged.
-    ready: Ready,
+    pub(crate) ready: Ready,
     pub(crate) event: Event,
     pub(crate) duration: Duration,
     /// The error of a failed attempt.
     pub(crate) trouble: Option<(ErrorClass, String)>,
     /// True where the notice is not ours, but overdue.
     pub(crate) overdue: bool,
+    /// Given back when the outcome is stored.
+    pub(crate) alone: Option<OwnedSemaphorePermit>,
 }
 
 impl Outcome {
     pub(crate) fn new(claimed: Claimed, ready: Ready, event: Event) -> Self {
-        Self { claimed, ready, event, duration: Duration::ZERO, trouble: None, overdue: false }
+        Self { claimed, ready, event, duration: Duration::ZERO, trouble: None, overdue: false, alone: None }
     }
 }
 
@@ -51,141 +62,191 @@ struct Decided {
     definition: String,
 }
 
-/// Runs until no more outcomes can come and all are written.
-pub(crate) async fn settle_loop(worker: Arc<Worker>, mut queue: mpsc::UnboundedReceiver<Outcome>) {
-    let mut backoff = Backoff::new();
-    // Outcomes whose rows somebody else locked.
-    let mut again: Vec<Outcome> = Vec::new();
+/// Decisions that are written together.
+struct Batch {
+    decided: Vec<Decided>,
+    failures: u32,
+    not_before: Instant,
+}
+
+impl Batch {
+    fn new(decided: Vec<Decided>) -> Self {
+        Self { decided, failures: 0, not_before: Instant::now() }
+    }
+}
+
+/// Runs until no more outcomes can come and all are written, or nobody waits for them any more.
+pub(crate) async fn settle_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::UnboundedReceiver<Outcome>>>) {
+    let mut queue = queue.lock().await;
+    let mut pending: VecDeque<Batch> = VecDeque::new();
+    let mut deadline = None;
     loop {
-        let mut batch = std::mem::take(&mut again);
-        if batch.is_empty() {
-            match queue.recv().await {
-                Some(outcome) => batch.push(outcome),
-                None => break,
+        let mut fresh = Vec::new();
+        let ready_at = pending.iter().map(|batch| batch.not_before).min();
+        let wait = async {
+            match ready_at {
+                Some(moment) => tokio::time::sleep_until(moment).await,
+                None => std::future::pending().await,
             }
+        };
+        tokio::select! {
+            received = queue.recv_many(&mut fresh, BATCH) => {
+                if received == 0 && pending.is_empty() {
+                    break;
+                }
+                if received == 0 {
+                    // Closed: only what is pending is left.
+                    tokio::time::sleep_until(ready_at.unwrap_or_else(Instant::now)).await;
+                }
+            }
+            () = wait => {}
         }
-        gather(&worker, &mut queue, &mut batch).await;
-        let decided = batch.into_iter().map(|outcome| worker.decide(outcome)).collect();
-        again = worker.write(decided, &mut backoff).await;
-        if !again.is_empty() {
-            tokio::time::sleep(backoff.next()).await;
+        if worker.abort.is_cancelled() && *deadline.get_or_insert_with(|| Instant::now() + LAST_TRIES) <= Instant::now()
+        {
+            let left: usize = fresh.len() + pending.iter().map(|batch| batch.decided.len()).sum::<usize>();
+            tracing::error!(notices = left, "stopping without having stored what became of some notices");
+            break;
+        }
+        if !fresh.is_empty() {
+            gather(&worker, &mut queue, &mut fresh).await;
+            pending.extend(cut(fresh.into_iter().map(|outcome| worker.decide(outcome))));
+        }
+        if let Some(at) = pending.iter().position(|batch| batch.not_before <= Instant::now())
+            && let Some(batch) = pending.remove(at)
+        {
+            worker.write(batch, &mut pending).await;
         }
     }
 }
 
-/// Adds what is waiting, and lingers a moment for more where more is running.
-async fn gather(worker: &Worker, queue: &mut mpsc::UnboundedReceiver<Outcome>, batch: &mut Vec<Outcome>) {
-    let drain = |queue: &mut mpsc::UnboundedReceiver<Outcome>, batch: &mut Vec<Outcome>| {
-        while batch.len() < BATCH {
+/// Lingers a moment for more, where a batch is short and more is running.
+async fn gather(worker: &Worker, queue: &mut mpsc::UnboundedReceiver<Outcome>, fresh: &mut Vec<Outcome>) {
+    if fresh.len() < BATCH && worker.held().len() > fresh.len() {
+        tokio::time::sleep(LINGER).await;
+        while fresh.len() < BATCH {
             match queue.try_recv() {
-                Ok(outcome) => batch.push(outcome),
+                Ok(outcome) => fresh.push(outcome),
                 Err(_) => break,
             }
         }
-    };
-    drain(queue, batch);
-    if batch.len() < BATCH && worker.held().len() > batch.len() {
-        tokio::time::sleep(LINGER).await;
-        drain(queue, batch);
     }
+}
+
+/// Batches of a bounded number and size.
+fn cut(decided: impl Iterator<Item = Decided>) -> Vec<Batch> {
+    let mut batches = Vec::new();
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    for decided in decided {
+        let size = 300
+            + decided.settle.errors.as_ref().map_or(0, String::len)
+            + decided.settle.description.as_ref().map_or(0, String::len);
+        if !batch.is_empty() && (batch.len() == BATCH || bytes + size > BATCH_BYTES) {
+            batches.push(Batch::new(std::mem::take(&mut batch)));
+            bytes = 0;
+        }
+        bytes += size;
+        batch.push(decided);
+    }
+    if !batch.is_empty() {
+        batches.push(Batch::new(batch));
+    }
+    batches
 }
 
 impl Worker {
     /// Judges an outcome by the definition as it is now.
     fn decide(&self, outcome: Outcome) -> Decided {
         let definition = self.definition(outcome.claimed.def_id);
-        let (policy, strategy) = match definition.as_deref() {
-            Some(definition) => match (definition.ready(), definition.policy()) {
-                (Some(ready), _) => (&ready.policy, &ready.strategy),
-                (None, Some(policy)) => (policy, &outcome.ready.strategy),
-                (None, None) => (&outcome.ready.policy, &outcome.ready.strategy),
-            },
-            None => (&outcome.ready.policy, &outcome.ready.strategy),
-        };
+        let now = definition.as_deref();
+        let policy = now.and_then(|definition| definition.policy()).unwrap_or(&outcome.ready.policy);
+        let strategy =
+            now.and_then(|definition| definition.ready()).map_or(&outcome.ready.strategy, |now| &now.strategy);
         let chance = Chance { unit: fastrand::f64(), strategy: &**strategy };
-        let transition = explain(transition(policy, &outcome.claimed, &outcome.event, &chance), &outcome);
+        let transition = transition(policy, &outcome.claimed, &outcome.event, &chance);
         let settle = to_settle(&outcome, transition, policy);
         Decided { settle, definition: policy.name.clone(), outcome }
     }
 
-    /// Writes a batch, whatever it takes; returns the outcomes whose rows others lock just now.
-    async fn write(&self, decided: Vec<Decided>, backoff: &mut Backoff) -> Vec<Outcome> {
-        let mut again = Vec::new();
-        let mut batches = vec![decided];
-        let mut last_try = None;
-        while let Some(batch) = batches.pop() {
-            let settles: Vec<Settle> = batch.iter().map(|decided| decided.settle.clone()).collect();
-            match self.store().settle(&settles).await {
-                Ok(answers) => {
-                    backoff.reset();
-                    let due_soon = |settle: &Settle| matches!(&settle.transition.next, Next::Wait { after, .. } if *after < self.settings.poll_interval);
-                    if settles.iter().any(due_soon) {
-                        // The sweep did not know of them when it went to sleep.
-                        self.due_soon.notify_one();
-                    }
-                    for (decided, answer) in batch.into_iter().zip(answers) {
-                        match answer {
-                            Settled::Locked => again.push(decided.outcome),
-                            Settled::Done => self.settled(decided),
-                            Settled::LostLease => self.lost(decided),
+    /// Tries to write a batch; what could not be written goes back to `pending`.
+    async fn write(&self, mut batch: Batch, pending: &mut VecDeque<Batch>) {
+        let settles: Vec<Settle> = batch.decided.iter().map(|decided| decided.settle.clone()).collect();
+        match self.store().settle(&settles).await {
+            Ok(answers) => {
+                let poll = self.settings.poll_interval;
+                let due_soon =
+                    |settle: &Settle| matches!(settle.transition.next, Next::Wait { after, .. } if after < poll);
+                if settles.iter().any(due_soon) {
+                    // The sweep did not know of them when it went to sleep.
+                    self.due_soon.notify_one();
+                }
+                for (decided, answer) in batch.decided.into_iter().zip(answers) {
+                    match answer {
+                        Settled::Done => self.settled(decided),
+                        Settled::Locked if !decided.outcome.overdue => {
+                            let not_before = Instant::now() + pause_after(batch.failures);
+                            pending.push_back(Batch {
+                                decided: vec![decided],
+                                failures: batch.failures + 1,
+                                not_before,
+                            });
                         }
+                        Settled::Locked | Settled::LostLease => self.lost(&decided),
                     }
                 }
-                Err(error) if error.is_transient() => {
-                    self.health.note(&error);
-                    // After the wish to stop, not for ever: leases expire, and others take over.
-                    let since =
-                        self.abort.is_cancelled().then(|| *last_try.get_or_insert_with(tokio::time::Instant::now));
-                    if since.is_some_and(|since| since.elapsed() > LAST_TRIES) {
-                        tracing::error!(
-                            notices = batch.len(),
-                            "stopping without having stored what became of some notices"
-                        );
-                        for decided in batch {
-                            self.release(decided.settle.id, decided.settle.attempt);
-                        }
-                        continue;
-                    }
-                    tokio::time::sleep(backoff.next()).await;
-                    batches.push(batch);
-                }
-                Err(error) => batches.extend(self.split(batch, &error)),
+                // Claims may have waited for this.
+                self.slots.nudge();
             }
+            Err(error) if error.is_transient() => {
+                self.health.note(&error);
+                batch.not_before = Instant::now() + pause_after(batch.failures);
+                batch.failures += 1;
+                if batch.failures >= PATIENCE && batch.decided.len() > 1 {
+                    let half = batch.decided.split_off(batch.decided.len() / 2);
+                    let (failures, not_before) = (batch.failures - 1, batch.not_before);
+                    pending.push_back(Batch { decided: half, failures, not_before });
+                    batch.failures = failures;
+                }
+                pending.push_back(batch);
+            }
+            Err(error) => self.split(batch.decided, &error, pending),
         }
-        again
     }
 
-    /// Halves a batch that cannot be written; one alone becomes a dead letter without any text of its own.
-    fn split(&self, mut batch: Vec<Decided>, error: &solid_notify_core::StoreError) -> Vec<Vec<Decided>> {
-        if batch.len() > 1 {
-            let half = batch.split_off(batch.len() / 2);
-            return vec![batch, half];
+    /// Halves a batch that can never be written; one alone becomes a dead letter without any text of its own.
+    fn split(&self, mut decided: Vec<Decided>, error: &StoreError, pending: &mut VecDeque<Batch>) {
+        if decided.len() > 1 {
+            let half = decided.split_off(decided.len() / 2);
+            pending.push_front(Batch::new(half));
+            pending.push_front(Batch::new(decided));
+            return;
         }
-        let Some(mut culprit) = batch.pop() else { return Vec::new() };
-        tracing::error!(definition = %culprit.definition, id = culprit.settle.id, %error, "an outcome cannot be stored");
-        let safe = "its outcome could not be stored; see the log of the node that sent it";
-        if matches!(&culprit.settle.transition.next, Next::Finish { reason: Some(reason), .. } if reason == safe) {
+        let Some(mut culprit) = decided.pop() else { return };
+        let (id, attempt) = (culprit.settle.id, culprit.settle.attempt);
+        tracing::error!(definition = %culprit.definition, id, attempt, %error, "an outcome cannot be stored");
+        if matches!(&culprit.settle.transition.next, Next::Finish { reason: Some(reason), .. } if reason == SAFE_REASON)
+        {
             // Not even so. The lease will expire and count as a crash, so the notice runs out of tries in the end.
-            self.give_up(culprit.settle.id, culprit.settle.attempt);
-            return Vec::new();
+            self.give_up(id, attempt);
+            self.forget(id, attempt);
+            return;
         }
-        culprit.settle.transition.next =
-            Next::Finish { status: Status::DeadLetter, reason: Some(safe.to_owned()), keep: true };
+        let reason = Some(SAFE_REASON.to_owned());
+        culprit.settle.transition.next = Next::Finish { status: Status::DeadLetter, reason, keep: true };
         culprit.settle.errors = None;
         culprit.settle.description = None;
         culprit.settle.last_class = Some(ErrorClass::Invalid.as_str().to_owned());
-        vec![vec![culprit]]
+        pending.push_front(Batch::new(vec![culprit]));
     }
 
     fn settled(&self, decided: Decided) {
         let Decided { settle, outcome, definition } = decided;
-        self.release(settle.id, settle.attempt);
         let message = outcome.trouble.as_ref().map_or("", |(_, message)| message.as_str());
         let (id, attempt) = (settle.id, settle.attempt);
+        self.forget(id, attempt);
         let told = match &settle.transition.next {
             Next::Finish { status: Status::DeadLetter, reason, .. } => {
                 let reason = reason.as_deref().unwrap_or_default();
-                tracing::error!(%definition, id, attempt, reason, error = message, "a notice finally failed: it is a dead letter");
+                tracing::error!(%definition, id, attempt, reason, "a notice finally failed: it is a dead letter");
                 self.count(|counts| &counts.dead);
                 FirstAttempt::Failed(if message.is_empty() { reason } else { message }.to_owned())
             }
@@ -205,9 +266,9 @@ impl Worker {
         self.tell(&[id], &told);
     }
 
-    fn lost(&self, decided: Decided) {
+    fn lost(&self, decided: &Decided) {
         let Decided { settle, outcome, definition } = decided;
-        self.release(settle.id, settle.attempt);
+        self.forget(settle.id, settle.attempt);
         self.tell(&[settle.id], &FirstAttempt::StillDue);
         if outcome.overdue {
             // Somebody else was faster, or its sender settled it after all.
@@ -219,48 +280,4 @@ impl Worker {
             );
         }
     }
-}
-
-fn to_settle(outcome: &Outcome, transition: Transition, policy: &Policy) -> Settle {
-    let claimed = &outcome.claimed;
-    let trouble = match (&outcome.event, &outcome.trouble) {
-        (Event::Crashed, _) => {
-            let held = humantime::format_duration(policy.lease());
-            Some((
-                ErrorClass::Crash,
-                format!("the process died while sending: its lease (about {held}) expired unsettled"),
-            ))
-        }
-        (_, trouble) => trouble.clone(),
-    };
-    let (errors, last_class) = match trouble {
-        None => (claimed.errors.clone(), None),
-        Some((class, message)) => {
-            let record = AttemptRecord::new(claimed, outcome.duration, class, &message);
-            (Some(append_attempt(claimed.errors.as_deref(), record)), Some(class.as_str().to_owned()))
-        }
-    };
-    Settle {
-        id: claimed.id,
-        attempt: claimed.attempt,
-        from: claimed.status,
-        overdue: outcome.overdue,
-        transition,
-        errors,
-        last_class,
-        description: claimed.description.as_deref().map(|text| clean_text(text, DESCRIPTION_LIMIT)),
-    }
-}
-
-/// Adds the last error to the reason of a notice whose tries ran out. Reasons come from handlers: without NUL, and not
-/// endless.
-fn explain(mut transition: Transition, outcome: &Outcome) -> Transition {
-    if let Next::Finish { reason: Some(reason), .. } = &mut transition.next {
-        if let (Event::Failed | Event::RetryIn(_), Some((_, message))) = (&outcome.event, &outcome.trouble) {
-            reason.push_str("; the last error: ");
-            reason.push_str(message);
-        }
-        *reason = clean_text(reason, REASON_LIMIT);
-    }
-    transition
 }

@@ -34,6 +34,10 @@ impl Slots {
         let of_def = taken.by_def.get(&def_id).copied().unwrap_or(0);
         let free = limit.saturating_sub(of_def).min(self.max_running.saturating_sub(taken.all));
         let count = free.min(wanted);
+        if count == 0 {
+            // Under the same lock: a slot that becomes free from now on is told of.
+            taken.hungry = true;
+        }
         if count > 0 {
             taken.all += count;
             *taken.by_def.entry(def_id).or_default() += count;
@@ -44,6 +48,13 @@ impl Slots {
     /// Remembers that more is due than there were slots for: the next slot that becomes free is told of.
     pub(crate) fn want_more(&self) {
         self.lock().hungry = true;
+    }
+
+    /// Tells at once whoever wanted more.
+    pub(crate) fn nudge(&self) {
+        if std::mem::take(&mut self.lock().hungry) {
+            self.freed.notify_one();
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Taken> {

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use solid_notify_core::store::{Claim, ClaimWhat, DueLane};
+use solid_notify_core::error::FaultKind;
+use solid_notify_core::store::{Claim, ClaimWhat, DueLane, Look};
 use solid_notify_core::transition::Event;
 use solid_notify_core::{Status, StoreError};
 use tokio::time::Instant;
@@ -22,6 +23,8 @@ use crate::worker::Worker;
 const BATCH: usize = 500;
 /// How long to gather free slots while more is due than there were slots for.
 const REFILL: Duration = Duration::from_millis(1);
+/// The least time between two readings of the definitions.
+const RELOAD_PAUSE: Duration = Duration::from_millis(100);
 /// The shortest sleep: two looks within the same millisecond find the same.
 const SHORTEST: Duration = Duration::from_millis(1);
 
@@ -29,22 +32,24 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
     let mut wakes = worker.outbox.wakes();
     let mut backoff = Backoff::new();
     let mut loaded = Instant::now();
-    let mut turn = 0_usize;
+    let (mut turn, mut stale) = (0_usize, false);
     while !worker.stop.is_cancelled() {
         // Subscribed before the look, so that a turn of the clock during it is not missed.
         let turned = worker.clock_turned();
-        let woken = wakes.has_changed().unwrap_or(false);
-        if woken {
+        if wakes.has_changed().unwrap_or(false) {
             wakes.mark_unchanged();
+            stale = true;
         }
         let round = async {
             worker.recover().await?;
-            if woken || loaded.elapsed() >= RELOAD_INTERVAL {
+            // Applications may wake us with each commit.
+            if loaded.elapsed() >= RELOAD_INTERVAL || (stale && loaded.elapsed() >= RELOAD_PAUSE) {
                 worker.reload_definitions().await?;
-                loaded = Instant::now();
+                (loaded, stale) = (Instant::now(), false);
             }
             turn = turn.wrapping_add(1);
-            worker.sweep(turn).await
+            let sleep = worker.sweep(turn, !stale).await?;
+            Ok::<_, StoreError>(if stale { sleep.min(RELOAD_PAUSE) } else { sleep })
         };
         let sleep = match round.await {
             Ok(next) => {
@@ -74,7 +79,8 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
 }
 
 impl Worker {
-    /// After an outage: first extends our leases and lets our outcomes be written; only then is anything claimed.
+    /// After an outage: first extends our leases; only then is anything claimed. Our outcomes are being written by then, and
+    /// the grace period leaves others the time for theirs.
     async fn recover(&self) -> Result<(), StoreError> {
         if self.health.is_down() {
             // Whatever is left of them. Where nothing is held, this only tells whether the database answers.
@@ -86,7 +92,9 @@ impl Worker {
     }
 
     /// One look at everything; returns how long to sleep, zero where more is due already.
-    async fn sweep(self: &Arc<Self>, turn: usize) -> Result<Duration, StoreError> {
+    ///
+    /// `may_be_idle`: whether it counts as idle to find nothing due.
+    async fn sweep(self: &Arc<Self>, turn: usize, may_be_idle: bool) -> Result<Duration, StoreError> {
         let due = self.store().due().await?;
         let mut by_def: BTreeMap<i64, Vec<DueLane>> = BTreeMap::new();
         for lane in due.lanes {
@@ -108,20 +116,43 @@ impl Worker {
                 sleep = sleep.min(next.max(SHORTEST));
             }
             any_due |= now.iter().any(|lane| lane.status != Status::AwaitingConfirm);
-            if now.iter().any(|lane| lane.status == Status::Sending) {
-                sleep = sleep.min(self.rescue(definition, ready).await?);
-            }
-            let sending: Vec<Status> = now
-                .iter()
-                .map(|lane| lane.status)
-                .filter(|status| matches!(status, Status::NotSent | Status::Failed))
-                .collect();
-            if self.claim_lanes(definition, ready, &sending, turn).await? {
-                sleep = Duration::ZERO;
+            match self.sweep_one(definition, ready, &now, turn).await {
+                Ok(next) => sleep = sleep.min(next),
+                Err(error) if error.kind == FaultKind::Outage => return Err(error),
+                // Perhaps it is this definition's rows; the others are not to wait for it.
+                Err(error) => self.health.mention(&error),
             }
         }
-        if !any_due && self.holds_nothing() {
+        if may_be_idle && !any_due && self.holds_nothing() {
             self.idle.send_modify(|count| *count += 1);
+        }
+        Ok(sleep)
+    }
+
+    /// Rescues and claims what is due of one definition; returns when to look again.
+    async fn sweep_one(
+        self: &Arc<Self>,
+        definition: &Arc<Definition>,
+        ready: &Ready,
+        due: &[&DueLane],
+        turn: usize,
+    ) -> Result<Duration, StoreError> {
+        let is_due = |status| due.iter().any(|lane| lane.status == status);
+        let mut sleep = self.settings.poll_interval;
+        if is_due(Status::Sending) {
+            sleep = sleep.min(self.rescue(definition, ready).await?);
+        }
+        if self.is_overloaded() {
+            self.slots.want_more();
+            return Ok(sleep);
+        }
+        let lanes: Vec<Status> =
+            [Status::NotSent, Status::Failed].into_iter().filter(|status| is_due(*status)).collect();
+        if self.claim_lanes(definition, ready, &lanes, turn).await? {
+            sleep = Duration::ZERO;
+        }
+        if is_due(Status::Failed) {
+            self.claim_suspect(definition, ready).await?;
         }
         Ok(sleep)
     }
@@ -136,33 +167,36 @@ impl Worker {
     ) -> Result<bool, StoreError> {
         let mut more = false;
         for (nth, status) in lanes.iter().enumerate() {
-            let def_id = ready.policy.def_id;
-            let mut slots = self.slots.take(def_id, ready.policy.max_concurrency, BATCH);
+            let mut slots = self.slots.take(ready.policy.def_id, ready.policy.max_concurrency, BATCH);
             // Two lanes share the slots: the first gets half of what is free, the second the rest; where there is one
             // slot they take turns.
             if lanes.len() == 2 && nth == 0 {
                 slots.truncate((slots.len() + turn % 2) / 2);
             }
             if slots.is_empty() {
-                self.slots.want_more();
                 continue;
             }
-            let claim = Claim {
-                def_id,
-                what: ClaimWhat::Lane(*status),
-                limit: slots.len(),
-                lease: ready.policy.lease(),
-                worker: self.id.clone(),
-            };
-            let claimed = self.store().claim(&claim).await?;
-            if claimed.len() == claim.limit {
-                // Perhaps there is more. With a slot left it is taken at once, else when one becomes free.
-                self.slots.want_more();
-                more |= claim.limit == BATCH || lanes.len() == 2;
-            }
-            self.start(definition, ready, claimed, slots);
+            let claim = self.claim(ready, ClaimWhat::Lane(*status), slots.len());
+            let claimed = self.claim_and_start(definition, ready, &claim, slots, None).await?;
+            more |= claimed.len() == claim.limit && (claim.limit == BATCH || lanes.len() == 2);
         }
         Ok(more)
+    }
+
+    /// Claims one notice that may be what kills its processes, unless another such one is being sent here.
+    async fn claim_suspect(self: &Arc<Self>, definition: &Arc<Definition>, ready: &Ready) -> Result<(), StoreError> {
+        // Its holder's settle wakes the sweep.
+        let Ok(alone) = Arc::clone(&self.suspect).try_acquire_owned() else { return Ok(()) };
+        let slots = self.slots.take(ready.policy.def_id, ready.policy.max_concurrency, 1);
+        if !slots.is_empty() {
+            let claim = self.claim(ready, ClaimWhat::Suspects, 1);
+            self.claim_and_start(definition, ready, &claim, slots, Some(alone)).await?;
+        }
+        Ok(())
+    }
+
+    fn claim(&self, ready: &Ready, what: ClaimWhat, limit: usize) -> Claim {
+        Claim { def_id: ready.policy.def_id, what, limit, lease: ready.policy.lease(), worker: self.id.clone() }
     }
 
     /// Judges expired leases: whoever held them died while sending. Returns when to look again.
@@ -170,14 +204,15 @@ impl Worker {
         if let Some(left) = self.health.grace_left() {
             return Ok(left.max(SHORTEST));
         }
-        let expired = self.store().overdue(definition.row.id, Status::Sending, BATCH).await?;
+        let expired =
+            self.store().look(&Look::Overdue { def_id: definition.row.id, status: Status::Sending }, BATCH).await?;
         for claimed in expired {
             // One that this node itself still holds is late, not dead: the lease loop extends it.
             let held = self.held().get(&claimed.id).is_some_and(|held| held.attempt == claimed.attempt);
-            if held {
+            if held || !self.begin_to_judge(claimed.id, claimed.attempt) {
                 continue;
             }
-            let event = if claimed.worker == self.id && !self.was_given_up(claimed.id) {
+            let event = if claimed.worker == self.id && !self.was_given_up(claimed.id, claimed.attempt) {
                 // Claimed by this very node, which does not know of it: the answer to the claim was lost. Nothing was
                 // tried, so nothing is counted.
                 Event::HandedBack

@@ -1,12 +1,16 @@
 //! [`Sweeper`]: the handle of a running sweeper: its start, its idleness, its end.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use solid_notify_core::Outbox;
+use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::builder::SweeperBuilder;
+use crate::supervise::supervised;
 use crate::worker::Worker;
 use crate::{first_send, lease, maintenance, settle, sweep};
 
@@ -34,8 +38,13 @@ pub struct Sweeper {
     worker: Arc<Worker>,
     claiming: Vec<JoinHandle<()>>,
     lease: JoinHandle<()>,
-    settle: Option<JoinHandle<()>>,
+    settle: JoinHandle<()>,
+    /// Nothing is left to be cleaned up.
+    ended: bool,
 }
+
+/// How long a shutdown waits for handlers that were told to stop and cannot hear it.
+const BLOCKED_GRACE: Duration = Duration::from_secs(5);
 
 /// What a sweeper did between its start and its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,11 +65,21 @@ impl Sweeper {
     }
 
     pub(crate) fn spawn(worker: Arc<Worker>) -> Self {
-        let queue = worker.settle_queue.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let settle = queue.map(|queue| tokio::spawn(settle::settle_loop(Arc::clone(&worker), queue)));
+        let with = |run: fn(Arc<Worker>) -> BoxFuture<'static, ()>| {
+            let worker = Arc::clone(&worker);
+            move || run(Arc::clone(&worker))
+        };
+        let settle = supervised(
+            "settle",
+            with(|worker| {
+                let queue = Arc::clone(&worker.settle_queue);
+                Box::pin(settle::settle_loop(worker, queue))
+            }),
+        );
+        let lease = supervised("lease", with(|worker| Box::pin(lease::lease_loop(worker))));
         let mut claiming = vec![
-            tokio::spawn(sweep::sweep_loop(Arc::clone(&worker))),
-            tokio::spawn(maintenance::maintenance_loop(Arc::clone(&worker))),
+            supervised("sweep", with(|worker| Box::pin(sweep::sweep_loop(worker)))),
+            supervised("maintenance", with(|worker| Box::pin(maintenance::maintenance_loop(worker)))),
         ];
         if worker.settings.first_send {
             let definitions = Arc::downgrade(&worker);
@@ -69,11 +88,13 @@ impl Sweeper {
                 let Some(worker) = definitions.upgrade() else { return false };
                 worker.definition(def_id).is_none_or(|definition| definition.is_here())
             };
-            let queue = worker.outbox.lane().subscribe(first_send::QUEUE, accepts);
-            claiming.push(tokio::spawn(first_send::first_send_loop(Arc::clone(&worker), queue)));
+            let queue = Arc::new(Mutex::new(worker.outbox.lane().subscribe(first_send::QUEUE, accepts)));
+            let worker = Arc::clone(&worker);
+            claiming.push(supervised("first send", move || {
+                first_send::first_send_loop(Arc::clone(&worker), Arc::clone(&queue))
+            }));
         }
-        let lease = tokio::spawn(lease::lease_loop(Arc::clone(&worker)));
-        Self { worker, claiming, lease, settle }
+        Self { worker, claiming, lease, settle, ended: false }
     }
 
     /// The id of this node in tables and logs, unique per start.
@@ -95,11 +116,11 @@ impl Sweeper {
     }
 
     /// Stops: claims nothing more, waits for running handlers (30 s unless set otherwise), hands the rest back uncounted,
-    /// and stores every outcome.
+    /// and stores every outcome; for that it waits up to 10 s for a database that does not answer.
     pub async fn shutdown(mut self) -> Stopped {
         let worker = Arc::clone(&self.worker);
         worker.stop.cancel();
-        for task in self.claiming.drain(..) {
+        for task in &mut self.claiming {
             // A claim that is under way is finished, so that nothing is claimed and then forgotten.
             let _ = task.await;
         }
@@ -108,12 +129,15 @@ impl Sweeper {
             tracing::warn!("handlers are still running after the grace period; their notices are handed back");
         }
         worker.abort.cancel();
-        worker.running.wait().await;
-        worker.close_outcomes();
-        if let Some(settle) = self.settle.take() {
-            let _ = settle.await;
+        if tokio::time::timeout(BLOCKED_GRACE, worker.running.wait()).await.is_err() {
+            tracing::error!(
+                "a handler blocks its thread and cannot be stopped; its notice is sent again when its lease is over"
+            );
         }
+        worker.close_outcomes();
+        let _ = (&mut self.settle).await;
         self.lease.abort();
+        self.ended = true;
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         Stopped {
             succeeded: count(&worker.counts.succeeded),
@@ -126,17 +150,22 @@ impl Sweeper {
 impl Drop for Sweeper {
     fn drop(&mut self) {
         self.worker.stop.cancel();
-        if self.settle.is_some() {
-            // Dropped without a shutdown: let what is running end, then let the last loops go.
-            let (worker, lease) = (Arc::clone(&self.worker), self.lease.abort_handle());
-            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                runtime.spawn(async move {
-                    worker.running.close();
-                    worker.running.wait().await;
-                    worker.close_outcomes();
-                    lease.abort();
-                });
-            }
+        if self.ended {
+            return;
+        }
+        // Dropped without a shutdown, or during one: let the claims under way and what is running end, then the last loops.
+        let (worker, lease, claiming) =
+            (Arc::clone(&self.worker), self.lease.abort_handle(), std::mem::take(&mut self.claiming));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                for task in claiming.into_iter().filter(|task| !task.is_finished()) {
+                    let _ = task.await;
+                }
+                worker.running.close();
+                worker.running.wait().await;
+                worker.close_outcomes();
+                lease.abort();
+            });
         }
     }
 }

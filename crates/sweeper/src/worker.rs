@@ -3,14 +3,14 @@
 //! It holds state and answers questions about it; the loops decide what to do.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use solid_notify_core::lane::Report;
 use solid_notify_core::notice::{Claimed, duration_millis};
-use solid_notify_core::{Outbox, Store};
-use tokio::sync::{Notify, mpsc, watch};
+use solid_notify_core::{Outbox, Policy, Store};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -34,13 +34,23 @@ pub(crate) struct Worker {
     pub(crate) slots: Arc<Slots>,
     pub(crate) health: Health,
     held: Mutex<HashMap<i64, Held>>,
-    /// Notices that were sent, but whose outcome could not be stored in any form: their leases expire and count.
-    given_up: Mutex<HashSet<i64>>,
+    /// Attempts whose outcome could not be stored in any form: their leases expire and count.
+    given_up: Mutex<HashSet<(i64, i64)>>,
+    /// Expired attempts that are being judged: looked at once, not in every sweep.
+    judged: Mutex<HashSet<(i64, i64)>>,
+    /// Held for reading by whoever claims, until the claimed is registered as held.
+    pub(crate) claims: tokio::sync::RwLock<()>,
+    /// When the answer to a claim was last lost: something may have been claimed that nobody here knows of.
+    unsure: Mutex<Option<Instant>>,
+    /// The right to send a notice that may be what kills its processes: one at a time.
+    pub(crate) suspect: Arc<Semaphore>,
+    /// Outcomes that are not stored yet.
+    unsettled: AtomicUsize,
     reports: Mutex<HashMap<i64, Report>>,
     /// None once no more outcomes come.
     outcomes: Mutex<Option<mpsc::UnboundedSender<Outcome>>>,
-    /// Taken once, by the settle loop.
-    pub(crate) settle_queue: Mutex<Option<mpsc::UnboundedReceiver<Outcome>>>,
+    /// The settle loop's end.
+    pub(crate) settle_queue: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Outcome>>>,
     pub(crate) running: TaskTracker,
     /// No more claims.
     pub(crate) stop: CancellationToken,
@@ -69,6 +79,11 @@ pub(crate) struct Held {
     pub(crate) lease: Duration,
     /// On the scale of [`Worker::moment`].
     pub(crate) lease_end: Duration,
+    /// Until when the attempt must have ended by itself. After it only an outcome that waits to be stored keeps the
+    /// lease: a handler that blocks its thread for ever must not.
+    pub(crate) overdue_at: Instant,
+    /// The attempt has ended, its outcome is not stored yet.
+    pub(crate) ended: bool,
 }
 
 impl Worker {
@@ -86,9 +101,14 @@ impl Worker {
             definitions: RwLock::default(),
             held: Mutex::default(),
             given_up: Mutex::default(),
+            judged: Mutex::default(),
+            claims: tokio::sync::RwLock::default(),
+            unsure: Mutex::default(),
+            suspect: Arc::new(Semaphore::new(1)),
+            unsettled: AtomicUsize::new(0),
             reports: Mutex::default(),
             outcomes: Mutex::new(Some(outcomes)),
-            settle_queue: Mutex::new(Some(settle_queue)),
+            settle_queue: Arc::new(tokio::sync::Mutex::new(settle_queue)),
             running: TaskTracker::new(),
             stop: CancellationToken::new(),
             abort: CancellationToken::new(),
@@ -121,13 +141,44 @@ impl Worker {
     }
 
     /// Remembers what was claimed, until it is settled.
-    pub(crate) fn hold(&self, claimed: &Claimed, lease: Duration) {
-        let held = Held { attempt: claimed.attempt, lease, lease_end: self.moment().saturating_add(lease) };
-        self.held().insert(claimed.id, held);
+    pub(crate) fn hold(&self, claimed: &Claimed, policy: &Policy) {
+        let lease = policy.lease();
+        let lease_end = self.moment().saturating_add(lease);
+        // Time-outs are of the process's clock.
+        let overdue_at = Instant::now() + lease;
+        self.held().insert(claimed.id, Held { attempt: claimed.attempt, lease, lease_end, overdue_at, ended: false });
     }
 
-    /// Forgets a settled attempt.
-    pub(crate) fn release(&self, id: i64, attempt: i64) {
+    /// Forgets an attempt whose outcome is settled, or will never be.
+    pub(crate) fn forget(&self, id: i64, attempt: i64) {
+        self.unsettled.fetch_sub(1, Ordering::Relaxed);
+        self.judged.lock().unwrap_or_else(PoisonError::into_inner).remove(&(id, attempt));
+        self.release(id, attempt);
+    }
+
+    /// Remembers that an expired attempt is being judged; false where it already is.
+    pub(crate) fn begin_to_judge(&self, id: i64, attempt: i64) -> bool {
+        self.judged.lock().unwrap_or_else(PoisonError::into_inner).insert((id, attempt))
+    }
+
+    /// True where so much is delivered and not stored that nothing more should be claimed: it would all be sent again,
+    /// should this process die.
+    pub(crate) fn is_overloaded(&self) -> bool {
+        self.unsettled.load(Ordering::Relaxed) > 4 * crate::settle::BATCH
+    }
+
+    /// Remembers that the answer to a claim was lost.
+    pub(crate) fn claim_unsure(&self) {
+        *self.unsure.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// True for a while after the answer to a claim was lost: the server may carry it out even later.
+    pub(crate) fn is_claim_unsure(&self) -> bool {
+        let unsure = self.unsure.lock().unwrap_or_else(PoisonError::into_inner);
+        unsure.is_some_and(|since| since.elapsed() < Duration::from_secs(60))
+    }
+
+    fn release(&self, id: i64, attempt: i64) {
         let mut held = self.held();
         if held.get(&id).is_some_and(|held| held.attempt == attempt) {
             held.remove(&id);
@@ -136,12 +187,11 @@ impl Worker {
 
     /// Lets a notice go whose outcome cannot be stored.
     pub(crate) fn give_up(&self, id: i64, attempt: i64) {
-        self.given_up.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
-        self.release(id, attempt);
+        self.given_up.lock().unwrap_or_else(PoisonError::into_inner).insert((id, attempt));
     }
 
-    pub(crate) fn was_given_up(&self, id: i64) -> bool {
-        self.given_up.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
+    pub(crate) fn was_given_up(&self, id: i64, attempt: i64) -> bool {
+        self.given_up.lock().unwrap_or_else(PoisonError::into_inner).contains(&(id, attempt))
     }
 
     pub(crate) fn held(&self) -> MutexGuard<'_, HashMap<i64, Held>> {
@@ -155,6 +205,12 @@ impl Worker {
 
     /// Passes an outcome on to be settled.
     pub(crate) fn settle(&self, outcome: Outcome) {
+        self.unsettled.fetch_add(1, Ordering::Relaxed);
+        if let Some(held) =
+            self.held().get_mut(&outcome.claimed.id).filter(|held| held.attempt == outcome.claimed.attempt)
+        {
+            held.ended = true;
+        }
         if let Some(outcomes) = &*self.outcomes.lock().unwrap_or_else(PoisonError::into_inner) {
             // The settle loop ends only after `close_outcomes`.
             let _ = outcomes.send(outcome);

@@ -10,7 +10,8 @@ use solid_notify_core::definition::NotifyDef;
 use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{Claimed, NoticeRecord, Status};
 use solid_notify_core::store::{
-    Claim, ClaimWhat, DueLane, DueTimes, Edit, Edited, Lease, Node, Purge, Settle, Settled, Store,
+    Claim, ClaimWhat, DueLane, DueTimes, Edit, Edited, Lease, Look, Node, Purge, SUSPECT_CRASHES, Settle, Settled,
+    Store,
 };
 use solid_notify_core::transition::Next;
 use solid_notify_core::{HandClock, NewNotice};
@@ -263,7 +264,8 @@ impl Store for MemoryStore {
             .values_mut()
             .filter(|live| live.notice.def_id == claim.def_id && live.is_due(now))
             .filter(|live| match &claim.what {
-                ClaimWhat::Lane(status) => live.notice.status == *status,
+                ClaimWhat::Lane(status) => live.notice.status == *status && live.notice.crashes < SUSPECT_CRASHES,
+                ClaimWhat::Suspects => live.notice.status == Status::Failed && live.notice.crashes >= SUSPECT_CRASHES,
                 ClaimWhat::Ids(ids) => live.notice.status == Status::NotSent && ids.contains(&live.notice.id),
             })
             .collect();
@@ -285,13 +287,18 @@ impl Store for MemoryStore {
         Ok(claimed)
     }
 
-    async fn overdue(&self, def_id: i64, status: Status, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<Claimed>, StoreError> {
         let now = self.now();
         let state = self.state();
-        let of_lane = |live: &&Live| live.notice.def_id == def_id && live.notice.status == status && live.is_due(now);
-        let mut due: Vec<&Live> = state.live.values().filter(of_lane).collect();
-        due.sort_by_key(|live| live.next_call_time);
-        Ok(due.into_iter().take(limit).map(|live| live.notice.clone()).collect())
+        let wanted = |live: &&Live| match look {
+            Look::Overdue { def_id, status } => {
+                live.notice.def_id == *def_id && live.notice.status == *status && live.is_due(now)
+            }
+            Look::HeldBy { worker } => live.notice.status == Status::Sending && live.notice.worker == *worker,
+        };
+        let mut found: Vec<&Live> = state.live.values().filter(wanted).collect();
+        found.sort_by_key(|live| live.next_call_time);
+        Ok(found.into_iter().take(limit).map(|live| live.notice.clone()).collect())
     }
 
     async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {

@@ -1,8 +1,10 @@
 -- For MySQL 8 and MariaDB 10.6. The server's default character set may be latin1, so every table says utf8mb4.
 -- Names and keys compare byte by byte and without padding ('a' is not 'a '): the collation has another name on
 -- each server, hence the two executable comments. Times are UTC whatever the session's time zone is.
+-- Each statement is committed by itself, so a run that was cut short is taken up: IF NOT EXISTS.
+-- '0000-00-00' and the like, which a lax sql_mode lets in, are no times: hence the checks.
 -- Definitions are written by people: durations are text ("1h"), choices are named.
-CREATE TABLE notify_def (
+CREATE TABLE IF NOT EXISTS notify_def (
     id                       bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
     name                     varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */ NOT NULL,
     handler                  varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
@@ -36,12 +38,14 @@ CREATE TABLE notify_def (
         CHECK (alert_trigger_type IN ('final_failure', 'each_failure', 'never', 'after_failures')),
     CONSTRAINT notify_def_alert_trigger_fail_times CHECK (alert_trigger_fail_times >= 1),
     CONSTRAINT notify_def_need_confirm CHECK (need_confirm IN (0, 1)),
-    CONSTRAINT notify_def_max_concurrency CHECK (max_concurrency >= 1)
+    CONSTRAINT notify_def_max_concurrency CHECK (max_concurrency >= 1),
+    CONSTRAINT notify_def_times
+        CHECK (create_time >= '1970-01-01' AND update_time >= '1970-01-01' AND delete_time >= '1970-01-01')
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
 -- Live notices only: narrow and short-lived. LONGTEXT, not JSON: the parameter keeps its bytes.
 -- No foreign key to notify_def: an edit of a definition never waits for an open business transaction.
-CREATE TABLE notify_msg (
+CREATE TABLE IF NOT EXISTS notify_msg (
     id             bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
     def_id         bigint NOT NULL,
     param          longtext NOT NULL,
@@ -60,11 +64,14 @@ CREATE TABLE notify_msg (
     ordering_key   varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     trace_context  varchar(1000),
     CONSTRAINT notify_msg_status CHECK (status IN (0, 2, 4, 5)),
+    -- Only a confirmation is waited for without end; every other row must come to somebody's attention.
+    CONSTRAINT notify_msg_is_due CHECK (status = 4 OR next_call_time IS NOT NULL),
+    CONSTRAINT notify_msg_times CHECK (next_call_time >= '1970-01-01' AND create_time >= '1970-01-01'),
     -- Status is the lane, next_call_time the moment at which somebody must look at the row.
     KEY notify_msg_due (def_id, status, next_call_time)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
-CREATE TABLE notify_msg_history (
+CREATE TABLE IF NOT EXISTS notify_msg_history (
     id             bigint NOT NULL PRIMARY KEY,
     def_id         bigint NOT NULL,
     param          longtext NOT NULL,
@@ -85,10 +92,11 @@ CREATE TABLE notify_msg_history (
     finish_time    datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     end_reason     text,
     CONSTRAINT notify_msg_history_status CHECK (status IN (1, 3, 6)),
+    CONSTRAINT notify_msg_history_times CHECK (finish_time >= '1970-01-01'),
     KEY notify_msg_history_finished (def_id, status, finish_time)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
-CREATE TABLE notify_node (
+CREATE TABLE IF NOT EXISTS notify_node (
     id              varchar(200) NOT NULL PRIMARY KEY,
     handlers        longtext NOT NULL,
     clock_offset_ms bigint NOT NULL DEFAULT 0,
@@ -96,7 +104,7 @@ CREATE TABLE notify_node (
     last_seen       datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
-CREATE TABLE notify_alert (
+CREATE TABLE IF NOT EXISTS notify_alert (
     def_id        bigint NOT NULL,
     reason        varchar(100) NOT NULL,
     opened        datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
@@ -105,7 +113,7 @@ CREATE TABLE notify_alert (
     PRIMARY KEY (def_id, reason)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
-CREATE TABLE notify_audit (
+CREATE TABLE IF NOT EXISTS notify_audit (
     id        bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
     time      datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     who       varchar(200) NOT NULL,

@@ -29,7 +29,8 @@ CREATE TABLE notify_def (
     handler_config           text,
     create_time              timestamptz NOT NULL DEFAULT statement_timestamp(),
     update_time              timestamptz NOT NULL DEFAULT statement_timestamp(),
-    delete_time              timestamptz
+    delete_time              timestamptz,
+    CONSTRAINT notify_def_times CHECK (isfinite(create_time) AND isfinite(update_time) AND isfinite(delete_time))
 );
 
 -- Live notices only: narrow and short-lived. `json`, not `jsonb`: the parameter keeps its bytes.
@@ -51,7 +52,10 @@ CREATE TABLE notify_msg (
     create_time    timestamptz NOT NULL DEFAULT statement_timestamp(),
     dedupe_key     text,
     ordering_key   text,
-    trace_context  text
+    trace_context  text,
+    -- Only a confirmation is waited for without end; every other row must come to somebody's attention.
+    CONSTRAINT notify_msg_is_due CHECK (status = 4 OR next_call_time IS NOT NULL),
+    CONSTRAINT notify_msg_times CHECK (isfinite(next_call_time) AND isfinite(create_time))
 );
 
 -- Status is the lane, next_call_time the moment at which somebody must look at the row.
@@ -76,7 +80,8 @@ CREATE TABLE notify_msg_history (
     ordering_key   text,
     trace_context  text,
     finish_time    timestamptz NOT NULL DEFAULT statement_timestamp(),
-    end_reason     text
+    end_reason     text,
+    CONSTRAINT notify_msg_history_times CHECK (isfinite(finish_time))
 );
 
 CREATE INDEX notify_msg_history_finished ON notify_msg_history (def_id, status, finish_time);

@@ -1,3 +1,5 @@
+-- Any value can be put into any column here, hence the checks: a time is UTC text as datetime() or strftime()
+-- write it, with or without milliseconds, and a number is a whole number.
 -- Definitions are written by people: durations are text ("1h"), choices are named.
 CREATE TABLE notify_def (
     id                       integer PRIMARY KEY AUTOINCREMENT,
@@ -29,7 +31,16 @@ CREATE TABLE notify_def (
     handler_config           text,
     create_time              text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     update_time              text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    delete_time              text
+    delete_time              text,
+    CONSTRAINT notify_def_numbers CHECK (
+        typeof(max_retry_times) IN ('integer', 'null') AND typeof(alert_trigger_fail_times) = 'integer'
+        AND typeof(dead_alert_count) IN ('integer', 'null') AND typeof(max_concurrency) = 'integer'
+    ),
+    CONSTRAINT notify_def_times CHECK (
+        (create_time IS strftime('%Y-%m-%d %H:%M:%f', create_time) OR create_time IS datetime(create_time))
+        AND (update_time IS strftime('%Y-%m-%d %H:%M:%f', update_time) OR update_time IS datetime(update_time))
+        AND (delete_time IS strftime('%Y-%m-%d %H:%M:%f', delete_time) OR delete_time IS datetime(delete_time))
+    )
 );
 
 -- Live notices only: narrow and short-lived. Times are UTC text with milliseconds.
@@ -52,7 +63,13 @@ CREATE TABLE notify_msg (
     create_time    text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     dedupe_key     text,
     ordering_key   text,
-    trace_context  text
+    trace_context  text,
+    -- Only a confirmation is waited for without end; every other row must come to somebody's attention.
+    CONSTRAINT notify_msg_is_due CHECK (status = 4 OR next_call_time IS NOT NULL),
+    CONSTRAINT notify_msg_times CHECK (
+        (next_call_time IS strftime('%Y-%m-%d %H:%M:%f', next_call_time) OR next_call_time IS datetime(next_call_time))
+        AND (create_time IS strftime('%Y-%m-%d %H:%M:%f', create_time) OR create_time IS datetime(create_time))
+    )
 );
 
 -- Status is the lane, next_call_time the moment at which somebody must look at the row.
@@ -77,7 +94,10 @@ CREATE TABLE notify_msg_history (
     ordering_key   text,
     trace_context  text,
     finish_time    text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    end_reason     text
+    end_reason     text,
+    CONSTRAINT notify_msg_history_times CHECK (
+        (finish_time IS strftime('%Y-%m-%d %H:%M:%f', finish_time) OR finish_time IS datetime(finish_time))
+    )
 );
 
 CREATE INDEX notify_msg_history_finished ON notify_msg_history (def_id, status, finish_time);

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::{NotifyDef, Problem};
-use crate::retry::RetryInterval;
+use crate::retry::{RetryInterval, duration};
 
 /// A definition that can be followed.
 #[derive(Debug, Clone, PartialEq)]
@@ -154,20 +154,14 @@ impl Check {
     }
 
     fn duration_or(&mut self, column: &'static str, text: &str, expected: &str) -> Option<Duration> {
-        match humantime::parse_duration(text.trim()) {
-            Ok(duration) if duration >= Duration::from_millis(1) && duration <= crate::retry::MAX_DELAY => {
-                Some(duration)
-            }
-            Ok(_) => {
-                self.wrong(
-                    column,
-                    text,
-                    format!("{expected}, from 1ms to {}", humantime::format_duration(crate::retry::MAX_DELAY)),
-                );
+        match duration::read(text) {
+            Ok(duration) => Some(duration),
+            Err(generally) if generally == duration::EXPECTED => {
+                self.wrong(column, text, expected);
                 None
             }
-            Err(error) => {
-                self.wrong(column, text, format!("{expected} ({error})"));
+            Err(exactly) => {
+                self.wrong(column, text, format!("{expected} ({exactly})"));
                 None
             }
         }
@@ -212,6 +206,7 @@ impl Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::definition::ColumnValue;
 
     #[test]
     fn a_definition_with_only_a_name_works() {
@@ -278,5 +273,36 @@ mod tests {
         assert!(policy.is_exhausted(3));
         let endless = NotifyDef::new("a").max_retry_times(-1).policy().unwrap();
         assert!(!endless.is_exhausted(i64::MAX));
+    }
+
+    #[test]
+    fn a_wrong_duration_is_told_as_exactly_as_it_can_be() {
+        for (text, expected) in [
+            ("soon", "a duration such as `30s` or `1h 30m`"),
+            ("30", "a duration such as `30s` or `1h 30m` (a unit behind `30`, such as `30s`)"),
+            ("0s", "a duration such as `30s` or `1h 30m` (a duration of at least 1ms)"),
+            ("18446744073709551615s 1000ms", "a duration such as `30s` or `1h 30m` (a duration of at most 10 years)"),
+        ] {
+            let problems = NotifyDef::new("a").timeout(text).policy().unwrap_err();
+            assert_eq!(problems[0].expected, expected, "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_in_any_column_makes_a_policy_panic(
+            texts in proptest::collection::vec(
+                proptest::prop_oneof![".*", "[0-9]{1,20}(s|ms|y|d| |)[0-9]{0,20}(ns|ms|years|)", "\\PC{0,300}"],
+                NotifyDef::COLUMNS.len(),
+            )
+        ) {
+            let mut values = NotifyDef::new("a").values();
+            for (value, text) in values.iter_mut().zip(texts) {
+                if let ColumnValue::Text(column) = value {
+                    *column = Some(text);
+                }
+            }
+            let _ = NotifyDef::from_values(1, values).unwrap().policy();
+        }
     }
 }

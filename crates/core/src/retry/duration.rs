@@ -15,7 +15,16 @@ pub const MIN_DELAY: Duration = Duration::from_millis(1);
 /// The longest delay, ten years of 365.25 days. Greater results are cut to it, so that no due time can overflow.
 pub const MAX_DELAY: Duration = Duration::from_secs(10 * 31_557_600);
 
-const EXPECTED: &str = "a duration such as `5s` or `1h 30m`";
+pub(crate) const EXPECTED: &str = "a duration such as `5s` or `1h 30m`";
+
+/// Reads a text that is one duration of whole milliseconds from [`MIN_DELAY`] to [`MAX_DELAY`]; an error is what was
+/// expected instead.
+pub(crate) fn read(text: &str) -> Result<Duration, String> {
+    parse(Piece::new(text)).map_err(|error| match error {
+        IntervalError::Malformed { expected, .. } => expected,
+        other => other.to_string(),
+    })
+}
 
 /// Reads a duration of whole milliseconds from [`MIN_DELAY`] to [`MAX_DELAY`].
 pub(super) fn parse(piece: Piece<'_>) -> Result<Duration, IntervalError> {

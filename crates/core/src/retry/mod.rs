@@ -5,7 +5,7 @@
 //! retry, storing the due time and registering strategies are left to others.
 #![doc = include_str!("interval.md")]
 
-mod duration;
+pub(crate) mod duration;
 mod error;
 mod expression;
 mod interval;

@@ -1,7 +1,7 @@
 //! Inserting a notice through each kind of sqlx connection. All of them end in [`insert`].
 
-use sqlx::Transaction;
 use sqlx::pool::PoolConnection;
+use sqlx::{Connection, Transaction};
 
 use super::dialect::Dialect;
 use super::fragment::Kind;
@@ -79,6 +79,10 @@ async fn insert<DB: Dialect>(conn: &mut DB::Connection, notice: &NewNotice, call
         Caller::Transaction | Caller::Connection => (DEFAULT_PARAM_LIMIT, None),
     };
     notice.check(param_limit)?;
+    // A savepoint that fails makes sqlx 0.9 roll back the transaction around it, without a word.
+    if !matches!(caller, Caller::Connection) && !conn.is_in_transaction() {
+        return Err(Error::TransactionLost { doing: DOING });
+    }
     let statements = DB::statements();
     let failed = |error| failed::<DB>(DOING, error);
     let now = Arg::Int(clock.map(HandClock::now_millis));

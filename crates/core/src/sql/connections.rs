@@ -7,7 +7,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::pool::PoolConnection;
 use sqlx::{Connection, Pool};
@@ -27,6 +27,8 @@ pub(super) enum Purpose {
 /// The connections of one store.
 pub(super) struct Connections<DB: Dialect> {
     pool: Pool<DB>,
+    app: Pool<DB>,
+    call_timeout: Duration,
     /// False where the pool is the application's: then nothing is kept from it.
     own: bool,
     work: Slots<DB>,
@@ -34,34 +36,46 @@ pub(super) struct Connections<DB: Dialect> {
     lease: Option<Slots<DB>>,
 }
 
+/// A connection that rests longer is closed: firewalls forget it, and servers end it, without telling.
+const LONGEST_REST: Duration = Duration::from_secs(60);
+
 struct Slots<DB: Dialect> {
     permits: Semaphore,
-    idle: Mutex<Vec<PoolConnection<DB>>>,
+    /// Each with the time at which it was given back.
+    idle: Mutex<Vec<(PoolConnection<DB>, Instant)>>,
 }
 
 impl<DB: Dialect> Slots<DB> {
     fn new(size: usize) -> Self {
         Self { permits: Semaphore::new(size), idle: Mutex::new(Vec::new()) }
     }
+
+    /// The connection that rests since the shortest time; those that rested too long are closed.
+    fn rested(&self) -> Option<PoolConnection<DB>> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        // The last one was given back last, so the first ones are the stale ones.
+        let stale = idle.iter().take_while(|(_, since)| since.elapsed() > LONGEST_REST).count();
+        idle.drain(..stale).for_each(|(mut connection, _)| connection.close_on_drop());
+        idle.pop().map(|(connection, _)| connection)
+    }
 }
 
 impl<DB: Dialect> Connections<DB> {
     /// Opens nothing yet. Our pool inherits the application's connect options and its `after_connect` hook.
-    pub(super) fn new(app: &Pool<DB>, acquire_timeout: Duration) -> Self {
+    pub(super) fn new(app: &Pool<DB>, call_timeout: Duration) -> Self {
         let plan = DB::connections(app);
         let own_pool = |size: usize| {
             let size = u32::try_from(size).unwrap_or(u32::MAX);
             let options = app.options().clone().min_connections(0).max_connections(size);
-            let options = options.acquire_timeout(acquire_timeout).test_before_acquire(false);
+            let options = options.acquire_timeout(call_timeout).test_before_acquire(false);
             options.connect_lazy_with((*app.connect_options()).clone())
         };
-        match plan {
-            Plan::Own(size) => {
-                Self { pool: own_pool(size + 1), own: true, work: Slots::new(size), lease: Some(Slots::new(1)) }
-            }
-            Plan::OwnSingle => Self { pool: own_pool(1), own: true, work: Slots::new(1), lease: None },
-            Plan::Shared => Self { pool: app.clone(), own: false, work: Slots::new(1), lease: None },
-        }
+        let (pool, own, work, lease) = match plan {
+            Plan::Own(size) => (own_pool(size + 1), true, size, Some(Slots::new(1))),
+            Plan::OwnSingle => (own_pool(1), true, 1, None),
+            Plan::Shared => (app.clone(), false, 1, None),
+        };
+        Self { pool, app: app.clone(), call_timeout, own, work: Slots::new(work), lease }
     }
 
     /// A connection for one call; waits for its turn.
@@ -71,14 +85,17 @@ impl<DB: Dialect> Connections<DB> {
             _ => &self.work,
         };
         let permit = slots.permits.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
-        let kept = slots.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = match kept {
+        let connection = match slots.rested() {
             Some(connection) => connection,
             None => {
+                if self.own {
+                    // The application may have been given other credentials since.
+                    self.pool.set_connect_options((*self.app.connect_options()).clone());
+                }
                 let mut fresh = self.pool.acquire().await?;
                 // The application's own connections keep their session settings.
                 if self.own
-                    && let Err(error) = DB::greet(&mut fresh).await
+                    && let Err(error) = DB::greet(&mut fresh, Some(self.call_timeout)).await
                 {
                     fresh.close_on_drop();
                     return Err(error);
@@ -93,7 +110,7 @@ impl<DB: Dialect> Connections<DB> {
     pub(super) fn forget_idle(&self) {
         for slots in [Some(&self.work), self.lease.as_ref()].into_iter().flatten() {
             let idle = std::mem::take(&mut *slots.idle.lock().unwrap_or_else(PoisonError::into_inner));
-            for mut connection in idle {
+            for (mut connection, _) in idle {
                 connection.close_on_drop();
             }
         }
@@ -114,7 +131,7 @@ impl<DB: Dialect> Borrowed<'_, DB> {
         if self.keep
             && let Some(connection) = self.connection.take()
         {
-            self.slots.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            self.slots.idle.lock().unwrap_or_else(PoisonError::into_inner).push((connection, Instant::now()));
         } else {
             // Dropped as it is, it goes back to the application's pool.
             self.connection.take();

@@ -3,7 +3,7 @@
 use super::connections::Purpose;
 use super::dialect::Dialect;
 use super::run::Arg;
-use super::store::{SqlStore, required};
+use super::store::{SqlStore, readable, required};
 use crate::definition::{ColumnValue, NotifyDef, deleted_name};
 use crate::notice::time_from_millis;
 use crate::store::{Edit, Edited};
@@ -13,7 +13,7 @@ impl<DB: Dialect> SqlStore<DB> {
         let mut conn = self.connections.get(Purpose::Work).await?;
         let rows = DB::fetch(&mut conn, &DB::statements().definitions, &[self.now()]).await?;
         conn.done();
-        rows.iter().map(read::<DB>).collect()
+        Ok(readable::<DB, _>(&rows, "definition", read::<DB>))
     }
 
     pub(super) async fn try_edit(&self, edit: &Edit) -> sqlx::Result<Edited> {
@@ -120,7 +120,7 @@ async fn finish<DB: Dialect>(tx: sqlx::Transaction<'_, DB>, edited: sqlx::Result
     edited
 }
 
-fn is_unique_violation(error: &sqlx::Error) -> bool {
+pub(super) fn is_unique_violation(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
 }
 

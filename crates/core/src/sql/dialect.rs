@@ -4,6 +4,7 @@
 //! written in the macro [`driver`] and made for each of the three.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use sqlx::error::DatabaseError;
@@ -63,9 +64,10 @@ pub trait Dialect: Database + sealed::Sealed {
     #[doc(hidden)]
     fn text(row: &Self::Row, column: usize) -> sqlx::Result<Option<String>>;
 
-    /// Prepares a new connection of our own: refuses servers that are too old, sets the isolation level.
+    /// Prepares a new connection of our own: refuses servers that are too old, sets the isolation level, and makes the
+    /// server give up a statement shortly before `limit`, when nobody waits for its end any more.
     #[doc(hidden)]
-    fn greet(conn: &mut Self::Connection) -> BoxFuture<'_, sqlx::Result<()>>;
+    fn greet(conn: &mut Self::Connection, limit: Option<Duration>) -> BoxFuture<'_, sqlx::Result<()>>;
 
     /// Does what must not be cut short later, while a notice is being added. Errors are left to the statements themselves.
     #[doc(hidden)]
@@ -127,8 +129,14 @@ pub enum Plan {
 pub enum MigrationLock {
     /// Statements around a transaction in which DDL is transactional: (in the transaction, first).
     Transaction(&'static str),
-    /// DDL commits by itself: a lock of the session, taken and released by these.
+    /// DDL commits by itself: a lock of the session, taken (the answer is 1) and released by these.
     Session(&'static str, &'static str),
+}
+
+/// When a server gives a statement up whose caller waits for `limit`: a little earlier, so that its answer still comes.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) fn give_up_after(limit: Duration) -> Duration {
+    (limit.saturating_sub(limit / 10)).clamp(Duration::from_millis(1), Duration::from_secs(86_400))
 }
 
 pub(super) mod sealed {

@@ -46,12 +46,38 @@ impl Kind {
         }
     }
 
-    /// A stored time as milliseconds since 1970, so that no driver's time type is needed.
+    /// A stored time as milliseconds since 1970, so that no driver's time type is needed. Fails for no time that
+    /// people can store; one that MySQL (`0000-00-00`) or SQLite (any text) cannot read is null.
     pub(super) fn epoch(self, time: &str) -> String {
         match self {
-            Postgres => format!("(extract(epoch FROM {time}) * 1000)::bigint"),
+            // An infinite time has no number: it becomes the year 1970 or 9999.
+            Postgres => format!(
+                "CASE WHEN isfinite({time}) THEN (extract(epoch FROM {time}) * 1000)::bigint
+                 WHEN {time} < 'epoch'::timestamptz THEN 0 WHEN {time} > 'epoch'::timestamptz THEN 253402214400000 END"
+            ),
             MySql => format!("TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', {time}) DIV 1000"),
             Sqlite => format!("CAST(round(unixepoch({time}, 'subsec') * 1000) AS integer)"),
+        }
+    }
+
+    /// As [`Self::epoch`], a begun millisecond left out.
+    pub(super) fn epoch_down(self, time: &str) -> String {
+        self.epoch(&self.whole_millis(time, ""))
+    }
+
+    /// As [`Self::epoch`], a begun millisecond counted as one.
+    pub(super) fn epoch_up(self, time: &str) -> String {
+        self.epoch(&self.whole_millis(time, "999"))
+    }
+
+    /// `time` and some microseconds more, cut to milliseconds. SQLite's times have no more.
+    fn whole_millis(self, time: &str, more: &str) -> String {
+        match (self, more) {
+            (Postgres, "") => format!("date_trunc('milliseconds', {time})"),
+            (Postgres, _) => format!("date_trunc('milliseconds', {time} + interval '{more} microseconds')"),
+            // The division of `epoch` cuts.
+            (MySql, "") | (Sqlite, _) => time.to_owned(),
+            (MySql, _) => format!("({time} + INTERVAL {more} MICROSECOND)"),
         }
     }
 

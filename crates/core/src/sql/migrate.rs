@@ -14,7 +14,7 @@ const BOOKKEEPING: &str = "CREATE TABLE IF NOT EXISTS notify_schema (version int
 /// Brings the schema up to date. A database that is already further (a newer release runs beside this one) is left as it
 /// is.
 pub(super) async fn migrate<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<()> {
-    DB::greet(conn).await?;
+    DB::greet(conn, None).await?;
     match DB::MIGRATION_LOCK {
         MigrationLock::Transaction(lock) => {
             let mut tx = conn.begin_with(DB::BEGIN).await?;
@@ -23,7 +23,11 @@ pub(super) async fn migrate<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Res
             tx.commit().await
         }
         MigrationLock::Session(lock, release) => {
-            DB::script(conn, lock.into()).await?;
+            let taken = DB::fetch(conn, &Statement::new(DB::KIND, lock), &[]).await?;
+            if taken.first().map(|row| DB::int(row, 0)).transpose()?.flatten() != Some(1) {
+                let why = "another process has been migrating these tables for a minute; try again when it has ended";
+                return Err(sqlx::Error::Configuration(why.into()));
+            }
             let applied = apply::<DB>(conn).await;
             DB::script(conn, release.into()).await?;
             applied

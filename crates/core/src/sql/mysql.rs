@@ -1,11 +1,13 @@
 //! MySQL and MariaDB: what [`Dialect`] asks.
 
+use std::time::Duration;
+
 use futures_util::future::BoxFuture;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
-use sqlx::{Executor, MySql, Pool, Row, Transaction};
+use sqlx::{AssertSqlSafe, Executor, MySql, Pool, Row, Transaction};
 
-use super::dialect::{Changed, Committed, Dialect, MigrationLock, Plan, driver, sealed};
+use super::dialect::{Changed, Committed, Dialect, MigrationLock, Plan, driver, give_up_after, sealed};
 use super::fragment::Kind;
 use super::run::{Arg, Statement};
 use crate::error::FaultKind;
@@ -22,16 +24,25 @@ impl Dialect for MySql {
         &[(1, "notify", include_str!("../../migrations/mysql/0001_notify.sql"))];
     // DDL commits implicitly here. The lock's name is server-wide, so it carries the database's.
     const MIGRATION_LOCK: MigrationLock = MigrationLock::Session(
-        "DO GET_LOCK(concat('solid-notify ', md5(database())), 60)",
+        "SELECT coalesce(GET_LOCK(concat('solid-notify ', md5(database())), 60), 0)",
         "DO RELEASE_LOCK(concat('solid-notify ', md5(database())))",
     );
 
     driver!(MySql, |done| i64::try_from(done.last_insert_id()).unwrap_or(0));
 
-    fn greet(conn: &mut sqlx::MySqlConnection) -> BoxFuture<'_, sqlx::Result<()>> {
+    fn greet(conn: &mut sqlx::MySqlConnection, limit: Option<Duration>) -> BoxFuture<'_, sqlx::Result<()>> {
         Box::pin(async move {
             // REPEATABLE READ, the default, would lock the gaps between due rows and make claims wait for inserts.
             conn.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
+            if let Some(limit) = limit {
+                let limit = give_up_after(limit);
+                // Lock waits are told in whole seconds; MySQL has no limit for statements that write.
+                let (lock_wait, statement) = (limit.as_secs().max(1), limit.as_secs_f64());
+                let set = format!(
+                    "SET SESSION innodb_lock_wait_timeout = {lock_wait} /*M! , SESSION max_statement_time = {statement} */"
+                );
+                conn.execute(AssertSqlSafe(set)).await?;
+            }
             let row = conn.fetch_one("SELECT version()").await?;
             let version: String = row.try_get_unchecked(0)?;
             if has_skip_locked(&version) {
@@ -69,29 +80,7 @@ impl Dialect for MySql {
     }
 
     fn fault(error: &dyn DatabaseError) -> FaultKind {
-        match number(error) {
-            // Lock wait time-out, deadlock, a snapshot that is too old, NOWAIT.
-            1205 | 1213 | 1020 | 3572 => FaultKind::Conflict,
-            // Too many connections, shutdown, aborted and lost connections, read-only servers (a failover), killed or
-            // timed-out statements.
-            1040
-            | 1053
-            | 1152
-            | 1158..=1161
-            | 1203
-            | 1226
-            | 1290
-            | 1317
-            | 1836
-            | 1927
-            | 1969
-            | 3024
-            | 2002
-            | 2003
-            | 2006
-            | 2013 => FaultKind::Outage,
-            _ => FaultKind::Permanent,
-        }
+        fault(number(error))
     }
 
     fn connections(_app: &Pool<Self>) -> Plan {
@@ -104,6 +93,39 @@ const NO_SUCH_SAVEPOINT: u16 = 1305;
 
 fn number(error: &dyn DatabaseError) -> u16 {
     error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number)
+}
+
+/// By the server's error number.
+fn fault(number: u16) -> FaultKind {
+    match number {
+        // Lock wait time-out, deadlock, a snapshot that is too old, NOWAIT.
+        1205 | 1213 | 1020 | 3572 => FaultKind::Conflict,
+        // Too many connections, shutdown, aborted and lost connections, read-only servers (a failover), killed or
+        // timed-out statements.
+        1040
+        | 1053
+        | 1152
+        | 1158..=1161
+        | 1203
+        | 1226
+        | 1290
+        | 1317
+        | 1836
+        | 1927
+        | 1969
+        | 3024
+        | 2002
+        | 2003
+        | 2006
+        | 2013 => FaultKind::Outage,
+        // Null where there can be none, duplicates, out of range, truncated, wrong characters or numbers, JSON.
+        1048 | 1062 | 1264 | 1292 | 1365 | 1366 | 1406 | 1690 | 3140 | 3141 => FaultKind::Permanent,
+        // A CHECK constraint, on MariaDB and on MySQL.
+        4025 | 3819 => FaultKind::Permanent,
+        // Beyond the size of a packet, of a row, of a function's result.
+        1153 | 1118 | 1301 => FaultKind::Permanent,
+        _ => FaultKind::Unusable,
+    }
 }
 
 /// MariaDB from 10.6, MySQL from 8.0; an unreadable version is given the benefit of the doubt.
@@ -120,7 +142,23 @@ fn has_skip_locked(version: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::has_skip_locked;
+    use super::{FaultKind, fault, has_skip_locked};
+
+    #[test]
+    fn only_what_values_cause_is_permanent() {
+        use FaultKind::{Conflict, Outage, Permanent, Unusable};
+        for (numbers, kind) in [
+            (&[1205, 1213][..], Conflict),
+            (&[1040, 1053, 1160, 1290, 2013], Outage),
+            (&[1048, 1062, 1264, 1366, 1406, 3140, 4025, 3819, 1153], Permanent),
+            // A missing table, column, right or database; a full disk; a full table; an error without a number.
+            (&[1146, 1054, 1142, 1045, 1049, 1021, 1114, 0], Unusable),
+        ] {
+            for number in numbers {
+                assert_eq!(fault(*number), kind, "{number}");
+            }
+        }
+    }
 
     #[test]
     fn servers_without_skip_locked_are_refused() {

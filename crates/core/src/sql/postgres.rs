@@ -1,10 +1,12 @@
 //! PostgreSQL: what [`Dialect`] asks.
 
+use std::time::Duration;
+
 use futures_util::future::BoxFuture;
 use sqlx::error::DatabaseError;
-use sqlx::{Executor, Pool, Postgres, Row, Transaction};
+use sqlx::{AssertSqlSafe, Executor, Pool, Postgres, Row, Transaction};
 
-use super::dialect::{Changed, Committed, Dialect, MigrationLock, Plan, driver, sealed};
+use super::dialect::{Changed, Committed, Dialect, MigrationLock, Plan, driver, give_up_after, sealed};
 use super::fragment::Kind;
 use super::run::{Arg, Statement};
 use crate::error::FaultKind;
@@ -21,17 +23,25 @@ impl Dialect for Postgres {
 
     driver!(Postgres, |_| 0);
 
-    fn greet(conn: &mut sqlx::PgConnection) -> BoxFuture<'_, sqlx::Result<()>> {
+    fn greet(conn: &mut sqlx::PgConnection, limit: Option<Duration>) -> BoxFuture<'_, sqlx::Result<()>> {
         Box::pin(async move {
-            // The claim re-checks rows after locking them, which only READ COMMITTED does; a database's or a role's
-            // default may be another level.
-            conn.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
-            let row = conn.fetch_one("SHOW server_version_num").await?;
-            let version: String = row.try_get_unchecked(0)?;
+            let settings =
+                "SELECT current_setting('server_version_num'), current_setting('default_transaction_isolation')";
+            let row = conn.fetch_one(settings).await?;
+            let (version, isolation): (String, String) = (row.try_get_unchecked(0)?, row.try_get_unchecked(1)?);
             if version.parse::<u32>().unwrap_or(0) < 130_000 {
                 return Err(sqlx::Error::Configuration(
                     format!("PostgreSQL {version} is too old: 13 or newer is needed").into(),
                 ));
+            }
+            // The claim re-checks rows after locking them, which only READ COMMITTED does; a database's or a role's
+            // default may be another level. Set only then: behind a pooler sessions are shared with others.
+            if isolation != "read committed" {
+                conn.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
+            }
+            if let Some(limit) = limit {
+                let limit = give_up_after(limit).as_millis();
+                conn.execute(AssertSqlSafe(format!("SET statement_timeout = {limit}"))).await?;
             }
             Ok(())
         })
@@ -54,20 +64,47 @@ impl Dialect for Postgres {
     }
 
     fn fault(error: &dyn DatabaseError) -> FaultKind {
-        let code = error.code().unwrap_or_default();
-        match code.as_ref() {
-            // Serialization failures and deadlocks; a lock that was not to be had in time.
-            "55P03" => FaultKind::Conflict,
-            code if code.starts_with("40") => FaultKind::Conflict,
-            // Shutdown and crash of the server, a cancelled statement; a standby that only reads (a failover).
-            "57P01" | "57P02" | "57P03" | "57P05" | "57014" | "25006" => FaultKind::Outage,
-            // Connection exceptions, insufficient resources.
-            code if code.starts_with("08") || code.starts_with("53") => FaultKind::Outage,
-            _ => FaultKind::Permanent,
-        }
+        fault(&error.code().unwrap_or_default())
     }
 
     fn connections(_app: &Pool<Self>) -> Plan {
         Plan::Own(3)
+    }
+}
+
+/// By SQLSTATE.
+fn fault(code: &str) -> FaultKind {
+    match (code, code.get(..2).unwrap_or_default()) {
+        // Nobody knows whether it was committed.
+        ("40003", _) => FaultKind::Outage,
+        // A lock that was not to be had in time; serialization failures and deadlocks.
+        ("55P03", _) | (_, "40") => FaultKind::Conflict,
+        // Shutdown and crash of the server, a cancelled statement; a standby that only reads (a failover).
+        ("57P01" | "57P02" | "57P03" | "57P05" | "57014" | "25006", _) => FaultKind::Outage,
+        // Connection exceptions, insufficient resources.
+        (_, "08" | "53") => FaultKind::Outage,
+        // Cardinality, data exceptions, constraints, a value beyond the server's limits.
+        (_, "21" | "22" | "23" | "54") => FaultKind::Permanent,
+        _ => FaultKind::Unusable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_values_cause_is_permanent() {
+        use FaultKind::{Conflict, Outage, Permanent, Unusable};
+        for (codes, kind) in [
+            (&["40001", "40P01", "55P03"][..], Conflict),
+            (&["08006", "40003", "53300", "57P01", "57P02", "57014", "25006"], Outage),
+            (&["21000", "22021", "22P02", "22P05", "23505", "23514", "54000"], Permanent),
+            (&["42P01", "42501", "3D000", "28P01", "25P02", "0A000", "XX000", "58030", "", "é"], Unusable),
+        ] {
+            for code in codes {
+                assert_eq!(fault(code), kind, "{code}");
+            }
+        }
     }
 }

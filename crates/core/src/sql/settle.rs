@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use serde::Serialize;
 
 use super::connections::Purpose;
+use super::definitions::is_unique_violation;
 use super::dialect::Dialect;
 use super::store::{SqlStore, ids_json, required};
 use crate::notice::{Status, duration_millis};
@@ -61,6 +62,15 @@ fn json(values: &impl Serialize) -> sqlx::Result<String> {
 
 impl<DB: Dialect> SqlStore<DB> {
     pub(super) async fn try_settle(&self, batch: &[Settle]) -> sqlx::Result<Vec<Settled>> {
+        match self.settle_once(batch, false).await {
+            // Its only unique index is the id of history's rows.
+            Err(error) if is_unique_violation(&error) => self.settle_once(batch, true).await,
+            done => done,
+        }
+    }
+
+    /// `evict`: ended notices whose ids were given once more make room.
+    async fn settle_once(&self, batch: &[Settle], evict: bool) -> sqlx::Result<Vec<Settled>> {
         let statements = DB::statements();
         let now = self.now();
         let mut conn = self.connections.get(Purpose::Work).await?;
@@ -89,6 +99,11 @@ impl<DB: Dialect> SqlStore<DB> {
                 }
             }
         }
+        if evict && !kept.is_empty() {
+            let ids = ids_json(kept.iter().map(|row| row.notice_id));
+            let evicted = DB::execute(&mut tx, &statements.evict, &[now, ids.as_str().into()]).await?.rows;
+            tracing::error!(evicted, %ids, "ids of ended notices were given to new ones; the new ones replace them in notify_msg_history");
+        }
         if !kept.is_empty() {
             DB::execute(&mut tx, &statements.archive, &[now, json(&kept)?.as_str().into()]).await?;
         }
@@ -103,7 +118,10 @@ impl<DB: Dialect> SqlStore<DB> {
         if held.len() < batch.len() {
             let missing = ids_json(batch.iter().map(|settle| settle.id).filter(|id| !held.contains(id)));
             let rows = DB::fetch(&mut tx, &statements.verify, &[now, missing.as_str().into()]).await?;
-            let stands = rows.iter().map(Standing::read::<DB>).collect::<sqlx::Result<HashMap<_, _>>>()?;
+            let mut stands = rows.iter().map(Standing::read::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
+            // The live one last: where an ended notice had the same id, it is the live one's outcome.
+            stands.sort_by_key(|(_, stands)| !Status::from_code(stands.status).is_some_and(Status::is_final));
+            let stands = HashMap::<i64, Standing>::from_iter(stands);
             for (answer, settle) in settled.iter_mut().zip(batch) {
                 if !held.contains(&settle.id) {
                     *answer = judge(settle, stands.get(&settle.id));

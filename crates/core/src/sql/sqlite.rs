@@ -1,5 +1,7 @@
 //! SQLite: what [`Dialect`] asks.
 
+use std::time::Duration;
+
 use futures_util::future::BoxFuture;
 use sqlx::error::DatabaseError;
 use sqlx::{Executor, Pool, Row, Sqlite, Transaction};
@@ -22,7 +24,7 @@ impl Dialect for Sqlite {
 
     driver!(Sqlite, |done| done.last_insert_rowid());
 
-    fn greet(conn: &mut sqlx::SqliteConnection) -> BoxFuture<'_, sqlx::Result<()>> {
+    fn greet(conn: &mut sqlx::SqliteConnection, _limit: Option<Duration>) -> BoxFuture<'_, sqlx::Result<()>> {
         Box::pin(async move {
             let row = conn.fetch_one("SELECT sqlite_version()").await?;
             let version: String = row.try_get_unchecked(0)?;
@@ -45,14 +47,7 @@ impl Dialect for Sqlite {
 
     fn fault(error: &dyn DatabaseError) -> FaultKind {
         let code = error.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or(0);
-        // The lowest byte is the primary code.
-        match code & 0xff {
-            // BUSY, LOCKED: another writer.
-            5 | 6 => FaultKind::Conflict,
-            // READONLY, IOERR, FULL, CANTOPEN: the disk, which somebody may repair.
-            8 | 10 | 13 | 14 => FaultKind::Outage,
-            _ => FaultKind::Permanent,
-        }
+        fault(code)
     }
 
     fn connections(app: &Pool<Self>) -> Plan {
@@ -63,5 +58,39 @@ impl Dialect for Sqlite {
             || name.contains("mode=memory")
             || name.starts_with("file:sqlx-in-memory");
         if in_memory { Plan::Shared } else { Plan::OwnSingle }
+    }
+}
+
+/// By the extended result code, whose lowest byte is the primary one.
+fn fault(code: u32) -> FaultKind {
+    match code & 0xff {
+        // BUSY, LOCKED: another writer.
+        5 | 6 => FaultKind::Conflict,
+        // READONLY, IOERR, FULL, CANTOPEN: the disk, which somebody may repair.
+        8 | 10 | 13 | 14 => FaultKind::Outage,
+        // TOOBIG, CONSTRAINT, MISMATCH, RANGE: the values.
+        18 | 19 | 20 | 25 => FaultKind::Permanent,
+        _ => FaultKind::Unusable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_values_cause_is_permanent() {
+        use FaultKind::{Conflict, Outage, Permanent, Unusable};
+        for (codes, kind) in [
+            (&[5, 517, 6][..], Conflict),
+            (&[8, 10, 266, 13, 14], Outage),
+            (&[18, 19, 275, 1299, 2067, 20, 25], Permanent),
+            // An unknown table; a corrupt or foreign file; a right.
+            (&[1, 11, 26, 23, 0], Unusable),
+        ] {
+            for code in codes {
+                assert_eq!(fault(*code), kind, "{code}");
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@
 use super::fragment::{Kind, Ty};
 use super::run::Statement;
 use crate::definition::{ColumnValue, NotifyDef};
+use crate::store::SUSPECT_CRASHES;
 
 macro_rules! statements {
     ($($name:ident,)+) => {
@@ -29,14 +30,18 @@ statements! {
     insert,
     due,
     claim_lane,
+    claim_suspects,
     claim_ids,
     take,
     overdue,
+    held_by,
     hold,
+    evict,
     archive,
     remove,
     reschedule,
     verify,
+    extendable,
     extend,
     find,
     purgeable,
@@ -70,7 +75,13 @@ impl Statements {
         // The index entry of the earliest due time, per definition and status: four searches a definition, however
         // many notices there are. `ORDER BY … LIMIT 1`, since MySQL reads the whole group for a correlated `min`.
         let earliest = |status: i64| {
-            let next = kind.epoch("m.next_call_time");
+            // Rounded up, and now down: what is told as due can be claimed. A time that cannot be read is due where the
+            // claim's comparison says so, lest it hide its lane; where not, it is the last of it.
+            let next = format!(
+                "coalesce({}, CASE WHEN m.next_call_time <= {now} THEN {} END)",
+                kind.epoch_up("m.next_call_time"),
+                kind.epoch_down(&now)
+            );
             format!(
                 "(SELECT {next} FROM notify_msg m WHERE m.def_id = d.id AND m.status = {status}
                   AND m.next_call_time IS NOT NULL ORDER BY m.next_call_time LIMIT 1)"
@@ -127,17 +138,24 @@ impl Statements {
             },
             due: statement(format!(
                 "SELECT d.id, {}, {}, {}, {}, {} FROM notify_def d",
-                kind.epoch(&now),
+                kind.epoch_down(&now),
                 earliest(0),
                 earliest(2),
                 earliest(5),
                 earliest(4)
             )),
-            claim_lane: claim(&format!("FROM notify_msg m WHERE {in_lane} {lane_order}")),
+            claim_lane: claim(&format!("FROM notify_msg m WHERE {in_lane} AND m.crashes < {SUSPECT_CRASHES} {lane_order}")),
+            claim_suspects: claim(&format!("FROM notify_msg m WHERE {in_lane} AND m.crashes >= {SUSPECT_CRASHES} {lane_order}")),
             claim_ids: claim(&format!("FROM {ids_from} WHERE {by_ids}")),
             take: statement(kind.batch_update(&taken, "notify_msg", &take, " AND m.status = $3")),
             overdue: statement(format!(
                 "SELECT {} FROM notify_msg m WHERE {in_lane} {lane_order}",
+                claimed_columns(kind, "attempt", "last_call_time")
+            )),
+            // By the index, definition by definition: what is being sent is little.
+            held_by: statement(format!(
+                "SELECT {} FROM notify_msg m WHERE m.def_id IN (SELECT d.id FROM notify_def d) AND m.status = 5 AND m.worker = $2
+                 ORDER BY m.id LIMIT $3",
                 claimed_columns(kind, "attempt", "last_call_time")
             )),
             // The fence: who does not find its attempt, in the status it left it in, changes nothing.
@@ -146,6 +164,8 @@ impl Statements {
                  AND (b.overdue = 0 OR m.next_call_time <= {now}){lock}",
                 kind.batch_join(&keys, "notify_msg")
             )),
+            // Ids that were given twice (a restored sequence, a TRUNCATE on MySQL): the live notice keeps its id.
+            evict: statement(kind.batch_delete(&ids_only, "notify_msg_history", "")),
             archive: statement(format!(
                 "INSERT INTO notify_msg_history ({HISTORY})
                  SELECT m.id, m.def_id, m.param, b.new_description, {}, b.new_status, m.attempt, b.new_failures,
@@ -176,6 +196,11 @@ impl Statements {
                 };
                 format!("{} UNION ALL {}", from("notify_msg"), from("notify_msg_history"))
             }),
+            // Locked rows are passed over: one of them must not keep the other leases from being extended.
+            extendable: statement(format!(
+                "SELECT m.id FROM {} WHERE m.attempt = b.attempt AND m.status = 5{lock}",
+                kind.batch_join(&leases, "notify_msg")
+            )),
             extend: statement(kind.batch_update(
                 &leases,
                 "notify_msg",
@@ -288,8 +313,9 @@ fn definition_statements(kind: Kind) -> DefinitionStatements {
             _ => (*column).to_owned(),
         })
         .collect();
+    // A mark of deletion counts also where its time cannot be read.
     let select = format!(
-        "SELECT id, {}, {}, {}, {} FROM notify_def",
+        "SELECT id, {}, {}, {}, coalesce({}, CASE WHEN delete_time IS NOT NULL THEN 0 END) FROM notify_def",
         read.join(", "),
         kind.epoch("create_time"),
         kind.epoch("update_time"),

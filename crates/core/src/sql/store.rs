@@ -1,6 +1,7 @@
 //! [`SqlStore`]: the [`Store`] over a database. Each method is one or a few statements of [`super::statements`], with a
 //! time-out, on a connection of our own; settling and definitions have files of their own.
 
+use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -13,7 +14,9 @@ use crate::clock::HandClock;
 use crate::definition::NotifyDef;
 use crate::error::{FaultKind, StoreError};
 use crate::notice::{Claimed, NoticeRecord, Status, duration_millis, time_from_millis};
-use crate::store::{Claim, ClaimWhat, DueLane, DueTimes, Edit, Edited, Lease, Node, Purge, Settle, Settled, Store};
+use crate::store::{
+    Claim, ClaimWhat, DueLane, DueTimes, Edit, Edited, Lease, Look, Node, Purge, Settle, Settled, Store,
+};
 
 /// The store of one database.
 pub(super) struct SqlStore<DB: Dialect> {
@@ -24,6 +27,8 @@ pub(super) struct SqlStore<DB: Dialect> {
 
 /// How often a call is tried in all when it meets a deadlock or the like.
 pub(super) const CONFLICT_TRIES: u32 = 4;
+/// How many leases one transaction extends.
+const LEASES_AT_ONCE: usize = 1000;
 /// Nodes that were not seen for this long are forgotten.
 const NODE_MEMORY: Duration = Duration::from_secs(86_400);
 
@@ -81,6 +86,7 @@ impl<DB: Dialect> SqlStore<DB> {
         let ids;
         let (pick, status, what) = match &claim.what {
             ClaimWhat::Lane(status) => (&statements.claim_lane, *status, int(claim.limit).into()),
+            ClaimWhat::Suspects => (&statements.claim_suspects, Status::Failed, int(claim.limit).into()),
             ClaimWhat::Ids(wanted) => {
                 ids = ids_json(wanted.iter().copied().take(claim.limit));
                 (&statements.claim_ids, Status::NotSent, Arg::from(ids.as_str()))
@@ -91,11 +97,11 @@ impl<DB: Dialect> SqlStore<DB> {
             [self.now(), claim.def_id.into(), status.code().into(), what, claim.worker.as_str().into(), lease.into()];
         let mut conn = self.connections.get(Purpose::Work).await?;
         let mut claimed = if DB::KIND.update_returns() {
-            read_claimed::<DB>(&DB::fetch(&mut conn, pick, &args).await?, Status::Sending)?
+            read_claimed::<DB>(&DB::fetch(&mut conn, pick, &args).await?, Status::Sending)
         } else {
             let mut tx = conn.begin().await?;
             let rows = DB::fetch(&mut tx, pick, &args).await?;
-            let mut picked = read_claimed::<DB>(&rows, Status::Sending)?;
+            let mut picked = read_claimed::<DB>(&rows, Status::Sending);
             let taken = ids_json(picked.iter().map(|notice| notice.id));
             let args = [args[0], args[1], args[2], taken.as_str().into(), args[4], args[5]];
             if !picked.is_empty() {
@@ -129,6 +135,28 @@ impl<DB: Dialect> SqlStore<DB> {
             }
         }
         Ok(due)
+    }
+
+    async fn try_extend(&self, leases: &[Lease]) -> sqlx::Result<()> {
+        let statements = DB::statements();
+        let json = |leases: &mut dyn Iterator<Item = &Lease>| {
+            let entries = leases.map(|lease| {
+                serde_json::json!({ "notice_id": lease.id, "attempt": lease.attempt, "lease": duration_millis(lease.lease) })
+            });
+            serde_json::Value::from_iter(entries).to_string()
+        };
+        let all = json(&mut leases.iter());
+        let mut conn = self.connections.get(Purpose::Lease).await?;
+        let mut tx = conn.begin().await?;
+        let rows = DB::fetch(&mut tx, &statements.extendable, &[self.now(), all.as_str().into()]).await?;
+        let free = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<HashSet<i64>>>()?;
+        if !free.is_empty() {
+            let free = json(&mut leases.iter().filter(|lease| free.contains(&lease.id)));
+            DB::execute(&mut tx, &statements.extend, &[self.now(), free.as_str().into()]).await?;
+        }
+        tx.commit().await?;
+        conn.done();
+        Ok(())
     }
 
     async fn try_purge(&self, purge: &Purge) -> sqlx::Result<Vec<i64>> {
@@ -191,13 +219,26 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         self.call("claiming notices", || self.try_claim(claim)).await
     }
 
-    async fn overdue(&self, def_id: i64, status: Status, limit: usize) -> Result<Vec<Claimed>, StoreError> {
-        self.call("looking for expired leases", || async move {
-            let args = [self.now(), def_id.into(), status.code().into(), int(limit).into()];
+    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+        self.call("looking for notices to judge", || async move {
+            let statements = DB::statements();
+            let limit = int(limit).into();
             let mut conn = self.connections.get(Purpose::Work).await?;
-            let rows = DB::fetch(&mut conn, &DB::statements().overdue, &args).await?;
+            let rows = match look {
+                Look::Overdue { def_id, status } => {
+                    let args = [self.now(), (*def_id).into(), status.code().into(), limit];
+                    DB::fetch(&mut conn, &statements.overdue, &args).await?
+                }
+                Look::HeldBy { worker } => {
+                    DB::fetch(&mut conn, &statements.held_by, &[self.now(), worker.as_str().into(), limit]).await?
+                }
+            };
             conn.done();
-            read_claimed::<DB>(&rows, status)
+            let status = match look {
+                Look::Overdue { status, .. } => *status,
+                Look::HeldBy { .. } => Status::Sending,
+            };
+            Ok(read_claimed::<DB>(&rows, status))
         })
         .await
     }
@@ -210,20 +251,10 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn extend(&self, leases: &[Lease]) -> Result<(), StoreError> {
-        if leases.is_empty() {
-            return Ok(());
+        for chunk in leases.chunks(LEASES_AT_ONCE) {
+            self.call("extending leases", || self.try_extend(chunk)).await?;
         }
-        self.call("extending leases", || async move {
-            let entries = leases.iter().map(|lease| {
-                serde_json::json!({ "notice_id": lease.id, "attempt": lease.attempt, "lease": duration_millis(lease.lease) })
-            });
-            let json = serde_json::Value::from_iter(entries).to_string();
-            let mut conn = self.connections.get(Purpose::Lease).await?;
-            DB::execute(&mut conn, &DB::statements().extend, &[self.now(), json.as_str().into()]).await?;
-            conn.done();
-            Ok(())
-        })
-        .await
+        Ok(())
     }
 
     async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
@@ -256,7 +287,9 @@ pub(super) fn fault<DB: Dialect>(error: &sqlx::Error) -> FaultKind {
         | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed
         | sqlx::Error::BeginFailed => FaultKind::Outage,
-        _ => FaultKind::Permanent,
+        sqlx::Error::Encode(_) | sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => FaultKind::Permanent,
+        // A server that is too old, an answer of another shape: not the fault of a row's values.
+        _ => FaultKind::Unusable,
     }
 }
 
@@ -287,10 +320,12 @@ fn unexpected(what: &str, column: usize) -> sqlx::Error {
     sqlx::Error::Decode(format!("column {column} is null, not {what}").into())
 }
 
-fn read_claimed<DB: Dialect>(rows: &[DB::Row], status: Status) -> sqlx::Result<Vec<Claimed>> {
+/// What of `rows` can be read. One that cannot, since somebody spoiled it by hand, costs the others nothing.
+fn read_claimed<DB: Dialect>(rows: &[DB::Row], status: Status) -> Vec<Claimed> {
     let read = |row: &DB::Row| {
-        let last_call = DB::int(row, 9)?;
-        let created = required::<DB>(row, 10)?;
+        let last_call = DB::int(row, 9)?.unwrap_or(0);
+        // A time of creation that cannot be read is not worth a notice: the call's stands for it.
+        let created = DB::int(row, 10)?.unwrap_or(last_call);
         Ok(Claimed {
             id: required::<DB>(row, 0)?,
             def_id: required::<DB>(row, 1)?,
@@ -302,12 +337,28 @@ fn read_claimed<DB: Dialect>(rows: &[DB::Row], status: Status) -> sqlx::Result<V
             failures: required::<DB>(row, 6)?,
             crashes: required::<DB>(row, 7)?,
             worker: DB::text(row, 8)?.unwrap_or_default(),
-            last_call_time: time_from_millis(last_call.unwrap_or(created)),
+            last_call_time: time_from_millis(last_call),
             create_time: time_from_millis(created),
             trace_context: DB::text(row, 11)?,
         })
     };
-    rows.iter().map(read).collect()
+    readable::<DB, _>(rows, "notice", read)
+}
+
+/// What `read` makes of each row; those that it fails for are logged by their id, which is the first column.
+pub(super) fn readable<DB: Dialect, T>(
+    rows: &[DB::Row],
+    what: &'static str,
+    read: impl Fn(&DB::Row) -> sqlx::Result<T>,
+) -> Vec<T> {
+    let logged = |row: &DB::Row| {
+        let failed = |error: sqlx::Error| {
+            let id = DB::int(row, 0).ok().flatten();
+            tracing::error!(what, id, %error, "a row cannot be read and is passed over");
+        };
+        read(row).map_err(failed).ok()
+    };
+    rows.iter().filter_map(logged).collect()
 }
 
 fn read_record<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeRecord> {

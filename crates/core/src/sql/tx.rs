@@ -2,6 +2,7 @@
 //!
 //! It derefs to the sqlx connection, so it is used like sqlx's own transaction. Dropped, it rolls back.
 
+use std::collections::HashSet;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -51,6 +52,7 @@ pub(super) struct Context {
 #[derive(Default)]
 struct AfterCommit {
     fresh: Vec<Fresh>,
+    ids: HashSet<i64>,
     later: Vec<Report>,
     wake: bool,
     hooks: Vec<Box<dyn FnOnce() + Send>>,
@@ -110,7 +112,8 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
                 Error::TransactionLost { doing: "committing" }
             }
             Err(error) => {
-                if matches!(error, sqlx::Error::Database(_)) {
+                // A server that shuts down answers, too, and may have committed before.
+                if matches!(error, sqlx::Error::Database(_)) && fault::<DB>(&error) != FaultKind::Outage {
                     after.rolled_back();
                 }
                 failed::<DB>("committing", error)
@@ -188,13 +191,16 @@ impl Whole {
 impl AfterCommit {
     fn added(&mut self, fresh: Fresh) {
         // An id that comes twice (SQLite, after a savepoint was rolled back) means that the first one does not exist.
-        self.fresh.retain(|earlier| earlier.id != fresh.id);
+        if !self.ids.insert(fresh.id) {
+            self.fresh.retain(|earlier| earlier.id != fresh.id);
+        }
         self.fresh.push(fresh);
     }
 
     fn take_over(&mut self, mut inner: Self) {
         inner.fresh.into_iter().for_each(|fresh| self.added(fresh));
         self.later.append(&mut inner.later);
+        self.wake |= inner.wake;
         self.hooks.append(&mut inner.hooks);
     }
 

@@ -82,6 +82,28 @@ pub async fn a_claimed_notice_is_sending_with_a_lease_and_one_attempt_more(b: &d
     assert_eq!((record.failures, record.crashes), (0, 0), "a claim counts no try");
 }
 
+pub async fn a_notice_whose_process_died_twice_is_claimed_apart_from_the_others(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let mut ids = Vec::new();
+    for crashes in 0..4 {
+        ids.push(b.add_to("sync").await);
+        let claimed = b.claim_one(def_id).await;
+        let mut settle = fail(&claimed, Duration::ZERO);
+        settle.transition.crashes = crashes;
+        b.settle_one(settle).await;
+    }
+    let mut claim = lane_claim(def_id, Status::Failed, 10);
+    let ordinary = b.store().claim(&claim).await.unwrap();
+    assert_eq!(ordinary.iter().map(|notice| notice.id).collect::<Vec<_>>(), ids[..2]);
+    claim.what = ClaimWhat::Suspects;
+    claim.limit = 1;
+    for id in &ids[2..] {
+        let suspects = b.store().claim(&claim).await.unwrap();
+        assert_eq!(suspects.iter().map(|notice| notice.id).collect::<Vec<_>>(), [*id]);
+    }
+    assert!(b.store().claim(&claim).await.unwrap().is_empty());
+}
+
 pub async fn sixteen_claimers_get_each_attempt_once(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let mut ids = HashSet::new();

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use solid_notify_core::store::{Lease, Node, Settled};
+use solid_notify_core::store::{Lease, Look, Node, Settled};
 use solid_notify_core::{NotifyDef, Status};
 
-use super::{Backend, LEASE, crash, fail, succeed};
+use super::{Backend, LEASE, crash, fail, lane_claim, succeed};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -15,10 +15,10 @@ pub async fn an_expired_lease_is_overdue_and_a_running_one_is_not(b: &dyn Backen
     let id = b.add_to("sync").await;
     let claimed = b.claim_one(def_id).await;
     b.clock().advance(LEASE - Duration::from_millis(1));
-    assert!(b.store().overdue(def_id, Status::Sending, 10).await.unwrap().is_empty());
+    assert!(b.overdue(def_id).await.is_empty());
     assert_eq!(b.settle_one(crash(&claimed)).await, Settled::LostLease, "nobody may judge it before");
     b.clock().advance(Duration::from_millis(1));
-    let overdue = b.store().overdue(def_id, Status::Sending, 10).await.unwrap();
+    let overdue = b.overdue(def_id).await;
     assert_eq!(overdue.len(), 1);
     assert_eq!((overdue[0].id, overdue[0].attempt, overdue[0].worker.as_str()), (id, 1, "worker-1"));
     assert_eq!(b.record(id).await.attempt, 1, "looking claims nothing");
@@ -33,7 +33,7 @@ pub async fn a_rescue_loses_against_a_settle_that_was_faster(b: &dyn Backend) {
     let (ended, retried) = (b.add_to("sync").await, b.add_to("sync").await);
     let claimed = b.claim_lane(def_id, Status::NotSent, 2).await;
     b.clock().advance(LEASE);
-    let overdue = b.store().overdue(def_id, Status::Sending, 10).await.unwrap();
+    let overdue = b.overdue(def_id).await;
     // Their sender lives after all, and settles between the rescuer's look and its judgement.
     b.settle_one(succeed(&claimed[0])).await;
     b.settle_one(fail(&claimed[1], SECOND)).await;
@@ -50,7 +50,7 @@ pub async fn a_late_settle_loses_against_a_rescue(b: &dyn Backend) {
     let id = b.add_to("sync").await;
     let claimed = b.claim_one(def_id).await;
     b.clock().advance(LEASE);
-    let overdue = b.store().overdue(def_id, Status::Sending, 10).await.unwrap().remove(0);
+    let overdue = b.overdue(def_id).await.remove(0);
     assert_eq!(b.settle_one(crash(&overdue)).await, Settled::Done);
     assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::LostLease);
     let record = b.record(id).await;
@@ -62,7 +62,7 @@ pub async fn a_rescue_loses_against_an_extension(b: &dyn Backend) {
     let id = b.add_to("sync").await;
     let claimed = b.claim_one(def_id).await;
     b.clock().advance(LEASE);
-    let overdue = b.store().overdue(def_id, Status::Sending, 10).await.unwrap().remove(0);
+    let overdue = b.overdue(def_id).await.remove(0);
     b.store().extend(&[Lease { id, attempt: claimed.attempt, lease: LEASE }]).await.unwrap();
     assert_eq!(b.settle_one(crash(&overdue)).await, Settled::LostLease);
     assert_eq!(b.record(id).await.next_call_time, Some(b.clock().now() + LEASE));
@@ -74,8 +74,8 @@ pub async fn of_two_rescuers_one_wins(b: &dyn Backend) {
     let id = b.add_to("sync").await;
     b.claim_one(def_id).await;
     b.clock().advance(LEASE);
-    let one = b.store().overdue(def_id, Status::Sending, 10).await.unwrap().remove(0);
-    let two = b.store().overdue(def_id, Status::Sending, 10).await.unwrap().remove(0);
+    let one = b.overdue(def_id).await.remove(0);
+    let two = b.overdue(def_id).await.remove(0);
     assert_eq!(b.settle_one(crash(&one)).await, Settled::Done);
     // The same judgement is stored already: for the second it is done, too, and counted once.
     assert!(matches!(b.settle_one(crash(&two)).await, Settled::Done | Settled::LostLease));
@@ -97,6 +97,37 @@ pub async fn only_a_held_lease_can_be_extended(b: &dyn Backend) {
     let retry = b.record(id).await.next_call_time;
     b.store().extend(&[Lease { id, attempt: claimed.attempt, lease: LEASE }]).await.unwrap();
     assert_eq!(b.record(id).await.next_call_time, retry, "a retry time is no lease");
+}
+
+pub async fn a_worker_can_ask_what_it_is_believed_to_hold(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    for _ in 0..4 {
+        b.add_to("sync").await;
+    }
+    let mine = b.claim_lane(def_id, Status::NotSent, 2).await;
+    let mut other = lane_claim(def_id, Status::NotSent, 1);
+    other.worker = "worker-2".to_owned();
+    b.store().claim(&other).await.unwrap();
+    b.settle_one(fail(&mine[0], SECOND)).await;
+    let held = b.store().look(&Look::HeldBy { worker: "worker-1".to_owned() }, 10).await.unwrap();
+    assert_eq!(held.len(), 1);
+    assert_eq!((held[0].id, held[0].attempt), (mine[1].id, 1));
+}
+
+pub async fn any_number_of_leases_is_extended_at_once(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let (first, last) = (b.add_to("sync").await, b.add_to("sync").await);
+    b.claim_lane(def_id, Status::NotSent, 2).await;
+    b.clock().advance(30 * SECOND);
+    let lease = |id| Lease { id, attempt: 1, lease: LEASE };
+    let mut leases: Vec<Lease> = (1_000_000..1_002_500).map(lease).collect();
+    leases.insert(0, lease(first));
+    leases.push(lease(last));
+    b.store().extend(&leases).await.unwrap();
+    for id in [first, last] {
+        assert_eq!(b.record(id).await.next_call_time, Some(b.clock().now() + LEASE));
+    }
+    b.store().extend(&[]).await.unwrap();
 }
 
 pub async fn a_node_that_beats_hears_the_time_of_the_store(b: &dyn Backend) {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use solid_notify_core::notice::Claimed;
-use solid_notify_core::store::{Claim, ClaimWhat, Settle, Settled, Store};
+use solid_notify_core::store::{Claim, ClaimWhat, Look, Settle, Settled, Store};
 use solid_notify_core::transition::{Next, Transition};
 use solid_notify_core::{Added, Error, HandClock, NewNotice, NoticeRecord, NotifyDef, Outbox, Status};
 
@@ -64,6 +64,7 @@ macro_rules! conformance_suite {
                 a_claim_takes_only_its_definition_and_its_lane,
                 a_claim_by_ids_takes_only_what_exists_was_never_attempted_and_is_due,
                 a_claimed_notice_is_sending_with_a_lease_and_one_attempt_more,
+                a_notice_whose_process_died_twice_is_claimed_apart_from_the_others,
                 sixteen_claimers_get_each_attempt_once,
                 the_earliest_due_time_is_told_per_definition_and_lane;
             settling: a_success_moves_to_history,
@@ -84,6 +85,8 @@ macro_rules! conformance_suite {
                 a_rescue_loses_against_an_extension,
                 of_two_rescuers_one_wins,
                 only_a_held_lease_can_be_extended,
+                any_number_of_leases_is_extended_at_once,
+                a_worker_can_ask_what_it_is_believed_to_hold,
                 a_node_that_beats_hears_the_time_of_the_store;
             purging: only_what_is_old_enough_is_purged_in_windows,
                 a_purge_takes_only_its_definition_and_status,
@@ -135,6 +138,12 @@ impl dyn Backend + '_ {
         let mut claimed = self.claim_lane(def_id, Status::NotSent, 10).await;
         assert_eq!(claimed.len(), 1, "one notice is due");
         claimed.remove(0)
+    }
+
+    /// The expired leases of a definition.
+    pub(crate) async fn overdue(&self, def_id: i64) -> Vec<Claimed> {
+        let look = Look::Overdue { def_id, status: Status::Sending };
+        self.store().look(&look, 10).await.expect("look")
     }
 
     pub(crate) async fn settle_one(&self, settle: Settle) -> Settled {

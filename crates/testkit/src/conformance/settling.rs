@@ -104,7 +104,7 @@ pub async fn a_lost_lease_cannot_settle(b: &dyn Backend) {
     let id = b.add_to("sync").await;
     let slow = b.claim_one(def_id).await;
     b.clock().advance(LEASE);
-    let expired = b.store().overdue(def_id, Status::Sending, 10).await.unwrap().remove(0);
+    let expired = b.overdue(def_id).await.remove(0);
     assert_eq!(b.settle_one(crash(&expired)).await, Settled::Done);
     let other = b.claim_lane(def_id, Status::Failed, 10).await.remove(0);
     for late in [succeed(&slow), fail(&slow, SECOND)] {

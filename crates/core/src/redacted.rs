@@ -1,0 +1,66 @@
+//! `Debug` of everything that carries a parameter: it tells the length and never the text, which may hold what must not
+//! stand in a log.
+
+use std::fmt;
+
+use crate::add::NewNotice;
+use crate::notice::{Claimed, NoticeRecord};
+
+struct Length<'a>(&'a str);
+
+impl fmt::Debug for Length<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+macro_rules! without_the_parameter {
+    ($ty:ty: $($field:ident),+) => {
+        impl fmt::Debug for $ty {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut fields = f.debug_struct(stringify!($ty));
+                $(fields.field(stringify!($field), &self.$field);)+
+                fields.field("param", &Length(&self.param)).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+without_the_parameter!(NewNotice: name, send);
+without_the_parameter!(Claimed: id, def_id, status, attempt, failures, crashes, worker, last_call_time, create_time);
+without_the_parameter!(
+    NoticeRecord: id, def_id, status, attempt, failures, crashes, worker, last_class, last_call_time, next_call_time,
+    create_time, finish_time, end_reason
+);
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::notice::Status;
+
+    #[test]
+    fn no_debug_output_shows_a_parameter() {
+        let new = NewNotice::new("sync", "secret").unwrap();
+        let record = NoticeRecord::new(7, 1, Status::NotSent, "\"secret\"".to_owned(), UNIX_EPOCH);
+        let claimed = Claimed {
+            id: 7,
+            def_id: 1,
+            param: "\"secret\"".to_owned(),
+            description: None,
+            errors: None,
+            status: Status::Sending,
+            attempt: 1,
+            failures: 0,
+            crashes: 0,
+            worker: "w".to_owned(),
+            last_call_time: UNIX_EPOCH,
+            create_time: UNIX_EPOCH,
+            trace_context: None,
+        };
+        for text in [format!("{new:?}"), format!("{record:?}"), format!("{claimed:?}")] {
+            assert!(!text.contains("secret") && text.contains("param: 8 bytes"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What people and restored backups do to the tables, and databases that are half there: it stays where it is and stops
+//! nothing else.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::time::Duration;
+
+use solid_notify::{Dialect, Error, NotifyDef, Status, add_notice};
+use solid_notify_core::Claimed;
+use solid_notify_core::error::{FaultKind, StoreError};
+use solid_notify_core::store::{Claim, ClaimWhat, Settle, Settled};
+use solid_notify_core::transition::{Next, Transition};
+use solid_notify_tests::{Database, TestDb, on_each_database};
+use sqlx::Connection;
+
+on_each_database!(
+    a_row_without_a_due_time_is_refused,
+    an_id_that_was_given_twice_replaces_the_ended_notice,
+    what_is_told_as_due_can_be_claimed,
+    a_missing_table_is_the_fault_of_the_store_and_not_of_the_values,
+    a_notice_is_refused_where_the_transaction_around_a_failed_savepoint_is_gone,
+);
+
+async fn define<D: Database>(db: &TestDb<D>) -> i64 {
+    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    db.notify.definitions().await.unwrap()[0].row.id
+}
+
+async fn claim<D: Database>(db: &TestDb<D>, def_id: i64) -> Result<Vec<Claimed>, StoreError> {
+    let (what, worker) = (ClaimWhat::Lane(Status::NotSent), "worker".to_owned());
+    let claim = Claim { def_id, what, limit: 100, lease: Duration::from_secs(60), worker };
+    db.notify.store().claim(&claim).await
+}
+
+fn succeed(claimed: &Claimed) -> Settle {
+    Settle {
+        id: claimed.id,
+        attempt: claimed.attempt,
+        from: Status::Sending,
+        overdue: false,
+        transition: Transition {
+            next: Next::Finish { status: Status::Succeeded, reason: None, keep: true },
+            failures: 0,
+            crashes: 0,
+        },
+        errors: None,
+        last_class: None,
+        description: None,
+    }
+}
+
+async fn refused<D: Database>(db: &TestDb<D>, sql: &str) {
+    let mut shell = db.pool.acquire().await.unwrap();
+    let error = D::Db::script(&mut shell, sql.to_owned().into()).await.expect_err(sql);
+    assert!(error.as_database_error().is_some_and(|error| error.is_check_violation()), "{sql}: {error}");
+}
+
+async fn a_row_without_a_due_time_is_refused<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    let def_id = define(&db).await;
+    let insert = |status, next| {
+        format!(
+            "INSERT INTO notify_msg (def_id, param, status, next_call_time) VALUES ({def_id}, '1', {status}, {next})"
+        )
+    };
+    for status in [0, 2, 5] {
+        refused(&db, &insert(status, "NULL")).await;
+    }
+    db.sql(&insert(4, "NULL")).await;
+    db.sql(&insert(0, "'2020-01-01 00:00:00'")).await;
+    db.sql(&insert(0, "'2020-01-01 00:00:00.123'")).await;
+    db.sql("UPDATE notify_def SET delete_time = NULL, update_time = '2026-01-01 00:00:00'").await;
+    assert_eq!(claim(&db, def_id).await.unwrap().len(), 2);
+    db.close().await;
+}
+
+async fn an_id_that_was_given_twice_replaces_the_ended_notice<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    let def_id = define(&db).await;
+    for param in [1, 2] {
+        for id in [100, 200] {
+            // The second time as after a restored sequence.
+            let columns = "id, def_id, param, status";
+            db.sql(&format!("INSERT INTO notify_msg ({columns}) VALUES ({id}, {def_id}, '{param}', 0)")).await;
+            if param == 1 && id == 100 {
+                let claimed = claim(&db, def_id).await.unwrap();
+                assert_eq!(db.notify.store().settle(&[succeed(&claimed[0])]).await.unwrap(), [Settled::Done]);
+            } else if param == 1 {
+                db.sql("DELETE FROM notify_msg WHERE id = 200").await;
+            }
+        }
+    }
+    let claimed = claim(&db, def_id).await.unwrap();
+    let batch: Vec<Settle> = claimed.iter().map(succeed).collect();
+    assert_eq!(db.notify.store().settle(&batch).await.unwrap(), [Settled::Done; 2]);
+    for id in [100, 200] {
+        let record = db.notify.find(id).await.unwrap().unwrap();
+        assert_eq!((record.status, record.param.as_str()), (Status::Succeeded, "2"));
+    }
+    db.close().await;
+}
+
+async fn what_is_told_as_due_can_be_claimed<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    let def_id = define(&db).await;
+    let (now, plus) = match <D::Db as sqlx::Database>::NAME {
+        "PostgreSQL" => ("statement_timestamp()", "+ interval '6300 microseconds'"),
+        "MySQL" => ("UTC_TIMESTAMP(6)", "+ INTERVAL 6300 MICROSECOND"),
+        _ => ("strftime('%Y-%m-%d %H:%M:%f', 'now'", ", '+0.006 seconds')"),
+    };
+    for _ in 0..20 {
+        db.sql(&format!("INSERT INTO notify_msg (def_id, param, next_call_time) VALUES ({def_id}, '1', {now} {plus})"))
+            .await;
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            let lanes = db.notify.store().due().await.unwrap().lanes;
+            let first = lanes.iter().find(|lane| lane.status == Status::NotSent).unwrap();
+            if first.after.is_zero() {
+                assert_eq!(claim(&db, def_id).await.unwrap().len(), 1, "after {looks} looks");
+                break;
+            }
+        }
+    }
+    db.close().await;
+}
+
+async fn a_missing_table_is_the_fault_of_the_store_and_not_of_the_values<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    let def_id = define(&db).await;
+    db.sql("ALTER TABLE notify_msg RENAME TO notify_msg_away").await;
+    let error = claim(&db, def_id).await.unwrap_err();
+    assert_eq!(error.kind, FaultKind::Unusable, "{error}");
+    assert!(error.is_transient());
+    db.sql("ALTER TABLE notify_msg_away RENAME TO notify_msg").await;
+    assert!(claim(&db, def_id).await.unwrap().is_empty());
+    db.close().await;
+}
+
+/// On Postgres a savepoint fails in an aborted transaction; elsewhere nothing makes one fail, and all goes on.
+async fn a_notice_is_refused_where_the_transaction_around_a_failed_savepoint_is_gone<D: Database>()
+where
+    for<'c> sqlx::Transaction<'c, D::Db>: solid_notify::NoticeConnection,
+{
+    let db = TestDb::<D>::with_real_clock().await;
+    define(&db).await;
+    let mut tx = db.pool.begin().await.unwrap();
+    D::Db::script(&mut tx, "SELECT nonsense".into()).await.unwrap_err();
+    let lost = match tx.begin().await {
+        Ok(inner) => {
+            inner.commit().await.unwrap();
+            false
+        }
+        Err(_) => true,
+    };
+    let added = add_notice(&mut tx, "sync", 1).await;
+    assert_eq!(matches!(added, Err(Error::TransactionLost { .. })), lost, "{added:?}");
+    assert_eq!(lost, <D::Db as sqlx::Database>::NAME == "PostgreSQL");
+    db.close().await;
+}
+
+#[cfg(postgres)]
+#[tokio::test]
+async fn an_infinite_time_stops_nothing_on_postgres() {
+    let db = TestDb::<solid_notify_tests::Postgres>::with_real_clock().await;
+    let def_id = define(&db).await;
+    for end in ["infinity", "-infinity"] {
+        refused(
+            &db,
+            &format!("INSERT INTO notify_msg (def_id, param, next_call_time) VALUES ({def_id}, '1', '{end}')"),
+        )
+        .await;
+        refused(&db, &format!("UPDATE notify_def SET update_time = '{end}'")).await;
+    }
+    // As a database has them whose checks came later, or were dropped.
+    db.sql("ALTER TABLE notify_msg DROP CONSTRAINT notify_msg_times").await;
+    db.sql("ALTER TABLE notify_def DROP CONSTRAINT notify_def_times").await;
+    for end in ["infinity", "-infinity"] {
+        db.sql(&format!(
+            "INSERT INTO notify_msg (def_id, param, next_call_time, create_time) VALUES ({def_id}, '1', '{end}', '{end}')"
+        ))
+        .await;
+        db.sql(&format!("INSERT INTO notify_def (name, delete_time) VALUES ('{end}', '{end}')")).await;
+    }
+    unreadable_times_stop_nothing(&db, def_id).await;
+}
+
+#[cfg(mariadb)]
+#[tokio::test]
+async fn a_zero_time_stops_nothing_on_mariadb() {
+    let db = TestDb::<solid_notify_tests::MariaDb>::with_real_clock().await;
+    let def_id = define(&db).await;
+    let zero = format!(
+        "INSERT INTO notify_msg (def_id, param, next_call_time, create_time) VALUES
+         ({def_id}, '1', '0000-00-00', '0000-00-00')"
+    );
+    refused(&db, &format!("SET sql_mode = ''; {zero}")).await;
+    db.sql("ALTER TABLE notify_msg DROP CONSTRAINT notify_msg_times").await;
+    db.sql("ALTER TABLE notify_def DROP CONSTRAINT notify_def_times").await;
+    db.sql(&format!("SET sql_mode = ''; {zero}")).await;
+    db.sql(
+        "SET sql_mode = ''; INSERT INTO notify_def (name, delete_time) VALUES ('x', '0000-00-00'), ('y', '0000-00-00')",
+    )
+    .await;
+    unreadable_times_stop_nothing(&db, def_id).await;
+}
+
+#[cfg(sqlite)]
+#[tokio::test]
+async fn an_unreadable_time_or_number_stops_nothing_on_sqlite() {
+    let db = TestDb::<solid_notify_tests::Sqlite>::with_real_clock().await;
+    let def_id = define(&db).await;
+    for time in ["unixepoch()", "'soon'", "''", "'2026-01-01'"] {
+        refused(&db, &format!("INSERT INTO notify_msg (def_id, param, next_call_time) VALUES ({def_id}, '1', {time})"))
+            .await;
+        refused(&db, &format!("UPDATE notify_def SET update_time = {time}")).await;
+    }
+    for column in ["max_retry_times", "max_concurrency", "alert_trigger_fail_times", "dead_alert_count"] {
+        refused(&db, &format!("UPDATE notify_def SET {column} = 'many'")).await;
+    }
+    db.sql("PRAGMA ignore_check_constraints = ON; INSERT INTO notify_msg (def_id, param, next_call_time, create_time)
+         VALUES (1, '1', '', 'soon'), (1, '1', 'soon', 'soon'); INSERT INTO notify_def (name, delete_time) VALUES ('x', 'soon'), ('y', '');
+         INSERT INTO notify_msg (def_id, param, next_call_time, errors) VALUES (1, x'ff', '', x'fe')")
+        .await;
+    unreadable_times_stop_nothing(&db, def_id).await;
+}
+
+/// One notice whose time can be claimed and perhaps one whose cannot, and two definitions marked as deleted.
+async fn unreadable_times_stop_nothing<D: Database>(db: &TestDb<D>, def_id: i64) {
+    let definitions = db.notify.definitions().await.unwrap();
+    assert_eq!(definitions.iter().filter(|state| state.deleted().is_some()).count(), 2);
+    let mut tx = db.notify.begin().await.unwrap();
+    let good = add_notice(&mut tx, "sync", 2).await.unwrap().id();
+    tx.commit().await.unwrap();
+    let due = |lanes: Vec<solid_notify_core::store::DueLane>| lanes.iter().any(|lane| lane.after.is_zero());
+    assert!(due(db.notify.store().due().await.unwrap().lanes));
+    let claimed = claim(db, def_id).await.unwrap();
+    assert!(claimed.iter().any(|notice| notice.id == good) && claimed.len() == 2, "{claimed:?}");
+    assert!(!due(db.notify.store().due().await.unwrap().lanes), "what cannot be claimed is not told as due");
+    let batch: Vec<Settle> = claimed.iter().map(succeed).collect();
+    let settled = db.notify.store().settle(&batch).await;
+    assert!(settled.is_ok() || settled.unwrap_err().kind == FaultKind::Permanent);
+}
+
+/// On MySQL each statement of a migration is committed by itself.
+#[cfg(mariadb)]
+#[tokio::test]
+async fn a_migration_that_was_cut_short_is_taken_up_on_mariadb() {
+    use solid_notify_tests::MariaDb;
+    let (pool, cleanup) = MariaDb::create(2).await;
+    let schema = solid_notify::Notify::<sqlx::MySql>::schema();
+    let tables: Vec<&str> = schema.split("ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;").collect();
+    let notify = solid_notify::Notify::new(pool.clone());
+    MariaDb::sql(&pool, &format!("{} ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;", tables[0])).await;
+    notify.migrate().await.unwrap();
+    notify.define(NotifyDef::new("sync")).await.unwrap();
+    let mut tx = notify.begin().await.unwrap();
+    add_notice(&mut tx, "sync", 1).await.unwrap();
+    tx.commit().await.unwrap();
+    MariaDb::sql(&pool, "DROP DATABASE IF EXISTS notify_none").await;
+    drop(cleanup);
+}

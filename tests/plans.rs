@@ -1,0 +1,273 @@
+//! Every statement over the notices finds its rows by an index, however many there are: none reads or sorts a table.
+//!
+//! The plans are those for 100,000 live notices and as many ended ones, with the values in the statements' text, as a
+//! database plans for them. They are looked at without and with the database's statistics: those of a table that fills and
+//! empties are seldom true, and SQLite has none unless somebody asks for them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use serde_json::{Value, json};
+use solid_notify::{Dialect, NotifyDef};
+use solid_notify_core::sql::statement_texts;
+use solid_notify_tests::{Database, TestDb, on_each_database};
+use sqlx::{AssertSqlSafe, Pool, Row};
+
+on_each_database!(no_statement_reads_or_sorts_a_table_of_notices);
+
+/// How a statement gets at its notices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// By their ids.
+    Id,
+    /// By definition, status and time: a lane, in the order of its times.
+    Lane,
+    /// By definition and status: all of a lane.
+    Status,
+    /// By definition.
+    Definition,
+    /// Not by a search: the whole table, or a whole index.
+    Whole,
+    /// What was found is sorted.
+    Sort,
+}
+
+impl Access {
+    /// What a statement may do.
+    fn needed_by(statement: &str) -> &'static [Self] {
+        match statement {
+            "due" | "overdue" | "purgeable" => &[Self::Lane],
+            // Postgres and SQLite also update what they found.
+            "claim_lane" | "claim_suspects" => &[Self::Lane, Self::Id],
+            // What is being sent is little.
+            "held_by" => &[Self::Status, Self::Sort],
+            "purge_definition" => &[Self::Definition],
+            _ => &[Self::Id],
+        }
+    }
+
+    /// What a condition on an index amounts to.
+    fn of_condition(condition: &str) -> Self {
+        let has = |column: &str| condition.contains(column);
+        match (has("def_id ="), has("status ="), has("next_call_time") || has("finish_time")) {
+            (true, true, true) => Self::Lane,
+            (true, true, false) => Self::Status,
+            (true, false, _) => Self::Definition,
+            _ if has("id =") => Self::Id,
+            _ => Self::Whole,
+        }
+    }
+}
+
+/// A step of a plan that reads or sorts notices, and its description.
+type Step = (Access, String);
+
+/// What differs in asking for a plan and in reading it.
+trait Plans: Dialect {
+    const GATHER_STATISTICS: &'static str;
+
+    /// The time so many seconds from now.
+    fn seconds_from_now(seconds: &str) -> String;
+
+    async fn explain(pool: &Pool<Self>, sql: &str) -> Vec<Step>;
+}
+
+impl Plans for sqlx::Postgres {
+    const GATHER_STATISTICS: &'static str = "ANALYZE";
+
+    fn seconds_from_now(seconds: &str) -> String {
+        format!("now() + ({seconds}) * interval '1 second'")
+    }
+
+    async fn explain(pool: &Pool<Self>, sql: &str) -> Vec<Step> {
+        let sql = AssertSqlSafe(format!("EXPLAIN (FORMAT JSON) {sql}"));
+        let row = sqlx::raw_sql(sql).fetch_one(pool).await.unwrap();
+        let plan: String = row.try_get_unchecked(0).unwrap();
+        let plan: Value = serde_json::from_str(&plan).unwrap();
+        let mut steps = Vec::new();
+        walk(&plan[0]["Plan"], &mut steps);
+        steps
+    }
+}
+
+/// Writes down the steps of a Postgres plan; true where one of them reads notices.
+fn walk(node: &Value, steps: &mut Vec<Step>) -> bool {
+    let kind = node["Node Type"].as_str().unwrap();
+    let table = node["Relation Name"].as_str().or(node["Index Name"].as_str()).unwrap_or_default();
+    let mut reads = table.starts_with("notify_msg") && kind != "ModifyTable";
+    // The heap scan of a bitmap has its condition in the index scan below it.
+    if reads && kind != "Bitmap Heap Scan" {
+        let condition = node["Index Cond"].as_str().unwrap_or_default();
+        steps.push((Access::of_condition(condition), format!("{kind} of {table} by {condition}")));
+    }
+    for below in node["Plans"].as_array().into_iter().flatten() {
+        reads |= walk(below, steps);
+    }
+    // What is expected to fit into one claim may be sorted: a lane that is small.
+    if reads && kind.contains("Sort") && node["Plan Rows"].as_u64().unwrap() > 500 {
+        steps.push((Access::Sort, format!("{kind} of {} rows", node["Plan Rows"])));
+    }
+    reads
+}
+
+impl Plans for sqlx::MySql {
+    const GATHER_STATISTICS: &'static str = "ANALYZE TABLE notify_def, notify_msg, notify_msg_history";
+
+    fn seconds_from_now(seconds: &str) -> String {
+        format!("TIMESTAMPADD(SECOND, {seconds}, UTC_TIMESTAMP(6))")
+    }
+
+    async fn explain(pool: &Pool<Self>, sql: &str) -> Vec<Step> {
+        let rows = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN {sql}"))).fetch_all(pool).await.unwrap();
+        let mut steps = Vec::new();
+        for row in rows {
+            let column = |name: &str| row.try_get_unchecked::<Option<String>, _>(name).unwrap().unwrap_or_default();
+            let (table, kind, key, length) = (column("table"), column("type"), column("key"), column("key_len"));
+            let (extra, length) = (column("Extra"), length.parse().unwrap_or(0));
+            let access = match (kind.as_str(), key.as_str()) {
+                ("const" | "eq_ref", "PRIMARY") => Access::Id,
+                // How much of the key is used: the definition has 8 bytes, the status 2, a time 8 or 9. Of the earliest time
+                // it does not tell, but that needs no more than the first entry.
+                ("range", _) if length >= 18 => Access::Lane,
+                ("ref", _) if length == 10 && extra.contains("Using index") => Access::Lane,
+                ("ref", _) if length == 10 => Access::Status,
+                ("ref", _) if length == 8 => Access::Definition,
+                _ => Access::Whole,
+            };
+            let step = format!("{kind} of {table} by {length} bytes of {key}, {extra}");
+            if extra.contains("filesort") {
+                steps.push((Access::Sort, step.clone()));
+            }
+            if table == "m" || table.starts_with("notify_msg") {
+                steps.push((access, step));
+            }
+        }
+        steps
+    }
+}
+
+impl Plans for sqlx::Sqlite {
+    const GATHER_STATISTICS: &'static str = "ANALYZE";
+
+    fn seconds_from_now(seconds: &str) -> String {
+        format!("strftime('%Y-%m-%d %H:%M:%f', 'now', ({seconds}) || ' seconds')")
+    }
+
+    async fn explain(pool: &Pool<Self>, sql: &str) -> Vec<Step> {
+        let rows = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(pool).await.unwrap();
+        let details = rows.iter().map(|row| row.try_get_unchecked::<String, _>("detail").unwrap());
+        let access = |step: String| {
+            let notices =
+                ["SCAN m", "SCAN notify_msg", "SEARCH m", "SEARCH notify_msg"].iter().any(|of| step.starts_with(of));
+            if step.contains("TEMP B-TREE") || step.contains("AUTOMATIC") {
+                Some((Access::Sort, step))
+            } else if notices {
+                // A scan has no condition.
+                let condition = step.split_once('(').map_or("", |(_, condition)| condition).replace('=', " =");
+                Some((Access::of_condition(&condition), step))
+            } else {
+                None
+            }
+        };
+        details.filter_map(access).collect()
+    }
+}
+
+async fn no_statement_reads_or_sorts_a_table_of_notices<D: Database<Db: Plans>>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    for name in ["most", "many", "few", "rare", "none"] {
+        db.notify.define(NotifyDef::new(name)).await.unwrap();
+    }
+    fill(&db).await;
+    let (mut bad, mut steps_seen) = (Vec::new(), 0);
+    for statistics in ["without", "with"] {
+        if statistics == "with" {
+            db.sql(D::Db::GATHER_STATISTICS).await;
+        }
+        for (name, text) in statement_texts::<D::Db>().into_iter().filter(|(_, text)| text.contains("notify_msg")) {
+            for arguments in arguments(name, <D::Db as sqlx::Database>::NAME) {
+                let steps = D::Db::explain(&db.pool, &filled_in(&text, &arguments)).await;
+                steps_seen += steps.len();
+                for (_, step) in steps.iter().filter(|(access, _)| !Access::needed_by(name).contains(access)) {
+                    let arguments: String = arguments.join(", ").chars().take(60).collect();
+                    bad.push(format!("{name} ({arguments}…) {statistics} statistics: {step}"));
+                }
+            }
+        }
+    }
+    assert!(bad.is_empty(), "\n{}", bad.join("\n"));
+    assert!(steps_seen > 100, "only {steps_seen} steps were understood");
+    db.close().await;
+}
+
+/// 100,000 live notices, due and not yet, and 100,000 ended ones, of definitions of very different sizes.
+async fn fill<D: Database<Db: Plans>>(db: &TestDb<D>) {
+    db.sql("CREATE TABLE digit (d integer)").await;
+    db.sql("INSERT INTO digit VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)").await;
+    let numbers = "(SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d AS n
+                    FROM digit a, digit b, digit c, digit e, digit f) AS numbers";
+    let def_id = "CASE WHEN n % 100 < 60 THEN 1 WHEN n % 100 < 90 THEN 2 WHEN n % 100 < 99 THEN 3 ELSE 4 END";
+    let (due, past) = (D::Db::seconds_from_now("n - 50000"), D::Db::seconds_from_now("-n"));
+    db.sql(&format!(
+        "INSERT INTO notify_msg (def_id, param, status, next_call_time)
+         SELECT {def_id}, '{{}}', CASE WHEN n % 997 = 0 THEN 5 WHEN n % 7 = 0 THEN 4 WHEN n % 2 = 0 THEN 2 ELSE 0 END, {due}
+         FROM {numbers}"
+    ))
+    .await;
+    db.sql(&format!(
+        "INSERT INTO notify_msg_history
+             (id, def_id, param, status, attempt, failures, crashes, create_time, finish_time)
+         SELECT 200000 + n, {def_id}, '{{}}', CASE n % 3 WHEN 0 THEN 1 WHEN 1 THEN 3 ELSE 6 END,
+                1, 0, 0, {past}, {past}
+         FROM {numbers}"
+    ))
+    .await;
+}
+
+/// Values for `$2` and so on, as SQL; several lists where the plan may depend on them.
+fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
+    let batch = |count: i64, object: fn(i64) -> Value| {
+        let objects: Vec<Value> = (0..count).map(|n| object(100 + 7 * n)).collect();
+        format!("'{}'", Value::from(objects))
+    };
+    let batches = |object: fn(i64) -> Value| [1, 500].map(|count| vec![batch(count, object)]).to_vec();
+    let list = |values: &[&str]| values.iter().map(ToString::to_string).collect::<Vec<_>>();
+    // Definition and status: big lanes, small ones, and one that is empty.
+    let each_lane = |statuses: [&str; 2], more: &[&str]| -> Vec<Vec<String>> {
+        let lanes = ["1", "2", "3", "4", "5"].map(|def_id| statuses.map(|status| list(&[def_id, status])));
+        lanes.into_iter().flatten().map(|lane| [lane, list(more)].concat()).collect()
+    };
+    let ids = |id: i64| json!({ "notice_id": id });
+    let settled = |id: i64| {
+        json!({ "notice_id": id, "new_status": 1, "after_ms": 5, "new_failures": 1, "new_crashes": 0,
+                "new_errors": null, "new_class": null, "new_description": null, "reason": null })
+    };
+    match statement {
+        "insert" if database == "MySQL" => vec![list(&["1", "'{}'", "NULL", "NULL", "NULL", "0"])],
+        "insert" => vec![list(&["'most'", "'{}'", "NULL", "NULL", "NULL", "0"])],
+        "due" => vec![Vec::new()],
+        "claim_lane" | "claim_suspects" | "overdue" => {
+            ["1", "20", "500"].iter().flat_map(|limit| each_lane(["0", "5"], &[limit, "'w'", "60000"])).collect()
+        }
+        "claim_ids" | "take" => {
+            let each = [1, 20, 500].map(|count| each_lane(["0", "5"], &[&batch(count, ids), "'w'", "60000"]));
+            each.concat()
+        }
+        "hold" => batches(|id| json!({ "notice_id": id, "attempt": 0, "was": 5, "overdue": 0 })),
+        "archive" | "reschedule" => batches(settled),
+        "remove" | "verify" => batches(ids),
+        "extend" => batches(|id| json!({ "notice_id": id, "attempt": 0, "lease": 60000 })),
+        "held_by" => vec![list(&["'nobody'", "500"])],
+        "find" => vec![list(&["777"]), list(&["200777"])],
+        "purgeable" => each_lane(["1", "3"], &["1000", "500"]),
+        "purge" => batches(ids).into_iter().map(|ids| [ids, list(&["1"])].concat()).collect(),
+        // Only a definition that nothing refers to is worth the look.
+        "purge_definition" => vec![list(&["5", "1000"])],
+        other => panic!("tell this test the arguments of {other}"),
+    }
+}
+
+/// A statement with its values in its text; `$1`, the hand-turned clock, is not there.
+fn filled_in(text: &str, arguments: &[String]) -> String {
+    let numbered = arguments.iter().enumerate().rev();
+    let sql = numbered.fold(text.to_owned(), |sql, (n, value)| sql.replace(&format!("${}", n + 2), value));
+    sql.replace("$1", "NULL")
+}

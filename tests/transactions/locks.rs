@@ -1,0 +1,199 @@
+//! Who waits for whom: operators never for an open business transaction, a batch of outcomes never for a locked row.
+//! And settings of the application's connections that ours must share.
+#![cfg(any(postgres, mariadb))]
+
+use std::time::Duration;
+
+use solid_notify::{Error, NotifyDef, Updated, add_notice};
+use solid_notify_core::store::{Claim, ClaimWhat, Settle, Settled};
+use solid_notify_core::transition::{Next, Transition};
+use solid_notify_core::{Claimed, Status};
+use solid_notify_tests::Database;
+#[cfg(mariadb)]
+use solid_notify_tests::MariaDb;
+#[cfg(postgres)]
+use solid_notify_tests::Postgres;
+
+use super::{SOON, Scene, Sql, run};
+
+macro_rules! on_servers {
+    ($($case:ident),+ $(,)?) => {
+        #[cfg(postgres)]
+        mod postgres {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case::<super::Postgres>().await;
+            })+
+        }
+        #[cfg(mariadb)]
+        mod mariadb {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case::<super::MariaDb>().await;
+            })+
+        }
+    };
+}
+
+on_servers!(
+    an_operator_does_not_wait_for_a_transaction_that_added_a_notice,
+    an_operator_can_define_what_an_open_transaction_asked_for_in_vain,
+    an_outcome_whose_row_others_lock_is_left_for_later,
+);
+
+/// Makes the next transactions of a connection keep the snapshot of their first statement.
+async fn keep_snapshots<D: Database>(conn: &mut <D::Db as sqlx::Database>::Connection) {
+    let sql = match <D::Db as sqlx::Database>::NAME {
+        "PostgreSQL" => "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        _ => "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    };
+    run::<D>(conn, sql).await.unwrap();
+}
+
+async fn an_operator_does_not_wait_for_a_transaction_that_added_a_notice<D: Database<Db: Sql>>() {
+    let scene = Scene::<D>::new(4).await;
+    let mut conn = scene.db.pool.acquire().await.unwrap();
+    keep_snapshots::<D>(&mut conn).await;
+    let mut old = sqlx::Connection::begin(&mut *conn).await.unwrap();
+    scene.work(&mut old, 1).await;
+    let mut plain = scene.db.pool.begin().await.unwrap();
+    scene.work(&mut plain, 2).await;
+    let mut tx = scene.begin().await;
+    scene.work(&mut tx, 3).await;
+    let operator = async {
+        scene.db.sql("UPDATE notify_def SET timeout = '7s' WHERE name = 'sync'").await;
+        scene.db.sql("INSERT INTO notify_def (name) VALUES ('another')").await;
+        let definitions = scene.notify().definitions().await.unwrap();
+        let seen = &definitions.iter().find(|definition| definition.row.name == "sync").unwrap().row;
+        scene.notify().update(seen, seen.clone().timeout("8s")).await.unwrap()
+    };
+    let updated = tokio::time::timeout(SOON, operator).await.expect("an edit never waits for business transactions");
+    assert!(matches!(updated, Updated::Done(_)), "{updated:?}");
+    old.commit().await.unwrap();
+    plain.commit().await.unwrap();
+    tx.commit().await.unwrap();
+    drop(conn);
+    scene.ends_with(&[1, 2, 3]).await;
+}
+
+async fn an_operator_can_define_what_an_open_transaction_asked_for_in_vain<D: Database<Db: Sql>>() {
+    let scene = Scene::<D>::new(1).await;
+    keep_snapshots::<D>(&mut *scene.db.pool.acquire().await.unwrap()).await;
+    let mut tx = scene.begin().await;
+    scene.work(&mut tx, 1).await;
+    assert!(matches!(add_notice(&mut tx, "later", 1).await, Err(Error::UnknownDefinition { .. })));
+    let mut other = scene.observer.acquire().await.unwrap();
+    let operator = run::<D>(&mut other, "INSERT INTO notify_def (name) VALUES ('later')");
+    let defined = tokio::time::timeout(SOON, operator).await.expect("an edit never waits for business transactions");
+    defined.unwrap();
+    drop(other);
+    tx.commit().await.unwrap();
+    scene.ends_with(&[1]).await;
+}
+
+async fn an_outcome_whose_row_others_lock_is_left_for_later<D: Database<Db: Sql>>() {
+    let scene = Scene::<D>::new(2).await;
+    let mut tx = scene.begin().await;
+    for k in 1..=3 {
+        scene.work(&mut tx, k).await;
+    }
+    tx.commit().await.unwrap();
+    let store = scene.notify().store();
+    let def_id = scene.notify().definitions().await.unwrap()[0].row.id;
+    let claim = Claim {
+        def_id,
+        what: ClaimWhat::Lane(Status::NotSent),
+        limit: 10,
+        lease: Duration::from_secs(60),
+        worker: "worker".to_owned(),
+    };
+    let batch: Vec<Settle> = store.claim(&claim).await.unwrap().iter().map(succeed).collect();
+    let mut other = scene.db.pool.begin().await.unwrap();
+    run::<D>(&mut other, &format!("SELECT id FROM notify_msg WHERE id = {} FOR UPDATE", batch[1].id)).await.unwrap();
+    let settled = tokio::time::timeout(SOON, store.settle(&batch)).await.expect("it does not wait").unwrap();
+    assert_eq!(settled, [Settled::Done, Settled::Locked, Settled::Done]);
+    other.rollback().await.unwrap();
+    assert_eq!(store.settle(&batch).await.unwrap(), [Settled::Done; 3]);
+    scene.ends_with_rows(&[], &[1, 2, 3]).await;
+}
+
+fn succeed(claimed: &Claimed) -> Settle {
+    let next = Next::Finish { status: Status::Succeeded, reason: None, keep: true };
+    Settle {
+        id: claimed.id,
+        attempt: claimed.attempt,
+        from: Status::Sending,
+        overdue: false,
+        transition: Transition { next, failures: 0, crashes: 0 },
+        errors: None,
+        last_class: None,
+        description: None,
+    }
+}
+
+#[cfg(mariadb)]
+#[tokio::test]
+async fn a_definition_that_is_younger_than_the_snapshot_can_be_used_on_mariadb() {
+    let scene = Scene::<MariaDb>::new(2).await;
+    let mut conn = scene.db.pool.acquire().await.unwrap();
+    keep_snapshots::<MariaDb>(&mut conn).await;
+    let mut tx = sqlx::Connection::begin(&mut *conn).await.unwrap();
+    for defined in [false, true] {
+        if defined {
+            scene.notify().define(NotifyDef::new("young").handler("sync")).await.unwrap();
+        }
+        assert_eq!(sqlx::MySql::numbers(&mut tx, "SELECT count(*) FROM notify_def").await, [1], "a snapshot");
+    }
+    super::row::<MariaDb>(&mut tx, 1).await;
+    add_notice(&mut tx, "young", 1).await.unwrap();
+    tx.commit().await.unwrap();
+    drop(conn);
+
+    // With our own transaction nobody has to wait for it even then.
+    let scene_of_one = Scene::<MariaDb>::new(1).await;
+    keep_snapshots::<MariaDb>(&mut *scene_of_one.db.pool.acquire().await.unwrap()).await;
+    let mut tx = scene_of_one.begin().await;
+    scene_of_one.work(&mut tx, 1).await;
+    scene_of_one.notify().define(NotifyDef::new("young").handler("sync")).await.unwrap();
+    super::row::<MariaDb>(&mut tx, 2).await;
+    add_notice(&mut tx, "young", 2).await.unwrap();
+    let mut other = scene_of_one.observer.acquire().await.unwrap();
+    let edit = run::<MariaDb>(&mut other, "UPDATE notify_def SET timeout = '7s' WHERE name = 'young'");
+    tokio::time::timeout(SOON, edit).await.expect("an edit never waits for business transactions").unwrap();
+    drop(other);
+    tx.commit().await.unwrap();
+    scene_of_one.ends_with(&[1, 2]).await;
+    scene.ends_with(&[1]).await;
+}
+
+#[cfg(postgres)]
+#[tokio::test]
+async fn a_search_path_set_after_connecting_holds_for_our_connections_too_on_postgres() {
+    use std::str::FromStr;
+    use std::sync::Arc;
+
+    use solid_notify::{FirstAttempt, Notify};
+    use solid_notify_tests::databases::server_url;
+    use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+    use sqlx::{AssertSqlSafe, Executor};
+
+    let scene = Scene::<Postgres>::new(1).await;
+    let path = "SELECT set_config('search_path', current_schema(), false)";
+    let path: String = sqlx::query_scalar(path).fetch_one(&scene.db.pool).await.unwrap();
+    let options = PgPoolOptions::new().max_connections(1).after_connect(move |conn, _| {
+        let set = AssertSqlSafe(format!("SET search_path TO {path}"));
+        Box::pin(async move { conn.execute(set).await.map(|_| ()) })
+    });
+    let options = options.connect_with(PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap());
+    let notify = Notify::new(options.await.unwrap());
+    let sent = Arc::default();
+    let sweeper = super::sweeper(&notify, &sent).await;
+    let mut tx = notify.begin().await.unwrap();
+    let added = scene.work(&mut tx, 1).await;
+    tx.commit().await.unwrap();
+    assert_eq!(added.first_attempt(SOON).await, FirstAttempt::Succeeded);
+    assert_eq!(*sent.lock().unwrap(), [1]);
+    sweeper.shutdown().await;
+    notify.pool().close().await;
+    scene.ends_with_rows(&[], &[1]).await;
+}

@@ -1,0 +1,280 @@
+//! Transactions that the database has given up, or that fail at their commit: they leave no notice, and `commit` says so.
+
+use std::sync::atomic::Ordering;
+
+use solid_notify::{Error, FirstAttempt, add_notice};
+use solid_notify_core::error::FaultKind;
+#[cfg(mariadb)]
+use solid_notify_tests::MariaDb;
+#[cfg(postgres)]
+use solid_notify_tests::Postgres;
+use solid_notify_tests::{Database, on_each_database};
+
+use super::{SOON, Scene, Sql, hook, row, run};
+
+on_each_database!(a_transaction_that_was_rolled_back_by_raw_sql_cannot_be_committed);
+
+fn is_lost(result: Result<(), Error>) -> bool {
+    matches!(result, Err(Error::TransactionLost { .. }))
+}
+
+fn kind(result: Result<(), Error>) -> Option<FaultKind> {
+    match result {
+        Err(Error::Store(error)) => Some(error.kind),
+        _ => None,
+    }
+}
+
+async fn a_transaction_that_was_rolled_back_by_raw_sql_cannot_be_committed<D: Database<Db: Sql>>() {
+    let scene = Scene::<D>::swept(1).await;
+    let mut tx = scene.begin().await;
+    let added = scene.work(&mut tx, 1).await;
+    let ran = hook(&mut tx);
+    run::<D>(&mut tx, "ROLLBACK").await.unwrap();
+    tx.commit().await.unwrap_err();
+    assert!(!ran.load(Ordering::Relaxed));
+    assert_eq!(added.first_attempt(SOON).await, FirstAttempt::RolledBack);
+    // The connection is none the worse for it.
+    let mut tx = scene.begin().await;
+    scene.work(&mut tx, 2).await;
+    tx.commit().await.unwrap();
+    scene.ends_with(&[2]).await;
+}
+
+/// An error that does not abort the transaction: everything depends on its commit alone.
+#[cfg(any(sqlite, mariadb))]
+async fn a_swallowed_error_changes_nothing<D: Database<Db: Sql>>() {
+    let scene = Scene::<D>::swept(2).await;
+    for (k, commits) in [(1, true), (2, false)] {
+        let mut tx = scene.begin().await;
+        row::<D>(&mut tx, k).await;
+        run::<D>(&mut tx, &format!("INSERT INTO work VALUES ({k})")).await.unwrap_err();
+        let added = add_notice(&mut tx, "sync", k).await.unwrap();
+        run::<D>(&mut tx, &format!("INSERT INTO work VALUES ({k})")).await.unwrap_err();
+        if commits {
+            tx.commit().await.unwrap();
+            assert_eq!(added.first_attempt(SOON).await, FirstAttempt::Succeeded);
+        } else {
+            tx.rollback().await.unwrap();
+            assert_eq!(added.first_attempt(SOON).await, FirstAttempt::RolledBack);
+        }
+    }
+    scene.ends_with(&[1]).await;
+}
+
+#[cfg(sqlite)]
+#[tokio::test]
+async fn a_swallowed_error_changes_nothing_on_sqlite() {
+    a_swallowed_error_changes_nothing::<solid_notify_tests::Sqlite>().await;
+}
+
+#[cfg(mariadb)]
+#[tokio::test]
+async fn a_swallowed_error_changes_nothing_on_mariadb() {
+    a_swallowed_error_changes_nothing::<MariaDb>().await;
+}
+
+#[cfg(postgres)]
+#[tokio::test]
+async fn a_swallowed_error_is_found_out_by_the_commit_on_postgres() {
+    let scene = Scene::<Postgres>::swept(1).await;
+    let mut tx = scene.begin().await;
+    let added = scene.work(&mut tx, 1).await;
+    let ran = hook(&mut tx);
+    run::<Postgres>(&mut tx, "SELECT 1 / 0").await.unwrap_err();
+    assert!(matches!(add_notice(&mut tx, "sync", 1).await, Err(Error::Store(_))));
+    assert!(is_lost(tx.commit().await));
+    assert!(!ran.load(Ordering::Relaxed));
+    assert_eq!(added.first_attempt(SOON).await, FirstAttempt::RolledBack);
+
+    // sqlx's own commit says Ok of the same.
+    let mut tx = scene.db.pool.begin().await.unwrap();
+    scene.work(&mut tx, 2).await;
+    run::<Postgres>(&mut tx, "SELECT 1 / 0").await.unwrap_err();
+    tx.commit().await.unwrap();
+
+    // A savepoint confines it.
+    let mut tx = scene.begin().await;
+    let mut inner = tx.begin().await.unwrap();
+    let inner_ran = hook(&mut inner);
+    let gone = scene.work(&mut inner, 3).await;
+    run::<Postgres>(&mut inner, "SELECT 1 / 0").await.unwrap_err();
+    inner.commit().await.unwrap_err();
+    let kept = scene.work(&mut tx, 4).await;
+    tx.commit().await.unwrap();
+    assert!(!inner_ran.load(Ordering::Relaxed));
+    assert_eq!(gone.first_attempt(SOON).await, FirstAttempt::RolledBack);
+    assert_eq!(kept.first_attempt(SOON).await, FirstAttempt::Succeeded);
+    scene.ends_with(&[4]).await;
+}
+
+#[cfg(mariadb)]
+#[tokio::test]
+async fn a_swallowed_deadlock_is_found_out_by_the_next_notice_and_by_the_commit_on_mariadb() {
+    let scene = Scene::<MariaDb>::swept(3).await;
+    let rows: Vec<String> = (1001..=1100).map(|id| format!("({id})")).collect();
+    scene.db.sql("CREATE TABLE stock (id int PRIMARY KEY, n int NOT NULL DEFAULT 0)").await;
+    scene.db.sql(&format!("INSERT INTO stock (id) VALUES (1), (2), {}", rows.join(", "))).await;
+    for (k, adds, nested, ours) in
+        [(10, false, false, true), (20, true, false, true), (30, false, true, true), (40, true, false, false)]
+    {
+        let mut strong = scene.begin().await;
+        scene.work(&mut strong, k).await;
+        // The server gives up the one that changed fewer rows.
+        run::<MariaDb>(&mut strong, "UPDATE stock SET n = n + 1 WHERE id = 1 OR id > 1000").await.unwrap();
+        if ours {
+            let mut weak = scene.begin().await;
+            let added = scene.work(&mut weak, k + 1).await;
+            let ran = hook(&mut weak);
+            if nested {
+                let mut inner = weak.begin().await.unwrap();
+                meet(&mut strong, &mut inner).await;
+                inner.commit().await.unwrap_err();
+            } else {
+                meet(&mut strong, &mut weak).await;
+            }
+            if adds {
+                assert!(matches!(add_notice(&mut weak, "sync", k).await, Err(Error::TransactionLost { .. })));
+            }
+            assert!(is_lost(weak.commit().await));
+            assert!(!ran.load(Ordering::Relaxed));
+            assert_eq!(added.first_attempt(SOON).await, FirstAttempt::RolledBack);
+        } else {
+            let mut weak = scene.db.pool.begin().await.unwrap();
+            scene.work(&mut weak, k + 1).await;
+            meet(&mut strong, &mut weak).await;
+            assert!(matches!(add_notice(&mut weak, "sync", k).await, Err(Error::TransactionLost { .. })));
+            // sqlx's own commit says Ok of the same.
+            weak.commit().await.unwrap();
+        }
+        strong.commit().await.unwrap();
+    }
+    scene.ends_with(&[10, 20, 30, 40]).await;
+}
+
+/// Else it would be committed by itself, whatever becomes of the work.
+#[cfg(mariadb)]
+#[tokio::test]
+async fn a_notice_is_refused_where_no_transaction_is_open_any_more_on_mariadb() {
+    let scene = Scene::<MariaDb>::new(2).await;
+    for end in ["ROLLBACK", "COMMIT"] {
+        let mut tx = scene.begin().await;
+        run::<MariaDb>(&mut tx, end).await.unwrap();
+        assert!(matches!(add_notice(&mut tx, "sync", 1).await, Err(Error::TransactionLost { .. })));
+        assert!(is_lost(tx.commit().await));
+        let mut tx = scene.db.pool.begin().await.unwrap();
+        run::<MariaDb>(&mut tx, end).await.unwrap();
+        assert!(matches!(add_notice(&mut tx, "sync", 1).await, Err(Error::TransactionLost { .. })));
+    }
+    scene.ends_with(&[]).await;
+}
+
+/// `strong` holds row 1 and `weak` takes row 2; then each wants the other's. The weak one's error is swallowed.
+#[cfg(mariadb)]
+async fn meet(strong: &mut sqlx::MySqlConnection, weak: &mut sqlx::MySqlConnection) {
+    run::<MariaDb>(weak, "UPDATE stock SET n = n + 1 WHERE id = 2").await.unwrap();
+    let both = async {
+        tokio::join!(
+            run::<MariaDb>(strong, "UPDATE stock SET n = n + 1 WHERE id = 2"),
+            run::<MariaDb>(weak, "UPDATE stock SET n = n + 1 WHERE id = 1"),
+        )
+    };
+    let (won, lost) = tokio::time::timeout(SOON, both).await.expect("a deadlock is found at once");
+    won.unwrap();
+    let error = lost.unwrap_err();
+    assert_eq!(error.as_database_error().and_then(|error| error.code()).as_deref(), Some("40001"), "{error}");
+}
+
+#[cfg(postgres)]
+#[tokio::test]
+async fn a_prepared_transaction_is_sent_when_it_is_committed_at_last_on_postgres() {
+    let mut scene = Scene::<Postgres>::swept(2).await;
+    let name = format!("solid_notify_{:016x}", fastrand::u64(..));
+    let mut tx = scene.begin().await;
+    scene.work(&mut tx, 1).await;
+    let ran = hook(&mut tx);
+    run::<Postgres>(&mut tx, &format!("PREPARE TRANSACTION '{name}'")).await.unwrap();
+    assert!(is_lost(tx.commit().await));
+    assert!(!ran.load(Ordering::Relaxed));
+    assert_eq!(scene.sent().await, [0_i64; 0]);
+    assert_eq!(scene.observe("SELECT count(*) FROM notify_msg").await, 0);
+    scene.db.sql(&format!("COMMIT PREPARED '{name}'")).await;
+    scene.ends_with(&[1]).await;
+}
+
+/// A constraint that is checked at the commit.
+#[cfg(any(sqlite, postgres))]
+async fn a_commit_that_a_constraint_refuses_sends_nothing<D: Database<Db: Sql>>() {
+    let scene = Scene::<D>::swept(1).await;
+    scene.db.sql("CREATE TABLE part (work bigint REFERENCES work (id) DEFERRABLE INITIALLY DEFERRED)").await;
+    let mut tx = scene.begin().await;
+    let added = scene.work(&mut tx, 1).await;
+    let ran = hook(&mut tx);
+    run::<D>(&mut tx, "INSERT INTO part VALUES (77)").await.unwrap();
+    assert_eq!(kind(tx.commit().await), Some(FaultKind::Permanent));
+    assert!(!ran.load(Ordering::Relaxed));
+    assert_eq!(added.first_attempt(SOON).await, FirstAttempt::RolledBack);
+    let mut tx = scene.begin().await;
+    scene.work(&mut tx, 2).await;
+    tx.commit().await.unwrap();
+    scene.ends_with(&[2]).await;
+}
+
+#[cfg(sqlite)]
+#[tokio::test]
+async fn a_commit_that_a_constraint_refuses_sends_nothing_on_sqlite() {
+    a_commit_that_a_constraint_refuses_sends_nothing::<solid_notify_tests::Sqlite>().await;
+}
+
+#[cfg(postgres)]
+#[tokio::test]
+async fn a_commit_that_a_constraint_refuses_sends_nothing_on_postgres() {
+    a_commit_that_a_constraint_refuses_sends_nothing::<Postgres>().await;
+}
+
+/// The connection dies before the commit. `whoami` is an SQL expression of its id, `kill` ends it.
+#[cfg(any(mariadb, postgres))]
+async fn a_connection_that_was_killed_commits_nothing<D: Database<Db: Sql>>(
+    whoami: &str,
+    kill: impl Fn(i64) -> String,
+    alive: impl Fn(i64) -> String,
+) {
+    let scene = Scene::<D>::swept(1).await;
+    let mut tx = scene.begin().await;
+    let added = scene.work(&mut tx, 1).await;
+    let ran = hook(&mut tx);
+    let victim = D::Db::numbers(&mut tx, whoami).await[0];
+    run::<D>(&mut *scene.observer.acquire().await.unwrap(), &kill(victim)).await.unwrap();
+    let died = async { while scene.observe(&alive(victim)).await > 0 {} };
+    tokio::time::timeout(SOON, died).await.expect("the connection dies");
+    assert_eq!(kind(tx.commit().await), Some(FaultKind::Outage));
+    assert!(!ran.load(Ordering::Relaxed));
+    let outcome = added.first_attempt(SOON).await;
+    assert!(matches!(outcome, FirstAttempt::RolledBack | FirstAttempt::StillDue), "{outcome:?}");
+    let mut tx = scene.begin().await;
+    scene.work(&mut tx, 2).await;
+    tx.commit().await.unwrap();
+    scene.ends_with(&[2]).await;
+}
+
+#[cfg(postgres)]
+#[tokio::test]
+async fn a_connection_that_was_killed_commits_nothing_on_postgres() {
+    a_connection_that_was_killed_commits_nothing::<Postgres>(
+        "SELECT pg_backend_pid()::bigint",
+        |id| format!("SELECT pg_terminate_backend({id})"),
+        |id| format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {id}"),
+    )
+    .await;
+}
+
+#[cfg(mariadb)]
+#[tokio::test]
+async fn a_connection_that_was_killed_commits_nothing_on_mariadb() {
+    a_connection_that_was_killed_commits_nothing::<MariaDb>(
+        "SELECT CAST(connection_id() AS signed)",
+        |id| format!("KILL {id}"),
+        |id| format!("SELECT count(*) FROM information_schema.processlist WHERE id = {id}"),
+    )
+    .await;
+}
