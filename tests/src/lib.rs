@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod databases;
+pub mod faulty;
 pub mod memory;
 pub mod sending;
 

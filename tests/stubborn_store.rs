@@ -1,0 +1,219 @@
+//! A store that does not take some outcomes, or not soon: what one row, one definition or one handler does never stops
+//! the others.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use solid_notify::{Failure, Notice, NotifyDef, Status, Sweeper};
+use solid_notify_core::error::FaultKind;
+use solid_notify_core::store::{Claim, ClaimWhat};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::faulty::{faulty, good};
+use solid_notify_tests::sending::{add, definition, eventually, reaches, record};
+use tokio::sync::Semaphore;
+
+#[tokio::test]
+async fn a_batch_that_is_too_large_for_the_database_is_halved() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        ids.push(add(&b, "sync").await);
+    }
+    // As a packet limit looks from here: the connection breaks.
+    *store.settle_rule.lock().unwrap() = Some(Box::new(|batch| (batch.len() > 6).then_some(FaultKind::Outage)));
+    let (builder, calls) = good(&outbox);
+    let sweeper = builder.start().await.unwrap();
+    for id in &ids {
+        reaches(&b, *id, Status::Succeeded).await;
+    }
+    assert_eq!(calls.count(), 20, "each was sent once");
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_row_that_conflicts_for_ever_does_not_stop_the_others() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..10 {
+        ids.push(add(&b, "sync").await);
+    }
+    let stuck = ids.remove(4);
+    *store.settle_rule.lock().unwrap() =
+        Some(Box::new(move |batch| batch.iter().any(|settle| settle.id == stuck).then_some(FaultKind::Conflict)));
+    let (builder, calls) = good(&outbox);
+    let sweeper = builder.start().await.unwrap();
+    for id in &ids {
+        reaches(&b, *id, Status::Succeeded).await;
+    }
+    let began = Instant::now();
+    let later = add(&b, "sync").await;
+    outbox.wake();
+    reaches(&b, later, Status::Succeeded).await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(record(&b, stuck).await.status, Status::Sending);
+    *store.settle_rule.lock().unwrap() = None;
+    let done = reaches(&b, stuck, Status::Succeeded).await;
+    assert_eq!((done.attempt, done.crashes, calls.count()), (1, 0, 11));
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_delivered_and_not_stored_is_bounded() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync").max_concurrency(100)).await.unwrap();
+    for _ in 0..4000 {
+        add(&b, "sync").await;
+    }
+    *store.settle_rule.lock().unwrap() = Some(Box::new(|_| Some(FaultKind::Conflict)));
+    let (builder, calls) = good(&outbox);
+    let sweeper = builder.start().await.unwrap();
+    eventually("many are delivered", async || calls.count() > 2000).await;
+    // Until it stands still.
+    loop {
+        let before = calls.count();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        if calls.count() == before {
+            break;
+        }
+    }
+    assert!(calls.count() <= 2100, "{} are delivered and not stored", calls.count());
+    *store.settle_rule.lock().unwrap() = None;
+    eventually("all are delivered and stored", async || b.outbox().store().due().await.unwrap().lanes.is_empty()).await;
+    assert_eq!(calls.count(), 4000);
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_error_of_one_definition_does_not_stop_the_others() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("broken").handler("sync")).await.unwrap();
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let broken = add(&b, "broken").await;
+    *store.refused_definition.lock().unwrap() = Some(definition(&b, "broken").await.id);
+    let (builder, _calls) = good(&outbox);
+    let sweeper = builder.start().await.unwrap();
+    let began = Instant::now();
+    for _ in 0..5 {
+        let id = add(&b, "sync").await;
+        outbox.wake();
+        reaches(&b, id, Status::Succeeded).await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(record(&b, broken).await.attempt, 0);
+    *store.refused_definition.lock().unwrap() = None;
+    reaches(&b, broken, Status::Succeeded).await;
+    sweeper.shutdown().await;
+}
+
+/// Panics wherever it can.
+#[derive(Debug)]
+struct Nasty;
+
+impl std::fmt::Display for Nasty {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("its text panics")
+    }
+}
+
+impl std::error::Error for Nasty {}
+
+struct PanicsWhenDropped;
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        panic!("its drop panics")
+    }
+}
+
+#[tokio::test]
+async fn nothing_that_panics_in_a_handler_leaves_a_notice_behind() {
+    let (b, _store, outbox) = faulty();
+    for name in ["text", "dropped"] {
+        b.outbox().define(NotifyDef::new(name).timeout("50ms")).await.unwrap();
+    }
+    let sweeper = Sweeper::builder(&outbox)
+        .handler("text", |_: Notice<i64>| async { Err(Failure::retry(Nasty)) })
+        .handler("dropped", |_: Notice<i64>| async {
+            let _guard = PanicsWhenDropped;
+            std::future::pending().await
+        })
+        .start()
+        .await
+        .unwrap();
+    for (name, message) in [("text", "its text panics"), ("dropped", "its drop panics")] {
+        let id = add(&b, name).await;
+        outbox.wake();
+        let failed = reaches(&b, id, Status::Failed).await;
+        assert_eq!(failed.errors[0].message, format!("the handler panicked: {message}"));
+    }
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_sweeper_dropped_during_a_claim_ends_what_it_claimed() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let gate = Arc::new(Semaphore::new(0));
+    *store.claim_gate.lock().unwrap() = Some(gate.clone());
+    let (builder, calls) = good(&outbox);
+    let sweeper = builder.start().await.unwrap();
+    let id = add(&b, "sync").await;
+    outbox.wake();
+    eventually("it is claimed", async || store.diary.all().contains(&"claimed")).await;
+    drop(sweeper);
+    gate.add_permits(1);
+    let done = reaches(&b, id, Status::Succeeded).await;
+    assert_eq!((done.attempt, done.crashes, calls.count()), (1, 0, 1));
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_although_a_row_stays_locked() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let id = add(&b, "sync").await;
+    *store.locked.lock().unwrap() = Some((id, u32::MAX));
+    let (builder, calls) = good(&outbox);
+    let sweeper = builder.start().await.unwrap();
+    eventually("it is sent", async || calls.count() == 1).await;
+    tokio::time::timeout(Duration::from_secs(20), sweeper.shutdown()).await.expect("it ends");
+    assert_eq!(record(&b, id).await.status, Status::Sending);
+}
+
+#[tokio::test]
+async fn an_expired_lease_is_judged_once() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync").max_concurrency(500)).await.unwrap();
+    for _ in 0..200 {
+        add(&b, "sync").await;
+    }
+    let claim = Claim {
+        def_id: definition(&b, "sync").await.id,
+        what: ClaimWhat::Lane(Status::NotSent),
+        limit: 200,
+        lease: Duration::from_secs(60),
+        worker: "dead".to_owned(),
+    };
+    assert_eq!(b.outbox().store().claim(&claim).await.unwrap().len(), 200);
+    b.clock().advance(Duration::from_secs(60));
+    // The judgements cannot be stored for a while, and the sweep is woken all the time.
+    *store.settle_rule.lock().unwrap() = Some(Box::new(|_| Some(FaultKind::Conflict)));
+    let (builder, calls) = good(&outbox);
+    let sweeper = builder.start().await.unwrap();
+    for _ in 0..50 {
+        outbox.wake();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let looked = store.diary.all().iter().filter(|call| **call == "look").count();
+    assert!(looked > 5, "the sweep looked {looked} times");
+    // One batch, tried again with growing pauses; not two hundred outcomes for each look.
+    let outcomes = store.outcomes.load(Ordering::SeqCst);
+    assert!(outcomes <= 200 * 6, "{outcomes} outcomes after {looked} looks");
+    *store.settle_rule.lock().unwrap() = None;
+    eventually("all are delivered", async || b.outbox().store().due().await.unwrap().lanes.is_empty()).await;
+    assert_eq!(calls.count(), 200);
+    sweeper.shutdown().await;
+}
