@@ -155,6 +155,7 @@ where
     let added = add_notice(&mut tx, "sync", 1).await;
     assert_eq!(matches!(added, Err(Error::TransactionLost { .. })), lost, "{added:?}");
     assert_eq!(lost, <D::Db as sqlx::Database>::NAME == "PostgreSQL");
+    drop(tx);
     db.close().await;
 }
 
@@ -182,6 +183,7 @@ async fn an_infinite_time_stops_nothing_on_postgres() {
         db.sql(&format!("INSERT INTO notify_def (name, delete_time) VALUES ('{end}', '{end}')")).await;
     }
     unreadable_times_stop_nothing(&db, def_id).await;
+    db.close().await;
 }
 
 #[cfg(mariadb)]
@@ -202,6 +204,7 @@ async fn a_zero_time_stops_nothing_on_mariadb() {
     )
     .await;
     unreadable_times_stop_nothing(&db, def_id).await;
+    db.close().await;
 }
 
 #[cfg(sqlite)]
@@ -218,10 +221,11 @@ async fn an_unreadable_time_or_number_stops_nothing_on_sqlite() {
         refused(&db, &format!("UPDATE notify_def SET {column} = 'many'")).await;
     }
     db.sql("PRAGMA ignore_check_constraints = ON; INSERT INTO notify_msg (def_id, param, next_call_time, create_time)
-         VALUES (1, '1', '', 'soon'), (1, '1', 'soon', 'soon'); INSERT INTO notify_def (name, delete_time) VALUES ('x', 'soon'), ('y', '');
+         VALUES (1, '1', '', '2026-01-01 00:00:00'), (1, '1', 'soon', 'soon'); INSERT INTO notify_def (name, delete_time) VALUES ('x', 'soon'), ('y', '');
          INSERT INTO notify_msg (def_id, param, next_call_time, errors) VALUES (1, x'ff', '', x'fe')")
         .await;
     unreadable_times_stop_nothing(&db, def_id).await;
+    db.close().await;
 }
 
 /// One notice whose time can be claimed and perhaps one whose cannot, and two definitions marked as deleted.
@@ -256,6 +260,7 @@ async fn a_migration_that_was_cut_short_is_taken_up_on_mariadb() {
     let mut tx = notify.begin().await.unwrap();
     add_notice(&mut tx, "sync", 1).await.unwrap();
     tx.commit().await.unwrap();
-    MariaDb::sql(&pool, "DROP DATABASE IF EXISTS notify_none").await;
-    drop(cleanup);
+    if let solid_notify_tests::databases::Cleanup::Database(_, name) = cleanup {
+        MariaDb::sql(&pool, &format!("DROP DATABASE {name}")).await;
+    }
 }

@@ -115,7 +115,7 @@ async fn a_call_that_timed_out_leaves_nothing_running_on_postgres() {
 async fn a_call_that_timed_out_leaves_nothing_running_on_mariadb() {
     a_call_that_timed_out_leaves_nothing_running::<MariaDb>(
         "SELECT 1 FROM information_schema.processlist
-         WHERE db = database() AND command <> 'Sleep' AND info LIKE '%FROM notify_def WHERE id = ? FOR UPDATE%'",
+         WHERE id <> connection_id() AND db = database() AND info LIKE '%FROM notify_def WHERE id = ? FOR UPDATE%'",
     )
     .await;
 }

@@ -253,8 +253,8 @@ fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         }
         "hold" => batches(|id| json!({ "notice_id": id, "attempt": 0, "was": 5, "overdue": 0 })),
         "archive" | "reschedule" => batches(settled),
-        "remove" | "verify" => batches(ids),
-        "extend" => batches(|id| json!({ "notice_id": id, "attempt": 0, "lease": 60000 })),
+        "remove" | "evict" | "verify" => batches(ids),
+        "extend" | "extendable" => batches(|id| json!({ "notice_id": id, "attempt": 0, "lease": 60000 })),
         "held_by" => vec![list(&["'nobody'", "500"])],
         "find" => vec![list(&["777"]), list(&["200777"])],
         "purgeable" => each_lane(["1", "3"], &["1000", "500"]),

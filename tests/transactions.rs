@@ -147,7 +147,8 @@ async fn sweeper(outbox: &Outbox, sent: &Arc<Mutex<Vec<i64>>>) -> Sweeper {
         sent.lock().unwrap().extend(notice.param().as_i64());
         async { Ok(Done::Ok) }
     };
-    Sweeper::builder(outbox).handler("sync", record).start().await.unwrap()
+    let often = Duration::from_millis(50);
+    Sweeper::builder(outbox).handler("sync", record).poll_interval(often).start().await.unwrap()
 }
 
 /// True once the transaction's hooks ran.

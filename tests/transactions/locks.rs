@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use solid_notify::{Error, NotifyDef, Updated, add_notice};
+#[cfg(mariadb)]
+use solid_notify::NotifyDef;
+use solid_notify::{Error, Updated, add_notice};
 use solid_notify_core::store::{Claim, ClaimWhat, Settle, Settled};
 use solid_notify_core::transition::{Next, Transition};
 use solid_notify_core::{Claimed, Status};

@@ -2,7 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use solid_notify::{Error, FirstAttempt, add_notice};
+#[cfg(any(postgres, mariadb))]
+use solid_notify::Error;
+use solid_notify::FirstAttempt;
+#[cfg(any(sqlite, postgres, mariadb))]
+use solid_notify::add_notice;
+#[cfg(any(sqlite, postgres, mariadb))]
 use solid_notify_core::error::FaultKind;
 #[cfg(mariadb)]
 use solid_notify_tests::MariaDb;
@@ -10,17 +15,19 @@ use solid_notify_tests::MariaDb;
 use solid_notify_tests::Postgres;
 use solid_notify_tests::{Database, on_each_database};
 
-use super::{SOON, Scene, Sql, hook, row, run};
+use super::{SOON, Scene, Sql, hook, run};
 
 on_each_database!(a_transaction_that_was_rolled_back_by_raw_sql_cannot_be_committed);
 
+#[cfg(any(postgres, mariadb))]
 fn is_lost(result: Result<(), Error>) -> bool {
     matches!(result, Err(Error::TransactionLost { .. }))
 }
 
-fn kind(result: Result<(), Error>) -> Option<FaultKind> {
+#[cfg(any(sqlite, postgres, mariadb))]
+fn kind(result: Result<(), solid_notify::Error>) -> Option<FaultKind> {
     match result {
-        Err(Error::Store(error)) => Some(error.kind),
+        Err(solid_notify::Error::Store(error)) => Some(error.kind),
         _ => None,
     }
 }
@@ -47,7 +54,7 @@ async fn a_swallowed_error_changes_nothing<D: Database<Db: Sql>>() {
     let scene = Scene::<D>::swept(2).await;
     for (k, commits) in [(1, true), (2, false)] {
         let mut tx = scene.begin().await;
-        row::<D>(&mut tx, k).await;
+        super::row::<D>(&mut tx, k).await;
         run::<D>(&mut tx, &format!("INSERT INTO work VALUES ({k})")).await.unwrap_err();
         let added = add_notice(&mut tx, "sync", k).await.unwrap();
         run::<D>(&mut tx, &format!("INSERT INTO work VALUES ({k})")).await.unwrap_err();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
+use solid_notify_core::error::FaultKind;
 use solid_notify_core::{Outbox, StoreError};
 
 use crate::handler::{AnyHandler, Closure, Handler, HandlerResult, Notice, Typed};
@@ -157,7 +158,7 @@ pub struct StartError(StoreError);
 
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let hint = if self.0.is_transient() { "" } else { " (was `notify.migrate()` run?)" };
+        let hint = if self.0.kind == FaultKind::Unusable { " (was `notify.migrate()` run?)" } else { "" };
         write!(f, "the sweeper cannot start: {}{hint}", self.0)
     }
 }

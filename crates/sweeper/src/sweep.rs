@@ -118,7 +118,7 @@ impl Worker {
             any_due |= now.iter().any(|lane| lane.status != Status::AwaitingConfirm);
             match self.sweep_one(definition, ready, &now, turn).await {
                 Ok(next) => sleep = sleep.min(next),
-                Err(error) if error.kind == FaultKind::Outage => return Err(error),
+                Err(error) if matches!(error.kind, FaultKind::Outage | FaultKind::Unusable) => return Err(error),
                 // Perhaps it is this definition's rows; the others are not to wait for it.
                 Err(error) => self.health.mention(&error),
             }

@@ -150,10 +150,10 @@ impl Kind {
     }
 
     /// Joins `m` (a table with a primary key `id`) to a batch, the batch first. MySQL's optimizer must not choose the
-    /// other order: it would walk the whole table.
+    /// other order, nor may it walk a small table row by row: it would lock, and wait for, rows that are not in the batch.
     pub(super) fn batch_join(self, batch: &str, table: &str) -> String {
-        let join = if self == MySql { "STRAIGHT_JOIN" } else { "JOIN" };
-        format!("{batch} {join} {table} m ON m.id = b.notice_id")
+        let (join, hint) = if self == MySql { ("STRAIGHT_JOIN", " FORCE INDEX (PRIMARY)") } else { ("JOIN", "") };
+        format!("{batch} {join} {table} m{hint} ON m.id = b.notice_id")
     }
 
     /// Updates the rows of `table` that are in a batch. Assignments name the table's columns bare.
