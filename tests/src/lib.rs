@@ -6,6 +6,7 @@
 
 pub mod databases;
 pub mod faulty;
+pub mod log;
 pub mod memory;
 pub mod sending;
 

@@ -1,0 +1,138 @@
+//! What operators do by SQL, and what they are told: edits, deletions and "send it now", the log at error level.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::time::{Duration, Instant};
+
+use solid_notify::{Done, Error, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::log::Log;
+use solid_notify_tests::sending::{add, eventually, reaches, record};
+use solid_notify_tests::{Database, TestDb};
+
+async fn an_edit_by_sql_is_in_force_within_five_seconds_and_breaks_nothing_else<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    for name in ["sync", "other"] {
+        db.notify.define(NotifyDef::new(name).handler("sync")).await.unwrap();
+    }
+    let sweeper =
+        Sweeper::builder(&db.notify).handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) }).start().await.unwrap();
+    db.sql("UPDATE notify_def SET retry_interval = '[5s,5x]' WHERE name = 'sync'").await;
+    // In force: its notices wait.
+    let began = Instant::now();
+    let waiting = loop {
+        let id = add(&db, "sync").await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        if record(&db, id).await.status == Status::NotSent {
+            break id;
+        }
+        assert!(began.elapsed() < Duration::from_secs(5), "the edit is not in force");
+    };
+    let other = add(&db, "other").await;
+    reaches(&db, other, Status::Succeeded).await;
+    let shown = db.notify.definitions().await.unwrap();
+    let problems = &shown.iter().find(|state| state.row.name == "sync").unwrap().problems;
+    assert!(problems[0].to_string().contains("[5s,5x]"), "{problems:?}");
+    db.sql("UPDATE notify_def SET retry_interval = '[5s,5m]' WHERE name = 'sync'").await;
+    let began = Instant::now();
+    let done = reaches(&db, waiting, Status::Succeeded).await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!((done.failures, done.crashes), (0, 0));
+    sweeper.shutdown().await;
+    db.close().await;
+}
+
+async fn a_row_deleted_by_sql_loses_nothing_and_heals_when_it_is_inserted_again<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.notify.define(NotifyDef::new("sync").enabled(false)).await.unwrap();
+    db.notify.define(NotifyDef::new("other")).await.unwrap();
+    let def_id =
+        db.notify.definitions().await.unwrap().into_iter().find(|state| state.row.name == "sync").unwrap().row.id;
+    let waiting = add(&db, "sync").await;
+    let sweeper = Sweeper::builder(&db.notify)
+        .handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .handler("other", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .start()
+        .await
+        .unwrap();
+    db.sql("DELETE FROM notify_def WHERE name = 'sync'").await;
+    assert!(matches!(db.add(NewNotice::new("sync", 1).unwrap()).await, Err(Error::UnknownDefinition { .. })));
+    let other = add(&db, "other").await;
+    reaches(&db, other, Status::Succeeded).await;
+    assert_eq!(record(&db, waiting).await.status, Status::NotSent);
+    db.sql(&format!("INSERT INTO notify_def (id, name) VALUES ({def_id}, 'sync')")).await;
+    reaches(&db, waiting, Status::Succeeded).await;
+    sweeper.shutdown().await;
+    db.close().await;
+}
+
+async fn a_retry_time_moved_by_sql_is_obeyed<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.notify.define(NotifyDef::new("sync").retry_interval("1d")).await.unwrap();
+    let sweeper = Sweeper::builder(&db.notify)
+        .handler("sync", |notice: Notice<i64>| async move {
+            if notice.tries_before() == 0 { Err(Failure::retry("once")) } else { Ok(Done::Ok) }
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = add(&db, "sync").await;
+    reaches(&db, id, Status::Failed).await;
+    // Long ago, so that no dialect's "now" is needed.
+    db.sql("UPDATE notify_msg SET next_call_time = '2020-01-01 00:00:00' WHERE status = 2").await;
+    let began = Instant::now();
+    reaches(&db, id, Status::Succeeded).await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    sweeper.shutdown().await;
+    db.close().await;
+}
+
+async fn the_limit_of_a_parameter_can_be_set<D: Database>() {
+    let db = TestDb::<D>::build(4, false, |builder| builder.param_limit(10)).await;
+    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    db.add(NewNotice::new("sync", "12345678").unwrap()).await.unwrap();
+    let refused = db.add(NewNotice::new("sync", "123456789").unwrap()).await.unwrap_err();
+    assert!(matches!(refused, Error::InvalidNotice { .. }), "{refused}");
+    db.close().await;
+}
+
+solid_notify_tests::on_each_database!(
+    an_edit_by_sql_is_in_force_within_five_seconds_and_breaks_nothing_else,
+    a_row_deleted_by_sql_loses_nothing_and_heals_when_it_is_inserted_again,
+    a_retry_time_moved_by_sql_is_obeyed,
+    the_limit_of_a_parameter_can_be_set,
+);
+
+#[tokio::test]
+async fn final_failures_and_invalid_rows_are_logged_as_errors_once_and_without_parameters() {
+    let b = solid_notify_tests::memory::MemoryBackend::default();
+    let log = Log::start();
+    let secret = "card 4111-1111";
+    b.outbox().define(NotifyDef::new("logged_failure").max_retry_times(0)).await.unwrap();
+    b.outbox().define(NotifyDef::new("logged_unreadable")).await.unwrap();
+    b.outbox().define(NotifyDef::new("logged_invalid")).await.unwrap();
+    solid_notify_tests::sending::edit_by_hand(&b, "logged_invalid", |def| def.timeout("soon")).await;
+    let sweeper = Sweeper::builder(b.outbox())
+        .poll_interval(Duration::from_millis(10))
+        .handler("logged_failure", |_: Notice<String>| async { Err(Failure::retry("refused")) })
+        .handler("logged_unreadable", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .start()
+        .await
+        .unwrap();
+    for name in ["logged_failure", "logged_unreadable"] {
+        let id = b.add(NewNotice::new(name, secret).unwrap()).await.unwrap().id();
+        reaches(&b, id, Status::DeadLetter).await;
+    }
+    // Several readings of the definitions later.
+    for _ in 0..5 {
+        b.outbox().wake();
+        tokio::time::sleep(Duration::from_millis(120)).await;
+    }
+    eventually("the log", async || log.errors_with("logged_failure").len() == 1).await;
+    assert!(log.errors_with("logged_failure")[0].contains("refused"), "{:?}", log.errors_with("logged_failure"));
+    assert_eq!(log.errors_with("logged_unreadable").len(), 1);
+    let invalid = log.errors_with("logged_invalid");
+    assert_eq!(invalid.len(), 1, "once per change: {invalid:?}");
+    assert!(invalid[0].contains("soon") && invalid[0].contains("timeout"), "{invalid:?}");
+    assert!(log.all().iter().all(|line| !line.contains("4111")), "a parameter is in the log");
+    sweeper.shutdown().await;
+}
