@@ -193,8 +193,11 @@ impl Worker {
                         Settled::Locked | Settled::LostLease => self.lost(&decided),
                     }
                 }
-                // Claims may have waited for this.
+                // Claims may have waited for this, or somebody for idleness.
                 self.slots.nudge();
+                if self.idle.receiver_count() > 0 && self.holds_nothing() {
+                    self.due_soon.notify_one();
+                }
             }
             Err(error) if error.is_transient() => {
                 self.health.note(&error);
