@@ -48,7 +48,7 @@ pub enum KeepHistory {
 pub const LEASE_MARGIN: Duration = Duration::from_secs(30);
 
 impl Policy {
-    /// How long a claim holds: the attempt's time-out and [`LEASE_MARGIN`].
+    /// How long a claim holds: the attempt's time-out and 30 s.
     pub fn lease(&self) -> Duration {
         self.timeout.saturating_add(LEASE_MARGIN)
     }

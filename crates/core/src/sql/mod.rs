@@ -1,6 +1,6 @@
 //! The stores on PostgreSQL, MySQL/MariaDB and SQLite, and [`Notify`], the front that an application uses.
 //!
-//! Read [`statements`] for what is asked of the database and [`fragment`] for what differs; the rest is plumbing. SQL
+//! Read `statements.rs` for what is asked of the database and `fragment.rs` for what differs; the rest is plumbing. SQL
 //! stands in this folder and nowhere else.
 
 mod add;
