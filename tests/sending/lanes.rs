@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use solid_notify::{Done, Failure, Notice, NotifyDef, Status, Sweeper};
+use solid_notify_core::store::{Claim, ClaimWhat, Settle};
+use solid_notify_core::transition::{Next, Transition};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, add, eventually, reaches, record, update};
+use solid_notify_tests::sending::{Calls, add, definition, eventually, reaches, record, update};
 use tokio::sync::Semaphore;
 
 pub async fn no_more_run_at_once_than_max_concurrency(b: &dyn Backend) {
@@ -125,6 +127,71 @@ pub async fn fresh_notices_do_not_hide_old_retries(b: &dyn Backend) {
     eventually("the retry", async || record(b, old).await.failures == 2).await;
     let position = calls.all()[1..].iter().position(|tries| *tries == 1).unwrap();
     assert!(position <= 5, "the retry was number {position}");
+    sweeper.shutdown().await;
+}
+
+pub async fn suspects_are_sent_one_at_a_time_and_hold_up_nobody(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").max_concurrency(10)).await.unwrap();
+    let store = b.outbox().store();
+    let claim = Claim {
+        def_id: definition(b, "sync").await.id,
+        what: ClaimWhat::Lane(Status::NotSent),
+        limit: 3,
+        lease: Duration::from_secs(60),
+        worker: "dead".to_owned(),
+    };
+    let mut suspects = Vec::new();
+    for _ in 0..3 {
+        suspects.push(add(b, "sync").await);
+    }
+    for claimed in store.claim(&claim).await.unwrap() {
+        let next = Next::Wait { status: Status::Failed, after: Duration::ZERO };
+        let settle = Settle {
+            id: claimed.id,
+            attempt: claimed.attempt,
+            from: Status::Sending,
+            overdue: false,
+            transition: Transition { next, failures: 0, crashes: 2 },
+            errors: None,
+            last_class: None,
+            description: None,
+        };
+        store.settle(&[settle]).await.unwrap();
+    }
+    let gate = Arc::new(Semaphore::new(0));
+    let calls = Calls::default();
+    let (wait, noted) = (gate.clone(), calls.clone());
+    let sweeper = Sweeper::builder(b.outbox())
+        .poll_interval(Duration::from_millis(20))
+        .handler("sync", move |notice: Notice<i64>| {
+            let (wait, suspect) = (wait.clone(), notice.tries_before() > 0);
+            if suspect {
+                noted.note(notice.id());
+            }
+            async move {
+                if suspect {
+                    wait.acquire().await?.forget();
+                }
+                Ok(Done::Ok)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    for sent in 1..=3 {
+        eventually("the next suspect", async || calls.count() == sent).await;
+        // Several looks later it is still the only one, and others pass.
+        for _ in 0..3 {
+            let other = add(b, "sync").await;
+            b.outbox().wake();
+            reaches(b, other, Status::Succeeded).await;
+        }
+        assert_eq!(calls.count(), sent);
+        gate.add_permits(1);
+    }
+    for id in suspects {
+        assert_eq!(reaches(b, id, Status::Succeeded).await.crashes, 2);
+    }
     sweeper.shutdown().await;
 }
 

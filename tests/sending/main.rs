@@ -40,6 +40,7 @@ macro_rules! sending_suite {
                 a_backlog_of_one_definition_does_not_starve_another,
                 old_retries_do_not_hide_fresh_notices,
                 fresh_notices_do_not_hide_old_retries,
+                suspects_are_sent_one_at_a_time_and_hold_up_nobody,
                 a_large_backlog_is_sent_completely_and_once;
             lifecycle: a_shutdown_waits_for_running_handlers,
                 after_the_grace_period_notices_are_handed_back_uncounted,

@@ -88,3 +88,48 @@ impl Worker {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use solid_notify_core::store::{Claim, ClaimWhat};
+    use solid_notify_core::{HandClock, NotifyDef, Status, add_notice};
+    use solid_notify_testkit::MemoryNotify;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handler_that_blocks_its_thread_does_not_keep_its_lease_for_ever() {
+        let clock = HandClock::new(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
+        let notify = MemoryNotify::with_clock(clock.clone());
+        notify.define(NotifyDef::new("sync").timeout("10s")).await.unwrap();
+        let policy = notify.definitions().await.unwrap().remove(0).row.policy().unwrap();
+        let mut tx = notify.begin();
+        let id = add_notice(&mut tx, "sync", 1).await.unwrap().id();
+        tx.commit();
+        let worker = Worker::new(crate::Sweeper::builder(&notify));
+        let what = ClaimWhat::Lane(Status::NotSent);
+        let lease = policy.lease();
+        let claim = Claim { def_id: policy.def_id, what, limit: 1, lease, worker: worker.id.clone() };
+        let claimed = notify.store().claim(&claim).await.unwrap().remove(0);
+        worker.hold(&claimed, &policy);
+        let lease_end = async || notify.find(id).await.unwrap().unwrap().next_call_time.unwrap();
+
+        // While its time-out may still fire, the lease is extended.
+        tokio::time::advance(Duration::from_secs(39)).await;
+        clock.advance(Duration::from_secs(39));
+        worker.extend_leases(SOON).await.unwrap();
+        let extended = clock.now() + lease;
+        assert_eq!(lease_end().await, extended);
+        // It should have, long ago: others may take the notice.
+        tokio::time::advance(Duration::from_secs(39)).await;
+        clock.advance(Duration::from_secs(39));
+        worker.extend_leases(SOON).await.unwrap();
+        assert_eq!(lease_end().await, extended);
+        // An outcome that only waits for the database keeps it.
+        if let Some(held) = worker.held().get_mut(&id) {
+            held.ended = true;
+        }
+        worker.extend_leases(SOON).await.unwrap();
+        assert_eq!(lease_end().await, clock.now() + lease);
+    }
+}
