@@ -25,7 +25,7 @@ struct Shared {
     store: Arc<dyn Store>,
     lane: Lane,
     clock: Option<HandClock>,
-    wake: watch::Sender<u64>,
+    wake: watch::Sender<()>,
 }
 
 impl std::fmt::Debug for Outbox {
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Outbox {
 impl Outbox {
     /// An outbox over `store`; `clock` is the one the store goes by, where that is turned by hand.
     pub fn new(store: Arc<dyn Store>, clock: Option<HandClock>) -> Self {
-        let shared = Shared { store, lane: Lane::default(), clock, wake: watch::channel(0).0 };
+        let shared = Shared { store, lane: Lane::default(), clock, wake: watch::channel(()).0 };
         Self { shared: Arc::new(shared) }
     }
 
@@ -114,11 +114,11 @@ impl Outbox {
     /// Tells the sweepers of this process to look at once for edited definitions and due notices: after the commit of a plain transaction, or
     /// an edit by SQL. Never waits.
     pub fn wake(&self) {
-        self.shared.wake.send_modify(|count| *count = count.wrapping_add(1));
+        self.shared.wake.send_replace(());
     }
 
     /// For sweepers: changes whenever [`Self::wake`] is called.
-    pub fn wakes(&self) -> watch::Receiver<u64> {
+    pub fn wakes(&self) -> watch::Receiver<()> {
         self.shared.wake.subscribe()
     }
 
