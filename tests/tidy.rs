@@ -159,7 +159,7 @@ fn nothing_is_unfinished_or_switched_off() {
 #[test]
 fn the_project_speaks_of_itself_alone() {
     let text_files = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
-    let words = ["/work/", "/tmp/", "issue #"];
+    let words = ["/home/", "/tmp/", "issue #"];
     for file in text_files {
         let text = fs::read_to_string(root().join(file)).unwrap();
         for word in words {
