@@ -112,7 +112,7 @@ fn every_package_names_a_version_of_what_it_needs_and_says_what_it_is() {
                 "{name} needs another version of {needed} than the one beside it"
             );
         }
-        for field in ["description", "license", "repository", "rust_version"] {
+        for field in ["description", "license", "rust_version"] {
             assert!(package[field].is_string(), "{name} has no {field}");
         }
     }
