@@ -14,26 +14,7 @@ use solid_notify_tests::sending::eventually;
 use solid_notify_tests::{Database, TestDb};
 use sqlx::{AssertSqlSafe, Executor};
 
-macro_rules! on_servers {
-    ($($case:ident),+ $(,)?) => {
-        #[cfg(postgres)]
-        mod postgres {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case::<super::Postgres>().await;
-            })+
-        }
-        #[cfg(mariadb)]
-        mod mariadb {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case::<super::MariaDb>().await;
-            })+
-        }
-    };
-}
-
-on_servers!(a_locked_row_keeps_no_other_lease_from_being_extended);
+solid_notify_tests::on_each_server!(a_locked_row_keeps_no_other_lease_from_being_extended);
 
 /// How long anything may take that must not wait for others.
 const SOON: Duration = Duration::from_secs(5);

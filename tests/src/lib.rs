@@ -32,6 +32,15 @@ macro_rules! on_each_database {
     };
 }
 
+/// Makes a test of each case on each selected database with row locks that a test holds by statements of its own.
+#[macro_export]
+macro_rules! on_each_server {
+    ($($case:ident),+ $(,)?) => {
+        $crate::on_each_database! { @on postgres, Postgres, $($case)+ }
+        $crate::on_each_database! { @on mariadb, MariaDb, $($case)+ }
+    };
+}
+
 /// Makes a module per store, memory included, in which `run` gives a backend to a case; `$tests` makes the tests.
 #[macro_export]
 macro_rules! on_each_store {

@@ -18,26 +18,7 @@ use solid_notify_tests::Postgres;
 
 use super::{SOON, Scene, Sql, run};
 
-macro_rules! on_servers {
-    ($($case:ident),+ $(,)?) => {
-        #[cfg(postgres)]
-        mod postgres {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case::<super::Postgres>().await;
-            })+
-        }
-        #[cfg(mariadb)]
-        mod mariadb {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case::<super::MariaDb>().await;
-            })+
-        }
-    };
-}
-
-on_servers!(
+solid_notify_tests::on_each_server!(
     an_operator_does_not_wait_for_a_transaction_that_added_a_notice,
     an_operator_can_define_what_an_open_transaction_asked_for_in_vain,
     an_outcome_whose_row_others_lock_is_left_for_later,

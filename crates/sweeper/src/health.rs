@@ -76,26 +76,6 @@ impl Health {
     }
 }
 
-/// Pauses between tries that grow with each failure.
-pub(crate) struct Backoff {
-    tried: u32,
-}
-
-impl Backoff {
-    pub(crate) fn new() -> Self {
-        Self { tried: 0 }
-    }
-
-    pub(crate) fn reset(&mut self) {
-        self.tried = 0;
-    }
-
-    pub(crate) fn next(&mut self) -> Duration {
-        self.tried = self.tried.saturating_add(1);
-        pause_after(self.tried - 1)
-    }
-}
-
 /// The pause after so many failures before: from 50 ms to 3 s, with jitter.
 pub(crate) fn pause_after(failures: u32) -> Duration {
     let pause = Duration::from_millis(50 << failures.min(6)).min(Duration::from_secs(3));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solid_notify_core::lane::FirstAttempt;
-use solid_notify_core::notice::Claimed;
+use solid_notify_core::notice::{Claimed, duration_millis};
 use solid_notify_core::store::{Settle, Settled};
 use solid_notify_core::transition::{Chance, Event, Next, transition};
 use solid_notify_core::{ErrorClass, Status, StoreError};
@@ -259,7 +259,7 @@ impl Worker {
             }
             Next::Wait { .. } if outcome.event == Event::HandedBack => FirstAttempt::StillDue,
             Next::Wait { after, .. } => {
-                let retry_in_ms = crate::worker::millis(*after);
+                let retry_in_ms = duration_millis(*after);
                 tracing::warn!(%definition, id, attempt, retry_in_ms, error = message, "an attempt failed");
                 self.count(|counts| &counts.failed);
                 FirstAttempt::Failed(message.to_owned())

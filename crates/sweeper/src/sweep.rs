@@ -15,7 +15,7 @@ use solid_notify_core::{Status, StoreError};
 use tokio::time::Instant;
 
 use crate::definitions::{Definition, RELOAD_INTERVAL, Ready};
-use crate::health::Backoff;
+use crate::health::pause_after;
 use crate::settle::Outcome;
 use crate::worker::Worker;
 
@@ -30,7 +30,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 
 pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
     let mut wakes = worker.outbox.wakes();
-    let mut backoff = Backoff::new();
+    let mut failures = 0_u32;
     let mut loaded = Instant::now();
     let (mut turn, mut stale) = (0_usize, false);
     while !worker.stop.is_cancelled() {
@@ -53,12 +53,13 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
         };
         let sleep = match round.await {
             Ok(next) => {
-                backoff.reset();
+                failures = 0;
                 next
             }
             Err(error) => {
                 worker.health.note(&error);
-                backoff.next()
+                failures = failures.saturating_add(1);
+                pause_after(failures - 1)
             }
         };
         if sleep.is_zero() {
@@ -124,7 +125,7 @@ impl Worker {
             }
         }
         if may_be_idle && !any_due && self.holds_nothing() {
-            self.idle.send_modify(|count| *count += 1);
+            self.idle.send_replace(());
         }
         Ok(sleep)
     }

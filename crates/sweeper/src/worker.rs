@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use solid_notify_core::lane::Report;
-use solid_notify_core::notice::{Claimed, duration_millis};
+use solid_notify_core::notice::Claimed;
 use solid_notify_core::{Outbox, Policy, Store};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::Instant;
@@ -56,8 +56,8 @@ pub(crate) struct Worker {
     pub(crate) stop: CancellationToken,
     /// Running handlers are given up and their notices handed back.
     pub(crate) abort: CancellationToken,
-    /// Counts the sweeps that found nothing due while nothing was held.
-    pub(crate) idle: watch::Sender<u64>,
+    /// Told by each sweep that found nothing due while nothing was held.
+    pub(crate) idle: watch::Sender<()>,
     /// Told when something becomes due sooner than the sweep knew.
     pub(crate) due_soon: Notify,
     pub(crate) counts: Counts,
@@ -112,7 +112,7 @@ impl Worker {
             running: TaskTracker::new(),
             stop: CancellationToken::new(),
             abort: CancellationToken::new(),
-            idle: watch::channel(0).0,
+            idle: watch::channel(()).0,
             due_soon: Notify::new(),
             counts: Counts::default(),
             started: Instant::now(),
@@ -153,7 +153,10 @@ impl Worker {
     pub(crate) fn forget(&self, id: i64, attempt: i64) {
         self.unsettled.fetch_sub(1, Ordering::Relaxed);
         self.judged.lock().unwrap_or_else(PoisonError::into_inner).remove(&(id, attempt));
-        self.release(id, attempt);
+        let mut held = self.held();
+        if held.get(&id).is_some_and(|held| held.attempt == attempt) {
+            held.remove(&id);
+        }
     }
 
     /// Remembers that an expired attempt is being judged; false where it already is.
@@ -176,13 +179,6 @@ impl Worker {
     pub(crate) fn is_claim_unsure(&self) -> bool {
         let unsure = self.unsure.lock().unwrap_or_else(PoisonError::into_inner);
         unsure.is_some_and(|since| since.elapsed() < Duration::from_secs(60))
-    }
-
-    fn release(&self, id: i64, attempt: i64) {
-        let mut held = self.held();
-        if held.get(&id).is_some_and(|held| held.attempt == attempt) {
-            held.remove(&id);
-        }
     }
 
     /// Lets a notice go whose outcome cannot be stored.
@@ -257,9 +253,4 @@ fn node_id(name: Option<&str>) -> String {
     let name = name.map_or_else(host, str::to_owned).replace('\0', "");
     let name: String = name.chars().take(40).collect();
     format!("{name}-{}-{:08x}", std::process::id(), fastrand::u32(..))
-}
-
-/// The whole milliseconds of a duration, for log fields.
-pub(crate) fn millis(duration: Duration) -> i64 {
-    duration_millis(duration)
 }

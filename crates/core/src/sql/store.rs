@@ -26,7 +26,7 @@ pub(super) struct SqlStore<DB: Dialect> {
 }
 
 /// How often a call is tried in all when it meets a deadlock or the like.
-pub(super) const CONFLICT_TRIES: u32 = 4;
+const CONFLICT_TRIES: u32 = 4;
 /// How many leases one transaction extends.
 const LEASES_AT_ONCE: usize = 1000;
 /// Nodes that were not seen for this long are forgotten.
@@ -114,7 +114,7 @@ impl<DB: Dialect> SqlStore<DB> {
             picked
         };
         conn.done();
-        // RETURNING promises no order; the longest waiting goes first.
+        // RETURNING promises no order; the first that was added goes first.
         claimed.sort_unstable_by_key(|notice| notice.id);
         Ok(claimed)
     }
