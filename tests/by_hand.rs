@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use solid_notify::{Done, Error, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Done, Error, Failure, NewNotice, Notice, NoticeConnection, NotifyDef, Status, Sweeper, add_notice};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
 use solid_notify_tests::sending::{add, eventually, reaches, record};
@@ -86,10 +86,28 @@ async fn a_retry_time_moved_by_sql_is_obeyed<D: Database>() {
     db.close().await;
 }
 
+async fn a_row_marked_as_deleted_by_sql_takes_no_notices<D: Database>()
+where
+    for<'c> sqlx::Transaction<'c, D::Db>: NoticeConnection,
+{
+    let db = TestDb::<D>::with_real_clock().await;
+    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    db.sql("UPDATE notify_def SET delete_time = '2020-01-01 00:00:00' WHERE name = 'sync'").await;
+    let refused = db.add(NewNotice::new("sync", 1).unwrap()).await.unwrap_err();
+    assert!(matches!(refused, Error::UnknownDefinition { .. }), "{refused}");
+    let refused = db.add_many(vec![NewNotice::new("sync", 1).unwrap(), NewNotice::new("sync", 2).unwrap()]).await;
+    assert!(matches!(refused, Err(Error::UnknownDefinition { .. })), "{refused:?}");
+    let mut plain = db.pool.begin().await.unwrap();
+    let refused = add_notice(&mut plain, "sync", 1).await.unwrap_err();
+    assert!(matches!(refused, Error::UnknownDefinition { .. }), "{refused}");
+    drop(plain);
+    db.close().await;
+}
+
 async fn the_limit_of_a_parameter_can_be_set<D: Database>() {
     let db = TestDb::<D>::build(4, false, |builder| builder.param_limit(10)).await;
     db.notify.define(NotifyDef::new("sync")).await.unwrap();
-    db.add(NewNotice::new("sync", "12345678").unwrap()).await.unwrap();
+    db.add_new(NewNotice::new("sync", "12345678").unwrap()).await;
     let refused = db.add(NewNotice::new("sync", "123456789").unwrap()).await.unwrap_err();
     assert!(matches!(refused, Error::InvalidNotice { .. }), "{refused}");
     db.close().await;
@@ -99,6 +117,7 @@ solid_notify_tests::on_each_database!(
     an_edit_by_sql_is_in_force_within_five_seconds_and_breaks_nothing_else,
     a_row_deleted_by_sql_loses_nothing_and_heals_when_it_is_inserted_again,
     a_retry_time_moved_by_sql_is_obeyed,
+    a_row_marked_as_deleted_by_sql_takes_no_notices,
     the_limit_of_a_parameter_can_be_set,
 );
 
@@ -119,7 +138,7 @@ async fn final_failures_and_invalid_rows_are_logged_as_errors_once_and_without_p
         .await
         .unwrap();
     for name in ["logged_failure", "logged_unreadable"] {
-        let id = b.add(NewNotice::new(name, secret).unwrap()).await.unwrap().id();
+        let id = b.add_new(NewNotice::new(name, secret).unwrap()).await.id();
         reaches(&b, id, Status::DeadLetter).await;
     }
     // Several readings of the definitions later.

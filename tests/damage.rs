@@ -11,11 +11,15 @@ use solid_notify_core::store::{Claim, ClaimWhat, Settle, Settled};
 use solid_notify_core::transition::{Next, Transition};
 use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::Connection;
+use sqlx::error::{DatabaseError, ErrorKind};
 
 on_each_database!(
     a_row_without_a_due_time_is_refused,
     an_id_that_was_given_twice_replaces_the_ended_notice,
+    an_id_that_was_given_twice_is_told_of_by_the_live_notice,
     what_is_told_as_due_can_be_claimed,
+    a_notice_that_comes_late_waits_for_the_one_of_its_key_that_is_under_way,
+    two_of_a_key_cannot_be_under_way,
     a_missing_table_is_the_fault_of_the_store_and_not_of_the_values,
     a_notice_is_refused_where_the_transaction_around_a_failed_savepoint_is_gone,
 );
@@ -51,7 +55,8 @@ fn succeed(claimed: &Claimed) -> Settle {
 async fn refused<D: Database>(db: &TestDb<D>, sql: &str) {
     let mut shell = db.pool.acquire().await.unwrap();
     let error = D::Db::script(&mut shell, sql.to_owned().into()).await.expect_err(sql);
-    assert!(error.as_database_error().is_some_and(|error| error.is_check_violation()), "{sql}: {error}");
+    let kind = error.as_database_error().map(DatabaseError::kind);
+    assert!(matches!(kind, Some(ErrorKind::CheckViolation | ErrorKind::NotNullViolation)), "{sql}: {error}");
 }
 
 async fn a_row_without_a_due_time_is_refused<D: Database>() {
@@ -62,10 +67,9 @@ async fn a_row_without_a_due_time_is_refused<D: Database>() {
             "INSERT INTO notify_msg (def_id, param, status, next_call_time) VALUES ({def_id}, '1', {status}, {next})"
         )
     };
-    for status in [0, 2, 5] {
+    for status in [0, 2, 4, 5] {
         refused(&db, &insert(status, "NULL")).await;
     }
-    db.sql(&insert(4, "NULL")).await;
     db.sql(&insert(0, "'2020-01-01 00:00:00'")).await;
     db.sql(&insert(0, "'2020-01-01 00:00:00.123'")).await;
     db.sql("UPDATE notify_def SET delete_time = NULL, update_time = '2026-01-01 00:00:00'").await;
@@ -99,6 +103,52 @@ async fn an_id_that_was_given_twice_replaces_the_ended_notice<D: Database>() {
     db.close().await;
 }
 
+async fn an_id_that_was_given_twice_is_told_of_by_the_live_notice<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    let def_id = define(&db).await;
+    let insert = format!("INSERT INTO notify_msg (id, def_id, param) VALUES (100, {def_id}, '1')");
+    db.sql(&insert).await;
+    let ended = claim(&db, def_id).await.unwrap();
+    assert_eq!(db.notify.store().settle(&[succeed(&ended[0])]).await.unwrap(), [Settled::Done]);
+    db.sql(&insert).await;
+    db.sql("UPDATE notify_msg SET attempt = 1").await;
+    assert_eq!(claim(&db, def_id).await.unwrap()[0].attempt, 2);
+    // What ended the other notice is no outcome of this one.
+    assert_eq!(db.notify.store().settle(&[succeed(&ended[0])]).await.unwrap(), [Settled::LostLease]);
+    db.close().await;
+}
+
+/// Two notices of one ordering key, as of transactions that overlap: the first is committed last.
+async fn a_notice_that_comes_late_waits_for_the_one_of_its_key_that_is_under_way<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    let def_id = define(&db).await;
+    let insert =
+        |id| format!("INSERT INTO notify_msg (id, def_id, param, ordering_key) VALUES ({id}, {def_id}, '1', 'key')");
+    db.sql(&insert(200)).await;
+    let second = claim(&db, def_id).await.unwrap();
+    db.sql(&insert(100)).await;
+    assert!(claim(&db, def_id).await.unwrap().is_empty());
+    assert_eq!(db.notify.store().settle(&[succeed(&second[0])]).await.unwrap(), [Settled::Done]);
+    assert_eq!(claim(&db, def_id).await.unwrap()[0].id, 100);
+    db.close().await;
+}
+
+async fn two_of_a_key_cannot_be_under_way<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    let def_id = define(&db).await;
+    let columns = "def_id, param, status, ordering_key";
+    db.sql(&format!(
+        "INSERT INTO notify_msg ({columns}) VALUES ({def_id}, '1', 5, 'key'), ({def_id}, '1', 5, 'other')"
+    ))
+    .await;
+    let mut shell = db.pool.acquire().await.unwrap();
+    let third = format!("INSERT INTO notify_msg ({columns}) VALUES ({def_id}, '1', 4, 'key')");
+    let error = D::Db::script(&mut shell, third.into()).await.unwrap_err();
+    assert!(error.as_database_error().is_some_and(|error| error.is_unique_violation()), "{error}");
+    drop(shell);
+    db.close().await;
+}
+
 async fn what_is_told_as_due_can_be_claimed<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     let def_id = define(&db).await;
@@ -113,7 +163,7 @@ async fn what_is_told_as_due_can_be_claimed<D: Database>() {
         let mut looks = 0;
         loop {
             looks += 1;
-            let lanes = db.notify.store().due().await.unwrap().lanes;
+            let lanes = db.notify.store().due(true).await.unwrap().lanes;
             let first = lanes.iter().find(|lane| lane.status == Status::NotSent).unwrap();
             if first.after.is_zero() {
                 assert_eq!(claim(&db, def_id).await.unwrap().len(), 1, "after {looks} looks");
@@ -164,16 +214,19 @@ where
 async fn an_infinite_time_stops_nothing_on_postgres() {
     let db = TestDb::<solid_notify_tests::Postgres>::with_real_clock().await;
     let def_id = define(&db).await;
+    refused(
+        &db,
+        &format!("INSERT INTO notify_msg (def_id, param, next_call_time) VALUES ({def_id}, '1', '-infinity')"),
+    )
+    .await;
     for end in ["infinity", "-infinity"] {
-        refused(
-            &db,
-            &format!("INSERT INTO notify_msg (def_id, param, next_call_time) VALUES ({def_id}, '1', '{end}')"),
-        )
-        .await;
+        refused(&db, &format!("INSERT INTO notify_msg (def_id, param, create_time) VALUES ({def_id}, '1', '{end}')"))
+            .await;
         refused(&db, &format!("UPDATE notify_def SET update_time = '{end}'")).await;
     }
     // As a database has them whose checks came later, or were dropped.
-    db.sql("ALTER TABLE notify_msg DROP CONSTRAINT notify_msg_times").await;
+    db.sql("ALTER DOMAIN notify_due DROP CONSTRAINT notify_due").await;
+    db.sql("ALTER DOMAIN notify_moment DROP CONSTRAINT notify_moment").await;
     db.sql("ALTER TABLE notify_def DROP CONSTRAINT notify_def_times").await;
     for end in ["infinity", "-infinity"] {
         db.sql(&format!(
@@ -236,10 +289,10 @@ async fn unreadable_times_stop_nothing<D: Database>(db: &TestDb<D>, def_id: i64)
     let good = add_notice(&mut tx, "sync", 2).await.unwrap().id();
     tx.commit().await.unwrap();
     let due = |lanes: Vec<solid_notify_core::store::DueLane>| lanes.iter().any(|lane| lane.after.is_zero());
-    assert!(due(db.notify.store().due().await.unwrap().lanes));
+    assert!(due(db.notify.store().due(true).await.unwrap().lanes));
     let claimed = claim(db, def_id).await.unwrap();
     assert!(claimed.iter().any(|notice| notice.id == good) && claimed.len() == 2, "{claimed:?}");
-    assert!(!due(db.notify.store().due().await.unwrap().lanes), "what cannot be claimed is not told as due");
+    assert!(!due(db.notify.store().due(true).await.unwrap().lanes), "what cannot be claimed is not told as due");
     let batch: Vec<Settle> = claimed.iter().map(succeed).collect();
     let settled = db.notify.store().settle(&batch).await;
     assert!(settled.is_ok() || settled.unwrap_err().kind == FaultKind::Permanent);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use solid_notify::{Done, Failure, Notice, NotifyDef, Status, Sweeper};
@@ -216,4 +217,83 @@ async fn a_shutdown_during_an_outage_ends_nevertheless() {
     let stopped = tokio::time::timeout(Duration::from_secs(30), sweeper.shutdown()).await.expect("it ends");
     assert_eq!(stopped.succeeded, 0);
     assert_eq!(record(&b, id).await.status, Status::Sending, "others take over when the lease is over");
+}
+
+#[tokio::test]
+async fn a_notice_whose_lease_could_not_be_extended_is_late_and_not_dead() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let calls = Calls::default();
+    let (wait, noted) = (gate.clone(), calls.clone());
+    let sweeper = Sweeper::builder(&outbox)
+        .poll_interval(Duration::from_millis(10))
+        .handler("sync", move |_: Notice<i64>| {
+            noted.note(());
+            let wait = wait.clone();
+            async move {
+                wait.acquire().await?.forget();
+                Ok(Done::Ok)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = add(&b, "sync").await;
+    eventually("it is being sent", async || calls.count() == 1).await;
+    store.plan("extend", std::iter::repeat_n(Fault::Refused(FaultKind::Conflict), 10_000));
+    b.clock().advance(Duration::from_secs(61));
+    let looks = async || store.diary.all().iter().filter(|call| **call == "look").count() > 3;
+    eventually("the sweep finds it expired, again and again", looks).await;
+    gate.add_permits(9);
+    let done = reaches(&b, id, Status::Succeeded).await;
+    assert_eq!((done.attempt, done.crashes, calls.count()), (1, 0, 1));
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_just_being_claimed_is_not_taken_for_forgotten() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let (builder, calls) = good(&outbox);
+    let sweeper = builder.start().await.unwrap();
+    // From now on the node looks for claims that it does not know of.
+    store.plan("claim", [Fault::AnswerLost]);
+    let forgotten = add(&b, "sync").await;
+    outbox.wake();
+    reaches(&b, forgotten, Status::Sending).await;
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    *store.claim_gate.lock().unwrap() = Some(gate.clone());
+    let id = add(&b, "sync").await;
+    outbox.wake();
+    eventually("it is claimed", async || store.diary.all().contains(&"claimed")).await;
+    b.clock().advance(Duration::from_millis(1));
+    // All that can be done is done before one can go on here a thousand times.
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(record(&b, id).await.status, Status::Sending);
+    gate.add_permits(100);
+    let done = reaches(&b, id, Status::Succeeded).await;
+    assert_eq!((done.attempt, calls.all().iter().filter(|called| **called == id).count()), (1, 1));
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_outcome_that_can_be_stored_in_no_form_counts_a_crash() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    // Only whoever judges its expired lease can store anything of it.
+    *store.settle_rule.lock().unwrap() =
+        Some(Box::new(|batch| batch.iter().any(|settle| !settle.overdue).then_some(FaultKind::Permanent)));
+    let (builder, calls) = good(&outbox);
+    let sweeper = builder.start().await.unwrap();
+    let id = add(&b, "sync").await;
+    outbox.wake();
+    eventually("it was sent, and given up", async || calls.count() == 1 && store.outcomes.load(Ordering::SeqCst) == 2)
+        .await;
+    b.clock().advance(Duration::from_secs(61));
+    let dead = reaches(&b, id, Status::DeadLetter).await;
+    assert_eq!((dead.attempt, dead.failures, dead.crashes, calls.count()), (1, 0, 1, 1));
+    sweeper.shutdown().await;
 }

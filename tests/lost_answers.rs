@@ -1,30 +1,31 @@
-//! The answer to a claim is lost on the wire: the claim took effect, and its sweeper does not know. Nothing was tried, so
-//! nothing may be counted, whoever finds the notice later.
+//! Answers that are lost on the wire. That to a claim: it took effect, and its sweeper does not know. Nothing was tried, so
+//! nothing may be counted, whoever finds the notice later. That to a commit: nobody may be told of a rollback. And a
+//! database that falls silent.
 //!
 //! SQLite has no wire. That other calls survive a lost answer is tested with a store that fails on purpose.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use solid_notify::{Done, HandlerResult, Notice, Notify, NotifyDef, Status, Sweeper, add_notice};
+use solid_notify::{
+    Dialect, Done, Error, FirstAttempt, HandlerResult, Notice, Notify, NotifyDef, Status, Sweeper, add_notice,
+};
+use solid_notify_core::error::FaultKind;
+use solid_notify_tests::proxy::{Proxy, Weather, Wire};
 use solid_notify_tests::sending::{Calls, eventually};
 use solid_notify_tests::{Database, TestDb};
 use sqlx::ConnectOptions;
 use sqlx::pool::PoolOptions;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
 
 #[cfg(postgres)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_claims_whose_answer_is_lost_count_nothing() {
     // The claim is one statement, committed before it is answered.
-    let db = TestDb::<solid_notify_tests::Postgres>::with_real_clock().await;
-    let schema: String = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&db.pool).await.unwrap();
-    claims_whose_answer_is_lost_count_nothing(db, None, &format!("&options[search_path]={schema}")).await;
+    let (db, session) = postgres().await;
+    claims_whose_answer_is_lost_count_nothing(db, None, &session).await;
 }
 
 #[cfg(mariadb)]
@@ -40,10 +41,7 @@ async fn claims_whose_answer_is_lost_count_nothing<D: Database>(
     commit: Option<&'static str>,
     session: &str,
 ) {
-    let mut url = db.pool.connect_options().to_url_lossy();
-    let proxy = Proxy::start((Ipv4Addr::LOCALHOST, url.port().unwrap()).into(), "lose-me", commit).await;
-    url.set_port(Some(proxy.port)).unwrap();
-    let far = Notify::new(PoolOptions::<D::Db>::new().connect_lazy(&format!("{url}{session}")).unwrap());
+    let (far, _proxy, armed) = far(&db, commit, session).await;
     db.notify.define(NotifyDef::new("job")).await.unwrap();
     let calls: Calls<(i64, i64)> = Calls::default();
     let builder = |notify: &Notify<D::Db>| {
@@ -66,10 +64,10 @@ async fn claims_whose_answer_is_lost_count_nothing<D: Database>(
     let far_sweeper = builder(&far).start().await.unwrap();
     let mut ids = Vec::new();
     for _ in 0..4 {
-        proxy.armed.store(true, Ordering::Relaxed);
+        armed.store(true, Ordering::Relaxed);
         let id = add(&db.notify, "lose-me").await;
         far.wake();
-        eventually("the answer is lost", async || !proxy.armed.load(Ordering::Relaxed)).await;
+        eventually("the answer is lost", async || !armed.load(Ordering::Relaxed)).await;
         eventually("the claim holds", async || {
             let record = db.notify.find(id).await.unwrap().unwrap();
             record.status == Status::Sending && record.worker.as_deref() == Some(far_sweeper.node_id())
@@ -107,74 +105,157 @@ async fn claims_whose_answer_is_lost_count_nothing<D: Database>(
     db.close().await;
 }
 
-/// Passes everything on between the database and its clients, but for one answer each time it is armed.
-struct Proxy {
-    port: u16,
-    armed: Arc<AtomicBool>,
+#[cfg(postgres)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_commits_whose_answer_is_lost_are_not_told_as_rolled_back() {
+    let (db, session) = postgres().await;
+    commits_whose_answer_is_lost_are_not_told_as_rolled_back(db, &session).await;
 }
 
-/// What the two directions of a connection tell each other.
-#[derive(Default)]
-struct Wire {
+#[cfg(mariadb)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_commits_whose_answer_is_lost_are_not_told_as_rolled_back() {
+    let db = TestDb::<solid_notify_tests::MariaDb>::with_real_clock().await;
+    commits_whose_answer_is_lost_are_not_told_as_rolled_back(db, "").await;
+}
+
+async fn commits_whose_answer_is_lost_are_not_told_as_rolled_back<D: Database>(db: TestDb<D>, session: &str) {
+    let (far, _proxy, armed) = far(&db, Some("COMMIT"), session).await;
+    db.notify.define(NotifyDef::new("job")).await.unwrap();
+    let mut tx = far.begin().await.unwrap();
+    let added = add_notice(&mut tx, "job", 1).await.unwrap();
+    let id = added.id();
+    armed.store(true, Ordering::Relaxed);
+    D::Db::script(&mut tx, "SELECT 'lose-me'".into()).await.unwrap();
+    let error = tx.commit().await.unwrap_err();
+    assert!(matches!(&error, Error::Store(error) if error.kind == FaultKind::Outage), "{error}");
+    assert_eq!(added.first_attempt(Duration::ZERO).await, FirstAttempt::StillDue);
+    eventually("it is committed", async || db.notify.find(id).await.unwrap().is_some()).await;
+    far.pool().close().await;
+    db.close().await;
+}
+
+#[cfg(postgres)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_calls_that_nothing_answers_end_by_their_time_out() {
+    let (db, session) = postgres().await;
+    calls_that_nothing_answers_end_by_their_time_out(db, &session).await;
+}
+
+#[cfg(mariadb)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_calls_that_nothing_answers_end_by_their_time_out() {
+    let db = TestDb::<solid_notify_tests::MariaDb>::with_real_clock().await;
+    calls_that_nothing_answers_end_by_their_time_out(db, "").await;
+}
+
+async fn calls_that_nothing_answers_end_by_their_time_out<D: Database>(db: TestDb<D>, session: &str) {
+    let (far, proxy, _) = far(&db, None, session).await;
+    let far = Notify::builder(far.pool().clone()).call_timeout(Duration::from_millis(500)).build();
+    far.definitions().await.unwrap();
+    proxy.set(Weather::Stall);
+    let call = tokio::time::timeout(Duration::from_secs(10), far.definitions());
+    let error = call.await.expect("it ends").unwrap_err();
+    assert!(matches!(&error, Error::Store(error) if error.kind == FaultKind::Outage), "{error}");
+    proxy.set(Weather::Fair);
+    far.definitions().await.unwrap();
+    db.close().await;
+}
+
+/// The proxy makes a second of the minute that a migration waits for its turn.
+#[cfg(mariadb)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_migrations_that_waited_in_vain_change_nothing_and_say_so() {
+    let db = TestDb::<solid_notify_tests::MariaDb>::with_real_clock().await;
+    let mut other = db.pool.acquire().await.unwrap();
+    let lock = "SELECT GET_LOCK(concat('solid-notify ', md5(database())), 0)";
+    let taken: i64 = sqlx::query_scalar(lock).fetch_one(&mut *other).await.unwrap();
+    assert_eq!(taken, 1);
+    let (far, _proxy, _) = far(&db, None, "").await;
+    let error = far.migrate().await.unwrap_err().to_string();
+    assert!(error.contains("another process has been migrating"), "{error}");
+    sqlx::Connection::close(other.detach()).await.unwrap();
+    far.migrate().await.unwrap();
+    far.pool().close().await;
+    db.close().await;
+}
+
+/// A database, and what a session of another address needs to find its tables.
+#[cfg(postgres)]
+async fn postgres() -> (TestDb<solid_notify_tests::Postgres>, String) {
+    let db = TestDb::<solid_notify_tests::Postgres>::with_real_clock().await;
+    let schema: String = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&db.pool).await.unwrap();
+    (db, format!("&options[search_path]={schema}"))
+}
+
+/// An outbox that reaches the database through a proxy, which loses an answer each time it is armed.
+async fn far<D: Database>(
+    db: &TestDb<D>,
+    commit: Option<&'static str>,
+    session: &str,
+) -> (Notify<D::Db>, Proxy, Arc<AtomicBool>) {
+    let mut url = db.pool.connect_options().to_url_lossy();
+    let armed = Arc::new(AtomicBool::new(false));
+    let loser = Loser { armed: Arc::clone(&armed), mark: "lose-me", commit };
+    let server = (Ipv4Addr::LOCALHOST, url.port().unwrap()).into();
+    let proxy = Proxy::start(server, move || loser.on_a_connection()).await;
+    url.set_port(Some(proxy.port)).unwrap();
+    (Notify::new(PoolOptions::<D::Db>::new().connect_lazy(&format!("{url}{session}")).unwrap()), proxy, armed)
+}
+
+/// Loses one answer each time it is armed: the one that contains `mark`, or else the answer to the `commit` that follows.
+#[derive(Clone)]
+struct Loser {
+    armed: Arc<AtomicBool>,
+    mark: &'static str,
+    commit: Option<&'static str>,
+}
+
+impl Loser {
+    /// What it does to one more connection.
+    fn on_a_connection(&self) -> LosingWire {
+        LosingWire { loser: self.clone(), marked: AtomicBool::new(false), cut: AtomicBool::new(false) }
+    }
+}
+
+struct LosingWire {
+    loser: Loser,
     /// The answer with the marked notice went by; its commit comes.
     marked: AtomicBool,
     /// The next answer is to be lost.
     cut: AtomicBool,
 }
 
-impl Proxy {
-    /// Loses the answer that contains `mark`, or else the answer to the `commit` that follows.
-    async fn start(server: SocketAddr, mark: &'static str, commit: Option<&'static str>) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let (port, armed) = (listener.local_addr().unwrap().port(), Arc::new(AtomicBool::new(false)));
-        let on = Arc::clone(&armed);
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let (from_client, to_client) = client.into_split();
-                let (from_server, to_server) = TcpStream::connect(server).await.unwrap().into_split();
-                let (wire, armed) = (Arc::new(Wire::default()), Arc::clone(&on));
-                let asking = Arc::clone(&wire);
-                tokio::spawn(async move {
-                    let asks = pass(from_client, to_server, |chunk| {
-                        if asking.marked.load(Ordering::Relaxed) && commit.is_some_and(|commit| contains(chunk, commit))
-                        {
-                            asking.cut.store(true, Ordering::Relaxed);
-                        }
-                        true
-                    });
-                    let answers = pass(from_server, to_client, |chunk| {
-                        if armed.load(Ordering::Relaxed) && contains(chunk, mark) {
-                            wire.marked.store(true, Ordering::Relaxed);
-                            wire.cut.store(commit.is_none(), Ordering::Relaxed);
-                        }
-                        let lost = wire.cut.load(Ordering::Relaxed);
-                        if lost {
-                            armed.store(false, Ordering::Relaxed);
-                        }
-                        !lost
-                    });
-                    // Whichever ends first, both sides are closed.
-                    tokio::select! {
-                        () = asks => {}
-                        () = answers => {}
-                    }
-                });
-            }
-        });
-        Self { port, armed }
-    }
-}
-
-/// Passes chunks on until one side closes, or `look` says that it was enough.
-async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, look: impl Fn(&[u8]) -> bool) {
-    let mut buffer = vec![0; 64 * 1024];
-    while let Ok(length @ 1..) = from.read(&mut buffer).await {
-        if !look(&buffer[..length]) || to.write_all(&buffer[..length]).await.is_err() {
-            break;
+impl Wire for LosingWire {
+    fn asks(&self, chunk: &mut [u8]) {
+        // Nobody here has the minute that a migration waits.
+        replace(chunk, b", 60), 0)", b",  1), 0)");
+        if self.marked.load(Ordering::Relaxed) && self.loser.commit.is_some_and(|commit| contains(chunk, commit)) {
+            self.cut.store(true, Ordering::Relaxed);
         }
+    }
+
+    fn answers(&self, chunk: &[u8]) -> bool {
+        let Loser { armed, mark, commit } = &self.loser;
+        if armed.load(Ordering::Relaxed) && contains(chunk, mark) {
+            self.marked.store(true, Ordering::Relaxed);
+            self.cut.store(commit.is_none(), Ordering::Relaxed);
+        }
+        let lost = self.cut.load(Ordering::Relaxed);
+        if lost {
+            armed.store(false, Ordering::Relaxed);
+        }
+        !lost
     }
 }
 
 fn contains(chunk: &[u8], text: &str) -> bool {
     chunk.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+/// Writes `by` where `what` stands, which is as long.
+fn replace(chunk: &mut [u8], what: &[u8], by: &[u8]) {
+    if let Some(at) = chunk.windows(what.len()).position(|window| window == what) {
+        chunk[at..at + by.len()].copy_from_slice(by);
+    }
 }

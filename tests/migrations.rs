@@ -6,8 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use serde_json::Value;
-use solid_notify::{Dialect, Done, Notice, Notify, NotifyDef, Status, Sweeper, add_notice};
+use solid_notify::{
+    Added, Dialect, Done, NewNotice, Notice, Notify, NotifyDef, Status, Sweeper, add_notice, add_notices,
+};
 use solid_notify_tests::databases::Cleanup;
+use solid_notify_tests::shell::Shell;
 use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Connection, Pool};
 
@@ -19,6 +22,7 @@ on_each_database!(
     the_migrations_of_the_application_are_its_own,
     a_definition_and_a_notice_that_people_insert_are_sent,
     the_tables_refuse_nonsense,
+    a_notice_that_is_added_in_another_time_zone_is_due_at_once,
 );
 
 /// What differs in reading a schema.
@@ -51,6 +55,8 @@ sql!(
      UNION ALL SELECT replace(indexdef, current_schema(), '') FROM pg_indexes WHERE schemaname = current_schema()
      UNION ALL SELECT concat_ws(' ', conrelid::regclass, conname, pg_get_constraintdef(oid)) FROM pg_constraint
        WHERE connamespace = current_schema()::regnamespace
+     UNION ALL SELECT replace(pg_get_functiondef(oid), current_schema(), '') FROM pg_proc
+       WHERE pronamespace = current_schema()::regnamespace
      ORDER BY 1"
 );
 sql!(
@@ -62,6 +68,12 @@ sql!(
        FROM information_schema.statistics WHERE table_schema = database()
      UNION ALL SELECT concat_ws(' ', constraint_name, check_clause)
        FROM information_schema.check_constraints WHERE constraint_schema = database()
+     -- The clients leave comments out.
+     UNION ALL SELECT concat_ws(' ', routine_name, security_type, sql_data_access, sql_mode,
+       regexp_replace(routine_definition, '-- [^\n]*', ''))
+       FROM information_schema.routines WHERE routine_schema = database()
+     UNION ALL SELECT concat_ws(' ', specific_name, ordinal_position, parameter_mode, parameter_name, dtd_identifier,
+       character_set_name, collation_name) FROM information_schema.parameters WHERE specific_schema = database()
      ORDER BY line"
 );
 sql!(
@@ -111,8 +123,8 @@ async fn expected_schema<D: Database<Db: Sql>>() -> Vec<String> {
     let db = Empty::<D>::new().await;
     Notify::new(db.pool.clone()).migrate().await.unwrap();
     let schema = db.schema().await;
-    for table in ["notify_def", "notify_msg", "notify_msg_history", "notify_schema"] {
-        assert!(schema.iter().any(|line| line.contains(table)), "{table} is missing");
+    for name in ["notify_def", "notify_msg", "notify_msg_history", "notify_schema", "notify_add"] {
+        assert!(schema.iter().any(|line| line.contains(name)), "{name} is missing");
     }
     db.close().await;
     schema
@@ -143,7 +155,7 @@ async fn ten_migrate<D: Database<Db: Sql>>(
         migrated.unwrap();
     }
     assert_eq!(db.schema().await, expected_schema::<D>().await);
-    assert_eq!(db.versions().await, ["1"]);
+    assert_eq!(db.versions().await, ["1", "2"]);
     join_all(processes.iter().map(|process| process.pool().close())).await;
     db.close().await;
 }
@@ -157,25 +169,48 @@ async fn migrating_again_changes_nothing<D: Database<Db: Sql>>() {
     notify.migrate().await.unwrap();
     Notify::new(db.pool.clone()).migrate().await.unwrap();
     assert_eq!(db.schema().await, schema);
-    assert_eq!(db.versions().await, ["1"]);
+    assert_eq!(db.versions().await, ["1", "2"]);
     assert_eq!(notify.definitions().await.unwrap().len(), 1);
     db.close().await;
 }
 
 async fn the_printed_schema_is_the_one_that_migrate_makes<D: Database<Db: Sql>>() {
     let db = Empty::<D>::new().await;
-    db.sql(&Notify::<D::Db>::schema()).await;
+    Shell::new::<D>(&db.cleanup).run(Notify::<D::Db>::schema()).well();
     let expected = expected_schema::<D>().await;
     assert_eq!(db.schema().await, expected);
-    assert_eq!(db.versions().await, ["1"], "the bookkeeping is part of it");
+    assert_eq!(db.versions().await, ["1", "2"], "the bookkeeping is part of it");
     let notify = Notify::new(db.pool.clone());
     notify.migrate().await.expect("there is nothing left to do");
     assert_eq!(db.schema().await, expected);
-    assert_eq!(db.versions().await, ["1"]);
+    assert_eq!(db.versions().await, ["1", "2"]);
     notify.define(NotifyDef::new("sync")).await.unwrap();
     let mut tx = notify.begin().await.unwrap();
     add_notice(&mut tx, "sync", 1).await.unwrap();
     tx.commit().await.unwrap();
+    db.close().await;
+}
+
+/// DDL is committed statement by statement there.
+#[cfg(mariadb)]
+#[tokio::test]
+async fn a_migration_that_was_cut_short_is_taken_up_on_mariadb() {
+    use solid_notify_tests::MariaDb;
+
+    let db = Empty::<MariaDb>::new().await;
+    let notify = Notify::new(db.pool.clone());
+    for cut in [
+        "DELETE FROM notify_schema WHERE version = 2",
+        "DROP PROCEDURE notify_add; DELETE FROM notify_schema WHERE version = 2",
+        "DROP PROCEDURE notify_add; DROP PROCEDURE notify_add_with; DROP TABLE notify_audit; DELETE FROM notify_schema",
+    ] {
+        notify.migrate().await.unwrap();
+        let mut shell = db.pool.acquire().await.unwrap();
+        <sqlx::MySql as Dialect>::script(&mut shell, cut.into()).await.unwrap();
+    }
+    notify.migrate().await.unwrap();
+    assert_eq!(db.schema().await, expected_schema::<MariaDb>().await);
+    assert_eq!(db.versions().await, ["1", "2"]);
     db.close().await;
 }
 
@@ -296,10 +331,41 @@ async fn the_tables_refuse_nonsense<D: Database<Db: Sql>>() {
     db.close().await;
 }
 
+async fn a_notice_that_is_added_in_another_time_zone_is_due_at_once<D: Database<Db: Sql>>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    let mut tx = db.notify.begin().await.unwrap();
+    D::Db::script(&mut tx, D::Db::FAR_EAST.into()).await.unwrap();
+    // One of which nothing is said, one of which something is, and some at once: they are inserted in different ways.
+    let mut ids = vec![add_notice(&mut tx, "sync", 1).await.unwrap().id()];
+    let said = || NewNotice::new("sync", 1).unwrap().description("said");
+    ids.extend(said().add(&mut tx).await.unwrap().id());
+    ids.extend(add_notices(&mut tx, [said(), said()]).await.unwrap().iter().filter_map(Added::id));
+    tx.commit().await.unwrap();
+    assert_eq!(ids.len(), 4);
+    for id in ids {
+        let record = db.notify.find(id).await.unwrap().unwrap();
+        for time in [record.create_time, record.next_call_time.unwrap()] {
+            let now = SystemTime::now();
+            let off = time.duration_since(now).or_else(|_| now.duration_since(time)).unwrap();
+            assert!(off < Duration::from_secs(600), "the time is off by {off:?}");
+        }
+    }
+    db.close().await;
+}
+
+#[cfg(sqlite)]
+#[tokio::test]
+async fn readers_do_not_wait_for_writers_on_sqlite() {
+    let db = TestDb::<solid_notify_tests::Sqlite>::with_real_clock().await;
+    assert_eq!(<sqlx::Sqlite as Sql>::texts(&db.pool, "PRAGMA journal_mode").await, ["wal"]);
+    db.close().await;
+}
+
 #[cfg(mariadb)]
 #[tokio::test]
 async fn texts_are_kept_where_the_default_is_latin1_on_mariadb() {
-    use solid_notify::{Failure, NewNotice};
+    use solid_notify::Failure;
     use solid_notify_tests::MariaDb;
 
     let text = "Grüße, 東京 😀";
@@ -314,7 +380,7 @@ async fn texts_are_kept_where_the_default_is_latin1_on_mariadb() {
     };
     let sweeper = Sweeper::builder(&notify).handler(text, fail).node_name(text).start().await.unwrap();
     let mut tx = notify.begin().await.unwrap();
-    let added = NewNotice::new(text, text).unwrap().description(text).add(&mut tx).await.unwrap();
+    let added = NewNotice::new(text, text).unwrap().description(text).add(&mut tx).await.unwrap().receipt().unwrap();
     let id = added.id();
     tx.commit().await.unwrap();
     added.first_attempt(Duration::from_secs(10)).await;

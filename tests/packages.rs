@@ -89,8 +89,10 @@ fn every_package_has_in_it_what_its_sources_include() {
 fn the_core_package_has_the_migrations_in_it() {
     let list = listed("solid-notify-core");
     for dialect in ["postgres", "mysql", "sqlite"] {
-        let file = Path::new("migrations").join(dialect).join("0001_notify.sql");
-        assert!(list.contains(&file), "{} is missing", file.display());
+        for name in ["0001_notify.sql", "0002_notify_add.sql"] {
+            let file = Path::new("migrations").join(dialect).join(name);
+            assert!(list.contains(&file), "{} is missing", file.display());
+        }
     }
 }
 

@@ -4,6 +4,8 @@
 use std::time::{Duration, Instant};
 
 use solid_notify::{Done, Failure, FirstAttempt, NewNotice, Notice, NotifyDef, Status, Sweeper};
+#[cfg(any(postgres, mariadb))]
+use solid_notify_core::store::Node;
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, eventually, reaches};
 use solid_notify_tests::{Database, TestDb};
@@ -49,7 +51,7 @@ async fn short_delays_are_met<D: Database>() {
         .unwrap();
     let began = Instant::now();
     for n in 1..=10 {
-        db.add(NewNotice::new("sync", n).unwrap().delay(Duration::from_millis(200))).await.unwrap();
+        db.add_new(NewNotice::new("sync", n).unwrap().delay(Duration::from_millis(200))).await;
         eventually("it is sent", async || calls.count() == n).await;
     }
     assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
@@ -63,7 +65,7 @@ async fn stored_times_are_those_of_the_real_clock<D: Database>() {
     db.notify.define(NotifyDef::new("sync").timeout("1s")).await.unwrap();
     let sweeper =
         Sweeper::builder(&db.notify).handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) }).start().await.unwrap();
-    let first = db.add(NewNotice::new("sync", 1).unwrap()).await.unwrap();
+    let first = db.add_new(NewNotice::new("sync", 1).unwrap()).await;
     let id = first.id();
     assert_eq!(first.first_attempt(Duration::from_secs(20)).await, FirstAttempt::Succeeded);
     let done = db.notify.find(id).await.unwrap().unwrap();
@@ -75,8 +77,63 @@ async fn stored_times_are_those_of_the_real_clock<D: Database>() {
     db.close().await;
 }
 
+/// Each is sent alone on its node, but nobody waits for the next poll between them, whatever else is being sent.
+async fn suspects_follow_one_another_without_a_pause<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    for name in ["sync", "long"] {
+        db.notify.define(NotifyDef::new(name)).await.unwrap();
+    }
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        ids.push(add(&db, "sync").await);
+    }
+    db.sql("UPDATE notify_msg SET status = 2, attempt = 2, crashes = 2").await;
+    let long = add(&db, "long").await;
+    let began = Instant::now();
+    let sweeper = Sweeper::builder(&db.notify)
+        .handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .handler("long", |_: Notice<i64>| std::future::pending())
+        .shutdown_grace(Duration::ZERO)
+        .start()
+        .await
+        .unwrap();
+    for id in ids {
+        reaches(&db, id, Status::Succeeded).await;
+    }
+    // Twenty polls would take twenty seconds.
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    sweeper.shutdown().await;
+    assert_eq!(db.notify.find(long).await.unwrap().unwrap().attempt, 1);
+    db.close().await;
+}
+
+/// With SQLite nobody else could write meanwhile.
+#[cfg(any(postgres, mariadb))]
+async fn times_count_from_the_insert_and_not_from_the_begin_of_its_transaction<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    let mut tx = db.notify.begin().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let node = Node { id: "clock".to_owned(), handlers: Vec::new(), clock_offset_ms: 0 };
+    let before = db.notify.store().beat(&node).await.unwrap();
+    let id = NewNotice::new("sync", 1).unwrap().delay(Duration::from_secs(5)).add(&mut tx).await.unwrap().id().unwrap();
+    tx.commit().await.unwrap();
+    let record = db.notify.find(id).await.unwrap().unwrap();
+    assert!(record.create_time >= before, "{:?} before {before:?}", record.create_time);
+    assert!(record.next_call_time.unwrap() >= before + Duration::from_secs(5));
+    db.close().await;
+}
+
+#[cfg(any(postgres, mariadb))]
+mod servers {
+    use super::times_count_from_the_insert_and_not_from_the_begin_of_its_transaction;
+
+    solid_notify_tests::on_each_server!(times_count_from_the_insert_and_not_from_the_begin_of_its_transaction);
+}
+
 solid_notify_tests::on_each_database!(
     retries_shorter_than_the_poll_interval_are_met,
     short_delays_are_met,
+    suspects_follow_one_another_without_a_pause,
     stored_times_are_those_of_the_real_clock,
 );

@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use solid_notify::{Failure, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Done, Failure, Notice, NotifyDef, Status, Sweeper};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
@@ -30,6 +30,42 @@ async fn a_batch_that_is_too_large_for_the_database_is_halved() {
         reaches(&b, *id, Status::Succeeded).await;
     }
     assert_eq!(calls.count(), 20, "each was sent once");
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_batch_is_never_larger_than_what_servers_take() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync").max_concurrency(200)).await.unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..100 {
+        ids.push(add(&b, "sync").await);
+    }
+    let largest = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&largest);
+    *store.settle_rule.lock().unwrap() = Some(Box::new(move |batch| {
+        seen.fetch_max(batch.iter().flat_map(|settle| &settle.description).map(String::len).sum(), Ordering::SeqCst);
+        None
+    }));
+    // All of them end at the same moment.
+    let together = Arc::new(tokio::sync::Barrier::new(100));
+    let sweeper = Sweeper::builder(&outbox)
+        .handler("sync", move |notice: Notice<i64>| {
+            let together = Arc::clone(&together);
+            async move {
+                notice.set_description("x".repeat(60_000));
+                together.wait().await;
+                Ok(Done::Ok)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    for id in &ids {
+        reaches(&b, *id, Status::Succeeded).await;
+    }
+    let largest = largest.load(Ordering::SeqCst);
+    assert!((1_000_000..=2 << 20).contains(&largest), "{largest} bytes");
     sweeper.shutdown().await;
 }
 
@@ -82,7 +118,8 @@ async fn what_is_delivered_and_not_stored_is_bounded() {
     }
     assert!(calls.count() <= 2100, "{} are delivered and not stored", calls.count());
     *store.settle_rule.lock().unwrap() = None;
-    eventually("all are delivered and stored", async || b.outbox().store().due().await.unwrap().lanes.is_empty()).await;
+    eventually("all are delivered and stored", async || b.outbox().store().due(true).await.unwrap().lanes.is_empty())
+        .await;
     assert_eq!(calls.count(), 4000);
     sweeper.shutdown().await;
 }
@@ -97,7 +134,8 @@ async fn an_error_of_one_definition_does_not_stop_the_others() {
     let (builder, _calls) = good(&outbox);
     let sweeper = builder.start().await.unwrap();
     let began = Instant::now();
-    for _ in 0..5 {
+    // Many, since the definitions take turns: every other look would begin with the good one.
+    for _ in 0..20 {
         let id = add(&b, "sync").await;
         outbox.wake();
         reaches(&b, id, Status::Succeeded).await;
@@ -132,7 +170,7 @@ impl Drop for PanicsWhenDropped {
 #[tokio::test]
 async fn nothing_that_panics_in_a_handler_leaves_a_notice_behind() {
     let (b, _store, outbox) = faulty();
-    for name in ["text", "dropped"] {
+    for name in ["text", "dropped", "payload"] {
         b.outbox().define(NotifyDef::new(name).timeout("50ms")).await.unwrap();
     }
     let sweeper = Sweeper::builder(&outbox)
@@ -141,10 +179,11 @@ async fn nothing_that_panics_in_a_handler_leaves_a_notice_behind() {
             let _guard = PanicsWhenDropped;
             std::future::pending().await
         })
+        .handler("payload", |_: Notice<i64>| async { std::panic::panic_any(PanicsWhenDropped) })
         .start()
         .await
         .unwrap();
-    for (name, message) in [("text", "its text panics"), ("dropped", "its drop panics")] {
+    for (name, message) in [("text", "its text panics"), ("dropped", "its drop panics"), ("payload", "no message")] {
         let id = add(&b, name).await;
         outbox.wake();
         let failed = reaches(&b, id, Status::Failed).await;
@@ -213,7 +252,7 @@ async fn an_expired_lease_is_judged_once() {
     let outcomes = store.outcomes.load(Ordering::SeqCst);
     assert!(outcomes <= 200 * 6, "{outcomes} outcomes after {looked} looks");
     *store.settle_rule.lock().unwrap() = None;
-    eventually("all are delivered", async || b.outbox().store().due().await.unwrap().lanes.is_empty()).await;
+    eventually("all are delivered", async || b.outbox().store().due(true).await.unwrap().lanes.is_empty()).await;
     assert_eq!(calls.count(), 200);
     sweeper.shutdown().await;
 }

@@ -1,9 +1,11 @@
-//! Rules that reviews forget: file sizes, headers, where SQL may stand, who may depend on whom.
+//! Rules that reviews forget: file sizes, headers, where SQL may stand, who may depend on whom, which guard is tested.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use xtask::guards::Guard;
 
 /// A file above this wants to be two.
 const LONGEST_FILE: usize = 400;
@@ -15,7 +17,7 @@ fn root() -> PathBuf {
 /// Every Rust file of the project, with its text.
 fn sources() -> Vec<(String, String)> {
     let mut files = Vec::new();
-    for folder in ["crates", "examples", "tests", "xtask"] {
+    for folder in ["bench", "crates", "examples", "tests", "xtask"] {
         collect(&root().join(folder), &mut files);
     }
     assert!(files.len() > 60, "only {} files found", files.len());
@@ -145,6 +147,38 @@ fn the_readme_lists_every_column_of_notify_def() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let missing = solid_notify::NotifyDef::COLUMNS.iter().filter(|column| !readme.contains(&format!("| `{column}`")));
     complain("not in the README's table of columns", missing.map(ToString::to_string).collect());
+}
+
+#[test]
+fn every_guard_of_the_list_stands_where_it_says() {
+    let guards = xtask::guards::read(&root()).unwrap();
+    let lost = |guard: &Guard| guard.taken_away(&root()).err().map(|error| format!("{}: {error:#}", guard.name));
+    complain("guards that tests/guards.toml looks for in vain", guards.iter().filter_map(lost).collect());
+}
+
+#[test]
+fn every_guarantee_has_a_guard() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let row = |line: &str| line.strip_prefix("| G").and_then(|rest| Some(format!("G{}", rest.split_once(' ')?.0)));
+    let promised: BTreeSet<String> = readme.lines().filter_map(row).collect();
+    let guards = xtask::guards::read(&root()).unwrap();
+    let guarded: BTreeSet<String> = guards.into_iter().map(|guard| guard.promise).filter(|of| of != "–").collect();
+    assert_eq!(guarded, promised);
+}
+
+#[test]
+fn the_table_of_guards_has_those_of_the_list() {
+    let listed: Vec<String> = xtask::guards::read(&root()).unwrap().into_iter().map(|guard| guard.name).collect();
+    let table = fs::read_to_string(root().join(xtask::guards::TABLE)).unwrap();
+    let (shown, rows): (Vec<String>, Vec<String>) = xtask::guards::rows(&table).into_iter().unzip();
+    let without =
+        |names: &[String], others: &[String]| names.iter().filter(|name| !others.contains(name)).cloned().collect();
+    complain(
+        "not in the table: run `cargo xtask guards --write --only` with a part of the name",
+        without(&listed, &shown),
+    );
+    complain("no longer in the list: run `cargo xtask guards --write`", without(&shown, &listed));
+    complain("guards that no test misses", rows.into_iter().filter(|row| row.contains("**")).collect());
 }
 
 #[test]

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use solid_notify::{
-    Added, Dialect, Done, Error, FirstAttempt, Notice, NoticeConnection, NoticeTx, Notify, NotifyDef, Outbox, Sweeper,
-    add_notice,
+    Dialect, Done, Error, FirstAttempt, Notice, NoticeConnection, NoticeTx, Notify, NotifyDef, Outbox, Receipt,
+    Sweeper, add_notice,
 };
 use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Pool};
@@ -89,7 +89,7 @@ impl<D: Database<Db: Sql>> Scene<D> {
     }
 
     /// Does the work `k`: its row and its notice.
-    async fn work<C>(&self, tx: &mut C, k: i64) -> Added
+    async fn work<C>(&self, tx: &mut C, k: i64) -> Receipt
     where
         C: NoticeConnection + DerefMut<Target = <D::Db as sqlx::Database>::Connection>,
     {
@@ -137,7 +137,7 @@ async fn row<D: Database>(conn: &mut <D::Db as sqlx::Database>::Connection, k: i
 }
 
 async fn run<D: Database>(conn: &mut <D::Db as sqlx::Database>::Connection, sql: &str) -> sqlx::Result<()> {
-    D::Db::script(conn, sql.to_owned().into()).await
+    D::Db::script(conn, sql.to_owned().into()).await.map(drop)
 }
 
 /// A sweeper that writes down what it sends.

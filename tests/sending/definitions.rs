@@ -1,10 +1,12 @@
 //! Definitions that change, break and vanish with notices in flight.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use solid_notify::{Done, Failure, Notice, NotifyDef, Status, Sweeper, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record, update};
+use tokio::sync::Semaphore;
 
 /// A sweeper whose handler `sync` succeeds and notes the ids.
 fn good(b: &dyn Backend) -> (SweeperBuilder, Calls<i64>) {
@@ -135,7 +137,7 @@ pub async fn an_edit_by_hand_is_in_force_within_five_seconds(b: &dyn Backend) {
     let (builder, _calls) = good(b);
     let sweeper = builder.start().await.unwrap();
     let id = add(b, "sync").await;
-    sweeper.idle().await;
+    // Nobody wakes the sweeper: it reads the definitions again by itself.
     edit_by_hand(b, "sync", |def| def.enabled(true)).await;
     let began = Instant::now();
     reaches(b, id, Status::Succeeded).await;
@@ -172,5 +174,37 @@ pub async fn a_lowered_limit_ends_a_notice_without_another_try(b: &dyn Backend) 
     let dead = reaches(b, id, Status::DeadLetter).await;
     assert_eq!((dead.failures, calls.count()), (3, 3), "it was ended, not tried");
     assert_eq!(dead.end_reason.as_deref(), Some("all 3 tries failed"));
+    sweeper.shutdown().await;
+}
+
+pub async fn an_outcome_is_judged_by_the_definition_as_it_is_when_the_attempt_ends(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
+    let gate = Arc::new(Semaphore::new(0));
+    let calls = Calls::default();
+    let (wait, noted) = (gate.clone(), calls.clone());
+    let (builder, _) = good(b);
+    let sweeper = builder
+        .handler("slow", move |_: Notice<i64>| {
+            noted.note(());
+            let wait = wait.clone();
+            async move {
+                wait.acquire().await?.forget();
+                Err(Failure::retry("no"))
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    b.outbox().define(NotifyDef::new("slow").retry_interval("5s")).await.unwrap();
+    let id = add(b, "slow").await;
+    eventually("it is being sent", async || calls.count() == 1).await;
+    update(b, "slow", |def| def.retry_interval("7m")).await;
+    // A definition that the node does not know yet makes it read all of them.
+    b.outbox().define(NotifyDef::new("late").handler("sync")).await.unwrap();
+    let late = add(b, "late").await;
+    reaches(b, late, Status::Succeeded).await;
+    gate.add_permits(1);
+    let failed = reaches(b, id, Status::Failed).await;
+    assert_eq!(failed.next_call_time, Some(b.clock().now() + Duration::from_secs(420)));
     sweeper.shutdown().await;
 }

@@ -17,7 +17,7 @@ pub async fn committed_notices_are_sent_at_once(b: &dyn Backend) {
         .unwrap();
     let began = Instant::now();
     for n in 0..20 {
-        let added = b.add(NewNotice::new("sync", n).unwrap()).await.unwrap();
+        let added = b.add_new(NewNotice::new("sync", n).unwrap()).await;
         let id = added.id();
         assert_eq!(added.first_attempt(PATIENCE).await, FirstAttempt::Succeeded);
         assert_eq!(record(b, id).await.status, Status::Succeeded, "told only when it is stored");
@@ -61,7 +61,7 @@ pub async fn a_delayed_notice_is_sent_at_its_time(b: &dyn Backend) {
         .await
         .unwrap();
     let start = b.clock().now();
-    let added = b.add(NewNotice::new("sync", 1).unwrap().delay(Duration::from_secs(60))).await.unwrap();
+    let added = b.add_new(NewNotice::new("sync", 1).unwrap().delay(Duration::from_secs(60))).await;
     let id = added.id();
     assert_eq!(added.first_attempt(Duration::ZERO).await, FirstAttempt::StillDue);
     sweeper.idle().await;
@@ -124,7 +124,7 @@ pub async fn the_producer_learns_the_outcome_of_the_first_attempt(b: &dyn Backen
     ] {
         b.outbox().define(def).await.unwrap();
     }
-    let lonely = b.add(NewNotice::new("good", 1).unwrap()).await.unwrap();
+    let lonely = b.add_new(NewNotice::new("good", 1).unwrap()).await;
     assert_eq!(lonely.first_attempt(PATIENCE).await, FirstAttempt::NotHere, "no sweeper runs here");
     let sweeper = Sweeper::builder(b.outbox())
         .handler("good", |_: Notice<i64>| async { Ok(Done::Ok) })
@@ -134,7 +134,7 @@ pub async fn the_producer_learns_the_outcome_of_the_first_attempt(b: &dyn Backen
         .start()
         .await
         .unwrap();
-    let first = async |name| b.add(NewNotice::new(name, 1).unwrap()).await.unwrap().first_attempt(PATIENCE).await;
+    let first = async |name| b.add_new(NewNotice::new(name, 1).unwrap()).await.first_attempt(PATIENCE).await;
     assert_eq!(first("good").await, FirstAttempt::Succeeded);
     assert_eq!(first("bad").await, FirstAttempt::Failed("refused".to_owned()));
     assert_eq!(first("elsewhere").await, FirstAttempt::NotHere);
@@ -143,10 +143,10 @@ pub async fn the_producer_learns_the_outcome_of_the_first_attempt(b: &dyn Backen
     b.outbox().define(NotifyDef::new("late").handler("good")).await.unwrap();
     assert_eq!(first("late").await, FirstAttempt::Succeeded);
     b.outbox().define(NotifyDef::new("slow")).await.unwrap();
-    let slow = b.add(NewNotice::new("slow", 1).unwrap()).await.unwrap();
+    let slow = b.add_new(NewNotice::new("slow", 1).unwrap()).await;
     assert_eq!(slow.first_attempt(Duration::from_millis(50)).await, FirstAttempt::StillDue);
     let rolled_back = b.add_and_roll_back(NewNotice::new("good", 1).unwrap()).await.unwrap();
-    assert_eq!(rolled_back.first_attempt(PATIENCE).await, FirstAttempt::RolledBack);
+    assert_eq!(rolled_back.receipt().unwrap().first_attempt(PATIENCE).await, FirstAttempt::RolledBack);
     drop(sweeper);
 }
 
@@ -171,7 +171,7 @@ pub async fn a_handler_sees_the_notice_and_may_rewrite_its_description(b: &dyn B
         .await
         .unwrap();
     let notice = NewNotice::new("sync", serde_json::json!({ "order": 7 })).unwrap();
-    let id = b.add(notice.description("as added").trace_context("00-aa-bb-01")).await.unwrap().id();
+    let id = b.add_new(notice.description("as added").trace_context("00-aa-bb-01")).await.id();
     let failed = reaches(b, id, Status::Failed).await;
     assert_eq!(failed.description.as_deref(), Some("after try 1"));
     b.clock().advance(Duration::from_secs(5));

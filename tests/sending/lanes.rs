@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use solid_notify::{Done, Failure, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Done, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper};
 use solid_notify_core::store::{Claim, ClaimWhat, Settle};
 use solid_notify_core::transition::{Next, Transition};
 use solid_notify_testkit::conformance::Backend;
@@ -217,4 +217,100 @@ pub async fn a_large_backlog_is_sent_completely_and_once(b: &dyn Backend) {
     for id in ids.into_iter().take(3) {
         assert_eq!(record(b, id).await.status, Status::Succeeded);
     }
+}
+
+pub async fn notices_of_one_key_are_sent_in_their_order_and_those_of_others_meanwhile(b: &dyn Backend) {
+    const KEYS: usize = 5;
+    const EACH: usize = 30;
+    b.outbox().define(NotifyDef::new("sync").retry_interval("100ms").max_retry_times(3)).await.unwrap();
+    let calls: Calls<(usize, usize)> = Calls::default();
+    let busy: Arc<[AtomicUsize; KEYS]> = Arc::default();
+    let build = || {
+        let (calls, busy) = (calls.clone(), Arc::clone(&busy));
+        Sweeper::builder(b.outbox()).handler("sync", move |notice: Notice<(usize, usize)>| {
+            let (calls, busy) = (calls.clone(), Arc::clone(&busy));
+            async move {
+                let (key, n) = *notice.param();
+                assert_eq!(notice.ordering_key(), Some(format!("key {key}").as_str()));
+                assert_eq!(busy[key].fetch_add(1, Ordering::SeqCst), 0, "one at a time");
+                calls.note((key, n));
+                tokio::task::yield_now().await;
+                busy[key].fetch_sub(1, Ordering::SeqCst);
+                match n {
+                    // Fails once, and for good.
+                    7 if notice.tries_before() == 0 => Err(Failure::retry("once")),
+                    11 => Err(Failure::give_up("never")),
+                    _ => Ok(Done::Ok),
+                }
+            }
+        })
+    };
+    let (one, other) = (build().start().await.unwrap(), build().start().await.unwrap());
+    let notices = (0..EACH).flat_map(|n| (0..KEYS).map(move |key| (key, n)));
+    let mut last = Vec::new();
+    for (key, n) in notices {
+        let notice = NewNotice::new("sync", (key, n)).unwrap().ordering_key(format!("key {key}"));
+        last.push(b.add_new(notice).await.id());
+    }
+    for id in last.split_off(KEYS * (EACH - 1)) {
+        let clock = b.clock();
+        eventually("the last ones are sent", async || {
+            // Retries come due.
+            clock.advance(Duration::from_millis(50));
+            record(b, id).await.status == Status::Succeeded
+        })
+        .await;
+    }
+    for key in 0..KEYS {
+        let order: Vec<usize> = calls.all().into_iter().filter(|(own, _)| *own == key).map(|(_, n)| n).collect();
+        let mut expected: Vec<usize> = (0..EACH).collect();
+        expected.insert(7, 7);
+        assert_eq!(order, expected);
+    }
+    one.shutdown().await;
+    other.shutdown().await;
+}
+
+pub async fn what_waits_behind_another_of_its_key_does_not_keep_a_sweeper_from_being_idle(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let ordered = |n: i64| NewNotice::new("sync", n).unwrap().ordering_key("key");
+    let delayed = b.add_new(ordered(1).delay(Duration::from_secs(3600))).await.id();
+    let behind = b.add_new(ordered(2)).await.id();
+    let other = add(b, "sync").await;
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let sweeper = Sweeper::builder(b.outbox()).handler("sync", move |notice: Notice<i64>| {
+        noted.note(notice.id());
+        async { Ok(Done::Ok) }
+    });
+    sweeper.run_until_idle().await.unwrap();
+    assert_eq!(calls.all(), [other]);
+    assert_eq!(record(b, behind).await.status, Status::NotSent);
+    assert_eq!(record(b, delayed).await.status, Status::NotSent);
+}
+
+pub async fn definitions_take_turns_where_the_node_is_full(b: &dyn Backend) {
+    for name in ["first", "second"] {
+        b.outbox().define(NotifyDef::new(name).handler("sync")).await.unwrap();
+    }
+    for _ in 0..40 {
+        add(b, "first").await;
+    }
+    let second = add(b, "second").await;
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let sweeper = Sweeper::builder(b.outbox())
+        .first_send(false)
+        .max_running(1)
+        .handler("sync", move |notice: Notice<i64>| {
+            noted.note(notice.id());
+            async { Ok(Done::Ok) }
+        })
+        .start()
+        .await
+        .unwrap();
+    reaches(b, second, Status::Succeeded).await;
+    let position = calls.all().iter().position(|id| *id == second).unwrap();
+    assert!(position <= 10, "it was number {position}");
+    sweeper.shutdown().await;
 }

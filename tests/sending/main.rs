@@ -27,6 +27,7 @@ macro_rules! sending_suite {
                 a_time_out_is_a_failure,
                 a_parameter_that_does_not_fit_is_a_dead_letter_that_says_so,
                 a_raw_parameter_keeps_its_bytes,
+                what_a_handler_writes_is_stored_by_every_database,
                 a_named_strategy_decides_and_a_panicking_one_falls_back;
             definitions: an_invalid_row_pauses_only_its_own_notices_and_heals,
                 a_disabled_definition_sends_and_counts_nothing,
@@ -35,18 +36,23 @@ macro_rules! sending_suite {
                 a_renamed_definition_keeps_its_notices,
                 a_deleted_definition_sends_what_is_in_flight,
                 an_edit_by_hand_is_in_force_within_five_seconds,
-                a_lowered_limit_ends_a_notice_without_another_try;
+                a_lowered_limit_ends_a_notice_without_another_try,
+                an_outcome_is_judged_by_the_definition_as_it_is_when_the_attempt_ends;
             lanes: no_more_run_at_once_than_max_concurrency,
                 a_backlog_of_one_definition_does_not_starve_another,
                 old_retries_do_not_hide_fresh_notices,
                 fresh_notices_do_not_hide_old_retries,
+                definitions_take_turns_where_the_node_is_full,
                 suspects_are_sent_one_at_a_time_and_hold_up_nobody,
-                a_large_backlog_is_sent_completely_and_once;
+                a_large_backlog_is_sent_completely_and_once,
+                notices_of_one_key_are_sent_in_their_order_and_those_of_others_meanwhile,
+                what_waits_behind_another_of_its_key_does_not_keep_a_sweeper_from_being_idle;
             lifecycle: a_shutdown_waits_for_running_handlers,
                 after_the_grace_period_notices_are_handed_back_uncounted,
                 a_dropped_sweeper_ends_what_is_running_and_claims_nothing_more,
                 run_until_idle_sends_what_is_due_and_ends,
-                history_is_purged_by_what_the_definition_says;
+                history_is_purged_by_what_the_definition_says,
+                a_broken_row_purges_nothing;
         }
     };
     (@cases $run:ident; $($group:ident: $($case:ident),+;)+) => {

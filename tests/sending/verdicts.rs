@@ -63,7 +63,7 @@ pub async fn a_panic_is_a_failure_and_hurts_nobody_else(b: &dyn Backend) {
         .unwrap();
     let mut ids = Vec::new();
     for n in 1..=3 {
-        ids.push(b.add(NewNotice::new("sync", n).unwrap()).await.unwrap().id());
+        ids.push(b.add_new(NewNotice::new("sync", n).unwrap()).await.id());
     }
     reaches(b, ids[2], Status::Succeeded).await;
     for (id, text) in [(ids[0], "one is odd"), (ids[1], "two is even")] {
@@ -101,8 +101,8 @@ pub async fn a_parameter_that_does_not_fit_is_a_dead_letter_that_says_so(b: &dyn
         .start()
         .await
         .unwrap();
-    let bad = b.add(NewNotice::new("sync", "a text").unwrap()).await.unwrap().id();
-    let good = b.add(NewNotice::new("sync", [1, 2]).unwrap()).await.unwrap().id();
+    let bad = b.add_new(NewNotice::new("sync", "a text").unwrap()).await.id();
+    let good = b.add_new(NewNotice::new("sync", [1, 2]).unwrap()).await.id();
     let dead = reaches(b, bad, Status::DeadLetter).await;
     let reason = dead.end_reason.unwrap();
     assert!(
@@ -129,7 +129,7 @@ pub async fn a_raw_parameter_keeps_its_bytes(b: &dyn Backend) {
         .unwrap();
     let text = r#"{ "amount" : 10.10, "b":1, "b":2 }"#;
     let raw: Box<RawValue> = serde_json::from_str(text).unwrap();
-    let id = b.add(NewNotice::new("sync", raw).unwrap()).await.unwrap().id();
+    let id = b.add_new(NewNotice::new("sync", raw).unwrap()).await.id();
     reaches(b, id, Status::Succeeded).await;
     assert_eq!(calls.all(), [text]);
     sweeper.shutdown().await;
@@ -154,5 +154,23 @@ pub async fn a_named_strategy_decides_and_a_panicking_one_falls_back(b: &dyn Bac
     assert_eq!(failed.next_call_time, Some(b.clock().now() + Duration::from_secs(300)));
     sweeper.idle().await;
     assert_eq!(record(b, lost).await.attempt, 0, "left to a node that knows the strategy");
+    sweeper.shutdown().await;
+}
+
+pub async fn what_a_handler_writes_is_stored_by_every_database(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", |notice: Notice<i64>| async move {
+            notice.set_description("a\0b");
+            Err(Failure::give_up(format!("c\0d{}", "e".repeat(100_000))))
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = add(b, "sync").await;
+    let dead = reaches(b, id, Status::DeadLetter).await;
+    assert_eq!(dead.description.as_deref(), Some("a\u{FFFD}b"));
+    let reason = dead.end_reason.unwrap();
+    assert!(reason.starts_with("the handler gave up: c\u{FFFD}deee") && reason.len() <= 4096, "{reason}");
     sweeper.shutdown().await;
 }

@@ -4,12 +4,15 @@ use std::str::FromStr;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use solid_notify::{Added, Dialect, Error, HandClock, NewNotice, Notify, NotifyBuilder, Outbox};
+use solid_notify::{Added, Dialect, Error, HandClock, NewNotice, Notify, NotifyBuilder, Outbox, add_notices};
 use solid_notify_testkit::conformance::Backend;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{Connection, Executor, Pool};
+use xtask::clients::{self, Client};
+
+use crate::shell::Shell;
 
 /// A database server that tests run on.
 #[allow(async_fn_in_trait)]
@@ -20,7 +23,10 @@ pub trait Database: Send + Sync + 'static {
     /// A fresh, empty database with a pool of `connections`.
     async fn create(connections: u32) -> (Pool<Self::Db>, Cleanup);
 
-    /// Runs plain SQL, as an operator at a shell would.
+    /// The program that people type SQL into.
+    const CLIENT: &'static Client;
+
+    /// Runs plain SQL, as an operator would.
     async fn sql(pool: &Pool<Self::Db>, sql: &str);
 }
 
@@ -72,6 +78,7 @@ fn fresh_name() -> String {
 
 impl Database for Postgres {
     type Db = sqlx::Postgres;
+    const CLIENT: &'static Client = &clients::PSQL;
 
     async fn create(connections: u32) -> (Pool<Self::Db>, Cleanup) {
         let options = PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap();
@@ -89,9 +96,10 @@ impl Database for Postgres {
 }
 
 macro_rules! mysql_family {
-    ($database:ty, $variable:literal) => {
+    ($database:ty, $variable:literal, $client:ident) => {
         impl Database for $database {
             type Db = sqlx::MySql;
+            const CLIENT: &'static Client = &clients::$client;
 
             async fn create(connections: u32) -> (Pool<Self::Db>, Cleanup) {
                 let options = MySqlConnectOptions::from_str(&server_url($variable)).unwrap();
@@ -110,11 +118,12 @@ macro_rules! mysql_family {
         }
     };
 }
-mysql_family!(MariaDb, "MARIADB_URL");
-mysql_family!(MySql, "MYSQL_URL");
+mysql_family!(MariaDb, "MARIADB_URL", MARIADB);
+mysql_family!(MySql, "MYSQL_URL", MYSQL);
 
 impl Database for Sqlite {
     type Db = sqlx::Sqlite;
+    const CLIENT: &'static Client = &clients::SQLITE3;
 
     async fn create(connections: u32) -> (Pool<Self::Db>, Cleanup) {
         let directory = tempfile::tempdir().unwrap();
@@ -135,7 +144,8 @@ pub struct TestDb<D: Database> {
     /// The application's pool.
     pub pool: Pool<D::Db>,
     clock: HandClock,
-    cleanup: Cleanup,
+    /// Which database it is.
+    pub cleanup: Cleanup,
 }
 
 impl<D: Database> TestDb<D> {
@@ -164,7 +174,12 @@ impl<D: Database> TestDb<D> {
         Self { notify, pool, clock, cleanup }
     }
 
-    /// Runs plain SQL, as an operator at a shell would.
+    /// The client program, in this database.
+    pub fn shell(&self) -> Shell {
+        Shell::new::<D>(&self.cleanup)
+    }
+
+    /// Runs plain SQL, as an operator would.
     pub async fn sql(&self, sql: &str) {
         D::sql(&self.pool, sql).await;
     }
@@ -189,6 +204,13 @@ impl<D: Database> Backend for TestDb<D> {
     async fn add(&self, notice: NewNotice) -> Result<Added, Error> {
         let mut tx = self.notify.begin().await?;
         let added = notice.add(&mut tx).await?;
+        tx.commit().await?;
+        Ok(added)
+    }
+
+    async fn add_many(&self, notices: Vec<NewNotice>) -> Result<Vec<Added>, Error> {
+        let mut tx = self.notify.begin().await?;
+        let added = add_notices(&mut tx, notices).await?;
         tx.commit().await?;
         Ok(added)
     }

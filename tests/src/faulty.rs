@@ -92,8 +92,8 @@ impl Store for Faulty {
     async fn edit(&self, edit: &Edit) -> Result<Edited, StoreError> {
         self.inner.edit(edit).await
     }
-    async fn due(&self) -> Result<DueTimes, StoreError> {
-        self.pass("due", self.inner.due()).await
+    async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError> {
+        self.pass("due", self.inner.due(thorough)).await
     }
     async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, StoreError> {
         if *self.refused_definition.lock().unwrap() == Some(claim.def_id) {

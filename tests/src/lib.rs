@@ -6,9 +6,12 @@
 
 pub mod databases;
 pub mod faulty;
+pub mod journal;
 pub mod log;
 pub mod memory;
+pub mod proxy;
 pub mod sending;
+pub mod shell;
 
 pub use databases::{Database, MariaDb, MySql, Postgres, Sqlite, TestDb};
 

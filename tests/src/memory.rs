@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use solid_notify::{Added, Error, HandClock, NewNotice, Outbox};
+use solid_notify::{Added, Error, HandClock, NewNotice, Outbox, add_notices};
 use solid_notify_testkit::MemoryNotify;
 use solid_notify_testkit::conformance::Backend;
 
@@ -33,6 +33,13 @@ impl Backend for MemoryBackend {
     async fn add(&self, notice: NewNotice) -> Result<Added, Error> {
         let mut tx = self.notify.begin();
         let added = notice.add(&mut tx).await?;
+        tx.commit();
+        Ok(added)
+    }
+
+    async fn add_many(&self, notices: Vec<NewNotice>) -> Result<Vec<Added>, Error> {
+        let mut tx = self.notify.begin();
+        let added = add_notices(&mut tx, notices).await?;
         tx.commit();
         Ok(added)
     }

@@ -55,7 +55,7 @@ impl<T: Clone> Calls<T> {
 
 /// Adds a notice with the parameter 1 and commits it.
 pub async fn add(b: &dyn Backend, name: &str) -> i64 {
-    b.add(NewNotice::new(name, 1).unwrap()).await.unwrap().id()
+    b.add_new(NewNotice::new(name, 1).unwrap()).await.id()
 }
 
 /// The notice, which must exist.

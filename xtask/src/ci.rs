@@ -1,11 +1,13 @@
 //! `cargo xtask ci`: everything that CI checks, each step timed, all steps even when one has
-//! failed.
+//! failed; and what is only looked at each night, because it takes long.
 
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use crate::mutate::guards;
+use crate::provide::provide;
 use crate::run::{Outcome, cargo, interrupted, run};
 use crate::selection::Selection;
 use crate::test::run_tests;
@@ -18,9 +20,12 @@ enum Verdict {
     Skipped(&'static str),
 }
 
-/// Runs all steps and prints a summary. Fails when one of them has failed.
-pub(crate) fn ci(selection: &Selection) -> Result<ExitCode> {
-    let steps: [(&str, &dyn Fn() -> Result<Verdict>); 6] = [
+/// A step and its name.
+type Step<'a> = (&'static str, &'a dyn Fn() -> Result<Verdict>);
+
+/// Runs all steps, with `nightly` also the long ones, and prints a summary. Fails when one of them has failed.
+pub(crate) fn ci(selection: &Selection, nightly: bool) -> Result<ExitCode> {
+    let steps: [Step<'_>; 6] = [
         ("format", &|| step(&mut cargo(&["fmt", "--all", "--check"]))),
         ("lints", &|| {
             step(&mut cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))
@@ -30,9 +35,11 @@ pub(crate) fn ci(selection: &Selection) -> Result<ExitCode> {
         ("advisories", &advisories),
         ("tests", &|| Ok(run_tests(selection, &[])?.into())),
     ];
+    let long: [Step<'_>; 2] = [("guards", &|| unguarded(selection)), ("faults", &|| soak(selection))];
+    let long = if nightly { &long[..] } else { &[] };
     let mut summary = Vec::new();
     let mut code = 0;
-    for (name, perform) in steps {
+    for (name, perform) in steps.iter().chain(long) {
         println!("\n==> {name}");
         let begin = Instant::now();
         // What keeps a step from being done is a failure of this step; the others still tell
@@ -70,6 +77,22 @@ impl From<Outcome> for Verdict {
 
 fn step(command: &mut Command) -> Result<Verdict> {
     Ok(run(command, None)?.into())
+}
+
+/// Whether a test misses each guard.
+fn unguarded(selection: &Selection) -> Result<Verdict> {
+    let holes = guards(selection, None, false)?;
+    Ok(if holes == 0 { Verdict::Passed } else { Verdict::Failed(format!("{holes} guards are not missed")) })
+}
+
+/// Every fault again and again, for as long as NOTIFY_SOAK says.
+fn soak(selection: &Selection) -> Result<Verdict> {
+    let provided = provide(selection)?;
+    let time = std::env::var("NOTIFY_SOAK").unwrap_or_else(|_| "30m".to_owned());
+    let mut faults = cargo(&["test", "--package", "solid-notify-tests", "--test", "faults"]);
+    faults.env("NOTIFY_TEST_DATABASES", selection.names()).env("NOTIFY_SOAK", time);
+    provided.describe_to(&mut faults);
+    step(&mut faults)
 }
 
 fn documentation() -> Result<Verdict> {

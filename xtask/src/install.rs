@@ -9,7 +9,6 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::run::run;
-use crate::selection::Database;
 
 /// Whether programs can be installed: as root, with `apt-get`.
 pub(crate) fn is_possible() -> bool {
@@ -18,24 +17,14 @@ pub(crate) fn is_possible() -> bool {
         && Path::new("/usr/bin/apt-get").exists()
 }
 
-/// Installs the programs for all these databases in one go, because two package managers cannot run
-/// at once.
-pub(crate) fn install(databases: &[Database]) -> Result<()> {
-    let packages: Vec<&str> = databases.iter().filter_map(|database| package(*database)).collect();
+/// Installs all these packages in one go, because two package managers cannot run at once.
+pub(crate) fn install(packages: &[&str]) -> Result<()> {
     eprintln!("installing {} with apt-get", packages.join(" and "));
     let _policy = NoServices::declare(Path::new("/usr/sbin/policy-rc.d"))?;
     apt_get(&["update", "--quiet"])?;
     let mut arguments = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
     arguments.extend(packages);
     apt_get(&arguments)
-}
-
-fn package(database: Database) -> Option<&'static str> {
-    match database {
-        Database::Postgres => Some("postgresql"),
-        Database::Mariadb => Some("mariadb-server"),
-        Database::Sqlite | Database::Mysql => None,
-    }
 }
 
 fn apt_get(arguments: &[&str]) -> Result<()> {

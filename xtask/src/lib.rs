@@ -1,7 +1,10 @@
-//! Private database servers for tests, as a library.
+//! What the tasks share with the tests: private database servers, client programs, and the list of guards.
 //!
-//! The `xtask` program starts them for a whole test run; a test that restarts a server under load
-//! starts its own one through [`servers`]. The tasks themselves (what `cargo xtask test` does) are
+//! The `xtask` program starts servers for a whole test run; a test that restarts a server under load
+//! starts its own one through [`servers`], and a test that types SQL as people do finds the program
+//! in [`clients`]. The tasks themselves (what `cargo xtask test` does) are
 //! left to the program.
 
+pub mod clients;
+pub mod guards;
 pub mod servers;

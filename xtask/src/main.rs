@@ -1,15 +1,20 @@
-//! The workspace's own tasks: `cargo xtask test`, `cargo xtask servers`, `cargo xtask ci`.
+//! The workspace's own tasks: `cargo xtask test`, `cargo xtask servers`, `cargo xtask ci`, `cargo xtask
+//! guards`.
 //!
 //! This file reads the command line and hands over; each task has its own file.
 
 mod ci;
+mod copy;
 mod install;
+mod mutate;
 mod provide;
 mod reach;
 mod run;
 mod selection;
 mod serve;
+mod table;
 mod test;
+mod verdict;
 
 use std::process::ExitCode;
 
@@ -23,13 +28,18 @@ Usage:
       Tests the workspace with a server for every database, then runs the example.
   cargo xtask servers [--only DATABASES]
       Starts the same servers, prints their URLs and waits for Ctrl-C.
-  cargo xtask ci
-      Everything that CI checks: format, lints, documentation, dependencies, tests.
+  cargo xtask ci [--nightly]
+      Everything that CI checks: format, lints, documentation, dependencies, tests. With --nightly
+      also what takes long: the guards, and faults for NOTIFY_SOAK (30m unless set).
+  cargo xtask guards [--only PART,...] [--write]
+      Takes each guard of tests/guards.toml away, one at a time, and looks which test turns red.
+      PART is of a guard's name or file. With --write the table tests/GUARDS.md is brought up to date.
 
 DATABASES is a list such as `sqlite,postgres`, out of sqlite, postgres, mariadb and mysql.
 Without it all are tested, mysql only when MYSQL_URL is set. A server comes from POSTGRES_URL,
 MARIADB_URL or MYSQL_URL when set; otherwise a private one is started from installed programs,
-which are installed when that is possible, or from Docker.
+which are installed when that is possible, or from Docker. The client programs (psql, mariadb or
+mysql, sqlite3), which tests run, are installed in the same way.
 ";
 
 fn main() -> ExitCode {
@@ -48,7 +58,11 @@ fn perform(task: Task) -> Result<ExitCode> {
     match task {
         Task::Test { only, arguments } => test::test(&Selection::new(only.as_deref(), mysql_url_is_set)?, &arguments),
         Task::Servers { only } => serve::serve(&Selection::new(only.as_deref(), mysql_url_is_set)?),
-        Task::Ci => ci::ci(&Selection::new(None, mysql_url_is_set)?),
+        Task::Ci { nightly } => ci::ci(&Selection::new(None, mysql_url_is_set)?, nightly),
+        Task::Guards { only, write } => {
+            let holes = mutate::guards(&Selection::new(None, mysql_url_is_set)?, only.as_deref(), write)?;
+            Ok(if holes == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
         Task::Help => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)
@@ -60,35 +74,39 @@ fn perform(task: Task) -> Result<ExitCode> {
 enum Task {
     Test { only: Option<String>, arguments: Vec<String> },
     Servers { only: Option<String> },
-    Ci,
+    Ci { nightly: bool },
+    Guards { only: Option<String>, write: bool },
     Help,
 }
 
 fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task> {
     let mut arguments = arguments.into_iter();
     let name = arguments.next().unwrap_or_default();
-    let (mut only, mut rest) = (None, Vec::new());
+    let (mut only, mut rest, mut flags) = (None, Vec::new(), Vec::new());
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--" => rest.extend(arguments.by_ref()),
             "--help" | "-h" => return Ok(Task::Help),
             "--only" => match arguments.next() {
                 Some(list) => only = Some(list),
-                None => bail!("--only needs a list of databases\n\n{USAGE}"),
+                None => bail!("--only needs a value\n\n{USAGE}"),
             },
+            "--nightly" | "--write" => flags.push(argument),
             other => match other.strip_prefix("--only=") {
                 Some(list) => only = Some(list.to_owned()),
                 None => bail!("unknown argument `{other}`\n\n{USAGE}"),
             },
         }
     }
-    match name.as_str() {
-        "test" => Ok(Task::Test { only, arguments: rest }),
-        "servers" if rest.is_empty() => Ok(Task::Servers { only }),
-        "ci" if rest.is_empty() && only.is_none() => Ok(Task::Ci),
-        "help" | "--help" | "-h" => Ok(Task::Help),
-        "" => bail!("which task?\n\n{USAGE}"),
-        "servers" | "ci" => bail!("`{name}` does not take these arguments\n\n{USAGE}"),
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    match (name.as_str(), flags.as_slice()) {
+        ("test", []) => Ok(Task::Test { only, arguments: rest }),
+        ("servers", []) if rest.is_empty() => Ok(Task::Servers { only }),
+        ("ci", [] | ["--nightly"]) if rest.is_empty() && only.is_none() => Ok(Task::Ci { nightly: !flags.is_empty() }),
+        ("guards", [] | ["--write"]) if rest.is_empty() => Ok(Task::Guards { only, write: !flags.is_empty() }),
+        ("help" | "--help" | "-h", _) => Ok(Task::Help),
+        ("", _) => bail!("which task?\n\n{USAGE}"),
+        ("test" | "servers" | "ci" | "guards", _) => bail!("`{name}` does not take these arguments\n\n{USAGE}"),
         _ => bail!("unknown task `{name}`\n\n{USAGE}"),
     }
 }
@@ -111,8 +129,29 @@ mod tests {
     }
 
     #[test]
+    fn each_task_has_its_own_flags() -> Result<()> {
+        assert_eq!(parsed("ci")?, Task::Ci { nightly: false });
+        assert_eq!(parsed("ci --nightly")?, Task::Ci { nightly: true });
+        assert_eq!(
+            parsed("guards --write --only=lease")?,
+            Task::Guards { only: Some("lease".to_owned()), write: true }
+        );
+        Ok(())
+    }
+
+    #[test]
     fn an_argument_that_is_not_understood_is_refused() {
-        for line in ["", "tset", "test --onyl sqlite", "test --only", "ci --only sqlite", "servers -- --nocapture"] {
+        for line in [
+            "",
+            "tset",
+            "test --onyl sqlite",
+            "test --only",
+            "test --write",
+            "ci --only sqlite",
+            "ci --write",
+            "servers -- --nocapture",
+            "guards --nightly",
+        ] {
             assert!(parsed(line).is_err(), "{line}");
         }
     }

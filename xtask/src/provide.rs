@@ -1,6 +1,7 @@
-//! Providing a server for every chosen database: which way to take, and starting them at the same
-//! time.
+//! Providing a server and a client program for every chosen database: which way to take, and starting
+//! the servers at the same time.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
@@ -40,7 +41,8 @@ pub(crate) fn provide(selection: &Selection) -> Result<Provided> {
     install_what_is_missing(&mut plans);
 
     let sources: Vec<Result<Source>> = thread::scope(|scope| {
-        let threads: Vec<_> = plans.iter().map(|plan| scope.spawn(|| plan.start())).collect();
+        let threads: Vec<_> =
+            plans.iter().map(|plan| scope.spawn(|| plan.client().and_then(|_| plan.start()))).collect();
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("starting it panicked"))))
@@ -140,6 +142,8 @@ fn ways(facts: Facts) -> Vec<Way> {
 struct Plan {
     database: Database,
     ways: Vec<Way>,
+    /// That no client program is installed.
+    client_is_missing: bool,
     /// Why the programs could not be installed.
     failure: Option<String>,
 }
@@ -156,7 +160,15 @@ impl Plan {
             facts.installable = install::is_possible();
             facts.docker = docker::is_available();
         }
-        Self { database, ways: ways(facts), failure: None }
+        let client_is_missing = database.client().find().is_err();
+        Self { database, ways: ways(facts), client_is_missing, failure: None }
+    }
+
+    /// The packages that this database waits for.
+    fn packages(&self) -> impl Iterator<Item = &'static str> {
+        let server = self.ways.first() == Some(&Way::Install);
+        let server = self.database.server_package().filter(|_| server);
+        server.into_iter().chain(self.client_is_missing.then_some(self.database.client().package))
     }
 
     fn start(&self) -> Result<Source> {
@@ -172,20 +184,31 @@ impl Plan {
             (database, _) => Err(nothing_works(database, self.failure.as_deref())),
         }
     }
+
+    /// Looks for the client once more, after what was missing has been installed.
+    fn client(&self) -> Result<PathBuf> {
+        self.database.client().find().map_err(|error| {
+            let failure = self.failure.as_deref().map(tried).unwrap_or_default();
+            anyhow!("{error}{failure}; or leave it out with --only")
+        })
+    }
 }
 
 fn install_what_is_missing(plans: &mut [Plan]) {
-    let waits = |plan: &Plan| plan.ways.first() == Some(&Way::Install);
-    let databases: Vec<Database> = plans.iter().filter(|plan| waits(plan)).map(|plan| plan.database).collect();
-    if databases.is_empty() {
+    let packages: Vec<&str> = plans.iter().flat_map(Plan::packages).collect();
+    if packages.is_empty() || !install::is_possible() {
         return;
     }
-    let outcome = install::install(&databases);
-    for plan in plans.iter_mut().filter(|plan| waits(plan)) {
+    let outcome = install::install(&packages);
+    for plan in plans.iter_mut().filter(|plan| plan.packages().next().is_some()) {
+        let server = plan.ways.first() == Some(&Way::Install);
         match &outcome {
-            Ok(()) => plan.ways = vec![Way::Installed],
+            Ok(()) if server => plan.ways = vec![Way::Installed],
+            Ok(()) => {}
             Err(error) => {
-                plan.ways.remove(0);
+                if server {
+                    plan.ways.remove(0);
+                }
                 plan.failure = Some(format!("{error:#}"));
             }
         }
@@ -204,11 +227,15 @@ fn given(database: Database) -> Result<Source> {
     Ok(Source::Given { url, place })
 }
 
+fn tried(failure: &str) -> String {
+    format!(" (that was tried: {failure})")
+}
+
 /// What a person can do.
 fn nothing_works(database: Database, failure: Option<&str>) -> Error {
     let variable = database.url_variable().unwrap_or_default();
     let programs = database.how_to_install().unwrap_or_default();
-    let failure = failure.map(|failure| format!(" (that was tried: {failure})")).unwrap_or_default();
+    let failure = failure.map(tried).unwrap_or_default();
     anyhow!(
         "there is no server. Do one of these: install {programs}{failure}; \
          or start Docker; or set {variable} to the URL of a running server; or leave it out with --only"
@@ -241,7 +268,7 @@ mod tests {
 
     #[test]
     fn without_any_way_the_message_tells_what_to_install() {
-        let plan = |database| Plan { database, ways: Vec::new(), failure: None };
+        let plan = |database| Plan { database, ways: Vec::new(), client_is_missing: false, failure: None };
         for (database, words) in [
             (Database::Postgres, ["apt-get install postgresql", "brew install postgresql", "POSTGRES_URL"]),
             (Database::Mariadb, ["apt-get install mariadb-server", "brew install mariadb", "MARIADB_URL"]),
@@ -251,6 +278,19 @@ mod tests {
                 assert!(message.contains(word), "`{word}` is missing: {message}");
             }
         }
+    }
+
+    #[test]
+    fn a_missing_client_is_installed_with_the_server_or_alone() {
+        let packages = |database, ways, client_is_missing| {
+            Plan { database, ways, client_is_missing, failure: None }.packages().collect::<Vec<_>>()
+        };
+        let server = || vec![Way::Install];
+        assert_eq!(packages(Database::Postgres, server(), true), ["postgresql", "postgresql-client"]);
+        assert_eq!(packages(Database::Mariadb, server(), false), ["mariadb-server"]);
+        assert_eq!(packages(Database::Mysql, vec![Way::Url], true), ["mariadb-client"]);
+        assert_eq!(packages(Database::Sqlite, Vec::new(), true), ["sqlite3"]);
+        assert!(packages(Database::Sqlite, Vec::new(), false).is_empty());
     }
 
     #[test]

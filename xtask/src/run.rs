@@ -117,7 +117,8 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-fn workspace_root() -> PathBuf {
+/// The workspace that this program belongs to.
+pub(crate) fn workspace_root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let mut root = PathBuf::from(package);
     root.pop();

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use anyhow::{Result, bail};
+use xtask::clients::{self, Client};
 use xtask::servers::{mariadb, postgres};
 
 /// A database that the workspace's tests know.
@@ -43,6 +44,25 @@ impl Database {
             Self::Postgres => Some(postgres::HOW_TO_INSTALL),
             Self::Mariadb => Some(mariadb::HOW_TO_INSTALL),
             Self::Sqlite | Self::Mysql => None,
+        }
+    }
+
+    /// The package of Debian and Ubuntu that has these programs.
+    pub(crate) fn server_package(self) -> Option<&'static str> {
+        match self {
+            Self::Postgres => Some("postgresql"),
+            Self::Mariadb => Some("mariadb-server"),
+            Self::Sqlite | Self::Mysql => None,
+        }
+    }
+
+    /// The program that people type SQL into.
+    pub(crate) fn client(self) -> &'static Client {
+        match self {
+            Self::Sqlite => &clients::SQLITE3,
+            Self::Postgres => &clients::PSQL,
+            Self::Mariadb => &clients::MARIADB,
+            Self::Mysql => &clients::MYSQL,
         }
     }
 }

@@ -13,7 +13,7 @@ pub mod postgres;
 mod engine;
 mod place;
 mod processes;
-mod programs;
+pub(crate) mod programs;
 mod server;
 mod watchdog;
 

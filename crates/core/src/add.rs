@@ -1,5 +1,5 @@
-//! Adding a notice: [`add_notice`], the builder [`NewNotice`] for everything beyond name and parameter, and
-//! [`NoticeConnection`], through which each kind of transaction takes it.
+//! Adding notices: [`add_notice`], [`add_notices`], the builder [`NewNotice`] for everything beyond name and parameter,
+//! and [`NoticeConnection`], through which each kind of transaction takes them.
 //!
 //! Everything that can be checked is checked before any SQL, so that a bad notice provokes no database error inside
 //! the caller's transaction.
@@ -25,22 +25,55 @@ use crate::param;
 /// [`Error::UnknownDefinition`] names the nearest known name. [`Error::InvalidNotice`] for NUL, nesting beyond 24 levels or
 /// a size beyond the limit (1 MiB unless configured). Neither leaves a trace in the transaction. [`Error::Store`] is what
 /// the database said.
-pub async fn add_notice<C: NoticeConnection>(connection: &mut C, name: &str, param: impl Serialize) -> Result<Added> {
-    NewNotice::new(name, param)?.add(connection).await
+pub async fn add_notice<C: NoticeConnection>(connection: &mut C, name: &str, param: impl Serialize) -> Result<Receipt> {
+    match NewNotice::new(name, param)?.add(connection).await? {
+        Added::New(receipt) => Ok(receipt),
+        // Without a key there is nothing to be a duplicate of; a connection that says so has the id that it speaks of.
+        Added::Duplicate(id) => Ok(Receipt::new(id.unwrap_or_default(), Outcome::not_here())),
+    }
+}
+
+/// Adds many notices in a few statements: all of them, or none where one cannot be added. One answer each, in their order.
+///
+/// They may be of several definitions. Notices of the same ordering key are sent in the order given here; a dedupe key
+/// that comes twice is added once.
+///
+/// ```
+/// # use solid_notify_core::{NewNotice, NoticeConnection, Result, add_notices};
+/// # async fn add(tx: &mut impl NoticeConnection, orders: Vec<i64>) -> Result<()> {
+/// let notices = orders.iter().map(|order| NewNotice::new("sync_to_omp", order)).collect::<Result<Vec<_>>>()?;
+/// let added = add_notices(tx, notices).await?;
+/// assert_eq!(added.len(), orders.len());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// Those of [`add_notice`], for the first notice that has one. Nothing is added then, except where the database itself
+/// refused one of several statements ([`Error::Store`]): roll back after that.
+pub async fn add_notices<C: NoticeConnection>(
+    connection: &mut C,
+    notices: impl IntoIterator<Item = NewNotice>,
+) -> Result<Vec<Added>> {
+    connection.insert_many(notices.into_iter().collect()).await
 }
 
 /// A notice to be added, with everything that can be said of it.
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use solid_notify_core::{NewNotice, NoticeConnection, Result};
+/// # use solid_notify_core::{Added, NewNotice, NoticeConnection, Result};
 /// # async fn add(tx: &mut impl NoticeConnection) -> Result<()> {
 /// let added = NewNotice::new("remind_customer", serde_json::json!({ "order": 7 }))?
 ///     .delay(Duration::from_secs(3600))
 ///     .description("first reminder")
+///     .dedupe_key("reminder-1 of order 7")
 ///     .add(tx)
 ///     .await?;
-/// println!("notice {}", added.id());
+/// match added {
+///     Added::New(receipt) => println!("notice {}", receipt.id()),
+///     Added::Duplicate(id) => println!("the customer will be reminded already: {id:?}"),
+/// }
 /// # Ok(())
 /// # }
 /// ```
@@ -51,6 +84,8 @@ pub struct NewNotice {
     pub(crate) send: SendTime,
     pub(crate) description: Option<String>,
     pub(crate) trace_context: Option<String>,
+    pub(crate) ordering_key: Option<String>,
+    pub(crate) dedupe_key: Option<String>,
 }
 
 /// When a notice is to be sent for the first time.
@@ -67,6 +102,8 @@ pub const DESCRIPTION_LIMIT: usize = 64 * 1024;
 const NAME_LIMIT: usize = 200;
 /// The longest trace context in bytes: what the narrowest column holds.
 const TRACE_CONTEXT_LIMIT: usize = 1000;
+/// The longest ordering or dedupe key in characters.
+pub const KEY_LIMIT: usize = 200;
 
 impl NewNotice {
     /// A notice of the definition `name`, due at once.
@@ -76,7 +113,8 @@ impl NewNotice {
     pub fn new(name: impl Into<String>, param: impl Serialize) -> Result<Self> {
         let name = name.into();
         let param = param::to_json(&name, &param)?;
-        Ok(Self { name, param, send: SendTime::AtOnce, description: None, trace_context: None })
+        let (description, trace_context, ordering_key, dedupe_key) = (None, None, None, None);
+        Ok(Self { name, param, send: SendTime::AtOnce, description, trace_context, ordering_key, dedupe_key })
     }
 
     /// Sends it only after `delay`, counted by the database's clock from the insert.
@@ -107,6 +145,29 @@ impl NewNotice {
         self
     }
 
+    /// Notices of one definition and ordering key are sent one at a time, in the order in which they were inserted: one
+    /// that is delayed, retried or awaits its confirmation holds back those behind it until it has ended, however it ends.
+    /// Other keys go on. One to 200 characters.
+    ///
+    /// Of transactions that overlap in time nobody can say which came first: their notices are sent one at a time, but
+    /// one that is committed late can be sent after one that was inserted after it.
+    #[must_use]
+    pub fn ordering_key(mut self, key: impl Into<String>) -> Self {
+        self.ordering_key = Some(key.into());
+        self
+    }
+
+    /// Among the live notices of a definition a dedupe key is given once: adding another one adds nothing and answers
+    /// [`Added::Duplicate`]. A notice that has ended no longer counts. One to 200 characters.
+    ///
+    /// It is a unique index, with what that implies: the insert waits for a transaction that has just added the same key,
+    /// and under REPEATABLE READ or SERIALIZABLE the database may ask for another try (40001).
+    #[must_use]
+    pub fn dedupe_key(mut self, key: impl Into<String>) -> Self {
+        self.dedupe_key = Some(key.into());
+        self
+    }
+
     /// Adds it through `connection`; see [`add_notice`].
     ///
     /// # Errors
@@ -131,6 +192,15 @@ impl NewNotice {
                 return Err(Error::InvalidNotice { name: self.name.clone(), problem });
             }
         }
+        for (part, key) in [("ordering key", &self.ordering_key), ("dedupe key", &self.dedupe_key)] {
+            let Some(key) = key else { continue };
+            let length = key.chars().count();
+            if length == 0 || length > KEY_LIMIT || key.contains('\0') {
+                let problem =
+                    format!("its {part} has {length} characters; it may have 1 to {KEY_LIMIT}, and no NUL character");
+                return Err(Error::InvalidNotice { name: self.name.clone(), problem });
+            }
+        }
         param::check(&self.name, &self.param, param_limit)
     }
 
@@ -152,6 +222,22 @@ impl NewNotice {
     /// The trace context.
     pub fn trace_context_text(&self) -> Option<&str> {
         self.trace_context.as_deref()
+    }
+
+    /// The key by which it keeps its place, if it has one.
+    pub fn ordering_key_text(&self) -> Option<&str> {
+        self.ordering_key.as_deref()
+    }
+
+    /// The key by which it is told from its duplicates, if it has one.
+    pub fn dedupe_key_text(&self) -> Option<&str> {
+        self.dedupe_key.as_deref()
+    }
+
+    /// True where nothing is said of it but its name and parameter.
+    pub fn is_plain(&self) -> bool {
+        let texts = [&self.description, &self.trace_context, &self.ordering_key, &self.dedupe_key];
+        self.is_due_at_once() && texts.into_iter().all(Option::is_none)
     }
 
     /// True where it is due as soon as it is committed.
@@ -188,16 +274,47 @@ const LAST_SEND_TIME: i64 = 253_370_764_800_000;
 pub trait NoticeConnection: Send {
     /// Inserts the notice. [`add_notice`] reads better.
     fn insert(&mut self, notice: NewNotice) -> impl Future<Output = Result<Added>> + Send;
+
+    /// Inserts all of them, or none where one of them cannot be; one answer each, in their order.
+    fn insert_many(&mut self, notices: Vec<NewNotice>) -> impl Future<Output = Result<Vec<Added>>> + Send;
+}
+
+/// What adding a notice did.
+#[derive(Debug)]
+pub enum Added {
+    /// It was inserted.
+    New(Receipt),
+    /// Nothing was inserted: there is a live notice with the same dedupe key. Its id, unless this transaction cannot see
+    /// it, or it has just ended.
+    Duplicate(Option<i64>),
+}
+
+impl Added {
+    /// The id of the notice that stands for what was added: its own, or the one that it is a duplicate of.
+    pub fn id(&self) -> Option<i64> {
+        match self {
+            Self::New(receipt) => Some(receipt.id()),
+            Self::Duplicate(id) => *id,
+        }
+    }
+
+    /// The receipt of what was inserted.
+    pub fn receipt(self) -> Option<Receipt> {
+        match self {
+            Self::New(receipt) => Some(receipt),
+            Self::Duplicate(_) => None,
+        }
+    }
 }
 
 /// The receipt for an added notice. It counts once the transaction has committed.
 #[derive(Debug)]
-pub struct Added {
+pub struct Receipt {
     id: i64,
     outcome: Outcome,
 }
 
-impl Added {
+impl Receipt {
     /// A receipt; connections make them.
     pub fn new(id: i64, outcome: Outcome) -> Self {
         Self { id, outcome }

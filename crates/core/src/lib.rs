@@ -21,7 +21,7 @@ pub mod sql;
 pub mod store;
 pub mod transition;
 
-pub use add::{Added, NewNotice, NoticeConnection, add_notice};
+pub use add::{Added, NewNotice, NoticeConnection, Receipt, add_notice, add_notices};
 pub use clock::HandClock;
 pub use definition::{NotifyDef, Policy, Problem};
 pub use error::{Error, Result, StoreError};

@@ -21,7 +21,7 @@ pub enum Status {
     Failed = 2,
     /// 3: given up; a dead letter. Final.
     DeadLetter = 3,
-    /// 4: delivered, waits for its confirmation; `next_call_time` is the deadline, null for ever.
+    /// 4: delivered, waits for its confirmation; `next_call_time` is the deadline, the end of all times for none.
     AwaitingConfirm = 4,
     /// 5: a worker is sending it; `next_call_time` is the end of its lease.
     Sending = 5,
@@ -178,6 +178,8 @@ pub struct Claimed {
     pub create_time: SystemTime,
     /// W3C trace context, or whatever the producer stored.
     pub trace_context: Option<String>,
+    /// The key by which notices of its definition keep their order, if it has one.
+    pub ordering_key: Option<String>,
 }
 
 impl Claimed {
@@ -225,6 +227,10 @@ pub struct NoticeRecord {
     pub end_reason: Option<String>,
     /// What the producer stored as trace context.
     pub trace_context: Option<String>,
+    /// The key by which notices of its definition keep their order.
+    pub ordering_key: Option<String>,
+    /// The key that no other live notice of its definition has.
+    pub dedupe_key: Option<String>,
 }
 
 impl NoticeRecord {
@@ -248,6 +254,8 @@ impl NoticeRecord {
             finish_time: None,
             end_reason: None,
             trace_context: None,
+            ordering_key: None,
+            dedupe_key: None,
         }
     }
 }
@@ -304,6 +312,7 @@ mod tests {
             last_call_time: UNIX_EPOCH,
             create_time: UNIX_EPOCH,
             trace_context: None,
+            ordering_key: None,
         }
     }
 

@@ -58,6 +58,7 @@ mod tests {
             last_call_time: UNIX_EPOCH,
             create_time: UNIX_EPOCH,
             trace_context: None,
+            ordering_key: None,
         };
         for text in [format!("{new:?}"), format!("{record:?}"), format!("{claimed:?}")] {
             assert!(!text.contains("secret") && text.contains("param: 8 bytes"), "{text}");

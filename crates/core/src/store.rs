@@ -29,10 +29,14 @@ pub trait Store: Send + Sync + 'static {
     async fn edit(&self, edit: &Edit) -> Result<Edited, StoreError>;
 
     /// When the next notice of each definition is due, per live status. Reads one index entry for each.
-    async fn due(&self) -> Result<DueTimes, StoreError>;
+    ///
+    /// Unless it is `thorough`, it and the claims after it may pass over what became due a moment before the earliest
+    /// notice of the last look and was not visible then.
+    async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError>;
 
     /// Claims due notices of one definition: status [`Status::Sending`], attempt + 1, a lease. No two callers ever
-    /// get the same attempt, and notices that others are just claiming are passed over.
+    /// get the same attempt, and notices that others are just claiming are passed over. So is a notice with an ordering
+    /// key while one of the same definition and key has a smaller id, is being sent or awaits its confirmation.
     async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, StoreError>;
 
     /// Notices that somebody must judge, without claiming them. What is decided is settled under the fence, which holds
@@ -133,6 +137,9 @@ pub enum ClaimWhat {
     /// Just these, as far as they exist, were never attempted and are due: the first-send lane. That an id comes
     /// back is the proof that its transaction was committed.
     Ids(Vec<i64>),
+    /// The first notice of each of these ordering keys, where it was never attempted and is due: what waited behind one
+    /// that has ended.
+    Keys(Vec<String>),
 }
 
 /// How often the process must have died during a notice's attempts to make it a suspect. Not once: one kill, a deployment

@@ -149,6 +149,7 @@ mod tests {
             last_call_time: UNIX_EPOCH,
             create_time: UNIX_EPOCH,
             trace_context: None,
+            ordering_key: None,
         }
     }
 

@@ -7,8 +7,8 @@ pub use solid_notify_core::definition::{ColumnValue, KeepHistory};
 pub use solid_notify_core::error::{BoxError, FaultKind};
 pub use solid_notify_core::{
     Added, AttemptRecord, Defined, DefinitionState, Error, ErrorClass, FirstAttempt, HandClock, NewNotice,
-    NoticeConnection, NoticeRecord, NotifyDef, Outbox, Policy, Problem, Result, Status, StoreError, Updated,
-    add_notice,
+    NoticeConnection, NoticeRecord, NotifyDef, Outbox, Policy, Problem, Receipt, Result, Status, StoreError, Updated,
+    add_notice, add_notices,
 };
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use solid_notify_core::{Dialect, NoticeTx, Notify, NotifyBuilder};

@@ -31,7 +31,7 @@ pub(crate) struct Definition {
 /// Whether this node sends a definition's notices, and why not.
 pub(crate) enum Standing {
     /// It does.
-    Ready(Ready),
+    Ready(Arc<Ready>),
     /// `enabled` is false. The policy still judges what is running.
     Paused(Policy),
     /// The row is wrong; the text says where.
@@ -41,7 +41,6 @@ pub(crate) enum Standing {
 }
 
 /// What it takes to send.
-#[derive(Clone)]
 pub(crate) struct Ready {
     pub(crate) policy: Policy,
     pub(crate) handler: Arc<dyn AnyHandler>,
@@ -59,7 +58,7 @@ impl Definitions {
 }
 
 impl Definition {
-    pub(crate) fn ready(&self) -> Option<&Ready> {
+    pub(crate) fn ready(&self) -> Option<&Arc<Ready>> {
         match &self.standing {
             Standing::Ready(ready) => Some(ready),
             _ => None,
@@ -136,7 +135,7 @@ impl Worker {
                 }
             },
         };
-        Standing::Ready(Ready { policy, handler: Arc::clone(handler), strategy })
+        Standing::Ready(Arc::new(Ready { policy, handler: Arc::clone(handler), strategy }))
     }
 }
 

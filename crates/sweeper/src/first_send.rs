@@ -6,23 +6,29 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use solid_notify_core::definition::KeepHistory;
 use solid_notify_core::lane::{FirstAttempt, Fresh};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_core::{NoticeRecord, Status};
 use tokio::sync::{Mutex, mpsc};
+use tokio::time::Instant;
 
 use crate::definitions::Standing;
+use crate::slots::Slot;
 use crate::worker::Worker;
 
 /// How many commits may wait for the lane.
 pub(crate) const QUEUE: usize = 1024;
 /// The most ids of one claim.
 const BATCH: usize = 500;
+/// The least time between two claims: what is committed alone is claimed at once, and under load one claim takes many.
+const PACE: Duration = Duration::from_millis(10);
 
 pub(crate) async fn first_send_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::Receiver<Vec<Fresh>>>>) {
     let mut queue = queue.lock().await;
+    let mut claimed_at: Option<Instant> = None;
     loop {
         let first = tokio::select! {
             biased;
@@ -30,6 +36,13 @@ pub(crate) async fn first_send_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::
             first = queue.recv() => first,
         };
         let Some(mut fresh) = first else { break };
+        if let Some(left) = claimed_at.and_then(|at| PACE.checked_sub(at.elapsed())) {
+            worker.pause(left).await;
+            if worker.stop.is_cancelled() {
+                break;
+            }
+        }
+        claimed_at = Some(Instant::now());
         while fresh.len() < BATCH {
             match queue.try_recv() {
                 Ok(more) => fresh.extend(more),
@@ -139,13 +152,13 @@ fn outcome_of(record: Option<&NoticeRecord>, keep: KeepHistory) -> FirstAttempt 
     }
 }
 
-/// As many ids as there are slots, in batches of at most [`BATCH`].
-fn chunks(ids: Vec<i64>, mut slots: Vec<crate::slots::Slot>) -> Vec<(Vec<i64>, Vec<crate::slots::Slot>)> {
-    let mut ids = ids.into_iter();
+/// As many items as there are slots, in batches of at most [`BATCH`].
+pub(crate) fn chunks<T>(items: impl IntoIterator<Item = T>, mut slots: Vec<Slot>) -> Vec<(Vec<T>, Vec<Slot>)> {
+    let mut items = items.into_iter();
     let mut chunks = Vec::new();
     while !slots.is_empty() {
         let rest = slots.split_off(slots.len().min(BATCH));
-        chunks.push((ids.by_ref().take(slots.len()).collect(), slots));
+        chunks.push((items.by_ref().take(slots.len()).collect(), slots));
         slots = rest;
     }
     chunks

@@ -12,6 +12,8 @@ use serde::de::DeserializeOwned;
 use solid_notify_core::error::BoxError;
 use solid_notify_core::notice::Claimed;
 
+use crate::definitions::Definition;
+
 /// Sends the notices of one definition. A closure does for most ([`crate::SweeperBuilder::handler`]); a type of its own
 /// holds shared state ([`crate::SweeperBuilder::register`]).
 ///
@@ -105,25 +107,22 @@ impl fmt::Debug for Failure {
 }
 
 /// A notice as its handler gets it.
-#[derive(Debug)]
 pub struct Notice<T> {
     param: T,
     facts: Arc<Facts>,
 }
 
 /// What does not depend on the parameter's type.
-#[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) claimed: Claimed,
-    pub(crate) definition: String,
-    pub(crate) config: Option<String>,
+    pub(crate) definition: Arc<Definition>,
     description: Mutex<Option<String>>,
 }
 
 impl Facts {
-    pub(crate) fn new(claimed: Claimed, definition: String, config: Option<String>) -> Arc<Self> {
+    pub(crate) fn new(claimed: Claimed, definition: Arc<Definition>) -> Arc<Self> {
         let description = Mutex::new(claimed.description.clone());
-        Arc::new(Self { claimed, definition, config, description })
+        Arc::new(Self { claimed, definition, description })
     }
 
     /// The notice as it is to be settled: without its parameter, with the description as the handler left it.
@@ -135,6 +134,7 @@ impl Facts {
             errors: claimed.errors.clone(),
             worker: claimed.worker.clone(),
             trace_context: None,
+            ordering_key: claimed.ordering_key.clone(),
             ..*claimed
         }
     }
@@ -142,6 +142,17 @@ impl Facts {
     /// The description as the handler left it.
     pub(crate) fn description(&self) -> Option<String> {
         self.description.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Notice<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Facts { claimed, definition, .. } = &*self.facts;
+        f.debug_struct("Notice")
+            .field("definition", &definition.row.name)
+            .field("param", &self.param)
+            .field("claimed", claimed)
+            .finish_non_exhaustive()
     }
 }
 
@@ -174,12 +185,12 @@ impl<T> Notice<T> {
 
     /// The name of its definition.
     pub fn definition(&self) -> &str {
-        &self.facts.definition
+        &self.facts.definition.row.name
     }
 
     /// The column `handler_config` of its definition.
     pub fn handler_config(&self) -> Option<&str> {
-        self.facts.config.as_deref()
+        self.facts.definition.row.handler_config.as_deref()
     }
 
     /// The number of this claim, from 1. It also counts claims that were handed back untried.
@@ -201,6 +212,11 @@ impl<T> Notice<T> {
     pub fn age(&self) -> Duration {
         let claimed = &self.facts.claimed;
         claimed.last_call_time.duration_since(claimed.create_time).unwrap_or_default()
+    }
+
+    /// The key by which notices of its definition keep their order, if it has one.
+    pub fn ordering_key(&self) -> Option<&str> {
+        self.facts.claimed.ordering_key.as_deref()
     }
 
     /// The trace context that the producer stored.

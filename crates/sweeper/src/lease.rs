@@ -82,7 +82,7 @@ impl Worker {
                 && self.begin_to_judge(id, attempt)
             {
                 tracing::warn!(definition = %definition.row.name, id, attempt, "the answer to a claim was lost; handing it back");
-                self.settle(Outcome::new(claimed, ready.clone(), Event::HandedBack));
+                self.settle(Outcome::new(claimed, Arc::clone(ready), Event::HandedBack));
             }
         }
         Ok(())

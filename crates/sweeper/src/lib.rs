@@ -15,6 +15,7 @@ mod outcome;
 mod run;
 mod settle;
 mod slots;
+mod successor;
 mod supervise;
 mod sweep;
 mod sweeper;

@@ -27,7 +27,7 @@ impl Worker {
     pub(crate) async fn claim_and_start(
         self: &Arc<Self>,
         definition: &Arc<Definition>,
-        ready: &Ready,
+        ready: &Arc<Ready>,
         claim: &Claim,
         slots: Vec<Slot>,
         mut alone: Option<OwnedSemaphorePermit>,
@@ -49,9 +49,9 @@ impl Worker {
         for (claimed, slot) in claimed.into_iter().zip(slots) {
             self.hold(&claimed, &ready.policy);
             let alone = alone.take();
-            let (worker, definition, ready) = (Arc::clone(self), Arc::clone(definition), ready.clone());
+            let (worker, definition, ready) = (Arc::clone(self), Arc::clone(definition), Arc::clone(ready));
             self.running.spawn(async move {
-                let mut outcome = attempt(&worker, &definition, ready, claimed).await;
+                let mut outcome = attempt(&worker, definition, ready, claimed).await;
                 // The handler is done: the next one may start while this outcome is being written.
                 drop(slot);
                 outcome.alone = alone;
@@ -64,12 +64,12 @@ impl Worker {
 
 /// One attempt, whatever becomes of it. Whatever of the user's panics (a handler, an error's text, something dropped), it
 /// ends in an outcome.
-async fn attempt(worker: &Worker, definition: &Definition, ready: Ready, claimed: Claimed) -> Outcome {
+async fn attempt(worker: &Worker, definition: Arc<Definition>, ready: Arc<Ready>, claimed: Claimed) -> Outcome {
     if ready.policy.is_exhausted(claimed.tries()) {
         return Outcome::new(claimed, ready, Event::OutOfTries);
     }
     let began = Instant::now();
-    let facts = Facts::new(claimed, definition.row.name.clone(), definition.row.handler_config.clone());
+    let facts = Facts::new(claimed, definition);
     let judged = AssertUnwindSafe(judge(worker, &ready, &facts)).catch_unwind().await;
     let (event, trouble) = judged.unwrap_or_else(|panic| {
         let message = format!("the handler panicked: {}", panic_text(&*panic));

@@ -25,8 +25,11 @@ use crate::worker::Worker;
 pub(crate) const BATCH: usize = 500;
 /// The most text of one batch, in bytes: below the smallest packet or statement limit that servers have by default.
 const BATCH_BYTES: usize = 2 << 20;
-/// How long a short batch waits for more while other notices are running: one transaction then settles many.
-const LINGER: Duration = Duration::from_millis(3);
+/// The least time from one batch to the next that is not full: what ends alone is written at once, and under load one
+/// transaction settles many.
+const PACE: Duration = Duration::from_millis(10);
+/// The same where somebody waits for an outcome: a producer, or the next notice of an ordering key.
+const URGENT_PACE: Duration = Duration::from_millis(1);
 /// After so many failures that may pass, a batch is halved: perhaps it is one row, or the size.
 const PATIENCE: u32 = 3;
 /// How long a shutdown waits for the database to take the last outcomes.
@@ -38,7 +41,7 @@ const SAFE_REASON: &str = "its outcome could not be stored; see the log of the n
 pub(crate) struct Outcome {
     pub(crate) claimed: Claimed,
     /// What the definition was at the claim, should its row be gone or broken when the outcome is judged.
-    pub(crate) ready: Ready,
+    pub(crate) ready: Arc<Ready>,
     pub(crate) event: Event,
     pub(crate) duration: Duration,
     /// The error of a failed attempt.
@@ -50,7 +53,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn new(claimed: Claimed, ready: Ready, event: Event) -> Self {
+    pub(crate) fn new(claimed: Claimed, ready: Arc<Ready>, event: Event) -> Self {
         Self { claimed, ready, event, duration: Duration::ZERO, trouble: None, overdue: false, alone: None }
     }
 }
@@ -59,7 +62,13 @@ impl Outcome {
 struct Decided {
     settle: Settle,
     outcome: Outcome,
-    definition: String,
+}
+
+impl Decided {
+    /// The name of its definition, as it was when the attempt began.
+    fn definition(&self) -> &str {
+        &self.outcome.ready.policy.name
+    }
 }
 
 /// Decisions that are written together.
@@ -80,6 +89,7 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::Unbo
     let mut queue = queue.lock().await;
     let mut pending: VecDeque<Batch> = VecDeque::new();
     let mut deadline = None;
+    let mut written_at = Instant::now();
     loop {
         let mut fresh = Vec::new();
         let ready_at = pending.iter().map(|batch| batch.not_before).min();
@@ -108,7 +118,8 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::Unbo
             break;
         }
         if !fresh.is_empty() {
-            gather(&worker, &mut queue, &mut fresh).await;
+            gather(&worker, &mut queue, &mut fresh, written_at).await;
+            written_at = Instant::now();
             pending.extend(cut(fresh.into_iter().map(|outcome| worker.decide(outcome))));
         }
         if let Some(at) = pending.iter().position(|batch| batch.not_before <= Instant::now())
@@ -119,15 +130,24 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::Unbo
     }
 }
 
-/// Lingers a moment for more, where a batch is short and more is running.
-async fn gather(worker: &Worker, queue: &mut mpsc::UnboundedReceiver<Outcome>, fresh: &mut Vec<Outcome>) {
-    if fresh.len() < BATCH && worker.held().len() > fresh.len() {
-        tokio::time::sleep(LINGER).await;
-        while fresh.len() < BATCH {
-            match queue.try_recv() {
-                Ok(outcome) => fresh.push(outcome),
-                Err(_) => break,
-            }
+/// Gathers more for a batch that is not full, until the pace allows to write it.
+async fn gather(
+    worker: &Worker,
+    queue: &mut mpsc::UnboundedReceiver<Outcome>,
+    fresh: &mut Vec<Outcome>,
+    last: Instant,
+) {
+    let mut seen = 0;
+    let mut pace = PACE;
+    while fresh.len() < BATCH {
+        if fresh[seen..].iter().any(|outcome| worker.is_urgent(outcome)) {
+            pace = URGENT_PACE;
+        }
+        seen = fresh.len();
+        let more = queue.recv_many(fresh, BATCH - seen);
+        match tokio::time::timeout_at(last + pace, more).await {
+            Ok(received) if received > 0 => {}
+            Ok(_) | Err(_) => break,
         }
     }
 }
@@ -164,7 +184,12 @@ impl Worker {
         let chance = Chance { unit: fastrand::f64(), strategy: &**strategy };
         let transition = transition(policy, &outcome.claimed, &outcome.event, &chance);
         let settle = to_settle(&outcome, transition, policy);
-        Decided { settle, definition: policy.name.clone(), outcome }
+        Decided { settle, outcome }
+    }
+
+    /// True where somebody waits for the outcome to be stored.
+    fn is_urgent(&self, outcome: &Outcome) -> bool {
+        outcome.claimed.ordering_key.is_some() || self.reports().contains_key(&outcome.claimed.id)
     }
 
     /// Tries to write a batch; what could not be written goes back to `pending`.
@@ -225,12 +250,12 @@ impl Worker {
         }
         let Some(mut culprit) = decided.pop() else { return };
         let (id, attempt) = (culprit.settle.id, culprit.settle.attempt);
-        tracing::error!(definition = %culprit.definition, id, attempt, %error, "an outcome cannot be stored");
+        tracing::error!(definition = %culprit.definition(), id, attempt, %error, "an outcome cannot be stored");
         if matches!(&culprit.settle.transition.next, Next::Finish { reason: Some(reason), .. } if reason == SAFE_REASON)
         {
             // Not even so. The lease will expire and count as a crash, so the notice runs out of tries in the end.
             self.give_up(id, attempt);
-            self.forget(id, attempt);
+            self.forget(&culprit.settle);
             return;
         }
         let reason = Some(SAFE_REASON.to_owned());
@@ -242,10 +267,14 @@ impl Worker {
     }
 
     fn settled(&self, decided: Decided) {
-        let Decided { settle, outcome, definition } = decided;
+        let definition = decided.definition();
+        let Decided { settle, outcome } = &decided;
         let message = outcome.trouble.as_ref().map_or("", |(_, message)| message.as_str());
         let (id, attempt) = (settle.id, settle.attempt);
-        self.forget(id, attempt);
+        self.forget(settle);
+        if let (Next::Finish { .. }, Some(key)) = (&settle.transition.next, &outcome.claimed.ordering_key) {
+            self.key_is_free(outcome.claimed.def_id, key);
+        }
         let told = match &settle.transition.next {
             Next::Finish { status: Status::DeadLetter, reason, .. } => {
                 let reason = reason.as_deref().unwrap_or_default();
@@ -270,8 +299,9 @@ impl Worker {
     }
 
     fn lost(&self, decided: &Decided) {
-        let Decided { settle, outcome, definition } = decided;
-        self.forget(settle.id, settle.attempt);
+        let definition = decided.definition();
+        let Decided { settle, outcome } = decided;
+        self.forget(settle);
         self.tell(&[settle.id], &FirstAttempt::StillDue);
         if outcome.overdue {
             // Somebody else was faster, or its sender settled it after all.

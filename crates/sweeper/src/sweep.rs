@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::store::{Claim, ClaimWhat, DueLane, Look};
+use solid_notify_core::store::{Claim, ClaimWhat, DueLane, DueTimes, Look};
 use solid_notify_core::transition::Event;
 use solid_notify_core::{Status, StoreError};
 use tokio::time::Instant;
@@ -21,6 +21,8 @@ use crate::worker::Worker;
 
 /// The most notices of one claim.
 const BATCH: usize = 500;
+/// The most full claims of one definition in a row, before the others have their turn.
+const CLAIMS: usize = 5;
 /// How long to gather free slots while more is due than there were slots for.
 const REFILL: Duration = Duration::from_millis(1);
 /// The least time between two readings of the definitions.
@@ -33,12 +35,14 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
     let mut failures = 0_u32;
     let mut loaded = Instant::now();
     let (mut turn, mut stale) = (0_usize, false);
+    let mut looked = Thorough::default();
     while !worker.stop.is_cancelled() {
         // Subscribed before the look, so that a turn of the clock during it is not missed.
         let turned = worker.clock_turned();
         if wakes.has_changed().unwrap_or(false) {
             wakes.mark_unchanged();
             stale = true;
+            looked.is_due = true;
         }
         let round = async {
             worker.recover().await?;
@@ -48,7 +52,7 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
                 (loaded, stale) = (Instant::now(), false);
             }
             turn = turn.wrapping_add(1);
-            let sleep = worker.sweep(turn, !stale).await?;
+            let sleep = worker.sweep(turn, !stale, &mut looked).await?;
             Ok::<_, StoreError>(if stale { sleep.min(RELOAD_PAUSE) } else { sleep })
         };
         let sleep = match round.await {
@@ -79,6 +83,34 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
     }
 }
 
+/// When everything was last looked at, also what may have been committed late. Between two such looks, while claim follows
+/// claim, a look begins where the last one found the first notice: what is before that, many databases still have to
+/// step over, although it is gone.
+struct Thorough {
+    is_due: bool,
+    at: Instant,
+    took: Duration,
+}
+
+impl Default for Thorough {
+    fn default() -> Self {
+        Self { is_due: true, at: Instant::now(), took: Duration::ZERO }
+    }
+}
+
+impl Thorough {
+    async fn look(&mut self, worker: &Worker) -> Result<DueTimes, StoreError> {
+        let began = Instant::now();
+        // Where it takes long, it is not to take all the time.
+        let thorough = self.is_due || self.at.elapsed() >= worker.settings.poll_interval.max(20 * self.took);
+        let due = worker.store().due(thorough).await?;
+        if thorough {
+            *self = Self { is_due: false, at: began, took: began.elapsed() };
+        }
+        Ok(due)
+    }
+}
+
 impl Worker {
     /// After an outage: first extends our leases; only then is anything claimed. Our outcomes are being written by then, and
     /// the grace period leaves others the time for theirs.
@@ -95,8 +127,13 @@ impl Worker {
     /// One look at everything; returns how long to sleep, zero where more is due already.
     ///
     /// `may_be_idle`: whether it counts as idle to find nothing due.
-    async fn sweep(self: &Arc<Self>, turn: usize, may_be_idle: bool) -> Result<Duration, StoreError> {
-        let due = self.store().due().await?;
+    async fn sweep(
+        self: &Arc<Self>,
+        turn: usize,
+        may_be_idle: bool,
+        looked: &mut Thorough,
+    ) -> Result<Duration, StoreError> {
+        let due = looked.look(self).await?;
         let mut by_def: BTreeMap<i64, Vec<DueLane>> = BTreeMap::new();
         for lane in due.lanes {
             by_def.entry(lane.def_id).or_default().push(lane);
@@ -116,9 +153,11 @@ impl Worker {
             if let Some(next) = later.iter().map(|lane| lane.after).min() {
                 sleep = sleep.min(next.max(SHORTEST));
             }
-            any_due |= now.iter().any(|lane| lane.status != Status::AwaitingConfirm);
             match self.sweep_one(definition, ready, &now, turn).await {
-                Ok(next) => sleep = sleep.min(next),
+                Ok((next, busy)) => {
+                    sleep = sleep.min(next);
+                    any_due |= busy;
+                }
                 Err(error) if matches!(error.kind, FaultKind::Outage | FaultKind::Unusable) => return Err(error),
                 // Perhaps it is this definition's rows; the others are not to wait for it.
                 Err(error) => self.health.mention(&error),
@@ -130,43 +169,55 @@ impl Worker {
         Ok(sleep)
     }
 
-    /// Rescues and claims what is due of one definition; returns when to look again.
+    /// Rescues and claims what is due of one definition; returns when to look again, and whether there was something to do.
+    /// (What waits behind another of its ordering key is due as well, and is nobody's to do.)
     async fn sweep_one(
         self: &Arc<Self>,
         definition: &Arc<Definition>,
-        ready: &Ready,
+        ready: &Arc<Ready>,
         due: &[&DueLane],
         turn: usize,
-    ) -> Result<Duration, StoreError> {
+    ) -> Result<(Duration, bool), StoreError> {
         let is_due = |status| due.iter().any(|lane| lane.status == status);
         let mut sleep = self.settings.poll_interval;
-        if is_due(Status::Sending) {
+        let mut busy = is_due(Status::Sending);
+        if busy {
             sleep = sleep.min(self.rescue(definition, ready).await?);
         }
         if self.is_overloaded() {
             self.slots.want_more();
-            return Ok(sleep);
+            return Ok((sleep, true));
         }
         let lanes: Vec<Status> =
             [Status::NotSent, Status::Failed].into_iter().filter(|status| is_due(*status)).collect();
-        if self.claim_lanes(definition, ready, &lanes, turn).await? {
+        let mut more = true;
+        for _ in 0..CLAIMS {
+            if !more || self.is_overloaded() || self.stop.is_cancelled() {
+                break;
+            }
+            let claimed;
+            (more, claimed) = self.claim_lanes(definition, ready, &lanes, turn).await?;
+            busy |= claimed;
+        }
+        if more {
             sleep = Duration::ZERO;
         }
         if is_due(Status::Failed) {
-            self.claim_suspect(definition, ready).await?;
+            busy |= self.claim_suspect(definition, ready).await?;
         }
-        Ok(sleep)
+        Ok((sleep, busy))
     }
 
-    /// Claims from the due lanes of one definition; true where one of them has more and a slot is free.
+    /// Claims from the due lanes of one definition; tells whether one of them has more and a slot is free, and whether
+    /// something was claimed, or would have been with a slot.
     async fn claim_lanes(
         self: &Arc<Self>,
         definition: &Arc<Definition>,
-        ready: &Ready,
+        ready: &Arc<Ready>,
         lanes: &[Status],
         turn: usize,
-    ) -> Result<bool, StoreError> {
-        let mut more = false;
+    ) -> Result<(bool, bool), StoreError> {
+        let (mut more, mut busy) = (false, false);
         for (nth, status) in lanes.iter().enumerate() {
             let mut slots = self.slots.take(ready.policy.def_id, ready.policy.max_concurrency, BATCH);
             // Two lanes share the slots: the first gets half of what is free, the second the rest; where there is one
@@ -175,25 +226,36 @@ impl Worker {
                 slots.truncate((slots.len() + turn % 2) / 2);
             }
             if slots.is_empty() {
+                busy = true;
                 continue;
             }
             let claim = self.claim(ready, ClaimWhat::Lane(*status), slots.len());
             let claimed = self.claim_and_start(definition, ready, &claim, slots, None).await?;
             more |= claimed.len() == claim.limit && (claim.limit == BATCH || lanes.len() == 2);
+            busy |= !claimed.is_empty();
         }
-        Ok(more)
+        Ok((more, busy))
     }
 
-    /// Claims one notice that may be what kills its processes, unless another such one is being sent here.
-    async fn claim_suspect(self: &Arc<Self>, definition: &Arc<Definition>, ready: &Ready) -> Result<(), StoreError> {
-        // Its holder's settle wakes the sweep.
-        let Ok(alone) = Arc::clone(&self.suspect).try_acquire_owned() else { return Ok(()) };
+    /// Claims one notice that may be what kills its processes, unless another such one is being sent here; tells whether it
+    /// did, or would have.
+    async fn claim_suspect(
+        self: &Arc<Self>,
+        definition: &Arc<Definition>,
+        ready: &Arc<Ready>,
+    ) -> Result<bool, StoreError> {
+        let Ok(alone) = Arc::clone(&self.suspect).try_acquire_owned() else {
+            // The slot that its holder freed has woken the sweep already; its settle is to do so again.
+            self.slots.want_more();
+            return Ok(true);
+        };
         let slots = self.slots.take(ready.policy.def_id, ready.policy.max_concurrency, 1);
-        if !slots.is_empty() {
-            let claim = self.claim(ready, ClaimWhat::Suspects, 1);
-            self.claim_and_start(definition, ready, &claim, slots, Some(alone)).await?;
+        if slots.is_empty() {
+            return Ok(true);
         }
-        Ok(())
+        let claim = self.claim(ready, ClaimWhat::Suspects, 1);
+        let claimed = self.claim_and_start(definition, ready, &claim, slots, Some(alone)).await?;
+        Ok(!claimed.is_empty())
     }
 
     fn claim(&self, ready: &Ready, what: ClaimWhat, limit: usize) -> Claim {
@@ -201,7 +263,7 @@ impl Worker {
     }
 
     /// Judges expired leases: whoever held them died while sending. Returns when to look again.
-    async fn rescue(&self, definition: &Definition, ready: &Ready) -> Result<Duration, StoreError> {
+    async fn rescue(&self, definition: &Definition, ready: &Arc<Ready>) -> Result<Duration, StoreError> {
         if let Some(left) = self.health.grace_left() {
             return Ok(left.max(SHORTEST));
         }
@@ -224,7 +286,7 @@ impl Worker {
                 );
                 Event::Crashed
             };
-            let mut outcome = Outcome::new(claimed, ready.clone(), event);
+            let mut outcome = Outcome::new(claimed, Arc::clone(ready), event);
             outcome.overdue = true;
             self.settle(outcome);
         }

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use crate::builder::SweeperBuilder;
 use crate::supervise::supervised;
 use crate::worker::Worker;
-use crate::{first_send, lease, maintenance, settle, sweep};
+use crate::{first_send, lease, maintenance, settle, successor, sweep};
 
 /// Sends the notices of an outbox, in any number of processes at once.
 ///
@@ -79,6 +79,7 @@ impl Sweeper {
         let lease = supervised("lease", with(|worker| Box::pin(lease::lease_loop(worker))));
         let mut claiming = vec![
             supervised("sweep", with(|worker| Box::pin(sweep::sweep_loop(worker)))),
+            supervised("successor", with(|worker| Box::pin(successor::successor_loop(worker)))),
             supervised("maintenance", with(|worker| Box::pin(maintenance::maintenance_loop(worker)))),
         ];
         if worker.settings.first_send {

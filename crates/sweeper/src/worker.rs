@@ -2,13 +2,14 @@
 //!
 //! It holds state and answers questions about it; the loops decide what to do.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use solid_notify_core::lane::Report;
 use solid_notify_core::notice::Claimed;
+use solid_notify_core::store::Settle;
 use solid_notify_core::{Outbox, Policy, Store};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::Instant;
@@ -60,6 +61,9 @@ pub(crate) struct Worker {
     pub(crate) idle: watch::Sender<()>,
     /// Told when something becomes due sooner than the sweep knew.
     pub(crate) due_soon: Notify,
+    /// Ordering keys of which a notice has just ended, by definition.
+    pub(crate) freed_keys: Mutex<BTreeMap<i64, BTreeSet<String>>>,
+    pub(crate) key_freed: Notify,
     pub(crate) counts: Counts,
     started: Instant,
 }
@@ -114,6 +118,8 @@ impl Worker {
             abort: CancellationToken::new(),
             idle: watch::channel(()).0,
             due_soon: Notify::new(),
+            freed_keys: Mutex::default(),
+            key_freed: Notify::new(),
             counts: Counts::default(),
             started: Instant::now(),
         })
@@ -150,9 +156,12 @@ impl Worker {
     }
 
     /// Forgets an attempt whose outcome is settled, or will never be.
-    pub(crate) fn forget(&self, id: i64, attempt: i64) {
+    pub(crate) fn forget(&self, settle: &Settle) {
+        let (id, attempt) = (settle.id, settle.attempt);
         self.unsettled.fetch_sub(1, Ordering::Relaxed);
-        self.judged.lock().unwrap_or_else(PoisonError::into_inner).remove(&(id, attempt));
+        if settle.overdue {
+            self.judged.lock().unwrap_or_else(PoisonError::into_inner).remove(&(id, attempt));
+        }
         let mut held = self.held();
         if held.get(&id).is_some_and(|held| held.attempt == attempt) {
             held.remove(&id);
@@ -253,4 +262,15 @@ fn node_id(name: Option<&str>) -> String {
     let name = name.map_or_else(host, str::to_owned).replace('\0', "");
     let name: String = name.chars().take(40).collect();
     format!("{name}-{}-{:08x}", std::process::id(), fastrand::u32(..))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::node_id;
+
+    #[test]
+    fn two_starts_have_two_ids() {
+        let (one, two) = (node_id(Some("node")), node_id(Some("node")));
+        assert!(one != two && one.starts_with("node-"), "{one} {two}");
+    }
 }

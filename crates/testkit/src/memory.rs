@@ -33,6 +33,7 @@ pub(crate) struct Live {
     next_call_time: Option<SystemTime>,
     last_class: Option<String>,
     called: bool,
+    dedupe_key: Option<String>,
 }
 
 struct Ended {
@@ -91,6 +92,17 @@ impl State {
         }
     }
 
+    /// True where no other notice of its ordering key is under way or stands before it.
+    fn its_turn(&self, notice: &Claimed) -> bool {
+        notice.ordering_key.is_none()
+            || !self.live.values().map(|live| &live.notice).any(|other| {
+                other.def_id == notice.def_id
+                    && other.ordering_key == notice.ordering_key
+                    && (other.id < notice.id
+                        || (other.id != notice.id && matches!(other.status, Status::Sending | Status::AwaitingConfirm)))
+            })
+    }
+
     fn settle(&mut self, settle: &Settle, now: SystemTime) -> Settled {
         let held = self.live.get(&settle.id).is_some_and(|live| {
             live.notice.attempt == settle.attempt
@@ -147,9 +159,10 @@ impl Live {
     pub(crate) fn new(id: i64, def_id: i64, notice: &NewNotice, now: SystemTime) -> Self {
         let (at, delay) = notice.send_millis();
         let next = match at {
-            Some(ms) => solid_notify_core::notice::time_from_millis(ms),
+            Some(ms) => solid_notify_core::notice::time_from_millis(ms).max(now),
             None => now + Duration::from_millis(u64::try_from(delay).unwrap_or(0)),
         };
+        let dedupe_key = notice.dedupe_key_text().map(str::to_owned);
         let notice = Claimed {
             id,
             def_id,
@@ -164,8 +177,14 @@ impl Live {
             last_call_time: now,
             create_time: now,
             trace_context: notice.trace_context_text().map(str::to_owned),
+            ordering_key: notice.ordering_key_text().map(str::to_owned),
         };
-        Self { notice, next_call_time: Some(next), last_class: None, called: false }
+        Self { notice, next_call_time: Some(next), last_class: None, called: false, dedupe_key }
+    }
+
+    /// True for a notice that stands for what is added with this key.
+    pub(crate) fn has_dedupe_key(&self, def_id: i64, key: &str) -> bool {
+        self.notice.def_id == def_id && self.dedupe_key.as_deref() == Some(key)
     }
 
     fn is_due(&self, now: SystemTime) -> bool {
@@ -187,6 +206,8 @@ impl Live {
         record.last_class.clone_from(&self.last_class);
         record.next_call_time = self.next_call_time;
         record.trace_context.clone_from(&notice.trace_context);
+        record.ordering_key.clone_from(&notice.ordering_key);
+        record.dedupe_key.clone_from(&self.dedupe_key);
         record.finish_time = ended.map(|ended| ended.finish_time);
         record.end_reason = ended.and_then(|ended| ended.reason.clone());
         record
@@ -238,7 +259,7 @@ impl Store for MemoryStore {
         })
     }
 
-    async fn due(&self) -> Result<DueTimes, StoreError> {
+    async fn due(&self, _thorough: bool) -> Result<DueTimes, StoreError> {
         let now = self.now();
         let state = self.state();
         let mut first: BTreeMap<(i64, Status), SystemTime> = BTreeMap::new();
@@ -259,28 +280,34 @@ impl Store for MemoryStore {
     async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, StoreError> {
         let now = self.now();
         let mut state = self.state();
-        let mut due: Vec<&mut Live> = state
+        let wanted = |notice: &Claimed| match &claim.what {
+            ClaimWhat::Lane(status) => notice.status == *status && notice.crashes < SUSPECT_CRASHES,
+            ClaimWhat::Suspects => notice.status == Status::Failed && notice.crashes >= SUSPECT_CRASHES,
+            ClaimWhat::Ids(ids) => notice.status == Status::NotSent && ids.contains(&notice.id),
+            ClaimWhat::Keys(keys) => {
+                notice.status == Status::NotSent && notice.ordering_key.as_ref().is_some_and(|key| keys.contains(key))
+            }
+        };
+        let mut due: Vec<(Option<SystemTime>, i64)> = state
             .live
-            .values_mut()
-            .filter(|live| live.notice.def_id == claim.def_id && live.is_due(now))
-            .filter(|live| match &claim.what {
-                ClaimWhat::Lane(status) => live.notice.status == *status && live.notice.crashes < SUSPECT_CRASHES,
-                ClaimWhat::Suspects => live.notice.status == Status::Failed && live.notice.crashes >= SUSPECT_CRASHES,
-                ClaimWhat::Ids(ids) => live.notice.status == Status::NotSent && ids.contains(&live.notice.id),
-            })
+            .values()
+            .filter(|live| live.notice.def_id == claim.def_id && live.is_due(now) && wanted(&live.notice))
+            .filter(|live| state.its_turn(&live.notice))
+            .map(|live| (live.next_call_time, live.notice.id))
             .collect();
-        due.sort_by_key(|live| live.next_call_time);
+        due.sort_unstable();
         due.truncate(claim.limit);
         let mut claimed: Vec<Claimed> = due
             .into_iter()
-            .map(|live| {
+            .filter_map(|(_, id)| {
+                let live = state.live.get_mut(&id)?;
                 live.notice.status = Status::Sending;
                 live.notice.attempt += 1;
                 live.notice.worker.clone_from(&claim.worker);
                 live.notice.last_call_time = now;
                 live.next_call_time = now.checked_add(claim.lease);
                 live.called = true;
-                live.notice.clone()
+                Some(live.notice.clone())
             })
             .collect();
         claimed.sort_unstable_by_key(|notice| notice.id);

@@ -7,7 +7,7 @@ use solid_notify_core::add::nearest_name;
 use solid_notify_core::error::{Error, Result};
 use solid_notify_core::lane::{Fresh, Outcome, Report};
 use solid_notify_core::param::DEFAULT_PARAM_LIMIT;
-use solid_notify_core::{Added, HandClock, NewNotice, NoticeConnection, Outbox};
+use solid_notify_core::{Added, HandClock, NewNotice, NoticeConnection, Outbox, Receipt};
 
 use crate::memory::{Live, MemoryStore};
 
@@ -114,16 +114,41 @@ impl MemoryTx {
 impl NoticeConnection for MemoryTx {
     async fn insert(&mut self, notice: NewNotice) -> Result<Added> {
         notice.check(DEFAULT_PARAM_LIMIT)?;
+        let def_id = self.definition_id(notice.name())?;
+        Ok(self.add(def_id, &notice))
+    }
+
+    async fn insert_many(&mut self, notices: Vec<NewNotice>) -> Result<Vec<Added>> {
+        for notice in &notices {
+            notice.check(DEFAULT_PARAM_LIMIT)?;
+        }
+        let def_ids = notices.iter().map(|notice| self.definition_id(notice.name())).collect::<Result<Vec<_>>>()?;
+        Ok(def_ids.into_iter().zip(&notices).map(|(def_id, notice)| self.add(def_id, notice)).collect())
+    }
+}
+
+impl MemoryTx {
+    fn definition_id(&self, name: &str) -> Result<i64> {
+        self.notify.store.state().definition_id(name).map_err(|known| Error::UnknownDefinition {
+            name: name.to_owned(),
+            nearest: nearest_name(name, known.iter().map(String::as_str)),
+        })
+    }
+
+    fn add(&mut self, def_id: i64, notice: &NewNotice) -> Added {
         let now = self.notify.store.now();
-        let (id, def_id) = {
+        let id = {
             let mut state = self.notify.store.state();
-            let def_id = state.definition_id(notice.name()).map_err(|known| Error::UnknownDefinition {
-                name: notice.name().to_owned(),
-                nearest: nearest_name(notice.name(), known.iter().map(String::as_str)),
-            })?;
-            (state.next_id(), def_id)
+            if let Some(key) = notice.dedupe_key_text() {
+                let own = self.rows.iter().map(|(id, row)| (id, &row.0));
+                let same = state.live.iter().chain(own).find(|(_, live)| live.has_dedupe_key(def_id, key));
+                if let Some((id, _)) = same {
+                    return Added::Duplicate(Some(*id));
+                }
+            }
+            state.next_id()
         };
-        self.rows.push((id, Row(Live::new(id, def_id, &notice, now))));
+        self.rows.push((id, Row(Live::new(id, def_id, notice, now))));
         let (report, outcome): (Report, Outcome) = Report::new();
         if notice.is_due_at_once() {
             self.fresh.push(Fresh { id, def_id, report });
@@ -131,6 +156,6 @@ impl NoticeConnection for MemoryTx {
             self.later.push(report);
             self.wake |= notice.is_due_soon();
         }
-        Ok(Added::new(id, outcome))
+        Added::New(Receipt::new(id, outcome))
     }
 }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 /// The folders of `PATH`, followed by those that servers are installed to but which an ordinary
 /// user's `PATH` lacks.
-pub(super) fn usual_folders() -> Vec<PathBuf> {
+pub(crate) fn usual_folders() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let others = ["/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/usr/local/bin"];
     std::env::split_paths(&path).chain(others.map(PathBuf::from)).filter(|folder| folder.is_absolute()).collect()
 }
 
 /// The folders `PARENT/PREFIX*/bin`, newest version first.
-pub(super) fn versioned_folders(parent: &str, prefix: &str) -> Vec<PathBuf> {
+pub(crate) fn versioned_folders(parent: &str, prefix: &str) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(parent) else {
         return Vec::new();
     };
@@ -26,7 +26,7 @@ pub(super) fn versioned_folders(parent: &str, prefix: &str) -> Vec<PathBuf> {
 }
 
 /// The first of these programs, in the first of these folders that has one.
-pub(super) fn find(folders: &[PathBuf], names: &[&str]) -> Option<PathBuf> {
+pub(crate) fn find(folders: &[PathBuf], names: &[&str]) -> Option<PathBuf> {
     folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name))).find(|path| path.is_file())
 }
 

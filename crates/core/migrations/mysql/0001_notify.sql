@@ -58,17 +58,26 @@ CREATE TABLE IF NOT EXISTS notify_msg (
     worker         varchar(200),
     last_class     varchar(30),
     last_call_time datetime(6),
-    next_call_time datetime(6) DEFAULT (UTC_TIMESTAMP(6)),
+    next_call_time datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     create_time    datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     dedupe_key     varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     ordering_key   varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     trace_context  varchar(1000),
+    -- The ordering key while the notice is under way. There are no partial indexes here, but nulls are no duplicates.
+    under_way      varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */
+                   GENERATED ALWAYS AS (CASE WHEN status IN (4, 5) THEN ordering_key END) STORED,
+    CONSTRAINT notify_msg_keys CHECK (char_length(dedupe_key) >= 1 AND char_length(ordering_key) >= 1),
     CONSTRAINT notify_msg_status CHECK (status IN (0, 2, 4, 5)),
-    -- Only a confirmation is waited for without end; every other row must come to somebody's attention.
-    CONSTRAINT notify_msg_is_due CHECK (status = 4 OR next_call_time IS NOT NULL),
+    -- 9999-12-31 is the deadline of a confirmation that is waited for without end.
     CONSTRAINT notify_msg_times CHECK (next_call_time >= '1970-01-01' AND create_time >= '1970-01-01'),
     -- Status is the lane, next_call_time the moment at which somebody must look at the row.
-    KEY notify_msg_due (def_id, status, next_call_time)
+    KEY notify_msg_due (def_id, status, next_call_time),
+    -- A dedupe key is given once among the live notices of a definition.
+    UNIQUE KEY notify_msg_dedupe (def_id, dedupe_key),
+    -- Finds what stands before a notice of its ordering key. (No unique index could: in those the id is not part of the order.)
+    KEY notify_msg_order (def_id, ordering_key, id),
+    -- Of an ordering key one notice is under way at a time, whoever claims.
+    UNIQUE KEY notify_msg_under_way (def_id, under_way)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
 CREATE TABLE IF NOT EXISTS notify_msg_history (

@@ -59,13 +59,16 @@ CREATE TABLE notify_msg (
     worker         text,
     last_class     text,
     last_call_time text,
-    next_call_time text DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    next_call_time text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     create_time    text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     dedupe_key     text,
     ordering_key   text,
     trace_context  text,
-    -- Only a confirmation is waited for without end; every other row must come to somebody's attention.
-    CONSTRAINT notify_msg_is_due CHECK (status = 4 OR next_call_time IS NOT NULL),
+    CONSTRAINT notify_msg_keys CHECK (
+        typeof(dedupe_key) IN ('text', 'null') AND typeof(ordering_key) IN ('text', 'null')
+        AND length(dedupe_key) BETWEEN 1 AND 200 AND length(ordering_key) BETWEEN 1 AND 200
+    ),
+    -- 9999-12-31 is the deadline of a confirmation that is waited for without end.
     CONSTRAINT notify_msg_times CHECK (
         (next_call_time IS strftime('%Y-%m-%d %H:%M:%f', next_call_time) OR next_call_time IS datetime(next_call_time))
         AND (create_time IS strftime('%Y-%m-%d %H:%M:%f', create_time) OR create_time IS datetime(create_time))
@@ -74,6 +77,14 @@ CREATE TABLE notify_msg (
 
 -- Status is the lane, next_call_time the moment at which somebody must look at the row.
 CREATE INDEX notify_msg_due ON notify_msg (def_id, status, next_call_time);
+
+-- A dedupe key is given once among the live notices of a definition.
+CREATE UNIQUE INDEX notify_msg_dedupe ON notify_msg (def_id, dedupe_key) WHERE dedupe_key IS NOT NULL;
+
+-- Finds what stands before a notice of its ordering key. Whoever is under way has the first place, and there is only one
+-- such place: of a key one notice is under way at a time, whoever claims.
+CREATE UNIQUE INDEX notify_msg_order
+    ON notify_msg (def_id, ordering_key, (CASE WHEN status IN (4, 5) THEN 0 ELSE id END)) WHERE ordering_key IS NOT NULL;
 
 CREATE TABLE notify_msg_history (
     id             integer PRIMARY KEY,

@@ -7,11 +7,12 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::{Connection, Pool};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 
 use super::dialect::{Dialect, Plan};
 

@@ -2,8 +2,9 @@
 
 use super::connections::Purpose;
 use super::dialect::Dialect;
+use super::read::{readable, required};
 use super::run::Arg;
-use super::store::{SqlStore, readable, required};
+use super::store::SqlStore;
 use crate::definition::{ColumnValue, NotifyDef, deleted_name};
 use crate::notice::time_from_millis;
 use crate::store::{Edit, Edited};

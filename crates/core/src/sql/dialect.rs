@@ -52,9 +52,9 @@ pub trait Dialect: Database + sealed::Sealed {
         args: &'c [Arg<'c>],
     ) -> BoxFuture<'c, sqlx::Result<Changed>>;
 
-    /// Runs SQL without parameters, perhaps several statements.
+    /// Runs SQL without parameters, perhaps several statements, and prepares nothing for it.
     #[doc(hidden)]
-    fn script<'c>(conn: &'c mut Self::Connection, sql: Cow<'static, str>) -> BoxFuture<'c, sqlx::Result<()>>;
+    fn script<'c>(conn: &'c mut Self::Connection, sql: Cow<'static, str>) -> BoxFuture<'c, sqlx::Result<Changed>>;
 
     /// A whole number of a row, null as `None`.
     #[doc(hidden)]
@@ -144,9 +144,9 @@ pub(super) mod sealed {
     pub trait Sealed {}
 }
 
-/// The generic part of a [`Dialect`].
+/// The generic part of a [`Dialect`]. The file that uses it says in `changed` what its driver tells of a statement.
 macro_rules! driver {
-    ($db:ty, $last_id:expr) => {
+    ($db:ty) => {
         fn statements() -> &'static crate::sql::statements::Statements {
             static STATEMENTS: std::sync::LazyLock<crate::sql::statements::Statements> =
                 std::sync::LazyLock::new(|| crate::sql::statements::Statements::new(<$db as Dialect>::KIND));
@@ -170,18 +170,17 @@ macro_rules! driver {
         ) -> BoxFuture<'c, sqlx::Result<Changed>> {
             Box::pin(async move {
                 let done = sqlx::query_with(statement.sql(), statement.arguments::<$db>(args)?).execute(conn).await?;
-                let last_id: fn(&<$db as sqlx::Database>::QueryResult) -> i64 = $last_id;
-                Ok(Changed { rows: done.rows_affected(), last_id: last_id(&done) })
+                Ok(changed(&done))
             })
         }
 
         fn script<'c>(
             conn: &'c mut <$db as sqlx::Database>::Connection,
             sql: std::borrow::Cow<'static, str>,
-        ) -> BoxFuture<'c, sqlx::Result<()>> {
+        ) -> BoxFuture<'c, sqlx::Result<Changed>> {
             Box::pin(async move {
-                sqlx::raw_sql(sqlx::AssertSqlSafe(sql.into_owned())).execute(conn).await?;
-                Ok(())
+                let done = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.into_owned())).execute(conn).await?;
+                Ok(changed(&done))
             })
         }
 

@@ -20,6 +20,8 @@ use Kind::{MySql, Postgres, Sqlite};
 pub(super) enum Ty {
     Int,
     Text,
+    /// A name or a key: compared byte by byte.
+    Key,
 }
 
 impl Kind {
@@ -29,12 +31,15 @@ impl Kind {
     /// from there) and `clock_timestamp()` is volatile, so no index could be searched with it.
     /// MySQL: `UTC_TIMESTAMP(6)`, since `CURRENT_TIMESTAMP` is in the session's time zone.
     pub(super) fn now(self) -> String {
-        let database = match self {
+        format!("coalesce({}, {})", self.epoch_time("$1"), self.database_now())
+    }
+
+    pub(super) fn database_now(self) -> &'static str {
+        match self {
             Postgres => "statement_timestamp()",
             MySql => "UTC_TIMESTAMP(6)",
             Sqlite => "strftime('%Y-%m-%d %H:%M:%f', 'now')",
-        };
-        format!("coalesce({}, {database})", self.epoch_time("$1"))
+        }
     }
 
     /// Milliseconds since 1970 as a stored time.
@@ -90,6 +95,12 @@ impl Kind {
         }
     }
 
+    /// The later one of two times.
+    pub(super) fn later(self, one: &str, other: &str) -> String {
+        let function = if self == Sqlite { "max" } else { "greatest" };
+        format!("{function}({one}, {other})")
+    }
+
     /// A parameter or column that goes into a JSON column. Postgres needs the cast; the others keep JSON as text.
     pub(super) fn to_json(self, value: &str) -> String {
         match self {
@@ -137,7 +148,14 @@ impl Kind {
             }
             MySql => {
                 let columns = each(&|name, ty| {
-                    let ty = if ty == Ty::Int { "bigint" } else { "longtext CHARACTER SET utf8mb4" };
+                    let ty = match ty {
+                        Ty::Int => "bigint",
+                        Ty::Text => "longtext CHARACTER SET utf8mb4",
+                        // As in the tables; else the two would be compared by neither's rules.
+                        Ty::Key => {
+                            "varchar(200) CHARACTER SET utf8mb4 COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */"
+                        }
+                    };
                     format!("{name} {ty} PATH '$.{name}'")
                 });
                 format!("JSON_TABLE({parameter}, '$[*]' COLUMNS ({columns})) AS b")
@@ -152,8 +170,64 @@ impl Kind {
     /// Joins `m` (a table with a primary key `id`) to a batch, the batch first. MySQL's optimizer must not choose the
     /// other order, nor may it walk a small table row by row: it would lock, and wait for, rows that are not in the batch.
     pub(super) fn batch_join(self, batch: &str, table: &str) -> String {
-        let (join, hint) = if self == MySql { ("STRAIGHT_JOIN", " FORCE INDEX (PRIMARY)") } else { ("JOIN", "") };
-        format!("{batch} {join} {table} m{hint} ON m.id = b.notice_id")
+        let hint = if self == MySql { " FORCE INDEX (PRIMARY)" } else { "" };
+        format!("{batch} {} {table} m{hint} ON m.id = b.notice_id", self.join_in_order())
+    }
+
+    /// A join whose left side is read first, where the optimizer needs to be told.
+    pub(super) fn join_in_order(self) -> &'static str {
+        if self == MySql { "STRAIGHT_JOIN" } else { "JOIN" }
+    }
+
+    /// True where no notice of `m`'s ordering key stands before it and none is under way. Two who claim at the same moment
+    /// may both find that; a unique index lets one of them.
+    ///
+    /// On Postgres and SQLite it is one index over the place that a notice has in its key: 0 for the one under way, else its
+    /// id. MySQL allows no generated column of an id, so there it is one index for the order and one for what is under way.
+    pub(super) fn its_turn(self) -> String {
+        let none = |which: &str| {
+            format!(
+                "NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.def_id = m.def_id AND o.ordering_key = m.ordering_key AND {which})"
+            )
+        };
+        let free = match self {
+            Postgres | Sqlite => none(&format!("{} < m.id", self.place())),
+            MySql => format!("{} AND {}", none("o.id < m.id"), none("o.under_way = m.ordering_key")),
+        };
+        format!("(m.ordering_key IS NULL OR {free})")
+    }
+
+    /// Reads `m` by its lane. MySQL's optimizer must not choose again: with the statistics of a table that fills and empties it
+    /// comes to read the whole index of prepared statements, a hundred thousand entries for one.
+    pub(super) fn by_lane(self) -> &'static str {
+        if self == MySql { " FORCE INDEX (notify_msg_due)" } else { "" }
+    }
+
+    /// Begins to look for due notices at a mark (`marks.rs`; null: at the start). Only on Postgres does a look step over what
+    /// is gone but not cleared away, as long as a transaction is open anywhere.
+    #[allow(clippy::wrong_self_convention)] // It is SQL from a mark on, not something made from one.
+    pub(super) fn from_mark(self, mark: &str) -> String {
+        match self {
+            Postgres => format!(" AND m.next_call_time >= coalesce({}, '-infinity')", self.epoch_time(mark)),
+            MySql | Sqlite => String::new(),
+        }
+    }
+
+    /// Joins the definitions to their marks.
+    pub(super) fn join_marks(self, batch: &str) -> String {
+        let columns = ["owner", "from_0", "from_2", "from_5", "from_4"].map(|name| (name, Ty::Int));
+        match self {
+            Postgres => format!(" LEFT JOIN {} ON b.owner = d.id", self.batch(batch, &columns)),
+            MySql | Sqlite => String::new(),
+        }
+    }
+
+    /// By what the notices `o` of an ordering key are sorted.
+    pub(super) fn place(self) -> &'static str {
+        match self {
+            Postgres | Sqlite => "(CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)",
+            MySql => "o.id",
+        }
     }
 
     /// Updates the rows of `table` that are in a batch. Assignments name the table's columns bare.
@@ -181,9 +255,28 @@ impl Kind {
         self != MySql
     }
 
+    /// True where one statement can change several tables, so that a settle is one round trip.
+    pub(super) fn settles_at_once(self) -> bool {
+        self == Postgres
+    }
+
     /// True where an insert may read `notify_def` without locking it. InnoDB locks what an `INSERT … SELECT` reads, so
     /// that an operator's edit would wait for every open business transaction.
     pub(super) fn insert_reads_freely(self) -> bool {
         self != MySql
     }
+
+    /// The distance of two consecutive ids, which a Galera cluster makes the number of its nodes.
+    pub(super) fn id_step(self) -> &'static str {
+        match self {
+            MySql => "SELECT CAST(@@auto_increment_increment AS signed)",
+            Postgres | Sqlite => "SELECT 1",
+        }
+    }
+}
+
+/// A text within a statement for MySQL, as the hexadecimal digits of its bytes: there is nothing in them that could be taken
+/// for SQL, whatever the session's modes and character sets.
+pub(super) fn mysql_literal(text: Option<&str>) -> String {
+    text.map_or("NULL".to_owned(), |text| format!("_utf8mb4 X'{}'", hex::encode(text)))
 }

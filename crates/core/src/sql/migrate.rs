@@ -42,12 +42,22 @@ async fn apply<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<()> {
     let stands = rows.first().map(|row| DB::int(row, 0)).transpose()?.flatten().unwrap_or(0);
     for (version, name, sql) in DB::MIGRATIONS {
         if *version > stands {
-            DB::script(conn, Cow::Borrowed(*sql)).await?;
+            DB::script(conn, without_delimiters(sql)).await?;
             DB::script(conn, record(*version).into()).await?;
             tracing::info!(version, name, "migrated the notice tables");
         }
     }
     Ok(())
+}
+
+/// Where the body of a procedure has semicolons, the clients of MySQL must be told by DELIMITER where its statement ends.
+/// The server needs and knows no such thing.
+fn without_delimiters(sql: &'static str) -> Cow<'static, str> {
+    if !sql.contains("\nDELIMITER //\n") {
+        return Cow::Borrowed(sql);
+    }
+    let lines = sql.lines().filter(|line| !line.starts_with("DELIMITER "));
+    Cow::Owned(lines.map(|line| if line == "//" { ";" } else { line }).collect::<Vec<_>>().join("\n"))
 }
 
 fn record(version: i64) -> String {

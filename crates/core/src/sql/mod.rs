@@ -4,21 +4,27 @@
 //! stands in this folder and nowhere else.
 
 mod add;
+mod add_many;
 mod connections;
+mod definition_statements;
 mod definitions;
 mod dialect;
 mod fragment;
+mod insert_statements;
+mod marks;
 mod migrate;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod read;
 mod run;
 mod settle;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod statements;
 mod store;
+mod to_the_end;
 mod tx;
 
 use std::ops::Deref;

@@ -20,15 +20,17 @@ impl Dialect for MySql {
     // A deadlock that was swallowed has ended the transaction, and the rest of the work is committed by itself (MariaDB) or
     // as another transaction (MySQL). The savepoint is gone then, as it is after a raw ROLLBACK.
     const OPEN: &'static str = "BEGIN; SAVEPOINT notify_open";
-    const MIGRATIONS: &'static [(i64, &'static str, &'static str)] =
-        &[(1, "notify", include_str!("../../migrations/mysql/0001_notify.sql"))];
+    const MIGRATIONS: &'static [(i64, &'static str, &'static str)] = &[
+        (1, "notify", include_str!("../../migrations/mysql/0001_notify.sql")),
+        (2, "notify_add", include_str!("../../migrations/mysql/0002_notify_add.sql")),
+    ];
     // DDL commits implicitly here. The lock's name is server-wide, so it carries the database's.
     const MIGRATION_LOCK: MigrationLock = MigrationLock::Session(
         "SELECT coalesce(GET_LOCK(concat('solid-notify ', md5(database())), 60), 0)",
         "DO RELEASE_LOCK(concat('solid-notify ', md5(database())))",
     );
 
-    driver!(MySql, |done| i64::try_from(done.last_insert_id()).unwrap_or(0));
+    driver!(MySql);
 
     fn greet(conn: &mut sqlx::MySqlConnection, limit: Option<Duration>) -> BoxFuture<'_, sqlx::Result<()>> {
         Box::pin(async move {
@@ -59,7 +61,16 @@ impl Dialect for MySql {
             // A future that is dropped while sqlx 0.9 prepares a statement leaves the connection out of step with the
             // server: its next use hangs or panics. The statements stay prepared, so this costs something only once.
             let statements = Self::statements();
-            for statement in [&statements.definition_id, &statements.insert, &statements.definition_names] {
+            let needed = [
+                &statements.definition_id,
+                &statements.insert_plain,
+                &statements.insert,
+                &statements.definition_ids,
+                &statements.duplicates,
+                &statements.id_step,
+                &statements.definition_names,
+            ];
+            for statement in needed {
                 if conn.prepare(statement.sql()).await.is_err() {
                     return;
                 }
@@ -138,6 +149,10 @@ fn has_skip_locked(version: &str) -> bool {
         (Some(major), Some(minor)) => (major, minor) >= least,
         _ => true,
     }
+}
+
+fn changed(done: &sqlx::mysql::MySqlQueryResult) -> Changed {
+    Changed { rows: done.rows_affected(), last_id: i64::try_from(done.last_insert_id()).unwrap_or(0) }
 }
 
 #[cfg(test)]

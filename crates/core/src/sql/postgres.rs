@@ -16,12 +16,14 @@ impl sealed::Sealed for Postgres {}
 impl Dialect for Postgres {
     const KIND: Kind = Kind::Postgres;
     const BEGIN: &'static str = "BEGIN";
-    const MIGRATIONS: &'static [(i64, &'static str, &'static str)] =
-        &[(1, "notify", include_str!("../../migrations/postgres/0001_notify.sql"))];
+    const MIGRATIONS: &'static [(i64, &'static str, &'static str)] = &[
+        (1, "notify", include_str!("../../migrations/postgres/0001_notify.sql")),
+        (2, "notify_add", include_str!("../../migrations/postgres/0002_notify_add.sql")),
+    ];
     // Of the transaction, not of the session: that also works behind a pooler that shares sessions.
     const MIGRATION_LOCK: MigrationLock = MigrationLock::Transaction("SELECT pg_advisory_xact_lock(7310579364529341)");
 
-    driver!(Postgres, |_| 0);
+    driver!(Postgres);
 
     fn greet(conn: &mut sqlx::PgConnection, limit: Option<Duration>) -> BoxFuture<'_, sqlx::Result<()>> {
         Box::pin(async move {
@@ -87,6 +89,10 @@ fn fault(code: &str) -> FaultKind {
         (_, "21" | "22" | "23" | "54") => FaultKind::Permanent,
         _ => FaultKind::Unusable,
     }
+}
+
+fn changed(done: &sqlx::postgres::PgQueryResult) -> Changed {
+    Changed { rows: done.rows_affected(), last_id: 0 }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Settling a batch: lock what is still ours, move what ended to history, give the rest its next time. One transaction,
-//! each outcome independent of the others.
+//! each outcome independent of the others: a statement a step, or all steps in one where the database can.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::connections::Purpose;
 use super::definitions::is_unique_violation;
 use super::dialect::Dialect;
-use super::store::{SqlStore, ids_json, required};
+use super::read::required;
+use super::store::{SqlStore, ids_json, json};
 use crate::notice::{Status, duration_millis};
 use crate::store::{Settle, Settled};
 use crate::transition::Next;
@@ -20,6 +21,13 @@ struct Key {
     attempt: i64,
     was: i64,
     overdue: i64,
+}
+
+impl Key {
+    fn new(settle: &Settle) -> Self {
+        let (was, overdue) = (settle.from.code(), i64::from(settle.overdue));
+        Self { notice_id: settle.id, attempt: settle.attempt, was, overdue }
+    }
 }
 
 /// What a notice becomes, as the statements `archive` and `reschedule` read it.
@@ -34,6 +42,29 @@ struct Row<'a> {
     new_class: Option<&'a str>,
     new_description: Option<&'a str>,
     reason: Option<&'a str>,
+}
+
+/// Both, and what is to be done, as the statement `settle` reads them.
+#[derive(Serialize)]
+struct Whole<'a> {
+    attempt: i64,
+    was: i64,
+    overdue: i64,
+    ends: i64,
+    keep: i64,
+    #[serde(flatten)]
+    row: Row<'a>,
+}
+
+impl<'a> Whole<'a> {
+    fn new(settle: &'a Settle) -> Self {
+        let Key { attempt, was, overdue, .. } = Key::new(settle);
+        let (ends, keep) = match settle.transition.next {
+            Next::Wait { .. } => (0, 0),
+            Next::Finish { keep, .. } => (1, i64::from(keep)),
+        };
+        Self { attempt, was, overdue, ends, keep, row: Row::new(settle) }
+    }
 }
 
 impl<'a> Row<'a> {
@@ -56,10 +87,6 @@ impl<'a> Row<'a> {
     }
 }
 
-fn json(values: &impl Serialize) -> sqlx::Result<String> {
-    serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
-}
-
 impl<DB: Dialect> SqlStore<DB> {
     pub(super) async fn try_settle(&self, batch: &[Settle]) -> sqlx::Result<Vec<Settled>> {
         match self.settle_once(batch, false).await {
@@ -74,21 +101,47 @@ impl<DB: Dialect> SqlStore<DB> {
         let statements = DB::statements();
         let now = self.now();
         let mut conn = self.connections.get(Purpose::Work).await?;
-        let mut tx = conn.begin().await?;
+        let held = if DB::KIND.settles_at_once() && !evict {
+            let all = json(&batch.iter().map(Whole::new).collect::<Vec<_>>())?;
+            keys::<DB>(&DB::fetch(&mut conn, &statements.settle, &[now, all.as_str().into()]).await?)?
+        } else {
+            let mut tx = conn.begin().await?;
+            let held = self.settle_by_steps(&mut tx, batch, evict).await?;
+            tx.commit().await?;
+            held
+        };
+        let mut settled = vec![Settled::Done; batch.len()];
+        if held.len() < batch.len() {
+            let is_held = |settle: &Settle| held.contains(&(settle.id, settle.attempt));
+            let missing = ids_json(batch.iter().filter(|settle| !is_held(settle)).map(|settle| settle.id))?;
+            let rows = DB::fetch(&mut conn, &statements.verify, &[now, missing.as_str().into()]).await?;
+            let mut stands = rows.iter().map(Standing::read::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
+            // The live one last: where an ended notice had the same id, it is the live one's outcome.
+            stands.sort_by_key(|(_, stands)| !Status::from_code(stands.status).is_some_and(Status::is_final));
+            let stands = HashMap::<i64, Standing>::from_iter(stands);
+            for (answer, settle) in settled.iter_mut().zip(batch) {
+                if !is_held(settle) {
+                    *answer = judge(settle, stands.get(&settle.id));
+                }
+            }
+        }
+        conn.done();
+        Ok(settled)
+    }
 
-        let keys = batch.iter().map(|settle| Key {
-            notice_id: settle.id,
-            attempt: settle.attempt,
-            was: settle.from.code(),
-            overdue: i64::from(settle.overdue),
-        });
-        let keys = json(&keys.collect::<Vec<_>>())?;
-        let rows = DB::fetch(&mut tx, &statements.hold, &[now, keys.as_str().into()]).await?;
-        let held = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<HashSet<i64>>>()?;
-        let ours = || batch.iter().filter(|settle| held.contains(&settle.id));
-
+    /// Locks what is still ours and writes what becomes of it; returns what that is.
+    async fn settle_by_steps(
+        &self,
+        tx: &mut DB::Connection,
+        batch: &[Settle],
+        evict: bool,
+    ) -> sqlx::Result<HashSet<(i64, i64)>> {
+        let statements = DB::statements();
+        let now = self.now();
+        let fences = json(&batch.iter().map(Key::new).collect::<Vec<_>>())?;
+        let held = keys::<DB>(&DB::fetch(tx, &statements.hold, &[now, fences.as_str().into()]).await?)?;
         let (mut ended, mut kept, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
-        for settle in ours() {
+        for settle in batch.iter().filter(|settle| held.contains(&(settle.id, settle.attempt))) {
             match &settle.transition.next {
                 Next::Wait { .. } => waiting.push(Row::new(settle)),
                 Next::Finish { keep, .. } => {
@@ -100,38 +153,26 @@ impl<DB: Dialect> SqlStore<DB> {
             }
         }
         if evict && !kept.is_empty() {
-            let ids = ids_json(kept.iter().map(|row| row.notice_id));
-            let evicted = DB::execute(&mut tx, &statements.evict, &[now, ids.as_str().into()]).await?.rows;
+            let ids = ids_json(kept.iter().map(|row| row.notice_id))?;
+            let evicted = DB::execute(tx, &statements.evict, &[now, ids.as_str().into()]).await?.rows;
             tracing::error!(evicted, %ids, "ids of ended notices were given to new ones; the new ones replace them in notify_msg_history");
         }
         if !kept.is_empty() {
-            DB::execute(&mut tx, &statements.archive, &[now, json(&kept)?.as_str().into()]).await?;
+            DB::execute(tx, &statements.archive, &[now, json(&kept)?.as_str().into()]).await?;
         }
         if !ended.is_empty() {
-            DB::execute(&mut tx, &statements.remove, &[now, ids_json(ended.into_iter()).as_str().into()]).await?;
+            DB::execute(tx, &statements.remove, &[now, ids_json(ended.into_iter())?.as_str().into()]).await?;
         }
         if !waiting.is_empty() {
-            DB::execute(&mut tx, &statements.reschedule, &[now, json(&waiting)?.as_str().into()]).await?;
+            DB::execute(tx, &statements.reschedule, &[now, json(&waiting)?.as_str().into()]).await?;
         }
-
-        let mut settled = vec![Settled::Done; batch.len()];
-        if held.len() < batch.len() {
-            let missing = ids_json(batch.iter().map(|settle| settle.id).filter(|id| !held.contains(id)));
-            let rows = DB::fetch(&mut tx, &statements.verify, &[now, missing.as_str().into()]).await?;
-            let mut stands = rows.iter().map(Standing::read::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
-            // The live one last: where an ended notice had the same id, it is the live one's outcome.
-            stands.sort_by_key(|(_, stands)| !Status::from_code(stands.status).is_some_and(Status::is_final));
-            let stands = HashMap::<i64, Standing>::from_iter(stands);
-            for (answer, settle) in settled.iter_mut().zip(batch) {
-                if !held.contains(&settle.id) {
-                    *answer = judge(settle, stands.get(&settle.id));
-                }
-            }
-        }
-        tx.commit().await?;
-        conn.done();
-        Ok(settled)
+        Ok(held)
     }
+}
+
+/// What a settle holds. With the attempt: a batch may have the outcomes of two attempts at the same notice.
+fn keys<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<HashSet<(i64, i64)>> {
+    rows.iter().map(|row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?))).collect()
 }
 
 /// How a notice stands that was not held.

@@ -17,12 +17,14 @@ impl Dialect for Sqlite {
     const KIND: Kind = Kind::Sqlite;
     // A deferred transaction that reads first and writes later fails with BUSY whatever the busy time-out is.
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
-    const MIGRATIONS: &'static [(i64, &'static str, &'static str)] =
-        &[(1, "notify", include_str!("../../migrations/sqlite/0001_notify.sql"))];
+    const MIGRATIONS: &'static [(i64, &'static str, &'static str)] = &[
+        (1, "notify", include_str!("../../migrations/sqlite/0001_notify.sql")),
+        (2, "notify_add", include_str!("../../migrations/sqlite/0002_notify_add.sql")),
+    ];
     // BEGIN IMMEDIATE is the lock.
     const MIGRATION_LOCK: MigrationLock = MigrationLock::Transaction("SELECT 1");
 
-    driver!(Sqlite, |done| done.last_insert_rowid());
+    driver!(Sqlite);
 
     fn greet(conn: &mut sqlx::SqliteConnection, _limit: Option<Duration>) -> BoxFuture<'_, sqlx::Result<()>> {
         Box::pin(async move {
@@ -72,6 +74,10 @@ fn fault(code: u32) -> FaultKind {
         18 | 19 | 20 | 25 => FaultKind::Permanent,
         _ => FaultKind::Unusable,
     }
+}
+
+fn changed(done: &sqlx::sqlite::SqliteQueryResult) -> Changed {
+    Changed { rows: done.rows_affected(), last_id: done.last_insert_rowid() }
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! Every statement of the store, written once. `$1` is always the hand-turned clock (null: the database's clock).
+//! Every statement of the store, written once. `$1` is the hand-turned clock (null: the database's clock).
 //!
 //! A comment over a statement says why it is as it is; what differs per dialect is in [`super::fragment`].
 
+use super::definition_statements::definition_statements;
 use super::fragment::{Kind, Ty};
+use super::insert_statements::insert_statements;
 use super::run::Statement;
-use crate::definition::{ColumnValue, NotifyDef};
 use crate::store::SUSPECT_CRASHES;
 
 macro_rules! statements {
@@ -27,14 +28,24 @@ statements! {
     definition_id,
     definition_id_now,
     definition_names,
+    definition_ids,
+    insert_plain,
     insert,
+    insert_keyed,
+    insert_many,
+    insert_many_keyed,
+    duplicates,
+    id_step,
     due,
     claim_lane,
     claim_suspects,
     claim_ids,
+    claim_keys,
+    still_first,
     take,
     overdue,
     held_by,
+    settle,
     hold,
     evict,
     archive,
@@ -64,35 +75,39 @@ impl Statements {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         let define = definition_statements(kind);
-        let send_time = format!("coalesce({}, {})", kind.epoch_time("$6"), kind.plus(&now, "$7"));
-        let insert = |def_id: &str, from: &str| {
-            statement(format!(
-                "INSERT INTO notify_msg (def_id, param, description, trace_context, create_time, next_call_time)
-                 SELECT {def_id}, {}, $4, $5, {now}, {send_time}{from}",
-                kind.to_json("$3")
-            ))
-        };
+        let add = insert_statements(kind);
         // The index entry of the earliest due time, per definition and status: four searches a definition, however
         // many notices there are. `ORDER BY … LIMIT 1`, since MySQL reads the whole group for a correlated `min`.
         let earliest = |status: i64| {
-            // Rounded up, and now down: what is told as due can be claimed. A time that cannot be read is due where the
-            // claim's comparison says so, lest it hide its lane; where not, it is the last of it.
+            // Rounded up, and now down: what is told as due can be claimed. A time that cannot be read has been due for
+            // ever where the claim's comparison says so, lest it hide its lane; where not, it is the last of it.
             let next = format!(
-                "coalesce({}, CASE WHEN m.next_call_time <= {now} THEN {} END)",
-                kind.epoch_up("m.next_call_time"),
-                kind.epoch_down(&now)
+                "coalesce({}, CASE WHEN m.next_call_time <= {now} THEN 0 END)",
+                kind.epoch_up("m.next_call_time")
             );
             format!(
-                "(SELECT {next} FROM notify_msg m WHERE m.def_id = d.id AND m.status = {status}
-                  AND m.next_call_time IS NOT NULL ORDER BY m.next_call_time LIMIT 1)"
+                "(SELECT {next} FROM notify_msg m{} WHERE m.def_id = d.id AND m.status = {status}{}
+                  ORDER BY m.next_call_time LIMIT 1)",
+                kind.by_lane(),
+                kind.from_mark(&format!("b.from_{status}"))
             )
         };
         let in_lane = format!("m.def_id = $2 AND m.status = $3 AND m.next_call_time <= {now}");
+        let by_lane = kind.by_lane();
         let lane_order = "ORDER BY m.next_call_time LIMIT $4";
         let ids = kind.batch("$4", &[("notice_id", Ty::Int)]);
         // `+ 0` keeps Postgres from reading the whole lane by the other index, as it does where its statistics are old.
-        let by_ids = format!("m.def_id + 0 = $2 AND m.status + 0 = $3 AND m.next_call_time <= {now}");
+        let by_ids =
+            format!("m.def_id + 0 = $2 AND m.status + 0 = $3 AND m.next_call_time <= {now} AND {}", kind.its_turn());
+        let in_turn = format!("{in_lane}{} AND {}", kind.from_mark("$7"), kind.its_turn());
         let ids_from = kind.batch_join(&ids, "notify_msg");
+        // The first of each key, by one search of the index.
+        let first_of_keys = format!(
+            "(SELECT (SELECT o.id FROM notify_msg o WHERE o.def_id = $2 AND o.ordering_key = b.own_key
+              ORDER BY {} LIMIT 1) AS notice_id FROM {}) AS b",
+            kind.place(),
+            kind.batch("$4", &[("own_key", Ty::Key)])
+        );
         let lease_end = kind.plus(&now, "$6");
         let take = format!(
             "status = 5, attempt = attempt + 1, worker = $5, last_call_time = {now}, next_call_time = {lease_end}"
@@ -125,32 +140,40 @@ impl Statements {
             definition_names: statement(
                 "SELECT name FROM notify_def WHERE delete_time IS NULL ORDER BY name LIMIT 1000".into(),
             ),
-            insert: if kind.insert_reads_freely() {
-                Statement::new(
-                    kind,
-                    &format!(
-                        "{} RETURNING id, def_id",
-                        insert("d.id", " FROM notify_def d WHERE d.name = $2 AND d.delete_time IS NULL").text()
-                    ),
-                )
-            } else {
-                insert("$2", "")
-            },
+            definition_ids: statement(format!(
+                "SELECT d.id, d.name FROM notify_def d JOIN {} ON d.name = b.own_key WHERE d.delete_time IS NULL",
+                kind.batch("$2", &[("own_key", Ty::Key)])
+            )),
+            insert_plain: add.plain,
+            insert: add.one,
+            insert_keyed: add.keyed,
+            insert_many: add.many,
+            insert_many_keyed: add.many_keyed,
+            duplicates: statement(format!(
+                "SELECT m.id, m.def_id, m.dedupe_key FROM {} {} notify_msg m ON m.def_id = b.owner AND m.dedupe_key = b.own_key",
+                kind.batch("$2", &[("owner", Ty::Int), ("own_key", Ty::Key)]),
+                kind.join_in_order()
+            )),
+            id_step: statement(kind.id_step().into()),
             due: statement(format!(
-                "SELECT d.id, {}, {}, {}, {}, {} FROM notify_def d",
+                "SELECT d.id, {}, {}, {}, {}, {} FROM notify_def d{}",
                 kind.epoch_down(&now),
                 earliest(0),
                 earliest(2),
                 earliest(5),
-                earliest(4)
+                earliest(4),
+                kind.join_marks("$2")
             )),
-            claim_lane: claim(&format!("FROM notify_msg m WHERE {in_lane} AND m.crashes < {SUSPECT_CRASHES} {lane_order}")),
-            claim_suspects: claim(&format!("FROM notify_msg m WHERE {in_lane} AND m.crashes >= {SUSPECT_CRASHES} {lane_order}")),
+            claim_lane: claim(&format!("FROM notify_msg m{by_lane} WHERE {in_turn} AND m.crashes < {SUSPECT_CRASHES} {lane_order}")),
+            claim_suspects: claim(&format!("FROM notify_msg m{by_lane} WHERE {in_turn} AND m.crashes >= {SUSPECT_CRASHES} {lane_order}")),
             claim_ids: claim(&format!("FROM {ids_from} WHERE {by_ids}")),
+            claim_keys: claim(&format!("FROM {} WHERE {by_ids}", kind.batch_join(&first_of_keys, "notify_msg"))),
+            still_first: statement(format!("SELECT m.id FROM {} WHERE {}", kind.batch_join(&ids_only, "notify_msg"), kind.its_turn())),
             take: statement(kind.batch_update(&taken, "notify_msg", &take, " AND m.status = $3")),
             overdue: statement(format!(
-                "SELECT {} FROM notify_msg m WHERE {in_lane} {lane_order}",
-                claimed_columns(kind, "attempt", "last_call_time")
+                "SELECT {} FROM notify_msg m{by_lane} WHERE {in_lane}{} {lane_order}",
+                claimed_columns(kind, "attempt", "last_call_time"),
+                kind.from_mark("$5")
             )),
             // By the index, definition by definition: what is being sent is little.
             held_by: statement(format!(
@@ -160,31 +183,19 @@ impl Statements {
             )),
             // The fence: who does not find its attempt, in the status it left it in, changes nothing.
             hold: statement(format!(
-                "SELECT m.id FROM {} WHERE m.attempt = b.attempt AND m.status = b.was
+                "SELECT m.id, m.attempt FROM {} WHERE m.attempt = b.attempt AND m.status = b.was
                  AND (b.overdue = 0 OR m.next_call_time <= {now}){lock}",
                 kind.batch_join(&keys, "notify_msg")
             )),
+            settle: statement(settle_at_once(kind)),
             // Ids that were given twice (a restored sequence, a TRUNCATE on MySQL): the live notice keeps its id.
             evict: statement(kind.batch_delete(&ids_only, "notify_msg_history", "")),
-            archive: statement(format!(
-                "INSERT INTO notify_msg_history ({HISTORY})
-                 SELECT m.id, m.def_id, m.param, b.new_description, {}, b.new_status, m.attempt, b.new_failures,
-                        b.new_crashes, m.worker, b.new_class, m.last_call_time, NULL, m.create_time, m.dedupe_key,
-                        m.ordering_key, m.trace_context, {now}, b.reason
-                 FROM {}",
-                kind.to_json("b.new_errors"),
-                kind.batch_join(&settled, "notify_msg")
-            )),
+            archive: statement(format!("{} FROM {}", archived(kind, "b"), kind.batch_join(&settled, "notify_msg"))),
             remove: statement(kind.batch_delete(&ids_only, "notify_msg", "")),
             reschedule: statement(kind.batch_update(
                 &settled,
                 "notify_msg",
-                &format!(
-                    "status = b.new_status, failures = b.new_failures, crashes = b.new_crashes, errors = {},
-                     last_class = b.new_class, description = b.new_description, next_call_time = {}",
-                    kind.to_json("b.new_errors"),
-                    kind.plus(&now, "b.after_ms")
-                ),
+                &rescheduled(kind),
                 "",
             )),
             verify: statement({
@@ -269,10 +280,59 @@ fn definition_id(lock: &str) -> String {
     )
 }
 
+/// `b`: what has the columns of the batch.
+fn archived(kind: Kind, b: &str) -> String {
+    format!(
+        "INSERT INTO notify_msg_history ({HISTORY})
+         SELECT m.id, m.def_id, m.param, {b}.new_description, {}, {b}.new_status, m.attempt, {b}.new_failures,
+                {b}.new_crashes, m.worker, {b}.new_class, m.last_call_time, NULL, m.create_time, m.dedupe_key,
+                m.ordering_key, m.trace_context, {}, {b}.reason",
+        kind.to_json(&format!("{b}.new_errors")),
+        kind.now()
+    )
+}
+
+fn rescheduled(kind: Kind) -> String {
+    format!(
+        "status = b.new_status, failures = b.new_failures, crashes = b.new_crashes, errors = {},
+         last_class = b.new_class, description = b.new_description, next_call_time = {}",
+        kind.to_json("b.new_errors"),
+        kind.plus(&kind.now(), "b.after_ms")
+    )
+}
+
+/// All steps of a settle in one round trip. Only Postgres has statements that change several tables: what is held is locked
+/// first, and the others change just that. Each step hands its rows to the next with all their columns: two such results
+/// joined would be compared row by row, since nothing is known of their sizes.
+fn settle_at_once(kind: Kind) -> String {
+    if !kind.settles_at_once() {
+        return String::new();
+    }
+    let fence = [("attempt", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int), ("ends", Ty::Int), ("keep", Ty::Int)];
+    let columns = |of: &[(&str, Ty)]| of.iter().map(|(name, _)| format!(", b.{name}")).collect::<String>();
+    format!(
+        "WITH held AS MATERIALIZED (
+             SELECT m.attempt AS held_attempt, b.ends, b.keep{} FROM {} JOIN notify_msg m ON m.id = b.notice_id
+             WHERE m.attempt = b.attempt AND m.status = b.was AND (b.overdue = 0 OR m.next_call_time <= {}){}),
+         gone AS (DELETE FROM notify_msg AS m USING held b WHERE m.id = b.notice_id AND b.ends = 1
+             RETURNING m.*, b.keep{}),
+         kept AS ({} FROM gone m WHERE m.keep = 1),
+         moved AS (UPDATE notify_msg AS m SET {} FROM held b WHERE m.id = b.notice_id AND b.ends = 0)
+         SELECT notice_id, held_attempt FROM held",
+        columns(SETTLED),
+        kind.batch("$2", &[SETTLED, &fence[..]].concat()),
+        kind.now(),
+        kind.lock(),
+        columns(SETTLED),
+        archived(kind, "m"),
+        rescheduled(kind)
+    )
+}
+
 /// What a claim reads. Without an alias in front (SQLite knows none in RETURNING), hence no batch has a column `id`.
 fn claimed_columns(kind: Kind, attempt: &str, last_call_time: &str) -> String {
     format!(
-        "id, def_id, {}, description, {}, {attempt}, failures, crashes, worker, {}, {}, trace_context",
+        "id, def_id, {}, description, {}, {attempt}, failures, crashes, worker, {}, {}, trace_context, ordering_key",
         kind.json_text("param"),
         kind.json_text("errors"),
         kind.epoch(last_call_time),
@@ -282,66 +342,11 @@ fn claimed_columns(kind: Kind, attempt: &str, last_call_time: &str) -> String {
 
 fn record_columns(kind: Kind) -> String {
     format!(
-        "m.id, m.def_id, m.status, {}, m.description, {}, m.attempt, m.failures, m.crashes, m.worker, m.last_class, {}, {}, m.trace_context, {}",
+        "m.id, m.def_id, m.status, {}, m.description, {}, m.attempt, m.failures, m.crashes, m.worker, m.last_class, {}, {}, m.trace_context, {}, m.ordering_key, m.dedupe_key",
         kind.json_text("m.param"),
         kind.json_text("m.errors"),
         kind.epoch("m.next_call_time"),
         kind.epoch("m.create_time"),
         kind.epoch("m.last_call_time")
     )
-}
-
-/// The statements over `notify_def`, made from the list of its columns.
-struct DefinitionStatements {
-    all: Statement,
-    by_name: Statement,
-    lock: Statement,
-    create: Statement,
-    replace: Statement,
-    delete: Statement,
-}
-
-fn definition_statements(kind: Kind) -> DefinitionStatements {
-    let now = kind.now();
-    let columns = NotifyDef::COLUMNS;
-    let read: Vec<String> = columns
-        .iter()
-        .zip(NotifyDef::KINDS)
-        .map(|(column, value)| match value {
-            // Drivers disagree about booleans; everybody agrees about 0 and 1.
-            ColumnValue::Bool(_) => format!("CASE WHEN {column} THEN 1 ELSE 0 END"),
-            _ => (*column).to_owned(),
-        })
-        .collect();
-    // A mark of deletion counts also where its time cannot be read.
-    let select = format!(
-        "SELECT id, {}, {}, {}, coalesce({}, CASE WHEN delete_time IS NOT NULL THEN 0 END) FROM notify_def",
-        read.join(", "),
-        kind.epoch("create_time"),
-        kind.epoch("update_time"),
-        kind.epoch("delete_time")
-    );
-    let parameters: Vec<String> = (0..columns.len()).map(|n| format!("${}", n + 2)).collect();
-    let assignments: Vec<String> =
-        columns.iter().zip(&parameters).map(|(column, parameter)| format!("{column} = {parameter}")).collect();
-    let id = format!("${}", columns.len() + 2);
-    let statement = |text: String| Statement::new(kind, &text);
-    DefinitionStatements {
-        all: statement(format!("{select} ORDER BY id")),
-        by_name: statement(format!("{select} WHERE name = $2")),
-        lock: statement(format!("{select} WHERE id = $2{}", kind.lock_wait())),
-        create: statement(format!(
-            "INSERT INTO notify_def ({}, create_time, update_time) VALUES ({}, {now}, {now})",
-            columns.join(", "),
-            parameters.join(", ")
-        )),
-        replace: statement(format!(
-            "UPDATE notify_def SET {}, update_time = {now} WHERE id = {id}",
-            assignments.join(", ")
-        )),
-        // The name becomes free, and the handler keeps its own, so that what is in flight still finds it.
-        delete: statement(format!(
-            "UPDATE notify_def SET delete_time = {now}, update_time = {now}, handler = $3, name = $4 WHERE id = $2"
-        )),
-    }
 }

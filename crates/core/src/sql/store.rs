@@ -5,10 +5,14 @@ use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use serde::Serialize;
 use sqlx::Pool;
 
 use super::connections::{Connections, Purpose};
+use super::definitions::is_unique_violation;
 use super::dialect::Dialect;
+use super::marks::Marks;
+use super::read::{read_claimed, read_record, required};
 use super::run::Arg;
 use crate::clock::HandClock;
 use crate::definition::NotifyDef;
@@ -23,6 +27,7 @@ pub(super) struct SqlStore<DB: Dialect> {
     pub(super) connections: Connections<DB>,
     pub(super) clock: Option<HandClock>,
     call_timeout: Duration,
+    marks: Marks,
 }
 
 /// How often a call is tried in all when it meets a deadlock or the like.
@@ -34,7 +39,7 @@ const NODE_MEMORY: Duration = Duration::from_secs(86_400);
 
 impl<DB: Dialect> SqlStore<DB> {
     pub(super) fn new(app: &Pool<DB>, clock: Option<HandClock>, call_timeout: Duration) -> Self {
-        Self { connections: Connections::new(app, call_timeout), clock, call_timeout }
+        Self { connections: Connections::new(app, call_timeout), clock, call_timeout, marks: Marks::default() }
     }
 
     /// `$1` of every statement.
@@ -83,18 +88,24 @@ impl<DB: Dialect> SqlStore<DB> {
 
     async fn try_claim(&self, claim: &Claim) -> sqlx::Result<Vec<Claimed>> {
         let statements = DB::statements();
-        let ids;
+        let batch;
         let (pick, status, what) = match &claim.what {
             ClaimWhat::Lane(status) => (&statements.claim_lane, *status, int(claim.limit).into()),
             ClaimWhat::Suspects => (&statements.claim_suspects, Status::Failed, int(claim.limit).into()),
             ClaimWhat::Ids(wanted) => {
-                ids = ids_json(wanted.iter().copied().take(claim.limit));
-                (&statements.claim_ids, Status::NotSent, Arg::from(ids.as_str()))
+                batch = ids_json(wanted.iter().copied().take(claim.limit))?;
+                (&statements.claim_ids, Status::NotSent, Arg::from(batch.as_str()))
+            }
+            ClaimWhat::Keys(keys) => {
+                let keys = keys.iter().take(claim.limit).map(|key| serde_json::json!({ "own_key": key }));
+                batch = serde_json::Value::from_iter(keys).to_string();
+                (&statements.claim_keys, Status::NotSent, Arg::from(batch.as_str()))
             }
         };
         let lease = duration_millis(claim.lease);
-        let args =
-            [self.now(), claim.def_id.into(), status.code().into(), what, claim.worker.as_str().into(), lease.into()];
+        let mark = Arg::Int(self.marks.of(claim.def_id, status));
+        let worker = claim.worker.as_str().into();
+        let args = [self.now(), claim.def_id.into(), status.code().into(), what, worker, lease.into(), mark];
         let mut conn = self.connections.get(Purpose::Work).await?;
         let mut claimed = if DB::KIND.update_returns() {
             read_claimed::<DB>(&DB::fetch(&mut conn, pick, &args).await?, Status::Sending)
@@ -102,8 +113,16 @@ impl<DB: Dialect> SqlStore<DB> {
             let mut tx = conn.begin().await?;
             let rows = DB::fetch(&mut tx, pick, &args).await?;
             let mut picked = read_claimed::<DB>(&rows, Status::Sending);
-            let taken = ids_json(picked.iter().map(|notice| notice.id));
-            let args = [args[0], args[1], args[2], taken.as_str().into(), args[4], args[5]];
+            if picked.iter().any(|notice| notice.ordering_key.is_some()) {
+                // A locking read sees what is committed while it runs, and its subqueries do not: it may have found a notice
+                // and missed one of its key before it. Now that those are locked, a look of its own sees all.
+                let ids = ids_json(picked.iter().map(|notice| notice.id))?;
+                let rows = DB::fetch(&mut tx, &statements.still_first, &[args[0], ids.as_str().into()]).await?;
+                let first = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<HashSet<i64>>>()?;
+                picked.retain(|notice| first.contains(&notice.id));
+            }
+            let taken = ids_json(picked.iter().map(|notice| notice.id))?;
+            let args = [args[0], args[1], args[2], taken.as_str().into(), worker, args[5]];
             if !picked.is_empty() {
                 DB::execute(&mut tx, &statements.take, &args).await?;
             }
@@ -119,21 +138,26 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(claimed)
     }
 
-    async fn try_due(&self) -> sqlx::Result<DueTimes> {
+    async fn try_due(&self, thorough: bool) -> sqlx::Result<DueTimes> {
+        let from = json(&if thorough { Vec::new() } else { self.marks.rows() })?;
         let mut conn = self.connections.get(Purpose::Work).await?;
-        let rows = DB::fetch(&mut conn, &DB::statements().due, &[self.now()]).await?;
+        let rows = DB::fetch(&mut conn, &DB::statements().due, &[self.now(), from.as_str().into()]).await?;
         conn.done();
+        let mut marks = Vec::new();
         let mut due = DueTimes::default();
         for row in &rows {
             let (def_id, now) = (required::<DB>(row, 0)?, required::<DB>(row, 1)?);
             // In the order of the statement's columns.
             for (column, status) in (2..).zip(Status::LIVE) {
-                if let Some(next) = DB::int(row, column)? {
+                let next = DB::int(row, column)?;
+                marks.push((def_id, status, next.unwrap_or(now).min(now)));
+                if let Some(next) = next {
                     let millis = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
                     due.lanes.push(DueLane { def_id, status, after: millis(next - now), late: millis(now - next) });
                 }
             }
         }
+        self.marks.set(&marks, thorough);
         Ok(due)
     }
 
@@ -174,7 +198,7 @@ impl<DB: Dialect> SqlStore<DB> {
                 let rows = DB::fetch(&mut conn, &statements.purgeable, &args).await?;
                 let ids = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<i64>>>()?;
                 if !ids.is_empty() {
-                    let json = ids_json(ids.iter().copied());
+                    let json = ids_json(ids.iter().copied())?;
                     let args = [self.now(), json.as_str().into(), status.code().into()];
                     DB::execute(&mut conn, &statements.purge, &args).await?;
                 }
@@ -187,7 +211,7 @@ impl<DB: Dialect> SqlStore<DB> {
 
     async fn try_beat(&self, node: &Node) -> sqlx::Result<SystemTime> {
         let statements = DB::statements();
-        let handlers = serde_json::to_string(&node.handlers).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        let handlers = json(&node.handlers)?;
         let args = [self.now(), node.id.as_str().into(), handlers.as_str().into(), node.clock_offset_ms.into()];
         let mut conn = self.connections.get(Purpose::Work).await?;
         if DB::execute(&mut conn, &statements.beat, &args).await?.rows == 0 {
@@ -211,12 +235,23 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         self.call("editing a definition", || self.try_edit(edit)).await
     }
 
-    async fn due(&self) -> Result<DueTimes, StoreError> {
-        self.call("looking for due notices", || self.try_due()).await
+    async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError> {
+        self.call("looking for due notices", || self.try_due(thorough)).await
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, StoreError> {
-        self.call("claiming notices", || self.try_claim(claim)).await
+        self.call("claiming notices", || async move {
+            let mut claimed = self.try_claim(claim).await;
+            for _ in 1..CONFLICT_TRIES {
+                // Others claimed of the same ordering key at the same moment, and the index let one. Now that is seen.
+                if !claimed.as_ref().is_err_and(is_unique_violation) {
+                    break;
+                }
+                claimed = self.try_claim(claim).await;
+            }
+            claimed
+        })
+        .await
     }
 
     async fn look(&self, look: &Look, limit: usize) -> Result<Vec<Claimed>, StoreError> {
@@ -226,7 +261,8 @@ impl<DB: Dialect> Store for SqlStore<DB> {
             let mut conn = self.connections.get(Purpose::Work).await?;
             let rows = match look {
                 Look::Overdue { def_id, status } => {
-                    let args = [self.now(), (*def_id).into(), status.code().into(), limit];
+                    let mark = Arg::Int(self.marks.of(*def_id, *status));
+                    let args = [self.now(), (*def_id).into(), status.code().into(), limit, mark];
                     DB::fetch(&mut conn, &statements.overdue, &args).await?
                 }
                 Look::HeldBy { worker } => {
@@ -300,90 +336,19 @@ pub(super) fn conflict_pause(tried: u32) -> Duration {
     Duration::from_millis(u64::from(2_u32 << tried)) + Duration::from_micros(u64::from(noise / 1000 % 8000))
 }
 
-pub(super) fn ids_json(ids: impl Iterator<Item = i64>) -> String {
-    serde_json::Value::from_iter(ids.map(|id| serde_json::json!({ "notice_id": id }))).to_string()
+/// A batch of ids.
+pub(super) fn ids_json(ids: impl Iterator<Item = i64>) -> sqlx::Result<String> {
+    #[derive(Serialize)]
+    struct Id {
+        notice_id: i64,
+    }
+    json(&ids.map(|notice_id| Id { notice_id }).collect::<Vec<_>>())
+}
+
+pub(super) fn json(values: &impl Serialize) -> sqlx::Result<String> {
+    serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 
 pub(super) fn int(value: usize) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-pub(super) fn required<DB: Dialect>(row: &DB::Row, column: usize) -> sqlx::Result<i64> {
-    DB::int(row, column)?.ok_or_else(|| unexpected("a number", column))
-}
-
-fn required_text<DB: Dialect>(row: &DB::Row, column: usize) -> sqlx::Result<String> {
-    DB::text(row, column)?.ok_or_else(|| unexpected("a text", column))
-}
-
-fn unexpected(what: &str, column: usize) -> sqlx::Error {
-    sqlx::Error::Decode(format!("column {column} is null, not {what}").into())
-}
-
-/// What of `rows` can be read. One that cannot, since somebody spoiled it by hand, costs the others nothing.
-fn read_claimed<DB: Dialect>(rows: &[DB::Row], status: Status) -> Vec<Claimed> {
-    let read = |row: &DB::Row| {
-        let last_call = DB::int(row, 9)?.unwrap_or(0);
-        // A time of creation that cannot be read is not worth a notice: the call's stands for it.
-        let created = DB::int(row, 10)?.unwrap_or(last_call);
-        Ok(Claimed {
-            id: required::<DB>(row, 0)?,
-            def_id: required::<DB>(row, 1)?,
-            param: required_text::<DB>(row, 2)?,
-            description: DB::text(row, 3)?,
-            errors: DB::text(row, 4)?,
-            status,
-            attempt: required::<DB>(row, 5)?,
-            failures: required::<DB>(row, 6)?,
-            crashes: required::<DB>(row, 7)?,
-            worker: DB::text(row, 8)?.unwrap_or_default(),
-            last_call_time: time_from_millis(last_call),
-            create_time: time_from_millis(created),
-            trace_context: DB::text(row, 11)?,
-        })
-    };
-    readable::<DB, _>(rows, "notice", read)
-}
-
-/// What `read` makes of each row; those that it fails for are logged by their id, which is the first column.
-pub(super) fn readable<DB: Dialect, T>(
-    rows: &[DB::Row],
-    what: &'static str,
-    read: impl Fn(&DB::Row) -> sqlx::Result<T>,
-) -> Vec<T> {
-    let logged = |row: &DB::Row| {
-        let failed = |error: sqlx::Error| {
-            let id = DB::int(row, 0).ok().flatten();
-            tracing::error!(what, id, %error, "a row cannot be read and is passed over");
-        };
-        read(row).map_err(failed).ok()
-    };
-    rows.iter().filter_map(logged).collect()
-}
-
-fn read_record<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeRecord> {
-    let code = required::<DB>(row, 2)?;
-    let status = Status::from_code(code).ok_or_else(|| sqlx::Error::Decode(format!("unknown status {code}").into()))?;
-    let created = time_from_millis(required::<DB>(row, 12)?);
-    let mut record = NoticeRecord::new(
-        required::<DB>(row, 0)?,
-        required::<DB>(row, 1)?,
-        status,
-        required_text::<DB>(row, 3)?,
-        created,
-    );
-    record.description = DB::text(row, 4)?;
-    let errors = DB::text(row, 5)?;
-    record.errors = errors.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-    record.attempt = required::<DB>(row, 6)?;
-    record.failures = required::<DB>(row, 7)?;
-    record.crashes = required::<DB>(row, 8)?;
-    record.worker = DB::text(row, 9)?;
-    record.last_class = DB::text(row, 10)?;
-    record.next_call_time = DB::int(row, 11)?.map(time_from_millis);
-    record.trace_context = DB::text(row, 13)?;
-    record.last_call_time = DB::int(row, 14)?.map(time_from_millis);
-    record.finish_time = DB::int(row, 15)?.map(time_from_millis);
-    record.end_reason = DB::text(row, 16)?;
-    Ok(record)
 }

@@ -12,6 +12,7 @@ use sqlx::{Acquire, Connection, Pool, SqlSafeStr, Transaction};
 
 use super::dialect::{Committed, Dialect, Plan};
 use super::store::fault;
+use super::to_the_end::ToTheEnd;
 use crate::clock::HandClock;
 use crate::error::{Error, FaultKind, Result, StoreError};
 use crate::lane::{FirstAttempt, Fresh, Report};
@@ -59,11 +60,11 @@ struct AfterCommit {
 }
 
 impl<DB: Dialect> NoticeTx<'static, DB> {
-    /// Begins on a task of its own: dropping the future of `pool.begin()` in sqlx 0.9 can leave the pooled connection
-    /// inside a transaction. Here the task goes on to the end, and a transaction that nobody waits for is rolled back.
+    /// Begins, to the end even where nobody waits for it any more: dropping the future of `pool.begin()` in sqlx 0.9 can
+    /// leave the pooled connection inside a transaction. One that nobody waits for is rolled back.
     pub(super) async fn begin_on(pool: &Pool<DB>, context: Context) -> Result<Self> {
         let pool = pool.clone();
-        let begun = tokio::spawn(async move {
+        let begun = ToTheEnd::new(async move {
             let mut conn = pool.acquire().await?;
             // On SQLite sqlx goes on counting a transaction that a raw ROLLBACK, or SQLite itself, has ended.
             while conn.is_in_transaction() && DB::connections(&pool) != Plan::Shared {
@@ -74,10 +75,7 @@ impl<DB: Dialect> NoticeTx<'static, DB> {
             DB::prepare_to_add(&mut conn).await;
             Transaction::begin(conn, Some(DB::OPEN.into_sql_str())).await
         });
-        let tx = match begun.await {
-            Ok(begun) => begun.map_err(|error| failed::<DB>("beginning a transaction", error))?,
-            Err(error) => return Err(StoreError::new("beginning a transaction", FaultKind::Outage, error).into()),
-        };
+        let tx = begun.await.map_err(|error| failed::<DB>("beginning a transaction", error))?;
         let whole = Whole(Arc::new(AtomicBool::new(true)));
         Ok(Self { tx, context, after: AfterCommit::default(), parent: None, whole })
     }

@@ -1,7 +1,7 @@
 //! Adding notices.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use solid_notify_core::{Error, NewNotice, NotifyDef, Status};
@@ -10,8 +10,8 @@ use super::Backend;
 
 pub async fn a_committed_notice_exists_and_one_of_rolled_back_work_does_not(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
-    let kept = b.add(NewNotice::new("sync", 1).unwrap()).await.unwrap().id();
-    let gone = b.add_and_roll_back(NewNotice::new("sync", 2).unwrap()).await.unwrap().id();
+    let kept = b.add_new(NewNotice::new("sync", 1).unwrap()).await.id();
+    let gone = b.add_and_roll_back(NewNotice::new("sync", 2).unwrap()).await.unwrap().id().unwrap();
     assert!(b.outbox().find(kept).await.unwrap().is_some());
     if gone != kept {
         assert!(b.outbox().find(gone).await.unwrap().is_none());
@@ -34,25 +34,31 @@ pub async fn a_notice_is_due_at_once_unless_it_says_otherwise(b: &dyn Backend) {
 
 pub async fn a_delayed_notice_is_due_when_its_delay_is_over(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
-    b.add(NewNotice::new("sync", 1).unwrap().delay(Duration::from_millis(1500))).await.unwrap();
+    b.add_new(NewNotice::new("sync", 1).unwrap().delay(Duration::from_millis(1500))).await;
     b.clock().advance(Duration::from_millis(1499));
     assert!(b.claim_lane(def_id, Status::NotSent, 10).await.is_empty(), "a millisecond too early");
     b.clock().advance(Duration::from_millis(1));
     b.claim_one(def_id).await;
+    let id = b.add_new(NewNotice::new("sync", 1).unwrap().delay(Duration::MAX)).await.id();
+    assert!(b.record(id).await.next_call_time > Some(b.clock().now() + Duration::from_secs(9 * 365 * 86_400)));
 }
 
 pub async fn a_notice_can_be_sent_at_a_given_time(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let at = b.clock().now() + Duration::from_secs(86_400);
-    let id = b.add(NewNotice::new("sync", 1).unwrap().at(at)).await.unwrap().id();
+    let id = b.add_new(NewNotice::new("sync", 1).unwrap().at(at)).await.id();
     assert_eq!(b.record(id).await.next_call_time, Some(at));
     assert!(b.claim_lane(def_id, Status::NotSent, 10).await.is_empty());
     b.clock().advance(Duration::from_secs(86_400));
     b.claim_one(def_id).await;
     // A time that is over means at once.
     let past = b.clock().now() - Duration::from_secs(3600);
-    b.add(NewNotice::new("sync", 1).unwrap().at(past)).await.unwrap();
+    b.add_new(NewNotice::new("sync", 1).unwrap().at(past)).await;
     b.claim_one(def_id).await;
+    // And one that no database can store means as late as they can: the year 9999.
+    let never = UNIX_EPOCH + Duration::from_secs(400_000_000_000);
+    let id = b.add_new(NewNotice::new("sync", 1).unwrap().at(never)).await.id();
+    assert_eq!(b.record(id).await.next_call_time, Some(UNIX_EPOCH + Duration::from_secs(253_370_764_800)));
 }
 
 pub async fn the_parameter_keeps_its_bytes(b: &dyn Backend) {
@@ -64,7 +70,7 @@ pub async fn the_parameter_keeps_its_bytes(b: &dyn Backend) {
     ];
     for text in texts {
         let raw: Box<serde_json::value::RawValue> = serde_json::from_str(text).unwrap();
-        b.add(NewNotice::new("sync", raw).unwrap()).await.unwrap();
+        b.add_new(NewNotice::new("sync", raw).unwrap()).await;
         assert_eq!(b.claim_one(def_id).await.param, text);
     }
 }
@@ -77,7 +83,7 @@ pub async fn any_json_value_can_be_a_parameter(b: &dyn Backend) {
     for value in
         [json!(null), json!(true), json!(-7), json!(""), json!([]), json!({}), json!({"": [null]}), json!(long), deep]
     {
-        b.add(NewNotice::new("sync", &value).unwrap()).await.unwrap();
+        b.add_new(NewNotice::new("sync", &value).unwrap()).await;
         let claimed = b.claim_one(def_id).await;
         assert_eq!(serde_json::from_str::<Value>(&claimed.param).unwrap(), value);
     }
@@ -114,6 +120,9 @@ pub async fn what_cannot_be_stored_everywhere_is_refused_before_any_sql(b: &dyn 
         NewNotice::new("sync", 1).unwrap().description("a\0"),
         NewNotice::new("sync", 1).unwrap().description("x".repeat(65_537)),
         NewNotice::new("sync", 1).unwrap().trace_context("x".repeat(1001)),
+        NewNotice::new("sync", 1).unwrap().ordering_key(""),
+        NewNotice::new("sync", 1).unwrap().ordering_key("x".repeat(201)),
+        NewNotice::new("sync", 1).unwrap().dedupe_key("a\0"),
     ];
     for notice in bad {
         let error = b.add(notice).await.unwrap_err();
@@ -127,7 +136,7 @@ pub async fn everything_that_is_said_of_a_notice_is_kept(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let notice = NewNotice::new("sync", 1).unwrap().description("Bestellung für 東京 😀").trace_context(trace);
-    let id = b.add(notice).await.unwrap().id();
+    let id = b.add_new(notice).await.id();
     let claimed = b.claim_one(def_id).await;
     assert_eq!((claimed.id, claimed.def_id), (id, def_id));
     assert_eq!(claimed.description.as_deref(), Some("Bestellung für 東京 😀"));

@@ -51,7 +51,7 @@ pub async fn a_claim_by_ids_takes_only_what_exists_was_never_attempted_and_is_du
     let not_wanted = b.add_to("sync").await;
     let of_another = b.add_to("other").await;
     let later = NewNotice::new("sync", 1).unwrap().delay(Duration::from_secs(1));
-    let later = b.add(later).await.unwrap().id();
+    let later = b.add_new(later).await.id();
     let wanted = vec![retried, sending, fresh, of_another, later, 1_000_000];
     let claim = Claim {
         def_id,
@@ -141,18 +141,18 @@ pub async fn the_earliest_due_time_is_told_per_definition_and_lane(b: &dyn Backe
     let one = b.define(NotifyDef::new("one")).await;
     let two = b.define(NotifyDef::new("two")).await;
     b.define(NotifyDef::new("idle")).await;
-    assert!(b.store().due().await.unwrap().lanes.is_empty());
+    assert!(b.store().due(true).await.unwrap().lanes.is_empty());
     let second = Duration::from_secs(1);
     b.add_to("one").await;
     let claimed = b.claim_one(one).await;
     b.settle_one(fail(&claimed, 5 * second)).await;
     b.add_to("one").await;
     b.claim_one(one).await;
-    b.add(NewNotice::new("one", 1).unwrap().delay(9 * second)).await.unwrap();
-    b.add(NewNotice::new("one", 1).unwrap().delay(3 * second)).await.unwrap();
+    b.add_new(NewNotice::new("one", 1).unwrap().delay(9 * second)).await;
+    b.add_new(NewNotice::new("one", 1).unwrap().delay(3 * second)).await;
     b.add_to("two").await;
     b.clock().advance(second);
-    let mut lanes = b.store().due().await.unwrap().lanes;
+    let mut lanes = b.store().due(true).await.unwrap().lanes;
     lanes.sort_by_key(|lane| (lane.def_id, lane.status));
     let zero = Duration::ZERO;
     let lane = |def_id, status, after, late| DueLane { def_id, status, after, late };

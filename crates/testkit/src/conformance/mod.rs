@@ -8,6 +8,7 @@
 pub mod adding;
 pub mod claiming;
 pub mod definitions;
+pub mod keys;
 pub mod leases;
 pub mod purging;
 pub mod settling;
@@ -18,7 +19,7 @@ use async_trait::async_trait;
 use solid_notify_core::notice::Claimed;
 use solid_notify_core::store::{Claim, ClaimWhat, Look, Settle, Settled, Store};
 use solid_notify_core::transition::{Next, Transition};
-use solid_notify_core::{Added, Error, HandClock, NewNotice, NoticeRecord, NotifyDef, Outbox, Status};
+use solid_notify_core::{Added, Error, HandClock, NewNotice, NoticeRecord, NotifyDef, Outbox, Receipt, Status};
 
 /// A store under test, empty, with a clock of its own.
 #[async_trait]
@@ -32,8 +33,17 @@ pub trait Backend: Send + Sync {
     /// Adds a notice in a transaction of its own and commits that.
     async fn add(&self, notice: NewNotice) -> Result<Added, Error>;
 
+    /// Adds notices by one call in a transaction of its own and commits that.
+    async fn add_many(&self, notices: Vec<NewNotice>) -> Result<Vec<Added>, Error>;
+
     /// Adds a notice in a transaction and rolls that back.
     async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Added, Error>;
+
+    /// As [`Self::add`], for one that can be added and is no duplicate.
+    #[allow(clippy::unwrap_used, clippy::expect_used)] // That is how a case fails.
+    async fn add_new(&self, notice: NewNotice) -> Receipt {
+        self.add(notice).await.unwrap().receipt().expect("not a duplicate")
+    }
 }
 
 /// Makes a test of every case. `conformance_suite!(run)` takes the name of an async function in the same module that
@@ -67,6 +77,19 @@ macro_rules! conformance_suite {
                 a_notice_whose_process_died_twice_is_claimed_apart_from_the_others,
                 sixteen_claimers_get_each_attempt_once,
                 the_earliest_due_time_is_told_per_definition_and_lane;
+            keys: notices_of_one_key_go_one_at_a_time_in_the_order_of_their_insertion,
+                a_live_notice_holds_back_those_behind_it_until_it_has_ended,
+                a_key_orders_only_the_notices_of_its_definition,
+                ordering_keys_are_compared_byte_by_byte,
+                what_waits_behind_one_that_has_ended_can_be_claimed_by_its_key,
+                of_sixteen_claimers_one_gets_the_notice_of_a_key,
+                a_dedupe_key_is_given_once_among_the_live_notices_of_a_definition,
+                of_rolled_back_work_no_dedupe_key_is_left,
+                of_many_who_add_the_same_key_at_once_one_does,
+                many_are_added_at_once_each_with_its_own_id_in_their_order,
+                of_many_at_once_all_are_added_or_none,
+                many_large_notices_are_added_at_once,
+                duplicates_among_many_are_told_from_the_others;
             settling: a_success_moves_to_history,
                 a_success_without_history_vanishes,
                 a_failure_waits_for_its_time_with_its_errors,
@@ -77,8 +100,10 @@ macro_rules! conformance_suite {
                 an_expired_lease_that_nobody_took_can_still_settle,
                 outcomes_of_a_batch_are_independent,
                 an_outcome_whose_answer_was_lost_is_settled_already,
+                an_id_is_never_given_again,
                 any_text_can_be_an_error_or_a_description,
-                a_large_batch_settles_at_once;
+                a_large_batch_settles_at_once,
+                a_stale_outcome_beside_one_of_the_next_attempt_changes_nothing;
             leases: an_expired_lease_is_overdue_and_a_running_one_is_not,
                 a_rescue_loses_against_a_settle_that_was_faster,
                 a_late_settle_loses_against_a_rescue,
@@ -122,7 +147,7 @@ impl dyn Backend + '_ {
     }
 
     pub(crate) async fn add_to(&self, name: &str) -> i64 {
-        self.add(NewNotice::new(name, 1).unwrap()).await.expect("add").id()
+        self.add_new(NewNotice::new(name, 1).unwrap()).await.id()
     }
 
     pub(crate) async fn record(&self, id: i64) -> NoticeRecord {

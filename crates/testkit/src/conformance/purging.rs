@@ -66,8 +66,15 @@ pub async fn a_deleted_definition_is_purged_when_nothing_refers_to_it(b: &dyn Ba
     assert!(b.store().purge(&purge).await.unwrap().is_empty(), "it is not deleted");
     let seen = b.definition("sync").await;
     b.outbox().delete(&seen).await.unwrap();
-    assert!(b.store().purge(&purge).await.unwrap().is_empty(), "too early");
+    // Nothing refers to this one.
+    let unused = b.define(NotifyDef::new("unused")).await;
+    b.outbox().delete(&b.definition("unused").await).await.unwrap();
+    let purge_unused = Purge::Definition { def_id: unused, older_than: DAY };
+    for purge in [&purge, &purge_unused] {
+        assert!(b.store().purge(purge).await.unwrap().is_empty(), "too early");
+    }
     b.clock().advance(DAY);
+    assert_eq!(b.store().purge(&purge_unused).await.unwrap(), [unused]);
     assert!(b.store().purge(&purge).await.unwrap().is_empty(), "a live notice refers to it");
     let claimed = b.claim_one(def_id).await;
     b.settle_one(succeed(&claimed)).await;

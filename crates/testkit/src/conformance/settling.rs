@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 pub async fn a_success_moves_to_history(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let notice = NewNotice::new("sync", "p").unwrap().description("d").trace_context("t");
-    let id = b.add(notice).await.unwrap().id();
+    let id = b.add_new(notice).await.id();
     b.clock().advance(SECOND);
     let claimed = b.claim_one(def_id).await;
     b.clock().advance(SECOND);
@@ -27,7 +27,7 @@ pub async fn a_success_moves_to_history(b: &dyn Backend) {
     assert_eq!(record.finish_time, Some(b.clock().now()));
     assert_eq!(record.create_time, b.clock().now() - 2 * SECOND);
     assert_eq!((record.next_call_time, record.end_reason), (None, None));
-    assert!(b.store().due().await.unwrap().lanes.is_empty());
+    assert!(b.store().due(true).await.unwrap().lanes.is_empty());
 }
 
 pub async fn a_success_without_history_vanishes(b: &dyn Backend) {
@@ -169,6 +169,17 @@ pub async fn an_outcome_whose_answer_was_lost_is_settled_already(b: &dyn Backend
     assert_eq!(b.settle_one(succeed(&claimed[1])).await, Settled::LostLease, "another outcome is not that one");
 }
 
+pub async fn an_id_is_never_given_again(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(b.add_to("sync").await);
+        let claimed = b.claim_one(def_id).await;
+        b.settle_one(succeed(&claimed)).await;
+    }
+    assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
+}
+
 pub async fn any_text_can_be_an_error_or_a_description(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     for text in
@@ -197,5 +208,22 @@ pub async fn a_large_batch_settles_at_once(b: &dyn Backend) {
     assert_eq!(claimed.len(), 300);
     let batch: Vec<_> = claimed.iter().map(succeed).collect();
     assert_eq!(b.store().settle(&batch).await.unwrap(), vec![Settled::Done; 300]);
-    assert!(b.store().due().await.unwrap().lanes.is_empty());
+    assert!(b.store().due(true).await.unwrap().lanes.is_empty());
+}
+
+/// A rescuer that was slower than others, and then claimed and failed the notice itself, settles both in one batch.
+pub async fn a_stale_outcome_beside_one_of_the_next_attempt_changes_nothing(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    let first = b.claim_one(def_id).await;
+    b.clock().advance(LEASE);
+    let expired = b.overdue(def_id).await.remove(0);
+    assert_eq!(b.settle_one(crash(&expired)).await, Settled::Done);
+    let second = b.claim_lane(def_id, Status::Failed, 10).await.remove(0);
+    assert_eq!((first.attempt, second.attempt), (1, 2));
+    let batch = [crash(&expired), fail(&second, SECOND)];
+    assert_eq!(b.store().settle(&batch).await.unwrap(), [Settled::LostLease, Settled::Done]);
+    let stored = b.record(id).await;
+    assert_eq!((stored.attempt, stored.failures, stored.crashes), (2, 1, 1));
+    assert_eq!(stored.next_call_time, Some(b.clock().now() + SECOND));
 }

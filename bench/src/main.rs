@@ -1,0 +1,151 @@
+//! `cargo run --release -p bench -- run`: solid-notify against the raw SQL that does the same.
+//!
+//! Only the command line is here. The README beside it tells what is measured, and why that is fair.
+
+mod databases;
+mod notice;
+mod ours;
+mod processor_time;
+mod profile;
+mod raw;
+mod report;
+mod run;
+mod statistics;
+mod targets;
+mod workloads;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use sqlx::{MySql, Postgres, Sqlite};
+
+use databases::{Address, Arena, Product, Site};
+use raw::Measured;
+use report::{Environment, Line, Report};
+use run::Plan;
+use workloads::{Workload, backlog};
+
+/// Measures solid-notify against the raw SQL that does the same.
+#[derive(Parser)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the workloads and prints a table.
+    Run(Run),
+    /// Tells what Postgres did for `enqueue_tx`, `steady` and `drain`, statement by statement, on both sides.
+    Profile {
+        /// A fiftieth of everything.
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Sends a backlog, for the process that measures it.
+    #[command(hide = true)]
+    SweepChild {
+        #[arg(long)]
+        db: Product,
+        #[command(flatten)]
+        address: Address,
+    },
+}
+
+#[derive(Args)]
+struct Run {
+    /// Also write the results to this file, one JSON object a line.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Only these databases.
+    #[arg(long, value_delimiter = ',')]
+    db: Vec<Product>,
+    /// Only these workloads.
+    #[arg(long, value_delimiter = ',')]
+    workload: Vec<Workload>,
+    /// Pairs of repetitions that count.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    repetitions: u16,
+    /// A fiftieth of everything, once, without a verdict: whether it works, not how fast it is.
+    #[arg(long)]
+    quick: bool,
+    /// Fail when a target is missed.
+    #[arg(long)]
+    check: bool,
+}
+
+fn main() -> Result<ExitCode> {
+    match CommandLine::parse().command {
+        Command::Run(arguments) => {
+            let wanted = |product: &Product| arguments.db.is_empty() || arguments.db.contains(product);
+            let products = Product::value_variants().iter().copied().filter(wanted);
+            // Before the runtime: starting a server blocks.
+            let sites = products.map(Site::open).collect::<Result<Vec<_>>>()?;
+            runtime()?.block_on(measure(&sites, &arguments))
+        }
+        Command::Profile { quick } => {
+            let site = Site::open_with_statement_statistics()?;
+            runtime()?.block_on(profile::profile(&site, Plan { repetitions: 1, quick }))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::SweepChild { db, address } => {
+            let sweep = async {
+                match db {
+                    Product::Postgres => backlog::sweep::<Postgres>(&address).await,
+                    Product::Mariadb => backlog::sweep::<MySql>(&address).await,
+                    Product::Sqlite => backlog::sweep::<Sqlite>(&address).await,
+                }
+            };
+            runtime()?.block_on(sweep)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")
+}
+
+async fn measure(sites: &[Site], arguments: &Run) -> Result<ExitCode> {
+    let plan = Plan {
+        repetitions: if arguments.quick { 1 } else { usize::from(arguments.repetitions) },
+        quick: arguments.quick,
+    };
+    let mut settings = BTreeMap::new();
+    for site in sites {
+        let told = match site.product {
+            Product::Postgres => site.settings::<Postgres>().await?,
+            Product::Mariadb => site.settings::<MySql>().await?,
+            Product::Sqlite => site.settings::<Sqlite>().await?,
+        };
+        settings.insert(site.product.to_string(), told.into_iter().collect());
+    }
+    let mut report = Report::begin(arguments.json.as_deref(), &Environment::new(plan, settings))?;
+    for site in sites {
+        match site.product {
+            Product::Postgres => measure_on::<Postgres>(site, arguments, plan, &mut report).await?,
+            Product::Mariadb => measure_on::<MySql>(site, arguments, plan, &mut report).await?,
+            Product::Sqlite => measure_on::<Sqlite>(site, arguments, plan, &mut report).await?,
+        }
+    }
+    let missed = report.end();
+    Ok(if arguments.check && missed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+async fn measure_on<DB: Measured>(site: &Site, arguments: &Run, plan: Plan, report: &mut Report) -> Result<()> {
+    let arena = Arena::<DB>::create(site).await?;
+    let wanted = |workload: &Workload| arguments.workload.is_empty() || arguments.workload.contains(workload);
+    for workload in Workload::value_variants().iter().copied().filter(wanted) {
+        if !workload.runs_on(site.product) {
+            continue;
+        }
+        eprintln!("{} {workload}", site.product);
+        let figures =
+            workload.measure(&arena, plan).await.with_context(|| format!("{workload} on {}", site.product))?;
+        report.add(Line::new(site.product, workload, figures, plan))?;
+    }
+    arena.drop().await
+}

@@ -1,0 +1,230 @@
+//! The raw side: the least SQL that enqueues, leases and finishes, as a good engineer would write it by hand for one
+//! database and one kind of message.
+//!
+//! It has no definitions, no retries, no fence, no time-outs and no lost connections; what it shares with our side is
+//! what no transactional outbox can do without. Each database's statements are in a file of its own; the loops around
+//! them are here, once.
+
+mod mysql;
+mod postgres;
+mod sqlite;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use futures_util::future::BoxFuture;
+use solid_notify::Dialect;
+use sqlx::{Connection, Database, Pool};
+
+use crate::databases::{Arena, Product, Table};
+use crate::notice::{Parameter, handle};
+
+/// How to connect to a database.
+pub type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
+
+/// What the bench asks of a database.
+pub trait Measured: Dialect {
+    /// Its name.
+    const PRODUCT: Product;
+    /// The tables `business`, `raw_msg` and `raw_history`.
+    const TABLES: &'static str;
+    /// What empties all tables of both sides, and makes the next repetition meet the same server as the one before.
+    const RESET: &'static [&'static str];
+    /// What follows a fill, so that the planner knows of it and the server has written it.
+    const AFTER_FILL: &'static [&'static str];
+    /// How many loops drain side by side: the faster of one and two, as tried.
+    const DRAINING: usize;
+
+    /// Connect options, the same for both sides; without a name: to make and drop databases.
+    fn options(url: &str, name: Option<&str>) -> sqlx::Result<Options<Self>>;
+    /// What makes a database of this name, where it needs making.
+    fn create(name: &str) -> Option<String>;
+    /// What drops it.
+    fn drop(name: &str) -> Option<String>;
+    /// Queues `count` notices that have become due one millisecond after the other.
+    fn fill(table: Table, def_id: i64, count: usize) -> String;
+
+    /// The server's version and what decides how durable it is.
+    fn settings(conn: &mut Self::Connection) -> BoxFuture<'_, sqlx::Result<Vec<(String, String)>>>;
+    /// Runs SQL without parameters, perhaps several statements.
+    fn plain(conn: &mut Self::Connection, sql: String) -> BoxFuture<'_, sqlx::Result<()>>;
+    /// Reads one number.
+    fn number<'c>(conn: &'c mut Self::Connection, sql: &'static str) -> BoxFuture<'c, sqlx::Result<i64>>;
+
+    /// The business statement, the same on both sides.
+    fn business(conn: &mut Self::Connection, amount: i64) -> BoxFuture<'_, sqlx::Result<()>>;
+    /// A bare insert into `raw_msg`.
+    fn enqueue<'c>(conn: &'c mut Self::Connection, parameter: &'c str) -> BoxFuture<'c, sqlx::Result<()>>;
+    /// Leases what is due.
+    fn lease(conn: &mut Self::Connection, what: Lease) -> BoxFuture<'_, sqlx::Result<Vec<Leased>>>;
+    /// Deletes what was sent, and keeps it in `raw_history` if wanted.
+    fn finish<'c>(conn: &'c mut Self::Connection, ids: &'c [i64], keep: bool) -> BoxFuture<'c, sqlx::Result<()>>;
+    /// Prepares a connection that leases.
+    fn greet_worker(conn: &mut Self::Connection) -> BoxFuture<'_, sqlx::Result<()>> {
+        let _ = conn;
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// The one kind of message that the raw side knows.
+pub const DEF_ID: i64 = 1;
+/// As many as our side takes at once.
+const BATCH: usize = 500;
+/// How long to wait after a short batch. Shorter, and the worker takes the producers' time for batches of a few.
+const LINGER: Duration = Duration::from_millis(10);
+
+/// What to lease.
+#[derive(Debug, Clone, Copy)]
+pub enum Lease {
+    /// So many of what is due, the longest due first.
+    Due(usize),
+    /// Just this one.
+    Id(i64),
+}
+
+/// A leased message: its id, and its parameter as JSON.
+pub type Leased = (i64, String);
+
+/// One transaction: a business statement and a message.
+///
+/// # Errors
+/// What the database said.
+pub async fn enqueue<DB: Measured>(pool: &Pool<DB>, order: i64) -> Result<()> {
+    let mut tx = pool.begin().await?;
+    DB::business(&mut tx, order).await?;
+    add::<DB>(&mut tx, order).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// Inserts a message.
+///
+/// # Errors
+/// What the database said.
+pub async fn add<DB: Measured>(conn: &mut DB::Connection, order: i64) -> Result<()> {
+    let parameter = serde_json::to_string(&Parameter::new(order))?;
+    Ok(DB::enqueue(conn, &parameter).await?)
+}
+
+/// So many connections for [`work`].
+///
+/// # Errors
+/// What the database said.
+pub async fn workers<DB: Measured>(arena: &Arena<DB>, count: usize) -> Result<Vec<DB::Connection>> {
+    let mut workers = Vec::new();
+    for _ in 0..count {
+        let mut worker = arena.connect().await?;
+        DB::greet_worker(&mut worker).await?;
+        workers.push(worker);
+    }
+    Ok(workers)
+}
+
+/// After a repetition: nothing is queued, and all of it is in history.
+///
+/// # Errors
+/// Tells what is not so.
+pub async fn check<DB: Measured>(arena: &Arena<DB>, count: usize, keep: bool) -> Result<()> {
+    let queued = arena.number("SELECT count(*) FROM raw_msg").await?;
+    let ended = arena.number("SELECT count(*) FROM raw_history WHERE status = 1").await?;
+    let kept = if keep { i64::try_from(count)? } else { 0 };
+    ensure!((queued, ended) == (0, kept), "{queued} are left, {ended} of {kept} are in history");
+    Ok(())
+}
+
+/// Leases, calls the no-op and finishes, until `total` are done, side by side on the given connections.
+///
+/// # Errors
+/// What the database said.
+pub async fn work<DB: Measured>(connections: Vec<DB::Connection>, total: usize, keep: bool) -> Result<()> {
+    let done = Arc::new(AtomicUsize::new(0));
+    let workers = connections.into_iter().map(|connection| {
+        let done = Arc::clone(&done);
+        tokio::spawn(work_alone::<DB>(connection, done, total, keep))
+    });
+    for worker in workers.collect::<Vec<_>>() {
+        worker.await??;
+    }
+    Ok(())
+}
+
+async fn work_alone<DB: Measured>(
+    mut conn: DB::Connection,
+    done: Arc<AtomicUsize>,
+    total: usize,
+    keep: bool,
+) -> Result<()> {
+    while done.load(Ordering::Relaxed) < total {
+        let leased = DB::lease(&mut conn, Lease::Due(BATCH)).await?;
+        for (_, parameter) in &leased {
+            handle(parameter)?;
+        }
+        if !leased.is_empty() {
+            let ids: Vec<i64> = leased.iter().map(|(id, _)| *id).collect();
+            DB::finish(&mut conn, &ids, keep).await?;
+        }
+        let all = done.fetch_add(leased.len(), Ordering::Relaxed) + leased.len();
+        if leased.len() < BATCH && all < total {
+            tokio::time::sleep(LINGER).await;
+        }
+    }
+    conn.close().await?;
+    Ok(())
+}
+
+/// `1,2,3`
+fn joined(ids: &[i64]) -> String {
+    let mut text = String::with_capacity(ids.len() * 8);
+    for id in ids {
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(&id.to_string());
+    }
+    text
+}
+
+/// What every driver does alike, and sqlx's bounds cannot say for all of them at once.
+macro_rules! driver {
+    ($db:ty, $settings:expr, $business:expr, $enqueue:expr) => {
+        fn settings(
+            conn: &mut <$db as sqlx::Database>::Connection,
+        ) -> BoxFuture<'_, sqlx::Result<Vec<(String, String)>>> {
+            Box::pin(sqlx::query_as($settings).fetch_all(conn))
+        }
+
+        fn plain(conn: &mut <$db as sqlx::Database>::Connection, sql: String) -> BoxFuture<'_, sqlx::Result<()>> {
+            Box::pin(async move {
+                sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(conn).await?;
+                Ok(())
+            })
+        }
+
+        fn number<'c>(
+            conn: &'c mut <$db as sqlx::Database>::Connection,
+            sql: &'static str,
+        ) -> BoxFuture<'c, sqlx::Result<i64>> {
+            Box::pin(sqlx::query_scalar(sql).fetch_one(conn))
+        }
+
+        fn business(conn: &mut <$db as sqlx::Database>::Connection, amount: i64) -> BoxFuture<'_, sqlx::Result<()>> {
+            Box::pin(async move {
+                sqlx::query($business).bind(amount).bind("a booking of the bench").execute(conn).await?;
+                Ok(())
+            })
+        }
+
+        fn enqueue<'c>(
+            conn: &'c mut <$db as sqlx::Database>::Connection,
+            parameter: &'c str,
+        ) -> BoxFuture<'c, sqlx::Result<()>> {
+            Box::pin(async move {
+                sqlx::query($enqueue).bind(DEF_ID).bind(parameter).execute(conn).await?;
+                Ok(())
+            })
+        }
+    };
+}
+use driver;

@@ -1,0 +1,102 @@
+//! What is good enough, and why: a table. What has no row here is measured without a verdict.
+
+use serde::Serialize;
+
+use crate::databases::Product;
+use crate::workloads::{Backlog, Figures, Latency, Workload};
+
+/// What a workload must reach.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Target {
+    /// The least ratio to the other side.
+    Ratio(f64),
+    /// The least rate per second.
+    Rate {
+        /// Per second.
+        rate: f64,
+    },
+    /// The longest times.
+    Latency {
+        /// Of the median.
+        p50_ms: f64,
+        /// Of the 99th percentile.
+        p99_ms: f64,
+    },
+    /// What a large backlog may cost, and that it does not get worse on the way.
+    Backlog {
+        /// The highest peak of resident memory.
+        rss_mib: f64,
+        /// The mean resident memory in the last quarter may be so many times that in the second. Not the first: a process
+        /// takes its memory while it starts.
+        rss_growth: f64,
+        /// The least rate in the last quarter, in relation to the first.
+        rate_slope: f64,
+    },
+}
+
+use Product::{Mariadb, Postgres, Sqlite};
+use Workload::{AddMany, Backlog as Many, Drain, DrainNoHistory, EnqueueTx, HeldXmin, Latency as Late, Steady};
+
+const TARGETS: &[(Product, Workload, Target)] = &[
+    // What the caller pays inside the business transaction: a check of the definition, a returned id, an honest commit.
+    (Postgres, EnqueueTx, Target::Ratio(0.90)),
+    // What a running system sees: adding and sending share the machine.
+    (Postgres, Steady, Target::Ratio(0.90)),
+    // History has more columns than the raw one, and every outcome is fenced and judged by its definition.
+    (Postgres, Drain, Target::Ratio(0.70)),
+    (Postgres, DrainNoHistory, Target::Ratio(0.90)),
+    // "At once" for a person and for most machines; a poll would take a hundred times as long.
+    (Postgres, Late, Target::Latency { p50_ms: 0.5, p99_ms: 1.5 }),
+    // A sweeper reads no more than it sends; what it needs must not depend on how much waits.
+    (Postgres, Many, Target::Backlog { rss_mib: 150.0, rss_growth: 1.05, rate_slope: 0.80 }),
+    // Somebody's forgotten transaction must not stop the queue.
+    (Postgres, HeldXmin, Target::Ratio(0.80)),
+    // A nightly job with a million notices spends twenty seconds on them.
+    (Postgres, AddMany, Target::Rate { rate: 50_000.0 }),
+    // The fewer statements a driver's round trip carries, the more each of ours weighs.
+    (Sqlite, EnqueueTx, Target::Ratio(0.85)),
+    (Sqlite, Steady, Target::Ratio(0.85)),
+    (Mariadb, EnqueueTx, Target::Ratio(0.85)),
+    (Mariadb, Steady, Target::Ratio(0.85)),
+];
+
+impl Target {
+    /// That of a workload on a database.
+    pub fn of(product: Product, workload: Workload) -> Option<Self> {
+        let mut rows = TARGETS.iter();
+        rows.find(|row| (row.0, row.1) == (product, workload)).map(|row| row.2)
+    }
+
+    /// Whether it is reached.
+    pub fn is_reached(self, figures: &Figures) -> bool {
+        match (self, figures) {
+            (Self::Ratio(least), Figures::Compared(compared)) => compared.ratio >= least,
+            (Self::Latency { p50_ms, p99_ms }, Figures::Latency(Latency { p50_ms: p50, p99_ms: p99, .. })) => {
+                *p50 <= p50_ms && *p99 <= p99_ms
+            }
+            (Self::Rate { rate }, Figures::Rate(it)) => it.ours >= rate,
+            (Self::Backlog { rss_mib, rss_growth, rate_slope }, Figures::Backlog(it)) => {
+                it.rss_mib < rss_mib && is_level(it, rss_growth, rate_slope)
+            }
+            _ => false,
+        }
+    }
+}
+
+fn is_level(backlog: &Backlog, rss_growth: f64, least_rate: f64) -> bool {
+    let rss = backlog.second_quarter_rss_mib.zip(backlog.last_quarter_rss_mib);
+    rss.is_some_and(|(second, last)| last <= second * rss_growth)
+        && backlog.rate_slope.is_some_and(|it| it >= least_rate)
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ratio(least) => write!(f, "≥ {least:.2}"),
+            Self::Rate { rate } => write!(f, "≥ {rate}/s"),
+            Self::Backlog { rss_mib, .. } => write!(f, "< {rss_mib} MiB, level"),
+            Self::Latency { p50_ms, p99_ms } => write!(f, "≤ {p50_ms} / {p99_ms} ms"),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The bench runs on the selected databases and says what it should: as a program, a fiftieth of everything, once.
+//!
+//! How fast anything is, a test cannot tell; that is what `run --check` is for.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::process::Command;
+
+use serde_json::Value;
+
+const DATABASES: &[&str] = &[
+    #[cfg(sqlite)]
+    "sqlite",
+    #[cfg(postgres)]
+    "postgres",
+    #[cfg(mariadb)]
+    "mariadb",
+];
+
+/// The workloads and a figure that each must tell.
+const WORKLOADS: &[(&str, &str)] = &[
+    ("enqueue_tx", "ratio"),
+    ("drain", "ratio"),
+    ("drain_no_history", "ratio"),
+    ("latency", "p99_ms"),
+    ("steady", "ratio"),
+    ("backlog", "rss_mib"),
+    ("held_xmin", "ratio"),
+    ("add_many", "ours"),
+];
+
+#[test]
+fn a_quick_run_tells_every_figure_of_every_selected_database() {
+    if DATABASES.is_empty() {
+        // Nothing to run: MySQL alone is selected, which the bench does not know.
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("results.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_bench"))
+        .args(["run", "--quick", "--check", "--db", &DATABASES.join(","), "--json"])
+        .arg(&json)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(told.trim_end().ends_with("missed: no target was looked at"), "{told}");
+
+    let text = std::fs::read_to_string(&json).unwrap();
+    let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let environment = &lines.next().unwrap()["environment"];
+    assert!(environment["cores"].as_u64().unwrap() > 0);
+    let results: Vec<Value> = lines.collect();
+    for database in DATABASES {
+        assert!(environment["databases"][database]["server_version"].is_string(), "{environment}");
+        for (workload, figure) in WORKLOADS {
+            let found = results.iter().find(|line| line["db"] == *database && line["workload"] == *workload);
+            let expected = *workload != "held_xmin" || *database == "postgres";
+            assert_eq!(found.is_some(), expected, "{workload} on {database}: {text}");
+            if let Some(line) = found {
+                assert!(line[figure].as_f64().unwrap() > 0.0, "{line}");
+                assert!(line["ok"].is_null(), "a quick run judges nothing: {line}");
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The statements over `notify_def`, made from the list of its columns. Those over notices are in [`super::statements`].
+
+use super::fragment::Kind;
+use super::run::Statement;
+use crate::definition::{ColumnValue, NotifyDef};
+
+/// The statements over `notify_def`, made from the list of its columns.
+pub(super) struct DefinitionStatements {
+    pub(super) all: Statement,
+    pub(super) by_name: Statement,
+    pub(super) lock: Statement,
+    pub(super) create: Statement,
+    pub(super) replace: Statement,
+    pub(super) delete: Statement,
+}
+
+pub(super) fn definition_statements(kind: Kind) -> DefinitionStatements {
+    let now = kind.now();
+    let columns = NotifyDef::COLUMNS;
+    let read: Vec<String> = columns
+        .iter()
+        .zip(NotifyDef::KINDS)
+        .map(|(column, value)| match value {
+            // Drivers disagree about booleans; everybody agrees about 0 and 1.
+            ColumnValue::Bool(_) => format!("CASE WHEN {column} THEN 1 ELSE 0 END"),
+            _ => (*column).to_owned(),
+        })
+        .collect();
+    // A mark of deletion counts also where its time cannot be read.
+    let select = format!(
+        "SELECT id, {}, {}, {}, coalesce({}, CASE WHEN delete_time IS NOT NULL THEN 0 END) FROM notify_def",
+        read.join(", "),
+        kind.epoch("create_time"),
+        kind.epoch("update_time"),
+        kind.epoch("delete_time")
+    );
+    let parameters: Vec<String> = (0..columns.len()).map(|n| format!("${}", n + 2)).collect();
+    let assignments: Vec<String> =
+        columns.iter().zip(&parameters).map(|(column, parameter)| format!("{column} = {parameter}")).collect();
+    let id = format!("${}", columns.len() + 2);
+    let statement = |text: String| Statement::new(kind, &text);
+    DefinitionStatements {
+        all: statement(format!("{select} ORDER BY id")),
+        by_name: statement(format!("{select} WHERE name = $2")),
+        lock: statement(format!("{select} WHERE id = $2{}", kind.lock_wait())),
+        create: statement(format!(
+            "INSERT INTO notify_def ({}, create_time, update_time) VALUES ({}, {now}, {now})",
+            columns.join(", "),
+            parameters.join(", ")
+        )),
+        replace: statement(format!(
+            "UPDATE notify_def SET {}, update_time = {now} WHERE id = {id}",
+            assignments.join(", ")
+        )),
+        // The name becomes free, and the handler keeps its own, so that what is in flight still finds it.
+        delete: statement(format!(
+            "UPDATE notify_def SET delete_time = {now}, update_time = {now}, handler = $3, name = $4 WHERE id = $2"
+        )),
+    }
+}

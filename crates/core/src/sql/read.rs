@@ -1,0 +1,87 @@
+//! Reading rows: tolerant of one that somebody spoiled by hand, which costs the others nothing.
+
+use super::dialect::Dialect;
+use crate::notice::{Claimed, NoticeRecord, Status, time_from_millis};
+
+pub(super) fn required<DB: Dialect>(row: &DB::Row, column: usize) -> sqlx::Result<i64> {
+    DB::int(row, column)?.ok_or_else(|| unexpected("a number", column))
+}
+
+pub(super) fn required_text<DB: Dialect>(row: &DB::Row, column: usize) -> sqlx::Result<String> {
+    DB::text(row, column)?.ok_or_else(|| unexpected("a text", column))
+}
+
+fn unexpected(what: &str, column: usize) -> sqlx::Error {
+    sqlx::Error::Decode(format!("column {column} is null, not {what}").into())
+}
+
+/// What of `rows` can be read. One that cannot, since somebody spoiled it by hand, costs the others nothing.
+pub(super) fn read_claimed<DB: Dialect>(rows: &[DB::Row], status: Status) -> Vec<Claimed> {
+    let read = |row: &DB::Row| {
+        let last_call = DB::int(row, 9)?.unwrap_or(0);
+        // A time of creation that cannot be read is not worth a notice: the call's stands for it.
+        let created = DB::int(row, 10)?.unwrap_or(last_call);
+        Ok(Claimed {
+            id: required::<DB>(row, 0)?,
+            def_id: required::<DB>(row, 1)?,
+            param: required_text::<DB>(row, 2)?,
+            description: DB::text(row, 3)?,
+            errors: DB::text(row, 4)?,
+            status,
+            attempt: required::<DB>(row, 5)?,
+            failures: required::<DB>(row, 6)?,
+            crashes: required::<DB>(row, 7)?,
+            worker: DB::text(row, 8)?.unwrap_or_default(),
+            last_call_time: time_from_millis(last_call),
+            create_time: time_from_millis(created),
+            trace_context: DB::text(row, 11)?,
+            ordering_key: DB::text(row, 12)?,
+        })
+    };
+    readable::<DB, _>(rows, "notice", read)
+}
+
+/// What `read` makes of each row; those that it fails for are logged by their id, which is the first column.
+pub(super) fn readable<DB: Dialect, T>(
+    rows: &[DB::Row],
+    what: &'static str,
+    read: impl Fn(&DB::Row) -> sqlx::Result<T>,
+) -> Vec<T> {
+    let logged = |row: &DB::Row| {
+        let failed = |error: sqlx::Error| {
+            let id = DB::int(row, 0).ok().flatten();
+            tracing::error!(what, id, %error, "a row cannot be read and is passed over");
+        };
+        read(row).map_err(failed).ok()
+    };
+    rows.iter().filter_map(logged).collect()
+}
+
+pub(super) fn read_record<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeRecord> {
+    let code = required::<DB>(row, 2)?;
+    let status = Status::from_code(code).ok_or_else(|| sqlx::Error::Decode(format!("unknown status {code}").into()))?;
+    let created = time_from_millis(required::<DB>(row, 12)?);
+    let mut record = NoticeRecord::new(
+        required::<DB>(row, 0)?,
+        required::<DB>(row, 1)?,
+        status,
+        required_text::<DB>(row, 3)?,
+        created,
+    );
+    record.description = DB::text(row, 4)?;
+    let errors = DB::text(row, 5)?;
+    record.errors = errors.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    record.attempt = required::<DB>(row, 6)?;
+    record.failures = required::<DB>(row, 7)?;
+    record.crashes = required::<DB>(row, 8)?;
+    record.worker = DB::text(row, 9)?;
+    record.last_class = DB::text(row, 10)?;
+    record.next_call_time = DB::int(row, 11)?.map(time_from_millis);
+    record.trace_context = DB::text(row, 13)?;
+    record.last_call_time = DB::int(row, 14)?.map(time_from_millis);
+    record.ordering_key = DB::text(row, 15)?;
+    record.dedupe_key = DB::text(row, 16)?;
+    record.finish_time = DB::int(row, 17)?.map(time_from_millis);
+    record.end_reason = DB::text(row, 18)?;
+    Ok(record)
+}

@@ -1,0 +1,263 @@
+//! Ordering keys, dedupe keys, and many notices at once.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use solid_notify_core::store::{Claim, ClaimWhat};
+use solid_notify_core::transition::Next;
+use solid_notify_core::{Added, Error, NewNotice, NotifyDef, Status};
+
+use super::{Backend, LEASE, fail, outcome, succeed};
+
+fn ordered(key: &str, n: i64) -> NewNotice {
+    NewNotice::new("sync", n).unwrap().ordering_key(key)
+}
+
+fn deduped(key: &str, n: i64) -> NewNotice {
+    NewNotice::new("sync", n).unwrap().dedupe_key(key)
+}
+
+/// The ids that a claim of the lane gets.
+async fn claim(b: &dyn Backend, def_id: i64, status: Status) -> Vec<i64> {
+    b.claim_lane(def_id, status, 100).await.iter().map(|notice| notice.id).collect()
+}
+
+pub async fn notices_of_one_key_go_one_at_a_time_in_the_order_of_their_insertion(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let (mut one, mut two) = (Vec::new(), Vec::new());
+    for n in 0..3 {
+        one.push(b.add_new(ordered("one", n)).await.id());
+        two.push(b.add_new(ordered("two", n)).await.id());
+    }
+    let free = b.add_to("sync").await;
+    let first = b.claim_lane(def_id, Status::NotSent, 100).await;
+    assert_eq!(first.iter().map(|notice| notice.id).collect::<Vec<_>>(), [one[0], two[0], free]);
+    assert_eq!(first[0].ordering_key.as_deref(), Some("one"));
+    assert!(claim(b, def_id, Status::NotSent).await.is_empty(), "both keys are under way");
+    b.settle_one(succeed(&first[0])).await;
+    assert_eq!(claim(b, def_id, Status::NotSent).await, [one[1]]);
+}
+
+pub async fn a_live_notice_holds_back_those_behind_it_until_it_has_ended(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let minute = Duration::from_secs(60);
+    let delayed = b.add_new(ordered("key", 1).delay(minute)).await.id();
+    let behind = b.add_new(ordered("key", 2)).await.id();
+    let last = b.add_new(ordered("key", 3)).await.id();
+    assert!(claim(b, def_id, Status::NotSent).await.is_empty(), "a delayed one holds them back");
+    b.clock().advance(minute);
+    let sending = b.claim_one(def_id).await;
+    assert_eq!(sending.id, delayed);
+    b.settle_one(fail(&sending, minute)).await;
+    assert!(claim(b, def_id, Status::NotSent).await.is_empty(), "one that waits for its retry holds them back");
+    b.clock().advance(minute);
+    let retry = b.claim_lane(def_id, Status::Failed, 100).await.remove(0);
+    assert!(claim(b, def_id, Status::NotSent).await.is_empty(), "one that is being sent holds them back");
+    b.settle_one(outcome(&retry, Next::Finish { status: Status::DeadLetter, reason: None, keep: true })).await;
+    let next = b.claim_one(def_id).await;
+    assert_eq!(next.id, behind, "a dead letter does not");
+    b.settle_one(outcome(&next, Next::Wait { status: Status::NotSent, after: Duration::ZERO })).await;
+    let next = b.claim_one(def_id).await;
+    assert_eq!(next.id, behind, "one that was handed back keeps its place");
+    b.settle_one(succeed(&next)).await;
+    assert_eq!(claim(b, def_id, Status::NotSent).await, [last]);
+}
+
+pub async fn a_key_orders_only_the_notices_of_its_definition(b: &dyn Backend) {
+    let (one, two) = (b.define(NotifyDef::new("sync")).await, b.define(NotifyDef::new("other")).await);
+    let first = b.add_new(ordered("key", 1)).await.id();
+    let other = b.add_new(NewNotice::new("other", 1).unwrap().ordering_key("key")).await.id();
+    assert_eq!(claim(b, two, Status::NotSent).await, [other]);
+    assert_eq!(claim(b, one, Status::NotSent).await, [first]);
+}
+
+pub async fn ordering_keys_are_compared_byte_by_byte(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let mut ids = Vec::new();
+    for key in ["a", "A", "a ", "ä", "a\u{308}", "1", "1.0", "'\"\\"] {
+        ids.push(b.add_new(ordered(key, 1).dedupe_key(key)).await.id());
+    }
+    assert_eq!(claim(b, def_id, Status::NotSent).await, ids);
+}
+
+pub async fn what_waits_behind_one_that_has_ended_can_be_claimed_by_its_key(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        ids.push(b.add_new(ordered("key", n)).await.id());
+    }
+    b.add_new(ordered("later", 1).delay(LEASE)).await;
+    b.add_new(ordered("not asked for", 1)).await;
+    let by_keys = async || {
+        let keys = ["key", "later", "nobody's"].map(str::to_owned).to_vec();
+        let what = ClaimWhat::Keys(keys);
+        let claim = Claim { def_id, what, limit: 10, lease: LEASE, worker: "w".to_owned() };
+        b.store().claim(&claim).await.unwrap()
+    };
+    for id in ids {
+        let claimed = by_keys().await;
+        assert_eq!(claimed.iter().map(|notice| notice.id).collect::<Vec<_>>(), [id]);
+        assert!(by_keys().await.is_empty(), "under way");
+        b.settle_one(succeed(&claimed[0])).await;
+    }
+    assert!(by_keys().await.is_empty());
+}
+
+pub async fn of_sixteen_claimers_one_gets_the_notice_of_a_key(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    for n in 0..60 {
+        b.add_new(ordered(["one", "two", "three"][n % 3], 1)).await;
+    }
+    let mut order = Vec::new();
+    while order.len() < 60 {
+        let claims = join_all((0..16).map(|_| b.claim_lane(def_id, Status::NotSent, 2))).await;
+        let claimed: Vec<_> = claims.into_iter().flatten().collect();
+        let mut keys: Vec<_> = claimed.iter().map(|notice| notice.ordering_key.clone()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), claimed.len(), "each key once: {claimed:?}");
+        for notice in claimed {
+            b.settle_one(succeed(&notice)).await;
+            order.push((notice.ordering_key, notice.id));
+        }
+    }
+    for key in ["one", "two", "three"] {
+        let ids: Vec<i64> = order.iter().filter(|(own, _)| own.as_deref() == Some(key)).map(|(_, id)| *id).collect();
+        assert!(ids.len() == 20 && ids.is_sorted(), "{ids:?}");
+    }
+}
+
+pub async fn a_dedupe_key_is_given_once_among_the_live_notices_of_a_definition(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    b.define(NotifyDef::new("other")).await;
+    let first = b.add_new(deduped("key", 1)).await.id();
+    b.add_new(deduped("another", 1)).await;
+    b.add_new(NewNotice::new("other", 1).unwrap().dedupe_key("key")).await;
+    for n in 2..4 {
+        let again = b.add(deduped("key", n)).await.unwrap();
+        assert!(matches!(again, Added::Duplicate(Some(id)) if id == first), "{again:?}");
+    }
+    let record = b.record(first).await;
+    assert_eq!((record.param.as_str(), record.dedupe_key.as_deref()), ("1", Some("key")));
+    let claimed = b.claim_lane(def_id, Status::NotSent, 100).await;
+    assert_eq!(claimed.len(), 2);
+    let claimed = claimed.into_iter().find(|notice| notice.id == first).unwrap();
+    b.settle_one(fail(&claimed, Duration::ZERO)).await;
+    assert!(matches!(b.add(deduped("key", 4)).await.unwrap(), Added::Duplicate(Some(_))), "a retry is live");
+    let claimed = b.claim_lane(def_id, Status::Failed, 100).await.remove(0);
+    b.settle_one(succeed(&claimed)).await;
+    let next = b.add_new(deduped("key", 5)).await.id();
+    assert!(next != first && b.record(first).await.dedupe_key.as_deref() == Some("key"));
+}
+
+pub async fn of_rolled_back_work_no_dedupe_key_is_left(b: &dyn Backend) {
+    b.define(NotifyDef::new("sync")).await;
+    b.add_and_roll_back(deduped("key", 1)).await.unwrap();
+    b.add_new(deduped("key", 2)).await;
+}
+
+pub async fn of_many_who_add_the_same_key_at_once_one_does(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let added = join_all((0..8).map(|n| b.add(deduped("key", n)))).await;
+    let new = added.iter().filter(|added| matches!(added, Ok(Added::New(_)))).count();
+    let duplicates = added.iter().filter(|added| matches!(added, Ok(Added::Duplicate(_)))).count();
+    assert_eq!((new, duplicates), (1, 7), "{added:?}");
+    assert_eq!(claim(b, def_id, Status::NotSent).await.len(), 1);
+}
+
+pub async fn many_are_added_at_once_each_with_its_own_id_in_their_order(b: &dyn Backend) {
+    let (one, two) = (b.define(NotifyDef::new("sync")).await, b.define(NotifyDef::new("other")).await);
+    let notices = (0..4500).map(|n| {
+        let name = if n % 3 == 0 { "other" } else { "sync" };
+        let notice = NewNotice::new(name, serde_json::json!({ "n": n, "text": "ä'\"\\\u{1F600}" })).unwrap();
+        match n % 5 {
+            0 => notice.description("a text").trace_context("00-1").ordering_key(format!("key {n}")),
+            1 => notice.delay(Duration::from_secs(60)),
+            2 => notice.dedupe_key(format!("key {n}")),
+            _ => notice,
+        }
+    });
+    let added = b.add_many(notices.collect()).await.unwrap();
+    let ids: Vec<i64> = added.into_iter().map(|added| added.receipt().unwrap().id()).collect();
+    assert!(ids.len() == 4500 && ids.is_sorted());
+    let mut seen = 0;
+    for (def_id, is_of) in [(one, false), (two, true)] {
+        let mut claimed = Vec::new();
+        while claimed.len() < 3600 {
+            let more = b.claim_lane(def_id, Status::NotSent, 1000).await;
+            if more.is_empty() {
+                break;
+            }
+            claimed.extend(more);
+        }
+        for notice in claimed {
+            let n = ids.binary_search(&notice.id).unwrap();
+            assert_eq!((n % 3 == 0, n % 5 == 1), (is_of, false), "{n}");
+            assert_eq!(notice.param, format!(r#"{{"n":{n},"text":"ä'\"\\😀"}}"#));
+            assert_eq!(notice.ordering_key, (n % 5 == 0).then(|| format!("key {n}")));
+            assert_eq!(notice.trace_context.is_some(), n % 5 == 0);
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 3600);
+    let delayed = b.record(ids[1]).await;
+    assert_eq!(delayed.next_call_time, Some(delayed.create_time + Duration::from_secs(60)));
+    assert_eq!(b.record(ids[2]).await.dedupe_key.as_deref(), Some("key 2"));
+}
+
+pub async fn of_many_at_once_all_are_added_or_none(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let plain = |n: i64| NewNotice::new("sync", n).unwrap();
+    for bad in [NewNotice::new("snyc", 1).unwrap(), plain(1).description("\0"), plain(1).dedupe_key("")] {
+        let error = b.add_many(vec![plain(1), plain(2), bad]).await.unwrap_err();
+        assert!(matches!(error, Error::UnknownDefinition { .. } | Error::InvalidNotice { .. }), "{error}");
+    }
+    assert!(claim(b, def_id, Status::NotSent).await.is_empty());
+    assert!(b.add_many(Vec::new()).await.unwrap().is_empty());
+}
+
+pub async fn duplicates_among_many_are_told_from_the_others(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let there = b.add_new(deduped("there", 0)).await.id();
+    // Ordered ones keep their places, whatever their dedupe keys.
+    for ordering in [None, Some("key")] {
+        let with = |notice: NewNotice| match ordering {
+            Some(key) => notice.ordering_key(key),
+            None => notice,
+        };
+        let tag = ordering.unwrap_or("none");
+        let notices = vec![
+            with(deduped(&format!("z {tag}"), 0)),
+            with(NewNotice::new("sync", 1).unwrap()),
+            with(deduped("there", 2)),
+            with(deduped(&format!("a {tag}"), 3)),
+            with(deduped(&format!("z {tag}"), 4)),
+            with(NewNotice::new("sync", 5).unwrap()),
+        ];
+        let added = b.add_many(notices).await.unwrap();
+        let is_new: Vec<bool> = added.iter().map(|added| matches!(added, Added::New(_))).collect();
+        assert_eq!(is_new, [true, true, false, true, false, true], "{added:?}");
+        let ids: Vec<i64> = added.iter().map(|added| added.id().unwrap()).collect();
+        assert_eq!((ids[2], ids[4]), (there, ids[0]));
+        for n in [0, 1, 3, 5] {
+            assert_eq!(b.record(ids[n]).await.param, n.to_string());
+        }
+        if ordering.is_some() {
+            assert!(ids[0] < ids[1] && ids[1] < ids[3] && ids[3] < ids[5], "{ids:?}");
+        }
+    }
+    assert_eq!(
+        claim(b, def_id, Status::NotSent).await.len(),
+        6,
+        "five without a key to wait for, and the first of a key"
+    );
+}
+
+pub async fn many_large_notices_are_added_at_once(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let large = "x".repeat(1_000_000);
+    let notices = (0..20).map(|_| NewNotice::new("sync", &large).unwrap());
+    assert_eq!(b.add_many(notices.collect()).await.unwrap().len(), 20);
+    assert_eq!(claim(b, def_id, Status::NotSent).await.len(), 20);
+}

@@ -1,0 +1,81 @@
+//! Faults of connections: stalled, half open, cut before the answer, and none left in the application's pool.
+
+use std::time::{Duration, Instant};
+
+use solid_notify_tests::proxy::Weather;
+
+use super::Strikes;
+use crate::bench::Bench;
+use crate::run::Run;
+
+/// Longer than the processes wait for one call.
+pub async fn stalls<B: Bench>(run: &Run<B>, until: Instant) -> Strikes {
+    let proxy = &run.bench.far().expect("a server").proxy;
+    let (mut stalls, mut chunks) = (0, 0);
+    while Instant::now() < until || chunks == 0 {
+        {
+            let _mine = run.weather.lock().await;
+            proxy.struck();
+            proxy.set(Weather::Stall);
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(2200..3500))).await;
+            proxy.set(Weather::Fair);
+            (stalls, chunks) = (stalls + 1, chunks + proxy.struck());
+        }
+        run.flows().await;
+    }
+    vec![("stalls".into(), stalls), ("chunks held back".into(), chunks)]
+}
+
+/// The processes go on over new connections before anybody tells them of the old ones.
+pub async fn half_open<B: Bench>(run: &Run<B>, until: Instant) -> Strikes {
+    let proxy = &run.bench.far().expect("a server").proxy;
+    let mut connections = 0;
+    while Instant::now() < until || connections == 0 {
+        {
+            let _mine = run.weather.lock().await;
+            proxy.struck();
+            proxy.set(Weather::HalfOpen);
+            // Until their calls have waited long enough.
+            tokio::time::sleep(Duration::from_millis(2500)).await;
+            let before = run.counts().await.called;
+            run.until("notices are sent over new connections", async || run.counts().await.called > before).await;
+            proxy.set(Weather::Fair);
+            connections += proxy.struck();
+        }
+        run.flows().await;
+    }
+    vec![("connections".into(), connections)]
+}
+
+pub async fn lost_answers<B: Bench>(run: &Run<B>, until: Instant) -> Strikes {
+    let proxy = &run.bench.far().expect("a server").proxy;
+    let mut answers = 0;
+    while Instant::now() < until || answers == 0 {
+        {
+            let _mine = run.weather.lock().await;
+            proxy.struck();
+            proxy.set(Weather::Lossy(0.03));
+            tokio::time::sleep(Duration::from_millis(2500)).await;
+            proxy.set(Weather::Fair);
+            answers += proxy.struck();
+        }
+        run.flows().await;
+    }
+    vec![("answers".into(), answers)]
+}
+
+/// Of all processes at once, for longer than anybody waits for a connection. What is committed is sent meanwhile, since
+/// the store has connections of its own.
+pub async fn exhaustion<B: Bench>(run: &Run<B>, until: Instant) -> Strikes {
+    let (before, mut after) = (run.counts().await, run.counts().await);
+    while Instant::now() < until || after.exhausted == before.exhausted || after.refused == before.refused {
+        run.flows().await;
+        run.nodes.lock().await.tell("exhaust 1500").await;
+        tokio::time::sleep(Duration::from_millis(1800)).await;
+        after = run.counts().await;
+    }
+    vec![
+        ("pools".into(), after.exhausted - before.exhausted),
+        ("transactions refused".into(), after.refused - before.refused),
+    ]
+}

@@ -1,0 +1,89 @@
+//! What only Postgres knows: search paths, and roles with few rights.
+
+use solid_notify::Notify;
+use solid_notify_tests::databases::Cleanup;
+use solid_notify_tests::shell::Shell;
+use solid_notify_tests::{Postgres, TestDb};
+
+use super::{notices, with_sync};
+
+fn schema(db: &TestDb<Postgres>) -> &str {
+    match &db.cleanup {
+        Cleanup::Schema(_, name) => name,
+        _ => panic!("not a schema"),
+    }
+}
+
+#[tokio::test]
+async fn the_path_of_the_session_does_not_matter() {
+    let db = with_sync::<Postgres>().await;
+    let schema = schema(&db);
+    for path in ["''", "pg_catalog", "nowhere, pg_temp"] {
+        let script = format!(
+            "SET search_path = {path};
+             CREATE TEMP TABLE notify_def (id bigint, name text, delete_time timestamptz);
+             CREATE TEMP TABLE notify_msg (id bigint);
+             SELECT {schema}.notify_add('sync', '1');
+             CREATE TABLE IF NOT EXISTS {schema}.orders (id bigint);
+             CREATE OR REPLACE FUNCTION {schema}.order_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+             BEGIN
+                 PERFORM {schema}.notify_add('sync', to_json(NEW));
+                 RETURN NULL;
+             END $$;
+             CREATE OR REPLACE TRIGGER order_changed AFTER INSERT ON {schema}.orders
+                 FOR EACH ROW EXECUTE FUNCTION {schema}.order_changed();
+             INSERT INTO {schema}.orders VALUES (7);"
+        );
+        Shell::psql().run(script).well();
+    }
+    let params: Vec<_> = notices(&db).await.into_iter().map(|notice| notice.param).collect();
+    assert_eq!(params, ["1", r#"{"id":7}"#].repeat(3));
+    db.close().await;
+}
+
+/// Runs a test as a role that may do only what it is granted.
+async fn as_role(db: &TestDb<Postgres>, test: impl AsyncFnOnce(&str)) {
+    let role = format!("{}_role", schema(db));
+    db.sql(&format!("CREATE ROLE {role}")).await;
+    test(&role).await;
+    db.sql(&format!("DROP OWNED BY {role}")).await;
+    db.sql(&format!("DROP ROLE {role}")).await;
+}
+
+#[tokio::test]
+async fn it_needs_the_rights_that_its_comment_names() {
+    let db = with_sync::<Postgres>().await;
+    as_role(&db, async |role| {
+        let add = format!("SET ROLE {role}; SELECT {}.notify_add('sync', '1', dedupe_key => 'k');", schema(&db));
+        for right in [
+            &format!("USAGE ON SCHEMA {}", schema(&db)),
+            "SELECT ON notify_def",
+            "INSERT ON notify_msg",
+            "SELECT ON notify_msg",
+        ] {
+            let complaint = Shell::psql().run(&add).refused();
+            assert!(complaint.contains("permission denied"), "before {right}: {complaint}");
+            db.sql(&format!("GRANT {right} TO {role}")).await;
+        }
+        let ids = Shell::psql().run(format!("{add} {add}")).well();
+        assert_eq!(ids, "1\n1", "the second is a duplicate");
+    })
+    .await;
+    db.close().await;
+}
+
+/// Its tables are found although that "$user" is somebody else then.
+#[tokio::test]
+async fn a_schema_that_was_found_by_the_name_of_its_user_is_found_by_others() {
+    let db = with_sync::<Postgres>().await;
+    as_role(&db, async |role| {
+        db.sql(&format!("CREATE SCHEMA AUTHORIZATION {role}")).await;
+        let printed = Notify::<sqlx::Postgres>::schema();
+        Shell::psql().run(format!("SET ROLE {role}; SET search_path = \"$user\"; {printed}")).well();
+        Shell::psql().run(format!("INSERT INTO {role}.notify_def (name) VALUES ('sync');")).well();
+        let added = format!("SELECT {role}.notify_add('sync', '1'); SELECT count(*) FROM {role}.notify_msg;");
+        assert_eq!(Shell::psql().run(added).well(), "1\n1");
+    })
+    .await;
+    db.close().await;
+}

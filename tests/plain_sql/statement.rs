@@ -1,0 +1,122 @@
+//! The statements that add a notice, in the words of each database.
+
+use solid_notify_tests::{Database, MariaDb, MySql, Postgres, Sqlite};
+
+/// A notice to be added.
+#[derive(Clone, Copy)]
+pub struct Add<'a> {
+    pub name: Option<&'a str>,
+    pub param: Option<&'a str>,
+    pub description: Option<&'a str>,
+    /// Seconds, as they are written in SQL.
+    pub delay: Option<&'a str>,
+    pub ordering_key: Option<&'a str>,
+    pub dedupe_key: Option<&'a str>,
+    pub trace_context: Option<&'a str>,
+}
+
+impl<'a> Add<'a> {
+    pub fn new(name: &'a str, param: &'a str) -> Self {
+        let (description, delay, ordering_key, dedupe_key, trace_context) = (None, None, None, None, None);
+        Self { name: Some(name), param: Some(param), description, delay, ordering_key, dedupe_key, trace_context }
+    }
+
+    /// All of it, in the order that every database has.
+    fn list(&self, literal: fn(&str) -> String, delay: fn(&str) -> String) -> String {
+        let text = |text: Option<&str>| text.map_or("NULL".to_owned(), literal);
+        [
+            text(self.name),
+            text(self.param),
+            text(self.description),
+            self.delay.map_or("NULL".to_owned(), delay),
+            text(self.ordering_key),
+            text(self.dedupe_key),
+            text(self.trace_context),
+        ]
+        .join(", ")
+    }
+}
+
+/// How a notice is added by plain SQL.
+pub trait Plain: Database {
+    /// Adds a notice `7` of `sync`, in as few words as there are.
+    const ADD_SEVEN: &'static str;
+    /// A business table whose triggers add notices of `order_changed`, which have a JSON object of the row.
+    const ORDERS: &'static str;
+    /// What is said of a parameter that is no JSON.
+    const NOT_JSON: &'static str = "notify_add: the parameter is not JSON";
+
+    /// The statement that says all of it.
+    fn add(notice: &Add) -> String;
+
+    /// What is said of a name without a definition.
+    fn no_definition(name: &str) -> String {
+        format!("notify_add: there is no definition {}", quoted(name))
+    }
+}
+
+/// As the standard has it.
+pub fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+impl Plain for Postgres {
+    const ADD_SEVEN: &'static str = "SELECT notify_add('sync', '7');";
+    const ORDERS: &'static str = "
+        CREATE TABLE orders (id bigint PRIMARY KEY, state text);
+        CREATE FUNCTION order_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            PERFORM notify_add('order_changed', to_json(NEW));
+            RETURN NULL;
+        END $$;
+        CREATE TRIGGER order_changed AFTER INSERT OR UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION order_changed();";
+    const NOT_JSON: &'static str = "invalid input syntax for type json";
+
+    fn add(notice: &Add) -> String {
+        format!("SELECT notify_add({});", notice.list(quoted, |seconds| format!("make_interval(secs => {seconds})")))
+    }
+}
+
+macro_rules! mysql_family {
+    ($database:ty) => {
+        impl Plain for $database {
+            const ADD_SEVEN: &'static str = "CALL notify_add('sync', '7');";
+            const ORDERS: &'static str = "
+                CREATE TABLE orders (id bigint PRIMARY KEY, state varchar(50)) CHARACTER SET utf8mb4;
+                CREATE TRIGGER order_added AFTER INSERT ON orders FOR EACH ROW
+                    CALL notify_add('order_changed', json_object('id', NEW.id, 'state', NEW.state));
+                CREATE TRIGGER order_changed AFTER UPDATE ON orders FOR EACH ROW
+                    CALL notify_add('order_changed', json_object('id', NEW.id, 'state', NEW.state));";
+
+            fn add(notice: &Add) -> String {
+                let list = notice.list(|text| quoted(&text.replace('\\', r"\\")), str::to_owned);
+                format!("CALL notify_add_with({list}, @id);")
+            }
+        }
+    };
+}
+mysql_family!(MariaDb);
+mysql_family!(MySql);
+
+impl Plain for Sqlite {
+    const ADD_SEVEN: &'static str = "INSERT INTO notify_add (name, param) VALUES ('sync', '7');";
+    const ORDERS: &'static str = "
+        CREATE TABLE orders (id integer PRIMARY KEY, state text);
+        CREATE TRIGGER order_added AFTER INSERT ON orders BEGIN
+            INSERT INTO notify_add (name, param)
+            VALUES ('order_changed', json_object('id', NEW.id, 'state', NEW.state));
+        END;
+        CREATE TRIGGER order_changed AFTER UPDATE ON orders BEGIN
+            INSERT INTO notify_add (name, param)
+            VALUES ('order_changed', json_object('id', NEW.id, 'state', NEW.state));
+        END;";
+
+    fn add(notice: &Add) -> String {
+        format!("INSERT INTO notify_add VALUES ({});", notice.list(quoted, str::to_owned))
+    }
+
+    /// Messages are constant here.
+    fn no_definition(_: &str) -> String {
+        "notify_add: there is no definition of this name".to_owned()
+    }
+}

@@ -1,0 +1,158 @@
+//! A proxy between a database and its clients, with the faults of a network: stalls, half-open connections, lost answers.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// What one connection sees of its traffic.
+pub trait Wire: Send + Sync + 'static {
+    /// A chunk from the client to the server. What it is made into, in the same length, is passed on.
+    fn asks(&self, chunk: &mut [u8]) {
+        let _ = chunk;
+    }
+
+    /// A chunk from the server to the client. False: it is lost, and with it the connection.
+    fn answers(&self, chunk: &[u8]) -> bool {
+        let _ = chunk;
+        true
+    }
+}
+
+impl Wire for () {}
+
+/// What the network does to every connection.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Weather {
+    /// Everything passes.
+    Fair,
+    /// No byte passes in either direction; what was sent arrives later.
+    Stall,
+    /// The connections that were open are closed towards the server, while their clients are told nothing until it is
+    /// over. New ones are not affected.
+    HalfOpen,
+    /// This fraction of the answers is lost, each with its connection.
+    Lossy(f64),
+}
+
+/// A proxy on a port of its own.
+pub struct Proxy {
+    /// Where it listens, on 127.0.0.1.
+    pub port: u16,
+    weather: watch::Sender<Weather>,
+    struck: Arc<AtomicUsize>,
+}
+
+impl Proxy {
+    /// Passes everything on to `server`; each connection gets a wire.
+    pub async fn start<W: Wire>(server: SocketAddr, wire: impl Fn() -> W + Send + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (weather, struck) = (watch::channel(Weather::Fair).0, Arc::new(AtomicUsize::new(0)));
+        let (forecast, counter) = (weather.subscribe(), Arc::clone(&struck));
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(connect(client, server, wire(), forecast.clone(), Arc::clone(&counter)));
+            }
+        });
+        Self { port, weather, struck }
+    }
+
+    /// Changes the weather.
+    pub fn set(&self, weather: Weather) {
+        self.weather.send_replace(weather);
+    }
+
+    /// How many chunks were held back or lost and connections half-closed since the last call.
+    pub fn struck(&self) -> usize {
+        self.struck.swap(0, Ordering::Relaxed)
+    }
+}
+
+/// Serves one connection to its end.
+async fn connect(
+    client: TcpStream,
+    server: SocketAddr,
+    wire: impl Wire,
+    mut weather: watch::Receiver<Weather>,
+    struck: Arc<AtomicUsize>,
+) {
+    // A server that is down refuses, and so do we.
+    let Ok(server) = TcpStream::connect(server).await else { return };
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    // One that is made while others hang is not affected.
+    weather.mark_unchanged();
+    let (before_asks, before_answers) = (Gate::new(&weather, &struck), Gate::new(&weather, &struck));
+    let mut forecast = weather.clone();
+    let asks = |chunk: &mut [u8]| {
+        wire.asks(chunk);
+        true
+    };
+    let answers = |chunk: &mut [u8]| wire.answers(chunk) && !is_lost(&struck, *weather.borrow());
+    let hangs = tokio::select! {
+        () = pass(&mut from_client, &mut to_server, before_asks, asks) => false,
+        () = pass(&mut from_server, &mut to_client, before_answers, answers) => false,
+        () = turns_half_open(&mut forecast) => true,
+    };
+    // Where one side has ended, both are closed.
+    if hangs {
+        struck.fetch_add(1, Ordering::Relaxed);
+        drop((from_server, to_server));
+        let swallow = async { while let Ok(1..) = from_client.read(&mut [0; 4096]).await {} };
+        tokio::select! {
+            () = swallow => {}
+            _ = weather.wait_for(|weather| *weather != Weather::HalfOpen) => {}
+        }
+    }
+}
+
+async fn turns_half_open(weather: &mut watch::Receiver<Weather>) {
+    loop {
+        if weather.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        if *weather.borrow_and_update() == Weather::HalfOpen {
+            return;
+        }
+    }
+}
+
+fn is_lost(struck: &AtomicUsize, weather: Weather) -> bool {
+    let lost = matches!(weather, Weather::Lossy(part) if fastrand::f64() < part);
+    struck.fetch_add(usize::from(lost), Ordering::Relaxed);
+    lost
+}
+
+/// Holds chunks back during a stall.
+struct Gate(watch::Receiver<Weather>, Arc<AtomicUsize>);
+
+impl Gate {
+    fn new(weather: &watch::Receiver<Weather>, struck: &Arc<AtomicUsize>) -> Self {
+        Self(weather.clone(), Arc::clone(struck))
+    }
+
+    async fn opens(&mut self) {
+        let stalls = *self.0.borrow() == Weather::Stall;
+        if stalls {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            // An error means that the proxy is gone, and with it the stall.
+            let _ = self.0.wait_for(|weather| *weather != Weather::Stall).await;
+        }
+    }
+}
+
+/// Passes chunks on until one side closes, or `look` says that it was enough.
+async fn pass(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, mut gate: Gate, look: impl Fn(&mut [u8]) -> bool) {
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(length @ 1..) = from.read(&mut buffer).await {
+        gate.opens().await;
+        if !look(&mut buffer[..length]) || to.write_all(&buffer[..length]).await.is_err() {
+            break;
+        }
+    }
+}

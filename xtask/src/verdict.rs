@@ -1,0 +1,93 @@
+//! What became of a run of tests, read from what `cargo test` printed.
+
+use std::collections::BTreeSet;
+
+use crate::run::Outcome;
+
+/// What the tests said of a guard that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// They miss it. These failed.
+    Red(Vec<String>),
+    /// They do not miss it: a hole.
+    Green,
+    /// Nothing was tested.
+    DoesNotCompile(String),
+}
+
+/// The results of single tests in a printout.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Results {
+    pub(crate) passed: BTreeSet<String>,
+    pub(crate) failed: BTreeSet<String>,
+}
+
+impl Results {
+    /// From lines such as `test postgres::adding::a_case ... ok`.
+    pub(crate) fn read(printed: &str) -> Self {
+        let mut results = Self::default();
+        for line in printed.lines() {
+            // What a test prints itself may stand before the word.
+            let Some(line) = line.strip_prefix("test ") else { continue };
+            let Some((name, rest)) = line.split_once(" ... ") else { continue };
+            let name = name.trim_end_matches(" - should panic").to_owned();
+            if rest.ends_with("FAILED") {
+                results.failed.insert(name);
+            } else if rest.ends_with("ok") {
+                results.passed.insert(name);
+            }
+        }
+        results
+    }
+
+    /// True where a test of this selection was run.
+    pub(crate) fn has(&self, filters: &[&str]) -> bool {
+        let matches = |name: &String| filters.is_empty() || filters.iter().any(|filter| name.contains(filter));
+        self.passed.iter().chain(&self.failed).any(matches)
+    }
+}
+
+impl Verdict {
+    /// Of tests that ended like this.
+    pub(crate) fn of(outcome: Outcome, printed: &str) -> Self {
+        if outcome.succeeded() {
+            return Self::Green;
+        }
+        let mut failed: Vec<String> = Results::read(printed).failed.into_iter().collect();
+        if outcome == Outcome::TimedOut {
+            failed.push("(did not end)".to_owned());
+        } else if failed.is_empty() {
+            failed.push("(the test program died)".to_owned());
+        }
+        Self::Red(failed)
+    }
+
+    /// The first error of a compiler's printout.
+    pub(crate) fn of_a_build(printed: &str) -> Self {
+        let error = printed.lines().find(|line| line.starts_with("error"));
+        Self::DoesNotCompile(error.unwrap_or("the build failed").to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_read_whatever_is_printed_between_them() {
+        let results = Results::read(
+            "running 3 tests\ntest a::good ... ok\ntest b::bad ... FAILED\ntest talks ... said this\nok\n\
+             test result: FAILED. 1 passed; 1 failed;\ntest c - should panic ... ok\n",
+        );
+        assert_eq!(results.passed.iter().collect::<Vec<_>>(), ["a::good", "c"]);
+        assert_eq!(results.failed.iter().collect::<Vec<_>>(), ["b::bad"]);
+        assert!(results.has(&["nothing", "bad"]) && results.has(&[]) && !results.has(&["elsewhere"]));
+    }
+
+    #[test]
+    fn tests_that_do_not_end_miss_the_guard() {
+        let red = |names: &[&str]| Verdict::Red(names.iter().map(ToString::to_string).collect());
+        assert_eq!(Verdict::of(Outcome::TimedOut, "test x ... FAILED"), red(&["x", "(did not end)"]));
+        assert_eq!(Verdict::of(Outcome::TimedOut, ""), red(&["(did not end)"]));
+    }
+}
