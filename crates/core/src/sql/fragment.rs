@@ -170,13 +170,16 @@ impl Kind {
     /// Joins `m` (a table with a primary key `id`) to a batch, the batch first. MySQL's optimizer must not choose the
     /// other order, nor may it walk a small table row by row: it would lock, and wait for, rows that are not in the batch.
     pub(super) fn batch_join(self, batch: &str, table: &str) -> String {
-        let hint = if self == MySql { " FORCE INDEX (PRIMARY)" } else { "" };
-        format!("{batch} {} {table} m{hint} ON m.id = b.notice_id", self.join_in_order())
+        format!("{batch} {} {table} m{} ON m.id = b.notice_id", self.join_in_order(), self.by_index("PRIMARY"))
     }
 
     /// A join whose left side is read first, where the optimizer needs to be told.
     pub(super) fn join_in_order(self) -> &'static str {
-        if self == MySql { "STRAIGHT_JOIN" } else { "JOIN" }
+        match self {
+            Postgres => "JOIN",
+            MySql => "STRAIGHT_JOIN",
+            Sqlite => "CROSS JOIN",
+        }
     }
 
     /// True where no notice of `m`'s ordering key stands before it and none is under way. Two who claim at the same moment
@@ -185,22 +188,31 @@ impl Kind {
     /// On Postgres and SQLite it is one index over the place that a notice has in its key: 0 for the one under way, else its
     /// id. MySQL allows no generated column of an id, so there it is one index for the order and one for what is under way.
     pub(super) fn its_turn(self) -> String {
-        let none = |which: &str| {
+        let none = |by: &str, which: &str| {
             format!(
-                "NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.def_id = m.def_id AND o.ordering_key = m.ordering_key AND {which})"
+                "NOT EXISTS (SELECT 1 FROM notify_msg o{} WHERE o.def_id = m.def_id AND o.ordering_key = m.ordering_key AND {which})",
+                self.by_index(by)
             )
         };
         let free = match self {
-            Postgres | Sqlite => none(&format!("{} < m.id", self.place())),
-            MySql => format!("{} AND {}", none("o.id < m.id"), none("o.under_way = m.ordering_key")),
+            Postgres | Sqlite => none("", &format!("{} < m.id", self.place())),
+            MySql => {
+                let before = none("notify_msg_order", "o.id < m.id");
+                format!("{before} AND {}", none("notify_msg_under_way", "o.under_way = m.ordering_key"))
+            }
         };
         format!("(m.ordering_key IS NULL OR {free})")
     }
 
-    /// Reads `m` by its lane. MySQL's optimizer must not choose again: with the statistics of a table that fills and empties it
-    /// comes to read the whole index of prepared statements, a hundred thousand entries for one.
-    pub(super) fn by_lane(self) -> &'static str {
-        if self == MySql { " FORCE INDEX (notify_msg_due)" } else { "" }
+    /// Reads a table by one index. MySQL's optimizer must not choose: with the statistics of a table that fills and empties
+    /// it comes to read a whole lane for one notice of a key, or the whole index of prepared statements.
+    pub(super) fn by_index(self, index: &str) -> String {
+        if self == MySql { format!(" FORCE INDEX ({index})") } else { String::new() }
+    }
+
+    /// Reads notices by their lane.
+    pub(super) fn by_lane(self) -> String {
+        self.by_index("notify_msg_due")
     }
 
     /// Begins to look for due notices at a mark (`marks.rs`; null: at the start). Only on Postgres does a look step over what

@@ -103,8 +103,9 @@ impl Statements {
         let ids_from = kind.batch_join(&ids, "notify_msg");
         // The first of each key, by one search of the index.
         let first_of_keys = format!(
-            "(SELECT (SELECT o.id FROM notify_msg o WHERE o.def_id = $2 AND o.ordering_key = b.own_key
+            "(SELECT (SELECT o.id FROM notify_msg o{} WHERE o.def_id = $2 AND o.ordering_key = b.own_key
               ORDER BY {} LIMIT 1) AS notice_id FROM {}) AS b",
+            kind.by_index("notify_msg_order"),
             kind.place(),
             kind.batch("$4", &[("own_key", Ty::Key)])
         );
@@ -164,11 +165,19 @@ impl Statements {
                 earliest(4),
                 kind.join_marks("$2")
             )),
-            claim_lane: claim(&format!("FROM notify_msg m{by_lane} WHERE {in_turn} AND m.crashes < {SUSPECT_CRASHES} {lane_order}")),
-            claim_suspects: claim(&format!("FROM notify_msg m{by_lane} WHERE {in_turn} AND m.crashes >= {SUSPECT_CRASHES} {lane_order}")),
+            claim_lane: claim(&format!(
+                "FROM notify_msg m{by_lane} WHERE {in_turn} AND m.crashes < {SUSPECT_CRASHES} {lane_order}"
+            )),
+            claim_suspects: claim(&format!(
+                "FROM notify_msg m{by_lane} WHERE {in_turn} AND m.crashes >= {SUSPECT_CRASHES} {lane_order}"
+            )),
             claim_ids: claim(&format!("FROM {ids_from} WHERE {by_ids}")),
             claim_keys: claim(&format!("FROM {} WHERE {by_ids}", kind.batch_join(&first_of_keys, "notify_msg"))),
-            still_first: statement(format!("SELECT m.id FROM {} WHERE {}", kind.batch_join(&ids_only, "notify_msg"), kind.its_turn())),
+            still_first: statement(format!(
+                "SELECT m.id FROM {} WHERE {}",
+                kind.batch_join(&ids_only, "notify_msg"),
+                kind.its_turn()
+            )),
             take: statement(kind.batch_update(&taken, "notify_msg", &take, " AND m.status = $3")),
             overdue: statement(format!(
                 "SELECT {} FROM notify_msg m{by_lane} WHERE {in_lane}{} {lane_order}",
@@ -177,9 +186,10 @@ impl Statements {
             )),
             // By the index, definition by definition: what is being sent is little.
             held_by: statement(format!(
-                "SELECT {} FROM notify_msg m WHERE m.def_id IN (SELECT d.id FROM notify_def d) AND m.status = 5 AND m.worker = $2
-                 ORDER BY m.id LIMIT $3",
-                claimed_columns(kind, "attempt", "last_call_time")
+                "SELECT {} FROM (SELECT id AS owner FROM notify_def) AS b {} notify_msg m{by_lane} ON m.def_id = b.owner
+                 WHERE m.status = 5 AND m.worker = $2 ORDER BY m.id LIMIT $3",
+                claimed_columns(kind, "attempt", "last_call_time"),
+                kind.join_in_order()
             )),
             // The fence: who does not find its attempt, in the status it left it in, changes nothing.
             hold: statement(format!(
@@ -192,12 +202,7 @@ impl Statements {
             evict: statement(kind.batch_delete(&ids_only, "notify_msg_history", "")),
             archive: statement(format!("{} FROM {}", archived(kind, "b"), kind.batch_join(&settled, "notify_msg"))),
             remove: statement(kind.batch_delete(&ids_only, "notify_msg", "")),
-            reschedule: statement(kind.batch_update(
-                &settled,
-                "notify_msg",
-                &rescheduled(kind),
-                "",
-            )),
+            reschedule: statement(kind.batch_update(&settled, "notify_msg", &rescheduled(kind), "")),
             verify: statement({
                 let from = |table: &str| {
                     format!(
