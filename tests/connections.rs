@@ -114,6 +114,52 @@ async fn other_credentials_of_the_application_hold_for_our_connections_too<D: Da
     new.close().await;
 }
 
+/// A plan that was made while the queue was empty must not read the whole of it later. The application's connections are as
+/// they were.
+#[cfg(postgres)]
+#[tokio::test]
+async fn only_our_connections_plan_by_the_indexes_alone_on_postgres() {
+    let check = "DO $$ BEGIN ASSERT current_setting('enable_seqscan') = 'off'; END $$";
+    let counted = Counted::<solid_notify_tests::Postgres>::new(LONG, check).await;
+    counted.call().await;
+    counted.notify.begin().await.unwrap_err();
+    counted.close().await;
+}
+
+/// Poolers refuse settings that they do not know; so does a server.
+#[cfg(postgres)]
+#[tokio::test]
+async fn a_pooler_that_takes_no_settings_gets_none_on_postgres() {
+    /// The settings of a connection, misspelt.
+    struct Misspelt(Arc<AtomicUsize>);
+
+    impl solid_notify_tests::proxy::Wire for Misspelt {
+        fn asks(&self, chunk: &mut [u8]) {
+            let setting = b"enable_seqscan";
+            if let Some(at) = chunk.windows(setting.len()).position(|window| window == setting) {
+                chunk[at] = b'x';
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    let db = TestDb::<solid_notify_tests::Postgres>::with_real_clock().await;
+    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    let options = (*db.pool.connect_options()).clone();
+    let server = (std::net::Ipv4Addr::LOCALHOST, options.get_port()).into();
+    let refused = Arc::new(AtomicUsize::new(0));
+    let wire = Arc::clone(&refused);
+    let proxy = solid_notify_tests::proxy::Proxy::start(server, move || Misspelt(Arc::clone(&wire))).await;
+    let pool = db.pool.options().clone().connect_lazy_with(options.port(proxy.port));
+    let notify = Notify::new(pool);
+    for _ in 0..3 {
+        assert_eq!(notify.definitions().await.unwrap().len(), 1);
+    }
+    assert_eq!(refused.load(Ordering::SeqCst), 1, "it is tried once");
+    drop(notify);
+    db.close().await;
+}
+
 /// Time stands still but for the rest: a paused clock needs a runtime of one thread.
 async fn a_connection_that_rests_for_a_minute_is_closed<D: Database>() {
     let counted = Counted::<D>::new(LONG, "SELECT 1").await;

@@ -1,15 +1,15 @@
 //! Every statement over the notices finds its rows by an index, however many there are: none reads or sorts a table.
 //!
-//! The plans are those for 100,000 live notices and as many ended ones, with the values in the statements' text, as a
-//! database plans for them. They are looked at with the database's statistics of the empty tables and with those of the full
-//! ones: of a table that fills and empties they are seldom true.
+//! The plans are those for empty tables, and for 100,000 live notices and as many ended ones with the statistics of then and
+//! of now: of a table that fills and empties they are seldom true, and a plan that was made for the empty one is kept. The
+//! values are in the statements' text.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};
 use solid_notify::{Dialect, NotifyDef};
 use solid_notify_core::sql::statement_texts;
 use solid_notify_tests::{Database, TestDb, on_each_database};
-use sqlx::{AssertSqlSafe, Pool, Row};
+use sqlx::{AssertSqlSafe, Connection, Row};
 
 on_each_database!(no_statement_reads_or_sorts_a_table_of_notices);
 
@@ -85,11 +85,11 @@ trait Plans: Dialect {
         format!("CAST({number} AS char(10))")
     }
 
-    async fn explain(pool: &Pool<Self>, sql: &str) -> Vec<Step>;
+    async fn explain(conn: &mut Self::Connection, sql: &str) -> Vec<Step>;
 }
 
 impl Plans for sqlx::Postgres {
-    const GATHER_STATISTICS: &'static str = "ANALYZE";
+    const GATHER_STATISTICS: &'static str = "VACUUM ANALYZE";
     const KEEP_STATISTICS: &'static str = "ALTER TABLE notify_msg SET (autovacuum_enabled = off);
         ALTER TABLE notify_msg_history SET (autovacuum_enabled = off)";
 
@@ -97,9 +97,9 @@ impl Plans for sqlx::Postgres {
         format!("now() + ({seconds}) * interval '1 second'")
     }
 
-    async fn explain(pool: &Pool<Self>, sql: &str) -> Vec<Step> {
+    async fn explain(conn: &mut Self::Connection, sql: &str) -> Vec<Step> {
         let sql = AssertSqlSafe(format!("EXPLAIN (FORMAT JSON) {sql}"));
-        let row = sqlx::raw_sql(sql).fetch_one(pool).await.unwrap();
+        let row = sqlx::raw_sql(sql).fetch_one(conn).await.unwrap();
         let plan: String = row.try_get_unchecked(0).unwrap();
         let plan: Value = serde_json::from_str(&plan).unwrap();
         let mut steps = Vec::new();
@@ -140,8 +140,8 @@ impl Plans for sqlx::MySql {
         format!("TIMESTAMPADD(SECOND, {seconds}, UTC_TIMESTAMP(6))")
     }
 
-    async fn explain(pool: &Pool<Self>, sql: &str) -> Vec<Step> {
-        let rows = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN {sql}"))).fetch_all(pool).await.unwrap();
+    async fn explain(conn: &mut Self::Connection, sql: &str) -> Vec<Step> {
+        let rows = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN {sql}"))).fetch_all(conn).await.unwrap();
         let mut steps = Vec::new();
         for row in rows {
             let column = |name: &str| row.try_get_unchecked::<Option<String>, _>(name).unwrap().unwrap_or_default();
@@ -182,8 +182,8 @@ impl Plans for sqlx::Sqlite {
         format!("strftime('%Y-%m-%d %H:%M:%f', 'now', ({seconds}) || ' seconds')")
     }
 
-    async fn explain(pool: &Pool<Self>, sql: &str) -> Vec<Step> {
-        let rows = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(pool).await.unwrap();
+    async fn explain(conn: &mut Self::Connection, sql: &str) -> Vec<Step> {
+        let rows = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(conn).await.unwrap();
         let details = rows.iter().map(|row| row.try_get_unchecked::<String, _>("detail").unwrap());
         let access = |step: String| {
             let notices = ["SCAN m", "SCAN o", "SCAN notify_msg", "SEARCH m", "SEARCH o", "SEARCH notify_msg"]
@@ -208,22 +208,29 @@ async fn no_statement_reads_or_sorts_a_table_of_notices<D: Database<Db: Plans>>(
     for name in ["most", "many", "few", "rare", "none"] {
         db.notify.define(NotifyDef::new(name)).await.unwrap();
     }
-    // Those of the empty tables, kept while they fill.
-    db.sql(D::Db::KEEP_STATISTICS).await;
-    db.sql(D::Db::GATHER_STATISTICS).await;
-    fill(&db).await;
+    let mut conn = our_connection(&db).await;
     let (mut bad, mut steps_seen) = (Vec::new(), 0);
-    for statistics in ["old", "new"] {
-        if statistics == "new" {
-            db.sql(D::Db::GATHER_STATISTICS).await;
+    db.sql(D::Db::KEEP_STATISTICS).await;
+    for tables in ["empty", "filled", "analyzed"] {
+        match tables {
+            "filled" => fill(&db).await,
+            _ => db.sql(D::Db::GATHER_STATISTICS).await,
         }
-        for (name, text) in statement_texts::<D::Db>().into_iter().filter(|(_, text)| text.contains("notify_msg")) {
+        // MySQL and MariaDB plan at each execution.
+        if tables == "empty" && <D::Db as sqlx::Database>::NAME == "MySQL" {
+            continue;
+        }
+        // This one runs on the application's connections, whose plans we leave alone.
+        let ours = |name: &str| tables != "empty" || name != "duplicates";
+        for (name, text) in
+            statement_texts::<D::Db>().into_iter().filter(|(name, text)| text.contains("notify_msg") && ours(name))
+        {
             for arguments in arguments(name, <D::Db as sqlx::Database>::NAME) {
-                let steps = D::Db::explain(&db.pool, &filled_in(&text, &arguments)).await;
+                let steps = D::Db::explain(&mut conn, &filled_in(&text, &arguments)).await;
                 steps_seen += steps.len();
                 for (_, step) in steps.iter().filter(|(access, _)| !Access::needed_by(name).contains(access)) {
                     let arguments: String = arguments.join(", ").chars().take(60).collect();
-                    bad.push(format!("{name} ({arguments}…) {statistics} statistics: {step}"));
+                    bad.push(format!("{name} ({arguments}…) {tables}: {step}"));
                 }
             }
         }
@@ -231,6 +238,14 @@ async fn no_statement_reads_or_sorts_a_table_of_notices<D: Database<Db: Plans>>(
     assert!(bad.is_empty(), "\n{}", bad.join("\n"));
     assert!(steps_seen > 100, "only {steps_seen} steps were understood");
     db.close().await;
+}
+
+/// A connection as the store opens one for its own work.
+async fn our_connection<D: Database<Db: Plans>>(db: &TestDb<D>) -> <D::Db as sqlx::Database>::Connection {
+    let options = D::Db::with_settings((*db.pool.connect_options()).clone());
+    let mut conn = <D::Db as sqlx::Database>::Connection::connect_with(&options).await.unwrap();
+    D::Db::greet(&mut conn, None).await.unwrap();
+    conn
 }
 
 /// The optimizer would walk a small table row by row, and lock, and wait for, rows that are not in the batch.
@@ -242,12 +257,12 @@ async fn batches_find_their_rows_by_their_ids_in_small_tables_on_mariadb() {
     for _ in 0..5 {
         db.sql("INSERT INTO notify_msg (def_id, param) VALUES (1, '1')").await;
     }
-    let mut bad = Vec::new();
+    let (mut conn, mut bad) = (our_connection(&db).await, Vec::new());
     for name in ["hold", "remove", "reschedule", "extend", "extendable"] {
         let texts = statement_texts::<sqlx::MySql>();
         let (_, text) = texts.iter().find(|(other, _)| *other == name).unwrap();
         for arguments in arguments(name, "MySQL") {
-            let steps = <sqlx::MySql as Plans>::explain(&db.pool, &filled_in(text, &arguments)).await;
+            let steps = <sqlx::MySql as Plans>::explain(&mut conn, &filled_in(text, &arguments)).await;
             bad.extend(
                 steps
                     .into_iter()
@@ -310,7 +325,7 @@ fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
                 "ordering_key": null, "dedupe_key": id.to_string(), "send_at": null, "delay": 5 })
     };
     match statement {
-        "insert_plain" => Vec::new(),
+        "insert_plain" | "insert_known" => Vec::new(),
         "insert" | "insert_keyed" => {
             let definition = if database == "MySQL" { "1" } else { "'most'" };
             vec![list(&[definition, "'{}'", "NULL", "NULL", "'one key'", "'17'", "NULL", "0"])]

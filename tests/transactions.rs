@@ -5,6 +5,8 @@
 
 #[path = "transactions/cancelled.rs"]
 mod cancelled;
+#[path = "transactions/known.rs"]
+mod known;
 #[path = "transactions/locks.rs"]
 mod locks;
 #[path = "transactions/lost.rs"]

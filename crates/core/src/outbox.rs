@@ -74,8 +74,8 @@ impl Outbox {
         Ok(self.edit(edit).await?.into())
     }
 
-    /// Deletes the definition if the row is still the one that the editor saw: it takes no new notices and its name is
-    /// free again; its notices in flight are sent on to their end by the same handler.
+    /// Deletes the definition if the row is still the one that the editor saw: it takes no new notices (from other processes
+    /// some seconds later) and its name is free again; its notices in flight are sent on to their end by the same handler.
     ///
     /// # Errors
     /// Those of the store.

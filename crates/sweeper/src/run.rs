@@ -87,6 +87,8 @@ async fn attempt(worker: &Worker, definition: Arc<Definition>, ready: Arc<Ready>
 async fn judge(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> (Event, Option<(ErrorClass, String)>) {
     let call = Arc::clone(&ready.handler).call(Arc::clone(facts));
     let verdict = tokio::select! {
+        // A handler that need not wait is not kept for its time-out, nor for the wish to stop.
+        biased;
         verdict = tokio::time::timeout(ready.policy.timeout, call) => verdict,
         () = worker.abort.cancelled() => return (Event::HandedBack, None),
     };

@@ -21,8 +21,13 @@ use crate::param::DEFAULT_PARAM_LIMIT;
 
 impl<DB: Dialect> NoticeConnection for NoticeTx<'_, DB> {
     async fn insert(&mut self, notice: NewNotice) -> Result<Added> {
-        let (conn, context) = self.parts(DOING)?;
-        let inserted = insert::<DB>(conn, &notice, Caller::Ours(context)).await?;
+        let inserted = match self.insert_known(&notice).await? {
+            Some(inserted) => inserted,
+            None => {
+                let (conn, context) = self.parts(DOING)?;
+                insert::<DB>(conn, &notice, Caller::Ours(context)).await?
+            }
+        };
         Ok(self.remember(&notice, inserted))
     }
 
@@ -196,7 +201,7 @@ pub(super) async fn insert_of<DB: Dialect>(
 }
 
 /// True where nothing is said but the definition and the parameter, and the time is the database's.
-fn is_plain(notice: &NewNotice, now: Arg<'_>) -> bool {
+pub(super) fn is_plain(notice: &NewNotice, now: Arg<'_>) -> bool {
     matches!(now, Arg::Int(None)) && notice.is_plain()
 }
 

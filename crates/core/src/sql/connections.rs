@@ -6,6 +6,7 @@
 //! again. Connections that went well are kept out of sqlx's pool, which pings each one that is returned.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub(super) struct Connections<DB: Dialect> {
     work: Slots<DB>,
     /// None: lease extensions share the work's.
     lease: Option<Slots<DB>>,
+    /// A pooler between us and the server takes no settings with a connection.
+    no_settings: AtomicBool,
 }
 
 /// A connection that rests longer is closed: firewalls forget it, and servers end it, without telling.
@@ -76,7 +79,15 @@ impl<DB: Dialect> Connections<DB> {
             Plan::OwnSingle => (own_pool(1), true, 1, None),
             Plan::Shared => (app.clone(), false, 1, None),
         };
-        Self { pool, app: app.clone(), call_timeout, own, work: Slots::new(work), lease }
+        Self {
+            pool,
+            app: app.clone(),
+            call_timeout,
+            own,
+            work: Slots::new(work),
+            lease,
+            no_settings: AtomicBool::new(false),
+        }
     }
 
     /// A connection for one call; waits for its turn.
@@ -89,11 +100,7 @@ impl<DB: Dialect> Connections<DB> {
         let connection = match slots.rested() {
             Some(connection) => connection,
             None => {
-                if self.own {
-                    // The application may have been given other credentials since.
-                    self.pool.set_connect_options((*self.app.connect_options()).clone());
-                }
-                let mut fresh = self.pool.acquire().await?;
+                let mut fresh = self.fresh().await?;
                 // The application's own connections keep their session settings.
                 if self.own
                     && let Err(error) = DB::greet(&mut fresh, Some(self.call_timeout)).await
@@ -105,6 +112,24 @@ impl<DB: Dialect> Connections<DB> {
             }
         };
         Ok(Borrowed { connection: Some(connection), slots, keep: self.own, _permit: permit })
+    }
+
+    /// A new connection.
+    async fn fresh(&self) -> sqlx::Result<PoolConnection<DB>> {
+        if !self.own {
+            return self.pool.acquire().await;
+        }
+        // The application may have been given other credentials since.
+        let options = || (*self.app.connect_options()).clone();
+        if !self.no_settings.load(Ordering::Relaxed) {
+            self.pool.set_connect_options(DB::with_settings(options()));
+            match self.pool.acquire().await {
+                Err(error) if DB::refuses_settings(&error) => self.no_settings.store(true, Ordering::Relaxed),
+                done => return done,
+            }
+        }
+        self.pool.set_connect_options(options());
+        self.pool.acquire().await
     }
 
     /// Closes what is idle: after an outage every kept connection is suspect.

@@ -1,5 +1,7 @@
 //! Definitions in the database: reading them, and edits that never overwrite what somebody else wrote meanwhile.
 
+use tokio::time::Instant;
+
 use super::connections::Purpose;
 use super::dialect::Dialect;
 use super::read::{readable, required};
@@ -11,10 +13,18 @@ use crate::store::{Edit, Edited};
 
 impl<DB: Dialect> SqlStore<DB> {
     pub(super) async fn try_definitions(&self) -> sqlx::Result<Vec<NotifyDef>> {
+        let began = Instant::now();
         let mut conn = self.connections.get(Purpose::Work).await?;
         let rows = DB::fetch(&mut conn, &DB::statements().definitions, &[self.now()]).await?;
+        if self.known.sees_open.get().is_none() {
+            let answer = DB::fetch(&mut conn, &DB::statements().sees_open, &[]).await?;
+            let sees = answer.first().map(|row| required::<DB>(row, 0)).transpose()?;
+            self.known.sees_open.get_or_init(|| sees == Some(1));
+        }
         conn.done();
-        Ok(readable::<DB, _>(&rows, "definition", read::<DB>))
+        let definitions = readable::<DB, _>(&rows, "definition", read::<DB>);
+        self.known.remember(began, &definitions);
+        Ok(definitions)
     }
 
     pub(super) async fn try_edit(&self, edit: &Edit) -> sqlx::Result<Edited> {
@@ -46,6 +56,7 @@ impl<DB: Dialect> SqlStore<DB> {
             edited => edited?,
         };
         conn.done();
+        self.known.forget();
         Ok(edited)
     }
 

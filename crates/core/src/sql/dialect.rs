@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use sqlx::error::DatabaseError;
-use sqlx::{Database, Pool, Transaction};
+use sqlx::{Connection, Database, Pool, Transaction};
 
 use super::fragment::Kind;
 use super::run::{Arg, Statement};
@@ -64,6 +64,19 @@ pub trait Dialect: Database + sealed::Sealed {
     #[doc(hidden)]
     fn text(row: &Self::Row, column: usize) -> sqlx::Result<Option<String>>;
 
+    /// The settings that a connection of our own begins with.
+    #[doc(hidden)]
+    fn with_settings(options: <Self::Connection as Connection>::Options) -> <Self::Connection as Connection>::Options {
+        options
+    }
+
+    /// Whether a connection was refused because of them.
+    #[doc(hidden)]
+    fn refuses_settings(error: &sqlx::Error) -> bool {
+        let _ = error;
+        false
+    }
+
     /// Prepares a new connection of our own: refuses servers that are too old, sets the isolation level, and makes the
     /// server give up a statement shortly before `limit`, when nobody waits for its end any more.
     #[doc(hidden)]
@@ -81,6 +94,13 @@ pub trait Dialect: Database + sealed::Sealed {
     /// rollback, and MySQL that of one which a deadlock ended with nothing at all.
     #[doc(hidden)]
     fn commit(tx: Transaction<'_, Self>) -> BoxFuture<'_, sqlx::Result<Committed>>;
+
+    /// Whether a known insert (`known.rs`) failed because no transaction is seen to be open.
+    #[doc(hidden)]
+    fn is_not_open(error: &sqlx::Error) -> bool {
+        let _ = error;
+        false
+    }
 
     /// What sort of fault an error of the server is: by its code, never by its message.
     #[doc(hidden)]

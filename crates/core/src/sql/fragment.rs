@@ -55,9 +55,9 @@ impl Kind {
     /// people can store; one that MySQL (`0000-00-00`) or SQLite (any text) cannot read is null.
     pub(super) fn epoch(self, time: &str) -> String {
         match self {
-            // An infinite time has no number: it becomes the year 1970 or 9999.
+            // An infinite time has no number: it becomes the year 1970 or 9999. (`extract` computes with decimals, slowly.)
             Postgres => format!(
-                "CASE WHEN isfinite({time}) THEN (extract(epoch FROM {time}) * 1000)::bigint
+                "CASE WHEN isfinite({time}) THEN (date_part('epoch', {time}) * 1000)::bigint
                  WHEN {time} < 'epoch'::timestamptz THEN 0 WHEN {time} > 'epoch'::timestamptz THEN 253402214400000 END"
             ),
             MySql => format!("TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', {time}) DIV 1000"),
@@ -167,6 +167,37 @@ impl Kind {
         }
     }
 
+    /// A FROM and a WHERE: the rows `m` of a table that are in a batch and fulfil a condition, perhaps locked.
+    pub(super) fn batch_rows(self, batch: &str, table: &str, condition: &str, lock: &str) -> String {
+        self.rows_by(batch, table, ["PRIMARY", "m.id = b.notice_id"], condition, lock)
+    }
+
+    /// The same by another index than the primary key's, and what is searched in it for each of the batch.
+    ///
+    /// On Postgres a subquery that cannot be flattened keeps the planner from any other order than the batch first.
+    pub(super) fn rows_by(self, batch: &str, table: &str, by: [&str; 2], condition: &str, lock: &str) -> String {
+        let [index, on] = by;
+        let fence = if lock.is_empty() { " OFFSET 0" } else { lock };
+        match self {
+            Postgres => format!(
+                "FROM {batch} CROSS JOIN LATERAL (SELECT m.* FROM {table} m WHERE {on} AND {condition}{fence}) AS m"
+            ),
+            MySql | Sqlite => format!(
+                "FROM {batch} {} {table} m{} ON {on} WHERE {condition}{lock}",
+                self.join_in_order(),
+                self.by_index(index)
+            ),
+        }
+    }
+
+    /// That `id` is one of those that a query gives, so that Postgres searches its index for each.
+    pub(super) fn id_in(self, id: &str, query: &str) -> String {
+        match self {
+            Postgres => format!("{id} = ANY (ARRAY({query}))"),
+            MySql | Sqlite => format!("{id} IN ({query})"),
+        }
+    }
+
     /// Joins `m` (a table with a primary key `id`) to a batch, the batch first. MySQL's optimizer must not choose the
     /// other order, nor may it walk a small table row by row: it would lock, and wait for, rows that are not in the batch.
     pub(super) fn batch_join(self, batch: &str, table: &str) -> String {
@@ -245,7 +276,10 @@ impl Kind {
     /// Updates the rows of `table` that are in a batch. Assignments name the table's columns bare.
     pub(super) fn batch_update(self, batch: &str, table: &str, set: &str, and: &str) -> String {
         match self {
-            Postgres | Sqlite => format!("UPDATE {table} AS m SET {set} FROM {batch} WHERE m.id = b.notice_id{and}"),
+            Postgres | Sqlite => {
+                let ids = self.id_in("m.id", &format!("SELECT b.notice_id FROM {batch}"));
+                format!("UPDATE {table} AS m SET {set} FROM {batch} WHERE m.id = b.notice_id AND {ids}{and}")
+            }
             MySql => format!("UPDATE {} SET {set} WHERE true{and}", self.batch_join(batch, table)),
         }
     }
@@ -255,7 +289,8 @@ impl Kind {
     pub(super) fn batch_delete(self, batch: &str, table: &str, and: &str) -> String {
         match self {
             Postgres | Sqlite => {
-                format!("DELETE FROM {table} AS m WHERE m.id IN (SELECT b.notice_id FROM {batch}){and}")
+                let ids = self.id_in("m.id", &format!("SELECT b.notice_id FROM {batch}"));
+                format!("DELETE FROM {table} AS m WHERE {ids}{and}")
             }
             MySql => format!("DELETE m FROM {} WHERE true{and}", self.batch_join(batch, table)),
         }
@@ -276,6 +311,43 @@ impl Kind {
     /// that an operator's edit would wait for every open business transaction.
     pub(super) fn insert_reads_freely(self) -> bool {
         self != MySql
+    }
+
+    /// True where the driver does not tell the id that an insert gave.
+    pub(super) fn insert_returns_its_id(self) -> bool {
+        self == Postgres
+    }
+
+    /// Inserts a definition's id and a parameter, where a transaction is seen to be open.
+    ///
+    /// On Postgres `$3` says so, or the transaction's id: there is one once something was written. MariaDB knows whether there
+    /// is a transaction (without autocommit another one may have begun by itself); where it cannot tell, a null fails what
+    /// would be committed by itself. MySQL ignores that comment: its commit finds out. `INSERT … SELECT … WHERE` would hold a
+    /// lock on the ids. On SQLite a COMMIT without a transaction fails by itself.
+    pub(super) fn insert_known(self, insert_into: &str) -> String {
+        match self {
+            Postgres => format!(
+                "{insert_into} SELECT $1, $2::json WHERE $3 OR pg_current_xact_id_if_assigned() IS NOT NULL RETURNING id"
+            ),
+            MySql => {
+                format!("{insert_into} VALUES (/*M! IF(@@in_transaction AND @@autocommit, */ $1 /*M! , NULL) */, $2)")
+            }
+            Sqlite => format!("{insert_into} VALUES ($1, $2)"),
+        }
+    }
+
+    /// Whether that insert succeeds only in an open transaction, so that a COMMIT behind it commits or fails.
+    pub(super) fn sees_open(self) -> &'static str {
+        match self {
+            Postgres => "SELECT 1",
+            MySql => "SELECT CAST(/*M! 1 + */ 0 AS signed)",
+            Sqlite => "SELECT 0",
+        }
+    }
+
+    /// True where the driver looks whether a transaction has begun, so that nobody else need.
+    pub(super) fn begin_is_seen(self) -> bool {
+        self == Postgres
     }
 
     /// The distance of two consecutive ids, which a Galera cluster makes the number of its nodes.

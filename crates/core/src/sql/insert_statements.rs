@@ -7,6 +7,8 @@ pub(super) struct InsertStatements {
     /// A notice of which nothing is said but its parameter, due at once by the database's clock: `$1` is its definition,
     /// `$2` its parameter. Most are so, and half of what an insert costs is setting up its expressions.
     pub(super) plain: Statement,
+    /// The same where the definition's id is known: `$1`. It inserts nothing where no transaction is seen to be open.
+    pub(super) known: Statement,
     /// Any notice without a dedupe key: `$2` is its definition.
     pub(super) one: Statement,
     /// One with a dedupe key: a statement that may meet a conflict inserts more slowly.
@@ -80,6 +82,7 @@ pub(super) fn insert_statements(kind: Kind) -> InsertStatements {
             "INSERT INTO notify_msg (def_id, param) SELECT {def_id}, {} {from}{returning}",
             kind.to_json("$2")
         )),
+        known: statement(kind.insert_known("INSERT INTO notify_msg (def_id, param)")),
         one: insert_one(""),
         keyed: insert_one(unless_duplicate),
         many: insert_many(""),

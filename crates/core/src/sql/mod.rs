@@ -11,6 +11,7 @@ mod definitions;
 mod dialect;
 mod fragment;
 mod insert_statements;
+mod known;
 mod marks;
 mod migrate;
 #[cfg(feature = "mysql")]
@@ -41,6 +42,7 @@ use crate::error::{FaultKind, Result};
 use crate::outbox::Outbox;
 use crate::param::DEFAULT_PARAM_LIMIT;
 use dialect::Plan;
+use known::Known;
 use tx::Context;
 
 /// The outbox of an application: its own pool, and through `Deref` everything of [`Outbox`].
@@ -178,9 +180,10 @@ impl<DB: Dialect> NotifyBuilder<DB> {
 
     /// The outbox. Connects to nothing yet.
     pub fn build(self) -> Notify<DB> {
-        let store = store::SqlStore::new(&self.pool, self.clock.clone(), self.call_timeout);
+        let known = Arc::new(Known::new(DB::connections(&self.pool) != Plan::Shared));
+        let store = store::SqlStore::new(&self.pool, self.clock.clone(), self.call_timeout, Arc::clone(&known));
         let outbox = Outbox::new(Arc::new(store), self.clock.clone());
-        let context = Context { outbox, clock: self.clock, param_limit: self.param_limit };
+        let context = Context { outbox, known, clock: self.clock, param_limit: self.param_limit };
         Notify { pool: self.pool, context }
     }
 }

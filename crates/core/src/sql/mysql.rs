@@ -64,6 +64,7 @@ impl Dialect for MySql {
             let needed = [
                 &statements.definition_id,
                 &statements.insert_plain,
+                &statements.insert_known,
                 &statements.insert,
                 &statements.definition_ids,
                 &statements.duplicates,
@@ -90,6 +91,10 @@ impl Dialect for MySql {
         })
     }
 
+    fn is_not_open(error: &sqlx::Error) -> bool {
+        matches!(error, sqlx::Error::Database(error) if number(error.as_ref()) == NO_NULL)
+    }
+
     fn fault(error: &dyn DatabaseError) -> FaultKind {
         fault(number(error))
     }
@@ -99,6 +104,8 @@ impl Dialect for MySql {
     }
 }
 
+/// `ER_BAD_NULL_ERROR`.
+const NO_NULL: u16 = 1048;
 /// `ER_SP_DOES_NOT_EXIST`.
 const NO_SUCH_SAVEPOINT: u16 = 1305;
 

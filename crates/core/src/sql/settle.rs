@@ -30,51 +30,43 @@ impl Key {
     }
 }
 
-/// What a notice becomes, as the statements `archive` and `reschedule` read it.
+/// What a notice becomes, as the statements `settle`, `archive` and `reschedule` read it. What it does not have is null.
 #[derive(Serialize)]
 struct Row<'a> {
     notice_id: i64,
-    new_status: i64,
-    after_ms: i64,
-    new_failures: i64,
-    new_crashes: i64,
-    new_errors: Option<&'a str>,
-    new_class: Option<&'a str>,
-    new_description: Option<&'a str>,
-    reason: Option<&'a str>,
-}
-
-/// Both, and what is to be done, as the statement `settle` reads them.
-#[derive(Serialize)]
-struct Whole<'a> {
     attempt: i64,
     was: i64,
     overdue: i64,
     ends: i64,
     keep: i64,
-    #[serde(flatten)]
-    row: Row<'a>,
-}
-
-impl<'a> Whole<'a> {
-    fn new(settle: &'a Settle) -> Self {
-        let Key { attempt, was, overdue, .. } = Key::new(settle);
-        let (ends, keep) = match settle.transition.next {
-            Next::Wait { .. } => (0, 0),
-            Next::Finish { keep, .. } => (1, i64::from(keep)),
-        };
-        Self { attempt, was, overdue, ends, keep, row: Row::new(settle) }
-    }
+    new_status: i64,
+    after_ms: i64,
+    new_failures: i64,
+    new_crashes: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_errors: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_class: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_description: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
 }
 
 impl<'a> Row<'a> {
     fn new(settle: &'a Settle) -> Self {
-        let (status, after_ms, reason) = match &settle.transition.next {
-            Next::Wait { status, after } => (status, duration_millis(*after), None),
-            Next::Finish { status, reason, .. } => (status, 0, reason.as_deref()),
+        let Key { notice_id, attempt, was, overdue } = Key::new(settle);
+        let (status, after_ms, reason, ends, keep) = match &settle.transition.next {
+            Next::Wait { status, after } => (status, duration_millis(*after), None, 0, 0),
+            Next::Finish { status, reason, keep } => (status, 0, reason.as_deref(), 1, i64::from(*keep)),
         };
         Self {
-            notice_id: settle.id,
+            notice_id,
+            attempt,
+            was,
+            overdue,
+            ends,
+            keep,
             new_status: status.code(),
             after_ms,
             new_failures: settle.transition.failures,
@@ -102,7 +94,7 @@ impl<DB: Dialect> SqlStore<DB> {
         let now = self.now();
         let mut conn = self.connections.get(Purpose::Work).await?;
         let held = if DB::KIND.settles_at_once() && !evict {
-            let all = json(&batch.iter().map(Whole::new).collect::<Vec<_>>())?;
+            let all = json(&batch.iter().map(Row::new).collect::<Vec<_>>())?;
             keys::<DB>(&DB::fetch(&mut conn, &statements.settle, &[now, all.as_str().into()]).await?)?
         } else {
             let mut tx = conn.begin().await?;

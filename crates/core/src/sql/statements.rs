@@ -30,6 +30,8 @@ statements! {
     definition_names,
     definition_ids,
     insert_plain,
+    insert_known,
+    sees_open,
     insert,
     insert_keyed,
     insert_many,
@@ -96,11 +98,13 @@ impl Statements {
         let by_lane = kind.by_lane();
         let lane_order = "ORDER BY m.next_call_time LIMIT $4";
         let ids = kind.batch("$4", &[("notice_id", Ty::Int)]);
-        // `+ 0` keeps Postgres from reading the whole lane by the other index, as it does where its statistics are old.
+        // `+ 0` keeps Postgres from reading the whole lane by the other index, as it does where its statistics are old (here, and
+        // wherever rows are found by their ids).
         let by_ids =
             format!("m.def_id + 0 = $2 AND m.status + 0 = $3 AND m.next_call_time <= {now} AND {}", kind.its_turn());
+        let lock = kind.lock();
+        let due_of = |batch: &str| kind.batch_rows(batch, "notify_msg", &by_ids, lock);
         let in_turn = format!("{in_lane}{} AND {}", kind.from_mark("$7"), kind.its_turn());
-        let ids_from = kind.batch_join(&ids, "notify_msg");
         // The first of each key, by one search of the index.
         let first_of_keys = format!(
             "(SELECT (SELECT o.id FROM notify_msg o{} WHERE o.def_id = $2 AND o.ordering_key = b.own_key
@@ -113,19 +117,18 @@ impl Statements {
         let take = format!(
             "status = 5, attempt = attempt + 1, worker = $5, last_call_time = {now}, next_call_time = {lease_end}"
         );
-        let lock = kind.lock();
         // Locking the rows first and updating just those: the subselect alone could be run again for each row and
         // return others each time. Status is checked once more after the lock was got.
         let claim = |pick: &str| {
             if kind.update_returns() {
                 statement(format!(
-                    "WITH due AS MATERIALIZED (SELECT m.id {pick}{lock})
-                     UPDATE notify_msg AS m SET {take} WHERE m.id IN (SELECT id FROM due) AND m.status = $3
-                     RETURNING {}",
+                    "WITH due AS MATERIALIZED (SELECT m.id {pick})
+                     UPDATE notify_msg AS m SET {take} WHERE {} AND m.status + 0 = $3 RETURNING {}",
+                    kind.id_in("m.id", "SELECT id FROM due"),
                     claimed_columns(kind, "attempt", "last_call_time")
                 ))
             } else {
-                statement(format!("SELECT {} {pick}{lock}", claimed_columns(kind, "attempt + 1", &now)))
+                statement(format!("SELECT {} {pick}", claimed_columns(kind, "attempt + 1", &now)))
             }
         };
         let taken = kind.batch("$4", &[("notice_id", Ty::Int)]);
@@ -146,6 +149,8 @@ impl Statements {
                 kind.batch("$2", &[("own_key", Ty::Key)])
             )),
             insert_plain: add.plain,
+            insert_known: add.known,
+            sees_open: statement(kind.sees_open().into()),
             insert: add.one,
             insert_keyed: add.keyed,
             insert_many: add.many,
@@ -166,19 +171,18 @@ impl Statements {
                 kind.join_marks("$2")
             )),
             claim_lane: claim(&format!(
-                "FROM notify_msg m{by_lane} WHERE {in_turn} AND m.crashes < {SUSPECT_CRASHES} {lane_order}"
+                "FROM notify_msg m{by_lane} WHERE {in_turn} AND m.crashes < {SUSPECT_CRASHES} {lane_order}{lock}"
             )),
             claim_suspects: claim(&format!(
-                "FROM notify_msg m{by_lane} WHERE {in_turn} AND m.crashes >= {SUSPECT_CRASHES} {lane_order}"
+                "FROM notify_msg m{by_lane} WHERE {in_turn} AND m.crashes >= {SUSPECT_CRASHES} {lane_order}{lock}"
             )),
-            claim_ids: claim(&format!("FROM {ids_from} WHERE {by_ids}")),
-            claim_keys: claim(&format!("FROM {} WHERE {by_ids}", kind.batch_join(&first_of_keys, "notify_msg"))),
+            claim_ids: claim(&due_of(&ids)),
+            claim_keys: claim(&due_of(&first_of_keys)),
             still_first: statement(format!(
-                "SELECT m.id FROM {} WHERE {}",
-                kind.batch_join(&ids_only, "notify_msg"),
-                kind.its_turn()
+                "SELECT m.id {}",
+                kind.batch_rows(&ids_only, "notify_msg", &kind.its_turn(), "")
             )),
-            take: statement(kind.batch_update(&taken, "notify_msg", &take, " AND m.status = $3")),
+            take: statement(kind.batch_update(&taken, "notify_msg", &take, " AND m.status + 0 = $3")),
             overdue: statement(format!(
                 "SELECT {} FROM notify_msg m{by_lane} WHERE {in_lane}{} {lane_order}",
                 claimed_columns(kind, "attempt", "last_call_time"),
@@ -186,42 +190,49 @@ impl Statements {
             )),
             // By the index, definition by definition: what is being sent is little.
             held_by: statement(format!(
-                "SELECT {} FROM (SELECT id AS owner FROM notify_def) AS b {} notify_msg m{by_lane} ON m.def_id = b.owner
-                 WHERE m.status = 5 AND m.worker = $2 ORDER BY m.id LIMIT $3",
+                "SELECT {} {} ORDER BY m.id LIMIT $3",
                 claimed_columns(kind, "attempt", "last_call_time"),
-                kind.join_in_order()
+                kind.rows_by(
+                    "(SELECT id AS owner FROM notify_def) AS b",
+                    "notify_msg",
+                    ["notify_msg_due", "m.def_id = b.owner"],
+                    "m.status = 5 AND m.worker = $2",
+                    ""
+                )
             )),
-            // The fence: who does not find its attempt, in the status it left it in, changes nothing.
             hold: statement(format!(
-                "SELECT m.id, m.attempt FROM {} WHERE m.attempt = b.attempt AND m.status = b.was
-                 AND (b.overdue = 0 OR m.next_call_time <= {now}){lock}",
-                kind.batch_join(&keys, "notify_msg")
+                "SELECT m.id, m.attempt {}",
+                kind.batch_rows(&keys, "notify_msg", &fence(kind), lock)
             )),
             settle: statement(settle_at_once(kind)),
             // Ids that were given twice (a restored sequence, a TRUNCATE on MySQL): the live notice keeps its id.
             evict: statement(kind.batch_delete(&ids_only, "notify_msg_history", "")),
-            archive: statement(format!("{} FROM {}", archived(kind, "b"), kind.batch_join(&settled, "notify_msg"))),
+            archive: statement(format!(
+                "{} {}",
+                archived(kind, "b"),
+                kind.batch_rows(&settled, "notify_msg", "true", "")
+            )),
             remove: statement(kind.batch_delete(&ids_only, "notify_msg", "")),
             reschedule: statement(kind.batch_update(&settled, "notify_msg", &rescheduled(kind), "")),
             verify: statement({
                 let from = |table: &str| {
                     format!(
-                        "SELECT m.id, m.attempt, m.status, m.failures, m.crashes FROM {}",
-                        kind.batch_join(&ids_only, table)
+                        "SELECT m.id, m.attempt, m.status, m.failures, m.crashes {}",
+                        kind.batch_rows(&ids_only, table, "true", "")
                     )
                 };
                 format!("{} UNION ALL {}", from("notify_msg"), from("notify_msg_history"))
             }),
             // Locked rows are passed over: one of them must not keep the other leases from being extended.
             extendable: statement(format!(
-                "SELECT m.id FROM {} WHERE m.attempt = b.attempt AND m.status = 5{lock}",
-                kind.batch_join(&leases, "notify_msg")
+                "SELECT m.id {}",
+                kind.batch_rows(&leases, "notify_msg", "m.attempt = b.attempt AND m.status + 0 = 5", lock)
             )),
             extend: statement(kind.batch_update(
                 &leases,
                 "notify_msg",
                 &format!("next_call_time = {}", kind.plus(&now, "b.lease")),
-                " AND m.attempt = b.attempt AND m.status = 5",
+                " AND m.attempt = b.attempt AND m.status + 0 = 5",
             )),
             find: statement(format!(
                 "SELECT {}, NULL, NULL FROM notify_msg m WHERE m.id = $2
@@ -235,7 +246,7 @@ impl Statements {
                  ORDER BY m.finish_time LIMIT $5",
                 kind.plus(&now, "-$4")
             )),
-            purge: statement(kind.batch_delete(&ids_only, "notify_msg_history", " AND m.status = $3")),
+            purge: statement(kind.batch_delete(&ids_only, "notify_msg_history", " AND m.status + 0 = $3")),
             purge_definition: statement(format!(
                 "DELETE FROM notify_def WHERE id = $2 AND delete_time <= {}
                  AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
@@ -306,31 +317,34 @@ fn rescheduled(kind: Kind) -> String {
     )
 }
 
+/// The fence: who does not find its attempt, in the status it left it in, changes nothing.
+fn fence(kind: Kind) -> String {
+    let now = kind.now();
+    format!("m.attempt = b.attempt AND m.status + 0 = b.was AND (b.overdue = 0 OR m.next_call_time <= {now})")
+}
+
 /// All steps of a settle in one round trip. Only Postgres has statements that change several tables: what is held is locked
-/// first, and the others change just that. Each step hands its rows to the next with all their columns: two such results
-/// joined would be compared row by row, since nothing is known of their sizes.
+/// and read first, and the others change just that. `held` has all the columns of both, since two results joined would be
+/// compared row by row: nothing is known of their sizes.
 fn settle_at_once(kind: Kind) -> String {
     if !kind.settles_at_once() {
         return String::new();
     }
-    let fence = [("attempt", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int), ("ends", Ty::Int), ("keep", Ty::Int)];
-    let columns = |of: &[(&str, Ty)]| of.iter().map(|(name, _)| format!(", b.{name}")).collect::<String>();
+    let fences = [("attempt", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int), ("ends", Ty::Int), ("keep", Ty::Int)];
+    let batch = kind.batch("$2", &[SETTLED, &fences[..]].concat());
+    let columns = SETTLED.iter().map(|(name, _)| format!(", b.{name}")).collect::<String>();
     format!(
         "WITH held AS MATERIALIZED (
-             SELECT m.attempt AS held_attempt, b.ends, b.keep{} FROM {} JOIN notify_msg m ON m.id = b.notice_id
-             WHERE m.attempt = b.attempt AND m.status = b.was AND (b.overdue = 0 OR m.next_call_time <= {}){}),
-         gone AS (DELETE FROM notify_msg AS m USING held b WHERE m.id = b.notice_id AND b.ends = 1
-             RETURNING m.*, b.keep{}),
-         kept AS ({} FROM gone m WHERE m.keep = 1),
-         moved AS (UPDATE notify_msg AS m SET {} FROM held b WHERE m.id = b.notice_id AND b.ends = 0)
-         SELECT notice_id, held_attempt FROM held",
-        columns(SETTLED),
-        kind.batch("$2", &[SETTLED, &fence[..]].concat()),
-        kind.now(),
-        kind.lock(),
-        columns(SETTLED),
+             SELECT m.*, b.ends, b.keep{columns} {}),
+         gone AS (DELETE FROM notify_msg AS m WHERE {}),
+         kept AS ({} FROM held m WHERE m.ends = 1 AND m.keep = 1),
+         moved AS (UPDATE notify_msg AS m SET {} FROM held b WHERE m.id = b.notice_id AND b.ends = 0 AND {})
+         SELECT notice_id, attempt FROM held",
+        kind.batch_rows(&batch, "notify_msg", &fence(kind), kind.lock()),
+        kind.id_in("m.id", "SELECT notice_id FROM held WHERE ends = 1"),
         archived(kind, "m"),
-        rescheduled(kind)
+        rescheduled(kind),
+        kind.id_in("m.id", "SELECT notice_id FROM held WHERE ends = 0")
     )
 }
 

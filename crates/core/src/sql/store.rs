@@ -2,6 +2,7 @@
 //! time-out, on a connection of our own; settling and definitions have files of their own.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -11,6 +12,7 @@ use sqlx::Pool;
 use super::connections::{Connections, Purpose};
 use super::definitions::is_unique_violation;
 use super::dialect::Dialect;
+use super::known::Known;
 use super::marks::Marks;
 use super::read::{read_claimed, read_record, required};
 use super::run::Arg;
@@ -28,6 +30,7 @@ pub(super) struct SqlStore<DB: Dialect> {
     pub(super) clock: Option<HandClock>,
     call_timeout: Duration,
     marks: Marks,
+    pub(super) known: Arc<Known>,
 }
 
 /// How often a call is tried in all when it meets a deadlock or the like.
@@ -38,8 +41,8 @@ const LEASES_AT_ONCE: usize = 1000;
 const NODE_MEMORY: Duration = Duration::from_secs(86_400);
 
 impl<DB: Dialect> SqlStore<DB> {
-    pub(super) fn new(app: &Pool<DB>, clock: Option<HandClock>, call_timeout: Duration) -> Self {
-        Self { connections: Connections::new(app, call_timeout), clock, call_timeout, marks: Marks::default() }
+    pub(super) fn new(app: &Pool<DB>, clock: Option<HandClock>, call_timeout: Duration, known: Arc<Known>) -> Self {
+        Self { connections: Connections::new(app, call_timeout), clock, call_timeout, marks: Marks::default(), known }
     }
 
     /// `$1` of every statement.

@@ -8,9 +8,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use sqlx::pool::PoolConnection;
 use sqlx::{Acquire, Connection, Pool, SqlSafeStr, Transaction};
 
 use super::dialect::{Committed, Dialect, Plan};
+use super::known::Known;
 use super::store::fault;
 use super::to_the_end::ToTheEnd;
 use crate::clock::HandClock;
@@ -33,6 +35,8 @@ pub struct NoticeTx<'c, DB: Dialect> {
     after: AfterCommit,
     parent: Option<&'c mut AfterCommit>,
     whole: Whole,
+    /// Our last statement found the transaction open, and nobody has used the connection since: a commit proves itself.
+    pub(super) seen_open: bool,
 }
 
 /// Whether the transaction is what sqlx believes it to be; one answer for all its levels. It is not while an inner
@@ -45,6 +49,7 @@ struct Whole(Arc<AtomicBool>);
 #[derive(Clone)]
 pub(super) struct Context {
     pub(super) outbox: Outbox,
+    pub(super) known: Arc<Known>,
     pub(super) clock: Option<HandClock>,
     pub(super) param_limit: usize,
 }
@@ -61,23 +66,33 @@ struct AfterCommit {
 
 impl<DB: Dialect> NoticeTx<'static, DB> {
     /// Begins, to the end even where nobody waits for it any more: dropping the future of `pool.begin()` in sqlx 0.9 can
-    /// leave the pooled connection inside a transaction. One that nobody waits for is rolled back.
+    /// leave the pooled connection inside a transaction. One that nobody waits for is rolled back. (Waiting for a connection
+    /// can be cut short. Its future is large, and would cost more than the BEGIN.)
     pub(super) async fn begin_on(pool: &Pool<DB>, context: Context) -> Result<Self> {
-        let pool = pool.clone();
+        let acquired = |acquired: sqlx::Result<PoolConnection<DB>>| {
+            acquired.map_err(|error| failed::<DB>("beginning a transaction", error))
+        };
+        let mut conn = acquired(pool.acquire().await)?;
+        // On SQLite sqlx goes on counting a transaction that a raw ROLLBACK, or SQLite itself, has ended.
+        while conn.is_in_transaction() && DB::connections(pool) != Plan::Shared {
+            conn.close_on_drop();
+            drop(conn);
+            conn = acquired(pool.acquire().await)?;
+        }
         let begun = ToTheEnd::new(async move {
-            let mut conn = pool.acquire().await?;
-            // On SQLite sqlx goes on counting a transaction that a raw ROLLBACK, or SQLite itself, has ended.
-            while conn.is_in_transaction() && DB::connections(&pool) != Plan::Shared {
-                conn.close_on_drop();
-                drop(conn);
-                conn = pool.acquire().await?;
-            }
             DB::prepare_to_add(&mut conn).await;
             Transaction::begin(conn, Some(DB::OPEN.into_sql_str())).await
         });
         let tx = begun.await.map_err(|error| failed::<DB>("beginning a transaction", error))?;
         let whole = Whole(Arc::new(AtomicBool::new(true)));
-        Ok(Self { tx, context, after: AfterCommit::default(), parent: None, whole })
+        Ok(Self {
+            tx,
+            context,
+            after: AfterCommit::default(),
+            parent: None,
+            whole,
+            seen_open: DB::KIND.begin_is_seen(),
+        })
     }
 }
 
@@ -89,7 +104,7 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
     /// swallowed, a deadlock, a raw ROLLBACK): all of it is rolled back and no hook runs. [`Error::Store`] is what the
     /// database said; after a lost connection the outcome is unknown, and the notices are sent if they exist.
     pub async fn commit(self) -> Result<()> {
-        let Self { tx, context, mut after, parent, whole } = self;
+        let Self { tx, context, mut after, parent, whole, seen_open } = self;
         whole.check("committing")?;
         if let Some(parent) = parent {
             // A savepoint: its notices now share the fate of the transaction around it.
@@ -100,7 +115,11 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
         }
         // Should this future be dropped, or the connection break: nobody knows whether it was committed.
         after.committed();
-        Err(match DB::commit(tx).await {
+        let committed = match seen_open {
+            true => tx.commit().await.map(|()| Committed::Yes),
+            false => DB::commit(tx).await,
+        };
+        Err(match committed {
             Ok(Committed::Yes) => {
                 context.run(after);
                 return Ok(());
@@ -140,10 +159,11 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
         self.whole.check(doing)?;
         // A failure counts as a cut: sqlx rolls back the outer transaction then.
         self.whole.set(false);
+        self.seen_open = false;
         let tx = Acquire::begin(&mut self.tx).await.map_err(|error| failed::<DB>(doing, error))?;
         self.whole.set(true);
         let (context, parent, whole) = (self.context.clone(), Some(&mut self.after), self.whole.clone());
-        Ok(NoticeTx { tx, context, after: AfterCommit::default(), parent, whole })
+        Ok(NoticeTx { tx, context, after: AfterCommit::default(), parent, whole, seen_open: false })
     }
 
     /// Runs `hook` after the outermost transaction has committed, never after a rollback. A hook that panics is logged;
@@ -165,7 +185,13 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
     /// What an insert needs.
     pub(super) fn parts(&mut self, doing: &'static str) -> Result<(&mut DB::Connection, &Context)> {
         self.whole.check(doing)?;
+        self.seen_open = false;
         Ok((&mut self.tx, &self.context))
+    }
+
+    /// The insert just found that this transaction is still the one that was begun.
+    pub(super) fn seen_open(&mut self) {
+        self.seen_open = self.context.known.sees_open();
     }
 }
 
@@ -241,6 +267,7 @@ impl<DB: Dialect> Deref for NoticeTx<'_, DB> {
 
 impl<DB: Dialect> DerefMut for NoticeTx<'_, DB> {
     fn deref_mut(&mut self) -> &mut Self::Target {
+        self.seen_open = false;
         &mut self.tx
     }
 }

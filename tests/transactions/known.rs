@@ -1,0 +1,166 @@
+//! Notices of definitions whose ids are known from a moment ago: they are added without a look, and the insert itself finds
+//! out whether the transaction is still open.
+
+#[cfg(any(postgres, mariadb))]
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+#[cfg(any(postgres, mariadb))]
+use solid_notify::NewNotice;
+use solid_notify::{Error, NotifyDef, add_notice};
+#[cfg(mariadb)]
+use solid_notify_tests::MariaDb;
+#[cfg(postgres)]
+use solid_notify_tests::Postgres;
+use solid_notify_tests::{Database, on_each_database};
+
+use super::{Scene, Sql};
+#[cfg(any(postgres, mariadb))]
+use super::{hook, run};
+
+on_each_database!(a_definition_that_was_just_read_is_not_looked_up, what_this_process_edits_is_known_at_once,);
+
+#[cfg(any(postgres, mariadb))]
+mod servers {
+    use super::*;
+
+    solid_notify_tests::on_each_server!(an_error_behind_a_seen_insert_is_found_out);
+}
+
+impl<D: Database<Db: Sql>> Scene<D> {
+    /// A scene without a sweeper, whose definitions were just read.
+    async fn known() -> Self {
+        let scene = Self::new(2).await;
+        scene.read().await;
+        scene
+    }
+
+    async fn read(&self) {
+        self.notify().definitions().await.unwrap();
+    }
+
+    async fn add(&self, name: &str) -> Result<(), Error> {
+        let mut tx = self.begin().await;
+        add_notice(&mut tx, name, 1).await?;
+        tx.commit().await
+    }
+}
+
+/// Shown by a name that is no longer there. It is refused as soon as an edit must be in force.
+async fn a_definition_that_was_just_read_is_not_looked_up<D: Database<Db: Sql>>() {
+    let scene = Scene::<D>::known().await;
+    scene.db.sql("UPDATE notify_def SET name = 'renamed'").await;
+    let renamed = Instant::now();
+    scene.add("sync").await.unwrap();
+    // It belongs to the definition, whatever its name.
+    assert_eq!(scene.observe("SELECT count(*) FROM notify_msg m JOIN notify_def d ON d.id = m.def_id").await, 1);
+    let refused = loop {
+        match scene.add("sync").await {
+            Ok(()) => tokio::time::sleep(Duration::from_millis(100)).await,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, Error::UnknownDefinition { .. }), "{refused:?}");
+    assert!(renamed.elapsed() < Duration::from_secs(5), "{:?}", renamed.elapsed());
+    scene.db.close().await;
+}
+
+async fn what_this_process_edits_is_known_at_once<D: Database<Db: Sql>>() {
+    let scene = Scene::<D>::known().await;
+    scene.notify().define(NotifyDef::new("other")).await.unwrap();
+    scene.add("other").await.unwrap();
+    scene.read().await;
+    let rows = scene.notify().definitions().await.unwrap();
+    let seen = &rows.iter().find(|state| state.row.name == "other").unwrap().row;
+    scene.notify().delete(seen).await.unwrap();
+    let refused = scene.add("other").await.unwrap_err();
+    assert!(matches!(refused, Error::UnknownDefinition { .. }), "{refused:?}");
+    scene.db.close().await;
+}
+
+/// The error may be of the application's own statement, or of a later notice.
+#[cfg(any(postgres, mariadb))]
+async fn an_error_behind_a_seen_insert_is_found_out<D: Database<Db: Sql>>() {
+    let scene = Scene::<D>::known().await;
+    let postgres = <D::Db as sqlx::Database>::NAME == "PostgreSQL";
+    scene.db.sql("ALTER TABLE notify_msg ADD CONSTRAINT no_bad_keys CHECK (ordering_key <> 'bad')").await;
+    for own in [true, false] {
+        let mut tx = scene.begin().await;
+        scene.work(&mut tx, 1).await;
+        let ran = hook(&mut tx);
+        if own {
+            run::<D>(&mut tx, "INSERT INTO work VALUES (1)").await.unwrap_err();
+        } else {
+            NewNotice::new("sync", 2).unwrap().ordering_key("bad").add(&mut tx).await.unwrap_err();
+        }
+        // Only on Postgres does an error end the transaction.
+        let committed = tx.commit().await;
+        assert_eq!(matches!(committed, Err(Error::TransactionLost { .. })), postgres, "{committed:?}");
+        assert_eq!(ran.load(Ordering::Relaxed), !postgres);
+        scene.db.sql("DELETE FROM work").await;
+    }
+    scene.db.close().await;
+}
+
+#[cfg(postgres)]
+#[tokio::test]
+async fn a_commit_behind_a_raw_rollback_says_so_on_postgres() {
+    let scene = Scene::<Postgres>::known().await;
+    let mut tx = scene.begin().await;
+    scene.work(&mut tx, 1).await;
+    run::<Postgres>(&mut tx, "ROLLBACK").await.unwrap();
+    // It is committed by itself, as Postgres does it with every statement from now on.
+    add_notice(&mut tx, "sync", 2).await.unwrap();
+    assert!(matches!(tx.commit().await, Err(Error::TransactionLost { .. })));
+    scene.ends_with_rows(&[2], &[]).await;
+}
+
+/// An insert cannot tell where nothing was written before it, nor need it where nobody used the transaction.
+#[cfg(postgres)]
+#[tokio::test]
+async fn a_transaction_that_only_read_can_add_on_postgres() {
+    let scene = Scene::<Postgres>::known().await;
+    for (k, reads) in [(1, false), (2, true)] {
+        let mut tx = scene.begin().await;
+        if reads {
+            run::<Postgres>(&mut tx, "SELECT 1").await.unwrap();
+        }
+        add_notice(&mut tx, "sync", k).await.unwrap();
+        add_notice(&mut tx, "sync", 10 * k).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    scene.ends_with_rows(&[1, 2, 10, 20], &[]).await;
+}
+
+/// Else it would be committed by itself, whatever becomes of the work.
+#[cfg(mariadb)]
+#[tokio::test]
+async fn a_notice_of_a_known_definition_is_refused_where_no_transaction_is_open_on_mariadb() {
+    let scene = Scene::<MariaDb>::known().await;
+    for end in ["ROLLBACK", "COMMIT"] {
+        let mut tx = scene.begin().await;
+        run::<MariaDb>(&mut tx, end).await.unwrap();
+        assert!(matches!(add_notice(&mut tx, "sync", 1).await, Err(Error::TransactionLost { .. })));
+        assert!(matches!(tx.commit().await, Err(Error::TransactionLost { .. })));
+    }
+    scene.ends_with(&[]).await;
+}
+
+/// There another transaction begins by itself when one has ended: the insert cannot tell, and another way is taken.
+#[cfg(mariadb)]
+#[tokio::test]
+async fn a_session_without_autocommit_can_add_on_mariadb() {
+    let scene = Scene::<MariaDb>::known().await;
+    let mut tx = scene.begin().await;
+    run::<MariaDb>(&mut tx, "SET autocommit = 0").await.unwrap();
+    scene.work(&mut tx, 1).await;
+    tx.commit().await.unwrap();
+    // What it does behind our back is found out.
+    let mut tx = scene.begin().await;
+    run::<MariaDb>(&mut tx, "SET autocommit = 0").await.unwrap();
+    scene.work(&mut tx, 2).await;
+    run::<MariaDb>(&mut tx, "ROLLBACK").await.unwrap();
+    scene.work(&mut tx, 3).await;
+    assert!(matches!(tx.commit().await, Err(Error::TransactionLost { .. })));
+    scene.ends_with(&[1]).await;
+}
