@@ -21,8 +21,9 @@ use crate::worker::Worker;
 
 /// The most notices of one claim.
 const BATCH: usize = 500;
-/// The most full claims of one definition in a row, before the others have their turn.
-const CLAIMS: usize = 5;
+/// The most full claims of one definition in a row, before the others have their turn. Each turn begins with a look, which
+/// on Postgres steps over what was sent before where a transaction is open elsewhere: with 2 the rate falls to 0.56 then.
+const CLAIMS: usize = 10;
 /// How long to gather free slots while more is due than there were slots for.
 const REFILL: Duration = Duration::from_millis(1);
 /// The least time between two readings of the definitions.
