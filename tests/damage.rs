@@ -7,8 +7,8 @@ use std::time::Duration;
 use solid_notify::{Dialect, Error, NotifyDef, Status, add_notice};
 use solid_notify_core::Claimed;
 use solid_notify_core::error::{FaultKind, StoreError};
-use solid_notify_core::store::{Claim, ClaimWhat, Settle, Settled};
-use solid_notify_core::transition::{Next, Transition};
+use solid_notify_core::store::{Claim, ClaimWhat, Settled};
+use solid_notify_testkit::conformance::succeed;
 use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::Connection;
 use sqlx::error::{DatabaseError, ErrorKind};
@@ -33,23 +33,6 @@ async fn claim<D: Database>(db: &TestDb<D>, def_id: i64) -> Result<Vec<Claimed>,
     let (what, worker) = (ClaimWhat::Lane(Status::NotSent), "worker".to_owned());
     let claim = Claim { def_id, what, limit: 100, lease: Duration::from_secs(60), worker };
     db.notify.store().claim(&claim).await
-}
-
-fn succeed(claimed: &Claimed) -> Settle {
-    Settle {
-        id: claimed.id,
-        attempt: claimed.attempt,
-        from: Status::Sending,
-        overdue: false,
-        transition: Transition {
-            next: Next::Finish { status: Status::Succeeded, reason: None, keep: true },
-            failures: 0,
-            crashes: 0,
-        },
-        errors: None,
-        last_class: None,
-        description: None,
-    }
 }
 
 async fn refused<D: Database>(db: &TestDb<D>, sql: &str) {
@@ -94,7 +77,7 @@ async fn an_id_that_was_given_twice_replaces_the_ended_notice<D: Database>() {
         }
     }
     let claimed = claim(&db, def_id).await.unwrap();
-    let batch: Vec<Settle> = claimed.iter().map(succeed).collect();
+    let batch: Vec<_> = claimed.iter().map(succeed).collect();
     assert_eq!(db.notify.store().settle(&batch).await.unwrap(), [Settled::Done; 2]);
     for id in [100, 200] {
         let record = db.notify.find(id).await.unwrap().unwrap();
@@ -290,7 +273,7 @@ async fn unreadable_times_stop_nothing<D: Database>(db: &TestDb<D>, def_id: i64)
     let claimed = claim(db, def_id).await.unwrap();
     assert!(claimed.iter().any(|notice| notice.id == good) && claimed.len() == 2, "{claimed:?}");
     assert!(!due(db.notify.store().due(true).await.unwrap().lanes), "what cannot be claimed is not told as due");
-    let batch: Vec<Settle> = claimed.iter().map(succeed).collect();
+    let batch: Vec<_> = claimed.iter().map(succeed).collect();
     let settled = db.notify.store().settle(&batch).await;
     assert!(settled.is_ok() || settled.unwrap_err().kind == FaultKind::Permanent);
 }

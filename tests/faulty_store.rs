@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use solid_notify::{Done, Failure, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Failure, Notice, NotifyDef, Status, Sweeper};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::faulty::{Fault, faulty, good};
-use solid_notify_tests::sending::{Calls, add, definition, eventually, reaches, record, update};
+use solid_notify_tests::sending::{Calls, add, definition, eventually, gated, reaches, record, update};
 
 #[tokio::test]
 async fn no_loop_ends_whatever_call_fails_however() {
@@ -145,19 +145,11 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let calls = Calls::default();
-    let (wait, noted) = (gate.clone(), calls.clone());
     let grace = Duration::from_millis(400);
     let sweeper = Sweeper::builder(&outbox)
         .outage_grace(grace)
         .poll_interval(Duration::from_millis(20))
-        .handler("sync", move |notice: Notice<i64>| {
-            noted.note(notice.id());
-            let wait = wait.clone();
-            async move {
-                wait.acquire().await?.forget();
-                Ok(Done::Ok)
-            }
-        })
+        .handler("sync", gated(&calls, &gate))
         .start()
         .await
         .unwrap();
@@ -225,17 +217,9 @@ async fn a_notice_whose_lease_could_not_be_extended_is_late_and_not_dead() {
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let calls = Calls::default();
-    let (wait, noted) = (gate.clone(), calls.clone());
     let sweeper = Sweeper::builder(&outbox)
         .poll_interval(Duration::from_millis(10))
-        .handler("sync", move |_: Notice<i64>| {
-            noted.note(());
-            let wait = wait.clone();
-            async move {
-                wait.acquire().await?.forget();
-                Ok(Done::Ok)
-            }
-        })
+        .handler("sync", gated(&calls, &gate))
         .start()
         .await
         .unwrap();

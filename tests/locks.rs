@@ -7,9 +7,8 @@ use std::time::{Duration, SystemTime};
 use solid_notify::{Added, Dialect, NewNotice, NotifyDef, Status, add_notice};
 use solid_notify_core::Claimed;
 use solid_notify_core::error::StoreError;
-use solid_notify_core::store::{Claim, ClaimWhat, Lease, Settle, Settled};
-use solid_notify_core::transition::{Next, Transition};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_core::store::{Claim, ClaimWhat, Lease, Settled};
+use solid_notify_testkit::conformance::{Backend, succeed};
 #[cfg(mariadb)]
 use solid_notify_tests::MariaDb;
 #[cfg(postgres)]
@@ -195,21 +194,12 @@ async fn who_adds_a_duplicate_keeps_nobody_from_settling_the_other<D: Database>(
     db.notify.define(NotifyDef::new("sync")).await.unwrap();
     let keyed = |n: i64| NewNotice::new("sync", n).unwrap().dedupe_key("key");
     let id = db.add_new(keyed(1)).await.id();
-    assert_eq!(claim_lane(&db, 1).await.unwrap().len(), 1);
+    let claimed = claim_lane(&db, 1).await.unwrap();
+    assert_eq!(claimed.len(), 1);
     let mut tx = db.notify.begin().await.unwrap();
     assert!(matches!(keyed(2).add(&mut tx).await.unwrap(), Added::Duplicate(Some(there)) if there == id));
-    let next = Next::Finish { status: Status::Succeeded, reason: None, keep: true };
-    let settle = Settle {
-        id,
-        attempt: 1,
-        from: Status::Sending,
-        overdue: false,
-        transition: Transition { next, failures: 0, crashes: 0 },
-        errors: None,
-        last_class: None,
-        description: None,
-    };
-    let settled = tokio::time::timeout(SOON, db.notify.store().settle(&[settle])).await.expect("it does not wait");
+    let settled =
+        tokio::time::timeout(SOON, db.notify.store().settle(&[succeed(&claimed[0])])).await.expect("it does not wait");
     assert_eq!(settled.unwrap(), [Settled::Done]);
     tx.rollback().await.unwrap();
     db.close().await;

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use solid_notify::{Done, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper};
-use solid_notify_core::store::{Claim, ClaimWhat, Settle};
-use solid_notify_core::transition::{Next, Transition};
-use solid_notify_testkit::conformance::Backend;
+use solid_notify_core::store::{Claim, ClaimWhat};
+use solid_notify_core::transition::Next;
+use solid_notify_testkit::conformance::{Backend, outcome};
 use solid_notify_tests::sending::{Calls, add, definition, eventually, reaches, record, update};
 use tokio::sync::Semaphore;
 
@@ -146,16 +146,8 @@ pub async fn suspects_are_sent_one_at_a_time_and_hold_up_nobody(b: &dyn Backend)
     }
     for claimed in store.claim(&claim).await.unwrap() {
         let next = Next::Wait { status: Status::Failed, after: Duration::ZERO };
-        let settle = Settle {
-            id: claimed.id,
-            attempt: claimed.attempt,
-            from: Status::Sending,
-            overdue: false,
-            transition: Transition { next, failures: 0, crashes: 2 },
-            errors: None,
-            last_class: None,
-            description: None,
-        };
+        let mut settle = outcome(&claimed, next);
+        settle.transition.crashes = 2;
         store.settle(&[settle]).await.unwrap();
     }
     let gate = Arc::new(Semaphore::new(0));

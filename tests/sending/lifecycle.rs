@@ -5,26 +5,14 @@ use std::time::Duration;
 
 use solid_notify::{Done, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, add, edit_by_hand, eventually, reaches, record};
+use solid_notify_tests::sending::{Calls, add, edit_by_hand, eventually, gated, reaches, record};
 use tokio::sync::Semaphore;
 
 pub async fn a_shutdown_waits_for_running_handlers(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let gate = Arc::new(Semaphore::new(0));
     let calls = Calls::default();
-    let (wait, noted) = (gate.clone(), calls.clone());
-    let sweeper = Sweeper::builder(b.outbox())
-        .handler("sync", move |_: Notice<i64>| {
-            noted.note(());
-            let wait = wait.clone();
-            async move {
-                wait.acquire().await?.forget();
-                Ok(Done::Ok)
-            }
-        })
-        .start()
-        .await
-        .unwrap();
+    let sweeper = Sweeper::builder(b.outbox()).handler("sync", gated(&calls, &gate)).start().await.unwrap();
     let id = add(b, "sync").await;
     eventually("it is being sent", async || calls.count() == 1).await;
     let mut stopping = Box::pin(sweeper.shutdown());
@@ -64,19 +52,7 @@ pub async fn a_dropped_sweeper_ends_what_is_running_and_claims_nothing_more(b: &
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let gate = Arc::new(Semaphore::new(0));
     let calls = Calls::default();
-    let (wait, noted) = (gate.clone(), calls.clone());
-    let sweeper = Sweeper::builder(b.outbox())
-        .handler("sync", move |_: Notice<i64>| {
-            noted.note(());
-            let wait = wait.clone();
-            async move {
-                wait.acquire().await?.forget();
-                Ok(Done::Ok)
-            }
-        })
-        .start()
-        .await
-        .unwrap();
+    let sweeper = Sweeper::builder(b.outbox()).handler("sync", gated(&calls, &gate)).start().await.unwrap();
     let id = add(b, "sync").await;
     eventually("it is being sent", async || calls.count() == 1).await;
     drop(sweeper);

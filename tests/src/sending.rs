@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use solid_notify::{NewNotice, NoticeRecord, NotifyDef, Status, Updated};
+use futures_util::future::BoxFuture;
+use solid_notify::{Done, Failure, NewNotice, Notice, NoticeRecord, NotifyDef, Status, Updated};
 use solid_notify_core::store::{Edit, Edited};
 use solid_notify_testkit::conformance::Backend;
+use tokio::sync::Semaphore;
 
 /// How long real work may take before a test gives up.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -50,6 +52,22 @@ impl<T: Clone> Calls<T> {
     /// How many calls there were.
     pub fn count(&self) -> usize {
         self.0.lock().unwrap().len()
+    }
+}
+
+/// A handler that notes each call and waits until it is let through.
+pub fn gated(
+    calls: &Calls<()>,
+    gate: &Arc<Semaphore>,
+) -> impl Fn(Notice<i64>) -> BoxFuture<'static, Result<Done, Failure>> + Send + Sync + 'static {
+    let (calls, gate) = (calls.clone(), Arc::clone(gate));
+    move |_| {
+        calls.note(());
+        let gate = Arc::clone(&gate);
+        Box::pin(async move {
+            gate.acquire_owned().await?.forget();
+            Ok(Done::Ok)
+        })
     }
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 #[cfg(mariadb)]
 use solid_notify::NotifyDef;
 use solid_notify::{Error, Updated, add_notice};
-use solid_notify_core::store::{Claim, ClaimWhat, Settle, Settled};
-use solid_notify_core::transition::{Next, Transition};
-use solid_notify_core::{Claimed, Status};
+use solid_notify_core::Status;
+use solid_notify_core::store::{Claim, ClaimWhat, Settled};
+use solid_notify_testkit::conformance::succeed;
 use solid_notify_tests::Database;
 #[cfg(mariadb)]
 use solid_notify_tests::MariaDb;
@@ -90,7 +90,7 @@ async fn an_outcome_whose_row_others_lock_is_left_for_later<D: Database<Db: Sql>
         lease: Duration::from_secs(60),
         worker: "worker".to_owned(),
     };
-    let batch: Vec<Settle> = store.claim(&claim).await.unwrap().iter().map(succeed).collect();
+    let batch: Vec<_> = store.claim(&claim).await.unwrap().iter().map(succeed).collect();
     let mut other = scene.db.pool.begin().await.unwrap();
     run::<D>(&mut other, &format!("SELECT id FROM notify_msg WHERE id = {} FOR UPDATE", batch[1].id)).await.unwrap();
     let settled = tokio::time::timeout(SOON, store.settle(&batch)).await.expect("it does not wait").unwrap();
@@ -98,20 +98,6 @@ async fn an_outcome_whose_row_others_lock_is_left_for_later<D: Database<Db: Sql>
     other.rollback().await.unwrap();
     assert_eq!(store.settle(&batch).await.unwrap(), [Settled::Done; 3]);
     scene.ends_with_rows(&[], &[1, 2, 3]).await;
-}
-
-fn succeed(claimed: &Claimed) -> Settle {
-    let next = Next::Finish { status: Status::Succeeded, reason: None, keep: true };
-    Settle {
-        id: claimed.id,
-        attempt: claimed.attempt,
-        from: Status::Sending,
-        overdue: false,
-        transition: Transition { next, failures: 0, crashes: 0 },
-        errors: None,
-        last_class: None,
-        description: None,
-    }
 }
 
 #[cfg(mariadb)]

@@ -24,6 +24,9 @@ pub(super) enum Ty {
     Key,
 }
 
+/// How the rows of a batch are found in a table: an index, and what is searched in it.
+const BY_ID: [&str; 2] = ["PRIMARY", "m.id = b.notice_id"];
+
 impl Kind {
     /// The time that a statement goes by: the hand-turned clock in `$1`, else the database's.
     ///
@@ -169,24 +172,20 @@ impl Kind {
 
     /// A FROM and a WHERE: the rows `m` of a table that are in a batch and fulfil a condition, perhaps locked.
     pub(super) fn batch_rows(self, batch: &str, table: &str, condition: &str, lock: &str) -> String {
-        self.rows_by(batch, table, ["PRIMARY", "m.id = b.notice_id"], condition, lock)
+        self.rows_by(batch, table, BY_ID, condition, lock)
     }
 
     /// The same by another index than the primary key's, and what is searched in it for each of the batch.
     ///
     /// On Postgres a subquery that cannot be flattened keeps the planner from any other order than the batch first.
     pub(super) fn rows_by(self, batch: &str, table: &str, by: [&str; 2], condition: &str, lock: &str) -> String {
-        let [index, on] = by;
         let fence = if lock.is_empty() { " OFFSET 0" } else { lock };
         match self {
             Postgres => format!(
-                "FROM {batch} CROSS JOIN LATERAL (SELECT m.* FROM {table} m WHERE {on} AND {condition}{fence}) AS m"
+                "FROM {batch} CROSS JOIN LATERAL (SELECT m.* FROM {table} m WHERE {} AND {condition}{fence}) AS m",
+                by[1]
             ),
-            MySql | Sqlite => format!(
-                "FROM {batch} {} {table} m{} ON {on} WHERE {condition}{lock}",
-                self.join_in_order(),
-                self.by_index(index)
-            ),
+            MySql | Sqlite => format!("FROM {} WHERE {condition}{lock}", self.join_by(batch, table, by)),
         }
     }
 
@@ -198,10 +197,10 @@ impl Kind {
         }
     }
 
-    /// Joins `m` (a table with a primary key `id`) to a batch, the batch first. MySQL's optimizer must not choose the
-    /// other order, nor may it walk a small table row by row: it would lock, and wait for, rows that are not in the batch.
-    pub(super) fn batch_join(self, batch: &str, table: &str) -> String {
-        format!("{batch} {} {table} m{} ON m.id = b.notice_id", self.join_in_order(), self.by_index("PRIMARY"))
+    /// Joins `m` to a batch, the batch first. MySQL's optimizer must not choose the other order, nor may it walk a small table
+    /// row by row: it would lock, and wait for, rows that are not in the batch.
+    fn join_by(self, batch: &str, table: &str, [index, on]: [&str; 2]) -> String {
+        format!("{batch} {} {table} m{} ON {on}", self.join_in_order(), self.by_index(index))
     }
 
     /// A join whose left side is read first, where the optimizer needs to be told.
@@ -280,7 +279,7 @@ impl Kind {
                 let ids = self.id_in("m.id", &format!("SELECT b.notice_id FROM {batch}"));
                 format!("UPDATE {table} AS m SET {set} FROM {batch} WHERE m.id = b.notice_id AND {ids}{and}")
             }
-            MySql => format!("UPDATE {} SET {set} WHERE true{and}", self.batch_join(batch, table)),
+            MySql => format!("UPDATE {} SET {set} WHERE true{and}", self.join_by(batch, table, BY_ID)),
         }
     }
 
@@ -292,7 +291,7 @@ impl Kind {
                 let ids = self.id_in("m.id", &format!("SELECT b.notice_id FROM {batch}"));
                 format!("DELETE FROM {table} AS m WHERE {ids}{and}")
             }
-            MySql => format!("DELETE m FROM {} WHERE true{and}", self.batch_join(batch, table)),
+            MySql => format!("DELETE m FROM {} WHERE true{and}", self.join_by(batch, table, BY_ID)),
         }
     }
 

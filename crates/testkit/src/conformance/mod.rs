@@ -186,7 +186,7 @@ pub(crate) fn lane_claim(def_id: i64, status: Status, limit: usize) -> Claim {
 }
 
 /// An outcome of `claimed` that ends or moves it, with the counters as they were.
-pub(crate) fn outcome(claimed: &Claimed, next: Next) -> Settle {
+pub fn outcome(claimed: &Claimed, next: Next) -> Settle {
     Settle {
         id: claimed.id,
         attempt: claimed.attempt,
@@ -199,7 +199,8 @@ pub(crate) fn outcome(claimed: &Claimed, next: Next) -> Settle {
     }
 }
 
-pub(crate) fn succeed(claimed: &Claimed) -> Settle {
+/// The outcome of a delivery that is kept in history.
+pub fn succeed(claimed: &Claimed) -> Settle {
     outcome(claimed, Next::Finish { status: Status::Succeeded, reason: None, keep: true })
 }
 
