@@ -3,7 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use solid_notify::{Done, Error, Failure, NewNotice, Notice, NoticeConnection, NotifyDef, Status, Sweeper, add_notice};
+use solid_notify::{
+    ALERT_DEFINITION, Done, Error, Failure, NewNotice, Notice, NoticeConnection, NotifyDef, Status, Sweeper, add_notice,
+};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
 use solid_notify_tests::sending::{add, eventually, reaches, record};
@@ -74,6 +76,32 @@ async fn a_row_deleted_by_sql_loses_nothing_and_heals_when_it_is_inserted_again<
     db.close().await;
 }
 
+async fn everything_is_paused_by_sql_within_five_seconds<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    let build = || Sweeper::builder(&db.notify).handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) }).start();
+    let (one, other) = (build().await.unwrap(), build().await.unwrap());
+    db.sql("UPDATE notify_switch SET paused = true, who = 'bob', reason = 'the target moves'").await;
+    // Within this time on each node; what was added until then may still be sent.
+    tokio::time::sleep(Duration::from_millis(4500)).await;
+    let waiting = add(&db, "sync").await;
+    db.notify.wake();
+    one.idle().await;
+    other.idle().await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(record(&db, waiting).await.attempt, 0);
+    let why = db.notify.operator("alice").explain(waiting).await.unwrap().to_string();
+    assert_eq!(why, "everything is paused by bob: the target moves");
+    db.sql("UPDATE notify_switch SET paused = false").await;
+    let began = Instant::now();
+    let done = reaches(&db, waiting, Status::Succeeded).await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!((done.attempt, done.failures), (1, 0));
+    one.shutdown().await;
+    other.shutdown().await;
+    db.close().await;
+}
+
 async fn a_retry_time_moved_by_sql_is_obeyed<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     db.notify.define(NotifyDef::new("sync").retry_interval("1d")).await.unwrap();
@@ -125,6 +153,7 @@ async fn the_limit_of_a_parameter_can_be_set<D: Database>() {
 solid_notify_tests::on_each_database!(
     an_edit_by_sql_is_in_force_within_five_seconds_and_breaks_nothing_else,
     a_row_deleted_by_sql_loses_nothing_and_heals_when_it_is_inserted_again,
+    everything_is_paused_by_sql_within_five_seconds,
     a_retry_time_moved_by_sql_is_obeyed,
     a_row_marked_as_deleted_by_sql_takes_no_notices,
     the_limit_of_a_parameter_can_be_set,
@@ -138,6 +167,8 @@ async fn final_failures_and_invalid_rows_are_logged_as_errors_once_and_without_p
     b.outbox().define(NotifyDef::new("logged_failure").max_retry_times(0)).await.unwrap();
     b.outbox().define(NotifyDef::new("logged_unreadable")).await.unwrap();
     b.outbox().define(NotifyDef::new("logged_invalid")).await.unwrap();
+    // Alerts that nobody takes would be logged as well.
+    b.outbox().define(NotifyDef::new(ALERT_DEFINITION).enabled(false)).await.unwrap();
     solid_notify_tests::sending::edit_by_hand(&b, "logged_invalid", |def| def.timeout("soon")).await;
     let sweeper = Sweeper::builder(b.outbox())
         .poll_interval(Duration::from_millis(10))

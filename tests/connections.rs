@@ -280,7 +280,7 @@ async fn the_isolation_of_our_connections_does_not_depend_on_defaults<D: Databas
     tx.commit().await.unwrap();
     let def_id = counted.notify.definitions().await.unwrap()[0].row.id;
     let (what, worker) = (ClaimWhat::Lane(solid_notify::Status::NotSent), "worker".to_owned());
-    let claim = Claim { def_id, what, limit: 1, lease: LONG, worker };
-    assert_eq!(counted.notify.store().claim(&claim).await.unwrap().len(), 1);
+    let claim = Claim { def_id, what, limit: 1, lease: LONG, worker, quota: None };
+    assert_eq!(counted.notify.store().claim(&claim).await.unwrap().notices.len(), 1);
     counted.close().await;
 }

@@ -31,8 +31,8 @@ async fn define<D: Database>(db: &TestDb<D>) -> i64 {
 
 async fn claim<D: Database>(db: &TestDb<D>, def_id: i64) -> Result<Vec<Claimed>, StoreError> {
     let (what, worker) = (ClaimWhat::Lane(Status::NotSent), "worker".to_owned());
-    let claim = Claim { def_id, what, limit: 100, lease: Duration::from_secs(60), worker };
-    db.notify.store().claim(&claim).await
+    let claim = Claim { def_id, what, limit: 100, lease: Duration::from_secs(60), worker, quota: None };
+    db.notify.store().claim(&claim).await.map(|claims| claims.notices)
 }
 
 async fn refused<D: Database>(db: &TestDb<D>, sql: &str) {
@@ -250,7 +250,15 @@ async fn an_unreadable_time_or_number_stops_nothing_on_sqlite() {
             .await;
         refused(&db, &format!("UPDATE notify_def SET update_time = {time}")).await;
     }
-    for column in ["max_retry_times", "max_concurrency", "alert_trigger_fail_times", "dead_alert_count"] {
+    refused(&db, "INSERT INTO notify_switch (id) VALUES (2)").await;
+    for column in [
+        "max_retry_times",
+        "max_concurrency",
+        "alert_trigger_fail_times",
+        "dead_alert_count",
+        "max_concurrency_total",
+        "breaker_failures",
+    ] {
         refused(&db, &format!("UPDATE notify_def SET {column} = 'many'")).await;
     }
     db.sql("PRAGMA ignore_check_constraints = ON; INSERT INTO notify_msg (def_id, param, next_call_time, create_time)

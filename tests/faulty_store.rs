@@ -4,10 +4,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use solid_notify::{Failure, Notice, NotifyDef, Status, Sweeper};
 use solid_notify_core::error::FaultKind;
+use solid_notify_core::lane::{Fresh, Report};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::faulty::{Fault, faulty, good};
@@ -145,7 +146,7 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let calls = Calls::default();
-    let grace = Duration::from_millis(400);
+    let grace = Duration::from_secs(7);
     let sweeper = Sweeper::builder(&outbox)
         .outage_grace(grace)
         .poll_interval(Duration::from_millis(20))
@@ -166,15 +167,15 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
         limit: 1,
         lease: Duration::from_secs(60),
         worker: "another".to_owned(),
+        quota: None,
     };
-    assert_eq!(b.outbox().store().claim(&claim).await.unwrap().len(), 1);
+    assert_eq!(b.outbox().store().claim(&claim).await.unwrap().notices.len(), 1);
     update(&b, "held", |def| def.enabled(true)).await;
     // And then the database is away while both leases run out.
     store.plan("all", std::iter::repeat_n(Fault::Refused(FaultKind::Outage), 6));
     outbox.wake();
     eventually("the outage", async || store.diary.all().contains(&"fault")).await;
     b.clock().advance(Duration::from_secs(61));
-    let began = Instant::now();
     eventually("the outage is over", async || {
         store.planned.lock().unwrap().iter().all(|(_, faults)| faults.is_empty())
     })
@@ -187,9 +188,13 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
     let last_fault = diary.iter().rposition(|call| *call == "fault").unwrap();
     let after: Vec<_> = diary[last_fault..].iter().filter(|call| ["extend", "claim", "look"].contains(call)).collect();
     assert_eq!(after.first(), Some(&&"extend"), "{diary:?}");
+    let looks = || store.diary.all().iter().filter(|call| **call == "due").count();
+    let before = looks();
+    b.clock().advance(grace - Duration::from_millis(1));
+    eventually("three sweeps", async || looks() >= before + 3).await;
     assert_eq!(record(&b, others).await.crashes, 0, "its holder may be about to settle");
+    b.clock().advance(Duration::from_millis(1));
     eventually("the other's lease is taken at last", async || record(&b, others).await.crashes == 1).await;
-    assert!(began.elapsed() >= grace, "{:?}", began.elapsed());
     gate.add_permits(9);
     let done = reaches(&b, ours, Status::Succeeded).await;
     assert_eq!((done.attempt, done.crashes), (1, 0));
@@ -260,6 +265,36 @@ async fn what_is_just_being_claimed_is_not_taken_for_forgotten() {
     gate.add_permits(100);
     let done = reaches(&b, id, Status::Succeeded).await;
     assert_eq!((done.attempt, calls.all().iter().filter(|called| **called == id).count()), (1, 1));
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn nobody_is_idle_while_a_claim_is_under_way() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let def_id = definition(&b, "sync").await.id;
+    let (builder, calls) = good(&outbox);
+    let sweeper = builder.start().await.unwrap();
+    // From now on the sweep sleeps, and the lane is first.
+    sweeper.idle().await;
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    *store.claim_gate.lock().unwrap() = Some(gate.clone());
+    let id = add(&b, "sync").await;
+    outbox.lane().hand(vec![Fresh { id, def_id, report: Report::new().0 }]);
+    eventually("the first-send lane claims it", async || store.diary.all().contains(&"claimed")).await;
+    // For the sweep nothing is due any more, and nothing is held yet.
+    let looks = || store.diary.all().iter().filter(|call| **call == "due").count();
+    let before = looks();
+    {
+        let mut idle = std::pin::pin!(sweeper.idle());
+        tokio::select! {
+            () = &mut idle => panic!("idle before the handler was called"),
+            () = eventually("the sweep looks", async || looks() > before + 4) => {}
+        }
+        gate.add_permits(9);
+        idle.await;
+    }
+    assert_eq!((calls.all(), record(&b, id).await.status), (vec![id], Status::Succeeded));
     sweeper.shutdown().await;
 }
 

@@ -34,7 +34,8 @@ const SOON: Duration = Duration::from_secs(5);
 async fn claim_lane<D: Database>(db: &TestDb<D>, limit: usize) -> Result<Vec<Claimed>, StoreError> {
     let def_id = db.notify.definitions().await.unwrap()[0].row.id;
     let (what, worker) = (ClaimWhat::Lane(Status::NotSent), "worker".to_owned());
-    db.notify.store().claim(&Claim { def_id, what, limit, lease: Duration::from_secs(60), worker }).await
+    let claim = Claim { def_id, what, limit, lease: Duration::from_secs(60), worker, quota: None };
+    db.notify.store().claim(&claim).await.map(|claims| claims.notices)
 }
 
 async fn claimed<D: Database>(db: &TestDb<D>, count: i64) -> Vec<i64> {

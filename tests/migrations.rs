@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use serde_json::Value;
-use solid_notify::{
-    Added, Dialect, Done, NewNotice, Notice, Notify, NotifyDef, Status, Sweeper, add_notice, add_notices,
-};
+use solid_notify::{Added, Dialect, Done, NewNotice, Notice, Notify, NotifyDef, Status, Sweeper};
+use solid_notify::{add_notice, add_notices};
 use solid_notify_tests::databases::Cleanup;
+use solid_notify_tests::sending::definition;
 use solid_notify_tests::shell::Shell;
 use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Connection, Pool};
@@ -155,7 +155,7 @@ async fn ten_migrate<D: Database<Db: Sql>>(
         migrated.unwrap();
     }
     assert_eq!(db.schema().await, expected_schema::<D>().await);
-    assert_eq!(db.versions().await, ["1", "2"]);
+    assert_eq!(db.versions().await, ["1", "2", "3"]);
     join_all(processes.iter().map(|process| process.pool().close())).await;
     db.close().await;
 }
@@ -169,7 +169,7 @@ async fn migrating_again_changes_nothing<D: Database<Db: Sql>>() {
     notify.migrate().await.unwrap();
     Notify::new(db.pool.clone()).migrate().await.unwrap();
     assert_eq!(db.schema().await, schema);
-    assert_eq!(db.versions().await, ["1", "2"]);
+    assert_eq!(db.versions().await, ["1", "2", "3"]);
     assert_eq!(notify.definitions().await.unwrap().len(), 1);
     db.close().await;
 }
@@ -179,11 +179,11 @@ async fn the_printed_schema_is_the_one_that_migrate_makes<D: Database<Db: Sql>>(
     Shell::new::<D>(&db.cleanup).run(Notify::<D::Db>::schema()).well();
     let expected = expected_schema::<D>().await;
     assert_eq!(db.schema().await, expected);
-    assert_eq!(db.versions().await, ["1", "2"], "the bookkeeping is part of it");
+    assert_eq!(db.versions().await, ["1", "2", "3"], "the bookkeeping is part of it");
     let notify = Notify::new(db.pool.clone());
     notify.migrate().await.expect("there is nothing left to do");
     assert_eq!(db.schema().await, expected);
-    assert_eq!(db.versions().await, ["1", "2"]);
+    assert_eq!(db.versions().await, ["1", "2", "3"]);
     notify.define(NotifyDef::new("sync")).await.unwrap();
     let mut tx = notify.begin().await.unwrap();
     add_notice(&mut tx, "sync", 1).await.unwrap();
@@ -200,8 +200,9 @@ async fn a_migration_that_was_cut_short_is_taken_up_on_mariadb() {
     let db = Empty::<MariaDb>::new().await;
     let notify = Notify::new(db.pool.clone());
     for cut in [
-        "DELETE FROM notify_schema WHERE version = 2",
-        "DROP PROCEDURE notify_add; DELETE FROM notify_schema WHERE version = 2",
+        "DELETE FROM notify_schema WHERE version >= 2",
+        "DROP PROCEDURE notify_add; DELETE FROM notify_schema WHERE version >= 2",
+        "DROP PROCEDURE notify_ack; DELETE FROM notify_schema WHERE version = 3",
         "DROP PROCEDURE notify_add; DROP PROCEDURE notify_add_with; DROP TABLE notify_audit; DELETE FROM notify_schema",
     ] {
         notify.migrate().await.unwrap();
@@ -210,7 +211,7 @@ async fn a_migration_that_was_cut_short_is_taken_up_on_mariadb() {
     }
     notify.migrate().await.unwrap();
     assert_eq!(db.schema().await, expected_schema::<MariaDb>().await);
-    assert_eq!(db.versions().await, ["1", "2"]);
+    assert_eq!(db.versions().await, ["1", "2", "3"]);
     db.close().await;
 }
 
@@ -260,7 +261,7 @@ async fn a_definition_and_a_notice_that_people_insert_are_sent<D: Database<Db: S
         D::Db::script(&mut shell, sql.into()).await.unwrap();
     }
 
-    let mut row = db.notify.definitions().await.unwrap().remove(0).row;
+    let mut row = definition(&db, "x").await;
     for time in [row.create_time, row.update_time] {
         let now = SystemTime::now();
         let off = time.and_then(|time| now.duration_since(time).or_else(|_| time.duration_since(now)).ok()).unwrap();

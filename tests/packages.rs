@@ -89,7 +89,7 @@ fn every_package_has_in_it_what_its_sources_include() {
 fn the_core_package_has_the_migrations_in_it() {
     let list = listed("solid-notify-core");
     for dialect in ["postgres", "mysql", "sqlite"] {
-        for name in ["0001_notify.sql", "0002_notify_add.sql"] {
+        for name in ["0001_notify.sql", "0002_notify_add.sql", "0003_notify_ack.sql"] {
             let file = Path::new("migrations").join(dialect).join(name);
             assert!(list.contains(&file), "{} is missing", file.display());
         }

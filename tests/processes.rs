@@ -11,7 +11,9 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use solid_notify::{Done, NoticeRecord, NotifyDef, Status, Sweeper, add_notice};
+use solid_notify::{
+    ALERT_DEFINITION, Done, NewNotice, NoticeRecord, NotifyDef, Status, Sweeper, add_notice, add_notices,
+};
 use solid_notify_tests::sending::{Calls, PATIENCE, eventually};
 use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{ConnectOptions, Pool, Row};
@@ -25,6 +27,7 @@ on_each_database!(
     a_process_that_dies_between_commit_and_send_leaves_its_notices_due,
     a_process_that_dies_before_its_commit_leaves_nothing,
     a_process_killed_again_and_again_under_load_loses_nothing,
+    processes_killed_between_failures_and_their_alerts_lose_and_repeat_none,
 );
 
 const SIGABRT: i32 = 6;
@@ -174,6 +177,8 @@ async fn a_process_killed_again_and_again_under_load_loses_nothing<D: Reading>()
         assert_eq!((record.status, record.failures, record.attempt), (Status::Succeeded, 0, 1 + record.crashes));
         let delivered = attempts.remove(&record.id).unwrap_or_default();
         assert!(delivered.contains(&record.attempt), "the last attempt delivered: {record:?}");
+        // Its server had the outcome already when its process was killed: nothing was cut off.
+        expired.remove(&(record.id, record.attempt));
         for crash in &record.errors {
             assert!(killed.iter().any(|name| crash.node.starts_with(name)), "its process was not killed: {crash:?}");
             crashes.insert((record.id, crash.attempt));
@@ -186,6 +191,36 @@ async fn a_process_killed_again_and_again_under_load_loses_nothing<D: Reading>()
     assert_eq!(crashes, expired, "a crash for each attempt that a kill cut off, and no other");
     let committed: BTreeSet<String> = lines(&directory, "committed").into_iter().collect();
     assert!(committed.is_subset(&tokens), "lost: {:?}", committed.difference(&tokens));
+    db.close().await;
+}
+
+async fn processes_killed_between_failures_and_their_alerts_lose_and_repeat_none<D: Reading>() {
+    const FAILURES: i64 = 300;
+    // What is told stays in the table, to be counted.
+    let (db, directory) = prepare::<D>(NotifyDef::new("job").max_retry_times(0).alert_cooldown("1h")).await;
+    db.notify.define(NotifyDef::new(ALERT_DEFINITION).enabled(false)).await.unwrap();
+    let failures = (0..FAILURES).map(|_| NewNotice::new("job", json!({ "token": "t", "then": "fail" })).unwrap());
+    let mut tx = db.notify.begin().await.unwrap();
+    add_notices(&mut tx, failures).await.unwrap();
+    tx.commit().await.unwrap();
+    let left = "SELECT count(*) FROM notify_msg WHERE def_id = (SELECT id FROM notify_def WHERE name = 'job')";
+    for _ in 0..200 {
+        // Two at a time, so that they also meet at the cool-down.
+        let children = [Child::start(&db, "sweep", &directory).await, Child::start(&db, "sweep", &directory).await];
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(20..250))).await;
+        for child in children {
+            child.kill().await;
+        }
+        expire_leases(&db).await;
+        if D::numbers(&db.pool, left).await == [[0]] {
+            break;
+        }
+    }
+    let dead = D::numbers(&db.pool, "SELECT count(*) FROM notify_msg_history WHERE status = 3").await;
+    assert_eq!(dead, [[FAILURES]]);
+    // One was told at once, the others were held back for one follow-up.
+    assert_eq!(D::numbers(&db.pool, "SELECT held_back FROM notify_alert").await, [[FAILURES - 1]]);
+    assert_eq!(D::numbers(&db.pool, "SELECT count(*) FROM notify_msg").await, [[2]]);
     db.close().await;
 }
 
@@ -250,7 +285,8 @@ async fn add<D: Reading>(db: &TestDb<D>, token: &str, then: &str) -> i64 {
 async fn finish<D: Reading>(db: &TestDb<D>) -> Vec<(i64, i64)> {
     let calls = Calls::default();
     let handler = calls.clone();
-    let sweeper = Sweeper::builder(&db.notify).handler("job", move |notice: solid_notify::Notice<Value>| {
+    let builder = Sweeper::builder(&db.notify).outage_grace(Duration::ZERO).housekeeping(false);
+    let sweeper = builder.handler("job", move |notice: solid_notify::Notice<Value>| {
         handler.note((notice.id(), notice.attempt()));
         async { Ok(Done::Ok) }
     });

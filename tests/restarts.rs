@@ -159,6 +159,8 @@ struct Ledger {
 impl Ledger {
     /// Handlers that take a few milliseconds; one first try in seven fails.
     fn handling(self: &Arc<Self>, mut builder: SweeperBuilder, own: &str) -> SweeperBuilder {
+        // All notices that there are are counted.
+        builder = builder.housekeeping(false);
         for name in ["job", own] {
             let calls = self.calls.clone();
             let handle = move |notice: Notice<String>| {

@@ -235,13 +235,14 @@ async fn an_expired_lease_is_judged_once() {
         limit: 200,
         lease: Duration::from_secs(60),
         worker: "dead".to_owned(),
+        quota: None,
     };
-    assert_eq!(b.outbox().store().claim(&claim).await.unwrap().len(), 200);
+    assert_eq!(b.outbox().store().claim(&claim).await.unwrap().notices.len(), 200);
     b.clock().advance(Duration::from_secs(60));
     // The judgements cannot be stored for a while, and the sweep is woken all the time.
     *store.settle_rule.lock().unwrap() = Some(Box::new(|_| Some(FaultKind::Conflict)));
     let (builder, calls) = good(&outbox);
-    let sweeper = builder.start().await.unwrap();
+    let sweeper = builder.outage_grace(Duration::ZERO).start().await.unwrap();
     for _ in 0..50 {
         outbox.wake();
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -183,7 +183,7 @@ trait Several: Backend {
 
 impl Several for MemoryBackend {
     fn another(&self) -> Outbox {
-        Outbox::new(Arc::clone(self.outbox().store()), Some(self.clock().clone()))
+        Outbox::new(Arc::clone(self.outbox().store()), Arc::clone(self.outbox().operate()), Some(self.clock().clone()))
     }
 }
 

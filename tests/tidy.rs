@@ -102,7 +102,9 @@ fn dependencies_point_inwards() {
         ("core", &[][..]),
         ("sweeper", &["core"][..]),
         ("testkit", &["core"][..]),
-        ("solid-notify", &["core", "sweeper"][..]),
+        ("channels", &["core", "sweeper"][..]),
+        ("redis", &["core"][..]),
+        ("solid-notify", &["channels", "core", "redis", "sweeper", "testkit"][..]),
     ]);
     for (name, may) in &allowed {
         let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
@@ -179,6 +181,16 @@ fn the_table_of_guards_has_those_of_the_list() {
     );
     complain("no longer in the list: run `cargo xtask guards --write`", without(&shown, &listed));
     complain("guards that no test misses", rows.into_iter().filter(|row| row.contains("**")).collect());
+}
+
+#[test]
+fn what_schedules_find_are_guards_of_the_list() {
+    let listed: Vec<String> = xtask::guards::read(&root()).unwrap().into_iter().map(|guard| guard.name).collect();
+    let table = fs::read_to_string(root().join(xtask::guards::SCHEDULES_TABLE)).unwrap();
+    let shown: Vec<String> = xtask::guards::rows(&table).into_iter().map(|(name, _)| name).collect();
+    assert!(shown.len() > 30, "{}", shown.len());
+    let gone = shown.into_iter().filter(|name| !listed.contains(name)).collect();
+    complain("no longer in the list: run `cargo xtask guards --schedules --write`", gone);
 }
 
 #[test]

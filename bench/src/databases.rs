@@ -110,6 +110,8 @@ impl Site {
 pub const DEFINITION: &str = "bench";
 /// The name of the definition whose successes are not kept.
 pub const WITHOUT_HISTORY: &str = "bench_without_history";
+/// The name of the definition whose target is dead.
+pub const DEAD: &str = "bench_dead";
 /// The size of the application's pool, on both sides.
 const POOL: u32 = 10;
 
@@ -160,6 +162,8 @@ impl<DB: Measured> Arena<DB> {
         let definition = |name| NotifyDef::new(name).max_concurrency(2000);
         arena.notify.define(definition(DEFINITION)).await?;
         arena.notify.define(definition(WITHOUT_HISTORY).keep_history("none")).await?;
+        // By default twenty at a time, each until its time-out.
+        arena.notify.define(NotifyDef::new(DEAD).timeout("1s")).await?;
         DB::plain(&mut *arena.pool.acquire().await?, DB::TABLES.to_owned()).await?;
         Ok(arena)
     }

@@ -12,6 +12,7 @@ mod report;
 mod run;
 mod statistics;
 mod targets;
+mod timed_tasks;
 mod workloads;
 
 use std::collections::BTreeMap;
@@ -41,6 +42,15 @@ enum Command {
     Run(Run),
     /// Tells what Postgres did for `enqueue_tx`, `steady` and `drain`, statement by statement, on both sides.
     Profile {
+        /// A fiftieth of everything.
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Compares timed tasks on Redis with raw scripts.
+    Redis {
+        /// Pairs of repetitions that count.
+        #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+        repetitions: u16,
         /// A fiftieth of everything.
         #[arg(long)]
         quick: bool,
@@ -89,6 +99,10 @@ fn main() -> Result<ExitCode> {
         Command::Profile { quick } => {
             let site = Site::open_with_statement_statistics()?;
             runtime()?.block_on(profile::profile(&site, Plan { repetitions: 1, quick }))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Redis { repetitions, quick } => {
+            timed_tasks::measure(&runtime()?, repetitions, quick)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::SweepChild { db, address } => {

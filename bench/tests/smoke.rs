@@ -25,6 +25,7 @@ const WORKLOADS: &[(&str, &str)] = &[
     ("steady", "ratio"),
     ("backlog", "rss_mib"),
     ("held_xmin", "ratio"),
+    ("dead_target", "ratio"),
     ("add_many", "ours"),
 ];
 

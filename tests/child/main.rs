@@ -29,6 +29,8 @@ struct Param {
 #[serde(rename_all = "snake_case")]
 enum Then {
     Deliver,
+    /// Gives up at once.
+    Fail,
     Block,
     Abort,
     /// Aborts when the parent has made a file `go`.
@@ -64,7 +66,9 @@ fn end_with_the_parent() {
 async fn run<DB: Dialect>(url: &str, job: &str) {
     let pool = PoolOptions::<DB>::new().max_connections(4).connect(url).await.unwrap();
     let notify = Notify::new(pool);
-    let sweeper = Sweeper::builder(&notify).node_name("child").handler("job", handler()).start().await.unwrap();
+    // The tests count all notices that there are.
+    let builder = Sweeper::builder(&notify).node_name("child").outage_grace(Duration::ZERO).housekeeping(false);
+    let sweeper = builder.handler("job", handler()).start().await.unwrap();
     match job {
         "sweep" => {}
         "load" => produce_for_ever(&notify).await,
@@ -102,6 +106,7 @@ fn handler() -> impl Fn(Notice<Param>) -> futures_util::future::BoxFuture<'stati
                     delivered.add(&event);
                     Ok(Done::Ok)
                 }
+                Then::Fail => Err(solid_notify::Failure::give_up("no such customer")),
                 Then::Block => std::future::pending().await,
                 Then::Abort => std::process::abort(),
                 Then::AbortWhenTold => {

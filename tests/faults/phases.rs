@@ -31,6 +31,7 @@ pub async fn all<B: Bench>() {
             () = disturb(&run, soak) => {}
             () = run.bury() => {}
             () = run.watch() => {}
+            () = run.pace() => {}
         }
     };
     if tokio::time::timeout(LIMIT + soak, disturbed).await.is_err() {

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use solid_notify::{Notify, NotifyDef};
+use solid_notify::{NewNotice, Notify, NotifyDef};
 use solid_notify_tests::journal::{Event, Journal, Reader};
 use sqlx::Pool;
 use sqlx::pool::PoolOptions;
@@ -16,8 +16,12 @@ use crate::bench::Bench;
 use crate::evidence::{Evidence, Row};
 use crate::nodes::{Nodes, Role};
 
+/// Alerts of what fails come and go as they do.
+const NO_ALERT: &str = "def_id <> (SELECT id FROM notify_def WHERE name = 'notify.alert')";
 /// How long notices may stand still, and how long the harness waits for the database.
 const PATIENCE: Duration = Duration::from_secs(40);
+/// The live notices above which producers wait.
+const BACKLOG: usize = 1000;
 /// How long the rest may take once nothing is added any more.
 const DRAINING: Duration = Duration::from_secs(90);
 /// Rows that are being sent by processes that are no more.
@@ -142,6 +146,18 @@ impl<B: Bench> Run<B> {
         seen.events.iter().filter(called).count()
     }
 
+    /// Adds a notice over a connection that no fault of the network meets; returns its token, or none where another
+    /// fault was in the way.
+    pub async fn add(&self, by: &str, delay: Duration) -> Option<String> {
+        let token = format!("{by}.{}.0", fastrand::u64(..));
+        self.journal.add(&Event::Begun { token: token.clone(), def: "plain".into(), key: None });
+        let mut tx = self.notify.begin().await.ok()?;
+        let id = NewNotice::new("plain", &token).unwrap().delay(delay).add(&mut tx).await.ok()?.id();
+        tx.commit().await.ok()?;
+        self.journal.add(&Event::Committed { token: token.clone(), id: id.expect("it is no duplicate") });
+        Some(token)
+    }
+
     /// Waits until `condition` holds.
     pub async fn until(&self, what: &str, condition: impl AsyncFn() -> bool) {
         let began = Instant::now();
@@ -189,7 +205,7 @@ impl<B: Bench> Run<B> {
 
     /// The one number that `sql` selects as text.
     pub async fn number(&self, sql: &str) -> usize {
-        self.rows(sql).await[0][0].as_deref().unwrap_or("0").trim().parse().unwrap()
+        one(&self.rows(sql).await)
     }
 
     /// Lets the leases of the dead end, for ever: what a process asked for last, a server may carry out after its death.
@@ -213,6 +229,19 @@ impl<B: Bench> Run<B> {
         }
     }
 
+    /// Holds the producers back while much is to be sent, as a slow machine may have it: otherwise each kill would cut
+    /// off more than all sweepers can send until the next.
+    pub async fn pace(&self) {
+        loop {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            // An error is one of the faults; there is a next time.
+            if let Ok(rows) = B::rows(self.notify.pool(), &live()).await {
+                let order = if one(&rows) > BACKLOG { "hold" } else { "go" };
+                self.nodes.lock().await.tell(order).await;
+            }
+        }
+    }
+
     /// Fails as soon as a process ends by itself.
     pub async fn watch(&self) {
         loop {
@@ -226,7 +255,7 @@ impl<B: Bench> Run<B> {
     pub async fn drain(&self) {
         self.nodes.lock().await.tell("quiet").await;
         let began = Instant::now();
-        while self.number("SELECT CAST(count(*) AS char(20)) FROM notify_msg").await > 0 {
+        while self.number(&live()).await > 0 {
             if began.elapsed() > DRAINING {
                 panic!("{}: not all was sent within {DRAINING:?}\n{}", B::NAME, self.missing().await);
             }
@@ -237,7 +266,10 @@ impl<B: Bench> Run<B> {
     pub async fn evidence(&self) -> Evidence {
         let columns =
             ["id", "status", "attempt", "failures", "crashes"].map(|name| format!("CAST({name} AS char(20))"));
-        let history = format!("SELECT {}, param, errors FROM notify_msg_history ORDER BY id", columns.join(", "));
+        let history = format!(
+            "SELECT {}, param, errors FROM notify_msg_history WHERE {NO_ALERT} ORDER BY id",
+            columns.join(", ")
+        );
         let row = |row: Vec<Option<String>>| {
             let int = |column: usize| row[column].as_deref().unwrap().trim().parse().unwrap();
             Row {
@@ -251,7 +283,7 @@ impl<B: Bench> Run<B> {
             }
         };
         let history = self.rows(&history).await.into_iter().map(row).collect();
-        let live = self.rows("SELECT CAST(id AS char(20)) FROM notify_msg").await;
+        let live = self.rows(&format!("SELECT CAST(id AS char(20)) FROM notify_msg WHERE {NO_ALERT}")).await;
         let live = live.iter().map(|row| row[0].as_deref().unwrap().trim().parse().unwrap()).collect();
         self.counts().await;
         Evidence::new(&self.seen.lock().await.events, history, live, Self::limits())
@@ -262,8 +294,12 @@ impl<B: Bench> Run<B> {
         let columns =
             ["id", "def_id", "status", "attempt", "failures", "crashes", "worker", "next_call_time", "ordering_key"];
         let columns = columns.map(|name| format!("'{name} ', CAST({name} AS char(60))")).join(", ");
-        let left = B::rows(self.notify.pool(), &format!("SELECT {columns} FROM notify_msg ORDER BY id LIMIT 25")).await;
-        let count = B::rows(self.notify.pool(), "SELECT CAST(count(*) AS char(20)) FROM notify_msg").await;
+        let left = B::rows(
+            self.notify.pool(),
+            &format!("SELECT {columns} FROM notify_msg WHERE {NO_ALERT} ORDER BY id LIMIT 25"),
+        )
+        .await;
+        let count = B::rows(self.notify.pool(), &live()).await;
         let lines = match left {
             Ok(rows) => {
                 let line = |row: Vec<Option<String>>| {
@@ -278,4 +314,13 @@ impl<B: Bench> Run<B> {
         let nodes = self.nodes.lock().await;
         format!("in notify_msg ({count:?}), the first of them:\n{lines}\n{:?}\n{}", self.counts().await, nodes.logs())
     }
+}
+
+/// Selects how many notices are live.
+fn live() -> String {
+    format!("SELECT CAST(count(*) AS char(20)) FROM notify_msg WHERE {NO_ALERT}")
+}
+
+fn one(rows: &[Vec<Option<String>>]) -> usize {
+    rows[0][0].as_deref().unwrap_or("0").trim().parse().unwrap()
 }

@@ -2,8 +2,8 @@
 //!
 //! `notify-node NAME producer` commits notices and sends them; `notify-node NAME sweeper` only sends. Both sweep the
 //! database at `NOTIFY_NODE_URL`, whose tables and definitions exist, write what they do to `journal` in the current
-//! directory, and are told by lines of their input what else to do: `exhaust MILLISECONDS`, `quiet`, `stop`. Everything
-//! goes wrong here on purpose; nothing of it may end this process.
+//! directory, and are told by lines of their input what else to do: `exhaust MILLISECONDS`, `hold`, `go`, `quiet`,
+//! `stop`. Everything goes wrong here on purpose; nothing of it may end this process.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod produce;
@@ -30,6 +30,8 @@ pub struct Node {
     journal: Journal,
     /// No more notices are to be produced.
     quiet: AtomicBool,
+    /// None for now.
+    held: AtomicBool,
 }
 
 fn main() {
@@ -37,7 +39,8 @@ fn main() {
     let (name, role) = (arguments.next().expect("a name"), arguments.next().expect("a role"));
     let url = std::env::var("NOTIFY_NODE_URL").expect("NOTIFY_NODE_URL");
     tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).with_ansi(false).init();
-    let node = Arc::new(Node { name, journal: Journal::open(Path::new("journal")), quiet: AtomicBool::new(false) });
+    let journal = Journal::open(Path::new("journal"));
+    let node = Arc::new(Node { name, journal, quiet: AtomicBool::new(false), held: AtomicBool::new(false) });
     let orders = listen();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     match url.split_once(':').expect("a URL").0 {
@@ -86,6 +89,8 @@ async fn run<DB: Dialect>(
             .node_name(&node.name)
             .first_send(role == "producer")
             .maintenance_interval(Duration::from_millis(500))
+            // Its notices would be judged with the others.
+            .housekeeping(false)
             .outage_grace(Duration::from_secs(1));
         for name in ["plain", "keyed", "edited"] {
             builder = builder.handler(name, handler(&node));
@@ -108,6 +113,8 @@ async fn run<DB: Dialect>(
                 let time = Duration::from_millis(time.parse().unwrap());
                 tokio::spawn(exhaust(notify.pool().clone(), Arc::clone(&node), time));
             }
+            None if order == "hold" => node.held.store(true, Ordering::Relaxed),
+            None if order == "go" => node.held.store(false, Ordering::Relaxed),
             None if order == "quiet" => node.quiet.store(true, Ordering::Relaxed),
             None if order == "stop" => break,
             _ => panic!("an order that is not understood: {order:?}"),

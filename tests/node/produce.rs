@@ -30,6 +30,9 @@ async fn produce<DB: Dialect>(notify: Notify<DB>, node: Arc<Node>, task: usize) 
             break;
         }
         tokio::time::sleep(Duration::from_millis(fastrand::u64(5..40))).await;
+        if node.held.load(Ordering::Relaxed) {
+            continue;
+        }
         let own = format!("{}.{task}.{n}", node.name);
         let key = format!("{}.{task}.{generation}.{}", node.name, fastrand::u64(..KEYS));
         let mut transaction = Transaction { node: &node, own, key, added: Vec::new(), committing: false };

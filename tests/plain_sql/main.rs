@@ -3,6 +3,7 @@
 //! Here is what holds on every database; what only one of them knows is in the module of its name.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod ack;
 #[cfg(mariadb)]
 mod on_mariadb;
 #[cfg(postgres)]

@@ -46,6 +46,15 @@ pub trait Plain: Database {
     /// What is said of a parameter that is no JSON.
     const NOT_JSON: &'static str = "notify_add: the parameter is not JSON";
 
+    /// What an acknowledgement says: done, already succeeded, cancelled, of a dead letter, unknown. None where it says nothing.
+    const ANSWERS: Option<[&'static str; 5]> =
+        Some(["done", "already_succeeded", "cancelled", "dead_letter_confirmed", "unknown"]);
+    /// A business table whose trigger acknowledges the notice of each row.
+    const ANSWERS_TABLE: &'static str;
+
+    /// The statement that acknowledges a notice.
+    fn ack(id: i64) -> String;
+
     /// The statement that says all of it.
     fn add(notice: &Add) -> String;
 
@@ -72,6 +81,19 @@ impl Plain for Postgres {
         CREATE TRIGGER order_changed AFTER INSERT OR UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION order_changed();";
     const NOT_JSON: &'static str = "invalid input syntax for type json";
 
+    const ANSWERS_TABLE: &'static str = "
+        CREATE TABLE replies (notice bigint);
+        CREATE FUNCTION replied() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            PERFORM notify_ack(NEW.notice);
+            RETURN NULL;
+        END $$;
+        CREATE TRIGGER replied AFTER INSERT ON replies FOR EACH ROW EXECUTE FUNCTION replied();";
+
+    fn ack(id: i64) -> String {
+        format!("SELECT notify_ack({id});")
+    }
+
     fn add(notice: &Add) -> String {
         format!("SELECT notify_add({});", notice.list(quoted, |seconds| format!("make_interval(secs => {seconds})")))
     }
@@ -87,6 +109,14 @@ macro_rules! mysql_family {
                     CALL notify_add('order_changed', json_object('id', NEW.id, 'state', NEW.state));
                 CREATE TRIGGER order_changed AFTER UPDATE ON orders FOR EACH ROW
                     CALL notify_add('order_changed', json_object('id', NEW.id, 'state', NEW.state));";
+
+            const ANSWERS_TABLE: &'static str = "
+                CREATE TABLE replies (notice bigint);
+                CREATE TRIGGER replied AFTER INSERT ON replies FOR EACH ROW CALL notify_ack(NEW.notice, @answer);";
+
+            fn ack(id: i64) -> String {
+                format!("CALL notify_ack({id}, @answer); SELECT @answer;")
+            }
 
             fn add(notice: &Add) -> String {
                 let list = notice.list(|text| quoted(&text.replace('\\', r"\\")), str::to_owned);
@@ -110,6 +140,17 @@ impl Plain for Sqlite {
             INSERT INTO notify_add (name, param)
             VALUES ('order_changed', json_object('id', NEW.id, 'state', NEW.state));
         END;";
+
+    const ANSWERS: Option<[&'static str; 5]> = None;
+    const ANSWERS_TABLE: &'static str = "
+        CREATE TABLE replies (notice integer);
+        CREATE TRIGGER replied AFTER INSERT ON replies BEGIN
+            INSERT INTO notify_ack (id) VALUES (NEW.notice);
+        END;";
+
+    fn ack(id: i64) -> String {
+        format!("INSERT INTO notify_ack (id) VALUES ({id});")
+    }
 
     fn add(notice: &Add) -> String {
         format!("INSERT INTO notify_add VALUES ({});", notice.list(quoted, str::to_owned))

@@ -56,20 +56,6 @@ pub async fn a_disabled_definition_sends_and_counts_nothing(b: &dyn Backend) {
     sweeper.shutdown().await;
 }
 
-pub async fn a_definition_that_needs_confirmation_waits_for_a_release_that_can(b: &dyn Backend) {
-    assert!(b.outbox().define(NotifyDef::new("sync").need_confirm(true)).await.is_err());
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
-    edit_by_hand(b, "sync", |def| def.need_confirm(true)).await;
-    let (builder, calls) = good(b);
-    let sweeper = builder.start().await.unwrap();
-    let id = add(b, "sync").await;
-    sweeper.idle().await;
-    assert_eq!((record(b, id).await.status, calls.count()), (Status::NotSent, 0));
-    let shown = b.outbox().definitions().await.unwrap().remove(0);
-    assert_eq!(shown.problems[0].column, "need_confirm");
-    sweeper.shutdown().await;
-}
-
 pub async fn a_definition_without_a_handler_here_is_left_to_others(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let stranger =

@@ -139,12 +139,13 @@ pub async fn suspects_are_sent_one_at_a_time_and_hold_up_nobody(b: &dyn Backend)
         limit: 3,
         lease: Duration::from_secs(60),
         worker: "dead".to_owned(),
+        quota: None,
     };
     let mut suspects = Vec::new();
     for _ in 0..3 {
         suspects.push(add(b, "sync").await);
     }
-    for claimed in store.claim(&claim).await.unwrap() {
+    for claimed in store.claim(&claim).await.unwrap().notices {
         let next = Next::Wait { status: Status::Failed, after: Duration::ZERO };
         let mut settle = outcome(&claimed, next);
         settle.transition.crashes = 2;

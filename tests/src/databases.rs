@@ -4,7 +4,9 @@ use std::str::FromStr;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use solid_notify::{Added, Dialect, Error, HandClock, NewNotice, Notify, NotifyBuilder, Outbox, add_notices};
+use solid_notify::{
+    Added, Confirmation, Confirmed, Dialect, Error, HandClock, NewNotice, Notify, NotifyBuilder, Outbox, add_notices,
+};
 use solid_notify_testkit::conformance::Backend;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -27,7 +29,7 @@ pub trait Database: Send + Sync + 'static {
     const CLIENT: &'static Client;
 
     /// Runs plain SQL, as an operator would.
-    async fn sql(pool: &Pool<Self::Db>, sql: &str);
+    fn sql(pool: &Pool<Self::Db>, sql: &str) -> impl Future<Output = ()> + Send;
 }
 
 /// SQLite, in a file.
@@ -213,6 +215,24 @@ impl<D: Database> Backend for TestDb<D> {
         let added = add_notices(&mut tx, notices).await?;
         tx.commit().await?;
         Ok(added)
+    }
+
+    async fn confirm(&self, answer: &Confirmation, commit: bool) -> Confirmed {
+        let mut tx = self.notify.begin().await.unwrap();
+        let answered = answer.give(&mut tx).await.unwrap();
+        match commit {
+            true => tx.commit().await.unwrap(),
+            false => tx.rollback().await.unwrap(),
+        }
+        answered
+    }
+
+    async fn edit_by_hand(&self, def_id: i64, column: &str, value: &str) {
+        self.sql(&format!("UPDATE notify_def SET {column} = '{value}' WHERE id = {def_id}")).await;
+    }
+
+    async fn delete_by_hand(&self, def_id: i64) {
+        self.sql(&format!("DELETE FROM notify_def WHERE id = {def_id}")).await;
     }
 
     async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Added, Error> {

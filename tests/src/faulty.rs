@@ -3,13 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use solid_notify::{Done, Notice, NoticeRecord, NotifyDef, Outbox, StoreError, Sweeper, SweeperBuilder};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::Claimed;
-use solid_notify_core::store::{Claim, DueTimes, Edit, Edited, Lease, Look, Node, Purge, Settle, Settled, Store};
+use solid_notify_core::store::{
+    Claim, Claims, DueTimes, Edit, Edited, Lease, Look, Node, Pulse, Purge, Settle, Settled, Store, Tick,
+};
 use solid_notify_testkit::conformance::Backend;
 use tokio::sync::Semaphore;
 
@@ -89,20 +91,23 @@ impl Store for Faulty {
     async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
         self.pass("definitions", self.inner.definitions()).await
     }
-    async fn edit(&self, edit: &Edit) -> Result<Edited, StoreError> {
-        self.inner.edit(edit).await
+    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
+        self.inner.edit(edit, who).await
     }
     async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError> {
         self.pass("due", self.inner.due(thorough)).await
     }
-    async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, StoreError> {
+    async fn tick(&self, tick: &Tick) -> Result<bool, StoreError> {
+        self.inner.tick(tick).await
+    }
+    async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
         if *self.refused_definition.lock().unwrap() == Some(claim.def_id) {
             return Err(StoreError::new("claim", FaultKind::Permanent, "refused on purpose"));
         }
         let gate = self.claim_gate.lock().unwrap().clone();
         let answer = self.pass("claim", self.inner.claim(claim)).await;
         if let Some(gate) = gate
-            && answer.as_ref().is_ok_and(|claimed| !claimed.is_empty())
+            && answer.as_ref().is_ok_and(|claims| !claims.notices.is_empty())
         {
             self.diary.note("claimed");
             gate.acquire().await.unwrap().forget();
@@ -151,7 +156,7 @@ impl Store for Faulty {
     async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
         self.pass("purge", self.inner.purge(purge)).await
     }
-    async fn beat(&self, node: &Node) -> Result<SystemTime, StoreError> {
+    async fn beat(&self, node: &Node) -> Result<Pulse, StoreError> {
         self.pass("beat", self.inner.beat(node)).await
     }
 }
@@ -170,7 +175,7 @@ pub fn faulty() -> (MemoryBackend, Arc<Faulty>, Outbox) {
         claim_gate: Mutex::default(),
         outcomes: AtomicUsize::default(),
     });
-    let outbox = Outbox::new(store.clone(), Some(backend.clock().clone()));
+    let outbox = Outbox::new(store.clone(), Arc::clone(backend.outbox().operate()), Some(backend.clock().clone()));
     (backend, store, outbox)
 }
 

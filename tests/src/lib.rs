@@ -10,9 +10,11 @@ pub mod journal;
 pub mod log;
 pub mod memory;
 pub mod proxy;
+pub mod redis;
 pub mod sending;
 pub mod shell;
 
+pub use crate::redis::{RedisCluster, RedisServer, SingleRedis};
 pub use databases::{Database, MariaDb, MySql, Postgres, Sqlite, TestDb};
 
 /// Makes a test of each case on each selected database: the case is an `async fn case<D: Database>()`.
@@ -44,6 +46,15 @@ macro_rules! on_each_server {
     };
 }
 
+/// Makes a test of each case on each selected Redis, one server and a cluster: the case is an `async fn case<R: RedisServer>()`.
+#[macro_export]
+macro_rules! on_each_redis {
+    ($($case:ident),+ $(,)?) => {
+        $crate::on_each_database! { @on redis, SingleRedis, $($case)+ }
+        $crate::on_each_database! { @on redis_cluster, RedisCluster, $($case)+ }
+    };
+}
+
 /// Makes a module per store, memory included, in which `run` gives a backend to a case; `$tests` makes the tests.
 #[macro_export]
 macro_rules! on_each_store {
@@ -58,6 +69,19 @@ macro_rules! on_each_store {
         $crate::on_each_store! { @on postgres, Postgres, $tests }
         $crate::on_each_store! { @on mariadb, MariaDb, $tests }
         $crate::on_each_store! { @on mysql, MySql, $tests }
+        $crate::on_each_store! { @redis redis, SingleRedis, $tests }
+        $crate::on_each_store! { @redis redis_cluster, RedisCluster, $tests }
+    };
+    (@redis $module:ident, $server:ident, $tests:ident) => {
+        #[cfg($module)]
+        mod $module {
+            async fn run(case: impl AsyncFnOnce(&dyn solid_notify_testkit::conformance::Backend)) {
+                let backend = $crate::redis::RedisBackend::new::<$crate::$server>().await;
+                case(&backend).await;
+                backend.close();
+            }
+            $tests!(run);
+        }
     };
     (@on $module:ident, $database:ident, $tests:ident) => {
         #[cfg($module)]

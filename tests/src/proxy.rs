@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -55,8 +56,14 @@ impl Proxy {
         let (weather, struck) = (watch::channel(Weather::Fair).0, Arc::new(AtomicUsize::new(0)));
         let (forecast, counter) = (weather.subscribe(), Arc::clone(&struck));
         tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(connect(client, server, wire(), forecast.clone(), Arc::clone(&counter)));
+            loop {
+                match listener.accept().await {
+                    Ok((client, _)) => {
+                        tokio::spawn(connect(client, server, wire(), forecast.clone(), Arc::clone(&counter)));
+                    }
+                    // Of that one connection, or of too many open files: the next may be accepted.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
             }
         });
         Self { port, weather, struck }

@@ -89,8 +89,9 @@ async fn an_outcome_whose_row_others_lock_is_left_for_later<D: Database<Db: Sql>
         limit: 10,
         lease: Duration::from_secs(60),
         worker: "worker".to_owned(),
+        quota: None,
     };
-    let batch: Vec<_> = store.claim(&claim).await.unwrap().iter().map(succeed).collect();
+    let batch: Vec<_> = store.claim(&claim).await.unwrap().notices.iter().map(succeed).collect();
     let mut other = scene.db.pool.begin().await.unwrap();
     run::<D>(&mut other, &format!("SELECT id FROM notify_msg WHERE id = {} FOR UPDATE", batch[1].id)).await.unwrap();
     let settled = tokio::time::timeout(SOON, store.settle(&batch)).await.expect("it does not wait").unwrap();

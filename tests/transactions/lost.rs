@@ -17,7 +17,10 @@ use solid_notify_tests::{Database, on_each_database};
 
 use super::{SOON, Scene, Sql, hook, run};
 
-on_each_database!(a_transaction_that_was_rolled_back_by_raw_sql_cannot_be_committed);
+on_each_database!(
+    a_transaction_that_was_rolled_back_by_raw_sql_cannot_be_committed,
+    an_answer_of_a_receiver_needs_a_transaction,
+);
 
 #[cfg(any(postgres, mariadb))]
 fn is_lost(result: Result<(), Error>) -> bool {
@@ -46,6 +49,19 @@ async fn a_transaction_that_was_rolled_back_by_raw_sql_cannot_be_committed<D: Da
     scene.work(&mut tx, 2).await;
     tx.commit().await.unwrap();
     scene.ends_with(&[2]).await;
+}
+
+/// It has several steps, which must not be committed one by one.
+async fn an_answer_of_a_receiver_needs_a_transaction<D: Database<Db: Sql>>() {
+    let scene = Scene::<D>::swept(1).await;
+    let mut conn = scene.db.pool.acquire().await.unwrap();
+    let refused = solid_notify::ack_notice(&mut conn, 1).await.unwrap_err();
+    assert!(matches!(refused, solid_notify::Error::TransactionLost { .. }), "{refused}");
+    let mut tx = sqlx::Connection::begin(&mut *conn).await.unwrap();
+    assert_eq!(solid_notify::ack_notice(&mut tx, 1).await.unwrap(), solid_notify::Confirmed::Unknown);
+    tx.commit().await.unwrap();
+    drop(conn);
+    scene.ends_with(&[]).await;
 }
 
 /// An error that does not abort the transaction: everything depends on its commit alone.

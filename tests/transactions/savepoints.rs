@@ -1,8 +1,12 @@
 //! Savepoints, ours, sqlx's and raw ones: what is rolled back to one takes its notices along, and nothing else.
 
+use std::sync::Arc;
+
 use solid_notify::FirstAttempt::{NotHere, RolledBack, Succeeded};
+use solid_notify::{Done, Notice, Sweeper};
 use solid_notify_tests::{Database, on_each_database};
 use sqlx::{Acquire, Connection};
+use tokio::sync::Semaphore;
 
 use super::{SOON, Scene, Sql, run};
 
@@ -12,6 +16,7 @@ on_each_database!(
     savepoints_of_sqlx_are_seen_through,
     raw_savepoints_are_seen_through,
     an_id_that_is_given_again_belongs_to_the_notice_that_exists,
+    what_was_rolled_back_is_known_although_no_slot_is_free,
 );
 
 async fn an_inner_transaction_takes_its_notices_along_when_it_is_rolled_back<D: Database<Db: Sql>>() {
@@ -134,4 +139,37 @@ async fn an_id_that_is_given_again_belongs_to_the_notice_that_exists<D: Database
     assert_eq!(second.first_attempt(SOON).await, RolledBack);
     assert_eq!(third.first_attempt(SOON).await, Succeeded);
     scene.ends_with(&[3]).await;
+}
+
+async fn what_was_rolled_back_is_known_although_no_slot_is_free<D: Database<Db: Sql>>() {
+    let mut scene = Scene::<D>::new(2).await;
+    let (entered, gate) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let handler = {
+        let (entered, gate) = (Arc::clone(&entered), Arc::clone(&gate));
+        move |_: Notice<i64>| {
+            let (entered, gate) = (Arc::clone(&entered), Arc::clone(&gate));
+            async move {
+                entered.add_permits(1);
+                gate.acquire().await.unwrap().forget();
+                Ok(Done::Ok)
+            }
+        }
+    };
+    let builder = Sweeper::builder(scene.notify()).handler("sync", handler).max_running(1);
+    scene.sweeper = Some(builder.start().await.unwrap());
+    let mut tx = scene.begin().await;
+    let running = scene.work(&mut tx, 1).await;
+    tx.commit().await.unwrap();
+    entered.acquire().await.unwrap().forget();
+
+    let mut tx = scene.begin().await;
+    run::<D>(&mut tx, "SAVEPOINT a").await.unwrap();
+    let gone = scene.work(&mut tx, 2).await;
+    run::<D>(&mut tx, "ROLLBACK TO SAVEPOINT a").await.unwrap();
+    let waiting = scene.work(&mut tx, 3).await;
+    tx.commit().await.unwrap();
+    assert_eq!(gone.first_attempt(SOON).await, RolledBack);
+    gate.add_permits(2);
+    assert_eq!(running.first_attempt(SOON).await, Succeeded);
+    assert_eq!(waiting.first_attempt(SOON).await, Succeeded);
 }

@@ -14,6 +14,8 @@ use serde::Deserialize;
 pub const LIST: &str = "tests/guards.toml";
 /// What came of the last nightly run, from the root of the workspace.
 pub const TABLE: &str = "tests/GUARDS.md";
+/// Which guards the seeded schedules find, from the root of the workspace.
+pub const SCHEDULES_TABLE: &str = "tests/schedules/GUARDS.md";
 
 /// Something in the code that keeps a promise.
 #[derive(Debug, Deserialize)]
@@ -21,7 +23,7 @@ pub const TABLE: &str = "tests/GUARDS.md";
 pub struct Guard {
     /// What it guards: a sentence, unique.
     pub name: String,
-    /// The guarantee of the README behind it, `G1` to `G7`, or `–` where it is none of them.
+    /// The guarantee of the README behind it, `G1` to `G8`, or `–` where it is none of them.
     pub promise: String,
     /// The arguments of `cargo test` that select the tests which are to turn red.
     pub tests: String,

@@ -5,6 +5,7 @@
 
 mod ci;
 mod copy;
+mod hunt;
 mod install;
 mod mutate;
 mod provide;
@@ -31,13 +32,16 @@ Usage:
   cargo xtask ci [--nightly]
       Everything that CI checks: format, lints, documentation, dependencies, tests. With --nightly
       also what takes long: the guards, and faults for NOTIFY_SOAK (30m unless set).
-  cargo xtask guards [--only PART,...] [--write]
+  cargo xtask guards [--only PART,...] [--schedules] [--write]
       Takes each guard of tests/guards.toml away, one at a time, and looks which test turns red.
       PART is of a guard's name or file. With --write the table tests/GUARDS.md is brought up to date.
+      With --schedules it is the seeded schedules that are to find it, and the table is
+      tests/schedules/GUARDS.md; without --only those are taken away that schedules go through.
 
-DATABASES is a list such as `sqlite,postgres`, out of sqlite, postgres, mariadb and mysql.
+DATABASES is a list such as `sqlite,postgres`, out of sqlite, postgres, mariadb, mysql, mail, redis and
+redis_cluster.
 Without it all are tested, mysql only when MYSQL_URL is set. A server comes from POSTGRES_URL,
-MARIADB_URL or MYSQL_URL when set; otherwise a private one is started from installed programs,
+MARIADB_URL, MYSQL_URL, SMTP_URL, REDIS_URL or REDIS_CLUSTER_URL when set; otherwise a private one is started from installed programs,
 which are installed when that is possible, or from Docker. The client programs (psql, mariadb or
 mysql, sqlite3), which tests run, are installed in the same way.
 ";
@@ -59,7 +63,11 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Test { only, arguments } => test::test(&Selection::new(only.as_deref(), mysql_url_is_set)?, &arguments),
         Task::Servers { only } => serve::serve(&Selection::new(only.as_deref(), mysql_url_is_set)?),
         Task::Ci { nightly } => ci::ci(&Selection::new(None, mysql_url_is_set)?, nightly),
-        Task::Guards { only, write } => {
+        Task::Guards { only, schedules: true, write } => {
+            hunt::guards(&Selection::new(Some("sqlite"), mysql_url_is_set)?, only.as_deref(), write)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Task::Guards { only, schedules: false, write } => {
             let holes = mutate::guards(&Selection::new(None, mysql_url_is_set)?, only.as_deref(), write)?;
             Ok(if holes == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
@@ -75,7 +83,7 @@ enum Task {
     Test { only: Option<String>, arguments: Vec<String> },
     Servers { only: Option<String> },
     Ci { nightly: bool },
-    Guards { only: Option<String>, write: bool },
+    Guards { only: Option<String>, schedules: bool, write: bool },
     Help,
 }
 
@@ -91,7 +99,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task> {
                 Some(list) => only = Some(list),
                 None => bail!("--only needs a value\n\n{USAGE}"),
             },
-            "--nightly" | "--write" => flags.push(argument),
+            "--nightly" | "--schedules" | "--write" => flags.push(argument),
             other => match other.strip_prefix("--only=") {
                 Some(list) => only = Some(list.to_owned()),
                 None => bail!("unknown argument `{other}`\n\n{USAGE}"),
@@ -103,7 +111,10 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task> {
         ("test", []) => Ok(Task::Test { only, arguments: rest }),
         ("servers", []) if rest.is_empty() => Ok(Task::Servers { only }),
         ("ci", [] | ["--nightly"]) if rest.is_empty() && only.is_none() => Ok(Task::Ci { nightly: !flags.is_empty() }),
-        ("guards", [] | ["--write"]) if rest.is_empty() => Ok(Task::Guards { only, write: !flags.is_empty() }),
+        ("guards", flags) if rest.is_empty() && !flags.contains(&"--nightly") => {
+            let has = |flag| flags.contains(&flag);
+            Ok(Task::Guards { only, schedules: has("--schedules"), write: has("--write") })
+        }
         ("help" | "--help" | "-h", _) => Ok(Task::Help),
         ("", _) => bail!("which task?\n\n{USAGE}"),
         ("test" | "servers" | "ci" | "guards", _) => bail!("`{name}` does not take these arguments\n\n{USAGE}"),
@@ -134,8 +145,9 @@ mod tests {
         assert_eq!(parsed("ci --nightly")?, Task::Ci { nightly: true });
         assert_eq!(
             parsed("guards --write --only=lease")?,
-            Task::Guards { only: Some("lease".to_owned()), write: true }
+            Task::Guards { only: Some("lease".to_owned()), schedules: false, write: true }
         );
+        assert_eq!(parsed("guards --schedules")?, Task::Guards { only: None, schedules: true, write: false });
         Ok(())
     }
 
@@ -149,6 +161,7 @@ mod tests {
             "test --write",
             "ci --only sqlite",
             "ci --write",
+            "ci --schedules",
             "servers -- --nocapture",
             "guards --nightly",
         ] {

@@ -19,21 +19,15 @@ use crate::table;
 use crate::verdict::{Results, Verdict};
 
 /// How long the tests of one guard may take. Those that go on for longer miss it, too.
-const TIME_TO_TEST: Duration = Duration::from_secs(120);
+pub(crate) const TIME_TO_TEST: Duration = Duration::from_secs(120);
 /// How long a build may take: the first one builds everything.
-const TIME_TO_BUILD: Duration = Duration::from_secs(20 * 60);
+pub(crate) const TIME_TO_BUILD: Duration = Duration::from_secs(20 * 60);
 
 /// Takes away the guards whose name or file contains one of the parts in `only`, separated by commas; returns how many of them are not missed.
 pub(crate) fn guards(selection: &Selection, only: Option<&str>, write: bool) -> Result<usize> {
     let all = read(&workspace_root())?;
-    let has = |guard: &Guard, part| guard.name.contains(part) || guard.files().iter().any(|file| file.contains(part));
-    let is_meant = |guard: &&Guard| only.is_none_or(|parts| parts.split(',').any(|part| has(guard, part)));
-    let chosen: Vec<&Guard> = all.iter().filter(is_meant).collect();
-    ensure!(!chosen.is_empty(), "no guard is called like that");
-    let bench = Bench { copy: Copy::of_the_workspace()?, provided: provide(selection)?, selection };
-    for guard in &chosen {
-        guard.taken_away(bench.copy.root()).with_context(|| format!("the guard {:?} is not there", guard.name))?;
-    }
+    let chosen = chosen(&all, only)?;
+    let bench = Bench::set_up(selection, &chosen)?;
     bench.is_green_with_all(&chosen)?;
 
     let (mut found, mut holes) = (Vec::new(), 0);
@@ -59,13 +53,32 @@ pub(crate) fn guards(selection: &Selection, only: Option<&str>, write: bool) -> 
     Ok(holes)
 }
 
-struct Bench<'a> {
+/// The guards whose name or file contains one of the parts, separated by commas.
+pub(crate) fn chosen<'a>(all: &'a [Guard], only: Option<&str>) -> Result<Vec<&'a Guard>> {
+    let has = |guard: &Guard, part| guard.name.contains(part) || guard.files().iter().any(|file| file.contains(part));
+    let is_meant = |guard: &&Guard| only.is_none_or(|parts| parts.split(',').any(|part| has(guard, part)));
+    let chosen: Vec<&Guard> = all.iter().filter(is_meant).collect();
+    ensure!(!chosen.is_empty(), "no guard is called like that");
+    Ok(chosen)
+}
+
+/// Where guards are taken away.
+pub(crate) struct Bench<'a> {
     copy: Copy,
     provided: Provided,
     selection: &'a Selection,
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    /// A copy of the workspace that has all of these guards.
+    pub(crate) fn set_up(selection: &'a Selection, chosen: &[&Guard]) -> Result<Self> {
+        let bench = Self { copy: Copy::of_the_workspace()?, provided: provide(selection)?, selection };
+        for guard in chosen {
+            guard.taken_away(bench.copy.root()).with_context(|| format!("the guard {:?} is not there", guard.name))?;
+        }
+        Ok(bench)
+    }
+
     /// Runs the tests of all guards on the copy as it is, those of a test program together.
     fn is_green_with_all(&self, guards: &[&Guard]) -> Result<()> {
         let mut programs: BTreeMap<Vec<&str>, Vec<&str>> = BTreeMap::new();
@@ -91,18 +104,23 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What the tests of a guard say where it is not there. Afterwards it is there again.
+    /// What the tests of a guard say where it is not there.
     fn without(&self, guard: &Guard) -> Result<Verdict> {
+        self.while_away(guard, || self.judge(guard))
+    }
+
+    /// Takes a guard away for as long as `look` looks. Afterwards it is there again.
+    pub(crate) fn while_away<T>(&self, guard: &Guard, look: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut original = Vec::new();
         for (file, text) in guard.taken_away(self.copy.root())? {
             original.push((file, fs::read_to_string(self.copy.root().join(file))?));
             self.copy.write(file, &text)?;
         }
-        let verdict = self.judge(guard);
+        let seen = look();
         for (file, text) in original {
             self.copy.write(file, &text)?;
         }
-        verdict
+        seen
     }
 
     fn judge(&self, guard: &Guard) -> Result<Verdict> {
@@ -116,7 +134,7 @@ impl Bench<'_> {
     }
 
     /// Builds tests, or runs those that match the filters; returns what was printed, too.
-    fn test(&self, build: &[&str], filters: &[&str], limit: Duration) -> Result<(Outcome, String)> {
+    pub(crate) fn test(&self, build: &[&str], filters: &[&str], limit: Duration) -> Result<(Outcome, String)> {
         let mut command = self.copy.cargo(&["test"]);
         command.args(build);
         if filters.is_empty() {

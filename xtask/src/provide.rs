@@ -1,4 +1,4 @@
-//! Providing a server and a client program for every chosen database: which way to take, and starting
+//! Providing a server and a client program for every chosen database, and for mail: which way to take, and starting
 //! the servers at the same time.
 
 use std::path::PathBuf;
@@ -6,8 +6,10 @@ use std::process::Command;
 use std::thread;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
+use xtask::clients::Client;
 use xtask::servers::docker::{self, Container};
-use xtask::servers::{Server, mariadb, postgres};
+use xtask::servers::redis::Cluster;
+use xtask::servers::{Server, exim, mariadb, postgres, redis};
 
 use crate::install;
 use crate::reach::reach;
@@ -30,6 +32,7 @@ enum Source {
     },
     Private(Box<Server>),
     Container(Box<Container>),
+    Cluster(Box<Cluster>),
 }
 
 /// Starts what is needed, in parallel, and prints a line for every database.
@@ -68,9 +71,13 @@ pub(crate) fn provide(selection: &Selection) -> Result<Provided> {
 }
 
 impl Provided {
-    /// The variable and the URL of every server.
-    pub(crate) fn urls(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.servers.iter().filter_map(|(database, source)| Some((database.url_variable()?, source.url()?)))
+    /// The variables that tell of every server, and their values: most have a URL alone.
+    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+        let of_one = |(database, source): &(Database, Source)| match (database, source) {
+            (Database::Mail, Source::Private(server)) => exim::variables(server),
+            _ => database.url_variable().zip(source.url().map(str::to_owned)).into_iter().collect(),
+        };
+        self.servers.iter().flat_map(of_one).collect()
     }
 
     /// Tells the tests about the servers, and nothing about the databases that are not selected.
@@ -78,7 +85,7 @@ impl Provided {
         for variable in self.left_out.iter().filter_map(|database| database.url_variable()) {
             command.env_remove(variable);
         }
-        command.envs(self.urls());
+        command.envs(self.variables());
     }
 }
 
@@ -89,6 +96,7 @@ impl Source {
             Self::Given { url, .. } => Some(url),
             Self::Private(server) => Some(server.url()),
             Self::Container(container) => Some(container.url()),
+            Self::Cluster(cluster) => Some(cluster.url()),
         }
     }
 
@@ -98,6 +106,9 @@ impl Source {
             Self::Given { place, .. } => format!("the given server at {place}"),
             Self::Private(server) => {
                 format!("private server on port {} from {}", server.port(), server.programs().display())
+            }
+            Self::Cluster(cluster) => {
+                format!("private cluster at {} from {}", cluster.url(), cluster.programs().display())
             }
             Self::Container(container) => {
                 format!("container of {} at {}", container.image(), container.url())
@@ -154,21 +165,24 @@ impl Plan {
         facts.installed = match database {
             Database::Postgres => postgres::is_installed(),
             Database::Mariadb => mariadb::is_installed(),
+            Database::Mail => exim::is_installed(),
+            Database::Redis | Database::RedisCluster => redis::is_installed(),
             Database::Sqlite | Database::Mysql => false,
         };
         if !facts.url && !facts.installed && database.how_to_install().is_some() {
             facts.installable = install::is_possible();
-            facts.docker = docker::is_available();
+            facts.docker = database.has_image() && docker::is_available();
         }
-        let client_is_missing = database.client().find().is_err();
+        let client_is_missing = database.client().is_some_and(|client| client.find().is_err());
         Self { database, ways: ways(facts), client_is_missing, failure: None }
     }
 
     /// The packages that this database waits for.
     fn packages(&self) -> impl Iterator<Item = &'static str> {
         let server = self.ways.first() == Some(&Way::Install);
-        let server = self.database.server_package().filter(|_| server);
-        server.into_iter().chain(self.client_is_missing.then_some(self.database.client().package))
+        let server = if server { self.database.server_packages() } else { &[] };
+        let client = self.database.client().filter(|_| self.client_is_missing);
+        server.iter().copied().chain(client.map(|client| client.package))
     }
 
     fn start(&self) -> Result<Source> {
@@ -179,15 +193,21 @@ impl Plan {
             (database, Some(Way::Url)) => given(database),
             (Database::Postgres, Some(Way::Installed)) => postgres::start().map(private),
             (Database::Mariadb, Some(Way::Installed)) => mariadb::start().map(private),
+            (Database::Mail, Some(Way::Installed)) => exim::start().map(private),
+            (Database::Redis, Some(Way::Installed)) => redis::start().map(private),
+            (Database::RedisCluster, Some(Way::Installed)) => {
+                redis::start_cluster().map(|cluster| Source::Cluster(Box::new(cluster)))
+            }
             (Database::Postgres, Some(Way::Docker)) => docker::postgres().map(container),
             (Database::Mariadb, Some(Way::Docker)) => docker::mariadb().map(container),
+            (Database::Redis, Some(Way::Docker)) => docker::redis().map(container),
             (database, _) => Err(nothing_works(database, self.failure.as_deref())),
         }
     }
 
     /// Looks for the client once more, after what was missing has been installed.
-    fn client(&self) -> Result<PathBuf> {
-        self.database.client().find().map_err(|error| {
+    fn client(&self) -> Result<Option<PathBuf>> {
+        self.database.client().map(Client::find).transpose().map_err(|error| {
             let failure = self.failure.as_deref().map(tried).unwrap_or_default();
             anyhow!("{error}{failure}; or leave it out with --only")
         })
@@ -221,9 +241,16 @@ fn given_url(database: Database) -> Option<String> {
 
 fn given(database: Database) -> Result<Source> {
     let url = given_url(database).unwrap_or_default();
-    let default_port = if database == Database::Postgres { 5432 } else { 3306 };
+    let default_port = match database {
+        Database::Postgres => 5432,
+        Database::Mail => 587,
+        Database::Redis | Database::RedisCluster => 6379,
+        _ => 3306,
+    };
     let variable = database.url_variable().unwrap_or_default();
-    let place = reach(&url, default_port).with_context(|| format!("the server of {variable} cannot be reached"))?;
+    // Of a cluster any node will do.
+    let first = url.split(',').next().unwrap_or_default();
+    let place = reach(first, default_port).with_context(|| format!("the server of {variable} cannot be reached"))?;
     Ok(Source::Given { url, place })
 }
 
@@ -238,7 +265,8 @@ fn nothing_works(database: Database, failure: Option<&str>) -> Error {
     let failure = failure.map(tried).unwrap_or_default();
     anyhow!(
         "there is no server. Do one of these: install {programs}{failure}; \
-         or start Docker; or set {variable} to the URL of a running server; or leave it out with --only"
+         {}or set {variable} to the URL of a running server; or leave it out with --only",
+        if database.has_image() { "or start Docker; " } else { "" }
     )
 }
 
@@ -278,6 +306,13 @@ mod tests {
                 assert!(message.contains(word), "`{word}` is missing: {message}");
             }
         }
+    }
+
+    #[test]
+    fn without_a_mail_server_the_message_names_no_docker_since_there_is_no_image() {
+        let message = nothing_works(Database::Mail, None).to_string();
+        let words = ["apt-get install exim4-daemon-light", "SMTP_URL", "--only"];
+        assert!(words.iter().all(|word| message.contains(word)) && !message.contains("Docker"), "{message}");
     }
 
     #[test]

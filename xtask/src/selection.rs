@@ -1,12 +1,12 @@
-//! Which databases a run is about. Where their servers come from is left to `provide`.
+//! Which databases a run is about, and whether mail is. Where their servers come from is left to `provide`.
 
 use std::fmt;
 
 use anyhow::{Result, bail};
 use xtask::clients::{self, Client};
-use xtask::servers::{mariadb, postgres};
+use xtask::servers::{exim, mariadb, postgres, redis};
 
-/// A database that the workspace's tests know.
+/// A database that the workspace's tests know; or mail, whose server is provided in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Database {
     Sqlite,
@@ -14,10 +14,17 @@ pub(crate) enum Database {
     Mariadb,
     /// MySQL 8. No programs are looked for: it clashes with MariaDB's on one machine.
     Mysql,
+    /// A mail server: for the tests of the channels.
+    Mail,
+    /// One Redis server.
+    Redis,
+    /// A Redis cluster of three masters.
+    RedisCluster,
 }
 
 impl Database {
-    pub(crate) const ALL: [Self; 4] = [Self::Sqlite, Self::Postgres, Self::Mariadb, Self::Mysql];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Sqlite, Self::Postgres, Self::Mariadb, Self::Mysql, Self::Mail, Self::Redis, Self::RedisCluster];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -25,6 +32,9 @@ impl Database {
             Self::Postgres => "postgres",
             Self::Mariadb => "mariadb",
             Self::Mysql => "mysql",
+            Self::Mail => "mail",
+            Self::Redis => "redis",
+            Self::RedisCluster => "redis_cluster",
         }
     }
 
@@ -35,6 +45,9 @@ impl Database {
             Self::Postgres => Some("POSTGRES_URL"),
             Self::Mariadb => Some("MARIADB_URL"),
             Self::Mysql => Some("MYSQL_URL"),
+            Self::Mail => Some(exim::URL),
+            Self::Redis => Some("REDIS_URL"),
+            Self::RedisCluster => Some("REDIS_CLUSTER_URL"),
         }
     }
 
@@ -43,26 +56,36 @@ impl Database {
         match self {
             Self::Postgres => Some(postgres::HOW_TO_INSTALL),
             Self::Mariadb => Some(mariadb::HOW_TO_INSTALL),
+            Self::Mail => Some(exim::HOW_TO_INSTALL),
+            Self::Redis | Self::RedisCluster => Some(redis::HOW_TO_INSTALL),
             Self::Sqlite | Self::Mysql => None,
         }
     }
 
-    /// The package of Debian and Ubuntu that has these programs.
-    pub(crate) fn server_package(self) -> Option<&'static str> {
+    /// The packages of Debian and Ubuntu that have these programs.
+    pub(crate) fn server_packages(self) -> &'static [&'static str] {
         match self {
-            Self::Postgres => Some("postgresql"),
-            Self::Mariadb => Some("mariadb-server"),
-            Self::Sqlite | Self::Mysql => None,
+            Self::Postgres => &["postgresql"],
+            Self::Mariadb => &["mariadb-server"],
+            Self::Mail => &["exim4-daemon-light", "openssl"],
+            Self::Redis | Self::RedisCluster => &["redis-server"],
+            Self::Sqlite | Self::Mysql => &[],
         }
+    }
+
+    /// Whether there is an image to make a container of.
+    pub(crate) fn has_image(self) -> bool {
+        matches!(self, Self::Postgres | Self::Mariadb | Self::Redis)
     }
 
     /// The program that people type SQL into.
-    pub(crate) fn client(self) -> &'static Client {
+    pub(crate) fn client(self) -> Option<&'static Client> {
         match self {
-            Self::Sqlite => &clients::SQLITE3,
-            Self::Postgres => &clients::PSQL,
-            Self::Mariadb => &clients::MARIADB,
-            Self::Mysql => &clients::MYSQL,
+            Self::Sqlite => Some(&clients::SQLITE3),
+            Self::Postgres => Some(&clients::PSQL),
+            Self::Mariadb => Some(&clients::MARIADB),
+            Self::Mysql => Some(&clients::MYSQL),
+            Self::Mail | Self::Redis | Self::RedisCluster => None,
         }
     }
 }
@@ -88,7 +111,7 @@ impl Selection {
         for name in only.unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty()) {
             match Database::ALL.into_iter().find(|database| database.name() == name) {
                 Some(database) => wanted.push(database),
-                None => bail!("`{name}` is none of the databases sqlite, postgres, mariadb, mysql"),
+                None => bail!("`{name}` is none of sqlite, postgres, mariadb, mysql, mail, redis, redis_cluster"),
             }
         }
         if only.is_some() && wanted.is_empty() {
@@ -126,8 +149,8 @@ mod tests {
 
     #[test]
     fn mysql_is_chosen_by_itself_only_with_its_url() -> Result<()> {
-        assert_eq!(names(None, false)?, "sqlite,postgres,mariadb");
-        assert_eq!(names(None, true)?, "sqlite,postgres,mariadb,mysql");
+        assert_eq!(names(None, false)?, "sqlite,postgres,mariadb,mail,redis,redis_cluster");
+        assert_eq!(names(None, true)?, "sqlite,postgres,mariadb,mysql,mail,redis,redis_cluster");
         Ok(())
     }
 
@@ -136,7 +159,11 @@ mod tests {
         let selection = Selection::new(Some("postgres, sqlite"), true)?;
         assert_eq!(selection.names(), "sqlite,postgres");
         let reason = "not named by --only";
-        assert_eq!(selection.left_out, [(Database::Mariadb, reason), (Database::Mysql, reason)]);
+        assert_eq!(
+            selection.left_out,
+            [Database::Mariadb, Database::Mysql, Database::Mail, Database::Redis, Database::RedisCluster]
+                .map(|left| (left, reason))
+        );
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use crate::selection::Selection;
 /// Starts the servers, prints their URLs in the form of shell commands, and waits for Ctrl-C.
 pub(crate) fn serve(selection: &Selection) -> Result<ExitCode> {
     let provided = provide(selection)?;
-    for (variable, url) in provided.urls() {
+    for (variable, url) in provided.variables() {
         // A quote within quotes, as a shell wants it.
         println!("export {variable}='{}'", url.replace('\'', r"'\''"));
     }

@@ -1,14 +1,16 @@
-//! Throw-away database servers: each in its own temporary directory, on its own port, gone when
+//! Throw-away servers for databases and mail: each in its own temporary directory, on its own port, gone when
 //! dropped.
 //!
-//! [`postgres::start`] and [`mariadb::start`] use the programs installed on this machine,
+//! [`postgres::start`], [`mariadb::start`], [`redis::start`] and [`exim::start`] use the programs installed on this machine,
 //! [`docker`] uses containers. Nothing here touches a server that it did not start itself, and the
 //! standard ports stay free. Which of the ways is taken, and installing programs, is left to the
 //! `xtask` program. Unix only.
 
 pub mod docker;
+pub mod exim;
 pub mod mariadb;
 pub mod postgres;
+pub mod redis;
 
 mod engine;
 mod place;

@@ -1,5 +1,5 @@
 //! `cargo xtask test`: the workspace's tests and its example, with a server for every chosen
-//! database.
+//! database, and for mail.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,7 +19,8 @@ pub(crate) fn test(selection: &Selection, arguments: &[String]) -> Result<ExitCo
 pub(crate) fn run_tests(selection: &Selection, arguments: &[String]) -> Result<Outcome> {
     let provided = provide(selection)?;
 
-    let mut tests = cargo(&["test", "--workspace", "--all-features"]);
+    // One run tells of everything that is wrong.
+    let mut tests = cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"]);
     tests.args(with_deselected_filtered(selection, arguments)).env("NOTIFY_TEST_DATABASES", selection.names());
     provided.describe_to(&mut tests);
     let outcome = run(&mut tests, None)?;
@@ -27,24 +28,38 @@ pub(crate) fn run_tests(selection: &Selection, arguments: &[String]) -> Result<O
         return Ok(outcome);
     }
 
-    // Exactly the command that a newcomer types, so that it is known to work with the default
+    // Exactly the commands that a newcomer types, so that they are known to work with the default
     // features.
-    eprintln!("the example `orders`:");
-    let mut example = cargo(&["run", "--quiet", "--example", "orders"]);
-    provided.describe_to(&mut example);
-    let outcome = run(&mut example, Some(Duration::from_secs(15 * 60)))?;
-    if !outcome.succeeded() {
-        eprintln!("the example `orders` failed: {outcome:?}");
+    let mut outcome = outcome;
+    let on_redis = REDIS_EXAMPLES.into_iter().filter(|_| selection.chosen.contains(&Database::Redis));
+    for name in EXAMPLES.into_iter().chain(on_redis) {
+        eprintln!("the example `{name}`:");
+        let mut example = cargo(&["run", "--quiet", "--example", name]);
+        provided.describe_to(&mut example);
+        outcome = run(&mut example, Some(Duration::from_secs(15 * 60)))?;
+        if !outcome.succeeded() {
+            eprintln!("the example `{name}` failed: {outcome:?}");
+            break;
+        }
     }
     Ok(outcome)
 }
+
+/// Each checks its own outcome.
+const EXAMPLES: [&str; 6] = ["orders", "confirm", "alerts", "timetable", "simulate", "observe"];
+
+/// These need a Redis at `REDIS_URL`.
+const REDIS_EXAMPLES: [&str; 2] = ["timed_once", "repush"];
 
 /// Filters out the tests that start a private server of a database that is not selected, whose
 /// programs may be missing. The test program counts them as filtered, not as passed.
 fn with_deselected_filtered(selection: &Selection, arguments: &[String]) -> Vec<String> {
     let mut arguments = arguments.to_vec();
     let deselected = |database| !selection.chosen.contains(&database);
-    for database in [Database::Postgres, Database::Mariadb].into_iter().filter(|database| deselected(*database)) {
+    for database in [Database::Postgres, Database::Mariadb, Database::Mail, Database::Redis, Database::RedisCluster]
+        .into_iter()
+        .filter(|database| deselected(*database))
+    {
         if !arguments.iter().any(|argument| argument == "--") {
             arguments.push("--".to_owned());
         }
@@ -64,10 +79,19 @@ mod tests {
 
     #[test]
     fn a_deselected_database_starts_no_private_server_in_a_test() -> Result<()> {
-        assert_eq!(filtered("postgres,mariadb", &["--test", "lease"])?, "--test lease");
-        assert_eq!(filtered("postgres", &["--test", "lease"])?, "--test lease -- --skip private_mariadb");
-        assert_eq!(filtered("mariadb", &["--", "--nocapture"])?, "-- --nocapture --skip private_postgres");
-        assert_eq!(filtered("sqlite", &[])?, "-- --skip private_postgres --skip private_mariadb");
+        assert_eq!(filtered("postgres,mariadb,mail,redis,redis_cluster", &["--test", "lease"])?, "--test lease");
+        assert_eq!(
+            filtered("postgres,mail,redis,redis_cluster", &["--test", "lease"])?,
+            "--test lease -- --skip private_mariadb"
+        );
+        assert_eq!(
+            filtered("mariadb,mail,redis,redis_cluster", &["--", "--nocapture"])?,
+            "-- --nocapture --skip private_postgres"
+        );
+        assert_eq!(
+            filtered("sqlite", &[])?,
+            "-- --skip private_postgres --skip private_mariadb --skip private_mail --skip private_redis --skip private_redis_cluster"
+        );
         Ok(())
     }
 }

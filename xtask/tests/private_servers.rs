@@ -1,8 +1,8 @@
 //! Private servers for real: they answer, keep their data over a crash, and leave nothing behind.
 //!
 //! These tests need the installed programs and fail without them, naming what to install. `cargo
-//! xtask test` installs them where it can. The names begin with `private_postgres` and
-//! `private_mariadb`, because the task filters a deselected database's tests out by them.
+//! xtask test` installs them where it can. The names begin with `private_postgres`, `private_mariadb`
+//! `private_mail` and `private_redis`, because the task filters a deselected database's tests out by them.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use xtask::servers::{Durability, Ending, Server, mariadb, postgres};
+use xtask::servers::{Durability, Ending, Server, exim, mariadb, postgres, redis};
 
 #[test]
 fn private_postgres_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {
@@ -58,6 +58,57 @@ fn private_mariadb_ends_with_a_process_that_is_killed() -> Result<()> {
     ends_with_a_process_that_is_killed("mariadb")
 }
 
+#[test]
+fn private_mail_ends_with_a_process_that_is_killed() -> Result<()> {
+    ends_with_a_process_that_is_killed("mail")
+}
+
+#[test]
+fn private_mail_listens_in_three_ways_comes_back_and_leaves_nothing_behind() -> Result<()> {
+    let mut server = exim::start()?;
+    let (directory, port) = (server.directory().to_owned(), server.port());
+    assert!(server.query("SELECT 1").is_err(), "it is no database");
+    let variables = exim::variables(&server);
+    for (name, address) in variables.iter().filter(|(name, _)| name.ends_with("URL")) {
+        let place = address.rsplit('@').next().and_then(|rest| rest.split('?').next()).context("no address")?;
+        TcpStream::connect(place).with_context(|| format!("{name} at {place}"))?;
+    }
+    let certificate = variables.iter().find(|(name, _)| *name == "SMTP_CERTIFICATE").context("no certificate")?;
+    assert!(std::fs::read_to_string(&certificate.1)?.starts_with("-----BEGIN CERTIFICATE-----"));
+    server.restart(Ending::Graceful)?;
+    server.restart(Ending::Kill)?;
+    server.stop()?;
+    nothing_is_left(&directory, port)
+}
+
+#[test]
+fn private_redis_ends_with_a_process_that_is_killed() -> Result<()> {
+    ends_with_a_process_that_is_killed("redis")
+}
+
+#[test]
+fn private_redis_comes_back_and_leaves_nothing_behind() -> Result<()> {
+    let mut server = redis::start()?;
+    let (directory, port) = (server.directory().to_owned(), server.port());
+    assert!(server.query("SELECT 1").is_err(), "it knows no SQL");
+    server.restart(Ending::Graceful)?;
+    server.restart(Ending::Kill)?;
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    server.stop()?;
+    nothing_is_left(&directory, port)
+}
+
+#[test]
+fn private_redis_cluster_is_complete_and_a_node_of_it_comes_back() -> Result<()> {
+    let mut cluster = redis::start_cluster()?;
+    assert_eq!(cluster.url().split(',').count(), 3);
+    let places: Vec<(PathBuf, u16)> =
+        cluster.nodes().iter().map(|node| (node.directory().to_owned(), node.port())).collect();
+    cluster.nodes()[1].restart(Ending::Kill)?;
+    drop(cluster);
+    places.iter().try_for_each(|(directory, port)| nothing_is_left(directory, *port))
+}
+
 fn answers_keeps_its_data_and_leaves_nothing_behind(mut server: Server) -> Result<()> {
     let (url, directory) = (server.url().to_owned(), server.directory().to_owned());
     server.query("CREATE TABLE kept (number INT PRIMARY KEY)")?;
@@ -96,6 +147,8 @@ fn ends_with_a_process_that_is_killed(database: &str) -> Result<()> {
         .args(["servers", "--only", database])
         .env_remove("POSTGRES_URL")
         .env_remove("MARIADB_URL")
+        .env_remove("SMTP_URL")
+        .env_remove("REDIS_URL")
         .env("TMPDIR", temporary.path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -103,7 +156,7 @@ fn ends_with_a_process_that_is_killed(database: &str) -> Result<()> {
     let mut output = std::io::BufReader::new(task.stdout.take().context("no pipe")?);
     let mut line = String::new();
     std::io::BufRead::read_line(&mut output, &mut line)?;
-    let port = line.rsplit(':').next().and_then(|rest| rest.split('/').next()?.parse().ok());
+    let port = line.rsplit(':').next().and_then(|rest| rest.split(['/', '?', '\'']).next()?.parse().ok());
     let port = port.with_context(|| format!("no URL in «{line}»"))?;
     let directories: Vec<PathBuf> = std::fs::read_dir(temporary.path())?.flatten().map(|entry| entry.path()).collect();
     let [directory] = directories.as_slice() else { anyhow::bail!("one directory expected: {directories:?}") };

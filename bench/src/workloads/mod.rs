@@ -2,6 +2,7 @@
 
 mod add_many;
 pub mod backlog;
+mod dead_target;
 pub mod drain;
 pub mod enqueue_tx;
 mod held_xmin;
@@ -39,6 +40,8 @@ pub enum Workload {
     Backlog,
     /// Draining while an old snapshot is held.
     HeldXmin,
+    /// Draining one definition while the target of another hangs.
+    DeadTarget,
     /// Adding ten thousand by one call.
     AddMany,
 }
@@ -76,6 +79,7 @@ impl Workload {
             Self::Steady => Figures::Compared(steady::measure(arena, plan).await?),
             Self::Backlog => Figures::Backlog(backlog::measure(arena, plan).await?),
             Self::HeldXmin => Figures::Compared(held_xmin::measure(arena, plan).await?),
+            Self::DeadTarget => Figures::Compared(dead_target::measure(arena, plan).await?),
             Self::AddMany => Figures::Rate(add_many::measure(arena, plan).await?),
         })
     }

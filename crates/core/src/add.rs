@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
+use crate::confirm::{Confirmation, Confirmed};
 use crate::error::{Error, Result};
 use crate::lane::{FirstAttempt, Outcome};
 use crate::notice::{duration_millis, millis_from_time};
@@ -55,7 +56,9 @@ pub async fn add_notices<C: NoticeConnection>(
     connection: &mut C,
     notices: impl IntoIterator<Item = NewNotice>,
 ) -> Result<Vec<Added>> {
-    connection.insert_many(notices.into_iter().collect()).await
+    let current = crate::trace::current();
+    let notices = notices.into_iter().map(|notice| notice.within(|| current.clone()));
+    connection.insert_many(notices.collect()).await
 }
 
 /// A notice to be added, with everything that can be said of it.
@@ -138,7 +141,8 @@ impl NewNotice {
         self
     }
 
-    /// A trace context (W3C `traceparent`), at most 1,000 bytes, handed to the handler.
+    /// A trace context (W3C `traceparent`), at most 1,000 bytes, handed to the handler. With the feature `otel` it is that of the
+    /// current span, unless one is given.
     #[must_use]
     pub fn trace_context(mut self, context: impl Into<String>) -> Self {
         self.trace_context = Some(context.into());
@@ -173,7 +177,13 @@ impl NewNotice {
     /// # Errors
     /// Those of [`add_notice`].
     pub async fn add<C: NoticeConnection>(self, connection: &mut C) -> Result<Added> {
-        connection.insert(self).await
+        connection.insert(self.within(crate::trace::current)).await
+    }
+
+    /// The same, added within a trace.
+    fn within(mut self, trace: impl FnOnce() -> Option<String>) -> Self {
+        self.trace_context = self.trace_context.or_else(trace);
+        self
     }
 
     /// Checks everything that needs no database.
@@ -277,6 +287,9 @@ pub trait NoticeConnection: Send {
 
     /// Inserts all of them, or none where one of them cannot be; one answer each, in their order.
     fn insert_many(&mut self, notices: Vec<NewNotice>) -> impl Future<Output = Result<Vec<Added>>> + Send;
+
+    /// Carries out what the receiver of a notice says. [`crate::ack_notice`] reads better.
+    fn confirm(&mut self, answer: &Confirmation) -> impl Future<Output = Result<Confirmed>> + Send;
 }
 
 /// What adding a notice did.

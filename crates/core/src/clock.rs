@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::notice::{duration_millis, millis_from_time, time_from_millis};
 
-/// A clock that stands still until a test turns it. Clones share one time.
+/// A clock that a test turns. Clones share one time.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -21,12 +22,20 @@ use crate::notice::{duration_millis, millis_from_time, time_from_millis};
 #[derive(Debug, Clone)]
 pub struct HandClock {
     millis: Arc<watch::Sender<i64>>,
+    /// Since when it runs, where it does not stand still.
+    running: Option<Instant>,
 }
 
 impl HandClock {
-    /// A clock that shows `start` (to the millisecond).
+    /// A clock that shows `start` (to the millisecond) and stands still until it is turned.
     pub fn new(start: SystemTime) -> Self {
-        Self { millis: Arc::new(watch::channel(millis_from_time(start)).0) }
+        Self { millis: Arc::new(watch::channel(millis_from_time(start)).0), running: None }
+    }
+
+    /// A clock that shows `start` now and goes on with tokio's time, which a test can pause
+    /// ([`tokio::time::pause`]): then days of sweeping pass in no time, without anybody turning it.
+    pub fn running(start: SystemTime) -> Self {
+        Self { running: Some(Instant::now()), ..Self::new(start) }
     }
 
     /// The time it shows.
@@ -36,7 +45,8 @@ impl HandClock {
 
     /// The time it shows, in milliseconds since 1970.
     pub fn now_millis(&self) -> i64 {
-        *self.millis.borrow()
+        let ran = self.running.map_or(0, |since| duration_millis(since.elapsed()));
+        self.millis.borrow().saturating_add(ran)
     }
 
     /// Turns it forward; sweepers that use it look at once for what became due.

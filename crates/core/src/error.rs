@@ -49,6 +49,20 @@ pub enum Error {
         /// What was being done.
         doing: &'static str,
     },
+    /// A confirmation token, or a secret to sign such with, that cannot be used.
+    #[error("the confirmation token cannot be used: {problem}")]
+    Token {
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// Something that an operator asked for cannot be done as it was said.
+    #[error("{what}: {problem}")]
+    Invalid {
+        /// What: a filter, a rate, a position.
+        what: &'static str,
+        /// What is wrong with it, and what would be right.
+        problem: String,
+    },
     /// The database (or another store) failed.
     #[error(transparent)]
     Store(#[from] StoreError),

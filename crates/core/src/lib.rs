@@ -7,11 +7,18 @@
 //! only persists them, guarded by status and attempt number.
 
 pub mod add;
+pub mod alert;
+pub mod built_in;
+mod class;
 pub mod clock;
+pub mod confirm;
 pub mod definition;
 pub mod error;
 pub mod lane;
+pub mod limit;
+pub mod metrics;
 pub mod notice;
+pub mod operate;
 pub mod outbox;
 pub mod param;
 mod redacted;
@@ -19,15 +26,23 @@ pub mod retry;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod sql;
 pub mod store;
+pub mod token;
+pub mod trace;
 pub mod transition;
 
 pub use add::{Added, NewNotice, NoticeConnection, Receipt, add_notice, add_notices};
+pub use alert::{ALERT_DEFINITION, Alert, AlertKind, AlertReason};
+pub use built_in::{DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
+pub use class::{ErrorClass, class_of_database_error};
 pub use clock::HandClock;
-pub use definition::{NotifyDef, Policy, Problem};
+pub use confirm::{Confirmation, Confirmed, Verdict, ack_notice, nack_notice};
+pub use definition::{NotifyDef, Policy, Problem, RetryRules, Rule};
 pub use error::{Error, Result, StoreError};
 pub use lane::FirstAttempt;
-pub use notice::{AttemptRecord, Claimed, ErrorClass, NoticeRecord, Status};
+pub use notice::{AttemptRecord, Claimed, NoticeRecord, Status};
+pub use operate::{Answer, AuditEntry, Explanation, Filter, Operate, Operator, Rate};
 pub use outbox::{Defined, DefinitionState, Outbox, Updated};
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use sql::{Dialect, NoticeTx, Notify, NotifyBuilder};
 pub use store::Store;
+pub use token::TokenKeys;

@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::class::ErrorClass;
+
 /// The state of a notice, as stored in the column `status`.
 ///
 /// Live states (`0`, `2`, `4`, `5`) are rows of `notify_msg`; final ones (`1`, `3`, `6`) rows of
@@ -59,33 +61,6 @@ impl Status {
     }
 }
 
-/// The kind of an attempt's error, as stored in `last_class` and in each entry of `errors`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ErrorClass {
-    /// The handler ran longer than the definition's `timeout`.
-    Timeout,
-    /// The parameter could not be read into the handler's type.
-    Invalid,
-    /// The process died (or lost its database) while it was sending.
-    Crash,
-    /// Everything else.
-    Unknown,
-}
-
-impl ErrorClass {
-    /// The stored name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::Invalid => "invalid",
-            Self::Crash => "crash",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
 /// One entry of the column `errors`: an attempt that did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -123,13 +98,16 @@ impl AttemptRecord {
     }
 }
 
-/// Appends `record` to the stored list and forgets all but the last [`REMEMBERED_ATTEMPTS`].
+/// Appends `record` to the stored list and forgets all but the last [`REMEMBERED_ATTEMPTS`]. Of an attempt that is
+/// recorded already (its receiver refused it, say) the first record stays.
 ///
 /// A list that does not parse (edited by hand, say) is started anew: the record of an attempt must never
 /// keep its outcome from being stored.
 pub fn append_attempt(stored: Option<&str>, record: AttemptRecord) -> String {
     let mut list: Vec<AttemptRecord> = stored.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    list.push(record);
+    if list.last().is_none_or(|last| last.attempt != record.attempt) {
+        list.push(record);
+    }
     let skip = list.len().saturating_sub(REMEMBERED_ATTEMPTS);
     serde_json::to_string(&list[skip..]).unwrap_or_else(|_| "[]".to_owned())
 }
@@ -186,6 +164,12 @@ impl Claimed {
     /// The tries used so far: failed attempts and crashes.
     pub fn tries(&self) -> i64 {
         self.failures.saturating_add(self.crashes)
+    }
+
+    /// The record of this very attempt, where there is one although nobody has judged it: its receiver refused it.
+    pub fn refused(&self) -> Option<AttemptRecord> {
+        let list: Vec<AttemptRecord> = serde_json::from_str(self.errors.as_deref()?).ok()?;
+        list.into_iter().next_back().filter(|last| last.attempt == self.attempt)
     }
 }
 
@@ -291,6 +275,11 @@ pub fn millis_from_time(time: SystemTime) -> i64 {
 /// A duration in whole milliseconds, a part of one counted as one: a retry is never too early.
 pub fn duration_millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+}
+
+/// Milliseconds as a duration; what is less than none is none.
+pub fn duration_from_millis(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }
 
 #[cfg(test)]

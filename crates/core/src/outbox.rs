@@ -3,29 +3,38 @@
 //! Beginning transactions and migrating belong to the front of a particular database (`Notify<DB>`), which derefs to
 //! this.
 
-use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
 use crate::clock::HandClock;
+use crate::confirm::{Confirmation, Confirmed};
 use crate::definition::{ColumnValue, NotifyDef, Problem};
 use crate::error::{Error, Result};
 use crate::lane::Lane;
+use crate::metrics::{self, Commits};
 use crate::notice::NoticeRecord;
+use crate::operate::{Operate, Operator};
+use crate::param::DEFAULT_PARAM_LIMIT;
 use crate::store::{Edit, Edited, Store};
+use crate::token::TokenKeys;
 
 /// A store of notices as this process sees it. Clones share everything.
 #[derive(Clone)]
 pub struct Outbox {
     shared: Arc<Shared>,
+    param_limit: usize,
 }
 
 struct Shared {
     store: Arc<dyn Store>,
+    operate: Arc<dyn Operate>,
     lane: Lane,
+    commits: Commits,
     clock: Option<HandClock>,
     wake: watch::Sender<()>,
+    token_keys: RwLock<Option<TokenKeys>>,
 }
 
 impl std::fmt::Debug for Outbox {
@@ -35,10 +44,31 @@ impl std::fmt::Debug for Outbox {
 }
 
 impl Outbox {
-    /// An outbox over `store`; `clock` is the one the store goes by, where that is turned by hand.
-    pub fn new(store: Arc<dyn Store>, clock: Option<HandClock>) -> Self {
-        let shared = Shared { store, lane: Lane::default(), clock, wake: watch::channel(()).0 };
-        Self { shared: Arc::new(shared) }
+    /// An outbox over `store`, of which people ask what `operate` can do; `clock` is the one that both go by, where that is
+    /// turned by hand.
+    pub fn new(store: Arc<dyn Store>, operate: Arc<dyn Operate>, clock: Option<HandClock>) -> Self {
+        metrics::describe();
+        let shared = Shared {
+            store,
+            operate,
+            lane: Lane::default(),
+            commits: Commits::default(),
+            clock,
+            wake: watch::channel(()).0,
+            token_keys: RwLock::default(),
+        };
+        Self { shared: Arc::new(shared), param_limit: DEFAULT_PARAM_LIMIT }
+    }
+
+    /// The same outbox with another limit for the parameters that operators give.
+    #[must_use]
+    pub fn with_param_limit(mut self, bytes: usize) -> Self {
+        self.param_limit = bytes;
+        self
+    }
+
+    pub(crate) fn param_limit(&self) -> usize {
+        self.param_limit
     }
 
     /// Creates the definition if there is none of its name, and never changes an existing one: what operators set
@@ -48,7 +78,7 @@ impl Outbox {
     /// [`Error::InvalidDefinition`] names every column that cannot work.
     pub async fn define(&self, def: NotifyDef) -> Result<Defined> {
         validate(&def)?;
-        let defined = match self.edit(Edit::Create(def.clone())).await? {
+        let defined = match self.edit(Edit::Create(def.clone()), APPLICATION).await? {
             Edited::Done(row) => Defined::Created(row),
             Edited::Conflict(row) => {
                 let differences = row.differences(&def);
@@ -71,7 +101,7 @@ impl Outbox {
     pub async fn update(&self, seen: &NotifyDef, new: NotifyDef) -> Result<Updated> {
         validate(&new)?;
         let edit = Edit::Replace { seen: seen.clone(), new };
-        Ok(self.edit(edit).await?.into())
+        Ok(self.edit(edit, APPLICATION).await?.into())
     }
 
     /// Deletes the definition if the row is still the one that the editor saw: it takes no new notices (from other processes
@@ -81,11 +111,11 @@ impl Outbox {
     /// Those of the store.
     pub async fn delete(&self, seen: &NotifyDef) -> Result<Updated> {
         let edit = Edit::Delete { seen: seen.clone() };
-        Ok(self.edit(edit).await?.into())
+        Ok(self.edit(edit, APPLICATION).await?.into())
     }
 
-    async fn edit(&self, edit: Edit) -> Result<Edited> {
-        let edited = self.shared.store.edit(&edit).await?;
+    pub(crate) async fn edit(&self, edit: Edit, who: &str) -> Result<Edited> {
+        let edited = self.shared.store.edit(&edit, who).await?;
         if matches!(edited, Edited::Done(_)) {
             self.wake();
         }
@@ -111,6 +141,86 @@ impl Outbox {
         Ok(self.shared.store.find(id).await?)
     }
 
+    /// Confirms a notice: it ends as succeeded, whatever its state.
+    ///
+    /// # Errors
+    /// Those of the store. A race is no error: see [`Confirmed`].
+    pub async fn ack(&self, id: i64) -> Result<Confirmed> {
+        self.confirm(&Confirmation::ack(id)).await
+    }
+
+    /// Refuses the last delivery of a notice: it counts as failed, for this reason, and is sent again as its definition says.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn nack(&self, id: i64, reason: impl Into<String>) -> Result<Confirmed> {
+        self.confirm(&Confirmation::nack(id, reason)).await
+    }
+
+    /// As [`Self::ack`], by the token that the handler put into its message. That of an earlier attempt counts as well.
+    ///
+    /// # Errors
+    /// [`Error::Token`] for one that was not signed here or has expired.
+    pub async fn ack_token(&self, token: &str) -> Result<Confirmed> {
+        let (id, attempt) = self.read_token(token)?;
+        Ok(existed(self.confirm(&Confirmation::ack(id).to_attempt(attempt)).await?))
+    }
+
+    /// As [`Self::nack`], by the token of the attempt. One of an earlier attempt changes nothing.
+    ///
+    /// # Errors
+    /// As [`Self::ack_token`].
+    pub async fn nack_token(&self, token: &str, reason: impl Into<String>) -> Result<Confirmed> {
+        let (id, attempt) = self.read_token(token)?;
+        Ok(existed(self.confirm(&Confirmation::nack(id, reason).to_attempt(attempt)).await?))
+    }
+
+    async fn confirm(&self, answer: &Confirmation) -> Result<Confirmed> {
+        let answered = self.shared.operate.confirm(answer).await?;
+        // What waits behind it, or its retry, is due.
+        self.wake();
+        Ok(answered)
+    }
+
+    /// The secrets of confirmation tokens, from now on: called at the start, and again whenever they are rotated.
+    pub fn use_token_keys(&self, keys: TokenKeys) {
+        *self.shared.token_keys.write().unwrap_or_else(PoisonError::into_inner) = Some(keys);
+    }
+
+    /// A confirmation token for an attempt, valid for so long: what `notice.confirm_token` gives to handlers.
+    ///
+    /// # Errors
+    /// [`Error::Token`] where no keys are set.
+    pub fn token(&self, id: i64, attempt: i64, valid: Duration) -> Result<String> {
+        let now = self.now();
+        self.with_token_keys(|keys| keys.sign(id, attempt, valid, now).ok_or(NO_KEYS))
+    }
+
+    /// The notice and the attempt that a confirmation token speaks for: to answer within a transaction of one's own, by
+    /// [`Confirmation::give`].
+    ///
+    /// # Errors
+    /// [`Error::Token`] for one that was not signed here or has expired.
+    pub fn read_token(&self, token: &str) -> Result<(i64, i64)> {
+        let now = self.now();
+        self.with_token_keys(|keys| keys.read(token, now))
+    }
+
+    fn with_token_keys<T>(&self, work: impl FnOnce(&TokenKeys) -> Result<T>) -> Result<T> {
+        work(self.shared.token_keys.read().unwrap_or_else(PoisonError::into_inner).as_ref().ok_or(NO_KEYS)?)
+    }
+
+    /// By the process's clock: a token's end decides nothing that is stored.
+    fn now(&self) -> SystemTime {
+        self.shared.clock.as_ref().map_or_else(SystemTime::now, HandClock::now)
+    }
+
+    /// The outbox in the hands of a person (at most 200 characters of whose name go to the audit): dead letters, retrying,
+    /// cancelling, explaining, editing definitions.
+    pub fn operator(&self, who: &str) -> Operator {
+        Operator::new(self.clone(), who)
+    }
+
     /// Tells the sweepers of this process to look at once for edited definitions and due notices: after the commit of a plain transaction, or
     /// an edit by SQL. Never waits.
     pub fn wake(&self) {
@@ -127,9 +237,19 @@ impl Outbox {
         &self.shared.lane
     }
 
+    /// For connections: the counter of what this process has committed.
+    pub fn commits(&self) -> &Commits {
+        &self.shared.commits
+    }
+
     /// For sweepers: the store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
+    }
+
+    /// What people ask of the store.
+    pub fn operate(&self) -> &Arc<dyn Operate> {
+        &self.shared.operate
     }
 
     /// The hand-turned clock, in tests that use one.
@@ -138,7 +258,16 @@ impl Outbox {
     }
 }
 
-fn validate(def: &NotifyDef) -> Result<()> {
+/// Who edits a definition where no operator is named.
+const APPLICATION: &str = "application";
+const NO_KEYS: Error = Error::Token { problem: "no keys are set (`notify.use_token_keys`)" };
+
+/// What is not found and has a genuine token is gone.
+fn existed(answered: Confirmed) -> Confirmed {
+    if answered == Confirmed::Unknown { Confirmed::Purged } else { answered }
+}
+
+pub(crate) fn validate(def: &NotifyDef) -> Result<()> {
     match def.policy() {
         Ok(_) => Ok(()),
         Err(problems) => Err(Error::InvalidDefinition { name: def.name.clone(), problems }),
@@ -162,7 +291,7 @@ pub enum Defined {
     },
 }
 
-/// What became of an [`Outbox::update`] or [`Outbox::delete`].
+/// What became of an edit: [`Outbox::update`], [`Outbox::delete`], and those of an [`Operator`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Updated {

@@ -1,15 +1,18 @@
-//! [`Store`]: what the send path asks of a database, in ten methods. The trait is object safe.
+//! [`Store`]: what the send path asks of a database, in eleven methods. The trait is object safe.
 //!
 //! A store decides nothing: it persists what [`crate::transition`] decided, and guards every change of a live
 //! notice by its status and attempt. Adding notices is not here (it happens inside the caller's transaction, see
 //! [`crate::NoticeConnection`]), nor is browsing for people.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
+use crate::alert::AlertReason;
 use crate::definition::NotifyDef;
 use crate::error::StoreError;
+use crate::limit::{Hold, Quota, Watched};
 use crate::notice::{Claimed, NoticeRecord, Status};
 use crate::transition::Transition;
 
@@ -25,8 +28,9 @@ pub trait Store: Send + Sync + 'static {
     /// All definitions, deleted ones included (their notices in flight still need them).
     async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError>;
 
-    /// Creates, replaces or deletes one definition.
-    async fn edit(&self, edit: &Edit) -> Result<Edited, StoreError>;
+    /// Creates, replaces or deletes one definition, and keeps its new version and who made it, in one transaction. What it
+    /// finds there that nobody has told of is kept before, as edited by hand.
+    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError>;
 
     /// When the next notice of each definition is due, per live status. Reads one index entry for each.
     ///
@@ -34,10 +38,15 @@ pub trait Store: Send + Sync + 'static {
     /// notice of the last look and was not visible then.
     async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError>;
 
+    /// Notes that a timetable has ticked, and adds a notice for each of its ticks, in one transaction; false, and nothing is
+    /// done, where the row is no longer as it was seen: another node was faster, or the timetable was edited.
+    async fn tick(&self, tick: &Tick) -> Result<bool, StoreError>;
+
     /// Claims due notices of one definition: status [`Status::Sending`], attempt + 1, a lease. No two callers ever
     /// get the same attempt, and notices that others are just claiming are passed over. So is a notice with an ordering
-    /// key while one of the same definition and key has a smaller id, is being sent or awaits its confirmation.
-    async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, StoreError>;
+    /// key while one of the same definition and key has a smaller id, is being sent or awaits its confirmation. With a quota
+    /// no more are claimed than it lets through, whoever else claims at the same moment.
+    async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError>;
 
     /// Notices that somebody must judge, without claiming them. What is decided is settled under the fence, which holds
     /// where somebody else was faster.
@@ -56,8 +65,8 @@ pub trait Store: Send + Sync + 'static {
     /// a window is not full.
     async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError>;
 
-    /// Says that a node lives; returns the store's time.
-    async fn beat(&self, node: &Node) -> Result<SystemTime, StoreError>;
+    /// Says that a node lives, and what it finds wrong; returns the store's time, and what the living nodes can do.
+    async fn beat(&self, node: &Node) -> Result<Pulse, StoreError>;
 }
 
 /// A change of one definition.
@@ -73,11 +82,32 @@ pub enum Edit {
         /// The row as it shall be.
         new: NotifyDef,
     },
+    /// As [`Self::Replace`], by what a version of it was.
+    RollBack {
+        /// The row as the editor saw it.
+        seen: NotifyDef,
+        /// The row as it shall be.
+        new: NotifyDef,
+        /// The version.
+        version: i64,
+    },
     /// Marks a row as deleted if it still is what the editor saw, and frees its name.
     Delete {
         /// The row as the editor saw it.
         seen: NotifyDef,
     },
+}
+
+impl Edit {
+    /// What its version says of it.
+    pub fn act(&self) -> String {
+        match self {
+            Self::Create(_) => "created".to_owned(),
+            Self::Replace { .. } => "edited".to_owned(),
+            Self::RollBack { version, .. } => format!("rolled back to {version}"),
+            Self::Delete { .. } => "deleted".to_owned(),
+        }
+    }
 }
 
 /// What became of an [`Edit`].
@@ -92,8 +122,12 @@ pub enum Edited {
 }
 
 /// The answer of [`Store::due`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueTimes {
+    /// The store's time when it looked.
+    pub now: SystemTime,
+    /// Of each definition with a timetable, or that had one, what it ticked last.
+    pub ticks: BTreeMap<i64, LastTick>,
     /// One entry per definition and live status that has a notice with a due time.
     pub lanes: Vec<DueLane>,
 }
@@ -111,6 +145,30 @@ pub struct DueLane {
     pub late: Duration,
 }
 
+/// How far a timetable has come: the columns `last_tick` and `tick_schedule` of a definition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LastTick {
+    /// The last tick, or when the timetable began.
+    pub at: Option<SystemTime>,
+    /// The text of the timetable that it belongs to.
+    pub schedule: Option<String>,
+}
+
+/// Ticks of a timetable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tick {
+    /// The definition.
+    pub def_id: i64,
+    /// The text of the timetable that ticks, which the row must still have.
+    pub schedule: Option<String>,
+    /// What the row was seen to have ticked last, and must still have.
+    pub seen: LastTick,
+    /// The last tick from now on.
+    pub last: SystemTime,
+    /// The parameters of the notices to add, as JSON, in their order. They are due at once.
+    pub params: Vec<String>,
+}
+
 /// A wish to claim.
 #[derive(Debug, Clone)]
 pub struct Claim {
@@ -124,6 +182,23 @@ pub struct Claim {
     pub lease: Duration,
     /// Who claims; unique per start of a worker.
     pub worker: String,
+    /// What all nodes together may do of the definition; `None`: it has no such limit, and costs nothing for one.
+    pub quota: Option<Quota>,
+}
+
+/// The answer of [`Store::claim`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// What was claimed, the first that was added first.
+    pub notices: Vec<Claimed>,
+    /// Why the quota lets nothing more through after these, if it does not.
+    pub held: Option<Hold>,
+}
+
+impl From<Vec<Claimed>> for Claims {
+    fn from(notices: Vec<Claimed>) -> Self {
+        Self { notices, held: None }
+    }
 }
 
 /// What to claim of a definition.
@@ -183,6 +258,64 @@ pub struct Settle {
     pub last_class: Option<String>,
     /// The description as it shall be.
     pub description: Option<String>,
+    /// What a person is to be told of it: stored with it, or not at all.
+    pub alarm: Option<Box<Alarm>>,
+    /// Of an alert's follow-up: what it told.
+    pub told: Option<Box<Told>>,
+    /// What a circuit breaker is to see of it, where the definition has one.
+    pub watched: Option<Box<Watched>>,
+}
+
+impl Settle {
+    /// True where nothing but the notice itself changes: no alert, no circuit.
+    pub fn is_plain(&self) -> bool {
+        self.alarm.is_none() && self.told.is_none() && self.watched.is_none()
+    }
+}
+
+/// Something that a person is to be told. The store holds it against the cool-down that all nodes share
+/// ([`crate::alert::cooldown`]) and adds notices of the built-in definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alarm {
+    /// The id of the built-in definition of alerts.
+    pub alert_def: i64,
+    /// The definition that it is about.
+    pub def_id: i64,
+    /// Its name.
+    pub definition: String,
+    /// What it is about.
+    pub reason: AlertReason,
+    /// The least time between two alerts of this definition and reason.
+    pub cooldown: Duration,
+    /// The notice that it happened to.
+    pub notice_id: Option<i64>,
+    /// The class of its error.
+    pub class: Option<String>,
+    /// The error and its causes.
+    pub message: String,
+    /// The node that noticed it.
+    pub node: String,
+}
+
+/// What the follow-up of an alert has told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// The id of the built-in definition of alerts.
+    pub alert_def: i64,
+    /// The definition that it is about.
+    pub def_id: i64,
+    /// What it is about.
+    pub reason: AlertReason,
+    /// How many alarms that were held back it told of.
+    pub count: i64,
+    /// When the last alarm had come that it knew of, in milliseconds since 1970.
+    pub seen: i64,
+    /// Whether it is over, unless another alarm has come since.
+    pub closes: bool,
+    /// Whether a person was told.
+    pub notified: bool,
+    /// After how long to look again.
+    pub next: Duration,
 }
 
 /// What became of one outcome.
@@ -192,6 +325,9 @@ pub enum Settled {
     Done,
     /// The notice is no longer what the outcome was decided for; nothing was changed.
     LostLease,
+    /// Somebody else ended the notice during this attempt: it was confirmed, cancelled, or settled by who held it. Nothing was
+    /// changed.
+    Ended,
     /// Somebody else locks the row just now: settle it again later.
     Locked,
 }
@@ -240,4 +376,18 @@ pub struct Node {
     pub handlers: Vec<String>,
     /// Its clock minus the store's, as last measured, in milliseconds.
     pub clock_offset_ms: i64,
+    /// What a person is to be told.
+    pub alarms: Vec<Alarm>,
 }
+
+/// The answer of [`Store::beat`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pulse {
+    /// The store's time.
+    pub now: SystemTime,
+    /// The handlers of all nodes that were seen within [`NODE_LIVES`].
+    pub handlers: BTreeSet<String>,
+}
+
+/// A node that was not seen for so long counts as dead.
+pub const NODE_LIVES: Duration = Duration::from_secs(180);

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use crate::definition::{KeepHistory, Policy};
-use crate::notice::{Claimed, Status};
+use crate::definition::{FOREVER, KeepHistory, Policy, Rule};
+use crate::notice::{Claimed, ErrorClass, Status};
 use crate::retry::MAX_DELAY;
 
 /// What befell a notice.
@@ -15,12 +15,14 @@ use crate::retry::MAX_DELAY;
 pub enum Event {
     /// The handler delivered it.
     Succeeded,
+    /// The handler delivered it and asks for a confirmation within this time, [`FOREVER`] for no end.
+    AwaitConfirm(Duration),
     /// The handler said that it is not to be processed, and why.
     Skipped(String),
-    /// The attempt failed (an error, a panic, a time-out): retry by the policy.
-    Failed,
-    /// The attempt failed, and the handler said when to try again.
-    RetryIn(Duration),
+    /// The attempt failed (an error, a panic, a time-out) in this way: retry by the policy.
+    Failed(ErrorClass),
+    /// The attempt failed in this way, and the handler said when to try again.
+    RetryIn(Duration, ErrorClass),
     /// No attempt can succeed; why.
     GaveUp(String),
     /// It was claimed, but has no try left: somebody lowered the limit meanwhile. Nothing was attempted.
@@ -38,7 +40,7 @@ pub enum Next {
     Wait {
         /// Its live state.
         status: Status,
-        /// How long until somebody must look at it.
+        /// How long until somebody must look at it; [`FOREVER`] where nobody must.
         after: Duration,
     },
     /// It ends.
@@ -78,16 +80,22 @@ pub const SOONEST: Duration = Duration::from_millis(100);
 ///
 /// Tries used are `failures + crashes`, at most `1 + max_retry_times`. A crash is sent again at once the first
 /// time (a killed process is mostly a deployment), later by the retry intervals, so that a notice which kills
-/// its process neither runs hot nor, under a limit, for ever.
+/// its process neither runs hot nor, under a limit, for ever. A rule that gives crashes an interval holds from the first on.
+///
+/// The policy's rules for the class of a failure come first. That a class is not retried by default does not hold
+/// where the handler itself says when to retry; a rule of the row does.
 pub fn transition(policy: &Policy, notice: &Claimed, event: &Event, chance: &Chance<'_>) -> Transition {
-    let failures = notice.failures + i64::from(matches!(event, Event::Failed | Event::RetryIn(_) | Event::GaveUp(_)));
+    let failures =
+        notice.failures + i64::from(matches!(event, Event::Failed(_) | Event::RetryIn(..) | Event::GaveUp(_)));
     let crashes = notice.crashes + i64::from(matches!(event, Event::Crashed));
     let tries = failures.saturating_add(crashes);
-    let by_interval = |n: i64| {
+    let by_interval = |class: ErrorClass, n: i64| {
         let n = u32::try_from(n.max(1)).unwrap_or(u32::MAX);
-        policy.interval.delay(n, policy.max_interval, chance.unit, chance.strategy)
+        policy.interval_in(class).delay(n, policy.max_interval, chance.unit, chance.strategy)
     };
     let next = match event {
+        Event::Succeeded if policy.need_confirm => confirm(policy.max_confirm_delay),
+        Event::AwaitConfirm(within) => confirm(*within),
         Event::Succeeded => finish(Status::Succeeded, None, policy.keep_history != KeepHistory::Never),
         Event::Skipped(reason) => finish(Status::Cancelled, Some(reason.clone()), true),
         Event::GaveUp(reason) => finish(Status::DeadLetter, Some(reason.clone()), true),
@@ -95,15 +103,20 @@ pub fn transition(policy: &Policy, notice: &Claimed, event: &Event, chance: &Cha
         Event::HandedBack => {
             Next::Wait { status: if tries == 0 { Status::NotSent } else { Status::Failed }, after: Duration::ZERO }
         }
-        Event::Failed | Event::RetryIn(_) | Event::Crashed if policy.is_exhausted(tries) => {
-            finish(Status::DeadLetter, Some(exhausted(tries, crashes)), true)
+        Event::Failed(class) if policy.is_exhausted_in(*class, tries) => give_up(policy, *class, tries, crashes),
+        Event::RetryIn(_, class) if is_wish_exhausted(policy, *class, tries) => give_up(policy, *class, tries, crashes),
+        Event::Crashed if policy.is_exhausted_in(ErrorClass::Crash, tries) => {
+            give_up(policy, ErrorClass::Crash, tries, crashes)
         }
-        Event::Failed => retry(by_interval(tries)),
-        Event::RetryIn(wish) => {
+        Event::Failed(class) => retry(by_interval(*class, tries)),
+        Event::RetryIn(wish, _) => {
             retry(policy.max_interval.map_or(*wish, |cap| cap.min(*wish)).clamp(SOONEST, MAX_DELAY))
         }
+        Event::Crashed if matches!(policy.rules.of(ErrorClass::Crash), Some(Rule::Interval(_))) => {
+            retry(by_interval(ErrorClass::Crash, crashes))
+        }
         Event::Crashed if crashes <= 1 => retry(Duration::ZERO),
-        Event::Crashed => retry(by_interval(crashes - 1)),
+        Event::Crashed => retry(by_interval(ErrorClass::Crash, crashes - 1)),
     };
     Transition { next, failures, crashes }
 }
@@ -112,8 +125,36 @@ fn retry(after: Duration) -> Next {
     Next::Wait { status: Status::Failed, after }
 }
 
+fn confirm(within: Duration) -> Next {
+    let after = if within == FOREVER { FOREVER } else { within.min(MAX_DELAY) };
+    Next::Wait { status: Status::AwaitingConfirm, after }
+}
+
 fn finish(status: Status, reason: Option<String>, keep: bool) -> Next {
     Next::Finish { status, reason, keep }
+}
+
+/// A handler that asks for a retry knows better than the default of a class, but not than the row.
+fn is_wish_exhausted(policy: &Policy, class: ErrorClass, tries: i64) -> bool {
+    match policy.rules.of(class) {
+        Some(_) => policy.is_exhausted_in(class, tries),
+        None => policy.is_exhausted(tries),
+    }
+}
+
+/// A dead letter, since no try is left for a failure of `class`; the reason names what left none.
+fn give_up(policy: &Policy, class: ErrorClass, tries: i64, crashes: i64) -> Next {
+    let reason = match policy.rules.of(class) {
+        Some(Rule::Never) => format!("a failure of class {class} is not retried (a rule of retry_rules)"),
+        Some(Rule::Tries(most)) => {
+            format!("{}: {most} are allowed to class {class} (a rule of retry_rules)", exhausted(tries, crashes))
+        }
+        None if !class.is_retried_by_default() && !policy.is_exhausted(tries) => {
+            format!("a failure of class {class} is not retried (unless retry_rules say so)")
+        }
+        _ => exhausted(tries, crashes),
+    };
+    finish(Status::DeadLetter, Some(reason), true)
 }
 
 fn exhausted(tries: i64, crashes: i64) -> String {
@@ -174,10 +215,11 @@ mod tests {
     #[test]
     fn failures_walk_the_list_and_then_end_as_a_dead_letter() {
         let policy = policy(NotifyDef::new("a").retry_interval("[5s,5m,1h,1d]"));
-        let delays: Vec<_> = (0..5).map(|n| waits(&decide(&policy, &notice(n, 0), Event::Failed))).collect();
+        let delays: Vec<_> =
+            (0..5).map(|n| waits(&decide(&policy, &notice(n, 0), Event::Failed(ErrorClass::Unknown)))).collect();
         let failed = |secs| Some((Status::Failed, secs));
         assert_eq!(delays, [failed(5), failed(300), failed(3600), failed(86_400), None]);
-        let last = decide(&policy, &notice(4, 0), Event::Failed);
+        let last = decide(&policy, &notice(4, 0), Event::Failed(ErrorClass::Unknown));
         assert_eq!(ends(&last), Some((Status::DeadLetter, true)));
         assert_eq!(last.failures, 5);
     }
@@ -190,7 +232,10 @@ mod tests {
         let second = decide(&policy, &notice(0, 1), Event::Crashed);
         assert_eq!(waits(&second), Some((Status::Failed, 5)), "a second crash backs off");
         assert_eq!(ends(&decide(&policy, &notice(0, 2), Event::Crashed)), Some((Status::DeadLetter, true)));
-        assert_eq!(ends(&decide(&policy, &notice(1, 1), Event::Failed)), Some((Status::DeadLetter, true)));
+        assert_eq!(
+            ends(&decide(&policy, &notice(1, 1), Event::Failed(ErrorClass::Unknown))),
+            Some((Status::DeadLetter, true))
+        );
     }
 
     #[test]
@@ -215,13 +260,11 @@ mod tests {
     #[test]
     fn a_wish_of_the_handler_is_capped_and_counted() {
         let policy = policy(NotifyDef::new("a").max_retry_interval("1m"));
-        let wish = decide(&policy, &notice(0, 0), Event::RetryIn(Duration::from_secs(3600)));
+        let wished = |delay| Event::RetryIn(delay, ErrorClass::Unknown);
+        let wish = decide(&policy, &notice(0, 0), wished(Duration::from_secs(3600)));
         assert_eq!((waits(&wish), wish.failures), (Some((Status::Failed, 60)), 1));
-        assert_eq!(
-            ends(&decide(&policy, &notice(4, 0), Event::RetryIn(Duration::ZERO))),
-            Some((Status::DeadLetter, true))
-        );
-        let mistaken = decide(&policy, &notice(0, 0), Event::RetryIn(Duration::ZERO));
+        assert_eq!(ends(&decide(&policy, &notice(4, 0), wished(Duration::ZERO))), Some((Status::DeadLetter, true)));
+        let mistaken = decide(&policy, &notice(0, 0), wished(Duration::ZERO));
         assert_eq!(mistaken.next, Next::Wait { status: Status::Failed, after: SOONEST });
     }
 
@@ -229,8 +272,8 @@ mod tests {
         prop_oneof![
             Just(Event::Succeeded),
             Just(Event::Skipped("s".into())),
-            Just(Event::Failed),
-            any::<u64>().prop_map(|secs| Event::RetryIn(Duration::from_secs(secs))),
+            Just(Event::Failed(ErrorClass::Unknown)),
+            any::<u64>().prop_map(|secs| Event::RetryIn(Duration::from_secs(secs), ErrorClass::Busy)),
             Just(Event::GaveUp("g".into())),
             Just(Event::OutOfTries),
             Just(Event::Crashed),
@@ -279,7 +322,7 @@ mod tests {
             for event in events {
                 // What a worker does: a claim without a try left is ended, not attempted.
                 let event = if policy.is_exhausted(state.tries()) { Event::OutOfTries } else { event };
-                attempted += i64::from(matches!(event, Event::Failed | Event::RetryIn(_) | Event::GaveUp(_) | Event::Crashed | Event::Succeeded | Event::Skipped(_)));
+                attempted += i64::from(matches!(event, Event::Failed(_) | Event::RetryIn(..) | Event::GaveUp(_) | Event::Crashed | Event::Succeeded | Event::Skipped(_)));
                 let done = transition(&policy, &state, &event, &Chance { unit: 0.5, strategy: &|_| Duration::ZERO });
                 if let Some(retries) = policy.max_retries {
                     prop_assert!(attempted <= 1 + i64::from(retries));

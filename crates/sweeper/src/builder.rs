@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::{Outbox, StoreError};
+use solid_notify_core::{ErrorClass, Outbox, StoreError};
 
+use crate::classify::Classifier;
 use crate::handler::{AnyHandler, Closure, Handler, HandlerResult, Notice, Typed};
-use crate::sweeper::{Stopped, Sweeper};
+use crate::sweeper::{Sweeper, Tally};
 use crate::worker::Worker;
 
 /// A named retry strategy: the delay before retry number `n`, from 1.
@@ -21,6 +22,7 @@ pub struct SweeperBuilder {
     pub(crate) outbox: Outbox,
     pub(crate) handlers: HashMap<String, Arc<dyn AnyHandler>>,
     pub(crate) strategies: HashMap<String, StrategyFn>,
+    pub(crate) classifier: Classifier,
     pub(crate) settings: Settings,
 }
 
@@ -34,7 +36,8 @@ pub(crate) struct Settings {
     pub(crate) outage_grace: Duration,
     pub(crate) shutdown_grace: Duration,
     pub(crate) maintenance_interval: Duration,
-    pub(crate) dead_letter_retention: Duration,
+    pub(crate) housekeeping: bool,
+    pub(crate) count_interval: Duration,
 }
 
 impl SweeperBuilder {
@@ -47,13 +50,21 @@ impl SweeperBuilder {
             outage_grace: Duration::from_secs(10),
             shutdown_grace: Duration::from_secs(30),
             maintenance_interval: Duration::from_secs(60),
-            dead_letter_retention: Duration::from_secs(30 * 86_400),
+            housekeeping: true,
+            count_interval: Duration::from_secs(30),
         };
-        Self { outbox: outbox.clone(), handlers: HashMap::new(), strategies: HashMap::new(), settings }
+        Self {
+            outbox: outbox.clone(),
+            handlers: HashMap::new(),
+            strategies: HashMap::new(),
+            classifier: Classifier::default(),
+            settings,
+        }
     }
 
     /// Registers an async closure under the name that definitions give as their `handler` (mostly the definition's own
-    /// name). `T` is what the JSON parameter is read into; a parameter that does not fit becomes a dead letter.
+    /// name). `T` is what the JSON parameter is read into; a parameter that does not fit is a failure of the class
+    /// `invalid`, which by default makes a dead letter.
     pub fn handler<T, F, Fut>(self, name: impl Into<String>, handler: F) -> Self
     where
         T: DeserializeOwned + Send + 'static,
@@ -76,6 +87,35 @@ impl SweeperBuilder {
         delay: impl Fn(u32) -> Duration + Send + Sync + 'static,
     ) -> Self {
         self.strategies.insert(name.into(), Arc::new(delay));
+        self
+    }
+
+    /// Registers a classifier for errors of the application: asked before any other, for the error of each failed attempt
+    /// and then for each of its causes, until one is known. Several are asked in the order of their registration; a class
+    /// that the handler gave ([`crate::Failure::class`]) comes before all of them.
+    ///
+    /// ```
+    /// # use solid_notify_core::{ErrorClass, Outbox};
+    /// # use solid_notify_sweeper::Sweeper;
+    /// # fn example(outbox: &Outbox) {
+    /// let builder = Sweeper::builder(outbox).classify(|error| {
+    ///     let error = error.downcast_ref::<std::num::ParseIntError>()?;
+    ///     Some(ErrorClass::Invalid)
+    /// });
+    /// # }
+    /// ```
+    pub fn classify(
+        mut self,
+        classify: impl Fn(&(dyn std::error::Error + 'static)) -> Option<ErrorClass> + Send + Sync + 'static,
+    ) -> Self {
+        self.classifier.own.push(Arc::new(classify));
+        self
+    }
+
+    /// Whether the class of an error that nobody knows by its type is guessed from its text ("connection refused",
+    /// "timed out"); true unless set. Only classes that are retried by default are guessed.
+    pub fn guess_classes(mut self, on: bool) -> Self {
+        self.classifier.guess = on;
         self
     }
 
@@ -105,7 +145,7 @@ impl SweeperBuilder {
     }
 
     /// After an outage of the database, how long to leave the expired leases of others alone; 10 s unless set. They could
-    /// not extend them meanwhile either.
+    /// not extend them meanwhile either. A sweeper that has just been started does the same: perhaps an outage has just ended.
     pub fn outage_grace(mut self, grace: Duration) -> Self {
         self.settings.outage_grace = grace;
         self
@@ -123,9 +163,17 @@ impl SweeperBuilder {
         self
     }
 
-    /// How long dead letters, cancelled notices and deleted definitions are kept; 30 days unless set.
-    pub fn dead_letter_retention(mut self, retention: Duration) -> Self {
-        self.settings.dead_letter_retention = retention;
+    /// Whether this node takes part in the housekeeping, the built-in definitions `notify.purge` and `notify.dead_letters`; true
+    /// unless set. Without it they are not made and have no handler here: for those who purge by other means (partitions, a
+    /// job of their own).
+    pub fn housekeeping(mut self, on: bool) -> Self {
+        self.settings.housekeeping = on;
+        self
+    }
+
+    /// How old the snapshot of counts may get before one of the nodes counts anew; 30 s unless set, at least 1 s.
+    pub fn count_interval(mut self, interval: Duration) -> Self {
+        self.settings.count_interval = interval.max(Duration::from_secs(1));
         self
     }
 
@@ -145,7 +193,7 @@ impl SweeperBuilder {
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub async fn run_until_idle(self) -> Result<Stopped, StartError> {
+    pub async fn run_until_idle(self) -> Result<Tally, StartError> {
         let sweeper = self.start().await?;
         sweeper.idle().await;
         Ok(sweeper.shutdown().await)

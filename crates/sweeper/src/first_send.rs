@@ -4,7 +4,7 @@
 //! That an id is claimed proves that its transaction was committed; a COMMIT that was answered proves nothing. Whatever
 //! is not claimed here is due and left to the sweep.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub(crate) async fn first_send_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::
                 Err(_) => break,
             }
         }
-        let mut by_def: HashMap<i64, Vec<i64>> = HashMap::new();
+        let mut by_def: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
         {
             let mut reports = worker.reports();
             for fresh in fresh {
@@ -83,9 +83,11 @@ impl Worker {
             Standing::NotHere(..) => return self.tell(&ids, &FirstAttempt::NotHere),
             Standing::Paused(_) | Standing::Invalid(_) => return self.tell(&ids, &FirstAttempt::StillDue),
         };
-        // Without a slot they wait for one; the sweep takes them, and tells whoever still waits.
+        // Without a slot they wait for one; the sweep takes them.
+        let mut ids = ids;
         let slots = self.slots.take(def_id, ready.policy.max_concurrency, ids.len());
-        if slots.len() < ids.len() {
+        let mut unclaimed = ids.split_off(slots.len());
+        if !unclaimed.is_empty() {
             self.slots.want_more();
         }
         for (ids, slots) in chunks(ids, slots) {
@@ -95,27 +97,35 @@ impl Worker {
                 limit: ids.len(),
                 lease: ready.policy.lease(),
                 worker: self.id.clone(),
+                quota: ready.policy.quota,
             };
             match self.claim_and_start(&definition, ready, &claim, slots, None).await {
-                Ok(claimed) => {
-                    let missed = ids.into_iter().filter(|id| !claimed.contains(id)).collect();
-                    self.missed(missed, ready.policy.keep_history).await;
+                Ok(claimed) => unclaimed.extend(ids.into_iter().filter(|id| !claimed.contains(id))),
+                Err(error) => {
+                    self.health.note(&error);
+                    unclaimed.extend(ids);
                 }
-                Err(error) => self.health.note(&error),
             }
+        }
+        unclaimed.retain(|id| self.reports().contains_key(id));
+        if !unclaimed.is_empty() {
+            // Apart: a definition with many that wait must not keep the lane from the others.
+            let (worker, keep) = (Arc::clone(self), ready.policy.keep_history);
+            // Nobody knows when a quota lets them through, and a window may be closed for days. Asked only now: it may be the claim
+            // that told of the quota.
+            let is_held = self.held_for(&ready.policy).is_some() || self.is_closed(ready).await.unwrap_or(false);
+            tokio::spawn(async move { worker.look_for(unclaimed, keep, is_held).await });
         }
     }
 
-    /// Tells the producers of notices that could not be claimed what became of those.
-    async fn missed(&self, ids: Vec<i64>, keep: KeepHistory) {
+    /// Tells the producers of notices that were not claimed what became of those: a sweep never meets one that does not
+    /// exist.
+    async fn look_for(&self, ids: Vec<i64>, keep: KeepHistory, is_held: bool) {
         for id in ids {
-            if !self.reports().contains_key(&id) {
-                continue;
-            }
             match self.store().find(id).await {
                 // The sweep of this very node was faster, or somebody is just claiming it: if it is this node, it tells when
                 // the attempt has ended.
-                Ok(Some(record)) if record.status == Status::NotSent => {}
+                Ok(Some(record)) if record.status == Status::NotSent && !is_held => {}
                 Ok(Some(record)) if record.worker.as_deref() == Some(&self.id) && !record.status.is_final() => {}
                 Ok(record) => self.tell(&[id], &outcome_of(record.as_ref(), keep)),
                 Err(error) => {

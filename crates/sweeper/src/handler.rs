@@ -9,9 +9,11 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
+use solid_notify_core::ErrorClass;
 use solid_notify_core::error::BoxError;
 use solid_notify_core::notice::Claimed;
 
+use crate::classify::{Classed, boxed};
 use crate::definitions::Definition;
 
 /// Sends the notices of one definition. A closure does for most ([`crate::SweeperBuilder::handler`]); a type of its own
@@ -49,6 +51,9 @@ pub type HandlerResult = Result<Done, Failure>;
 pub enum Done {
     /// Delivered.
     Ok,
+    /// Delivered, and it counts only when it was confirmed, whatever the definition's `need_confirm` says: within this
+    /// time, zero for no end. Without a confirmation it is a failed attempt.
+    AwaitConfirm(Duration),
     /// Not to be processed, and why: it ends as cancelled.
     Skip(String),
 }
@@ -58,9 +63,10 @@ pub enum Done {
 /// Deliberately no `std::error::Error` itself: only so can every error be converted into it.
 #[non_exhaustive]
 pub enum Failure {
-    /// Retry as the definition says.
+    /// Retry as the definition says, and its `retry_rules` for the class of the error.
     Retry(BoxError),
-    /// Retry after this time (capped by `max_retry_interval`); counted like any failure.
+    /// Retry after this time (capped by `max_retry_interval`), also where the class of the error is not retried by default;
+    /// counted like any failure.
     RetryIn(Duration, BoxError),
     /// No attempt can succeed: a dead letter at once.
     GiveUp(BoxError),
@@ -68,18 +74,37 @@ pub enum Failure {
 
 impl Failure {
     /// Retry as the definition says.
-    pub fn retry(error: impl Into<BoxError>) -> Self {
-        Self::Retry(error.into())
+    pub fn retry(error: impl Into<BoxError> + 'static) -> Self {
+        Self::Retry(boxed(error))
     }
 
     /// Retry after `delay`.
-    pub fn retry_in(delay: Duration, error: impl Into<BoxError>) -> Self {
-        Self::RetryIn(delay, error.into())
+    pub fn retry_in(delay: Duration, error: impl Into<BoxError> + 'static) -> Self {
+        Self::RetryIn(delay, boxed(error))
     }
 
     /// Give up at once.
-    pub fn give_up(error: impl Into<BoxError>) -> Self {
-        Self::GiveUp(error.into())
+    pub fn give_up(error: impl Into<BoxError> + 'static) -> Self {
+        Self::GiveUp(boxed(error))
+    }
+
+    /// Says of which class the failure is, whatever the error itself would tell: `retry_rules` go by it.
+    ///
+    /// ```
+    /// # use solid_notify_core::ErrorClass;
+    /// # use solid_notify_sweeper::{Failure, HandlerResult};
+    /// # fn example() -> HandlerResult {
+    /// Err(Failure::retry("the account is over its quota").class(ErrorClass::Busy))
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn class(self, class: ErrorClass) -> Self {
+        let classed = |error| Box::new(Classed { class, error }) as BoxError;
+        match self {
+            Self::Retry(error) => Self::Retry(classed(error)),
+            Self::RetryIn(delay, error) => Self::RetryIn(delay, classed(error)),
+            Self::GiveUp(error) => Self::GiveUp(classed(error)),
+        }
     }
 
     /// The error.
@@ -90,9 +115,9 @@ impl Failure {
     }
 }
 
-impl<E: Into<BoxError>> From<E> for Failure {
+impl<E: Into<BoxError> + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self::Retry(error.into())
+        Self::Retry(boxed(error))
     }
 }
 
@@ -222,6 +247,15 @@ impl<T> Notice<T> {
     /// The trace context that the producer stored.
     pub fn trace_context(&self) -> Option<&str> {
         self.facts.claimed.trace_context.as_deref()
+    }
+
+    /// A token by which the receiver can confirm this attempt, valid for so long: put it into the message, and have
+    /// `notify.ack_token` called with it. It fits into a URL.
+    ///
+    /// # Errors
+    /// [`solid_notify_core::Error::Token`] where no keys are set (`notify.use_token_keys`).
+    pub fn confirm_token(&self, valid: Duration) -> solid_notify_core::Result<String> {
+        self.facts.definition.outbox.token(self.id(), self.attempt(), valid)
     }
 
     /// The text for people.

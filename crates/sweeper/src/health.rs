@@ -2,14 +2,14 @@
 //!
 //! During an outage nobody can extend a lease, so when it ends all of them have expired at once, though their holders
 //! live and are about to settle. Each sweeper therefore first writes what it has, and takes no expired lease of others
-//! for a while.
+//! for a while. Nor does one that has just been started: it cannot know whether an outage has ended a moment ago.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
-use tokio::time::Instant;
+use solid_notify_core::metrics::DATABASE_UP;
 
 pub(crate) struct Health {
     grace: Duration,
@@ -18,15 +18,16 @@ pub(crate) struct Health {
 
 #[derive(Clone, Copy)]
 enum State {
-    Up,
     Down,
-    /// It was down until this moment.
-    Recovered(Instant),
+    /// It answers, and was down until this moment, or may have been.
+    UpSince(Duration),
 }
 
 impl Health {
-    pub(crate) fn new(grace: Duration) -> Self {
-        Self { grace, state: Mutex::new(State::Up) }
+    /// Times are moments of the worker's clock.
+    pub(crate) fn new(grace: Duration, now: Duration) -> Self {
+        metrics::gauge!(DATABASE_UP).set(1.0);
+        Self { grace, state: Mutex::new(State::UpSince(now)) }
     }
 
     /// Notes an error of the store; logs it once per outage as an error, then quietly.
@@ -37,6 +38,7 @@ impl Health {
                 tracing::debug!(%error, "the database still does not answer");
             } else {
                 tracing::error!(%error, "the database does not answer; nothing is lost, sending goes on when it does");
+                metrics::gauge!(DATABASE_UP).set(0.0);
             }
             *state = State::Down;
         } else {
@@ -54,20 +56,20 @@ impl Health {
     }
 
     /// The database answers again, and what was pending is written.
-    pub(crate) fn recovered(&self) {
+    pub(crate) fn recovered(&self, now: Duration) {
         let mut state = self.lock();
         if matches!(*state, State::Down) {
             tracing::info!("the database answers again");
-            *state = State::Recovered(Instant::now());
+            metrics::gauge!(DATABASE_UP).set(1.0);
+            *state = State::UpSince(now);
         }
     }
 
-    /// How long to leave expired leases alone; `None`: not at all.
-    pub(crate) fn grace_left(&self) -> Option<Duration> {
+    /// How long to leave expired leases alone; `None`: no longer.
+    pub(crate) fn grace_left(&self, now: Duration) -> Option<Duration> {
         match *self.lock() {
-            State::Up => None,
             State::Down => Some(self.grace),
-            State::Recovered(at) => self.grace.checked_sub(at.elapsed()).filter(|left| !left.is_zero()),
+            State::UpSince(at) => (at + self.grace).checked_sub(now).filter(|left| !left.is_zero()),
         }
     }
 
@@ -80,4 +82,28 @@ impl Health {
 pub(crate) fn pause_after(failures: u32) -> Duration {
     let pause = Duration::from_millis(50 << failures.min(6)).min(Duration::from_secs(3));
     pause.mul_f64(0.75 + 0.5 * fastrand::f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+    #[test]
+    fn a_gauge_tells_whether_the_database_answers() {
+        let recorder = DebuggingRecorder::new();
+        let shown = recorder.snapshotter();
+        let up = || {
+            let metrics = shown.snapshot().into_vec();
+            metrics.into_iter().find(|(key, ..)| key.key().name() == DATABASE_UP).map(|(.., value)| value)
+        };
+        metrics::with_local_recorder(&recorder, || {
+            let health = Health::new(Duration::ZERO, Duration::ZERO);
+            assert_eq!(up(), Some(DebugValue::Gauge(1.0.into())));
+            health.note(&StoreError::new("looking", FaultKind::Outage, "refused"));
+            assert_eq!(up(), Some(DebugValue::Gauge(0.0.into())));
+            health.recovered(Duration::ZERO);
+            assert_eq!(up(), Some(DebugValue::Gauge(1.0.into())));
+        });
+    }
 }

@@ -25,6 +25,7 @@ pub(crate) async fn lease_loop(worker: Arc<Worker>) {
     let mut turned = worker.clock_turned();
     loop {
         tokio::select! {
+            biased;
             () = tokio::time::sleep(TICK) => {}
             () = turned => {}
         }
@@ -71,19 +72,25 @@ impl Worker {
     async fn hand_back_unknown(&self) -> Result<(), StoreError> {
         // While no claim is under way: what is claimed just now is not registered yet.
         let _no_claims = self.claims.write().await;
+        let (began, mut left) = (Instant::now(), false);
         for claimed in self.store().look(&Look::HeldBy { worker: self.id.clone() }, UNKNOWN).await? {
             let (id, attempt) = (claimed.id, claimed.attempt);
             let known = self.held().get(&id).is_some_and(|held| held.attempt == attempt);
             if known || self.was_given_up(id, attempt) {
                 continue;
             }
-            if let Some(definition) = self.definition(claimed.def_id)
-                && let Some(ready) = definition.ready()
-                && self.begin_to_judge(id, attempt)
-            {
+            let Some(definition) = self.definition(claimed.def_id) else { continue };
+            let Some(ready) = definition.ready() else {
+                left = true;
+                continue;
+            };
+            if self.begin_to_judge(id, attempt) {
                 tracing::warn!(definition = %definition.row.name, id, attempt, "the answer to a claim was lost; handing it back");
                 self.settle(Outcome::new(claimed, Arc::clone(ready), Event::HandedBack));
             }
+        }
+        if !left {
+            self.sure_of_claims(began);
         }
         Ok(())
     }
@@ -109,8 +116,8 @@ mod tests {
         let worker = Worker::new(crate::Sweeper::builder(&notify));
         let what = ClaimWhat::Lane(Status::NotSent);
         let lease = policy.lease();
-        let claim = Claim { def_id: policy.def_id, what, limit: 1, lease, worker: worker.id.clone() };
-        let claimed = notify.store().claim(&claim).await.unwrap().remove(0);
+        let claim = Claim { def_id: policy.def_id, what, limit: 1, lease, worker: worker.id.clone(), quota: None };
+        let claimed = notify.store().claim(&claim).await.unwrap().notices.remove(0);
         worker.hold(&claimed, &policy);
         let lease_end = async || notify.find(id).await.unwrap().unwrap().next_call_time.unwrap();
 
@@ -131,5 +138,18 @@ mod tests {
         }
         worker.extend_leases(SOON).await.unwrap();
         assert_eq!(lease_end().await, clock.now() + lease);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_whose_answer_was_lost_is_looked_for_until_a_late_look_has_succeeded() {
+        let worker = Worker::new(crate::Sweeper::builder(&MemoryNotify::new()));
+        worker.claim_unsure();
+        worker.hand_back_unknown().await.unwrap();
+        assert!(worker.is_claim_unsure(), "the server may carry it out later");
+        // An outage, during which no look succeeds.
+        tokio::time::advance(Duration::from_secs(600)).await;
+        assert!(worker.is_claim_unsure());
+        worker.hand_back_unknown().await.unwrap();
+        assert!(!worker.is_claim_unsure());
     }
 }

@@ -37,6 +37,9 @@ pub(crate) fn to_settle(outcome: &Outcome, transition: Transition, policy: &Poli
         errors,
         last_class,
         description: claimed.description.as_deref().map(|text| clean_text(text, DESCRIPTION_LIMIT)),
+        alarm: None,
+        told: None,
+        watched: None,
     }
 }
 
@@ -44,7 +47,7 @@ pub(crate) fn to_settle(outcome: &Outcome, transition: Transition, policy: &Poli
 /// endless.
 fn explain(mut transition: Transition, outcome: &Outcome) -> Transition {
     if let Next::Finish { reason: Some(reason), .. } = &mut transition.next {
-        if let (Event::Failed | Event::RetryIn(_), Some((_, message))) = (&outcome.event, &outcome.trouble) {
+        if let (Event::Failed(_) | Event::RetryIn(..), Some((_, message))) = (&outcome.event, &outcome.trouble) {
             reason.push_str("; the last error: ");
             reason.push_str(message);
         }

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use solid_notify_core::lane::FirstAttempt;
 use solid_notify_core::notice::{Claimed, duration_millis};
-use solid_notify_core::store::{Settle, Settled};
+use solid_notify_core::store::{Settle, Settled, Told};
 use solid_notify_core::transition::{Chance, Event, Next, transition};
-use solid_notify_core::{ErrorClass, Status, StoreError};
+use solid_notify_core::{AlertReason, ErrorClass, Status, StoreError};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
@@ -48,13 +48,15 @@ pub(crate) struct Outcome {
     pub(crate) trouble: Option<(ErrorClass, String)>,
     /// True where the notice is not ours, but overdue.
     pub(crate) overdue: bool,
+    /// Of an alert's follow-up: what it has told, where it ends well.
+    pub(crate) told: Option<Box<Told>>,
     /// Given back when the outcome is stored.
     pub(crate) alone: Option<OwnedSemaphorePermit>,
 }
 
 impl Outcome {
     pub(crate) fn new(claimed: Claimed, ready: Arc<Ready>, event: Event) -> Self {
-        Self { claimed, ready, event, duration: Duration::ZERO, trouble: None, overdue: false, alone: None }
+        Self { claimed, ready, event, duration: Duration::ZERO, trouble: None, overdue: false, told: None, alone: None }
     }
 }
 
@@ -100,6 +102,7 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::Unbo
             }
         };
         tokio::select! {
+            biased;
             received = queue.recv_many(&mut fresh, BATCH) => {
                 if received == 0 && pending.is_empty() {
                     break;
@@ -120,7 +123,11 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::Unbo
         if !fresh.is_empty() {
             gather(&worker, &mut queue, &mut fresh, written_at).await;
             written_at = Instant::now();
-            pending.extend(cut(fresh.into_iter().map(|outcome| worker.decide(outcome))));
+            // What tells a person, or is watched by a circuit breaker, may have to wait for other nodes; the others not for it.
+            let decided = fresh.into_iter().map(|outcome| worker.decide(outcome));
+            let (plain, others): (Vec<_>, Vec<_>) = decided.partition(|decided| decided.settle.is_plain());
+            pending.extend(cut(plain.into_iter()));
+            pending.extend(cut(others.into_iter()));
         }
         if let Some(at) = pending.iter().position(|batch| batch.not_before <= Instant::now())
             && let Some(batch) = pending.remove(at)
@@ -183,7 +190,15 @@ impl Worker {
             now.and_then(|definition| definition.ready()).map_or(&outcome.ready.strategy, |now| &now.strategy);
         let chance = Chance { unit: fastrand::f64(), strategy: &**strategy };
         let transition = transition(policy, &outcome.claimed, &outcome.event, &chance);
-        let settle = to_settle(&outcome, transition, policy);
+        let alarm = self.alarm_of(policy, &outcome, &transition);
+        let mut settle = to_settle(&outcome, transition, policy);
+        settle.alarm = alarm;
+        settle.watched = self.watched(policy, &outcome);
+        if let Next::Finish { status: Status::Succeeded, keep, .. } = &mut settle.transition.next {
+            settle.told.clone_from(&outcome.told);
+            // One that told nobody anything leaves no trace.
+            *keep &= outcome.told.as_ref().is_none_or(|told| told.notified);
+        }
         Decided { settle, outcome }
     }
 
@@ -197,10 +212,12 @@ impl Worker {
         let settles: Vec<Settle> = batch.decided.iter().map(|decided| decided.settle.clone()).collect();
         match self.store().settle(&settles).await {
             Ok(answers) => {
+                #[allow(clippy::cast_precision_loss)] // At most a few hundred.
+                self.meters.settle_batch.record(settles.len() as f64);
                 let poll = self.settings.poll_interval;
                 let due_soon =
                     |settle: &Settle| matches!(settle.transition.next, Next::Wait { after, .. } if after < poll);
-                if settles.iter().any(due_soon) {
+                if settles.iter().any(|settle| due_soon(settle) || !settle.is_plain()) {
                     // The sweep did not know of them when it went to sleep.
                     self.due_soon.notify_one();
                 }
@@ -215,7 +232,7 @@ impl Worker {
                                 not_before,
                             });
                         }
-                        Settled::Locked | Settled::LostLease => self.lost(&decided),
+                        Settled::Locked | Settled::LostLease | Settled::Ended => self.lost(&decided, answer),
                     }
                 }
                 // Claims may have waited for this, or somebody for idleness.
@@ -251,8 +268,13 @@ impl Worker {
         let Some(mut culprit) = decided.pop() else { return };
         let (id, attempt) = (culprit.settle.id, culprit.settle.attempt);
         tracing::error!(definition = %culprit.definition(), id, attempt, %error, "an outcome cannot be stored");
-        if matches!(&culprit.settle.transition.next, Next::Finish { reason: Some(reason), .. } if reason == SAFE_REASON)
-        {
+        let is_safe = matches!(&culprit.settle.transition.next, Next::Finish { reason: Some(reason), .. } if reason == SAFE_REASON);
+        if is_safe && let Some(alarm) = culprit.settle.alarm.take() {
+            tracing::error!(?alarm, "an alert cannot be stored; this line is all there is of it");
+            pending.push_front(Batch::new(vec![culprit]));
+            return;
+        }
+        if is_safe {
             // Not even so. The lease will expire and count as a crash, so the notice runs out of tries in the end.
             self.give_up(id, attempt);
             self.forget(&culprit.settle);
@@ -260,8 +282,12 @@ impl Worker {
         }
         let reason = Some(SAFE_REASON.to_owned());
         culprit.settle.transition.next = Next::Finish { status: Status::DeadLetter, reason, keep: true };
+        culprit.settle.watched = None;
         culprit.settle.errors = None;
         culprit.settle.description = None;
+        if let Some(alarm) = &mut culprit.settle.alarm {
+            (alarm.reason, alarm.message) = (AlertReason::FinalFailure, SAFE_REASON.to_owned());
+        }
         culprit.settle.last_class = Some(ErrorClass::Invalid.as_str().to_owned());
         pending.push_front(Batch::new(vec![culprit]));
     }
@@ -271,42 +297,55 @@ impl Worker {
         let Decided { settle, outcome } = &decided;
         let message = outcome.trouble.as_ref().map_or("", |(_, message)| message.as_str());
         let (id, attempt) = (settle.id, settle.attempt);
-        self.forget(settle);
-        if let (Next::Finish { .. }, Some(key)) = (&settle.transition.next, &outcome.claimed.ordering_key) {
-            self.key_is_free(outcome.claimed.def_id, key);
-        }
+        outcome.ready.meters.settled(outcome, settle);
         let told = match &settle.transition.next {
             Next::Finish { status: Status::DeadLetter, reason, .. } => {
                 let reason = reason.as_deref().unwrap_or_default();
                 tracing::error!(%definition, id, attempt, reason, "a notice finally failed: it is a dead letter");
-                self.count(|counts| &counts.dead);
+                self.count(outcome, |counts| &counts.dead);
                 FirstAttempt::Failed(if message.is_empty() { reason } else { message }.to_owned())
             }
             Next::Finish { .. } => {
-                self.count(|counts| &counts.succeeded);
+                self.count(outcome, |counts| &counts.succeeded);
                 FirstAttempt::Succeeded
             }
             Next::Wait { .. } if outcome.event == Event::HandedBack => FirstAttempt::StillDue,
+            Next::Wait { status: Status::AwaitingConfirm, .. } => {
+                tracing::debug!(%definition, id, attempt, "delivered, awaiting its confirmation");
+                self.count(outcome, |counts| &counts.awaiting);
+                FirstAttempt::Succeeded
+            }
             Next::Wait { after, .. } => {
                 let retry_in_ms = duration_millis(*after);
                 tracing::warn!(%definition, id, attempt, retry_in_ms, error = message, "an attempt failed");
-                self.count(|counts| &counts.failed);
+                self.count(outcome, |counts| &counts.failed);
                 FirstAttempt::Failed(message.to_owned())
             }
         };
+        // Once nothing is held a test may ask what was counted.
+        self.forget(settle);
+        self.let_through(&outcome.ready.policy);
+        if let (Next::Finish { .. }, Some(key)) = (&settle.transition.next, &outcome.claimed.ordering_key) {
+            self.key_is_free(outcome.claimed.def_id, key);
+        }
         // Only now: whoever began to wait while the attempt was running is told, too.
         self.tell(&[id], &told);
     }
 
-    fn lost(&self, decided: &Decided) {
+    fn lost(&self, decided: &Decided, answer: Settled) {
         let definition = decided.definition();
         let Decided { settle, outcome } = decided;
         self.forget(settle);
-        self.tell(&[settle.id], &FirstAttempt::StillDue);
-        if outcome.overdue {
+        self.let_through(&outcome.ready.policy);
+        let told = if answer == Settled::Ended { FirstAttempt::Succeeded } else { FirstAttempt::StillDue };
+        self.tell(&[settle.id], &told);
+        if answer == Settled::Ended && !outcome.overdue {
+            tracing::info!(%definition, id = settle.id, attempt = settle.attempt, "confirmed or cancelled before this attempt was over");
+        } else if outcome.overdue {
             // Somebody else was faster, or its sender settled it after all.
             tracing::debug!(%definition, id = settle.id, attempt = settle.attempt, "no longer overdue");
         } else {
+            outcome.ready.meters.lease_losses.increment(1);
             tracing::warn!(
                 %definition, id = settle.id, attempt = settle.attempt, event = ?outcome.event,
                 "the lease was lost before the outcome could be stored; the notice is sent again"

@@ -14,6 +14,7 @@ use crate::worker::Worker;
 pub(crate) async fn successor_loop(worker: Arc<Worker>) {
     loop {
         tokio::select! {
+            biased;
             () = worker.stop.cancelled() => break,
             () = worker.key_freed.notified() => {}
         }
@@ -35,6 +36,9 @@ impl Worker {
     async fn claim_successors(self: &Arc<Self>, def_id: i64, keys: BTreeSet<String>) {
         let Some(definition) = self.definition(def_id) else { return };
         let Some(ready) = definition.ready() else { return };
+        if self.held_for(&ready.policy).is_some() {
+            return;
+        }
         if self.is_overloaded() {
             return self.slots.want_more();
         }
@@ -49,6 +53,7 @@ impl Worker {
                 what: ClaimWhat::Keys(keys),
                 lease: ready.policy.lease(),
                 worker: self.id.clone(),
+                quota: ready.policy.quota,
             };
             if let Err(error) = self.claim_and_start(&definition, ready, &claim, slots, None).await {
                 self.health.note(&error);

@@ -9,18 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::store::{Claim, ClaimWhat, DueLane, DueTimes, Look};
-use solid_notify_core::transition::Event;
-use solid_notify_core::{Status, StoreError};
+use solid_notify_core::store::{Claim, ClaimWhat, DueLane, DueTimes};
+use solid_notify_core::{Policy, Status, StoreError};
 use tokio::time::Instant;
 
 use crate::definitions::{Definition, RELOAD_INTERVAL, Ready};
 use crate::health::pause_after;
-use crate::settle::Outcome;
 use crate::worker::Worker;
 
 /// The most notices of one claim.
-const BATCH: usize = 500;
+pub(crate) const BATCH: usize = 500;
 /// The most full claims of one definition in a row, before the others have their turn. Each turn begins with a look, which
 /// on Postgres steps over what was sent before where a transaction is open elsewhere: with 2 the rate falls to 0.56 then.
 const CLAIMS: usize = 10;
@@ -29,7 +27,7 @@ const REFILL: Duration = Duration::from_millis(1);
 /// The least time between two readings of the definitions.
 const RELOAD_PAUSE: Duration = Duration::from_millis(100);
 /// The shortest sleep: two looks within the same millisecond find the same.
-const SHORTEST: Duration = Duration::from_millis(1);
+pub(crate) const SHORTEST: Duration = Duration::from_millis(1);
 
 pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
     let mut wakes = worker.outbox.wakes();
@@ -73,6 +71,7 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
             continue;
         }
         tokio::select! {
+            biased;
             () = tokio::time::sleep(sleep) => {}
             _ = wakes.changed() => { wakes.mark_changed(); }
             // A moment later more slots are free, and one claim takes for all of them.
@@ -120,7 +119,7 @@ impl Worker {
             // Whatever is left of them. Where nothing is held, this only tells whether the database answers.
             self.extend_leases(Duration::MAX).await?;
             self.reload_definitions().await?;
-            self.health.recovered();
+            self.health.recovered(self.moment());
         }
         Ok(())
     }
@@ -135,13 +134,15 @@ impl Worker {
         looked: &mut Thorough,
     ) -> Result<Duration, StoreError> {
         let due = looked.look(self).await?;
+        let (mut sleep, mut any_due) = self.tick(&due).await?;
         let mut by_def: BTreeMap<i64, Vec<DueLane>> = BTreeMap::new();
-        for lane in due.lanes {
+        let definitions = self.definitions();
+        for mut lane in due.lanes {
+            if let Some(definition) = definitions.get(lane.def_id) {
+                lane.after = lane.after.max(definition.closed_for(lane.status, due.now));
+            }
             by_def.entry(lane.def_id).or_default().push(lane);
         }
-        let definitions = self.definitions();
-        let mut sleep = self.settings.poll_interval;
-        let mut any_due = false;
         // Another definition is first each time, so that the node's limit is shared.
         let first = turn % by_def.len().max(1);
         for (def_id, lanes) in by_def.iter().skip(first).chain(by_def.iter().take(first)) {
@@ -164,7 +165,7 @@ impl Worker {
                 Err(error) => self.health.mention(&error),
             }
         }
-        if may_be_idle && !any_due && self.holds_nothing() {
+        if may_be_idle && !any_due && self.claims_nothing() && self.holds_nothing() {
             self.idle.send_replace(());
         }
         Ok(sleep)
@@ -185,26 +186,44 @@ impl Worker {
         if busy {
             sleep = sleep.min(self.rescue(definition, ready).await?);
         }
+        if is_due(Status::AwaitingConfirm) {
+            busy = true;
+            sleep = sleep.min(self.judge_unconfirmed(definition, ready).await?);
+        }
         if self.is_overloaded() {
             self.slots.want_more();
             return Ok((sleep, true));
         }
-        let lanes: Vec<Status> =
-            [Status::NotSent, Status::Failed].into_iter().filter(|status| is_due(*status)).collect();
+        if let Some(left) = self.held_for(&ready.policy) {
+            return Ok((sleep.min(left.max(SHORTEST)), busy));
+        }
+        let late = |status| due.iter().find(|lane| lane.status == status).map(|lane| (status, Some(lane.late)));
+        let mut lanes: Vec<(Status, Option<Duration>)> =
+            [Status::NotSent, Status::Failed].into_iter().filter_map(late).collect();
+        // What a quota lets through may be less than there are slots. Which lane is asked first is chance, lest one waits for ever.
+        let suspects_first = ready.policy.quota.is_some() && fastrand::bool();
+        if ready.policy.quota.is_some() && fastrand::bool() {
+            lanes.reverse();
+        }
+        if suspects_first && is_due(Status::Failed) {
+            busy |= self.claim_suspect(definition, ready).await?;
+        }
         let mut more = true;
         for _ in 0..CLAIMS {
             if !more || self.is_overloaded() || self.stop.is_cancelled() {
                 break;
             }
             let claimed;
-            (more, claimed) = self.claim_lanes(definition, ready, &lanes, turn).await?;
+            (more, claimed) = self.claim_lanes(definition, ready, &mut lanes, turn).await?;
             busy |= claimed;
         }
-        if more {
-            sleep = Duration::ZERO;
-        }
-        if is_due(Status::Failed) {
+        if !suspects_first && is_due(Status::Failed) {
             busy |= self.claim_suspect(definition, ready).await?;
+        }
+        match self.held_for(&ready.policy) {
+            Some(left) => sleep = sleep.min(left.max(SHORTEST)),
+            None if more => sleep = Duration::ZERO,
+            None => {}
         }
         Ok((sleep, busy))
     }
@@ -215,15 +234,16 @@ impl Worker {
         self: &Arc<Self>,
         definition: &Arc<Definition>,
         ready: &Arc<Ready>,
-        lanes: &[Status],
+        lanes: &mut [(Status, Option<Duration>)],
         turn: usize,
     ) -> Result<(bool, bool), StoreError> {
         let (mut more, mut busy) = (false, false);
-        for (nth, status) in lanes.iter().enumerate() {
+        let both = lanes.len() == 2;
+        for (nth, (status, late)) in lanes.iter_mut().enumerate() {
             let mut slots = self.slots.take(ready.policy.def_id, ready.policy.max_concurrency, BATCH);
             // Two lanes share the slots: the first gets half of what is free, the second the rest; where there is one
             // slot they take turns.
-            if lanes.len() == 2 && nth == 0 {
+            if both && nth == 0 {
                 slots.truncate((slots.len() + turn % 2) / 2);
             }
             if slots.is_empty() {
@@ -232,8 +252,12 @@ impl Worker {
             }
             let claim = self.claim(ready, ClaimWhat::Lane(*status), slots.len());
             let claimed = self.claim_and_start(definition, ready, &claim, slots, None).await?;
-            more |= claimed.len() == claim.limit && (claim.limit == BATCH || lanes.len() == 2);
+            more |= claimed.len() == claim.limit && (claim.limit == BATCH || both);
             busy |= !claimed.is_empty();
+            // Of the first claim it is known since when its first notice was due.
+            if let Some(late) = late.take_if(|_| !claimed.is_empty()) {
+                ready.meters.claimed(late);
+            }
         }
         Ok((more, busy))
     }
@@ -260,38 +284,7 @@ impl Worker {
     }
 
     fn claim(&self, ready: &Ready, what: ClaimWhat, limit: usize) -> Claim {
-        Claim { def_id: ready.policy.def_id, what, limit, lease: ready.policy.lease(), worker: self.id.clone() }
-    }
-
-    /// Judges expired leases: whoever held them died while sending. Returns when to look again.
-    async fn rescue(&self, definition: &Definition, ready: &Arc<Ready>) -> Result<Duration, StoreError> {
-        if let Some(left) = self.health.grace_left() {
-            return Ok(left.max(SHORTEST));
-        }
-        let expired =
-            self.store().look(&Look::Overdue { def_id: definition.row.id, status: Status::Sending }, BATCH).await?;
-        for claimed in expired {
-            // One that this node itself still holds is late, not dead: the lease loop extends it.
-            let held = self.held().get(&claimed.id).is_some_and(|held| held.attempt == claimed.attempt);
-            if held || !self.begin_to_judge(claimed.id, claimed.attempt) {
-                continue;
-            }
-            let event = if claimed.worker == self.id && !self.was_given_up(claimed.id, claimed.attempt) {
-                // Claimed by this very node, which does not know of it: the answer to the claim was lost. Nothing was
-                // tried, so nothing is counted.
-                Event::HandedBack
-            } else {
-                tracing::warn!(
-                    definition = %definition.row.name, id = claimed.id, attempt = claimed.attempt, worker = %claimed.worker,
-                    "the lease expired: its worker died while sending"
-                );
-                Event::Crashed
-            };
-            let mut outcome = Outcome::new(claimed, Arc::clone(ready), event);
-            outcome.overdue = true;
-            self.settle(outcome);
-        }
-        // Once it is settled, the settle loop tells that its retry is due.
-        Ok(self.settings.poll_interval)
+        let Policy { def_id, quota, .. } = ready.policy;
+        Claim { def_id, what, limit, lease: ready.policy.lease(), worker: self.id.clone(), quota }
     }
 }

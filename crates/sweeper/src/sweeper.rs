@@ -1,7 +1,7 @@
 //! [`Sweeper`]: the handle of a running sweeper: its start, its idleness, its end.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -11,8 +11,8 @@ use tokio::task::JoinHandle;
 
 use crate::builder::SweeperBuilder;
 use crate::supervise::supervised;
-use crate::worker::Worker;
-use crate::{first_send, lease, maintenance, settle, successor, sweep};
+use crate::worker::{Counts, Worker};
+use crate::{counts, first_send, lease, maintenance, settle, successor, sweep, versions};
 
 /// Sends the notices of an outbox, in any number of processes at once.
 ///
@@ -35,7 +35,7 @@ use crate::{first_send, lease, maintenance, settle, successor, sweep};
 /// ```
 #[must_use = "dropped, a sweeper stops claiming"]
 pub struct Sweeper {
-    worker: Arc<Worker>,
+    pub(crate) worker: Arc<Worker>,
     claiming: Vec<JoinHandle<()>>,
     lease: JoinHandle<()>,
     settle: JoinHandle<()>,
@@ -46,16 +46,31 @@ pub struct Sweeper {
 /// How long a shutdown waits for handlers that were told to stop and cannot hear it.
 const BLOCKED_GRACE: Duration = Duration::from_secs(5);
 
-/// What a sweeper did between its start and its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a sweeper did: between its start and its end, or for so long as is said. Alerts and housekeeping are not counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stopped {
+pub struct Tally {
     /// Notices that ended well (delivered, or skipped by their handler).
     pub succeeded: u64,
+    /// Attempts that delivered a notice which now waits for its confirmation.
+    pub awaiting: u64,
     /// Attempts that failed and will be retried.
     pub failed: u64,
     /// Notices that became dead letters.
     pub dead_letters: u64,
+}
+
+impl Tally {
+    /// What was done since `earlier`.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            succeeded: self.succeeded - earlier.succeeded,
+            awaiting: self.awaiting - earlier.awaiting,
+            failed: self.failed - earlier.failed,
+            dead_letters: self.dead_letters - earlier.dead_letters,
+        }
+    }
 }
 
 impl Sweeper {
@@ -80,6 +95,8 @@ impl Sweeper {
         let mut claiming = vec![
             supervised("sweep", with(|worker| Box::pin(sweep::sweep_loop(worker)))),
             supervised("successor", with(|worker| Box::pin(successor::successor_loop(worker)))),
+            supervised("versions", with(|worker| Box::pin(versions::versions_loop(worker)))),
+            supervised("counts", with(|worker| Box::pin(counts::counts_loop(worker)))),
             supervised("maintenance", with(|worker| Box::pin(maintenance::maintenance_loop(worker)))),
         ];
         if worker.settings.first_send {
@@ -103,22 +120,27 @@ impl Sweeper {
         &self.worker.id
     }
 
-    /// Waits until a look finds nothing due and nothing is being sent.
+    /// Waits until a look finds nothing due and nothing is being sent, by the definitions as they are now.
     pub async fn idle(&self) {
-        let mut idle = self.worker.idle.subscribe();
         self.worker.outbox.wake();
+        self.idle_as_known().await;
+    }
+
+    /// As [`Self::idle`], by the definitions as they were read last.
+    pub(crate) async fn idle_as_known(&self) {
+        let mut idle = self.worker.idle.subscribe();
         // The first look may have begun before this call.
         for _ in 0..2 {
+            self.worker.due_soon.notify_one();
             if idle.changed().await.is_err() {
                 return;
             }
-            self.worker.outbox.wake();
         }
     }
 
     /// Stops: claims nothing more, waits for running handlers (30 s unless set otherwise), hands the rest back uncounted,
     /// and stores every outcome; for that it waits up to 10 s for a database that does not answer.
-    pub async fn shutdown(mut self) -> Stopped {
+    pub async fn shutdown(mut self) -> Tally {
         let worker = Arc::clone(&self.worker);
         worker.stop.cancel();
         for task in &mut self.claiming {
@@ -139,11 +161,18 @@ impl Sweeper {
         let _ = (&mut self.settle).await;
         self.lease.abort();
         self.ended = true;
-        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        Stopped {
-            succeeded: count(&worker.counts.succeeded),
-            failed: count(&worker.counts.failed),
-            dead_letters: count(&worker.counts.dead),
+        self.so_far()
+    }
+
+    /// What was done since the start.
+    pub(crate) fn so_far(&self) -> Tally {
+        let Counts { succeeded, awaiting, failed, dead } = &self.worker.counts;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Tally {
+            succeeded: count(succeeded),
+            awaiting: count(awaiting),
+            failed: count(failed),
+            dead_letters: count(dead),
         }
     }
 }

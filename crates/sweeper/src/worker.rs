@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use solid_notify_core::built_in::is_built_in;
 use solid_notify_core::lane::Report;
-use solid_notify_core::notice::Claimed;
+use solid_notify_core::notice::{Claimed, duration_from_millis};
 use solid_notify_core::store::Settle;
 use solid_notify_core::{Outbox, Policy, Store};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
@@ -17,9 +18,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::builder::{Settings, StrategyFn, SweeperBuilder};
+use crate::classify::Classifier;
 use crate::definitions::{Definition, Definitions};
 use crate::handler::AnyHandler;
 use crate::health::Health;
+use crate::housekeeping;
+use crate::limited::Limited;
+use crate::meters::NodeMeters;
 use crate::settle::Outcome;
 use crate::slots::Slots;
 
@@ -30,9 +35,14 @@ pub(crate) struct Worker {
     pub(crate) id: String,
     pub(crate) handlers: HashMap<String, Arc<dyn AnyHandler>>,
     pub(crate) strategies: HashMap<String, StrategyFn>,
+    pub(crate) classifier: Classifier,
     pub(crate) settings: Settings,
     pub(crate) definitions: RwLock<Arc<Definitions>>,
+    /// Some row of a definition may have no version yet.
+    pub(crate) unkept: Notify,
     pub(crate) slots: Arc<Slots>,
+    /// Definitions whose quotas let nothing through just now.
+    pub(crate) limited: Limited,
     pub(crate) health: Health,
     held: Mutex<HashMap<i64, Held>>,
     /// Attempts whose outcome could not be stored in any form: their leases expire and count.
@@ -65,6 +75,9 @@ pub(crate) struct Worker {
     pub(crate) freed_keys: Mutex<BTreeMap<i64, BTreeSet<String>>>,
     pub(crate) key_freed: Notify,
     pub(crate) counts: Counts,
+    pub(crate) meters: NodeMeters,
+    /// Whether another living node takes alerts, where that is known.
+    pub(crate) alerts_elsewhere: Mutex<Option<bool>>,
     started: Instant,
 }
 
@@ -72,6 +85,7 @@ pub(crate) struct Worker {
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) succeeded: AtomicU64,
+    pub(crate) awaiting: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) dead: AtomicU64,
 }
@@ -92,17 +106,24 @@ pub(crate) struct Held {
 
 impl Worker {
     pub(crate) fn new(builder: SweeperBuilder) -> Arc<Self> {
-        let SweeperBuilder { outbox, handlers, strategies, settings } = builder;
+        let SweeperBuilder { outbox, mut handlers, strategies, classifier, settings } = builder;
+        if settings.housekeeping {
+            housekeeping::register(&mut handlers, &outbox);
+        }
         let (outcomes, settle_queue) = mpsc::unbounded_channel();
+        let started = Instant::now();
         Arc::new(Self {
             id: node_id(settings.node_name.as_deref()),
             slots: Slots::new(settings.max_running),
-            health: Health::new(settings.outage_grace),
+            limited: Limited::default(),
+            health: Health::new(settings.outage_grace, moment(&outbox, started)),
             outbox,
             handlers,
             strategies,
+            classifier,
             settings,
             definitions: RwLock::default(),
+            unkept: Notify::new(),
             held: Mutex::default(),
             given_up: Mutex::default(),
             judged: Mutex::default(),
@@ -121,7 +142,9 @@ impl Worker {
             freed_keys: Mutex::default(),
             key_freed: Notify::new(),
             counts: Counts::default(),
-            started: Instant::now(),
+            meters: NodeMeters::new(),
+            alerts_elsewhere: Mutex::default(),
+            started,
         })
     }
 
@@ -138,12 +161,9 @@ impl Worker {
         self.definitions().get(def_id).cloned()
     }
 
-    /// A clock for leases that only goes forward: the process's own, or the one that a test turns.
+    /// A clock for leases and outages that only goes forward: the process's own, or the one that a test turns.
     pub(crate) fn moment(&self) -> Duration {
-        match self.outbox.hand_clock() {
-            Some(clock) => Duration::from_millis(u64::try_from(clock.now_millis()).unwrap_or(0)),
-            None => self.started.elapsed(),
-        }
+        moment(&self.outbox, self.started)
     }
 
     /// Remembers what was claimed, until it is settled.
@@ -184,10 +204,18 @@ impl Worker {
         *self.unsure.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// True for a while after the answer to a claim was lost: the server may carry it out even later.
+    /// True after the answer to a claim was lost, until [`Self::sure_of_claims`].
     pub(crate) fn is_claim_unsure(&self) -> bool {
-        let unsure = self.unsure.lock().unwrap_or_else(PoisonError::into_inner);
-        unsure.is_some_and(|since| since.elapsed() < Duration::from_secs(60))
+        self.unsure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Everything that this worker holds is known, as of a look that began then. A look within a minute of the lost answer tells
+    /// nothing of that: the server may carry the claim out even later.
+    pub(crate) fn sure_of_claims(&self, looked: Instant) {
+        let mut unsure = self.unsure.lock().unwrap_or_else(PoisonError::into_inner);
+        if unsure.is_some_and(|since| looked.saturating_duration_since(since) >= Duration::from_secs(60)) {
+            *unsure = None;
+        }
     }
 
     /// Lets a notice go whose outcome cannot be stored.
@@ -227,18 +255,27 @@ impl Worker {
         self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
+    /// True where no claim is under way. Only then what is held is all that was claimed.
+    pub(crate) fn claims_nothing(&self) -> bool {
+        self.claims.try_write().is_ok()
+    }
+
     /// True where nothing is claimed that is not settled.
     pub(crate) fn holds_nothing(&self) -> bool {
         self.held().is_empty()
     }
 
-    pub(crate) fn count(&self, counter: impl Fn(&Counts) -> &AtomicU64) {
-        counter(&self.counts).fetch_add(1, Ordering::Relaxed);
+    /// Counts an outcome. Alerts and housekeeping are our own and not what somebody asks for who counts.
+    pub(crate) fn count(&self, outcome: &Outcome, counter: impl Fn(&Counts) -> &AtomicU64) {
+        if !is_built_in(&outcome.ready.policy.name) {
+            counter(&self.counts).fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Sleeps, but not beyond the wish to stop.
     pub(crate) async fn pause(&self, duration: Duration) {
         tokio::select! {
+            biased;
             () = tokio::time::sleep(duration) => {}
             () = self.stop.cancelled() => {}
         }
@@ -256,6 +293,13 @@ impl Worker {
     }
 }
 
+fn moment(outbox: &Outbox, started: Instant) -> Duration {
+    match outbox.hand_clock() {
+        Some(clock) => duration_from_millis(clock.now_millis()),
+        None => started.elapsed(),
+    }
+}
+
 /// `name-pid-random`, at most 200 bytes.
 fn node_id(name: Option<&str>) -> String {
     let host = || gethostname::gethostname().to_string_lossy().into_owned();
@@ -266,7 +310,18 @@ fn node_id(name: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::node_id;
+    use super::*;
+    use crate::Sweeper;
+    use solid_notify_testkit::{HandClock, MemoryNotify};
+
+    #[tokio::test]
+    async fn a_worker_that_was_just_started_is_as_careful_as_after_an_outage() {
+        let clock = HandClock::new(std::time::UNIX_EPOCH + Duration::from_secs(3600));
+        let worker = Worker::new(Sweeper::builder(&MemoryNotify::with_clock(clock.clone())));
+        assert_eq!(worker.health.grace_left(worker.moment()), Some(Duration::from_secs(10)));
+        clock.advance(Duration::from_secs(10));
+        assert_eq!(worker.health.grace_left(worker.moment()), None);
+    }
 
     #[test]
     fn two_starts_have_two_ids() {

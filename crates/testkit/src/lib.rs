@@ -1,12 +1,18 @@
-//! For tests with solid-notify: an in-memory store ([`MemoryNotify`]), a hand-turned clock ([`HandClock`]), and the
-//! [`conformance`] suite that every store must pass.
+//! For tests with solid-notify: an in-memory store ([`MemoryNotify`]), a hand-turned clock ([`HandClock`]), what was added
+//! ([`assert_added`]), and the [`conformance`] suite that every store must pass.
+//!
+//! With the feature `simulate`: what a definition does in an outage, in virtual time.
 //!
 //! The memory store keeps every promise of a store but durability, so tests of an application's own logic need no
 //! database.
 
 pub mod conformance;
+mod expect;
 mod memory;
 mod memory_tx;
+#[cfg(feature = "simulate")]
+pub mod simulate;
 
+pub use expect::{Expectation, assert_added};
 pub use memory_tx::{MemoryNotify, MemoryTx};
 pub use solid_notify_core::HandClock;

@@ -78,7 +78,7 @@ impl Fault {
             Self::Exhaustion => connections::exhaustion(run, until).await,
             Self::Conflicts => database::conflicts(run, until).await,
             Self::WriterLock => database::writer_lock(run, until).await,
-            Self::WrongClocks => processes::wrong_clocks(run, until, alone).await,
+            Self::WrongClocks => processes::wrong_clocks(run, until).await,
             Self::Edits => edits::edits(run, until, alone).await,
         }
     }

@@ -57,6 +57,18 @@ pub fn mariadb() -> Result<Container> {
     Ok(container)
 }
 
+/// Starts one Redis server.
+///
+/// # Errors
+/// As in [`postgres`].
+pub fn redis() -> Result<Container> {
+    let settings = "redis-server --save  --appendonly no";
+    let mut container = Container::run("redis:7", 6379, &[], settings)?;
+    container.url = format!("redis://127.0.0.1:{}", container.port(6379)?);
+    container.wait_until_it_answers("redis-cli EVAL return(1) 0")?;
+    Ok(container)
+}
+
 impl Container {
     /// The URL of the empty database `notify`.
     #[must_use]

@@ -1,13 +1,14 @@
-//! What differs between the database products, as seen by the code that runs any of them.
+//! What differs between the servers' products, as seen by the code that runs any of them.
 
 use std::path::Path;
 use std::process::Command;
 
+use anyhow::Result;
 use rustix::process::Signal;
 
 use super::place::Place;
 
-/// A database product whose programs are installed.
+/// A server's product whose programs are installed.
 ///
 /// It only says which commands to run; running them, waiting and stopping is the same for all and
 /// is left to [`Server`](super::Server).
@@ -18,17 +19,24 @@ pub(super) trait Engine: Send + Sync {
     /// The folder of the server program, for messages.
     fn programs(&self) -> &Path;
 
-    /// The URL of the database `notify` on this port.
+    /// The URL on this port: that of the database `notify`, where it is a database.
     fn url(&self, port: u16) -> String;
 
     /// The command that fills the empty data directory, and ends.
-    fn initialise(&self, place: &Place) -> Command;
+    fn initialise(&self, place: &Place) -> Result<Command>;
 
     /// The command that serves in the foreground until it gets a signal.
     fn serve(&self, place: &Place, port: u16) -> Command;
 
-    /// The command that runs one SQL statement as the superuser.
-    fn ask(&self, place: &Place, port: u16, way: Way, sql: &str) -> Command;
+    /// The command that runs one SQL statement as the superuser. Only a database has one.
+    fn ask(&self, _place: &Place, _port: u16, _way: Way, _sql: &str) -> Option<Command> {
+        None
+    }
+
+    /// Whether it answers, and surely the one in this place. A database is asked by [`Engine::ask`] instead.
+    fn greet(&self, _place: &Place, _port: u16) -> Result<()> {
+        Ok(())
+    }
 
     /// The signal for an orderly shutdown that does not wait for clients to leave.
     fn graceful(&self) -> Signal;

@@ -104,7 +104,7 @@ impl Engine for MariaDb {
         format!("mysql://root@127.0.0.1:{port}/notify")
     }
 
-    fn initialise(&self, place: &Place) -> Command {
+    fn initialise(&self, place: &Place) -> Result<Command> {
         let mut command = place.command(&self.programs.install_db);
         // `normal` makes root@127.0.0.1 without a password; the default would only let the system's
         // root in.
@@ -113,7 +113,7 @@ impl Engine for MariaDb {
         if self.durability == Durability::Fast {
             command.arg("--innodb-flush-log-at-trx-commit=2");
         }
-        command
+        Ok(command)
     }
 
     fn serve(&self, place: &Place, port: u16) -> Command {
@@ -130,7 +130,7 @@ impl Engine for MariaDb {
         command
     }
 
-    fn ask(&self, place: &Place, port: u16, way: Way, sql: &str) -> Command {
+    fn ask(&self, place: &Place, port: u16, way: Way, sql: &str) -> Option<Command> {
         let mut command = place.command(&self.programs.client);
         command.args(["--no-defaults", "--user=root", "--connect-timeout=5", "--batch", "--skip-column-names"]);
         match way {
@@ -140,7 +140,7 @@ impl Engine for MariaDb {
             }
         };
         command.args(["-e", sql]);
-        command
+        Some(command)
     }
 
     fn graceful(&self) -> Signal {

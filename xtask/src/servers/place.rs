@@ -28,11 +28,11 @@ struct Account {
 
 impl Place {
     /// Makes the directory. When we are root, it belongs to the first of `accounts` that exists,
-    /// because database servers refuse to run as root; otherwise it is our own.
+    /// because servers refuse to run as root; otherwise it is our own.
     pub(super) fn new(accounts: &[&str]) -> Result<Self> {
         let account = if rustix::process::geteuid().is_root() {
             let found = accounts.iter().find_map(|name| Account::named(name));
-            ensure!(found.is_some(), "a database server refuses to run as root, and none of {accounts:?} exists");
+            ensure!(found.is_some(), "a server refuses to run as root, and none of {accounts:?} exists");
             found
         } else {
             None
@@ -47,6 +47,12 @@ impl Place {
                 .with_context(|| format!("cannot give {} to the server's account", directory.path().display()))?;
         }
         Ok(Self { directory, account })
+    }
+
+    /// The numbers of the account that the server runs as, and of its group.
+    pub(super) fn owner(&self) -> (u32, u32) {
+        let own = || (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        self.account.map_or_else(own, |account| (account.user, account.group))
     }
 
     pub(super) fn directory(&self) -> &Path {

@@ -86,14 +86,14 @@ impl Engine for Postgres {
         format!("postgres://postgres@127.0.0.1:{port}/notify")
     }
 
-    fn initialise(&self, place: &Place) -> Command {
+    fn initialise(&self, place: &Place) -> Result<Command> {
         let mut command = place.command(&self.programs.folder.join("initdb"));
         command.arg("-D").arg(place.data());
         command.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-instructions"]);
         if self.durability == Durability::Fast {
             command.arg("--no-sync");
         }
-        command
+        Ok(command)
     }
 
     fn serve(&self, place: &Place, port: u16) -> Command {
@@ -111,7 +111,7 @@ impl Engine for Postgres {
         command
     }
 
-    fn ask(&self, place: &Place, port: u16, way: Way, sql: &str) -> Command {
+    fn ask(&self, place: &Place, port: u16, way: Way, sql: &str) -> Option<Command> {
         let mut command = place.command(&self.programs.psql);
         command.env("PGCONNECT_TIMEOUT", "5");
         match way {
@@ -133,7 +133,7 @@ impl Engine for Postgres {
             "-c",
             sql,
         ]);
-        command
+        Some(command)
     }
 
     fn graceful(&self) -> Signal {

@@ -50,7 +50,7 @@ const TIME_TO_ANSWER: Duration = Duration::from_secs(90);
 const TIME_TO_END: Duration = Duration::from_secs(60);
 
 impl Server {
-    /// The URL of the empty database `notify`. It stays the same over a restart.
+    /// The URL, of the empty database `notify` where it is a database. It stays the same over a restart.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
@@ -84,7 +84,7 @@ impl Server {
     /// returns what it prints: a line per row, without headings.
     ///
     /// # Errors
-    /// Fails with the client's message when the server does not answer or refuses the statement.
+    /// Fails with the client's message when the server does not answer or refuses the statement, and when it is no database.
     pub fn query(&self, sql: &str) -> Result<String> {
         self.ask(Way::Tcp, sql)
     }
@@ -107,7 +107,7 @@ impl Server {
         match ending {
             Ending::Kill => self.kill(),
             Ending::Graceful => {
-                self.signal(self.engine.graceful());
+                self.send(self.engine.graceful())?;
                 if self.has_ended_within(TIME_TO_END)? {
                     return Ok(());
                 }
@@ -164,7 +164,7 @@ impl Server {
     fn initialise(&self) -> Result<()> {
         let (place, name) = (self.place()?, self.engine.name());
         let status = place
-            .in_background(self.engine.initialise(place))?
+            .in_background(self.engine.initialise(place)?)?
             .status()
             .with_context(|| format!("cannot run the program that makes {name}'s data directory"))?;
         ensure!(
@@ -188,7 +188,7 @@ impl Server {
             return Ok(());
         };
         self.kill()?;
-        // Both products print the operating system's words for it.
+        // All products print the operating system's words for it.
         let port_taken = self.place()?.log_since(log_before).contains("Address already in use");
         Err(if port_taken { Trouble::PortTaken } else { Trouble::Other(error) })
     }
@@ -196,8 +196,7 @@ impl Server {
     fn wait_until_it_answers(&mut self) -> Result<()> {
         let name = self.engine.name();
         let begin = Instant::now();
-        // Over the socket first, where no other server can answer.
-        while let Err(error) = self.ask(Way::Socket, "SELECT 1") {
+        while let Err(error) = self.knock() {
             ensure!(
                 !self.has_ended()?,
                 "{name} ended instead of serving; its log ends with:\n{}",
@@ -212,20 +211,32 @@ impl Server {
             sleep(Duration::from_millis(20));
         }
         // Then as the URL says. The database is missing after the first start only.
-        if self.ask(Way::Tcp, "SELECT 1").is_err() {
+        if self.is_database()? && self.ask(Way::Tcp, "SELECT 1").is_err() {
             self.ask(Way::Socket, "CREATE DATABASE notify")?;
             self.ask(Way::Tcp, "SELECT 1")?;
         }
         Ok(())
     }
 
+    /// Whether ours answers: a database over its socket, where no other server can.
+    fn knock(&self) -> Result<()> {
+        if self.is_database()? {
+            return self.ask(Way::Socket, "SELECT 1").map(drop);
+        }
+        self.engine.greet(self.place()?, self.port)
+    }
+
+    fn is_database(&self) -> Result<bool> {
+        Ok(self.engine.ask(self.place()?, self.port, Way::Socket, "").is_some())
+    }
+
     fn ask(&self, way: Way, sql: &str) -> Result<String> {
         let name = self.engine.name();
-        let output = self
+        let mut command = self
             .engine
             .ask(self.place()?, self.port, way, sql)
-            .output()
-            .with_context(|| format!("cannot run {name}'s client program"))?;
+            .with_context(|| format!("{name} is no database, and knows no SQL"))?;
+        let output = command.output().with_context(|| format!("cannot run {name}'s client program"))?;
         ensure!(
             output.status.success(),
             "{name}'s client program says: {}",
@@ -243,6 +254,15 @@ impl Server {
             // An error means that it has ended by itself, which the caller finds out next.
             let _ = kill_process(Pid::from_child(child), signal);
         }
+    }
+
+    /// Begins the end. What is killed is killed with its children.
+    fn send(&mut self, signal: Signal) -> Result<()> {
+        if signal == Signal::KILL {
+            return self.kill();
+        }
+        self.signal(signal);
+        Ok(())
     }
 
     fn kill(&mut self) -> Result<()> {
@@ -281,7 +301,7 @@ impl Server {
         let Some(place) = self.place.take() else {
             return Ok(());
         };
-        self.signal(self.engine.discard().0);
+        self.send(self.engine.discard().0)?;
         if !self.has_ended_within(Duration::from_secs(10))? {
             self.kill()?;
         }

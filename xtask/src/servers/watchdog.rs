@@ -17,7 +17,8 @@ pub(super) struct Watchdog {
 }
 
 /// Reads lines until the pipe closes; the last one says what there is to do. `$1` is the signal
-/// that ends the server best, `$2` its directory. The directory is removed twice because a program
+/// that ends the server best, `$2` its directory. The server leads a process group, in which children may
+/// have stayed. The directory is removed twice because a program
 /// that is still starting may write to it.
 const END_SERVER: &str = r#"
 last=none
@@ -28,6 +29,7 @@ if test "$last" != none; then
     tries=0
     while kill -0 "$last" && test "$tries" -lt 100; do sleep 0.1; tries=$((tries + 1)); done
     kill -s KILL "$last"
+    kill -s KILL -- "-$last"
 fi
 rm -rf -- "$2" || { sleep 1; rm -rf -- "$2"; }
 "#;

@@ -10,6 +10,9 @@ CREATE TABLE IF NOT EXISTS notify_def (
     handler                  varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     description              text,
     enabled                  tinyint(1) NOT NULL DEFAULT 1,
+    schedule                 varchar(1000) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
+    schedule_missed          varchar(30) NOT NULL DEFAULT 'once',
+    send_window              varchar(1000),
     retry_interval           varchar(1000) NOT NULL DEFAULT '[5s,5m,1h,1d]',
     max_retry_times          integer,
     max_retry_interval       varchar(100),
@@ -25,22 +28,33 @@ CREATE TABLE IF NOT EXISTS notify_def (
     need_confirm             tinyint(1) NOT NULL DEFAULT 0,
     max_confirm_delay        varchar(100) NOT NULL DEFAULT '0',
     max_concurrency          integer NOT NULL DEFAULT 20,
+    rate_limit               varchar(100),
+    max_concurrency_total    integer,
+    breaker_failures         integer,
+    breaker_pause            varchar(100) NOT NULL DEFAULT '1m',
     keep_history             varchar(100) NOT NULL DEFAULT '30d',
     handler_config           text,
+    -- Not for people: the last tick of the timetable, and the timetable that it belongs to.
+    last_tick                datetime(6),
+    tick_schedule            varchar(1000) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     create_time              datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     update_time              datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     delete_time              datetime(6),
     UNIQUE KEY notify_def_name (name),
     CONSTRAINT notify_def_name_length CHECK (char_length(name) BETWEEN 1 AND 200),
     CONSTRAINT notify_def_enabled CHECK (enabled IN (0, 1)),
+    CONSTRAINT notify_def_schedule_missed CHECK (schedule_missed IN ('once', 'all', 'none')),
     CONSTRAINT notify_def_max_retry_times CHECK (max_retry_times >= -1),
     CONSTRAINT notify_def_alert_trigger_type
         CHECK (alert_trigger_type IN ('final_failure', 'each_failure', 'never', 'after_failures')),
     CONSTRAINT notify_def_alert_trigger_fail_times CHECK (alert_trigger_fail_times >= 1),
     CONSTRAINT notify_def_need_confirm CHECK (need_confirm IN (0, 1)),
     CONSTRAINT notify_def_max_concurrency CHECK (max_concurrency >= 1),
+    CONSTRAINT notify_def_max_concurrency_total CHECK (max_concurrency_total >= 1),
+    CONSTRAINT notify_def_breaker_failures CHECK (breaker_failures >= 1),
     CONSTRAINT notify_def_times
-        CHECK (create_time >= '1970-01-01' AND update_time >= '1970-01-01' AND delete_time >= '1970-01-01')
+        CHECK (create_time >= '1970-01-01' AND update_time >= '1970-01-01' AND delete_time >= '1970-01-01'
+               AND last_tick >= '1970-01-01')
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
 -- Live notices only: narrow and short-lived. LONGTEXT, not JSON: the parameter keeps its bytes.
@@ -100,9 +114,15 @@ CREATE TABLE IF NOT EXISTS notify_msg_history (
     trace_context  varchar(1000),
     finish_time    datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     end_reason     text,
+    -- The class of a dead letter ('-': none); null for what ended otherwise.
+    dead_class     varchar(30) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */
+                   GENERATED ALWAYS AS (CASE WHEN status = 3 THEN coalesce(nullif(last_class, ''), '-') END) STORED,
     CONSTRAINT notify_msg_history_status CHECK (status IN (1, 3, 6)),
     CONSTRAINT notify_msg_history_times CHECK (finish_time >= '1970-01-01'),
-    KEY notify_msg_history_finished (def_id, status, finish_time)
+    KEY notify_msg_history_finished (def_id, status, finish_time),
+    -- Dead letters by their class, newest or oldest first. There are no partial indexes here, so a success has an entry
+    -- too: about a hundredth of what sending it costs.
+    KEY notify_msg_history_dead (def_id, dead_class, finish_time)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
 CREATE TABLE IF NOT EXISTS notify_node (
@@ -113,13 +133,77 @@ CREATE TABLE IF NOT EXISTS notify_node (
     last_seen       datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
+-- What people are being told of, by definition and reason: the cool-down that all nodes share.
 CREATE TABLE IF NOT EXISTS notify_alert (
     def_id        bigint NOT NULL,
     reason        varchar(100) NOT NULL,
     opened        datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     last_notified datetime(6),
     held_back     bigint NOT NULL DEFAULT 0,
+    last_seen     datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    -- The notice that looks again after the cool-down.
+    follow_up     bigint,
+    -- Of the last one.
+    notice_id     bigint,
+    class         varchar(30),
+    message       longtext,
+    node          varchar(200),
     PRIMARY KEY (def_id, reason)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
+
+-- What the rows of notify_def were, as a JSON object of the columns that people edit (and "deleted": true), with who made them so.
+CREATE TABLE IF NOT EXISTS notify_def_version (
+    def_id     bigint NOT NULL,
+    version    bigint NOT NULL,
+    time       datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    who        varchar(200) NOT NULL,
+    act        varchar(100) NOT NULL,
+    definition longtext NOT NULL,
+    PRIMARY KEY (def_id, version)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
+
+-- How definitions stand that have a limit over all nodes; one row each, locked by whoever claims. `UPDATE notify_limit SET
+-- open_until = NULL, failures = 0` closes a circuit by hand.
+CREATE TABLE IF NOT EXISTS notify_limit (
+    def_id     bigint NOT NULL PRIMARY KEY,
+    -- Attempts that began lately: a JSON list of [milliseconds since 1970, how many].
+    begun      longtext,
+    -- In a row.
+    failures   bigint NOT NULL DEFAULT 0,
+    -- The circuit is open; from then on a probe may be sent.
+    open_until datetime(6),
+    -- The notice that is the probe.
+    probe      bigint
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
+
+-- The one switch that pauses everything: `UPDATE notify_switch SET paused = 1, who = '…', since = UTC_TIMESTAMP(), reason = '…'`.
+CREATE TABLE IF NOT EXISTS notify_switch (
+    id     smallint NOT NULL DEFAULT 1 PRIMARY KEY,
+    paused tinyint(1) NOT NULL DEFAULT 0,
+    who    varchar(200),
+    since  datetime(6),
+    reason text,
+    CONSTRAINT notify_switch_one CHECK (id = 1),
+    CONSTRAINT notify_switch_paused CHECK (paused IN (0, 1))
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
+
+INSERT IGNORE INTO notify_switch (id) VALUES (1);
+
+-- The snapshot: how many notices a definition had, counted every now and then by whoever moves next_time on.
+CREATE TABLE IF NOT EXISTS notify_count (
+    def_id             bigint NOT NULL PRIMARY KEY,
+    not_sent           bigint NOT NULL DEFAULT 0,
+    failed             bigint NOT NULL DEFAULT 0,
+    sending            bigint NOT NULL DEFAULT 0,
+    awaiting_confirm   bigint NOT NULL DEFAULT 0,
+    dead_letters       bigint NOT NULL DEFAULT 0,
+    cancelled          bigint NOT NULL DEFAULT 0,
+    recently_succeeded bigint NOT NULL DEFAULT 0,
+    -- Of first sends and retries.
+    oldest_due         datetime(6),
+    -- Null: never yet.
+    taken_at           datetime(6),
+    next_time          datetime(6) NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
 CREATE TABLE IF NOT EXISTS notify_audit (
@@ -129,5 +213,7 @@ CREATE TABLE IF NOT EXISTS notify_audit (
     act       varchar(100) NOT NULL,
     def_id    bigint,
     notice_id bigint,
-    detail    longtext
+    detail    longtext,
+    -- What was done to a notice.
+    KEY notify_audit_notice (notice_id, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;

@@ -6,6 +6,10 @@ CREATE TABLE notify_def (
     handler                  text,
     description              text,
     enabled                  boolean NOT NULL DEFAULT true,
+    schedule                 text,
+    schedule_missed          text NOT NULL DEFAULT 'once'
+                             CONSTRAINT notify_def_schedule_missed CHECK (schedule_missed IN ('once', 'all', 'none')),
+    send_window              text,
     retry_interval           text NOT NULL DEFAULT '[5s,5m,1h,1d]',
     max_retry_times          integer CONSTRAINT notify_def_max_retry_times CHECK (max_retry_times >= -1),
     max_retry_interval       text,
@@ -25,12 +29,20 @@ CREATE TABLE notify_def (
     max_confirm_delay        text NOT NULL DEFAULT '0',
     max_concurrency          integer NOT NULL DEFAULT 20
                              CONSTRAINT notify_def_max_concurrency CHECK (max_concurrency >= 1),
+    rate_limit               text,
+    max_concurrency_total    integer CONSTRAINT notify_def_max_concurrency_total CHECK (max_concurrency_total >= 1),
+    breaker_failures         integer CONSTRAINT notify_def_breaker_failures CHECK (breaker_failures >= 1),
+    breaker_pause            text NOT NULL DEFAULT '1m',
     keep_history             text NOT NULL DEFAULT '30d',
     handler_config           text,
+    -- Not for people: the last tick of the timetable, and the timetable that it belongs to.
+    last_tick                timestamptz,
+    tick_schedule            text,
     create_time              timestamptz NOT NULL DEFAULT statement_timestamp(),
     update_time              timestamptz NOT NULL DEFAULT statement_timestamp(),
     delete_time              timestamptz,
-    CONSTRAINT notify_def_times CHECK (isfinite(create_time) AND isfinite(update_time) AND isfinite(delete_time))
+    CONSTRAINT notify_def_times CHECK (isfinite(create_time) AND isfinite(update_time) AND isfinite(delete_time)
+                                        AND isfinite(last_tick))
 );
 
 -- What the columns of a live notice may hold, where another value would hide the notice. Domains, since a table's CHECK
@@ -98,6 +110,12 @@ CREATE TABLE notify_msg_history (
 
 CREATE INDEX notify_msg_history_finished ON notify_msg_history (def_id, status, finish_time);
 
+-- Dead letters by their class ('-': none), newest or oldest first. A success is not in it. Not WHERE status = 3: it would be taken
+-- for searches that name no class, and be read from end to end.
+CREATE INDEX notify_msg_history_dead ON notify_msg_history
+    (def_id, (CASE WHEN status = 3 THEN coalesce(nullif(last_class, ''), '-') END), finish_time)
+    WHERE (CASE WHEN status = 3 THEN coalesce(nullif(last_class, ''), '-') END) IS NOT NULL;
+
 CREATE TABLE notify_node (
     id              text PRIMARY KEY,
     handlers        text NOT NULL,
@@ -106,13 +124,75 @@ CREATE TABLE notify_node (
     last_seen       timestamptz NOT NULL DEFAULT statement_timestamp()
 );
 
+-- What people are being told of, by definition and reason: the cool-down that all nodes share.
 CREATE TABLE notify_alert (
     def_id        bigint NOT NULL,
     reason        text NOT NULL,
     opened        timestamptz NOT NULL DEFAULT statement_timestamp(),
     last_notified timestamptz,
     held_back     bigint NOT NULL DEFAULT 0,
+    last_seen     timestamptz NOT NULL DEFAULT statement_timestamp(),
+    -- The notice that looks again after the cool-down.
+    follow_up     bigint,
+    -- Of the last one.
+    notice_id     bigint,
+    class         text,
+    message       text,
+    node          text,
     PRIMARY KEY (def_id, reason)
+);
+
+-- What the rows of notify_def were, as a JSON object of the columns that people edit (and "deleted": true), with who made them so.
+CREATE TABLE notify_def_version (
+    def_id     bigint NOT NULL,
+    version    bigint NOT NULL,
+    time       timestamptz NOT NULL DEFAULT statement_timestamp(),
+    who        text NOT NULL,
+    act        text NOT NULL,
+    definition json NOT NULL,
+    PRIMARY KEY (def_id, version)
+);
+
+-- How definitions stand that have a limit over all nodes; one row each, locked by whoever claims. `UPDATE notify_limit SET
+-- open_until = NULL, failures = 0` closes a circuit by hand.
+CREATE TABLE notify_limit (
+    def_id     bigint PRIMARY KEY,
+    -- Attempts that began lately: a JSON list of [milliseconds since 1970, how many].
+    begun      text,
+    -- In a row.
+    failures   bigint NOT NULL DEFAULT 0,
+    -- The circuit is open; from then on a probe may be sent.
+    open_until timestamptz,
+    -- The notice that is the probe.
+    probe      bigint
+);
+
+-- The one switch that pauses everything: `UPDATE notify_switch SET paused = true, who = '…', since = now(), reason = '…'`.
+CREATE TABLE notify_switch (
+    id     smallint PRIMARY KEY DEFAULT 1 CONSTRAINT notify_switch_one CHECK (id = 1),
+    paused boolean NOT NULL DEFAULT false,
+    who    text,
+    since  timestamptz,
+    reason text
+);
+
+INSERT INTO notify_switch (id) VALUES (1);
+
+-- The snapshot: how many notices a definition had, counted every now and then by whoever moves next_time on.
+CREATE TABLE notify_count (
+    def_id             bigint NOT NULL PRIMARY KEY,
+    not_sent           bigint NOT NULL DEFAULT 0,
+    failed             bigint NOT NULL DEFAULT 0,
+    sending            bigint NOT NULL DEFAULT 0,
+    awaiting_confirm   bigint NOT NULL DEFAULT 0,
+    dead_letters       bigint NOT NULL DEFAULT 0,
+    cancelled          bigint NOT NULL DEFAULT 0,
+    recently_succeeded bigint NOT NULL DEFAULT 0,
+    -- Of first sends and retries.
+    oldest_due         timestamptz,
+    -- Null: never yet.
+    taken_at           timestamptz,
+    next_time          timestamptz NOT NULL
 );
 
 CREATE TABLE notify_audit (
@@ -124,3 +204,6 @@ CREATE TABLE notify_audit (
     notice_id bigint,
     detail    text
 );
+
+-- What was done to a notice.
+CREATE INDEX notify_audit_notice ON notify_audit (notice_id, id) WHERE notice_id IS NOT NULL;

@@ -8,6 +8,10 @@ CREATE TABLE notify_def (
     handler                  text,
     description              text,
     enabled                  integer NOT NULL DEFAULT 1 CONSTRAINT notify_def_enabled CHECK (enabled IN (0, 1)),
+    schedule                 text,
+    schedule_missed          text NOT NULL DEFAULT 'once'
+                             CONSTRAINT notify_def_schedule_missed CHECK (schedule_missed IN ('once', 'all', 'none')),
+    send_window              text,
     retry_interval           text NOT NULL DEFAULT '[5s,5m,1h,1d]',
     max_retry_times          integer CONSTRAINT notify_def_max_retry_times CHECK (max_retry_times >= -1),
     max_retry_interval       text,
@@ -27,19 +31,28 @@ CREATE TABLE notify_def (
     max_confirm_delay        text NOT NULL DEFAULT '0',
     max_concurrency          integer NOT NULL DEFAULT 20
                              CONSTRAINT notify_def_max_concurrency CHECK (max_concurrency >= 1),
+    rate_limit               text,
+    max_concurrency_total    integer CONSTRAINT notify_def_max_concurrency_total CHECK (max_concurrency_total >= 1),
+    breaker_failures         integer CONSTRAINT notify_def_breaker_failures CHECK (breaker_failures >= 1),
+    breaker_pause            text NOT NULL DEFAULT '1m',
     keep_history             text NOT NULL DEFAULT '30d',
     handler_config           text,
+    -- Not for people: the last tick of the timetable, and the timetable that it belongs to.
+    last_tick                text,
+    tick_schedule            text,
     create_time              text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     update_time              text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     delete_time              text,
     CONSTRAINT notify_def_numbers CHECK (
         typeof(max_retry_times) IN ('integer', 'null') AND typeof(alert_trigger_fail_times) = 'integer'
         AND typeof(dead_alert_count) IN ('integer', 'null') AND typeof(max_concurrency) = 'integer'
+        AND typeof(max_concurrency_total) IN ('integer', 'null') AND typeof(breaker_failures) IN ('integer', 'null')
     ),
     CONSTRAINT notify_def_times CHECK (
         (create_time IS strftime('%Y-%m-%d %H:%M:%f', create_time) OR create_time IS datetime(create_time))
         AND (update_time IS strftime('%Y-%m-%d %H:%M:%f', update_time) OR update_time IS datetime(update_time))
         AND (delete_time IS strftime('%Y-%m-%d %H:%M:%f', delete_time) OR delete_time IS datetime(delete_time))
+        AND (last_tick IS strftime('%Y-%m-%d %H:%M:%f', last_tick) OR last_tick IS datetime(last_tick))
     )
 );
 
@@ -106,12 +119,17 @@ CREATE TABLE notify_msg_history (
     trace_context  text,
     finish_time    text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     end_reason     text,
+    -- The class of a dead letter ('-': none); null for what ended otherwise.
+    dead_class     text GENERATED ALWAYS AS (CASE WHEN status = 3 THEN coalesce(nullif(last_class, ''), '-') END) VIRTUAL,
     CONSTRAINT notify_msg_history_times CHECK (
         (finish_time IS strftime('%Y-%m-%d %H:%M:%f', finish_time) OR finish_time IS datetime(finish_time))
     )
 );
 
 CREATE INDEX notify_msg_history_finished ON notify_msg_history (def_id, status, finish_time);
+
+-- Dead letters by their class, newest or oldest first. A success is not in it.
+CREATE INDEX notify_msg_history_dead ON notify_msg_history (def_id, dead_class, finish_time) WHERE dead_class IS NOT NULL;
 
 CREATE TABLE notify_node (
     id              text PRIMARY KEY,
@@ -121,13 +139,88 @@ CREATE TABLE notify_node (
     last_seen       text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now'))
 );
 
+-- What people are being told of, by definition and reason: the cool-down that all nodes share.
 CREATE TABLE notify_alert (
     def_id        integer NOT NULL,
     reason        text NOT NULL,
     opened        text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     last_notified text,
     held_back     integer NOT NULL DEFAULT 0,
+    last_seen     text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    -- The notice that looks again after the cool-down.
+    follow_up     integer,
+    -- Of the last one.
+    notice_id     integer,
+    class         text,
+    message       text,
+    node          text,
     PRIMARY KEY (def_id, reason)
+);
+
+-- What the rows of notify_def were, as a JSON object of the columns that people edit (and "deleted": true), with who made them so.
+CREATE TABLE notify_def_version (
+    def_id     integer NOT NULL,
+    version    integer NOT NULL,
+    time       text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    who        text NOT NULL,
+    act        text NOT NULL,
+    definition text NOT NULL,
+    PRIMARY KEY (def_id, version),
+    CONSTRAINT notify_def_version_types CHECK (
+        typeof(def_id) = 'integer' AND typeof(version) = 'integer' AND typeof(definition) = 'text'
+    )
+);
+
+-- How definitions stand that have a limit over all nodes; one row each, locked by whoever claims. `UPDATE notify_limit SET
+-- open_until = NULL, failures = 0` closes a circuit by hand.
+CREATE TABLE notify_limit (
+    def_id     integer PRIMARY KEY,
+    -- Attempts that began lately: a JSON list of [milliseconds since 1970, how many].
+    begun      text,
+    -- In a row.
+    failures   integer NOT NULL DEFAULT 0 CONSTRAINT notify_limit_failures CHECK (typeof(failures) = 'integer'),
+    -- The circuit is open; from then on a probe may be sent.
+    open_until text CONSTRAINT notify_limit_open_until CHECK (
+        open_until IS strftime('%Y-%m-%d %H:%M:%f', open_until) OR open_until IS datetime(open_until)
+    ),
+    -- The notice that is the probe.
+    probe      integer CONSTRAINT notify_limit_probe CHECK (typeof(probe) IN ('integer', 'null'))
+);
+
+-- The one switch that pauses everything: `UPDATE notify_switch SET paused = 1, who = '…', since = datetime(), reason = '…'`.
+CREATE TABLE notify_switch (
+    id     integer PRIMARY KEY DEFAULT 1 CONSTRAINT notify_switch_one CHECK (id = 1),
+    paused integer NOT NULL DEFAULT 0 CONSTRAINT notify_switch_paused CHECK (paused IN (0, 1)),
+    who    text,
+    since  text,
+    reason text
+);
+
+INSERT INTO notify_switch (id) VALUES (1);
+
+-- The snapshot: how many notices a definition had, counted every now and then by whoever moves next_time on.
+CREATE TABLE notify_count (
+    def_id             integer NOT NULL PRIMARY KEY,
+    not_sent           integer NOT NULL DEFAULT 0,
+    failed             integer NOT NULL DEFAULT 0,
+    sending            integer NOT NULL DEFAULT 0,
+    awaiting_confirm   integer NOT NULL DEFAULT 0,
+    dead_letters       integer NOT NULL DEFAULT 0,
+    cancelled          integer NOT NULL DEFAULT 0,
+    recently_succeeded integer NOT NULL DEFAULT 0,
+    -- Of first sends and retries.
+    oldest_due         text,
+    -- Null: never yet.
+    taken_at           text,
+    next_time          text NOT NULL,
+    CONSTRAINT notify_count_numbers CHECK (
+        typeof(not_sent) = 'integer' AND typeof(failed) = 'integer' AND typeof(sending) = 'integer'
+        AND typeof(awaiting_confirm) = 'integer' AND typeof(dead_letters) = 'integer' AND typeof(cancelled) = 'integer'
+        AND typeof(recently_succeeded) = 'integer'
+    ),
+    CONSTRAINT notify_count_times CHECK (
+        next_time IS strftime('%Y-%m-%d %H:%M:%f', next_time) OR next_time IS datetime(next_time)
+    )
 );
 
 CREATE TABLE notify_audit (
@@ -139,3 +232,6 @@ CREATE TABLE notify_audit (
     notice_id integer,
     detail    text
 );
+
+-- What was done to a notice.
+CREATE INDEX notify_audit_notice ON notify_audit (notice_id, id) WHERE notice_id IS NOT NULL;

@@ -4,6 +4,8 @@
 
 use std::time::SystemTime;
 
+use serde::ser::SerializeMap;
+
 /// A column's value on its way to or from a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ColumnValue {
@@ -117,6 +119,13 @@ macro_rules! notify_def {
                 vec![self.name.get(), $(self.$column.get(),)*]
             }
 
+            /// Adds [`Self::COLUMNS`] and their values to an object.
+            pub(crate) fn write_columns<M: SerializeMap>(&self, object: &mut M) -> Result<(), M::Error> {
+                object.serialize_entry("name", &self.name)?;
+                $(object.serialize_entry(stringify!($column), &self.$column)?;)*
+                Ok(())
+            }
+
             /// A row from the values of [`Self::COLUMNS`]; `None` where one is of the wrong kind.
             pub fn from_values(id: i64, values: Vec<ColumnValue>) -> Option<Self> {
                 let mut values = values.into_iter();
@@ -136,13 +145,19 @@ notify_def! {
     description: Option<String> = None,
     /// `false`: notices are accepted, but nothing is sent and nothing is counted.
     enabled: bool = true,
+    /// When it produces notices by itself: see [`super::Schedule`]; none: never.
+    schedule: Option<String> = None,
+    /// What becomes of ticks that nobody was there to see: `once`, `all` or `none`.
+    schedule_missed: String = "once".to_owned(),
+    /// When its notices may be sent: see [`super::SendWindow`]; none: always.
+    send_window: Option<String> = None,
     /// When to retry: see [`crate::retry`].
     retry_interval: String = "[5s,5m,1h,1d]".to_owned(),
     /// Retries after the first try; none: what `retry_interval` implies; -1: no limit.
     max_retry_times: Option<i64> = None,
     /// The longest interval; none: no cap.
     max_retry_interval: Option<String> = None,
-    /// Rules per error class (JSON). Stored, and without effect until error classes exist.
+    /// What is other where an attempt fails in a certain class, as JSON: see [`super::RetryRules`].
     retry_rules: Option<String> = None,
     /// How long one attempt may take.
     timeout: String = "30s".to_owned(),
@@ -166,6 +181,14 @@ notify_def! {
     max_confirm_delay: String = "0".to_owned(),
     /// How many of its notices one node sends at the same time.
     max_concurrency: i64 = 20,
+    /// How many attempts may begin in what time, over all nodes: `100/1m`; none: any number.
+    rate_limit: Option<String> = None,
+    /// How many of its notices all nodes together send at the same time; none: any number.
+    max_concurrency_total: Option<i64> = None,
+    /// How many failures in a row, over all nodes, open the circuit; none: it never opens.
+    breaker_failures: Option<i64> = None,
+    /// How long an open circuit waits before a probe is sent.
+    breaker_pause: String = "1m".to_owned(),
     /// How long succeeded notices stay in history: a duration, `none` or `forever`.
     keep_history: String = "30d".to_owned(),
     /// Settings of the handler, in a form of its own.

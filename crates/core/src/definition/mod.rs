@@ -5,9 +5,26 @@
 
 mod columns;
 mod policy;
+#[cfg(test)]
+mod policy_tests;
+mod rules;
+#[cfg(test)]
+mod rules_tests;
+mod schedule;
+#[cfg(test)]
+mod schedule_tests;
+mod version;
+mod window;
+#[cfg(test)]
+mod window_tests;
 
 pub use columns::{ColumnValue, NotifyDef};
-pub use policy::{KeepHistory, Policy};
+pub use policy::{AlertTrigger, FOREVER, KeepHistory, Policy};
+pub use rules::{RetryRules, Rule};
+pub use schedule::{MISSED_AFTER, MissedTicks, Schedule, Step, TICKS_AT_ONCE};
+pub(crate) use version::for_people;
+pub use version::{BY_HAND, DefVersion, Difference, StoredVersion, by_hand, unseen};
+pub use window::SendWindow;
 
 use std::fmt;
 

@@ -2,9 +2,13 @@
 //!
 //! Whether a handler or a named strategy exists is not known here; a sweeper decides that for its own node.
 
+use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{NotifyDef, Problem};
+use super::{MissedTicks, NotifyDef, Problem, RetryRules, Schedule, SendWindow};
+use crate::limit::{Breaker, Quota};
+use crate::operate::Rate;
 use crate::retry::{RetryInterval, duration};
 
 /// A definition that can be followed.
@@ -19,18 +23,53 @@ pub struct Policy {
     pub handler: String,
     /// False: nothing is sent.
     pub enabled: bool,
+    /// When it produces notices by itself.
+    pub schedule: Option<Schedule>,
+    /// What becomes of ticks that are found late.
+    pub schedule_missed: MissedTicks,
+    /// When its notices may be sent; none: always.
+    pub window: Option<Arc<SendWindow>>,
     /// When to retry.
     pub interval: RetryInterval,
     /// Retries after the first try; `None`: no limit.
     pub max_retries: Option<u32>,
     /// The longest interval before its jitter.
     pub max_interval: Option<Duration>,
+    /// What is other for failures of a class.
+    pub rules: RetryRules,
     /// How long one attempt may take.
     pub timeout: Duration,
     /// Attempts at the same time on one node.
     pub max_concurrency: usize,
+    /// What all nodes together may do; `None`: the definition has no such limit.
+    pub quota: Option<Quota>,
     /// What becomes of succeeded notices.
     pub keep_history: KeepHistory,
+    /// Whether a delivery counts only when it was confirmed.
+    pub need_confirm: bool,
+    /// How long to wait for a confirmation; [`FOREVER`] where there is no end to it.
+    pub max_confirm_delay: Duration,
+    /// When to alert.
+    pub alert_trigger: AlertTrigger,
+    /// The least time between two alerts of the same reason.
+    pub alert_cooldown: Duration,
+    /// Alert when the oldest due notice is older than this.
+    pub backlog_alert_age: Option<Duration>,
+    /// Alert when there are so many dead letters.
+    pub dead_alert_count: Option<usize>,
+}
+
+/// Which outcomes of attempts are told to a person. A confirmation that is overdue is told unless it is `Never`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlertTrigger {
+    /// Notices that are given up.
+    FinalFailure,
+    /// Every failed attempt.
+    EachFailure,
+    /// None.
+    Never,
+    /// Attempts of a notice that has then failed so often, and notices that are given up before that.
+    AfterFailures(i64),
 }
 
 /// How long a succeeded notice stays in `notify_msg_history`.
@@ -44,6 +83,8 @@ pub enum KeepHistory {
     Forever,
 }
 
+/// A wait without end.
+pub const FOREVER: Duration = Duration::MAX;
 /// What a lease is longer than the attempt that it covers.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(30);
 
@@ -53,7 +94,7 @@ impl Policy {
         self.timeout.saturating_add(LEASE_MARGIN)
     }
 
-    /// True where `tries` (failures and crashes) leave none over.
+    /// True where `tries` (failures and crashes) leave none over by `max_retry_times`; see also [`Self::is_exhausted_in`].
     pub fn is_exhausted(&self, tries: i64) -> bool {
         self.max_retries.is_some_and(|retries| tries > i64::from(retries))
     }
@@ -67,29 +108,30 @@ impl NotifyDef {
         if let Some(handler) = &self.handler {
             check.name("handler", handler);
         }
+        let schedule = check.optional::<Schedule>("schedule", self.schedule.as_deref());
+        let schedule_missed = check.value("schedule_missed", self.schedule_missed.parse(), &self.schedule_missed);
+        let window = check.optional::<SendWindow>("send_window", self.send_window.as_deref());
         let interval =
             check.value("retry_interval", self.retry_interval.parse::<RetryInterval>(), &self.retry_interval);
         let max_retries = check.max_retries(self.max_retry_times, interval.as_ref());
         let max_interval = check.optional_duration("max_retry_interval", self.max_retry_interval.as_deref());
+        let rules = RetryRules::parse(self.retry_rules.as_deref());
+        let rules = rules.unwrap_or_else(|problems| {
+            check.problems.extend(problems);
+            RetryRules::default()
+        });
         let timeout = check.duration("timeout", &self.timeout);
-        check.duration("alert_cooldown", &self.alert_cooldown);
-        check.optional_duration("backlog_alert_age", self.backlog_alert_age.as_deref());
+        let alert_cooldown = check.duration("alert_cooldown", &self.alert_cooldown);
+        let backlog_alert_age = check.optional_duration("backlog_alert_age", self.backlog_alert_age.as_deref());
+        let dead_alert_count = self.dead_alert_count.map(|count| check.at_least_one("dead_alert_count", count));
         check.at_least_one("alert_trigger_fail_times", self.alert_trigger_fail_times);
-        const TRIGGERS: [&str; 4] = ["final_failure", "each_failure", "never", "after_failures"];
-        if !TRIGGERS.contains(&self.alert_trigger_type.as_str()) {
-            check.wrong("alert_trigger_type", &self.alert_trigger_type, format!("one of {}", TRIGGERS.join(", ")));
-        }
-        if self.max_confirm_delay.trim() != "0" {
-            check.duration("max_confirm_delay", &self.max_confirm_delay);
-        }
-        if self.need_confirm {
-            check.wrong(
-                "need_confirm",
-                true,
-                "false: this release cannot wait for confirmations yet, so sending would be unsafe",
-            );
-        }
+        let alert_trigger = check.alert_trigger(self);
+        let max_confirm_delay = match self.max_confirm_delay.trim() {
+            "0" => Some(FOREVER),
+            text => check.duration_or("max_confirm_delay", text, "`0` (wait for ever) or a duration such as `1h`"),
+        };
         let max_concurrency = check.at_least_one("max_concurrency", self.max_concurrency);
+        let quota = check.quota(self);
         let keep_history = match self.keep_history.trim() {
             "none" => Some(KeepHistory::Never),
             "forever" => Some(KeepHistory::Forever),
@@ -97,26 +139,33 @@ impl NotifyDef {
                 .duration_or("keep_history", text, "`none`, `forever` or a duration such as `30d`")
                 .map(KeepHistory::For),
         };
-        match (interval, max_retries, max_interval, timeout, max_concurrency, keep_history) {
-            (
-                Some(interval),
-                Some(max_retries),
-                Some(max_interval),
-                Some(timeout),
-                Some(max_concurrency),
-                Some(keep_history),
-            ) if check.problems.is_empty() => Ok(Policy {
+        let policy = || {
+            Some(Policy {
                 def_id: self.id,
                 name: self.name.clone(),
                 handler: self.handler_name().to_owned(),
                 enabled: self.enabled,
-                interval,
-                max_retries,
-                max_interval,
-                timeout,
-                max_concurrency,
-                keep_history,
-            }),
+                schedule: schedule?,
+                schedule_missed: schedule_missed?,
+                window: window?.map(Arc::new),
+                interval: interval?,
+                max_retries: max_retries?,
+                max_interval: max_interval?,
+                rules,
+                timeout: timeout?,
+                max_concurrency: max_concurrency?,
+                quota: quota?,
+                keep_history: keep_history?,
+                need_confirm: self.need_confirm,
+                max_confirm_delay: max_confirm_delay?,
+                alert_trigger: alert_trigger?,
+                alert_cooldown: alert_cooldown?,
+                backlog_alert_age: backlog_alert_age?,
+                dead_alert_count: dead_alert_count.flatten(),
+            })
+        };
+        match policy() {
+            Some(policy) if check.problems.is_empty() => Ok(policy),
             _ => Err(check.problems),
         }
     }
@@ -139,6 +188,14 @@ impl Check {
                 self.wrong(column, text, error);
                 None
             }
+        }
+    }
+
+    /// `Some(None)`: the column is empty.
+    fn optional<T: FromStr<Err = String>>(&mut self, column: &'static str, text: Option<&str>) -> Option<Option<T>> {
+        match text.filter(|text| !text.trim().is_empty()) {
+            None => Some(None),
+            Some(text) => self.value(column, text.parse(), text).map(Some),
         }
     }
 
@@ -175,12 +232,44 @@ impl Check {
         }
     }
 
+    fn alert_trigger(&mut self, def: &NotifyDef) -> Option<AlertTrigger> {
+        match def.alert_trigger_type.as_str() {
+            "final_failure" => Some(AlertTrigger::FinalFailure),
+            "each_failure" => Some(AlertTrigger::EachFailure),
+            "never" => Some(AlertTrigger::Never),
+            "after_failures" => Some(AlertTrigger::AfterFailures(def.alert_trigger_fail_times)),
+            other => {
+                const EXPECTED: &str = "one of final_failure, each_failure, never, after_failures";
+                self.wrong("alert_trigger_type", other, EXPECTED);
+                None
+            }
+        }
+    }
+
     fn at_least_one(&mut self, column: &'static str, value: i64) -> Option<usize> {
         let number = usize::try_from(value).ok().filter(|number| *number >= 1);
         if number.is_none() {
             self.wrong(column, value, "1 or more");
         }
         number
+    }
+
+    /// `Some(None)`: no limit over all nodes.
+    fn quota(&mut self, def: &NotifyDef) -> Option<Option<Quota>> {
+        let text = def.rate_limit.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        let rate = text.and_then(|text| text.parse::<Rate>().ok());
+        if let (Some(text), None) = (text, rate) {
+            self.wrong("rate_limit", text, "a number from 1 on, and in what time: `100/1m`, `5` (a second)");
+        }
+        let total = def.max_concurrency_total.map(|most| self.at_least_one("max_concurrency_total", most));
+        let failures = def.breaker_failures.map(|failures| self.at_least_one("breaker_failures", failures));
+        let pause = self.duration("breaker_pause", &def.breaker_pause)?;
+        let breaker = failures.flatten().map(|failures| {
+            let failures = u32::try_from(failures).unwrap_or(u32::MAX);
+            Breaker { failures, pause }
+        });
+        let quota = Quota { rate, total: total.flatten(), breaker };
+        Some((quota != Quota { rate: None, total: None, breaker: None }).then_some(quota))
     }
 
     /// `Some(None)`: no limit.
@@ -199,110 +288,6 @@ impl Check {
                 }
                 number.map(Some)
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::definition::ColumnValue;
-
-    #[test]
-    fn a_definition_with_only_a_name_works() {
-        let policy = NotifyDef::new("a").policy().unwrap();
-        assert_eq!(policy.handler, "a");
-        assert_eq!(policy.max_retries, Some(4));
-        assert_eq!(policy.timeout, Duration::from_secs(30));
-        assert_eq!(policy.lease(), Duration::from_secs(60));
-        assert_eq!(policy.keep_history, KeepHistory::For(Duration::from_secs(30 * 86_400)));
-    }
-
-    #[test]
-    fn retries_default_to_three_where_no_list_says_otherwise() {
-        assert_eq!(NotifyDef::new("a").retry_interval("5m").policy().unwrap().max_retries, Some(3));
-        assert_eq!(NotifyDef::new("a").retry_interval("5m").max_retry_times(0).policy().unwrap().max_retries, Some(0));
-        assert_eq!(NotifyDef::new("a").max_retry_times(-1).policy().unwrap().max_retries, None);
-    }
-
-    #[test]
-    fn every_wrong_column_is_named_with_its_value_and_what_would_be_right() {
-        let def = NotifyDef::new("a")
-            .retry_interval("[5s,5x]")
-            .timeout("soon")
-            .max_concurrency(0)
-            .max_retry_times(-2)
-            .max_retry_interval("x")
-            .keep_history("sometimes")
-            .alert_trigger_type("always")
-            .alert_trigger_fail_times(0)
-            .alert_cooldown("0s")
-            .backlog_alert_age("?")
-            .max_confirm_delay("later")
-            .need_confirm(true)
-            .handler("");
-        let problems = def.policy().unwrap_err();
-        let mut columns: Vec<_> = problems.iter().map(|problem| problem.column).collect();
-        columns.sort_unstable();
-        assert_eq!(
-            columns,
-            [
-                "alert_cooldown",
-                "alert_trigger_fail_times",
-                "alert_trigger_type",
-                "backlog_alert_age",
-                "handler",
-                "keep_history",
-                "max_concurrency",
-                "max_confirm_delay",
-                "max_retry_interval",
-                "max_retry_times",
-                "need_confirm",
-                "retry_interval",
-                "timeout"
-            ]
-        );
-        let timeout = problems.iter().find(|problem| problem.column == "timeout").unwrap().to_string();
-        assert!(timeout.contains("\"soon\"") && timeout.contains("30s"), "{timeout}");
-    }
-
-    #[test]
-    fn tries_are_one_more_than_the_retries() {
-        let policy = NotifyDef::new("a").max_retry_times(2).policy().unwrap();
-        assert!(!policy.is_exhausted(2));
-        assert!(policy.is_exhausted(3));
-        let endless = NotifyDef::new("a").max_retry_times(-1).policy().unwrap();
-        assert!(!endless.is_exhausted(i64::MAX));
-    }
-
-    #[test]
-    fn a_wrong_duration_is_told_as_exactly_as_it_can_be() {
-        for (text, expected) in [
-            ("soon", "a duration such as `30s` or `1h 30m`"),
-            ("30", "a duration such as `30s` or `1h 30m` (a unit behind `30`, such as `30s`)"),
-            ("0s", "a duration such as `30s` or `1h 30m` (a duration of at least 1ms)"),
-            ("18446744073709551615s 1000ms", "a duration such as `30s` or `1h 30m` (a duration of at most 10 years)"),
-        ] {
-            let problems = NotifyDef::new("a").timeout(text).policy().unwrap_err();
-            assert_eq!(problems[0].expected, expected, "{text}");
-        }
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn no_text_in_any_column_makes_a_policy_panic(
-            texts in proptest::collection::vec(
-                proptest::prop_oneof![".*", "[0-9]{1,20}(s|ms|y|d| |)[0-9]{0,20}(ns|ms|years|)", "\\PC{0,300}"],
-                NotifyDef::COLUMNS.len(),
-            )
-        ) {
-            let mut values = NotifyDef::new("a").values();
-            for (value, text) in values.iter_mut().zip(texts) {
-                if let ColumnValue::Text(column) = value {
-                    *column = Some(text);
-                }
-            }
-            let _ = NotifyDef::from_values(1, values).unwrap().policy();
         }
     }
 }

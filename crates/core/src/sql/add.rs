@@ -7,6 +7,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Connection, Transaction};
 
 use super::add_many::{Key, definition_ids, duplicates, insert_many};
+use super::confirm::confirm;
 use super::definitions::is_unique_violation;
 use super::dialect::Dialect;
 use super::fragment::Kind;
@@ -15,6 +16,7 @@ use super::run::{Arg, Statement};
 use super::tx::{Context, NoticeTx, failed};
 use crate::add::{Added, NewNotice, NoticeConnection, Receipt, nearest_name};
 use crate::clock::HandClock;
+use crate::confirm::{Confirmation, Confirmed};
 use crate::error::{Error, Result};
 use crate::lane::{Fresh, Outcome, Report};
 use crate::param::DEFAULT_PARAM_LIMIT;
@@ -36,6 +38,14 @@ impl<DB: Dialect> NoticeConnection for NoticeTx<'_, DB> {
         let inserted = insert_many::<DB>(conn, &notices, Caller::Ours(context)).await?;
         Ok(notices.iter().zip(inserted).map(|(notice, inserted)| self.remember(notice, inserted)).collect())
     }
+
+    async fn confirm(&mut self, given: &Confirmation) -> Result<Confirmed> {
+        let (conn, context) = self.parts(ANSWERING)?;
+        let answered = confirm_through::<DB>(conn, given, Caller::Ours(context)).await?;
+        // What waits behind it, or its retry, is due.
+        self.wake_after_commit();
+        Ok(answered)
+    }
 }
 
 impl<DB: Dialect> NoticeTx<'_, DB> {
@@ -46,10 +56,10 @@ impl<DB: Dialect> NoticeTx<'_, DB> {
             Inserted::Duplicate(id) => return Added::Duplicate(id),
         };
         let (report, outcome) = Report::new();
-        if notice.is_due_at_once() {
-            self.added(Fresh { id, def_id, report });
-        } else {
-            self.added_for_later(report, notice.is_due_soon());
+        let fresh = Fresh { id, def_id, report };
+        match notice.is_due_at_once() {
+            true => self.added(notice.name(), fresh),
+            false => self.added_for_later(notice.name(), fresh, notice.is_due_soon()),
         }
         Added::New(Receipt::new(id, outcome))
     }
@@ -66,6 +76,10 @@ macro_rules! connection {
                 let inserted = insert_many::<$db>(self, &notices, Caller::$caller).await?;
                 Ok(inserted.into_iter().map(Inserted::not_followed).collect())
             }
+
+            async fn confirm(&mut self, given: &Confirmation) -> Result<Confirmed> {
+                confirm_through::<$db>(self, given, Caller::$caller).await
+            }
         }
     };
 }
@@ -79,6 +93,7 @@ connection!([] sqlx::MySql, sqlx::MySqlConnection, Connection);
 connection!([] sqlx::Sqlite, sqlx::SqliteConnection, Connection);
 
 pub(super) const DOING: &str = "adding a notice";
+const ANSWERING: &str = "answering a notice";
 
 /// Who adds.
 #[derive(Clone, Copy)]
@@ -131,6 +146,19 @@ impl Inserted {
             Self::Duplicate(id) => Added::Duplicate(id),
         }
     }
+}
+
+/// Carries out an answer in the caller's transaction. It has several steps, so there must be one.
+async fn confirm_through<DB: Dialect>(
+    conn: &mut DB::Connection,
+    given: &Confirmation,
+    caller: Caller<'_>,
+) -> Result<Confirmed> {
+    if !conn.is_in_transaction() {
+        return Err(Error::TransactionLost { doing: ANSWERING });
+    }
+    let now = Arg::Int(caller.now_millis());
+    confirm::<DB>(conn, now, given).await.map_err(|error| failed::<DB>(ANSWERING, error))
 }
 
 /// Inserts one notice.

@@ -14,10 +14,9 @@ pub(super) struct DefinitionStatements {
     pub(super) delete: Statement,
 }
 
-pub(super) fn definition_statements(kind: Kind) -> DefinitionStatements {
-    let now = kind.now();
-    let columns = NotifyDef::COLUMNS;
-    let read: Vec<String> = columns
+/// All of a row, as `definitions.rs` reads it.
+pub(super) fn select_definitions(kind: Kind) -> String {
+    let read: Vec<String> = NotifyDef::COLUMNS
         .iter()
         .zip(NotifyDef::KINDS)
         .map(|(column, value)| match value {
@@ -27,13 +26,19 @@ pub(super) fn definition_statements(kind: Kind) -> DefinitionStatements {
         })
         .collect();
     // A mark of deletion counts also where its time cannot be read.
-    let select = format!(
+    format!(
         "SELECT id, {}, {}, {}, coalesce({}, CASE WHEN delete_time IS NOT NULL THEN 0 END) FROM notify_def",
         read.join(", "),
         kind.epoch("create_time"),
         kind.epoch("update_time"),
         kind.epoch("delete_time")
-    );
+    )
+}
+
+pub(super) fn definition_statements(kind: Kind) -> DefinitionStatements {
+    let now = kind.now();
+    let columns = NotifyDef::COLUMNS;
+    let select = select_definitions(kind);
     let parameters: Vec<String> = (0..columns.len()).map(|n| format!("${}", n + 2)).collect();
     let assignments: Vec<String> =
         columns.iter().zip(&parameters).map(|(column, parameter)| format!("{column} = {parameter}")).collect();

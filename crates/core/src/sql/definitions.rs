@@ -7,7 +7,7 @@ use super::dialect::Dialect;
 use super::read::{readable, required};
 use super::run::Arg;
 use super::store::SqlStore;
-use crate::definition::{ColumnValue, NotifyDef, deleted_name};
+use crate::definition::{BY_HAND, ColumnValue, NotifyDef, by_hand, deleted_name};
 use crate::notice::time_from_millis;
 use crate::store::{Edit, Edited};
 
@@ -27,26 +27,25 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(definitions)
     }
 
-    pub(super) async fn try_edit(&self, edit: &Edit) -> sqlx::Result<Edited> {
+    pub(super) async fn try_edit(&self, edit: &Edit, who: &str) -> sqlx::Result<Edited> {
         let mut conn = self.connections.get(Purpose::Work).await?;
-        let edited = match edit {
-            Edit::Create(def) => self.create(&mut conn, def).await,
-            Edit::Replace { seen, new } => {
-                let mut tx = conn.begin().await?;
-                let edited = self.replace(&mut tx, seen, new).await;
-                finish(tx, edited).await
-            }
-            Edit::Delete { seen } => {
-                let mut tx = conn.begin().await?;
-                let edited = self.delete(&mut tx, seen).await;
-                finish(tx, edited).await
-            }
-        };
-        let edited = match edited {
+        // Looked for without a transaction, which on SQLite would be a writer's: every start of a process defines what is there.
+        if let Edit::Create(def) = edit
+            && let Some(row) = self.by_name(&mut conn, &def.name).await?
+        {
+            conn.done();
+            return Ok(Edited::Conflict(row));
+        }
+        let mut tx = conn.begin().await?;
+        let edited = self.edit_in(&mut tx, edit, who).await;
+        let edited = match finish(tx, edited).await {
             // The new name is taken.
             Err(error) if is_unique_violation(&error) => {
                 let name = match edit {
-                    Edit::Create(def) | Edit::Replace { new: def, .. } | Edit::Delete { seen: def } => &def.name,
+                    Edit::Create(def)
+                    | Edit::Replace { new: def, .. }
+                    | Edit::RollBack { new: def, .. }
+                    | Edit::Delete { seen: def } => &def.name,
                 };
                 match self.by_name(&mut conn, name).await? {
                     Some(row) => Edited::Conflict(row),
@@ -60,19 +59,34 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(edited)
     }
 
-    /// Looks before it inserts, since a failed insert would be logged as an error by the server at every start.
-    async fn create(&self, conn: &mut DB::Connection, def: &NotifyDef) -> sqlx::Result<Edited> {
-        if let Some(row) = self.by_name(conn, &def.name).await? {
-            return Ok(Edited::Conflict(row));
+    /// The change and its version.
+    async fn edit_in(&self, tx: &mut DB::Connection, edit: &Edit, who: &str) -> sqlx::Result<Edited> {
+        let edited = match edit {
+            Edit::Create(def) => self.create(tx, def).await?,
+            Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } => self.replace(tx, seen, new, who).await?,
+            Edit::Delete { seen } => self.delete(tx, seen, who).await?,
+        };
+        if let Edited::Done(row) = &edited {
+            self.write_version(tx, row, &edit.act(), who).await?;
         }
+        Ok(edited)
+    }
+
+    async fn create(&self, conn: &mut DB::Connection, def: &NotifyDef) -> sqlx::Result<Edited> {
         let values = def.values();
         DB::execute(conn, &DB::statements().create_definition, &self.with_values(&values)).await?;
         let created = self.by_name(conn, &def.name).await?;
         Ok(created.map_or(Edited::Missing, Edited::Done))
     }
 
-    async fn replace(&self, conn: &mut DB::Connection, seen: &NotifyDef, new: &NotifyDef) -> sqlx::Result<Edited> {
-        match self.lock(conn, seen).await? {
+    async fn replace(
+        &self,
+        conn: &mut DB::Connection,
+        seen: &NotifyDef,
+        new: &NotifyDef,
+        who: &str,
+    ) -> sqlx::Result<Edited> {
+        match self.lock(conn, seen, who).await? {
             Edited::Done(_) => {}
             other => return Ok(other),
         }
@@ -83,8 +97,8 @@ impl<DB: Dialect> SqlStore<DB> {
         self.lock_row(conn, seen.id).await
     }
 
-    async fn delete(&self, conn: &mut DB::Connection, seen: &NotifyDef) -> sqlx::Result<Edited> {
-        match self.lock(conn, seen).await? {
+    async fn delete(&self, conn: &mut DB::Connection, seen: &NotifyDef, who: &str) -> sqlx::Result<Edited> {
+        match self.lock(conn, seen, who).await? {
             Edited::Done(_) => {}
             other => return Ok(other),
         }
@@ -94,11 +108,16 @@ impl<DB: Dialect> SqlStore<DB> {
         self.lock_row(conn, seen.id).await
     }
 
-    /// Locks the row; [`Edited::Done`] where it still is what the editor saw.
-    async fn lock(&self, conn: &mut DB::Connection, seen: &NotifyDef) -> sqlx::Result<Edited> {
+    /// Locks the row; [`Edited::Done`] where it still is what the editor saw. What somebody made of it by SQL, and no node has
+    /// seen yet, is kept before it is overwritten.
+    async fn lock(&self, conn: &mut DB::Connection, seen: &NotifyDef, who: &str) -> sqlx::Result<Edited> {
         Ok(match self.lock_row(conn, seen.id).await? {
             Edited::Done(row) if row.delete_time.is_some() => Edited::Missing,
             Edited::Done(row) if !row.differences(seen).is_empty() => Edited::Conflict(row),
+            Edited::Done(row) => {
+                self.write_version(conn, &row, BY_HAND, &by_hand(who)).await?;
+                Edited::Done(row)
+            }
             other => other,
         })
     }
@@ -136,7 +155,7 @@ pub(super) fn is_unique_violation(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
 }
 
-fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NotifyDef> {
+pub(super) fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NotifyDef> {
     let mut values = Vec::with_capacity(NotifyDef::COLUMNS.len());
     for (column, kind) in (1..).zip(NotifyDef::KINDS) {
         values.push(match kind {

@@ -98,6 +98,15 @@ impl Kind {
         }
     }
 
+    /// The time of what is waited for without end; see [`super::read::ENDLESS`].
+    pub(super) fn endless(self) -> &'static str {
+        match self {
+            Postgres => "'infinity'::timestamptz",
+            MySql => "TIMESTAMP'9999-12-31 00:00:00'",
+            Sqlite => "'9999-12-31 00:00:00.000'",
+        }
+    }
+
     /// The later one of two times.
     pub(super) fn later(self, one: &str, other: &str) -> String {
         let function = if self == Sqlite { "max" } else { "greatest" };
@@ -134,6 +143,14 @@ impl Kind {
     pub(super) fn lock_wait(self) -> &'static str {
         match self {
             Postgres | MySql => " FOR UPDATE",
+            Sqlite => "",
+        }
+    }
+
+    /// Locks one row, or fails where somebody else has it: a conflict, which passes.
+    pub(super) fn lock_now(self) -> &'static str {
+        match self {
+            Postgres | MySql => " FOR UPDATE NOWAIT",
             Sqlite => "",
         }
     }
@@ -310,6 +327,14 @@ impl Kind {
     /// that an operator's edit would wait for every open business transaction.
     pub(super) fn insert_reads_freely(self) -> bool {
         self != MySql
+    }
+
+    /// Inserts a row unless there is one of its key.
+    pub(super) fn insert_unless_there(self, into: &str) -> String {
+        match self {
+            Postgres | Sqlite => format!("INSERT {into} ON CONFLICT DO NOTHING"),
+            MySql => format!("INSERT IGNORE {into}"),
+        }
     }
 
     /// True where the driver does not tell the id that an insert gave.

@@ -5,19 +5,28 @@
 
 mod add;
 mod add_many;
+mod alerts;
+pub(crate) mod class;
+mod confirm;
 mod connections;
+mod counts;
 mod definition_statements;
 mod definitions;
 mod dialect;
 mod fragment;
 mod insert_statements;
 mod known;
+mod limits;
 mod marks;
 mod migrate;
 #[cfg(feature = "mysql")]
 mod mysql;
+mod operate;
+mod operate_fragment;
+mod operate_statements;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod purge;
 mod read;
 mod run;
 mod settle;
@@ -25,8 +34,12 @@ mod settle;
 mod sqlite;
 mod statements;
 mod store;
+mod tick;
 mod to_the_end;
 mod tx;
+mod verbs;
+mod version_statements;
+mod versions;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -182,7 +195,8 @@ impl<DB: Dialect> NotifyBuilder<DB> {
     pub fn build(self) -> Notify<DB> {
         let known = Arc::new(Known::new(DB::connections(&self.pool) != Plan::Shared));
         let store = store::SqlStore::new(&self.pool, self.clock.clone(), self.call_timeout, Arc::clone(&known));
-        let outbox = Outbox::new(Arc::new(store), self.clock.clone());
+        let store = Arc::new(store);
+        let outbox = Outbox::new(store.clone(), store, self.clock.clone()).with_param_limit(self.param_limit);
         let context = Context { outbox, known, clock: self.clock, param_limit: self.param_limit };
         Notify { pool: self.pool, context }
     }

@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, Executor, MySql, Pool, Row, Transaction};
 use super::dialect::{Changed, Committed, Dialect, MigrationLock, Plan, driver, give_up_after, sealed};
 use super::fragment::Kind;
 use super::run::{Arg, Statement};
+use crate::class::{ErrorClass, class_of_fault};
 use crate::error::FaultKind;
 
 impl sealed::Sealed for MySql {}
@@ -23,6 +24,7 @@ impl Dialect for MySql {
     const MIGRATIONS: &'static [(i64, &'static str, &'static str)] = &[
         (1, "notify", include_str!("../../migrations/mysql/0001_notify.sql")),
         (2, "notify_add", include_str!("../../migrations/mysql/0002_notify_add.sql")),
+        (3, "notify_ack", include_str!("../../migrations/mysql/0003_notify_ack.sql")),
     ];
     // DDL commits implicitly here. The lock's name is server-wide, so it carries the database's.
     const MIGRATION_LOCK: MigrationLock = MigrationLock::Session(
@@ -117,7 +119,8 @@ fn number(error: &dyn DatabaseError) -> u16 {
 fn fault(number: u16) -> FaultKind {
     match number {
         // Lock wait time-out, deadlock, a snapshot that is too old, NOWAIT.
-        1205 | 1213 | 1020 | 3572 => FaultKind::Conflict,
+        // The last one: a deadlock over the next id.
+        1205 | 1213 | 1020 | 3572 | 1467 => FaultKind::Conflict,
         // Too many connections, shutdown, aborted and lost connections, read-only servers (a failover), killed or
         // timed-out statements.
         1040
@@ -146,6 +149,21 @@ fn fault(number: u16) -> FaultKind {
     }
 }
 
+/// What a failure with this number is to whoever called the database.
+pub(super) fn class(number: u16) -> Option<ErrorClass> {
+    match number {
+        // A wrong user or password, a locked account, a missing right to a database, table, column, routine or act.
+        1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698 | 3118 => Some(ErrorClass::Auth),
+        // `max_execution_time` and `max_statement_time`.
+        3024 | 1969 => Some(ErrorClass::Timeout),
+        // Too many connections, of the server or of the user.
+        1040 | 1203 | 1226 => Some(ErrorClass::Busy),
+        // Connections that were aborted, lost or never made.
+        1152 | 1158..=1161 | 2002 | 2003 | 2006 | 2013 => Some(ErrorClass::Network),
+        _ => class_of_fault(fault(number)),
+    }
+}
+
 /// MariaDB from 10.6, MySQL from 8.0; an unreadable version is given the benefit of the doubt.
 fn has_skip_locked(version: &str) -> bool {
     let least = if version.contains("MariaDB") { (10, 6) } else { (8, 0) };
@@ -164,7 +182,7 @@ fn changed(done: &sqlx::mysql::MySqlQueryResult) -> Changed {
 
 #[cfg(test)]
 mod tests {
-    use super::{FaultKind, fault, has_skip_locked};
+    use super::{ErrorClass, FaultKind, class, fault, has_skip_locked};
 
     #[test]
     fn only_what_values_cause_is_permanent() {
@@ -178,6 +196,25 @@ mod tests {
         ] {
             for number in numbers {
                 assert_eq!(fault(*number), kind, "{number}");
+            }
+        }
+    }
+
+    #[test]
+    fn codes_have_classes() {
+        use ErrorClass::{Auth, Busy, Deadlock, Invalid, Network, Timeout, Unavailable};
+        for (numbers, expected) in [
+            (&[1205, 1213][..], Some(Deadlock)),
+            (&[1045, 1142], Some(Auth)),
+            (&[1969, 3024], Some(Timeout)),
+            (&[1040], Some(Busy)),
+            (&[2013, 1160], Some(Network)),
+            (&[1053, 1290], Some(Unavailable)),
+            (&[1062, 1406], Some(Invalid)),
+            (&[1146, 1021, 0], None),
+        ] {
+            for number in numbers {
+                assert_eq!(class(*number), expected, "{number}");
             }
         }
     }

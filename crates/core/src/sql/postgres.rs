@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, Executor, Pool, Postgres, Row, Transaction};
 use super::dialect::{Changed, Committed, Dialect, MigrationLock, Plan, driver, give_up_after, sealed};
 use super::fragment::Kind;
 use super::run::{Arg, Statement};
+use crate::class::{ErrorClass, class_of_fault};
 use crate::error::FaultKind;
 
 impl sealed::Sealed for Postgres {}
@@ -20,6 +21,7 @@ impl Dialect for Postgres {
     const MIGRATIONS: &'static [(i64, &'static str, &'static str)] = &[
         (1, "notify", include_str!("../../migrations/postgres/0001_notify.sql")),
         (2, "notify_add", include_str!("../../migrations/postgres/0002_notify_add.sql")),
+        (3, "notify_ack", include_str!("../../migrations/postgres/0003_notify_ack.sql")),
     ];
     // Of the transaction, not of the session: that also works behind a pooler that shares sessions.
     const MIGRATION_LOCK: MigrationLock = MigrationLock::Transaction("SELECT pg_advisory_xact_lock(7310579364529341)");
@@ -106,6 +108,20 @@ fn fault(code: &str) -> FaultKind {
     }
 }
 
+/// What a failure with this SQLSTATE is to whoever called the database.
+pub(super) fn class(code: &str) -> Option<ErrorClass> {
+    match (code, code.get(..2).unwrap_or_default()) {
+        // A wrong role or password, a missing right.
+        ("42501", _) | (_, "28") => Some(ErrorClass::Auth),
+        // `statement_timeout`, or somebody cancelled it.
+        ("57014", _) => Some(ErrorClass::Timeout),
+        // Too many connections, and other resources that are used up.
+        (_, "53") => Some(ErrorClass::Busy),
+        (_, "08") => Some(ErrorClass::Network),
+        _ => class_of_fault(fault(code)),
+    }
+}
+
 fn changed(done: &sqlx::postgres::PgQueryResult) -> Changed {
     Changed { rows: done.rows_affected(), last_id: 0 }
 }
@@ -125,6 +141,25 @@ mod tests {
         ] {
             for code in codes {
                 assert_eq!(fault(code), kind, "{code}");
+            }
+        }
+    }
+
+    #[test]
+    fn codes_have_classes() {
+        use ErrorClass::{Auth, Busy, Deadlock, Invalid, Network, Timeout, Unavailable};
+        for (codes, class) in [
+            (&["40001", "40P01", "55P03"][..], Some(Deadlock)),
+            (&["28P01", "28000", "42501"], Some(Auth)),
+            (&["57014"], Some(Timeout)),
+            (&["53300"], Some(Busy)),
+            (&["08006"], Some(Network)),
+            (&["57P01", "57P03", "25006"], Some(Unavailable)),
+            (&["23505", "22P02"], Some(Invalid)),
+            (&["42P01", "58030", "", "é"], None),
+        ] {
+            for code in codes {
+                assert_eq!(super::class(code), class, "{code}");
             }
         }
     }

@@ -1,7 +1,11 @@
 //! Reading rows: tolerant of one that somebody spoiled by hand, which costs the others nothing.
 
 use super::dialect::Dialect;
+use super::fragment::Kind;
 use crate::notice::{Claimed, NoticeRecord, Status, time_from_millis};
+
+/// What the time of something that is waited for without end reads as: 9999-12-31, in milliseconds since 1970.
+pub(super) const ENDLESS: i64 = 253_402_214_400_000;
 
 pub(super) fn required<DB: Dialect>(row: &DB::Row, column: usize) -> sqlx::Result<i64> {
     DB::int(row, column)?.ok_or_else(|| unexpected("a number", column))
@@ -76,7 +80,7 @@ pub(super) fn read_record<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeReco
     record.crashes = required::<DB>(row, 8)?;
     record.worker = DB::text(row, 9)?;
     record.last_class = DB::text(row, 10)?;
-    record.next_call_time = DB::int(row, 11)?.map(time_from_millis);
+    record.next_call_time = DB::int(row, 11)?.filter(|next| *next < ENDLESS).map(time_from_millis);
     record.trace_context = DB::text(row, 13)?;
     record.last_call_time = DB::int(row, 14)?.map(time_from_millis);
     record.ordering_key = DB::text(row, 15)?;
@@ -84,4 +88,26 @@ pub(super) fn read_record<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeReco
     record.finish_time = DB::int(row, 17)?.map(time_from_millis);
     record.end_reason = DB::text(row, 18)?;
     Ok(record)
+}
+
+/// What a claim reads. Without an alias in front (SQLite knows none in RETURNING), hence no batch has a column `id`.
+pub(super) fn claimed_columns(kind: Kind, attempt: &str, last_call_time: &str) -> String {
+    format!(
+        "id, def_id, {}, description, {}, {attempt}, failures, crashes, worker, {}, {}, trace_context, ordering_key",
+        kind.json_text("param"),
+        kind.json_text("errors"),
+        kind.epoch(last_call_time),
+        kind.epoch("create_time")
+    )
+}
+
+pub(super) fn record_columns(kind: Kind) -> String {
+    format!(
+        "m.id, m.def_id, m.status, {}, m.description, {}, m.attempt, m.failures, m.crashes, m.worker, m.last_class, {}, {}, m.trace_context, {}, m.ordering_key, m.dedupe_key",
+        kind.json_text("m.param"),
+        kind.json_text("m.errors"),
+        kind.epoch("m.next_call_time"),
+        kind.epoch("m.create_time"),
+        kind.epoch("m.last_call_time")
+    )
 }

@@ -5,11 +5,15 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 
+use super::alerts::{self, Wait};
 use super::connections::Purpose;
 use super::definitions::is_unique_violation;
 use super::dialect::Dialect;
+use super::limits;
 use super::read::required;
+use super::run::Arg;
 use super::store::{SqlStore, ids_json, json};
+use crate::definition::FOREVER;
 use crate::notice::{Status, duration_millis};
 use crate::store::{Settle, Settled};
 use crate::transition::Next;
@@ -40,7 +44,8 @@ struct Row<'a> {
     ends: i64,
     keep: i64,
     new_status: i64,
-    after_ms: i64,
+    /// Null: without end.
+    after_ms: Option<i64>,
     new_failures: i64,
     new_crashes: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,8 +62,8 @@ impl<'a> Row<'a> {
     fn new(settle: &'a Settle) -> Self {
         let Key { notice_id, attempt, was, overdue } = Key::new(settle);
         let (status, after_ms, reason, ends, keep) = match &settle.transition.next {
-            Next::Wait { status, after } => (status, duration_millis(*after), None, 0, 0),
-            Next::Finish { status, reason, keep } => (status, 0, reason.as_deref(), 1, i64::from(*keep)),
+            Next::Wait { status, after } => (status, (*after != FOREVER).then(|| duration_millis(*after)), None, 0, 0),
+            Next::Finish { status, reason, keep } => (status, Some(0), reason.as_deref(), 1, i64::from(*keep)),
         };
         Self {
             notice_id,
@@ -93,7 +98,9 @@ impl<DB: Dialect> SqlStore<DB> {
         let statements = DB::statements();
         let now = self.now();
         let mut conn = self.connections.get(Purpose::Work).await?;
-        let held = if DB::KIND.settles_at_once() && !evict {
+        // Who alerts nobody and has no breaker pays nothing for it.
+        let plain = batch.iter().all(Settle::is_plain);
+        let held = if DB::KIND.settles_at_once() && !evict && plain {
             let all = json(&batch.iter().map(Row::new).collect::<Vec<_>>())?;
             keys::<DB>(&DB::fetch(&mut conn, &statements.settle, &[now, all.as_str().into()]).await?)?
         } else {
@@ -104,7 +111,7 @@ impl<DB: Dialect> SqlStore<DB> {
         };
         let mut settled = vec![Settled::Done; batch.len()];
         if held.len() < batch.len() {
-            let is_held = |settle: &Settle| held.contains(&(settle.id, settle.attempt));
+            let is_held = |settle: &Settle| held.contains(&fence_of(settle));
             let missing = ids_json(batch.iter().filter(|settle| !is_held(settle)).map(|settle| settle.id))?;
             let rows = DB::fetch(&mut conn, &statements.verify, &[now, missing.as_str().into()]).await?;
             let mut stands = rows.iter().map(Standing::read::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
@@ -127,13 +134,13 @@ impl<DB: Dialect> SqlStore<DB> {
         tx: &mut DB::Connection,
         batch: &[Settle],
         evict: bool,
-    ) -> sqlx::Result<HashSet<(i64, i64)>> {
+    ) -> sqlx::Result<HashSet<Fence>> {
         let statements = DB::statements();
         let now = self.now();
         let fences = json(&batch.iter().map(Key::new).collect::<Vec<_>>())?;
         let held = keys::<DB>(&DB::fetch(tx, &statements.hold, &[now, fences.as_str().into()]).await?)?;
         let (mut ended, mut kept, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
-        for settle in batch.iter().filter(|settle| held.contains(&(settle.id, settle.attempt))) {
+        for settle in batch.iter().filter(|settle| held.contains(&fence_of(settle))) {
             match &settle.transition.next {
                 Next::Wait { .. } => waiting.push(Row::new(settle)),
                 Next::Finish { keep, .. } => {
@@ -158,13 +165,36 @@ impl<DB: Dialect> SqlStore<DB> {
         if !waiting.is_empty() {
             DB::execute(tx, &statements.reschedule, &[now, json(&waiting)?.as_str().into()]).await?;
         }
+        let ours = || batch.iter().filter(|settle| held.contains(&fence_of(settle)));
+        let opened = limits::watch::<DB>(tx, now, ours()).await?;
+        let (alarms, told) = (ours().filter_map(|settle| settle.alarm.as_deref()).chain(opened), ours());
+        alerts::apply::<DB>(tx, now, Wait::No, alarms, told.filter_map(|settle| settle.told.as_deref())).await?;
         Ok(held)
     }
 }
 
-/// What a settle holds. With the attempt: a batch may have the outcomes of two attempts at the same notice.
-fn keys<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<HashSet<(i64, i64)>> {
-    rows.iter().map(|row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?))).collect()
+/// Ends a notice that the caller has locked.
+pub(super) async fn end_one<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, settle: &Settle) -> sqlx::Result<()> {
+    let statements = DB::statements();
+    let id = ids_json(std::iter::once(settle.id))?;
+    // An ended notice whose id was given once more; an error would end the caller's transaction.
+    DB::execute(conn, &statements.evict, &[now, id.as_str().into()]).await?;
+    DB::execute(conn, &statements.archive, &[now, json(&[Row::new(settle)])?.as_str().into()]).await?;
+    DB::execute(conn, &statements.remove, &[now, id.as_str().into()]).await?;
+    Ok(())
+}
+
+/// The notice, the attempt and the status that an outcome was decided for: a batch may have the outcomes of two attempts at the
+/// same notice, or that of an attempt beside the judgement of its refusal.
+type Fence = (i64, i64, i64);
+
+fn fence_of(settle: &Settle) -> Fence {
+    (settle.id, settle.attempt, settle.from.code())
+}
+
+/// What a settle holds.
+fn keys<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<HashSet<Fence>> {
+    rows.iter().map(|row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?, required::<DB>(row, 2)?))).collect()
 }
 
 /// How a notice stands that was not held.
@@ -200,6 +230,8 @@ fn judge(settle: &Settle, stands: Option<&Standing>) -> Settled {
         Settled::LostLease
     } else if as_wanted {
         Settled::Done
+    } else if Status::from_code(stands.status).is_some_and(Status::is_final) {
+        Settled::Ended
     } else if stands.status == settle.from.code() && !settle.overdue {
         Settled::Locked
     } else {

@@ -9,6 +9,7 @@ use sqlx::{Executor, Pool, Row, Sqlite, Transaction};
 use super::dialect::{Changed, Committed, Dialect, MigrationLock, Plan, driver, sealed};
 use super::fragment::Kind;
 use super::run::{Arg, Statement};
+use crate::class::{ErrorClass, class_of_fault};
 use crate::error::FaultKind;
 
 impl sealed::Sealed for Sqlite {}
@@ -20,6 +21,7 @@ impl Dialect for Sqlite {
     const MIGRATIONS: &'static [(i64, &'static str, &'static str)] = &[
         (1, "notify", include_str!("../../migrations/sqlite/0001_notify.sql")),
         (2, "notify_add", include_str!("../../migrations/sqlite/0002_notify_add.sql")),
+        (3, "notify_ack", include_str!("../../migrations/sqlite/0003_notify_ack.sql")),
     ];
     // BEGIN IMMEDIATE is the lock.
     const MIGRATION_LOCK: MigrationLock = MigrationLock::Transaction("SELECT 1");
@@ -76,6 +78,15 @@ fn fault(code: u32) -> FaultKind {
     }
 }
 
+/// What a failure with this code is to whoever called the database.
+pub(super) fn class(code: u32) -> Option<ErrorClass> {
+    match code & 0xff {
+        // PERM, AUTH.
+        3 | 23 => Some(ErrorClass::Auth),
+        _ => class_of_fault(fault(code)),
+    }
+}
+
 fn changed(done: &sqlx::sqlite::SqliteQueryResult) -> Changed {
     Changed { rows: done.rows_affected(), last_id: done.last_insert_rowid() }
 }
@@ -97,6 +108,21 @@ mod tests {
             for code in codes {
                 assert_eq!(fault(*code), kind, "{code}");
             }
+        }
+    }
+
+    #[test]
+    fn codes_have_classes() {
+        use ErrorClass::{Auth, Deadlock, Invalid, Unavailable};
+        for (code, expected) in [
+            (5, Some(Deadlock)),
+            (517, Some(Deadlock)),
+            (13, Some(Unavailable)),
+            (2067, Some(Invalid)),
+            (23, Some(Auth)),
+            (1, None),
+        ] {
+            assert_eq!(class(code), expected, "{code}");
         }
     }
 }

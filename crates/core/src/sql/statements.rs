@@ -2,29 +2,42 @@
 //!
 //! A comment over a statement says why it is as it is; what differs per dialect is in [`super::fragment`].
 
+use super::alerts::AlertStatements;
+use super::confirm::ConfirmStatements;
+use super::counts::CountStatements;
 use super::definition_statements::definition_statements;
 use super::fragment::{Kind, Ty};
 use super::insert_statements::insert_statements;
+use super::limits::LimitStatements;
+use super::operate_statements::OperateStatements;
+use super::read::{claimed_columns, record_columns};
 use super::run::Statement;
+use super::tick::TickStatements;
+use super::version_statements::VersionStatements;
 use crate::store::SUSPECT_CRASHES;
 
 macro_rules! statements {
-    ($($name:ident,)+) => {
+    ($of:ident: $($name:ident,)+ $(; $part:ident: $part_of:ty)*) => {
         /// The statements of one dialect.
-        pub struct Statements {
+        pub struct $of {
             $(pub $name: Statement,)+
+            $(pub $part: $part_of,)*
         }
 
-        impl Statements {
+        impl $of {
             /// The name and the text of each, for tests that look at the plans.
             pub(super) fn texts(&self) -> Vec<(&'static str, String)> {
-                vec![$((stringify!($name), self.$name.text().to_owned()),)+]
+                let own = vec![$((stringify!($name), self.$name.text().to_owned()),)+];
+                $(let own = [own, self.$part.texts()].concat();)*
+                own
             }
         }
     };
 }
+pub(super) use statements;
 
 statements! {
+    Statements:
     definition_id,
     definition_id_now,
     definition_names,
@@ -63,6 +76,7 @@ statements! {
     time,
     beat,
     first_beat,
+    nodes,
     forget_nodes,
     definitions,
     definition_by_name,
@@ -70,6 +84,13 @@ statements! {
     create_definition,
     replace_definition,
     delete_definition,
+    ; confirm: ConfirmStatements
+    ; alerts: AlertStatements
+    ; limits: LimitStatements
+    ; counts: CountStatements
+    ; operate: OperateStatements
+    ; tick: TickStatements
+    ; versions: VersionStatements
 }
 
 impl Statements {
@@ -162,12 +183,13 @@ impl Statements {
             )),
             id_step: statement(kind.id_step().into()),
             due: statement(format!(
-                "SELECT d.id, {}, {}, {}, {}, {} FROM notify_def d{}",
+                "SELECT d.id, {}, {}, {}, {}, {}, d.tick_schedule, {} FROM notify_def d{}",
                 kind.epoch_down(&now),
                 earliest(0),
                 earliest(2),
                 earliest(5),
                 earliest(4),
+                kind.epoch("d.last_tick"),
                 kind.join_marks("$2")
             )),
             claim_lane: claim(&format!(
@@ -201,7 +223,7 @@ impl Statements {
                 )
             )),
             hold: statement(format!(
-                "SELECT m.id, m.attempt {}",
+                "SELECT m.id, m.attempt, b.was {}",
                 kind.batch_rows(&keys, "notify_msg", &fence(kind), lock)
             )),
             settle: statement(settle_at_once(kind)),
@@ -246,20 +268,26 @@ impl Statements {
                  ORDER BY m.finish_time LIMIT $5",
                 kind.plus(&now, "-$4")
             )),
-            purge: statement(kind.batch_delete(&ids_only, "notify_msg_history", " AND m.status + 0 = $3")),
+            // Looked at once more: a dead letter may have come back to life, and failed again, since it was found.
+            purge: statement(kind.batch_delete(
+                &ids_only,
+                "notify_msg_history",
+                &format!(" AND m.status + 0 = $3 AND {} <= {now}", kind.plus("m.finish_time", "$4")),
+            )),
             purge_definition: statement(format!(
                 "DELETE FROM notify_def WHERE id = $2 AND delete_time <= {}
                  AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
                  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2)",
                 kind.plus(&now, "-$3")
             )),
-            time: statement(format!("SELECT {}", kind.epoch(&now))),
+            time: statement(format!("SELECT {}", kind.epoch_down(&now))),
             beat: statement(format!(
                 "UPDATE notify_node SET last_seen = {now}, handlers = $3, clock_offset_ms = $4 WHERE id = $2"
             )),
             first_beat: statement(format!(
                 "INSERT INTO notify_node (id, handlers, clock_offset_ms, start_time, last_seen) VALUES ($2, $3, $4, {now}, {now})"
             )),
+            nodes: statement(format!("SELECT handlers FROM notify_node WHERE last_seen > {}", kind.plus(&now, "-$2"))),
             forget_nodes: statement(format!("DELETE FROM notify_node WHERE last_seen <= {}", kind.plus(&now, "-$2"))),
             definitions: define.all,
             definition_by_name: define.by_name,
@@ -267,6 +295,13 @@ impl Statements {
             create_definition: define.create,
             replace_definition: define.replace,
             delete_definition: define.delete,
+            confirm: ConfirmStatements::new(kind),
+            alerts: AlertStatements::new(kind),
+            limits: LimitStatements::new(kind),
+            counts: CountStatements::new(kind),
+            operate: OperateStatements::new(kind),
+            tick: TickStatements::new(kind),
+            versions: VersionStatements::new(kind),
         }
     }
 }
@@ -284,7 +319,7 @@ const SETTLED: &[(&str, Ty)] = &[
     ("reason", Ty::Text),
 ];
 
-const HISTORY: &str = "id, def_id, param, description, errors, status, attempt, failures, crashes, worker, last_class, \
+pub(super) const HISTORY: &str = "id, def_id, param, description, errors, status, attempt, failures, crashes, worker, last_class, \
      last_call_time, next_call_time, create_time, dedupe_key, ordering_key, trace_context, finish_time, end_reason";
 
 fn definition_id(lock: &str) -> String {
@@ -311,8 +346,10 @@ fn archived(kind: Kind, b: &str) -> String {
 fn rescheduled(kind: Kind) -> String {
     format!(
         "status = b.new_status, failures = b.new_failures, crashes = b.new_crashes, errors = {},
-         last_class = b.new_class, description = b.new_description, next_call_time = {}",
+         last_class = b.new_class, description = b.new_description,
+         next_call_time = CASE WHEN b.after_ms IS NULL THEN {} ELSE {} END",
         kind.to_json("b.new_errors"),
+        kind.endless(),
         kind.plus(&kind.now(), "b.after_ms")
     )
 }
@@ -335,37 +372,15 @@ fn settle_at_once(kind: Kind) -> String {
     let columns = SETTLED.iter().map(|(name, _)| format!(", b.{name}")).collect::<String>();
     format!(
         "WITH held AS MATERIALIZED (
-             SELECT m.*, b.ends, b.keep{columns} {}),
+             SELECT m.*, b.was, b.ends, b.keep{columns} {}),
          gone AS (DELETE FROM notify_msg AS m WHERE {}),
          kept AS ({} FROM held m WHERE m.ends = 1 AND m.keep = 1),
          moved AS (UPDATE notify_msg AS m SET {} FROM held b WHERE m.id = b.notice_id AND b.ends = 0 AND {})
-         SELECT notice_id, attempt FROM held",
+         SELECT notice_id, attempt, was FROM held",
         kind.batch_rows(&batch, "notify_msg", &fence(kind), kind.lock()),
         kind.id_in("m.id", "SELECT notice_id FROM held WHERE ends = 1"),
         archived(kind, "m"),
         rescheduled(kind),
         kind.id_in("m.id", "SELECT notice_id FROM held WHERE ends = 0")
-    )
-}
-
-/// What a claim reads. Without an alias in front (SQLite knows none in RETURNING), hence no batch has a column `id`.
-fn claimed_columns(kind: Kind, attempt: &str, last_call_time: &str) -> String {
-    format!(
-        "id, def_id, {}, description, {}, {attempt}, failures, crashes, worker, {}, {}, trace_context, ordering_key",
-        kind.json_text("param"),
-        kind.json_text("errors"),
-        kind.epoch(last_call_time),
-        kind.epoch("create_time")
-    )
-}
-
-fn record_columns(kind: Kind) -> String {
-    format!(
-        "m.id, m.def_id, m.status, {}, m.description, {}, m.attempt, m.failures, m.crashes, m.worker, m.last_class, {}, {}, m.trace_context, {}, m.ordering_key, m.dedupe_key",
-        kind.json_text("m.param"),
-        kind.json_text("m.errors"),
-        kind.epoch("m.next_call_time"),
-        kind.epoch("m.create_time"),
-        kind.epoch("m.last_call_time")
     )
 }

@@ -1,7 +1,7 @@
 //! [`SqlStore`]: the [`Store`] over a database. Each method is one or a few statements of [`super::statements`], with a
 //! time-out, on a connection of our own; settling and definitions have files of their own.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -9,19 +9,21 @@ use async_trait::async_trait;
 use serde::Serialize;
 use sqlx::Pool;
 
+use super::alerts::{self, Wait};
 use super::connections::{Connections, Purpose};
 use super::definitions::is_unique_violation;
 use super::dialect::Dialect;
 use super::known::Known;
 use super::marks::Marks;
-use super::read::{read_claimed, read_record, required};
+use super::read::{ENDLESS, read_claimed, read_record, required};
 use super::run::Arg;
 use crate::clock::HandClock;
 use crate::definition::NotifyDef;
 use crate::error::{FaultKind, StoreError};
-use crate::notice::{Claimed, NoticeRecord, Status, duration_millis, time_from_millis};
+use crate::notice::{Claimed, NoticeRecord, Status, duration_from_millis, duration_millis, time_from_millis};
 use crate::store::{
-    Claim, ClaimWhat, DueLane, DueTimes, Edit, Edited, Lease, Look, Node, Purge, Settle, Settled, Store,
+    Claim, ClaimWhat, Claims, DueLane, DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, Pulse, Purge,
+    Settle, Settled, Store, Tick,
 };
 
 /// The store of one database.
@@ -89,18 +91,43 @@ impl<DB: Dialect> SqlStore<DB> {
         }
     }
 
-    async fn try_claim(&self, claim: &Claim) -> sqlx::Result<Vec<Claimed>> {
+    async fn try_claim(&self, claim: &Claim) -> sqlx::Result<Claims> {
+        let mut conn = self.connections.get(Purpose::Work).await?;
+        let claims = match &claim.quota {
+            // One statement is a transaction of its own.
+            None if DB::KIND.update_returns() => self.take(&mut conn, claim, claim.limit).await?.into(),
+            quota => {
+                let mut tx = conn.begin().await?;
+                let claims = match quota {
+                    None => self.take(&mut tx, claim, claim.limit).await?.into(),
+                    Some(quota) => self.take_within(&mut tx, claim, quota).await?,
+                };
+                tx.commit().await?;
+                claims
+            }
+        };
+        conn.done();
+        Ok(claims)
+    }
+
+    /// Claims up to `limit`, in the transaction of the caller where it takes more than one statement.
+    pub(super) async fn take(
+        &self,
+        conn: &mut DB::Connection,
+        claim: &Claim,
+        limit: usize,
+    ) -> sqlx::Result<Vec<Claimed>> {
         let statements = DB::statements();
         let batch;
         let (pick, status, what) = match &claim.what {
-            ClaimWhat::Lane(status) => (&statements.claim_lane, *status, int(claim.limit).into()),
-            ClaimWhat::Suspects => (&statements.claim_suspects, Status::Failed, int(claim.limit).into()),
+            ClaimWhat::Lane(status) => (&statements.claim_lane, *status, int(limit).into()),
+            ClaimWhat::Suspects => (&statements.claim_suspects, Status::Failed, int(limit).into()),
             ClaimWhat::Ids(wanted) => {
-                batch = ids_json(wanted.iter().copied().take(claim.limit))?;
+                batch = ids_json(wanted.iter().copied().take(limit))?;
                 (&statements.claim_ids, Status::NotSent, Arg::from(batch.as_str()))
             }
             ClaimWhat::Keys(keys) => {
-                let keys = keys.iter().take(claim.limit).map(|key| serde_json::json!({ "own_key": key }));
+                let keys = keys.iter().take(limit).map(|key| serde_json::json!({ "own_key": key }));
                 batch = serde_json::Value::from_iter(keys).to_string();
                 (&statements.claim_keys, Status::NotSent, Arg::from(batch.as_str()))
             }
@@ -109,33 +136,29 @@ impl<DB: Dialect> SqlStore<DB> {
         let mark = Arg::Int(self.marks.of(claim.def_id, status));
         let worker = claim.worker.as_str().into();
         let args = [self.now(), claim.def_id.into(), status.code().into(), what, worker, lease.into(), mark];
-        let mut conn = self.connections.get(Purpose::Work).await?;
         let mut claimed = if DB::KIND.update_returns() {
-            read_claimed::<DB>(&DB::fetch(&mut conn, pick, &args).await?, Status::Sending)
+            read_claimed::<DB>(&DB::fetch(conn, pick, &args).await?, Status::Sending)
         } else {
-            let mut tx = conn.begin().await?;
-            let rows = DB::fetch(&mut tx, pick, &args).await?;
+            let rows = DB::fetch(conn, pick, &args).await?;
             let mut picked = read_claimed::<DB>(&rows, Status::Sending);
             if picked.iter().any(|notice| notice.ordering_key.is_some()) {
                 // A locking read sees what is committed while it runs, and its subqueries do not: it may have found a notice
                 // and missed one of its key before it. Now that those are locked, a look of its own sees all.
                 let ids = ids_json(picked.iter().map(|notice| notice.id))?;
-                let rows = DB::fetch(&mut tx, &statements.still_first, &[args[0], ids.as_str().into()]).await?;
+                let rows = DB::fetch(conn, &statements.still_first, &[args[0], ids.as_str().into()]).await?;
                 let first = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<HashSet<i64>>>()?;
                 picked.retain(|notice| first.contains(&notice.id));
             }
             let taken = ids_json(picked.iter().map(|notice| notice.id))?;
             let args = [args[0], args[1], args[2], taken.as_str().into(), worker, args[5]];
             if !picked.is_empty() {
-                DB::execute(&mut tx, &statements.take, &args).await?;
+                DB::execute(conn, &statements.take, &args).await?;
             }
-            tx.commit().await?;
             for notice in &mut picked {
                 notice.worker.clone_from(&claim.worker);
             }
             picked
         };
-        conn.done();
         // RETURNING promises no order; the first that was added goes first.
         claimed.sort_unstable_by_key(|notice| notice.id);
         Ok(claimed)
@@ -145,18 +168,27 @@ impl<DB: Dialect> SqlStore<DB> {
         let from = json(&if thorough { Vec::new() } else { self.marks.rows() })?;
         let mut conn = self.connections.get(Purpose::Work).await?;
         let rows = DB::fetch(&mut conn, &DB::statements().due, &[self.now(), from.as_str().into()]).await?;
+        let time = match rows.first() {
+            Some(row) => time_from_millis(required::<DB>(row, 1)?),
+            // Nothing is defined yet.
+            None => self.time(&mut conn).await?,
+        };
         conn.done();
         let mut marks = Vec::new();
-        let mut due = DueTimes::default();
+        let mut due = DueTimes { now: time, ticks: BTreeMap::new(), lanes: Vec::new() };
         for row in &rows {
             let (def_id, now) = (required::<DB>(row, 0)?, required::<DB>(row, 1)?);
+            let last = LastTick { schedule: DB::text(row, 6)?, at: DB::int(row, 7)?.map(time_from_millis) };
+            if last != LastTick::default() {
+                due.ticks.insert(def_id, last);
+            }
             // In the order of the statement's columns.
             for (column, status) in (2..).zip(Status::LIVE) {
                 let next = DB::int(row, column)?;
                 marks.push((def_id, status, next.unwrap_or(now).min(now)));
-                if let Some(next) = next {
-                    let millis = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
-                    due.lanes.push(DueLane { def_id, status, after: millis(next - now), late: millis(now - next) });
+                if let Some(next) = next.filter(|next| *next < ENDLESS) {
+                    let (after, late) = (duration_from_millis(next - now), duration_from_millis(now - next));
+                    due.lanes.push(DueLane { def_id, status, after, late });
                 }
             }
         }
@@ -186,33 +218,7 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(())
     }
 
-    async fn try_purge(&self, purge: &Purge) -> sqlx::Result<Vec<i64>> {
-        let statements = DB::statements();
-        let mut conn = self.connections.get(Purpose::Work).await?;
-        let ids = match purge {
-            Purge::Definition { def_id, older_than } => {
-                let args = [self.now(), (*def_id).into(), duration_millis(*older_than).into()];
-                let purged = DB::execute(&mut conn, &statements.purge_definition, &args).await?.rows > 0;
-                if purged { vec![*def_id] } else { Vec::new() }
-            }
-            Purge::History { def_id, status, older_than, limit } => {
-                let age = duration_millis(*older_than);
-                let args = [self.now(), (*def_id).into(), status.code().into(), age.into(), int(*limit).into()];
-                let rows = DB::fetch(&mut conn, &statements.purgeable, &args).await?;
-                let ids = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<i64>>>()?;
-                if !ids.is_empty() {
-                    let json = ids_json(ids.iter().copied())?;
-                    let args = [self.now(), json.as_str().into(), status.code().into()];
-                    DB::execute(&mut conn, &statements.purge, &args).await?;
-                }
-                ids
-            }
-        };
-        conn.done();
-        Ok(ids)
-    }
-
-    async fn try_beat(&self, node: &Node) -> sqlx::Result<SystemTime> {
+    async fn try_beat(&self, node: &Node) -> sqlx::Result<Pulse> {
         let statements = DB::statements();
         let handlers = json(&node.handlers)?;
         let args = [self.now(), node.id.as_str().into(), handlers.as_str().into(), node.clock_offset_ms.into()];
@@ -222,9 +228,18 @@ impl<DB: Dialect> SqlStore<DB> {
             DB::execute(&mut conn, &statements.forget_nodes, &[self.now(), duration_millis(NODE_MEMORY).into()])
                 .await?;
         }
-        let rows = DB::fetch(&mut conn, &statements.time, &[self.now()]).await?;
+        if !node.alarms.is_empty() {
+            let mut tx = conn.begin().await?;
+            alerts::apply::<DB>(&mut tx, self.now(), Wait::Yes, node.alarms.iter(), std::iter::empty()).await?;
+            tx.commit().await?;
+        }
+        let lives = DB::fetch(&mut conn, &statements.nodes, &[self.now(), duration_millis(NODE_LIVES).into()]).await?;
+        let now = self.time(&mut conn).await?;
         conn.done();
-        Ok(time_from_millis(rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(0)))
+        // What somebody spoiled by hand tells of no handler.
+        let of = |row: &DB::Row| DB::text(row, 0).ok().flatten().and_then(|list| serde_json::from_str(&list).ok());
+        let handlers = lives.iter().filter_map(of).flat_map(|list: Vec<String>| list).collect();
+        Ok(Pulse { now, handlers })
     }
 }
 
@@ -234,15 +249,19 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         self.call("reading the definitions", || self.try_definitions()).await
     }
 
-    async fn edit(&self, edit: &Edit) -> Result<Edited, StoreError> {
-        self.call("editing a definition", || self.try_edit(edit)).await
+    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
+        self.call("editing a definition", || self.try_edit(edit, who)).await
     }
 
     async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError> {
         self.call("looking for due notices", || self.try_due(thorough)).await
     }
 
-    async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, StoreError> {
+    async fn tick(&self, tick: &Tick) -> Result<bool, StoreError> {
+        self.call("noting that a timetable ticked", || self.try_tick(tick)).await
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
         self.call("claiming notices", || async move {
             let mut claimed = self.try_claim(claim).await;
             for _ in 1..CONFLICT_TRIES {
@@ -310,7 +329,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         self.call("purging", || self.try_purge(purge)).await
     }
 
-    async fn beat(&self, node: &Node) -> Result<SystemTime, StoreError> {
+    async fn beat(&self, node: &Node) -> Result<Pulse, StoreError> {
         self.call("telling that this node lives", || self.try_beat(node)).await
     }
 }

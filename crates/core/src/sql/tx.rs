@@ -59,7 +59,8 @@ pub(super) struct Context {
 struct AfterCommit {
     fresh: Vec<Fresh>,
     ids: HashSet<i64>,
-    later: Vec<Report>,
+    /// With the ids of their definitions.
+    later: Vec<(i64, Report)>,
     wake: bool,
     hooks: Vec<Box<dyn FnOnce() + Send>>,
 }
@@ -172,14 +173,20 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
         self.after.hooks.push(Box::new(hook));
     }
 
-    pub(super) fn added(&mut self, fresh: Fresh) {
+    pub(super) fn added(&mut self, name: &str, fresh: Fresh) {
+        self.context.outbox.commits().learn(fresh.def_id, name);
         self.after.added(fresh);
     }
 
     /// A notice that is not due at once: nothing is handed over for it.
-    pub(super) fn added_for_later(&mut self, report: Report, due_soon: bool) {
-        self.after.later.push(report);
+    pub(super) fn added_for_later(&mut self, name: &str, Fresh { def_id, report, .. }: Fresh, due_soon: bool) {
+        self.context.outbox.commits().learn(def_id, name);
+        self.after.later.push((def_id, report));
         self.after.wake |= due_soon;
+    }
+
+    pub(super) fn wake_after_commit(&mut self) {
+        self.after.wake = true;
     }
 
     /// What an insert needs.
@@ -231,18 +238,22 @@ impl AfterCommit {
     /// From now on nobody is told "rolled back".
     fn committed(&mut self) {
         let fresh = self.fresh.iter_mut().map(|fresh| &mut fresh.report);
-        fresh.chain(&mut self.later).for_each(Report::committed);
+        let later = self.later.iter_mut().map(|(_, report)| report);
+        fresh.chain(later).for_each(Report::committed);
     }
 
     fn rolled_back(self) {
-        let reports = self.fresh.into_iter().map(|fresh| fresh.report).chain(self.later);
-        reports.for_each(|report| report.tell(FirstAttempt::RolledBack));
+        let reports = self.fresh.into_iter().map(|fresh| fresh.report);
+        let later = self.later.into_iter().map(|(_, report)| report);
+        reports.chain(later).for_each(|report| report.tell(FirstAttempt::RolledBack));
     }
 }
 
 impl Context {
     fn run(&self, after: AfterCommit) {
-        let AfterCommit { fresh, hooks, wake, .. } = after;
+        let AfterCommit { fresh, later, hooks, wake, .. } = after;
+        let added = fresh.iter().map(|fresh| fresh.def_id).chain(later.iter().map(|(def_id, _)| *def_id));
+        self.outbox.commits().count(added);
         if wake {
             self.outbox.wake();
         }

@@ -59,8 +59,9 @@ pub async fn a_claim_by_ids_takes_only_what_exists_was_never_attempted_and_is_du
         limit: wanted.len(),
         lease: LEASE,
         worker: "w".to_owned(),
+        quota: None,
     };
-    let claimed = b.store().claim(&claim).await.unwrap();
+    let claimed = b.store().claim(&claim).await.unwrap().notices;
     assert_eq!(claimed.iter().map(|notice| notice.id).collect::<Vec<_>>(), [fresh]);
     assert_eq!(b.record(not_wanted).await.status, Status::NotSent);
     assert_eq!(b.claim_lane(other_def, Status::NotSent, 10).await.len(), 1);
@@ -93,15 +94,15 @@ pub async fn a_notice_whose_process_died_twice_is_claimed_apart_from_the_others(
         b.settle_one(settle).await;
     }
     let mut claim = lane_claim(def_id, Status::Failed, 10);
-    let ordinary = b.store().claim(&claim).await.unwrap();
+    let ordinary = b.store().claim(&claim).await.unwrap().notices;
     assert_eq!(ordinary.iter().map(|notice| notice.id).collect::<Vec<_>>(), ids[..2]);
     claim.what = ClaimWhat::Suspects;
     claim.limit = 1;
     for id in &ids[2..] {
-        let suspects = b.store().claim(&claim).await.unwrap();
+        let suspects = b.store().claim(&claim).await.unwrap().notices;
         assert_eq!(suspects.iter().map(|notice| notice.id).collect::<Vec<_>>(), [*id]);
     }
-    assert!(b.store().claim(&claim).await.unwrap().is_empty());
+    assert!(b.store().claim(&claim).await.unwrap().notices.is_empty());
 }
 
 pub async fn sixteen_claimers_get_each_attempt_once(b: &dyn Backend) {
@@ -117,7 +118,7 @@ pub async fn sixteen_claimers_get_each_attempt_once(b: &dyn Backend) {
         while idle < 3 {
             let mut claim = lane_claim(def_id, Status::NotSent, 7);
             claim.worker = format!("worker-{n}");
-            let claimed = b.store().claim(&claim).await.unwrap();
+            let claimed = b.store().claim(&claim).await.unwrap().notices;
             idle = if claimed.is_empty() { idle + 1 } else { 0 };
             got.extend(claimed.into_iter().map(|notice| (notice.id, notice.attempt)));
         }

@@ -21,6 +21,9 @@ pub async fn every_column_of_a_definition_is_kept(b: &dyn Backend) {
         .handler("omp")
         .description("Ün\"icode\" 😀")
         .enabled(false)
+        .schedule("0 0 3 * * * Asia/Shanghai")
+        .schedule_missed("all")
+        .send_window("mon-fri 01:00-06:00 Asia/Shanghai")
         .retry_interval("exp(250ms, x1.5, max 1m) ~10%")
         .max_retry_times(-1)
         .max_retry_interval("1h 30m")
@@ -35,6 +38,10 @@ pub async fn every_column_of_a_definition_is_kept(b: &dyn Backend) {
         .dead_alert_count(9)
         .max_confirm_delay("1d")
         .max_concurrency(3)
+        .rate_limit("100/1m")
+        .max_concurrency_total(8)
+        .breaker_failures(5)
+        .breaker_pause("2m")
         .keep_history("none")
         .handler_config("{}");
     b.define(def.clone()).await;

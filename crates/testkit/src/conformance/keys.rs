@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use solid_notify_core::operate::Answer;
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{Added, Error, NewNotice, NotifyDef, Status};
@@ -64,6 +65,20 @@ pub async fn a_live_notice_holds_back_those_behind_it_until_it_has_ended(b: &dyn
     assert_eq!(claim(b, def_id, Status::NotSent).await, [last]);
 }
 
+pub async fn one_that_was_brought_back_waits_for_the_one_of_its_key_that_is_under_way(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let first = b.add_new(ordered("key", 1)).await.id();
+    b.add_new(ordered("key", 2)).await;
+    let sending = b.claim_one(def_id).await;
+    b.settle_one(outcome(&sending, Next::Finish { status: Status::DeadLetter, reason: None, keep: true })).await;
+    let behind = b.claim_one(def_id).await;
+    assert!(behind.id > first);
+    assert_eq!(b.outbox().operator("alice").retry(first).await.unwrap(), Answer::Done);
+    assert!(claim(b, def_id, Status::Failed).await.is_empty(), "another one of its key is being sent");
+    b.settle_one(succeed(&behind)).await;
+    assert_eq!(claim(b, def_id, Status::Failed).await, [first]);
+}
+
 pub async fn a_key_orders_only_the_notices_of_its_definition(b: &dyn Backend) {
     let (one, two) = (b.define(NotifyDef::new("sync")).await, b.define(NotifyDef::new("other")).await);
     let first = b.add_new(ordered("key", 1)).await.id();
@@ -92,8 +107,8 @@ pub async fn what_waits_behind_one_that_has_ended_can_be_claimed_by_its_key(b: &
     let by_keys = async || {
         let keys = ["key", "later", "nobody's"].map(str::to_owned).to_vec();
         let what = ClaimWhat::Keys(keys);
-        let claim = Claim { def_id, what, limit: 10, lease: LEASE, worker: "w".to_owned() };
-        b.store().claim(&claim).await.unwrap()
+        let claim = Claim { def_id, what, limit: 10, lease: LEASE, worker: "w".to_owned(), quota: None };
+        b.store().claim(&claim).await.unwrap().notices
     };
     for id in ids {
         let claimed = by_keys().await;

@@ -6,16 +6,26 @@
 //! What sweepers promise is not tested here: this crate does not know them.
 
 pub mod adding;
+pub mod alarming;
+pub mod browsing;
 pub mod claiming;
+pub mod confirming;
+pub mod counting;
 pub mod definitions;
 pub mod keys;
 pub mod leases;
+pub mod limiting;
+pub mod operating;
 pub mod purging;
+pub mod retiming;
 pub mod settling;
+pub mod ticking;
+pub mod versions;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
+use solid_notify_core::confirm::{Confirmation, Confirmed};
 use solid_notify_core::notice::Claimed;
 use solid_notify_core::store::{Claim, ClaimWhat, Look, Settle, Settled, Store};
 use solid_notify_core::transition::{Next, Transition};
@@ -38,6 +48,15 @@ pub trait Backend: Send + Sync {
 
     /// Adds a notice in a transaction and rolls that back.
     async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Added, Error>;
+
+    /// Gives a receiver's answer in a transaction of its own, and commits that or rolls it back.
+    async fn confirm(&self, answer: &Confirmation, commit: bool) -> Confirmed;
+
+    /// Sets a text column of a definition's row as people do it by SQL: nothing is checked, and nobody is told.
+    async fn edit_by_hand(&self, def_id: i64, column: &str, value: &str);
+
+    /// Deletes a definition's row in the same way.
+    async fn delete_by_hand(&self, def_id: i64);
 
     /// As [`Self::add`], for one that can be added and is no duplicate.
     #[allow(clippy::unwrap_used, clippy::expect_used)] // That is how a case fails.
@@ -79,6 +98,7 @@ macro_rules! conformance_suite {
                 the_earliest_due_time_is_told_per_definition_and_lane;
             keys: notices_of_one_key_go_one_at_a_time_in_the_order_of_their_insertion,
                 a_live_notice_holds_back_those_behind_it_until_it_has_ended,
+                one_that_was_brought_back_waits_for_the_one_of_its_key_that_is_under_way,
                 a_key_orders_only_the_notices_of_its_definition,
                 ordering_keys_are_compared_byte_by_byte,
                 what_waits_behind_one_that_has_ended_can_be_claimed_by_its_key,
@@ -113,9 +133,96 @@ macro_rules! conformance_suite {
                 any_number_of_leases_is_extended_at_once,
                 a_worker_can_ask_what_it_is_believed_to_hold,
                 a_node_that_beats_hears_the_time_of_the_store;
+            limiting: no_more_begin_within_any_window_than_the_rate_allows,
+                no_more_are_sent_at_once_than_the_total_allows,
+                of_sixteen_claimers_all_together_get_what_the_quota_allows,
+                claimers_of_different_notices_share_the_quota,
+                failures_in_a_row_open_the_circuit_and_one_probe_closes_it,
+                a_probe_whose_process_died_blocks_no_longer_than_its_lease,
+                signs_of_a_batch_are_folded_in_their_order_and_only_of_what_is_stored,
+                signs_of_many_who_settle_at_once_are_all_counted,
+                whoever_opens_a_circuit_tells_it_once,
+                a_purged_definition_leaves_no_limit_behind,
+                the_switch_is_turned_once_and_written_down,
+                what_holds_a_due_notice_back_is_told;
             purging: only_what_is_old_enough_is_purged_in_windows,
                 a_purge_takes_only_its_definition_and_status,
                 a_deleted_definition_is_purged_when_nothing_refers_to_it;
+            ticking: of_many_nodes_that_see_a_tick_one_adds_its_notices,
+                a_tick_of_a_row_that_has_changed_adds_nothing,
+                a_tick_is_no_edit,
+                many_ticks_are_added_at_once_in_their_order,
+                the_time_of_the_store_is_told_with_what_is_due;
+            confirming: a_delivery_that_awaits_its_confirmation_is_overdue_after_its_time,
+                a_confirmation_can_be_awaited_for_ever,
+                an_acknowledgement_ends_a_notice_whatever_its_live_state,
+                an_acknowledgement_during_a_resend_ends_it_and_one_of_an_earlier_attempt_counts,
+                a_dead_letter_that_is_confirmed_becomes_a_success_and_is_audited,
+                answers_to_what_was_cancelled_or_does_not_exist_are_told_apart,
+                a_refusal_makes_the_delivery_overdue_at_once_with_its_reason,
+                a_refusal_before_the_handler_returned_is_not_lost,
+                an_outcome_beside_the_judgement_of_its_refusal_changes_nothing,
+                an_answer_counts_if_and_only_if_its_transaction_commits,
+                a_notice_that_awaits_its_confirmation_holds_back_those_behind_it,
+                of_many_who_acknowledge_at_once_one_does;
+            alarming: an_alarm_adds_a_notice_of_the_built_in_definition,
+                an_alarm_of_an_outcome_that_is_not_stored_is_none,
+                an_alarm_whose_answer_was_lost_is_stored_once,
+                what_follows_within_the_cool_down_is_held_back_for_one_follow_up,
+                many_alarms_of_one_batch_are_one_alert_and_a_follow_up,
+                a_cool_down_is_of_one_definition_and_reason,
+                of_many_nodes_that_alarm_at_once_one_tells,
+                alarms_of_many_who_settle_at_once_are_counted_once_each,
+                an_incident_that_is_over_is_closed_unless_another_alarm_has_come,
+                a_digest_and_more_alarms_in_one_batch_lose_nothing,
+                a_follow_up_of_a_definition_that_is_gone_counts_for_nothing,
+                a_follow_up_that_somebody_removed_is_made_anew,
+                a_follow_up_that_an_operator_brought_back_begins_no_second_chain;
+            operating: a_dead_letter_comes_back_with_its_attempts_and_all_its_tries,
+                a_late_outcome_of_an_old_attempt_loses_against_a_revived_notice,
+                a_cancelled_notice_that_was_never_tried_comes_back_as_a_first_send,
+                retrying_what_is_no_dead_letter_answers_why_not,
+                retrying_what_waits_makes_it_due_now,
+                what_waits_is_cancelled_and_what_has_ended_is_not,
+                what_is_being_sent_is_cancelled_and_its_outcome_comes_too_late,
+                an_ordered_notice_that_is_being_sent_is_cancelled_only_when_its_lease_is_over,
+                an_edited_dead_letter_is_retried_with_its_new_parameter,
+                a_notice_that_waits_is_edited_in_its_place,
+                a_notice_that_waits_is_due_when_the_operator_says,
+                a_dead_letter_stays_while_a_live_notice_has_its_dedupe_key,
+                a_revived_notice_goes_before_those_behind_it_in_its_key,
+                the_reason_why_a_notice_waits_is_told;
+            counting: the_snapshot_says_how_many_there_are_of_each_state,
+                a_definition_that_was_never_counted_says_so,
+                it_is_counted_anew_only_when_it_is_time,
+                of_sixteen_nodes_one_counts,
+                only_the_successes_of_the_last_five_minutes_are_counted,
+                a_definition_that_is_gone_is_not_in_the_snapshot;
+            browsing: dead_letters_are_listed_the_latest_first_page_by_page,
+                a_page_goes_on_where_the_last_one_ended_whatever_happens_meanwhile,
+                dead_letters_are_found_by_class_and_time,
+                live_and_ended_notices_are_listed_by_state,
+                a_bulk_retry_is_spread_by_its_rate,
+                a_bulk_retry_of_many_takes_windows_and_each_once,
+                a_bulk_retry_passes_over_taken_dedupe_keys_and_ends,
+                a_bulk_retry_takes_only_dead_letters_and_cancelled_notices,
+                a_bulk_cancel_ends_what_waits_and_leaves_what_is_being_sent;
+            versions: each_edit_keeps_one_version_with_who_made_it_and_what_it_changed,
+                an_edit_that_changes_nothing_or_conflicts_keeps_no_version,
+                an_edit_by_hand_is_kept_once_though_many_see_it,
+                a_row_deleted_by_hand_is_kept_once_as_deleted,
+                what_was_edited_by_hand_is_kept_before_it_is_overwritten,
+                a_roll_back_makes_a_definition_what_it_was,
+                a_roll_back_to_what_cannot_work_any_more_tells_why,
+                of_many_who_roll_back_what_they_saw_one_does,
+                versions_are_purged_with_their_definition;
+            retiming: waiting_retries_are_counted_by_what_decides_about_them,
+                a_preview_of_an_edit_changes_nothing_and_tells_what_retiming_then_moves,
+                retiming_moves_waiting_retries_by_the_new_intervals_and_counts_nothing,
+                retiming_leaves_alone_what_does_not_wait_for_its_retry,
+                retiming_many_takes_windows_and_each_once,
+                retiming_changes_only_what_is_as_it_was_seen,
+                a_definition_that_cannot_be_followed_is_not_retimed;
         }
     };
     (@cases $run:ident; $($group:ident: $($case:ident),+;)+) => {
@@ -155,7 +262,7 @@ impl dyn Backend + '_ {
     }
 
     pub(crate) async fn claim_lane(&self, def_id: i64, status: Status, limit: usize) -> Vec<Claimed> {
-        self.store().claim(&lane_claim(def_id, status, limit)).await.expect("claim")
+        self.store().claim(&lane_claim(def_id, status, limit)).await.expect("claim").notices
     }
 
     /// Claims the one fresh notice of a definition.
@@ -182,7 +289,7 @@ impl dyn Backend + '_ {
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
 pub(crate) fn lane_claim(def_id: i64, status: Status, limit: usize) -> Claim {
-    Claim { def_id, what: ClaimWhat::Lane(status), limit, lease: LEASE, worker: "worker-1".to_owned() }
+    Claim { def_id, what: ClaimWhat::Lane(status), limit, lease: LEASE, worker: "worker-1".to_owned(), quota: None }
 }
 
 /// An outcome of `claimed` that ends or moves it, with the counters as they were.
@@ -196,6 +303,9 @@ pub fn outcome(claimed: &Claimed, next: Next) -> Settle {
         errors: claimed.errors.clone(),
         last_class: None,
         description: claimed.description.clone(),
+        alarm: None,
+        told: None,
+        watched: None,
     }
 }
 

@@ -1,0 +1,290 @@
+//! [`AlertChannels`]: the handler of the definition `notify.alert`. It decides who gets an alert and what becomes of it; how
+//! it is sent is left to the channels.
+
+use std::fmt;
+use std::sync::Mutex;
+#[cfg(any(feature = "mail", feature = "chat"))]
+use std::sync::PoisonError;
+
+use futures_util::future::join;
+use solid_notify_core::Alert;
+use solid_notify_sweeper::{Done, Failure, Handler, HandlerResult, Notice};
+
+#[cfg(feature = "chat")]
+use crate::chat::{self, Chat, ChatService};
+use crate::delivered::Delivered;
+use crate::error::ChannelError;
+#[cfg(feature = "mail")]
+use crate::mail::{self, Mailer};
+
+/// Sends alerts by mail and to chats. The crate's page shows how it is registered.
+///
+/// - An alert goes to the addresses in its `email` and to the chats that its `alert_to` names. Where it names neither, it goes
+///   to the defaults; where there are none of these, it is logged at error level and counts as delivered.
+/// - `alert_to` holds names only. URLs and secrets stay in the program's configuration: tables are read by many people, and
+///   are copied to other places.
+/// - Each recipient is on its own: one that fails keeps the alert from no other, and the retry leaves out those who have it.
+///   Who has it is stored in the description of the alert's notice.
+pub struct AlertChannels {
+    #[cfg(feature = "mail")]
+    mailer: Option<Mailer>,
+    #[cfg(feature = "chat")]
+    chats: Vec<Chat>,
+    #[cfg(feature = "chat")]
+    client: reqwest::Client,
+    defaults: Recipients,
+}
+
+/// [`AlertChannels`] that are being set up.
+#[derive(Default)]
+pub struct AlertChannelsBuilder {
+    #[cfg(feature = "mail")]
+    mailer: Option<Mailer>,
+    #[cfg(feature = "chat")]
+    chats: Vec<Chat>,
+    defaults: Recipients,
+}
+
+/// Who gets an alert: addresses, and names of chats.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Recipients {
+    email: Vec<String>,
+    chats: Vec<String>,
+}
+
+impl Recipients {
+    fn of(alert: &Alert) -> Self {
+        Self { email: cleaned(&alert.email), chats: cleaned(&alert.alert_to) }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.email.is_empty() && self.chats.is_empty()
+    }
+}
+
+/// Each once, without blanks around it.
+fn cleaned(names: &[String]) -> Vec<String> {
+    let mut clean: Vec<String> = Vec::new();
+    for name in names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
+        if !clean.iter().any(|known| known == name) {
+            clean.push(name.to_owned());
+        }
+    }
+    clean
+}
+
+impl AlertChannels {
+    /// Begins without any channel.
+    pub fn builder() -> AlertChannelsBuilder {
+        AlertChannelsBuilder::default()
+    }
+
+    /// Mails to those who have not got it; returns what went wrong.
+    #[cfg(feature = "mail")]
+    async fn mail(&self, progress: &Progress<'_>, names: &[String]) -> Vec<ChannelError> {
+        let (mut addresses, mut errors) = (Vec::new(), Vec::new());
+        for name in names {
+            match mail::address(name) {
+                Ok(address) if addresses.contains(&address) || progress.has(address.as_ref()) => {}
+                Ok(address) => addresses.push(address),
+                Err(error) => errors.push(error),
+            }
+        }
+        if addresses.is_empty() {
+            return errors;
+        }
+        let Some(mailer) = &self.mailer else {
+            errors.push(no_mailer(addresses.iter().map(ToString::to_string)));
+            return errors;
+        };
+        let notice = progress.notice;
+        match mailer.send(notice.param(), &notice.idempotency_id(), &addresses).await {
+            Ok(refused) => {
+                addresses.retain(|address| refused.iter().all(|(other, _)| other != address));
+                progress.note(addresses.iter().map(AsRef::as_ref));
+                errors.extend(refused.into_iter().map(|(_, error)| error));
+            }
+            Err(error) => errors.push(error),
+        }
+        errors
+    }
+
+    #[cfg(not(feature = "mail"))]
+    async fn mail(&self, _: &Progress<'_>, names: &[String]) -> Vec<ChannelError> {
+        if names.is_empty() { Vec::new() } else { vec![no_mailer(names.iter().cloned())] }
+    }
+
+    /// Posts to the chats that have not got it, to all at the same time; returns what went wrong.
+    #[cfg(feature = "chat")]
+    async fn chat(&self, progress: &Progress<'_>, names: &[String]) -> Vec<ChannelError> {
+        let text = progress.notice.param().text();
+        let post = async |name: &String| {
+            let Some(chat) = self.chats.iter().find(|chat| chat.name == *name) else {
+                let known = self.chats.iter().map(|chat| chat.name.clone()).collect();
+                return Err(ChannelError::UnknownChat { name: name.clone(), known });
+            };
+            chat.send(&self.client, &text).await?;
+            progress.note([name.as_str()]);
+            Ok(())
+        };
+        let posts = names.iter().filter(|name| !progress.has(name)).map(post);
+        futures_util::future::join_all(posts).await.into_iter().filter_map(Result::err).collect()
+    }
+
+    #[cfg(not(feature = "chat"))]
+    async fn chat(&self, _: &Progress<'_>, names: &[String]) -> Vec<ChannelError> {
+        names.iter().map(|name| ChannelError::UnknownChat { name: name.clone(), known: Vec::new() }).collect()
+    }
+}
+
+fn no_mailer(addresses: impl Iterator<Item = String>) -> ChannelError {
+    ChannelError::NoMailer { addresses: addresses.collect::<Vec<_>>().join(", ") }
+}
+
+impl Handler for AlertChannels {
+    type Param = Alert;
+
+    async fn handle(&self, notice: Notice<Alert>) -> HandlerResult {
+        let alert = notice.param();
+        let mut recipients = Recipients::of(alert);
+        if recipients.is_empty() {
+            recipients = self.defaults.clone();
+        }
+        if recipients.is_empty() {
+            tracing::error!(definition = alert.definition, "an alert that names nobody: {}", alert.text());
+            return Ok(Done::Ok);
+        }
+        let progress = Progress::of(&notice);
+        let (mails, chats) =
+            join(self.mail(&progress, &recipients.email), self.chat(&progress, &recipients.chats)).await;
+        verdict(mails.into_iter().chain(chats).collect())
+    }
+}
+
+/// What becomes of an alert.
+fn verdict(errors: Vec<ChannelError>) -> HandlerResult {
+    let Some(error) = ChannelError::all(errors) else {
+        return Ok(Done::Ok);
+    };
+    Err(match error.delay() {
+        _ if error.is_hopeless() => Failure::give_up(error),
+        Some(delay) => Failure::retry_in(delay, error),
+        None => Failure::retry(error),
+    })
+}
+
+/// Who has got the alert. It is written down after each delivery, not at the end: a handler that is given up for its time-out
+/// leaves its description behind.
+struct Progress<'a> {
+    notice: &'a Notice<Alert>,
+    delivered: Mutex<Delivered>,
+}
+
+impl<'a> Progress<'a> {
+    fn of(notice: &'a Notice<Alert>) -> Self {
+        Self { notice, delivered: Mutex::new(Delivered::read(notice.description().as_deref())) }
+    }
+
+    #[cfg(any(feature = "mail", feature = "chat"))]
+    fn has(&self, name: &str) -> bool {
+        self.delivered.lock().unwrap_or_else(PoisonError::into_inner).has(name)
+    }
+
+    #[cfg(any(feature = "mail", feature = "chat"))]
+    fn note<'n>(&self, names: impl IntoIterator<Item = &'n str>) {
+        let mut delivered = self.delivered.lock().unwrap_or_else(PoisonError::into_inner);
+        names.into_iter().for_each(|name| delivered.add(name));
+        if delivered.is_begun() {
+            self.notice.set_description(delivered.text());
+        }
+    }
+}
+
+impl AlertChannelsBuilder {
+    /// Sends mails through this server.
+    #[cfg(feature = "mail")]
+    pub fn mail(mut self, mailer: Mailer) -> Self {
+        self.mailer = Some(mailer);
+        self
+    }
+
+    /// Posts to this chat what names `name` in `alert_to`. A name has neither a comma nor an `@`, and is given once.
+    #[cfg(feature = "chat")]
+    pub fn chat(mut self, name: impl Into<String>, service: impl ChatService) -> Self {
+        self.chats.push(Chat::new(name.into(), service));
+        self
+    }
+
+    /// An address that gets the alerts which name nobody. May be called several times.
+    pub fn default_email(mut self, address: impl Into<String>) -> Self {
+        self.defaults.email.push(address.into());
+        self
+    }
+
+    /// The name of a chat that gets the alerts which name nobody. May be called several times.
+    pub fn default_chat(mut self, name: impl Into<String>) -> Self {
+        self.defaults.chats.push(name.into());
+        self
+    }
+
+    /// The handler.
+    ///
+    /// # Errors
+    /// Says which name, URL or address cannot be meant, so that nobody learns it from an alert that did not arrive.
+    pub fn build(self) -> Result<AlertChannels, ChannelError> {
+        #[cfg(feature = "mail")]
+        for address in &self.defaults.email {
+            mail::address(address)
+                .map_err(|error| ChannelError::setup_failed(format!("the default address `{address}`"), error))?;
+        }
+        #[cfg(feature = "mail")]
+        let has_mailer = self.mailer.is_some();
+        #[cfg(not(feature = "mail"))]
+        let has_mailer = false;
+        if !has_mailer && !self.defaults.email.is_empty() {
+            return Err(ChannelError::setup("there is a default address and no mailer"));
+        }
+        #[cfg(feature = "chat")]
+        let known: Vec<&str> = self.chats.iter().map(|chat| chat.name.as_str()).collect();
+        #[cfg(not(feature = "chat"))]
+        let known: Vec<&str> = Vec::new();
+        for (at, name) in known.iter().enumerate() {
+            if name.is_empty() || name.trim() != *name || name.contains([',', '@']) || name.contains(char::is_control) {
+                return Err(ChannelError::setup(format!("`{name}` cannot be the name of a chat")));
+            }
+            if known[..at].contains(name) {
+                return Err(ChannelError::setup(format!("two chats have the name `{name}`")));
+            }
+        }
+        if let Some(name) = self.defaults.chats.iter().find(|name| !known.contains(&name.as_str())) {
+            return Err(ChannelError::setup(format!(
+                "the default chat `{name}` is not known; known are: {}",
+                known.join(", ")
+            )));
+        }
+        #[cfg(feature = "chat")]
+        for chat in &self.chats {
+            chat.check()?;
+        }
+        Ok(AlertChannels {
+            #[cfg(feature = "mail")]
+            mailer: self.mailer,
+            #[cfg(feature = "chat")]
+            chats: self.chats,
+            #[cfg(feature = "chat")]
+            client: chat::client()?,
+            defaults: self.defaults,
+        })
+    }
+}
+
+impl fmt::Debug for AlertChannels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("AlertChannels");
+        #[cfg(feature = "mail")]
+        shown.field("mailer", &self.mailer);
+        #[cfg(feature = "chat")]
+        shown.field("chats", &self.chats.iter().map(|chat| &chat.name).collect::<Vec<_>>());
+        shown.field("defaults", &self.defaults).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,304 @@
+//! Chats: posting an alert to the webhook of a group, and judging the answer.
+//!
+//! What a service wants to be posted and what its answers mean is in a file of its own each, without any I/O; this one is the
+//! shell around them. A program adds a service of its own by [`ChatService`].
+
+mod code;
+mod cut;
+mod ding_talk;
+mod feishu;
+mod sign;
+mod slack;
+mod we_com;
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use reqwest::header::HeaderMap;
+use reqwest::{Client, Response, StatusCode, Url, redirect};
+use serde_json::Value;
+
+pub use ding_talk::DingTalk;
+pub use feishu::Feishu;
+pub use slack::Slack;
+pub use we_com::WeCom;
+
+use crate::error::ChannelError;
+
+/// Well below the 30 s that a definition gives its handler unless it says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to wait after "too many requests" that says no time.
+const USUAL_DELAY: Duration = Duration::from_secs(60);
+/// Answers are a line; whatever is longer is not read to its end.
+const ANSWER_LIMIT: usize = 16 * 1024;
+/// How much of an answer is told.
+const EXCERPT: usize = 200;
+
+/// A chat service: what to post, and what its answers mean. [`DingTalk`], [`Feishu`], [`WeCom`] and [`Slack`] are; others can
+/// be written:
+///
+/// ```
+/// use std::time::SystemTime;
+/// use solid_notify_channels::{Answer, ChatService, Post, Verdict};
+///
+/// struct Teams { url: String }
+///
+/// impl ChatService for Teams {
+///     fn post(&self, text: &str, _now: SystemTime) -> Post {
+///         Post { url: self.url.clone(), body: serde_json::json!({ "text": text }) }
+///     }
+///     fn judge(&self, answer: &Answer<'_>) -> Verdict {
+///         if answer.status == 200 { Verdict::Accepted } else { Verdict::Refused { reason: answer.excerpt() } }
+///     }
+/// }
+/// ```
+pub trait ChatService: Send + Sync + 'static {
+    /// The request that posts this text, which may have several lines. It is cut here to what the service takes.
+    fn post(&self, text: &str, now: SystemTime) -> Post;
+
+    /// What an answer means. Not asked about the status 429; a status of failure is a failure whatever this says.
+    fn judge(&self, answer: &Answer<'_>) -> Verdict;
+
+    /// What must not be in an error's text beside the parts of the URL, which are taken out in any case.
+    fn secrets(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A request: `POST`, with a body of JSON. It shows no URL in `Debug`, because that is a secret.
+pub struct Post {
+    /// Where to.
+    pub url: String,
+    /// What.
+    pub body: Value,
+}
+
+impl fmt::Debug for Post {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Post").finish_non_exhaustive()
+    }
+}
+
+/// What a service answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Answer<'a> {
+    /// The status of HTTP.
+    pub status: u16,
+    /// How long to wait, where a header says so.
+    pub retry_after: Option<Duration>,
+    /// The body, or its beginning.
+    pub body: &'a str,
+}
+
+impl Answer<'_> {
+    /// The beginning of the body in one line, for an error's text.
+    pub fn excerpt(&self) -> String {
+        let line = self.body.split_whitespace().collect::<Vec<_>>().join(" ");
+        cut::cut(&line, EXCERPT, |_| 1)
+    }
+}
+
+/// What an answer means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The message is in the chat.
+    Accepted,
+    /// Not now: try again after `delay`.
+    TooOften {
+        /// How long to wait.
+        delay: Duration,
+        /// The answer, for an error's text.
+        reason: String,
+    },
+    /// No.
+    Refused {
+        /// The answer, for an error's text.
+        reason: String,
+    },
+}
+
+/// A chat that alerts can name.
+pub(crate) struct Chat {
+    pub(crate) name: String,
+    service: Box<dyn ChatService>,
+}
+
+impl Chat {
+    pub(crate) fn new(name: String, service: impl ChatService) -> Self {
+        Self { name, service: Box::new(service) }
+    }
+
+    /// Tells early what the first alert would find out.
+    pub(crate) fn check(&self) -> Result<(), ChannelError> {
+        let name = &self.name;
+        let url = Url::parse(&self.service.post("", SystemTime::now()).url)
+            .map_err(|error| ChannelError::setup_failed(format!("the URL of the chat `{name}`"), error))?;
+        match url.scheme() {
+            "http" | "https" => Ok(()),
+            _ => Err(ChannelError::setup(format!(
+                "the URL of the chat `{name}` begins neither with https nor with http"
+            ))),
+        }
+    }
+
+    /// Posts a text.
+    pub(crate) async fn send(&self, client: &Client, text: &str) -> Result<(), ChannelError> {
+        let chat = || self.name.clone();
+        // The URL is the secret of most services, and an error of reqwest repeats it.
+        let silent =
+            |error: reqwest::Error| ChannelError::NoAnswer { chat: chat(), source: error.without_url().into() };
+        let post = self.service.post(text, SystemTime::now());
+        let response = client.post(&post.url).json(&post.body).send().await.map_err(silent)?;
+        let status = response.status();
+        let failure = response.error_for_status_ref().err().map(|error| error.without_url().into());
+        let retry_after = retry_after(response.headers());
+        let body = beginning(response).await.map_err(silent)?;
+        let answer = Answer { status: status.as_u16(), retry_after, body: &body };
+        let verdict = match status {
+            StatusCode::TOO_MANY_REQUESTS => {
+                Verdict::TooOften { delay: retry_after.unwrap_or(USUAL_DELAY), reason: answer.excerpt() }
+            }
+            _ => self.service.judge(&answer),
+        };
+        let hidden = |reason: String| hide(reason, &post.url, &self.service.secrets());
+        match verdict {
+            Verdict::Accepted if status.is_success() => Ok(()),
+            Verdict::Accepted => {
+                let reason = hidden(format!("{status}: {}", answer.excerpt()));
+                Err(ChannelError::Refused { chat: chat(), reason, source: failure })
+            }
+            Verdict::TooOften { delay, reason } => {
+                Err(ChannelError::TooOften { chat: chat(), delay, reason: hidden(reason) })
+            }
+            Verdict::Refused { reason } => {
+                Err(ChannelError::Refused { chat: chat(), reason: hidden(reason), source: failure })
+            }
+        }
+    }
+}
+
+/// The client for all chats.
+pub(crate) fn client() -> Result<Client, ChannelError> {
+    Client::builder()
+        .timeout(TIMEOUT)
+        // A webhook does not move, and whoever it would move to would learn its secret.
+        .redirect(redirect::Policy::none())
+        .user_agent(concat!("solid-notify/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|error| ChannelError::setup_failed("the HTTP client for chats", error))
+}
+
+/// The seconds to wait: the standard's header, and that of Feishu's gateway.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = |name| headers.get(name)?.to_str().ok()?.trim().parse().ok();
+    ["retry-after", "x-ogw-ratelimit-reset"].into_iter().find_map(seconds).map(Duration::from_secs)
+}
+
+async fn beginning(mut response: Response) -> Result<String, reqwest::Error> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        body.extend_from_slice(&chunk);
+        if body.len() >= ANSWER_LIMIT {
+            body.truncate(ANSWER_LIMIT);
+            break;
+        }
+    }
+    Ok(String::from_utf8_lossy(&body).into_owned())
+}
+
+/// Takes out what is secret: some services repeat the token that they did not know.
+fn hide(reason: String, url: &str, secrets: &[String]) -> String {
+    let url = Url::parse(url).ok();
+    let segments = url.iter().filter_map(Url::path_segments).flatten().map(str::to_owned);
+    let values = url.iter().flat_map(Url::query_pairs).map(|(_, value)| value.into_owned());
+    // Shorter ones are no secrets, and are parts of many words.
+    let secrets = segments.chain(values).chain(secrets.iter().cloned()).filter(|part| part.len() >= 6);
+    secrets.fold(reason, |reason, secret| reason.replace(&secret, "…"))
+}
+
+/// A text with the word before it that a robot wants in each message.
+fn with_keyword(keyword: Option<&str>, text: &str) -> String {
+    keyword.map_or_else(|| text.to_owned(), |keyword| format!("{keyword}\n{text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(service: &dyn ChatService, status: u16, body: &str) -> Verdict {
+        service.judge(&Answer { status, retry_after: None, body })
+    }
+
+    #[test]
+    fn an_http_200_with_a_code_of_failure_is_a_failure() {
+        let cases: [(&dyn ChatService, &str, &str); 4] = [
+            (&DingTalk::new("u"), r#"{"errcode":310000,"errmsg":"sign not match"}"#, "errcode 310000: sign not match"),
+            (
+                &WeCom::new("u"),
+                r#"{"errcode":93000,"errmsg":"invalid webhook url"}"#,
+                "errcode 93000: invalid webhook url",
+            ),
+            (&Feishu::new("u"), r#"{"code":19021,"msg":"sign match fail"}"#, "code 19021: sign match fail"),
+            (&DingTalk::new("u"), "<html>sign in</html>", "no `errcode` in the answer <html>sign in</html>"),
+        ];
+        for (service, body, reason) in cases {
+            assert_eq!(judged(service, 200, body), Verdict::Refused { reason: reason.to_owned() });
+        }
+    }
+
+    #[test]
+    fn what_a_service_accepts_is_delivered() {
+        assert_eq!(judged(&DingTalk::new("u"), 200, r#"{"errcode":0,"errmsg":"ok"}"#), Verdict::Accepted);
+        assert_eq!(judged(&WeCom::new("u"), 200, r#"{"errcode":0,"errmsg":"ok"}"#), Verdict::Accepted);
+        assert_eq!(judged(&Feishu::new("u"), 200, r#"{"code":0,"msg":"success","data":{}}"#), Verdict::Accepted);
+        assert_eq!(judged(&Slack::new("u"), 200, "ok"), Verdict::Accepted);
+    }
+
+    #[test]
+    fn who_sends_too_often_waits_as_long_as_the_service_shuts_out() {
+        let cases: [(&dyn ChatService, &str, u64); 4] = [
+            (&DingTalk::new("u"), r#"{"errcode":130101,"errmsg":"send too fast"}"#, 600),
+            (&WeCom::new("u"), r#"{"errcode":45009,"errmsg":"api freq out of limit"}"#, 60),
+            (&Feishu::new("u"), r#"{"code":11232,"msg":"frequency limited"}"#, 60),
+            (&Feishu::new("u"), r#"{"code":99991400,"msg":"request trigger frequency limit"}"#, 60),
+        ];
+        for (service, body, seconds) in cases {
+            let verdict = judged(service, 200, body);
+            assert!(
+                matches!(verdict, Verdict::TooOften { delay, .. } if delay == Duration::from_secs(seconds)),
+                "{verdict:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_header_tells_how_long_to_wait() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(retry_after(&headers), None);
+        headers.insert("x-ogw-ratelimit-reset", "52".parse().unwrap());
+        assert_eq!(retry_after(&headers), Some(Duration::from_secs(52)));
+        headers.insert("retry-after", "7".parse().unwrap());
+        assert_eq!(retry_after(&headers), Some(Duration::from_secs(7)));
+    }
+
+    #[test]
+    fn secrets_are_taken_out_of_answers() {
+        let url = "https://chat.example/hook/T0KEN-IN-PATH?access_token=t0ken-in-query&v=1";
+        let reason = "no hook T0KEN-IN-PATH with t0ken-in-query and SEC-of-mine, code 1".to_owned();
+        assert_eq!(hide(reason, url, &["SEC-of-mine".to_owned()]), "no hook … with … and …, code 1");
+    }
+
+    #[test]
+    fn nothing_shows_a_secret_in_debug() {
+        let url = "https://chat.example/hook/t0ken";
+        let shown = [
+            format!("{:?}", DingTalk::new(url).secret("SEC1")),
+            format!("{:?}", Feishu::new(url).secret("SEC1")),
+            format!("{:?}", WeCom::new(url)),
+            format!("{:?}", Slack::new(url)),
+            format!("{:?}", Slack::new(url).post("x", SystemTime::now())),
+        ];
+        assert!(shown.iter().all(|text| !text.contains("t0ken") && !text.contains("SEC1")), "{shown:?}");
+    }
+}

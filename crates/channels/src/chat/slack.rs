@@ -1,0 +1,87 @@
+//! [`Slack`]: an incoming webhook of a Slack channel, and of what is compatible with it (Mattermost, Rocket.Chat).
+
+use std::fmt;
+use std::time::SystemTime;
+
+use serde_json::json;
+
+use super::cut::cut;
+use super::{Answer, ChatService, Post, Verdict};
+
+/// Longer texts are cut by Slack itself, without a mark.
+const TEXT_LIMIT: usize = 40_000;
+
+/// An incoming webhook of a Slack channel. Its URL is all that it needs, and is its secret.
+#[derive(Clone)]
+pub struct Slack {
+    url: String,
+}
+
+impl Slack {
+    /// The channel with this webhook: `https://hooks.slack.com/services/…`.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: url.into() }
+    }
+}
+
+impl ChatService for Slack {
+    fn post(&self, text: &str, _now: SystemTime) -> Post {
+        // Cut before it is escaped, so that no escape is cut; and by what it will be then.
+        let text = cut(text, TEXT_LIMIT, |character| escape(character).map_or(1, str::len));
+        let mut escaped = String::with_capacity(text.len());
+        for character in text.chars() {
+            match escape(character) {
+                Some(escape) => escaped.push_str(escape),
+                None => escaped.push(character),
+            }
+        }
+        Post { url: self.url.clone(), body: json!({ "text": escaped }) }
+    }
+
+    fn judge(&self, answer: &Answer<'_>) -> Verdict {
+        // The body is `ok`, or words such as `no_service`; what is compatible answers other things with a status of success.
+        match answer.status {
+            200..=299 => Verdict::Accepted,
+            status => Verdict::Refused { reason: format!("HTTP {status}: {}", answer.excerpt()) },
+        }
+    }
+}
+
+/// The three characters that Slack reads as markup: `<!channel>` in an error's text would call everybody.
+fn escape(character: char) -> Option<&'static str> {
+    match character {
+        '&' => Some("&amp;"),
+        '<' => Some("&lt;"),
+        '>' => Some("&gt;"),
+        _ => None,
+    }
+}
+
+impl fmt::Debug for Slack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slack").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    fn posted(text: &str) -> String {
+        Slack::new("u").post(text, UNIX_EPOCH).body["text"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn nobody_is_called_by_the_text_of_an_error() {
+        assert_eq!(posted("failed: <!channel> & more"), "failed: &lt;!channel&gt; &amp; more");
+    }
+
+    #[test]
+    fn a_text_is_cut_to_what_slack_takes_and_no_escape_is_cut() {
+        let text = posted(&"<".repeat(50_000));
+        assert!(text.chars().count() <= TEXT_LIMIT && text.ends_with("&lt; […]"), "{}", text.chars().count());
+        assert_eq!(posted(&"订".repeat(40_000)).chars().count(), 40_000);
+    }
+}

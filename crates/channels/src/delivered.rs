@@ -1,0 +1,84 @@
+//! Who has already got an alert, remembered in its notice's text for people: `delivered to: ops@example.com, ops`.
+//!
+//! A retry reads it back and leaves them out. The column is there in any case and people see it, so nothing else is stored.
+
+/// What a list begins with. It may stand behind other text.
+const MARK: &str = "delivered to: ";
+
+/// The names of those who have it. A mail address has an `@`; the name of a chat has none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Delivered {
+    /// What somebody else wrote before the list.
+    before: String,
+    names: Vec<String>,
+}
+
+impl Delivered {
+    /// Reads what the last attempt left.
+    pub(crate) fn read(description: Option<&str>) -> Self {
+        let description = description.unwrap_or_default();
+        let Some((before, list)) = description.rsplit_once(MARK) else {
+            let before = if description.is_empty() {
+                String::new()
+            } else {
+                format!("{}; ", description.trim_end_matches("; "))
+            };
+            return Self { before, names: Vec::new() };
+        };
+        let names = list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
+        Self { before: before.to_owned(), names: names.collect() }
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known == name)
+    }
+
+    pub(crate) fn add(&mut self, name: &str) {
+        if !self.has(name) {
+            self.names.push(name.to_owned());
+        }
+    }
+
+    /// Whether anybody has it: before that there is nothing to write.
+    pub(crate) fn is_begun(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    /// The text to store.
+    pub(crate) fn text(&self) -> String {
+        format!("{}{MARK}{}", self.before, self.names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_attempt_writes_the_next_one_reads() {
+        let mut delivered = Delivered::read(None);
+        assert!(!delivered.has("ops"));
+        delivered.add("ops@example.com");
+        delivered.add("ops");
+        delivered.add("ops");
+        assert_eq!(delivered.text(), "delivered to: ops@example.com, ops");
+        assert_eq!(Delivered::read(Some(&delivered.text())), delivered);
+    }
+
+    #[test]
+    fn what_others_wrote_stays_before_the_list() {
+        let mut delivered = Delivered::read(Some("raised by the backlog"));
+        delivered.add("ops");
+        assert_eq!(delivered.text(), "raised by the backlog; delivered to: ops");
+        let mut again = Delivered::read(Some(&delivered.text()));
+        assert!(again.has("ops") && !again.has("raised by the backlog"));
+        again.add("dev");
+        assert_eq!(again.text(), "raised by the backlog; delivered to: ops, dev");
+    }
+
+    #[test]
+    fn a_name_that_is_part_of_another_is_not_taken_for_it() {
+        let delivered = Delivered::read(Some("delivered to: ops-night, ops@example.com"));
+        assert!(!delivered.has("ops"));
+    }
+}

@@ -1,0 +1,223 @@
+//! [`ChannelError`]: why an alert did not reach somebody, or why a channel cannot be set up.
+//!
+//! The errors of the clients below (`lettre`, `reqwest`, `std::io`) stay in the chain of sources, so that whoever classifies
+//! an error by its type finds them. Secrets are in none of the texts.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use solid_notify_core::error::BoxError;
+
+/// Why a channel did not take an alert, or cannot be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChannelError {
+    /// What was given to a builder does not do.
+    #[error("{what}")]
+    Setup {
+        /// What is wrong, in words for the person who configures it.
+        what: String,
+        /// Why, where something below said so.
+        source: Option<BoxError>,
+    },
+    /// An alert names a chat that was not given to [`crate::AlertChannelsBuilder`].
+    #[error("the column `alert_to` names the chat `{name}`, which is not known here: {}", known_names(.known))]
+    UnknownChat {
+        /// The name.
+        name: String,
+        /// The names that are known.
+        known: Vec<String>,
+    },
+    /// An alert names mail addresses, and there is no mailer.
+    #[error("the column `email` names {addresses}, and there is no mailer: give one to `AlertChannels::builder()`")]
+    NoMailer {
+        /// The addresses, separated by commas.
+        addresses: String,
+    },
+    /// Not an address: no mail can be sent to it, now or later.
+    #[error("the column `email` has {address:?}, which is no mail address")]
+    NotAnAddress {
+        /// The text.
+        address: String,
+        /// What is wrong with it.
+        source: BoxError,
+    },
+    /// The mail server does not take mail for one address.
+    #[error("the mail server refused the address `{address}` of the column `email`")]
+    AddressRefused {
+        /// The address.
+        address: String,
+        /// Its answer.
+        source: BoxError,
+    },
+    /// The mail was not handed over.
+    #[error("the mail to {to} was not handed over to the mail server {server}")]
+    Mail {
+        /// The addresses, separated by commas.
+        to: String,
+        /// Host and port.
+        server: String,
+        /// A `lettre::transport::smtp::Error`, or an `std::io::Error` where the time was up.
+        source: BoxError,
+    },
+    /// A chat's server did not answer.
+    #[error("the chat `{chat}` did not answer")]
+    NoAnswer {
+        /// The chat's name.
+        chat: String,
+        /// A `reqwest::Error`, without its URL.
+        source: BoxError,
+    },
+    /// A chat's server answered that it did not take the message.
+    #[error("the chat `{chat}` refused the message: {reason}")]
+    Refused {
+        /// The chat's name.
+        chat: String,
+        /// Its answer.
+        reason: String,
+        /// A `reqwest::Error` with the status, where that told of an error.
+        source: Option<BoxError>,
+    },
+    /// A chat got more messages than it takes in a time.
+    #[error("the chat `{chat}` takes no more messages for {} s: {reason}", .delay.as_secs())]
+    TooOften {
+        /// The chat's name.
+        chat: String,
+        /// How long to wait.
+        delay: Duration,
+        /// Its answer.
+        reason: String,
+    },
+    /// Several of these. The first one is the source, since a chain has room for one.
+    #[error("{}", several(.first, .others))]
+    Several {
+        /// One of them.
+        #[source]
+        first: Box<ChannelError>,
+        /// The rest.
+        others: Vec<ChannelError>,
+    },
+}
+
+impl ChannelError {
+    pub(crate) fn setup(what: impl Into<String>) -> Self {
+        Self::Setup { what: what.into(), source: None }
+    }
+
+    #[cfg(any(feature = "mail", feature = "chat"))]
+    pub(crate) fn setup_failed(what: impl Into<String>, source: impl Into<BoxError>) -> Self {
+        Self::Setup { what: what.into(), source: Some(source.into()) }
+    }
+
+    /// All of these as one; `None` where there is none.
+    pub(crate) fn all(mut errors: Vec<Self>) -> Option<Self> {
+        match errors.len() {
+            0 | 1 => errors.pop(),
+            _ => {
+                let others = errors.split_off(1);
+                errors.pop().map(|first| Self::Several { first: Box::new(first), others })
+            }
+        }
+    }
+
+    /// How long to wait before the next try, where the receiver said so.
+    pub fn delay(&self) -> Option<Duration> {
+        match self {
+            Self::TooOften { delay, .. } => Some(*delay),
+            Self::Several { first, others } => each(first, others).filter_map(Self::delay).max(),
+            _ => None,
+        }
+    }
+
+    /// True where no later try can do better, whatever anybody corrects: the text is in the alert and is no address. A wrong
+    /// password or an unknown name is different: the next release of a program, or another node, may know better.
+    pub fn is_hopeless(&self) -> bool {
+        match self {
+            Self::NotAnAddress { .. } => true,
+            Self::Several { first, others } => each(first, others).all(Self::is_hopeless),
+            _ => false,
+        }
+    }
+}
+
+fn known_names(known: &[String]) -> String {
+    if known.is_empty() { "no chat is".to_owned() } else { format!("known are {}", known.join(", ")) }
+}
+
+fn each<'a>(first: &'a ChannelError, others: &'a [ChannelError]) -> impl Iterator<Item = &'a ChannelError> {
+    std::iter::once(first).chain(others)
+}
+
+/// Each with its causes, since the chain has those of the first one only.
+fn several(first: &ChannelError, others: &[ChannelError]) -> String {
+    let mut text = String::new();
+    for error in each(first, others) {
+        let _ = write!(text, "{}{error}", if text.is_empty() { "" } else { "; " });
+        let mut cause = std::error::Error::source(error);
+        while let Some(error) = cause {
+            let own = error.to_string();
+            // Some errors tell those below them by themselves.
+            if !text.ends_with(&own) {
+                let _ = write!(text, ": {own}");
+            }
+            cause = error.source();
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+    use std::io;
+
+    use super::*;
+
+    fn silent(chat: &str) -> ChannelError {
+        let source = io::Error::new(io::ErrorKind::TimedOut, "time is up").into();
+        ChannelError::NoAnswer { chat: chat.to_owned(), source }
+    }
+
+    fn too_often(seconds: u64) -> ChannelError {
+        ChannelError::TooOften {
+            chat: "ops".to_owned(),
+            delay: Duration::from_secs(seconds),
+            reason: "slower".to_owned(),
+        }
+    }
+
+    fn no_address() -> ChannelError {
+        ChannelError::NotAnAddress { address: "nobody".to_owned(), source: "no @".into() }
+    }
+
+    #[test]
+    fn several_errors_tell_each_with_its_causes_and_keep_the_first_chain() {
+        assert!(ChannelError::all(Vec::new()).is_none());
+        let both = ChannelError::all(vec![silent("ops"), silent("dev")]).unwrap();
+        let text = "the chat `ops` did not answer: time is up; the chat `dev` did not answer: time is up";
+        assert_eq!(both.to_string(), text);
+        let mut cause: Option<&(dyn Error + 'static)> = Some(&both);
+        let mut found = None;
+        while let Some(error) = cause {
+            found = found.or(error.downcast_ref::<io::Error>());
+            cause = error.source();
+        }
+        assert_eq!(found.unwrap().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn the_longest_wait_counts() {
+        let error = ChannelError::all(vec![too_often(60), silent("dev"), too_often(600)]).unwrap();
+        assert_eq!(error.delay(), Some(Duration::from_secs(600)));
+        assert_eq!(silent("dev").delay(), None);
+    }
+
+    #[test]
+    fn only_what_nobody_can_correct_is_hopeless() {
+        assert!(ChannelError::all(vec![no_address(), no_address()]).unwrap().is_hopeless());
+        assert!(!ChannelError::all(vec![no_address(), silent("ops")]).unwrap().is_hopeless());
+        let unknown = ChannelError::UnknownChat { name: "opps".to_owned(), known: vec!["ops".to_owned()] };
+        assert!(!unknown.is_hopeless());
+        assert!(unknown.to_string().ends_with("known are ops"));
+    }
+}

@@ -1,0 +1,316 @@
+//! [`Alert`]: what an operator is told. It is the parameter of the notices of the built-in definition
+//! [`ALERT_DEFINITION`], so any handler can take it; ready ones are in the crate `solid-notify-channels`.
+
+pub mod cooldown;
+pub mod follow_up;
+pub mod trigger;
+
+use serde::{Deserialize, Serialize};
+
+use crate::definition::NotifyDef;
+use crate::store::{Alarm, Told};
+use cooldown::AlertRow;
+
+/// The name of the built-in definition whose notices are alerts, and of the handler that takes them.
+pub const ALERT_DEFINITION: &str = "notify.alert";
+
+/// The built-in definition, as sweepers make it where there is none; one that there is stays as operators have it.
+pub fn built_in() -> NotifyDef {
+    NotifyDef::new(ALERT_DEFINITION)
+        .description("Alerts: tells people of what fails. Its email and alert_to hold for definitions that have none.")
+        // For about a day. A password or an address that is wrong may be corrected meanwhile.
+        .retry_interval("[10s,1m,5m,15m]")
+        .max_retry_times(100)
+        .retry_rules(r#"{ "auth": 101, "invalid": 101, "not_found": 101 }"#)
+        .alert_trigger_type("never")
+}
+
+/// An alert as its handler gets it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Alert {
+    /// Whether something has begun, goes on, or is over.
+    pub kind: AlertKind,
+    /// What happened.
+    pub reason: AlertReason,
+    /// The name of the definition that it happened to.
+    pub definition: String,
+    /// The notice that it happened to, where it was one.
+    pub notice_id: Option<i64>,
+    /// The class of the error, where there was one: the stored name of an [`crate::ErrorClass`].
+    pub class: Option<String>,
+    /// The error and its causes, or what else there is to say.
+    pub message: String,
+    /// How many more of the same were held back since the last alert.
+    pub more: i64,
+    /// When it began, RFC 3339 in UTC, by the database's clock.
+    pub since: String,
+    /// How long it lasted, in milliseconds, where it is over and that is known: without history no success is seen.
+    pub lasted_ms: Option<u64>,
+    /// The node that noticed it.
+    pub node: String,
+    /// The addresses to mail to, as the definition's `email` has them now.
+    pub email: Vec<String>,
+    /// The names of the chat targets, as the definition's `alert_to` has them now.
+    pub alert_to: Vec<String>,
+}
+
+/// Whether what an [`Alert`] tells of has begun, goes on, or is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AlertKind {
+    /// The first of its sort, or the first after the cool-down.
+    Raised,
+    /// It happened more often meanwhile.
+    Digest,
+    /// Deliveries succeed again.
+    Recovered,
+}
+
+/// What an [`Alert`] is about. With the definition it is what a cool-down is counted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AlertReason {
+    /// A notice was given up: a dead letter.
+    FinalFailure,
+    /// An attempt failed.
+    Failure,
+    /// The same notice failed as often as `alert_trigger_fail_times` says.
+    RepeatedFailures,
+    /// A delivery was not confirmed in time.
+    ConfirmationOverdue,
+    /// The oldest due notice is older than `backlog_alert_age`.
+    Backlog,
+    /// The row of the definition is wrong, and its notices wait.
+    InvalidDefinition,
+    /// No living node has the handler, and notices are due.
+    NoHandler,
+    /// There are `dead_alert_count` dead letters.
+    DeadLetters,
+    /// The clock of a node is far off.
+    Clock,
+    /// So many failures in a row that the circuit is open (`breaker_failures`): its notices wait.
+    CircuitOpen,
+}
+
+impl AlertReason {
+    /// The stored name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FinalFailure => "final_failure",
+            Self::Failure => "failure",
+            Self::RepeatedFailures => "repeated_failures",
+            Self::ConfirmationOverdue => "confirmation_overdue",
+            Self::Backlog => "backlog",
+            Self::InvalidDefinition => "invalid_definition",
+            Self::NoHandler => "no_handler",
+            Self::DeadLetters => "dead_letters",
+            Self::Clock => "clock",
+            Self::CircuitOpen => "circuit_open",
+        }
+    }
+}
+
+/// The parameter of an alert's notice as it is stored. Who is told, and what of a follow-up there is to tell, is found out when
+/// it is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct StoredAlert {
+    /// The definition that it is about.
+    pub def_id: i64,
+    /// Its name at that time.
+    pub definition: String,
+    /// What it is about.
+    pub reason: AlertReason,
+    /// True for what looks again after the cool-down.
+    #[serde(default)]
+    pub follow_up: bool,
+    /// The notice that it happened to.
+    pub notice_id: Option<i64>,
+    /// The class of its error.
+    pub class: Option<String>,
+    /// The error and its causes.
+    pub message: String,
+    /// The node that noticed it.
+    pub node: String,
+}
+
+impl StoredAlert {
+    /// What tells of `alarm`, now or when its cool-down is over.
+    pub fn new(alarm: &Alarm, follow_up: bool) -> Self {
+        Self {
+            def_id: alarm.def_id,
+            definition: alarm.definition.clone(),
+            reason: alarm.reason,
+            follow_up,
+            notice_id: alarm.notice_id,
+            class: alarm.class.clone(),
+            message: alarm.message.clone(),
+            node: alarm.node.clone(),
+        }
+    }
+
+    /// The next follow-up of what `told` told of; the row of the alert knows the rest.
+    pub fn again(told: &Told, row: &AlertRow) -> Self {
+        Self {
+            def_id: told.def_id,
+            definition: String::new(),
+            reason: told.reason,
+            follow_up: true,
+            notice_id: row.notice_id,
+            class: None,
+            message: String::new(),
+            node: String::new(),
+        }
+    }
+
+    /// The JSON that is stored.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_else(|_| "null".to_owned())
+    }
+}
+
+impl Alert {
+    /// An alert that says `message` of a definition; the other parts can be set.
+    pub fn new(
+        kind: AlertKind,
+        reason: AlertReason,
+        definition: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            kind,
+            reason,
+            definition: definition.into(),
+            notice_id: None,
+            class: None,
+            message: message.into(),
+            more: 0,
+            since: String::new(),
+            lasted_ms: None,
+            node: String::new(),
+            email: Vec::new(),
+            alert_to: Vec::new(),
+        }
+    }
+
+    /// One line: the subject of a mail.
+    pub fn title(&self) -> String {
+        let name = &self.definition;
+        let notice = self.notice_id.map(|id| format!(" (notice {id})")).unwrap_or_default();
+        let what = match self.reason {
+            AlertReason::FinalFailure => format!("finally failed{notice}"),
+            AlertReason::Failure => format!("failed{notice}"),
+            AlertReason::RepeatedFailures => format!("fails repeatedly{notice}"),
+            AlertReason::ConfirmationOverdue => format!("was not confirmed{notice}"),
+            AlertReason::Backlog => "has a backlog".to_owned(),
+            AlertReason::InvalidDefinition => "has an invalid definition: its notices wait".to_owned(),
+            AlertReason::NoHandler => "has no handler on any node: its notices wait".to_owned(),
+            AlertReason::DeadLetters => "has many dead letters".to_owned(),
+            AlertReason::Clock => "a clock is far off".to_owned(),
+            AlertReason::CircuitOpen => "has an open circuit: its notices wait".to_owned(),
+        };
+        match self.kind {
+            AlertKind::Raised => format!("{name}: {what}"),
+            AlertKind::Digest if self.reason.is_delivery() => {
+                format!("{name}: {} more failures since {}", self.more, clock_time(&self.since))
+            }
+            AlertKind::Digest => format!("{name}: still {what}, since {}", clock_time(&self.since)),
+            AlertKind::Recovered if self.lasted_ms.is_none() => format!("{name}: no more failures"),
+            AlertKind::Recovered => format!("{name}: recovered after {}", self.lasted()),
+        }
+    }
+
+    /// How long it lasted, for people: `47 min`.
+    pub fn lasted(&self) -> String {
+        let seconds = self.lasted_ms.unwrap_or(0).div_ceil(1000);
+        match seconds {
+            0..120 => format!("{seconds} s"),
+            120..7200 => format!("{} min", seconds / 60),
+            _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+        }
+    }
+
+    /// All of it as lines of plain text: the body of a mail or of a chat message.
+    pub fn text(&self) -> String {
+        let mut lines = vec![self.title()];
+        let mut say = |name: &str, value: Option<String>| {
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                lines.push(format!("{name}: {value}"));
+            }
+        };
+        say("definition", Some(self.definition.clone()));
+        say("reason", Some(self.reason.as_str().to_owned()));
+        say("notice", self.notice_id.map(|id| id.to_string()));
+        say("error class", self.class.clone());
+        say("message", Some(self.message.clone()));
+        say("held back", (self.more > 0).then(|| self.more.to_string()));
+        say("since", Some(self.since.clone()));
+        say("node", Some(self.node.clone()));
+        lines.join("\n")
+    }
+}
+
+impl AlertReason {
+    /// True where it is about the outcome of an attempt, so that a success shows that it is over.
+    pub fn is_delivery(self) -> bool {
+        matches!(self, Self::FinalFailure | Self::Failure | Self::RepeatedFailures | Self::ConfirmationOverdue)
+    }
+
+    /// All of them.
+    pub const ALL: [AlertReason; 10] = [
+        Self::FinalFailure,
+        Self::Failure,
+        Self::RepeatedFailures,
+        Self::ConfirmationOverdue,
+        Self::Backlog,
+        Self::InvalidDefinition,
+        Self::NoHandler,
+        Self::DeadLetters,
+        Self::Clock,
+        Self::CircuitOpen,
+    ];
+
+    /// The reason of this stored name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == name)
+    }
+}
+
+/// The minutes of a time: `10:42` of `2026-11-21T10:42:07.123Z`.
+fn clock_time(time: &str) -> &str {
+    time.get(11..16).unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles_say_what_an_operator_wants_to_know() {
+        let mut alert = Alert::new(AlertKind::Raised, AlertReason::FinalFailure, "sync", "connection refused");
+        alert.notice_id = Some(7);
+        assert_eq!(alert.title(), "sync: finally failed (notice 7)");
+        (alert.kind, alert.more, alert.since) = (AlertKind::Digest, 812, "2026-11-21T10:42:07.123Z".to_owned());
+        assert_eq!(alert.title(), "sync: 812 more failures since 10:42");
+        (alert.kind, alert.lasted_ms) = (AlertKind::Recovered, Some(47 * 60_000));
+        assert_eq!(alert.title(), "sync: recovered after 47 min");
+        assert_eq!(Alert { lasted_ms: None, ..alert.clone() }.title(), "sync: no more failures");
+        assert!(alert.text().contains("message: connection refused"), "{}", alert.text());
+    }
+
+    #[test]
+    fn the_built_in_definition_is_valid() {
+        assert!(built_in().policy().is_ok());
+    }
+
+    #[test]
+    fn every_reason_has_its_stored_name() {
+        for reason in AlertReason::ALL {
+            assert_eq!(AlertReason::from_name(reason.as_str()), Some(reason));
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Tests of [`super::Policy`]: what the columns of a row come to, and what is told of those that are wrong.
+
+use std::time::Duration;
+
+use super::{ColumnValue, KeepHistory, NotifyDef};
+
+#[test]
+fn a_definition_with_only_a_name_works() {
+    let policy = NotifyDef::new("a").policy().unwrap();
+    assert_eq!(policy.handler, "a");
+    assert_eq!(policy.max_retries, Some(4));
+    assert_eq!(policy.timeout, Duration::from_secs(30));
+    assert_eq!(policy.lease(), Duration::from_secs(60));
+    assert_eq!(policy.keep_history, KeepHistory::For(Duration::from_secs(30 * 86_400)));
+}
+
+#[test]
+fn retries_default_to_three_where_no_list_says_otherwise() {
+    assert_eq!(NotifyDef::new("a").retry_interval("5m").policy().unwrap().max_retries, Some(3));
+    assert_eq!(NotifyDef::new("a").retry_interval("5m").max_retry_times(0).policy().unwrap().max_retries, Some(0));
+    assert_eq!(NotifyDef::new("a").max_retry_times(-1).policy().unwrap().max_retries, None);
+}
+
+#[test]
+fn every_wrong_column_is_named_with_its_value_and_what_would_be_right() {
+    let def = NotifyDef::new("a")
+        .retry_interval("[5s,5x]")
+        .timeout("soon")
+        .max_concurrency(0)
+        .rate_limit("many/1m")
+        .max_concurrency_total(0)
+        .breaker_failures(-1)
+        .breaker_pause("a while")
+        .max_retry_times(-2)
+        .max_retry_interval("x")
+        .keep_history("sometimes")
+        .alert_trigger_type("always")
+        .alert_trigger_fail_times(0)
+        .alert_cooldown("0s")
+        .backlog_alert_age("?")
+        .max_confirm_delay("later")
+        .dead_alert_count(0)
+        .retry_rules("{\"always\": 1}")
+        .schedule("0 0 0 30 2 *")
+        .schedule_missed("twice")
+        .send_window("at night")
+        .handler("");
+    let problems = def.policy().unwrap_err();
+    let mut columns: Vec<_> = problems.iter().map(|problem| problem.column).collect();
+    columns.sort_unstable();
+    assert_eq!(
+        columns,
+        [
+            "alert_cooldown",
+            "alert_trigger_fail_times",
+            "alert_trigger_type",
+            "backlog_alert_age",
+            "breaker_failures",
+            "breaker_pause",
+            "dead_alert_count",
+            "handler",
+            "keep_history",
+            "max_concurrency",
+            "max_concurrency_total",
+            "max_confirm_delay",
+            "max_retry_interval",
+            "max_retry_times",
+            "rate_limit",
+            "retry_interval",
+            "retry_rules",
+            "schedule",
+            "schedule_missed",
+            "send_window",
+            "timeout"
+        ]
+    );
+    let timeout = problems.iter().find(|problem| problem.column == "timeout").unwrap().to_string();
+    assert!(timeout.contains("\"soon\"") && timeout.contains("30s"), "{timeout}");
+}
+
+#[test]
+fn tries_are_one_more_than_the_retries() {
+    let policy = NotifyDef::new("a").max_retry_times(2).policy().unwrap();
+    assert!(!policy.is_exhausted(2));
+    assert!(policy.is_exhausted(3));
+    let endless = NotifyDef::new("a").max_retry_times(-1).policy().unwrap();
+    assert!(!endless.is_exhausted(i64::MAX));
+}
+
+#[test]
+fn a_wrong_duration_is_told_as_exactly_as_it_can_be() {
+    for (text, expected) in [
+        ("soon", "a duration such as `30s` or `1h 30m`"),
+        ("30", "a duration such as `30s` or `1h 30m` (a unit behind `30`, such as `30s`)"),
+        ("0s", "a duration such as `30s` or `1h 30m` (a duration of at least 1ms)"),
+        ("18446744073709551615s 1000ms", "a duration such as `30s` or `1h 30m` (a duration of at most 10 years)"),
+    ] {
+        let problems = NotifyDef::new("a").timeout(text).policy().unwrap_err();
+        assert_eq!(problems[0].expected, expected, "{text}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_in_any_column_makes_a_policy_panic(
+        texts in proptest::collection::vec(
+            proptest::prop_oneof![".*", "[0-9]{1,20}(s|ms|y|d| |)[0-9]{0,20}(ns|ms|years|)", "\\PC{0,300}"],
+            NotifyDef::COLUMNS.len(),
+        )
+    ) {
+        let mut values = NotifyDef::new("a").values();
+        for (value, text) in values.iter_mut().zip(texts) {
+            if let ColumnValue::Text(column) = value {
+                *column = Some(text);
+            }
+        }
+        let _ = NotifyDef::from_values(1, values).unwrap().policy();
+    }
+}

@@ -1,0 +1,209 @@
+//! Timetables: how they are read, their ticks where clocks are set, and what becomes of ticks that were missed.
+
+use std::time::{Duration, SystemTime};
+
+use proptest::prelude::*;
+
+use super::{MissedTicks, Schedule, Step, TICKS_AT_ONCE};
+use crate::store::LastTick;
+
+fn at(text: &str) -> SystemTime {
+    humantime::parse_rfc3339_weak(text).unwrap()
+}
+
+fn schedule(text: &str) -> Schedule {
+    text.parse().unwrap()
+}
+
+/// The next `count` ticks after a time, in UTC.
+fn ticks(text: &str, after: &str, count: usize) -> Vec<String> {
+    let schedule = schedule(text);
+    let next = |time: &SystemTime| schedule.next_after(*time);
+    let ticks = std::iter::successors(schedule.next_after(at(after)), next).take(count);
+    ticks.map(|tick| humantime::format_rfc3339_seconds(tick).to_string()).collect()
+}
+
+#[test]
+fn a_schedule_ticks_in_its_zone_and_in_utc_where_none_is_named() {
+    assert_eq!(
+        ticks("0 0 3 * * * Asia/Shanghai", "2026-11-21T20:00:00Z", 2),
+        ["2026-11-22T19:00:00Z", "2026-11-23T19:00:00Z"]
+    );
+    assert_eq!(ticks("0 0 3 * * *", "2026-11-22T03:00:00Z", 1), ["2026-11-23T03:00:00Z"]);
+    assert_eq!(
+        ticks("*/20 * * * * *", "2026-11-22T03:00:00.001Z", 2),
+        ["2026-11-22T03:00:20Z", "2026-11-22T03:00:40Z"]
+    );
+    assert_eq!(ticks("0 0 0 29 2 *", "2026-01-01T00:00:00Z", 2), ["2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z"]);
+    assert_eq!(ticks("0 0 12 * * mon-fri", "2026-11-20T12:00:00Z", 1), ["2026-11-23T12:00:00Z"]);
+}
+
+#[test]
+fn a_time_in_a_skipped_hour_ticks_behind_it_and_an_interval_does_not_tick_in_it() {
+    // In Berlin 02:00 became 03:00 on 29 March 2026, which is 01:00 in UTC.
+    assert_eq!(
+        ticks("0 30 2 * * * Europe/Berlin", "2026-03-28T00:00:00Z", 3),
+        ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]
+    );
+    assert_eq!(
+        ticks("0 */30 * * * * Europe/Berlin", "2026-03-29T00:00:00Z", 3),
+        ["2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"]
+    );
+    assert_eq!(ticks("0 */30 2 * * * Europe/Berlin", "2026-03-28T23:00:00Z", 1), ["2026-03-30T00:00:00Z"]);
+}
+
+#[test]
+fn a_time_in_a_repeated_hour_ticks_the_first_time_and_an_interval_both_times() {
+    // In Berlin 03:00 became 02:00 on 25 October 2026, which is 01:00 in UTC.
+    assert_eq!(
+        ticks("0 30 2 * * * Europe/Berlin", "2026-10-24T12:00:00Z", 2),
+        ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]
+    );
+    assert_eq!(
+        ticks("0 */30 * * * * Europe/Berlin", "2026-10-24T23:30:00Z", 5),
+        [
+            "2026-10-25T00:00:00Z",
+            "2026-10-25T00:30:00Z",
+            "2026-10-25T01:00:00Z",
+            "2026-10-25T01:30:00Z",
+            "2026-10-25T02:00:00Z"
+        ]
+    );
+    let param = |tick| schedule("0 */30 * * * * Europe/Berlin").param(at(tick));
+    assert_eq!(param("2026-10-25T00:30:00Z"), r#"{"tick":"2026-10-25T02:30:00+02:00"}"#);
+    assert_eq!(param("2026-10-25T01:30:00Z"), r#"{"tick":"2026-10-25T02:30:00+01:00"}"#);
+}
+
+#[test]
+fn the_last_tick_before_a_time_is_found_where_clocks_are_set() {
+    let last = |text: &str, before| {
+        humantime::format_rfc3339_seconds(schedule(text).last_before(at(before)).unwrap()).to_string()
+    };
+    assert_eq!(last("0 0 3 * * *", "2026-11-22T03:00:00Z"), "2026-11-21T03:00:00Z");
+    assert_eq!(last("0 0 3 * * *", "2026-11-22T03:00:00.001Z"), "2026-11-22T03:00:00Z");
+    assert_eq!(last("0 30 2 * * * Europe/Berlin", "2026-03-29T12:00:00Z"), "2026-03-29T01:00:00Z");
+    assert_eq!(last("0 30 2 * * * Europe/Berlin", "2026-10-25T12:00:00Z"), "2026-10-25T00:30:00Z");
+    assert_eq!(last("0 */30 * * * * Europe/Berlin", "2026-10-25T01:10:00Z"), "2026-10-25T01:00:00Z");
+}
+
+#[test]
+fn a_wrong_schedule_is_told_with_what_would_be_right() {
+    for (text, why) in [
+        ("", "there are 0 fields"),
+        ("0 3 * * *", "there are 5 fields"),
+        ("@daily", "there are 1 fields"),
+        ("0 0 3 * * * Asia/Shanghai now", "there are 8 fields"),
+        ("0 3 * * * Asia/Shanghai", "six cron fields"),
+        ("0 0 25 * * *", "six cron fields"),
+        ("0 0 3 * * é", "`é` is no such field"),
+        ("0 0 3 * * * Middle/Earth", "not `Middle/Earth`"),
+        ("0 0 0 30 2 *", "no such day"),
+        ("0 0 0 31 4,6,9,11 *", "no such day"),
+    ] {
+        let error = text.parse::<Schedule>().unwrap_err();
+        assert!(error.contains(why), "{text}: {error}");
+    }
+}
+
+fn produced(step: Step) -> (String, Vec<String>) {
+    let Step::Produce { last, ticks } = step else { panic!("{step:?}") };
+    let text = |time| humantime::format_rfc3339(time).to_string();
+    (text(last), ticks.into_iter().map(text).collect())
+}
+
+/// What is to be done at a time about a timetable that ticked last at another.
+fn step(text: &str, missed: MissedTicks, last: &str, now: &str) -> Step {
+    let seen = LastTick { at: Some(at(last)), schedule: Some(text.to_owned()) };
+    Step::of(Some(text), Some(&schedule(text)), missed, &seen, at(now))
+}
+
+const HOURLY: &str = "0 0 * * * *";
+
+#[test]
+fn each_tick_is_produced_once_and_the_next_one_is_waited_for() {
+    let once = |last, now| step(HOURLY, MissedTicks::Once, last, now);
+    let done = produced(once("2026-11-22T02:00:00Z", "2026-11-22T03:00:00Z"));
+    assert_eq!(done, ("2026-11-22T03:00:00Z".to_owned(), vec!["2026-11-22T03:00:00Z".to_owned()]));
+    let next = Step::Wait(Some(at("2026-11-22T04:00:00Z")));
+    assert_eq!(once("2026-11-22T03:00:00Z", "2026-11-22T03:00:00Z"), next);
+    assert_eq!(once("2026-11-22T03:00:00Z", "2026-11-22T03:59:59.999Z"), next);
+    // The store's clock was set back: what has ticked does not tick again.
+    assert_eq!(once("2026-11-22T03:00:00Z", "2026-11-22T01:30:00Z"), next);
+}
+
+#[test]
+fn ticks_that_are_more_than_a_minute_late_follow_the_rule() {
+    let missed = |rule, now| produced(step(HOURLY, rule, "2026-11-22T00:00:00Z", now)).1;
+    let late = "2026-11-22T03:01:00.001Z";
+    assert_eq!(missed(MissedTicks::Once, late), ["2026-11-22T03:00:00Z"]);
+    assert_eq!(missed(MissedTicks::None, late), [""; 0]);
+    let all = ["2026-11-22T01:00:00Z", "2026-11-22T02:00:00Z", "2026-11-22T03:00:00Z"];
+    assert_eq!(missed(MissedTicks::All, late), all);
+    // The last of them is not yet late.
+    let on_time = "2026-11-22T03:01:00Z";
+    assert_eq!(missed(MissedTicks::Once, on_time), all[1..]);
+    assert_eq!(missed(MissedTicks::None, on_time), all[2..]);
+    assert_eq!(missed(MissedTicks::All, on_time), all);
+    let (last, _) = produced(step(HOURLY, MissedTicks::None, "2026-11-22T00:00:00Z", late));
+    assert_eq!(last, "2026-11-22T03:00:00Z", "and they are done with");
+}
+
+#[test]
+fn many_missed_ticks_are_produced_some_at_a_time_the_oldest_first() {
+    let every_second = "* * * * * *";
+    let (last, ticks) = produced(step(every_second, MissedTicks::All, "2026-11-22T00:00:00Z", "2026-11-22T01:00:00Z"));
+    assert_eq!((ticks.len(), ticks[0].as_str()), (TICKS_AT_ONCE, "2026-11-22T00:00:01Z"));
+    assert_eq!(last, "2026-11-22T00:08:20Z");
+    // A year of seconds is not walked through.
+    let (_, ticks) = produced(step(every_second, MissedTicks::Once, "2025-11-22T00:00:00Z", "2026-11-22T01:00:00Z"));
+    assert_eq!(ticks.len(), 62, "one for all that were missed, and one for each that is on time");
+}
+
+#[test]
+fn a_timetable_that_is_new_edited_or_removed_begins_now_and_produces_nothing() {
+    let now = at("2026-11-22T03:30:00Z");
+    let begin = Step::Produce { last: now, ticks: Vec::new() };
+    let parsed = schedule(HOURLY);
+    let of = |text: Option<&str>, seen: &LastTick| Step::of(text, text.map(|_| &parsed), MissedTicks::All, seen, now);
+    let seen = |schedule: Option<&str>| LastTick {
+        at: Some(at("2026-11-20T00:00:00Z")),
+        schedule: schedule.map(str::to_owned),
+    };
+    assert_eq!(of(Some(HOURLY), &LastTick::default()), begin);
+    assert_eq!(of(Some(HOURLY), &seen(Some("0 30 * * * *"))), begin);
+    assert_eq!(of(None, &seen(Some(HOURLY))), begin);
+    assert_eq!(of(Some(HOURLY), &LastTick { at: None, ..seen(Some(HOURLY)) }), begin, "somebody removed the time");
+    assert_eq!(of(None, &seen(None)), Step::Wait(None));
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics_or_is_searched_for_long(text in prop_oneof![
+        ".*",
+        "[0-9A-Za-z*,/?#+ -]{0,40}",
+        "([0-9*]{1,2}(-[0-9]{1,2})?(/[0-9]{1,2})?[LW#]? ){5}([0-7*]#?L?|mon-fri)( Europe/Berlin| UTC)?",
+    ]) {
+        let began = std::time::Instant::now();
+        if let Ok(schedule) = text.parse::<Schedule>() {
+            let now = at("2026-11-22T03:30:00Z");
+            let next = schedule.next_after(now);
+            prop_assert!(next.is_none_or(|next| next > now), "{text}");
+            prop_assert!(schedule.last_before(now).is_none_or(|last| last < now), "{text}");
+        }
+        prop_assert!(began.elapsed() < Duration::from_secs(2), "{text}: {:?}", began.elapsed());
+    }
+
+    #[test]
+    fn forward_and_backward_ticks_are_the_same_where_clocks_are_set(
+        text in prop_oneof!["0 [0-5]?[0-9] [1-3] \\* \\* \\*", "0 \\*/(7|15|30) \\* \\* \\* \\*", "\\*/17 [0-5]?[0-9] 2 \\* \\* \\*"],
+        month in prop_oneof![Just("2026-03-28T20:00:00Z"), Just("2026-10-24T20:00:00Z")],
+        seconds in 0_u64..100_000,
+    ) {
+        let schedule = schedule(&format!("{text} Europe/Berlin"));
+        let time = at(month) + Duration::from_secs(seconds);
+        let next = schedule.next_after(time).unwrap();
+        prop_assert_eq!(schedule.last_before(next + Duration::from_millis(1)), Some(next));
+        let last = schedule.last_before(time).unwrap();
+        prop_assert!(last < time && schedule.next_after(last).is_some_and(|after| after >= time));
+    }
+}

@@ -1,0 +1,298 @@
+//! Versions of a definition: its row as it was, with who changed it and when. What a store is to keep of a change, and how a
+//! version is read again, is decided here; stores only keep it.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::{ColumnValue, NotifyDef};
+use crate::operate::AuditEntry;
+
+/// The act of a version that was found in the table: somebody edited the row by SQL.
+pub const BY_HAND: &str = "by hand";
+/// What says that the row was deleted, beside its columns.
+const DELETED: &str = "deleted";
+/// The longest name of a person in characters: what the narrowest column holds.
+const WHO_LIMIT: usize = 200;
+
+/// A column that differs: its name, its value before, its value after.
+pub type Difference = (&'static str, ColumnValue, ColumnValue);
+
+/// A version of a definition, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DefVersion {
+    /// Its number, from 1 on.
+    pub version: i64,
+    /// When it was stored, by the database's clock. An edit by SQL is stored when it is seen.
+    pub time: SystemTime,
+    /// Who made it.
+    pub who: String,
+    /// How: `created`, `edited`, `deleted`, `rolled back to 3`, `by hand`.
+    pub act: String,
+    /// The row as it was then. Columns that did not exist have their defaults; `delete_time` tells whether it was deleted.
+    pub row: NotifyDef,
+    /// What is other than in the version before; nothing in the first.
+    pub differences: Vec<Difference>,
+}
+
+/// A row of `notify_def_version`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredVersion {
+    /// The definition.
+    pub def_id: i64,
+    /// Its number, from 1 on.
+    pub version: i64,
+    /// When it was stored.
+    pub time: SystemTime,
+    /// Who made it, at most 200 characters.
+    pub who: String,
+    /// How.
+    pub act: String,
+    /// The columns that people edit as one JSON object, and `"deleted": true` in that of a deleted row.
+    pub definition: String,
+}
+
+impl StoredVersion {
+    /// The version that follows `last` when the row has become `row`; none where `last` already says so.
+    pub fn after(last: Option<&Self>, row: &NotifyDef, act: &str, who: &str, time: SystemTime) -> Option<Self> {
+        if last.is_some_and(|last| last.says(row)) {
+            return None;
+        }
+        Some(Self {
+            def_id: row.id,
+            version: last.map_or(0, |last| last.version) + 1,
+            time,
+            who: who.chars().take(WHO_LIMIT).collect(),
+            act: act.to_owned(),
+            definition: written(row),
+        })
+    }
+
+    /// What the audit says of it: which columns, and not their values, which this version keeps. The first one changes nothing
+    /// that was there.
+    pub fn audit(&self, last: Option<&Self>) -> Option<AuditEntry> {
+        let (last, row) = (last?, self.row());
+        let (before, row) = (last.row().ok()?, row.ok()?);
+        let columns: Vec<&str> = before.differences(&row).into_iter().map(|(column, ..)| column).collect();
+        let mut entry = AuditEntry::new(self.time, self.who.as_str(), self.act.as_str());
+        entry.def_id = Some(self.def_id);
+        entry.detail = Some(format!("definition {:?}, version {}: {}", row.name, self.version, columns.join(", ")));
+        Some(entry)
+    }
+
+    /// The row as it was then, with the defaults of columns that did not exist.
+    ///
+    /// # Errors
+    /// What of the stored text cannot be read, where somebody spoiled it.
+    pub fn row(&self) -> Result<NotifyDef, String> {
+        let columns = self.columns()?;
+        let mut row = NotifyDef::new("");
+        row.id = self.def_id;
+        let mut row = self.put(&columns, &row)?;
+        row.delete_time = (columns.get(DELETED) == Some(&Value::Bool(true))).then_some(self.time);
+        Ok(row)
+    }
+
+    /// `present` with the columns that this version has; those that did not exist then stay.
+    ///
+    /// # Errors
+    /// As [`Self::row`].
+    pub fn onto(&self, present: &NotifyDef) -> Result<NotifyDef, String> {
+        self.put(&self.columns()?, present)
+    }
+
+    fn put(&self, columns: &Map<String, Value>, present: &NotifyDef) -> Result<NotifyDef, String> {
+        let mut values = present.values();
+        for ((column, kind), value) in NotifyDef::COLUMNS.iter().zip(NotifyDef::KINDS).zip(&mut values) {
+            let Some(stored) = columns.get(*column) else { continue };
+            *value = match (kind, stored) {
+                (ColumnValue::Text(_), Value::Null) => ColumnValue::Text(None),
+                (ColumnValue::Text(_), Value::String(text)) => ColumnValue::Text(Some(text.clone())),
+                (ColumnValue::Int(_), Value::Null) => ColumnValue::Int(None),
+                (ColumnValue::Int(_), Value::Number(number)) if number.is_i64() => ColumnValue::Int(number.as_i64()),
+                (ColumnValue::Bool(_), Value::Bool(flag)) => ColumnValue::Bool(*flag),
+                _ => return Err(format!("version {} has {stored} as {column}", self.version)),
+            };
+        }
+        let wrong = || format!("version {} has null in a column that cannot be null", self.version);
+        let mut row = NotifyDef::from_values(present.id, values).ok_or_else(wrong)?;
+        (row.create_time, row.update_time, row.delete_time) =
+            (present.create_time, present.update_time, present.delete_time);
+        Ok(row)
+    }
+
+    /// The row that this version tells of, as deleted: by SQL, since it is gone.
+    pub fn gone(&self, now: SystemTime) -> Option<NotifyDef> {
+        let mut row = self.row().ok()?;
+        row.delete_time = Some(now);
+        Some(row)
+    }
+
+    fn columns(&self) -> Result<Map<String, Value>, String> {
+        serde_json::from_str(&self.definition)
+            .map_err(|error| format!("version {} is no JSON object: {error}", self.version))
+    }
+
+    fn says(&self, row: &NotifyDef) -> bool {
+        let same =
+            |own: NotifyDef| own.delete_time.is_some() == row.delete_time.is_some() && own.differences(row).is_empty();
+        // Mostly it is the very text that would be written now. One of another release, or of a person, has to be read.
+        self.definition == written(row) || self.row().is_ok_and(same)
+    }
+}
+
+/// Who edited a row by SQL, as far as anybody knows.
+pub fn by_hand(seen_by: &str) -> String {
+    format!("by hand, seen by {seen_by}")
+}
+
+/// The definitions of which the last version does not say what the row does: `rows` are all rows, `last` all last versions.
+pub fn unseen(rows: &[NotifyDef], last: &[StoredVersion]) -> Vec<i64> {
+    let mut last: BTreeMap<i64, &StoredVersion> = last.iter().map(|version| (version.def_id, version)).collect();
+    let changed = |row: &&NotifyDef| !last.remove(&row.id).is_some_and(|version| version.says(row));
+    let mut ids: Vec<i64> = rows.iter().filter(changed).map(|row| row.id).collect();
+    // Of these the row is gone. One that was deleted and purged has no version.
+    let lost = |version: &&&StoredVersion| version.row().is_ok_and(|row| row.delete_time.is_none());
+    ids.extend(last.values().filter(lost).map(|version| version.def_id));
+    ids
+}
+
+/// Versions, the latest first, with what each changed; the last one of `stored` only where it is the first of all. Those that
+/// somebody spoiled are passed over.
+pub(crate) fn for_people(stored: &[StoredVersion]) -> Vec<DefVersion> {
+    let mut shown: Vec<DefVersion> = Vec::with_capacity(stored.len());
+    for version in stored.iter().rev() {
+        let row = match version.row() {
+            Ok(row) => row,
+            Err(error) => {
+                tracing::error!(def_id = version.def_id, error, "a version cannot be read and is passed over");
+                continue;
+            }
+        };
+        let differences = shown.last().map(|before| before.row.differences(&row)).unwrap_or_default();
+        let (who, act) = (version.who.clone(), version.act.clone());
+        shown.push(DefVersion { version: version.version, time: version.time, who, act, row, differences });
+    }
+    shown.reverse();
+    shown
+}
+
+fn written(row: &NotifyDef) -> String {
+    // Texts, numbers and flags can always be written.
+    serde_json::to_string(&Columns(row)).unwrap_or_default()
+}
+
+/// The columns of a row as one JSON object.
+struct Columns<'a>(&'a NotifyDef);
+
+impl Serialize for Columns<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        self.0.write_columns(&mut object)?;
+        if self.0.delete_time.is_some() {
+            object.serialize_entry(DELETED, &true)?;
+        }
+        object.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    const NOW: SystemTime = UNIX_EPOCH;
+
+    fn version(last: Option<&StoredVersion>, row: &NotifyDef) -> Option<StoredVersion> {
+        StoredVersion::after(last, row, "edited", "alice", NOW)
+    }
+
+    fn row() -> NotifyDef {
+        let mut row = NotifyDef::new("sync").handler("h").max_retry_times(-1).enabled(false);
+        row.id = 7;
+        row
+    }
+
+    #[test]
+    fn a_version_gives_back_every_column_of_its_row() {
+        let first = version(None, &row()).unwrap();
+        assert_eq!((first.version, first.def_id), (1, 7));
+        assert_eq!(first.row(), Ok(row()));
+        let mut deleted = row();
+        deleted.delete_time = Some(NOW);
+        let second = version(Some(&first), &deleted).unwrap();
+        assert_eq!((second.version, second.row().unwrap().delete_time), (2, Some(NOW)));
+        assert_eq!(first.gone(NOW), Some(deleted));
+    }
+
+    #[test]
+    fn what_the_last_version_says_is_not_stored_again() {
+        let first = version(None, &row()).unwrap();
+        assert_eq!(version(Some(&first), &row()), None);
+        let mut touched = row();
+        touched.update_time = Some(NOW + Duration::from_secs(1));
+        assert_eq!(version(Some(&first), &touched), None, "a time is nothing that people edit");
+        assert_eq!(version(Some(&first), &row().timeout("1s")).unwrap().version, 2);
+    }
+
+    #[test]
+    fn columns_that_did_not_exist_keep_their_present_values() {
+        let mut old = version(None, &row()).unwrap();
+        old.definition = r#"{"name": "sync", "timeout": "9s", "a_later_column": 1}"#.to_owned();
+        let onto = old.onto(&row()).unwrap();
+        assert_eq!((onto.timeout.as_str(), onto.handler.as_deref(), onto.enabled), ("9s", Some("h"), false));
+        assert_eq!(old.row().unwrap(), {
+            let mut def = NotifyDef::new("sync").timeout("9s");
+            def.id = 7;
+            def
+        });
+    }
+
+    #[test]
+    fn a_version_that_somebody_spoiled_is_told_and_followed_by_a_good_one() {
+        let mut spoiled = version(None, &row()).unwrap();
+        for (text, problem) in [
+            ("[]", "no JSON object"),
+            (r#"{"name": null}"#, "null in a column"),
+            (r#"{"timeout": 5}"#, "5 as timeout"),
+            (r#"{"max_concurrency": "2"}"#, "\"2\" as max_concurrency"),
+        ] {
+            spoiled.definition = text.to_owned();
+            let error = spoiled.row().unwrap_err();
+            assert!(error.starts_with("version 1") && error.contains(problem), "{error}");
+            assert_eq!(version(Some(&spoiled), &row()).unwrap().version, 2);
+            assert!(for_people(&[spoiled.clone()]).is_empty());
+        }
+    }
+
+    #[test]
+    fn what_changed_by_sql_is_found_by_comparing_rows_and_last_versions() {
+        let stored = version(None, &row()).unwrap();
+        assert!(unseen(&[row()], std::slice::from_ref(&stored)).is_empty());
+        assert_eq!(unseen(&[row().timeout("1s")], std::slice::from_ref(&stored)), [7]);
+        assert_eq!(unseen(&[row()], &[]), [7], "one without a version");
+        assert_eq!(unseen(&[], std::slice::from_ref(&stored)), [7], "one that is gone");
+        let deleted = version(Some(&stored), &stored.gone(NOW).unwrap()).unwrap();
+        assert!(unseen(&[], std::slice::from_ref(&deleted)).is_empty(), "that is known");
+        assert_eq!(unseen(&[row()], &[deleted]), [7], "it is back");
+    }
+
+    #[test]
+    fn people_see_what_each_version_changed_and_the_audit_names_the_columns_without_values() {
+        let first = version(None, &row()).unwrap();
+        let second = version(Some(&first), &row().timeout("1s").handler_config("secret")).unwrap();
+        let shown = for_people(&[second.clone(), first.clone()]);
+        assert_eq!(shown.iter().map(|shown| shown.version).collect::<Vec<_>>(), [2, 1]);
+        let text = |text: &str| ColumnValue::Text(Some(text.to_owned()));
+        assert_eq!(shown[0].differences[0], ("timeout", text("30s"), text("1s")));
+        assert!(shown[1].differences.is_empty());
+        assert!(first.audit(None).is_none());
+        let entry = second.audit(Some(&first)).unwrap();
+        assert_eq!(entry.detail.as_deref(), Some("definition \"sync\", version 2: timeout, handler_config"));
+        assert_eq!((entry.def_id, entry.notice_id, entry.act.as_str()), (Some(7), None, "edited"));
+    }
+}

@@ -1,0 +1,250 @@
+//! The decisions of [`super`]: tables, and properties over any order of claims.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::AlertReason;
+
+const LEASE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_secs(60);
+const START: i64 = 1_000_000_000_000;
+
+fn rate(text: &str) -> Quota {
+    Quota { rate: Some(text.parse().unwrap()), total: None, breaker: None }
+}
+
+fn breaker(failures: u32) -> Breaker {
+    Breaker { failures, pause: PAUSE }
+}
+
+fn breaking(failures: u32) -> Quota {
+    Quota { rate: None, total: None, breaker: Some(breaker(failures)) }
+}
+
+/// So many at this time, by nobody in particular.
+fn begun(row: &LimitRow, quota: &Quota, at: i64, count: usize) -> LimitRow {
+    begin(row, quota, at, &vec![7; count], LEASE)
+}
+
+fn free(row: &LimitRow, quota: &Quota, now: i64) -> Result<usize, u64> {
+    allowance(row, quota, now, 0, LEASE).map_err(|hold| u64::try_from(hold.again_after().as_millis()).unwrap())
+}
+
+#[test]
+fn a_whole_rate_may_begin_at_once_and_comes_back_when_its_time_is_over() {
+    let quota = rate("100/1m");
+    let row = LimitRow::default();
+    assert_eq!(free(&row, &quota, START), Ok(100));
+    let row = begun(&row, &quota, START, 70);
+    assert_eq!(free(&row, &quota, START + 20_000), Ok(30));
+    let row = begun(&row, &quota, START + 20_000, 30);
+    assert_eq!(free(&row, &quota, START + 20_000), Err(40_000));
+    assert_eq!(free(&row, &quota, START + 59_999), Err(1));
+    assert_eq!(free(&row, &quota, START + 60_000), Ok(70));
+    assert_eq!(free(&row, &quota, START + 80_000), Ok(100));
+}
+
+#[test]
+fn a_rate_that_was_lowered_waits_until_enough_of_the_old_one_is_over() {
+    let row = begun(&LimitRow::default(), &rate("100/1m"), START, 50);
+    let row = begun(&row, &rate("100/1m"), START + 10_000, 10);
+    assert_eq!(free(&row, &rate("10/1m"), START + 20_000), Err(50_000), "the ten that came last are the limit");
+    assert_eq!(free(&row, &rate("11/1m"), START + 20_000), Err(40_000));
+}
+
+#[test]
+fn a_clock_that_was_set_back_delays_no_longer_than_the_time_of_the_rate() {
+    let quota = rate("10/1m");
+    let row = begun(&LimitRow::default(), &quota, START, 10);
+    assert_eq!(free(&row, &quota, START - 3_600_000), Ok(10), "an hour back: forgotten");
+    assert_eq!(free(&row, &quota, START - 1), Err(60_001), "a moment: two statements of one time");
+}
+
+#[test]
+fn so_many_may_be_sent_at_once_as_are_not_being_sent() {
+    let quota = Quota { rate: None, total: Some(3), breaker: None };
+    let of = |sending| allowance(&LimitRow::default(), &quota, START, sending, LEASE);
+    assert_eq!((of(0), of(2)), (Ok(3), Ok(1)));
+    assert_eq!((of(3), of(9)), (Err(Hold::Total), Err(Hold::Total)), "also where the limit was lowered");
+    assert_eq!(Hold::Total.again_after(), FOREVER);
+}
+
+#[test]
+fn of_several_limits_the_narrowest_holds() {
+    let quota = Quota { total: Some(5), ..rate("100/1m") };
+    let row = begun(&LimitRow::default(), &quota, START, 98);
+    assert_eq!(allowance(&row, &quota, START, 1, LEASE), Ok(2));
+    assert_eq!(allowance(&row, &quota, START, 4, LEASE), Ok(1));
+}
+
+#[test]
+fn failures_in_a_row_open_the_circuit_and_a_success_between_them_does_not() {
+    use Sign::{None as Nothing, Unwell, Well};
+    let outcomes = |signs: &[Sign]| {
+        let outcomes = (1..).zip(signs.iter().copied());
+        fold(&LimitRow::default(), breaker(3), outcomes, START)
+    };
+    let (row, opened_by) = outcomes(&[Unwell, Unwell, Well, Unwell, Nothing, Unwell]);
+    assert_eq!((row.failures, row.open_until, opened_by), (2, None, None));
+    let (row, opened_by) = outcomes(&[Unwell, Nothing, Unwell, Unwell, Unwell]);
+    assert_eq!((row.failures, row.open_until, opened_by), (3, Some(START + 60_000), Some(3)));
+    let (row, opened_by) = outcomes(&[Unwell, Unwell, Unwell, Well]);
+    assert_eq!((row, opened_by), (LimitRow::default(), None), "open and closed within one batch");
+}
+
+/// An outcome as a breaker sees it; `told` stands for the alarm.
+fn watched(sign: Sign, failures: u32, told: &str) -> Watched {
+    let alarm = Alarm {
+        def_id: 7,
+        definition: "sync".into(),
+        reason: AlertReason::CircuitOpen,
+        notice_id: None,
+        class: None,
+        message: told.into(),
+        cooldown: Duration::ZERO,
+        alert_def: 1,
+        node: "node".into(),
+    };
+    Watched { def_id: 7, breaker: breaker(failures), sign, alarm: (sign == Sign::Unwell).then_some(alarm) }
+}
+
+#[test]
+fn the_breaker_of_the_latest_reading_judges_a_batch_and_who_opened_the_circuit_is_told() {
+    let told = |outcomes: &[(i64, Watched)]| {
+        let outcomes: Vec<(i64, &Watched)> = outcomes.iter().map(|(id, watched)| (*id, watched)).collect();
+        let (row, alarm) = end(&LimitRow::default(), &outcomes, START);
+        (row.failures, alarm.map(|alarm| alarm.message.clone()))
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(told(&[]), (0, None));
+    // The row was edited between two judgements, one way and the other.
+    assert_eq!(told(&[(1, watched(Sign::Unwell, 1, "a")), (2, watched(Sign::Unwell, 2, "b"))]), (2, some("b")));
+    assert_eq!(told(&[(1, watched(Sign::Unwell, 9, "a")), (2, watched(Sign::Unwell, 1, "b"))]), (1, some("a")));
+    // Two attempts at one notice: the second opened it for good.
+    let again = [Sign::Unwell, Sign::Well, Sign::Unwell].into_iter().zip(["a", "b", "c"]);
+    let again: Vec<(i64, Watched)> = again.map(|(sign, told)| (1, watched(sign, 1, told))).collect();
+    assert_eq!(told(&again), (1, some("c")));
+    // The first opened it, and the second told nothing.
+    assert_eq!(told(&[(1, watched(Sign::Unwell, 1, "a")), (1, watched(Sign::None, 1, "b"))]), (1, some("a")));
+}
+
+/// An open circuit whose pause is over, with its probe under way.
+fn probing() -> LimitRow {
+    let open = LimitRow { failures: 3, open_until: Some(START), ..LimitRow::default() };
+    begin(&open, &breaking(3), START, &[42], LEASE)
+}
+
+#[test]
+fn an_open_circuit_lets_one_probe_through_when_its_pause_is_over() {
+    let quota = breaking(3);
+    let open = LimitRow { failures: 3, open_until: Some(START), ..LimitRow::default() };
+    assert_eq!(free(&open, &quota, START - 1), Err(1));
+    assert_eq!(free(&open, &quota, START), Ok(1));
+    let row = probing();
+    assert_eq!(row.probe, Some(42));
+    assert_eq!(free(&row, &quota, START), Err(60_000), "one at a time");
+    assert_eq!(free(&row, &quota, START + 60_000), Ok(1), "its process died: its lease is over");
+}
+
+#[test]
+fn the_probe_decides_and_stragglers_do_not_but_for_a_success() {
+    let after = |id: i64, sign: Sign| fold(&probing(), breaker(3), [(id, sign)].into_iter(), START + 5).0;
+    assert_eq!(after(41, Sign::Unwell), probing());
+    assert_eq!(after(41, Sign::None), probing());
+    let failed = after(42, Sign::Unwell);
+    assert_eq!((failed.failures, failed.open_until, failed.probe), (4, Some(START + 60_005), None));
+    let said_nothing = after(42, Sign::None);
+    assert_eq!((said_nothing.open_until, said_nothing.probe), (Some(START + 5), None), "another one may probe");
+    assert_eq!(after(42, Sign::Well), LimitRow::default());
+    assert_eq!(after(41, Sign::Well), LimitRow::default());
+}
+
+#[test]
+fn a_pause_that_was_shortened_or_a_clock_that_was_set_back_keeps_no_circuit_open() {
+    let open = LimitRow { open_until: Some(START + 3_600_000), ..LimitRow::default() };
+    assert_eq!(free(&open, &breaking(3), START), Ok(1));
+    assert_eq!(free(&open, &Quota { breaker: None, ..rate("5/1s") }, START), Ok(5), "a breaker that was taken away");
+}
+
+#[test]
+fn only_what_lies_with_the_target_is_a_sign_of_it() {
+    let unwell = ["network", "timeout", "unavailable", "busy", "auth", "unknown"];
+    for class in ErrorClass::ALL {
+        let expected = if unwell.contains(&class.as_str()) { Sign::Unwell } else { Sign::None };
+        assert_eq!(Sign::of(&Event::Failed(class)), expected, "{class}");
+        assert_eq!(Sign::of(&Event::RetryIn(Duration::ZERO, class)), expected, "{class}");
+    }
+    assert_eq!(Sign::of(&Event::Succeeded), Sign::Well);
+    assert_eq!(Sign::of(&Event::AwaitConfirm(FOREVER)), Sign::Well);
+    for event in [Event::Crashed, Event::HandedBack, Event::OutOfTries, Event::GaveUp("x".into())] {
+        assert_eq!(Sign::of(&event), Sign::None);
+    }
+}
+
+proptest! {
+    #[test]
+    fn within_no_window_do_more_begin_than_the_rate_allows_and_a_place_comes_back_almost_at_once(
+        limit in 1_u32..200,
+        per in 1_i64..20_000,
+        claims in proptest::collection::vec((0_i64..700, 1_usize..300), 1..120),
+    ) {
+        let quota = rate(&format!("{limit}/{per}ms"));
+        let (mut row, mut now) = (LimitRow::default(), START);
+        let mut log: Vec<(i64, usize)> = Vec::new();
+        for (step, wanted) in claims {
+            now += step;
+            let within = |time: i64| -> usize {
+                log.iter().filter(|(at, _)| at + time > now).map(|(_, count)| count).sum()
+            };
+            // The second one: with what is surely over left out, whatever part it was counted in.
+            let (in_window, lately) = (within(per), within(per + per / PARTS + 1));
+            let limit = usize::try_from(limit).unwrap();
+            match allowance(&row, &quota, now, 0, LEASE) {
+                Ok(most) => {
+                    let taken = wanted.min(most);
+                    prop_assert!(in_window + taken <= limit);
+                    row = begun(&row, &quota, now, taken);
+                    log.push((now, taken));
+                }
+                Err(hold) => {
+                    prop_assert!(lately >= limit, "nothing is held back without need");
+                    let after = i64::try_from(hold.again_after().as_millis()).unwrap();
+                    prop_assert!(after >= 1 && after <= per);
+                    prop_assert!(allowance(&row, &quota, now + after, 0, LEASE).is_ok());
+                    prop_assert!(allowance(&row, &quota, now + after - 1, 0, LEASE).is_err(), "to the millisecond");
+                }
+            }
+            prop_assert!(row.begun.len() <= usize::try_from(PARTS).unwrap() + 2);
+        }
+    }
+
+    #[test]
+    fn however_outcomes_and_claims_follow_a_circuit_never_lets_two_probes_run_nor_stays_open_for_ever(
+        events in proptest::collection::vec((0_i64..90_000, 0_u8..5), 1..200),
+    ) {
+        let quota = breaking(3);
+        let (mut row, mut now, mut next_id) = (LimitRow::default(), START, 0);
+        let mut probe_ends: Option<i64> = None;
+        for (step, what) in events {
+            now += step;
+            if what < 2 {
+                if allowance(&row, &quota, now, 0, LEASE).is_ok() {
+                    next_id += 1;
+                    if row.open_until.is_some() {
+                        prop_assert!(probe_ends.is_none_or(|ends| ends <= now));
+                        probe_ends = Some(now + 60_000);
+                    }
+                    row = begin(&row, &quota, now, &[next_id], LEASE);
+                }
+            } else {
+                let sign = [Sign::Well, Sign::Unwell, Sign::None][usize::from(what - 2)];
+                if row.probe == Some(next_id) || sign == Sign::Well {
+                    probe_ends = None;
+                }
+                row = fold(&row, breaker(3), [(next_id, sign)].into_iter(), now).0;
+            }
+            prop_assert!(row.open_until.is_none_or(|until| until <= now + 60_000));
+            prop_assert!(allowance(&row, &quota, now + 60_000, 0, LEASE).is_ok());
+        }
+    }
+}

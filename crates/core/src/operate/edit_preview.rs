@@ -1,0 +1,304 @@
+//! [`EditPreview`]: what an edit of a definition would do to the notices in flight. A pure function of both rows and of counts,
+//! which asks the same code that decides when they are sent.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use super::listing::Counted;
+use super::retime::{decided, moved};
+use crate::alert::trigger::trigger;
+use crate::definition::{ColumnValue, Difference, NotifyDef, Policy};
+use crate::transition::Next;
+
+/// Failed notices that wait for their retry, of which the same is decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetryGroup {
+    /// Failed attempts of each.
+    pub failures: i64,
+    /// Attempts that ended with the process, of each.
+    pub crashes: i64,
+    /// The kind of their last error.
+    pub class: Option<String>,
+    /// From the beginning of their last attempt to their retry, in whole seconds.
+    pub wait: Option<Duration>,
+    /// True where their time has come.
+    pub due: bool,
+    /// How many they are.
+    pub count: u64,
+}
+
+/// What there is of a definition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InFlight {
+    /// Those that wait for their retry.
+    pub retries: Vec<RetryGroup>,
+    /// True where there may be more of them.
+    pub more: bool,
+    /// Those that were not tried yet.
+    pub not_sent: Counted,
+    /// Those that are being sent.
+    pub sending: Counted,
+    /// Those that await their confirmation.
+    pub awaiting: Counted,
+    /// The handlers of all living nodes.
+    pub handlers: BTreeSet<String>,
+}
+
+/// What an edit would do. It is in force for every later decision; nothing that was decided is changed by it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EditPreview {
+    /// The columns that change.
+    pub changes: Vec<Difference>,
+    /// Those that wait for their retry, and keep their times. All following numbers are of them, and lower bounds where there
+    /// are more.
+    pub retries: Counted,
+    /// What changes after their next failure, if that is of the class of the last one; the most first.
+    pub steps: Vec<IntervalChange>,
+    /// How many have no try left any more, and become dead letters when they are due.
+    pub out_of_tries: u64,
+    /// How many have fewer tries left than before, those without any included.
+    pub fewer_tries: u64,
+    /// How many have more tries left than before.
+    pub more_tries: u64,
+    /// How many of their next failures would be told to a person: before, and after the edit.
+    pub alerts: (u64, u64),
+    /// How many [`super::Operator::retime`] would then move to an earlier time.
+    pub earlier: u64,
+    /// How many it would move to a later time.
+    pub later: u64,
+    /// Those that were not tried yet.
+    pub not_sent: Counted,
+    /// Those that are being sent, by the time-out that they began with.
+    pub sending: Counted,
+    /// Those that await their confirmation, and keep their deadlines.
+    pub awaiting: Counted,
+    /// Where `enabled` changes: what it becomes.
+    pub enabled: Option<bool>,
+    /// Where another handler takes over.
+    pub handler: Option<HandlerChange>,
+}
+
+/// What comes after the next failure of some waiting retries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IntervalChange {
+    /// Before the edit; none: the row was invalid, and nothing was sent.
+    pub from: Option<NextStep>,
+    /// After it.
+    pub to: NextStep,
+    /// Of how many.
+    pub count: u64,
+}
+
+/// What follows a failure.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NextStep {
+    /// A retry after this time, without its jitter.
+    Retry(Duration),
+    /// A retry after what a named strategy says.
+    Strategy(String),
+    /// None: it is a dead letter.
+    DeadLetter,
+}
+
+/// Another handler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandlerChange {
+    /// The handler until now.
+    pub from: String,
+    /// The handler from then on.
+    pub to: String,
+    /// Whether a living node has it.
+    pub known: bool,
+}
+
+/// What replacing the row `seen` by `new` does to what is in flight. Of a row that is invalid only the columns that change are
+/// known.
+pub fn preview(seen: &NotifyDef, new: &NotifyDef, in_flight: &InFlight) -> EditPreview {
+    let handler = |def: &NotifyDef| def.handler_name().to_owned();
+    let mut preview = EditPreview {
+        changes: seen.differences(new),
+        not_sent: in_flight.not_sent,
+        sending: in_flight.sending,
+        awaiting: in_flight.awaiting,
+        enabled: (seen.enabled != new.enabled).then_some(new.enabled),
+        handler: (handler(seen) != handler(new)).then(|| HandlerChange {
+            from: handler(seen),
+            to: handler(new),
+            known: in_flight.handlers.contains(new.handler_name()),
+        }),
+        ..EditPreview::default()
+    };
+    let (old, Ok(new)) = (seen.policy().ok(), new.policy()) else { return preview };
+    for group in &in_flight.retries {
+        preview.add(group, old.as_ref(), &new);
+    }
+    preview.retries.more = in_flight.more;
+    preview.steps.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| (&a.from, &a.to).cmp(&(&b.from, &b.to))));
+    preview
+}
+
+impl EditPreview {
+    fn add(&mut self, group: &RetryGroup, old: Option<&Policy>, new: &Policy) {
+        let count = group.count;
+        self.retries.count += count;
+        let left = tries_left(new, group);
+        let left_before = old.map(|old| tries_left(old, group));
+        // No limit is more than any.
+        let many = |left: Option<u64>| left.unwrap_or(u64::MAX);
+        if let Some(before) = left_before {
+            self.fewer_tries += if many(left) < many(before) { count } else { 0 };
+            self.more_tries += if many(left) > many(before) { count } else { 0 };
+        }
+        if left == Some(0) {
+            self.out_of_tries += if left_before == Some(Some(0)) { 0 } else { count };
+        } else {
+            let (from, to) = (old.map(|old| next_step(old, group)), next_step(new, group));
+            if from.as_ref() != Some(&to) {
+                match self.steps.iter_mut().find(|step| step.from == from && step.to == to) {
+                    Some(step) => step.count += count,
+                    None => self.steps.push(IntervalChange { from, to, count }),
+                }
+            }
+        }
+        let alerts = |policy: &Policy| if is_told(policy, group) { count } else { 0 };
+        self.alerts.0 += old.map_or(0, alerts);
+        self.alerts.1 += alerts(new);
+        if new.interval.strategy().is_none()
+            && let (Some(delay), Some(wait)) = (moved(new, group, 0.0), group.wait)
+        {
+            *(if delay < wait { &mut self.earlier } else { &mut self.later }) += count;
+        }
+    }
+
+    fn differs_in(&self, columns: &[&str]) -> bool {
+        self.changes.iter().any(|(column, ..)| columns.contains(column))
+    }
+}
+
+/// How many more attempts there are if each fails as the last one did; none: no limit.
+fn tries_left(policy: &Policy, group: &RetryGroup) -> Option<u64> {
+    let (class, tries) = (group.error_class(), group.tries());
+    if policy.is_exhausted_in_all(tries) {
+        return Some(0);
+    }
+    let exhausted = |more: i64| policy.is_exhausted_in(class, tries.saturating_add(more));
+    if !exhausted(i64::MAX) {
+        return None;
+    }
+    // What is exhausted stays so with more tries: the first such number, by halving.
+    let (mut left, mut enough) = (0, i64::MAX);
+    while enough - left > 1 {
+        let middle = left + (enough - left) / 2;
+        if exhausted(middle) { enough = middle } else { left = middle }
+    }
+    u64::try_from(enough).ok()
+}
+
+fn next_step(policy: &Policy, group: &RetryGroup) -> NextStep {
+    match decided(policy, group.failures, group.crashes, &group.failure(), 0.0).next {
+        Next::Finish { .. } => NextStep::DeadLetter,
+        Next::Wait { after, .. } => match policy.interval_in(group.error_class()).strategy() {
+            Some(name) => NextStep::Strategy(name.to_owned()),
+            None => NextStep::Retry(after),
+        },
+    }
+}
+
+/// Whether the next failure of each is told to a person.
+fn is_told(policy: &Policy, group: &RetryGroup) -> bool {
+    let event = group.failure();
+    trigger(policy, &event, &decided(policy, group.failures, group.crashes, &event, 0.0)).is_some()
+}
+
+impl fmt::Display for NextStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Retry(after) => write!(f, "{}", humantime::format_duration(*after)),
+            Self::Strategy(name) => write!(f, "strategy:{name}"),
+            Self::DeadLetter => f.write_str("a dead letter"),
+        }
+    }
+}
+
+/// How many changes of intervals are told in words.
+const TOLD: usize = 5;
+
+impl fmt::Display for EditPreview {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.changes.is_empty() {
+            return f.write_str("nothing changes");
+        }
+        for (n, (column, before, after)) in self.changes.iter().enumerate() {
+            write!(f, "{}{column}: {} -> {}", if n == 0 { "" } else { "; " }, Shown(before), Shown(after))?;
+        }
+        let waiting =
+            Counted { count: self.retries.count + self.not_sent.count, more: self.retries.more || self.not_sent.more };
+        match self.enabled {
+            Some(false) => write!(f, "\n{waiting} notices wait until it is enabled again; what is being sent ends")?,
+            Some(true) => write!(f, "\n{waiting} notices are no longer held back")?,
+            None => {}
+        }
+        if let Some(HandlerChange { from, to, known }) = &self.handler {
+            let nobody = if *known { "" } else { ", which no living node has: they wait" };
+            write!(f, "\n{waiting} notices go to the handler {to:?} instead of {from:?}{nobody}")?;
+        }
+        if self.retries.count > 0 {
+            write!(
+                f,
+                "\n{}{} waiting retries keep their times",
+                if self.retries.more { "at least " } else { "" },
+                self.retries.count
+            )?;
+        }
+        if self.earlier + self.later > 0 {
+            write!(f, "; retimed, {} would move earlier, {} later", self.earlier, self.later)?;
+        }
+        for IntervalChange { from, to, count } in self.steps.iter().take(TOLD) {
+            match from {
+                Some(from) => write!(f, "\nafter the next failure of {count}: {to} instead of {from}")?,
+                None => write!(f, "\nafter the next failure of {count}: {to}")?,
+            }
+        }
+        if let Some(rest) = self.steps.get(TOLD..).filter(|rest| !rest.is_empty()) {
+            write!(f, "\nand other changes of {}", rest.iter().map(|step| step.count).sum::<u64>())?;
+        }
+        for (count, what) in [
+            (self.out_of_tries, "have no try left and become dead letters when they are due"),
+            (self.fewer_tries - self.out_of_tries.min(self.fewer_tries), "have fewer tries left"),
+            (self.more_tries, "have more tries left"),
+        ] {
+            if count > 0 {
+                write!(f, "\n{count} {what}")?;
+            }
+        }
+        if self.alerts.0 != self.alerts.1 {
+            write!(f, "\n{} of the next failures alert instead of {}", self.alerts.1, self.alerts.0)?;
+        }
+        if self.awaiting.count > 0 && self.differs_in(&["need_confirm", "max_confirm_delay"]) {
+            write!(f, "\n{} that await their confirmation keep their deadlines", self.awaiting)?;
+        }
+        if self.sending.count > 0 && self.differs_in(&["timeout"]) {
+            write!(f, "\n{} that are being sent keep their time-out", self.sending)?;
+        }
+        Ok(())
+    }
+}
+
+/// A value as it stands in the row.
+struct Shown<'a>(&'a ColumnValue);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ColumnValue::Text(Some(text)) => write!(f, "{text:?}"),
+            ColumnValue::Int(Some(number)) => write!(f, "{number}"),
+            ColumnValue::Bool(flag) => write!(f, "{flag}"),
+            ColumnValue::Text(None) | ColumnValue::Int(None) => f.write_str("null"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! [`Filter`]: which notices; [`Position`]: where a page ended.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use super::verb::rfc3339;
+use crate::error::{Error, Result};
+use crate::notice::Status;
+
+/// Which notices: of a state, perhaps of one definition, of a time, and dead letters of one class.
+///
+/// The time of an ended notice is when it ended; that of a live one is when somebody must look at it next.
+///
+/// ```
+/// # use std::time::{Duration, SystemTime};
+/// use solid_notify_core::operate::Filter;
+///
+/// let yesterday = SystemTime::now() - Duration::from_secs(86_400);
+/// let filter = Filter::dead_letters().definition("sync_to_omp").class("timeout").from(yesterday);
+/// assert!(filter.to_string().starts_with("dead letters of sync_to_omp, class timeout, from 2"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filter {
+    pub(super) statuses: Vec<Status>,
+    pub(super) definition: Option<String>,
+    pub(super) class: Option<String>,
+    pub(super) from: Option<SystemTime>,
+    pub(super) until: Option<SystemTime>,
+}
+
+/// How a dead letter without a class is named where classes are.
+pub const NO_CLASS: &str = "-";
+
+impl Filter {
+    fn of(statuses: &[Status]) -> Self {
+        Self { statuses: statuses.to_vec(), definition: None, class: None, from: None, until: None }
+    }
+
+    /// What finally failed.
+    pub fn dead_letters() -> Self {
+        Self::of(&[Status::DeadLetter])
+    }
+
+    /// What was cancelled, by an operator or by a handler that skipped it.
+    pub fn cancelled() -> Self {
+        Self::of(&[Status::Cancelled])
+    }
+
+    /// What has ended, in any way.
+    pub fn ended() -> Self {
+        Self::of(&[Status::Succeeded, Status::DeadLetter, Status::Cancelled])
+    }
+
+    /// What has not ended.
+    pub fn live() -> Self {
+        Self::of(&Status::LIVE)
+    }
+
+    /// What has not ended and is not just being sent.
+    pub fn waiting() -> Self {
+        Self::of(&[Status::NotSent, Status::Failed, Status::AwaitingConfirm])
+    }
+
+    /// What is in this state.
+    pub fn status(status: Status) -> Self {
+        Self::of(&[status])
+    }
+
+    /// Only of the definition with this name.
+    #[must_use]
+    pub fn definition(mut self, name: impl Into<String>) -> Self {
+        self.definition = Some(name.into());
+        self
+    }
+
+    /// Only of this class ([`NO_CLASS`]: without one). For dead letters: of others no index knows the class.
+    #[must_use]
+    pub fn class(mut self, class: impl Into<String>) -> Self {
+        self.class = Some(class.into());
+        self
+    }
+
+    /// Only from this time on.
+    #[must_use]
+    pub fn from(mut self, time: SystemTime) -> Self {
+        self.from = Some(time);
+        self
+    }
+
+    /// Only up to this time.
+    #[must_use]
+    pub fn until(mut self, time: SystemTime) -> Self {
+        self.until = Some(time);
+        self
+    }
+
+    /// Refuses what no index serves, and statuses that are not among `allowed`.
+    pub(super) fn check(&self, allowed: &[Status], otherwise: &str) -> Result<()> {
+        let wrong = |problem: String| Err(Error::Invalid { what: "filter", problem });
+        if self.class.is_some() && self.statuses != [Status::DeadLetter] {
+            return wrong(
+                "a class can be asked for of dead letters only, since no index knows that of others".to_owned(),
+            );
+        }
+        match self.statuses.iter().find(|status| !allowed.contains(status)) {
+            Some(status) => wrong(format!("{}: {otherwise}", name_of(*status))),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(super) fn name_of(status: Status) -> &'static str {
+    match status {
+        Status::NotSent => "not sent",
+        Status::Succeeded => "succeeded",
+        Status::Failed => "failed",
+        Status::DeadLetter => "dead letters",
+        Status::AwaitingConfirm => "awaiting confirmation",
+        Status::Sending => "being sent",
+        Status::Cancelled => "cancelled",
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.statuses.iter().map(|status| name_of(*status)).collect();
+        f.write_str(&names.join(", "))?;
+        match &self.definition {
+            Some(name) => write!(f, " of {name}")?,
+            None => f.write_str(" of all definitions")?,
+        }
+        if let Some(class) = &self.class {
+            write!(f, ", class {class}")?;
+        }
+        for (word, time) in [("from", self.from), ("until", self.until)] {
+            if let Some(time) = time {
+                write!(f, ", {word} {}", rfc3339(time))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a notice stands in a list: what the next page begins behind. It stays right whatever is added or taken away
+/// meanwhile. As text it fits into an address.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Its time as the store writes it, which is exact and sorts as text.
+    time: String,
+    /// Its id, among those of the same time.
+    id: i64,
+}
+
+impl Position {
+    /// A position; stores make them.
+    pub fn new(time: impl Into<String>, id: i64) -> Self {
+        Self { time: time.into(), id }
+    }
+
+    /// The time as the store writes it.
+    pub fn time(&self) -> &str {
+        &self.time
+    }
+
+    /// The id.
+    pub fn id(&self) -> i64 {
+        self.id
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}", self.id, self.time.replace(' ', "T"))
+    }
+}
+
+impl FromStr for Position {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong =
+            || Error::Invalid { what: "position", problem: format!("{text:?}: expected one that a page ended with") };
+        let (id, time) = text.split_once('_').ok_or_else(wrong)?;
+        let plausible = time == "infinity" || time.bytes().all(|byte| byte.is_ascii_digit() || b"-:.T".contains(&byte));
+        if !plausible || time.is_empty() || time.len() > 40 {
+            return Err(wrong());
+        }
+        let id = id.parse().map_err(|_| wrong())?;
+        Ok(Self { time: time.replace('T', " "), id })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_survives_being_written_down() {
+        for time in ["2026-11-21 10:42:07.123456", "infinity", "00000001763721727123456789"] {
+            let position = Position::new(time, -7);
+            assert_eq!(position.to_string().parse::<Position>().ok(), Some(position));
+        }
+        for wrong in ["", "7", "x_2026", "7_", "7_now()", "7_2026'"] {
+            assert!(wrong.parse::<Position>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_class_is_known_of_dead_letters_only() {
+        assert!(Filter::dead_letters().class("timeout").check(&[Status::DeadLetter], "").is_ok());
+        assert!(Filter::cancelled().class("timeout").check(&[Status::Cancelled], "").is_err());
+        let error = Filter::live().check(&[Status::DeadLetter], "they have not ended").unwrap_err().to_string();
+        assert!(error.contains("not sent: they have not ended"), "{error}");
+    }
+}

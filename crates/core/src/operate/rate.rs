@@ -1,0 +1,101 @@
+//! [`Rate`]: how many notices a bulk retry lets be due in what time.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::retry::duration;
+
+/// So many in so much time: `100/1m`, `5` (per second), or all at once.
+///
+/// ```
+/// # use std::time::Duration;
+/// use solid_notify_core::operate::Rate;
+///
+/// let rate: Rate = "100/1m".parse()?;
+/// assert_eq!(rate.offset(50), Duration::from_secs(30));
+/// assert_eq!(Rate::per_second(5).offset(10), Duration::from_secs(2));
+/// assert_eq!(Rate::AT_ONCE.offset(1_000_000), Duration::ZERO);
+/// assert!("0/1m".parse::<Rate>().is_err());
+/// # Ok::<(), solid_notify_core::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    count: u32,
+    per: Duration,
+}
+
+impl Rate {
+    /// Nothing is spread: all are due at once, and the sweepers' `max_concurrency` is the only limit.
+    pub const AT_ONCE: Rate = Rate { count: 1, per: Duration::ZERO };
+
+    /// So many a second; zero counts as one.
+    pub fn per_second(count: u32) -> Self {
+        Self { count: count.max(1), per: Duration::from_secs(1) }
+    }
+
+    /// How many.
+    pub(crate) fn count(self) -> u32 {
+        self.count
+    }
+
+    /// In what time.
+    pub(crate) fn per(self) -> Duration {
+        self.per
+    }
+
+    /// How long after the first one number `n` is due, counted from 0.
+    pub fn offset(&self, n: u64) -> Duration {
+        let millis = u128::from(n).saturating_mul(self.per.as_millis()) / u128::from(self.count);
+        Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)).min(crate::retry::MAX_DELAY)
+    }
+}
+
+impl FromStr for Rate {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = |problem: &str| Error::Invalid { what: "rate", problem: format!("{text:?}: {problem}") };
+        let (count, per) = match text.split_once('/') {
+            Some((count, per)) => (count, duration::read(per.trim()).map_err(|error| wrong(&error.to_string()))?),
+            None => (text, Duration::from_secs(1)),
+        };
+        match count.trim().parse::<u32>() {
+            Ok(count) if count > 0 => Ok(Self { count, per }),
+            _ => Err(wrong("expected a number from 1 on, perhaps with a time: `100/1m`, `5` (per second)")),
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.per.is_zero() {
+            true => f.write_str("at once"),
+            false => write!(f, "{}/{}", self.count, humantime::format_duration(self.per)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_says_what_is_wrong_with_it() {
+        for wrong in ["", "0", "-1/1s", "1/0s", "1/soon", "many/1m"] {
+            let error = wrong.parse::<Rate>().unwrap_err().to_string();
+            assert!(error.starts_with("rate"), "{error}");
+        }
+        assert_eq!("100/1m".parse::<Rate>().unwrap().to_string(), "100/1m");
+        assert_eq!(Rate::per_second(3).to_string(), "3/1s");
+    }
+
+    #[test]
+    fn the_spread_is_even_and_never_overflows() {
+        let rate: Rate = "3/1s".parse().unwrap();
+        let offsets: Vec<u128> = (0..4).map(|n| rate.offset(n).as_millis()).collect();
+        assert_eq!(offsets, [0, 333, 666, 1000]);
+        assert_eq!("1/10y".parse::<Rate>().map(|rate| rate.offset(u64::MAX)).unwrap(), crate::retry::MAX_DELAY);
+    }
+}

@@ -1,0 +1,214 @@
+//! Re-timing: waiting retries take the intervals as they are now. [`retimed`] decides, purely; [`Operator::retime`] goes through
+//! the lane in small windows.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::bulk::Bulk;
+use super::definitions::DefRef;
+use super::edit_preview::RetryGroup;
+use super::operator::Operator;
+use super::{Lane, Listed, Rate, Verb};
+use crate::definition::Policy;
+use crate::error::{Error, Result};
+use crate::notice::{Claimed, ErrorClass, Status};
+use crate::transition::{Chance, Event, Next, Transition, transition};
+
+impl Operator {
+    /// Gives the waiting retries of a definition the times that its row says now: the interval after their last failure,
+    /// counted from the beginning of that attempt. Nothing is counted and nothing is sent by it. Those that come to be due
+    /// at once are spread by `rate`, but none is put off by that beyond the time that it had.
+    ///
+    /// What is due already keeps its place, and so does what would move by less than a second, what an operator brought back
+    /// and has not been tried since, and what has no try left. A time that a handler or an operator had asked for is replaced.
+    ///
+    /// Each window of 500 is a transaction of its own with one entry in the audit; calling again goes on.
+    ///
+    /// # Errors
+    /// [`Error::InvalidDefinition`] for a row that cannot be followed, [`Error::Invalid`] where its interval is a named
+    /// strategy, which sweepers know and not this process; as [`Self::definition`]; those of the store.
+    pub async fn retime(&self, definition: impl Into<DefRef>, rate: Rate) -> Result<Bulk> {
+        let row = self.definition(definition).await?;
+        let policy = row.policy().map_err(|problems| Error::InvalidDefinition { name: row.name.clone(), problems })?;
+        if let Some(strategy) = policy.interval.strategy() {
+            let problem = format!("its interval is strategy:{strategy}, which is known to sweepers only");
+            return Err(Error::Invalid { what: "retiming", problem });
+        }
+        let started = self.operate().nodes(Duration::ZERO).await?.now;
+        let told = format!("failed of {}, by its intervals, at a rate of {rate}", row.name);
+        let plan = |n: u64, notice: &Listed| retimed(&policy, notice, started, started + rate.offset(n));
+        let mut done = Bulk::default();
+        self.windows(Lane::of(row.id, Status::Failed), &Verb::Reschedule { at: started }, &told, &mut done, plan)
+            .await?;
+        Ok(done)
+    }
+}
+
+/// When a waiting retry is due by these intervals, where that is another time; `place` is the earliest for one that would be
+/// due at once.
+fn retimed(policy: &Policy, notice: &Listed, now: SystemTime, place: SystemTime) -> Option<SystemTime> {
+    let called = notice.last_call_time?;
+    let group = RetryGroup {
+        failures: notice.failures,
+        crashes: notice.crashes,
+        class: notice.last_class.clone(),
+        wait: notice.time.duration_since(called).ok(),
+        due: notice.time <= now,
+        count: 1,
+    };
+    let delay = moved(policy, &group, spread(notice.id, notice.attempt))?;
+    let wished = called.checked_add(delay)?.max(now);
+    let due = if wished < notice.time { wished.max(place).min(notice.time) } else { wished };
+    // The same time as before is nothing to write.
+    (due != notice.time).then_some(due)
+}
+
+/// The delay that these retries get by `policy`, where it is another than they have. To the second, since an outcome is stored
+/// a moment after the attempt whose beginning is counted from.
+pub(super) fn moved(policy: &Policy, group: &RetryGroup, unit: f64) -> Option<Duration> {
+    let delay = delay_of_last(policy, group, unit).filter(|_| !group.due)?;
+    (delay.as_secs() != group.wait?.as_secs()).then_some(delay)
+}
+
+/// What `policy` would have made of the last failure of these retries: its delay, if there is one.
+fn delay_of_last(policy: &Policy, group: &RetryGroup, unit: f64) -> Option<Duration> {
+    if group.tries() == 0 {
+        return None;
+    }
+    let event = group.failure();
+    let (failures, crashes) = match event {
+        Event::Crashed => (group.failures, group.crashes - 1),
+        _ => (group.failures - 1, group.crashes),
+    };
+    match decided(policy, failures.max(0), crashes.max(0), &event, unit).next {
+        Next::Wait { after, .. } => Some(after),
+        Next::Finish { .. } => None,
+    }
+}
+
+/// What `event` makes of a notice with these counters: the decision of the send path itself.
+pub(super) fn decided(policy: &Policy, failures: i64, crashes: i64, event: &Event, unit: f64) -> Transition {
+    let notice = Claimed {
+        id: 0,
+        def_id: policy.def_id,
+        param: String::new(),
+        description: None,
+        errors: None,
+        status: Status::Sending,
+        attempt: 0,
+        failures,
+        crashes,
+        worker: String::new(),
+        last_call_time: UNIX_EPOCH,
+        create_time: UNIX_EPOCH,
+        trace_context: None,
+        ordering_key: None,
+    };
+    transition(policy, &notice, event, &Chance { unit, strategy: &|_| Duration::ZERO })
+}
+
+impl RetryGroup {
+    pub(super) fn tries(&self) -> i64 {
+        self.failures.saturating_add(self.crashes)
+    }
+
+    pub(super) fn error_class(&self) -> ErrorClass {
+        self.class.as_deref().and_then(ErrorClass::from_name).unwrap_or(ErrorClass::Unknown)
+    }
+
+    /// A failure of the class of the last one.
+    pub(super) fn failure(&self) -> Event {
+        match self.error_class() {
+            ErrorClass::Crash if self.crashes > 0 => Event::Crashed,
+            class => Event::Failed(class),
+        }
+    }
+}
+
+/// A number from 0 up to 1 for the jitter of an attempt: always the same, so that re-timing again moves nothing.
+fn spread(id: i64, attempt: i64) -> f64 {
+    // Multiples of the golden ratio, whose fractions are spread evenly (Knuth, The Art of Computer Programming, 6.4).
+    let seed = id.wrapping_add(attempt).cast_unsigned().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (seed >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NotifyDef;
+    use crate::operate::Position;
+
+    const NOW: SystemTime = UNIX_EPOCH;
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A retry that failed `ago` seconds ago and is due in `after`.
+    fn waiting(failures: i64, class: &str, ago: u32, after: u32) -> Listed {
+        let now = NOW + 1000 * SECOND;
+        let time = now + after * SECOND;
+        let mut listed = Listed::new(1, 1, Status::Failed, NOW, time, Position::new("", 1));
+        (listed.failures, listed.last_class) = (failures, Some(class.to_owned()));
+        listed.last_call_time = Some(now - ago * SECOND);
+        listed
+    }
+
+    /// In how many seconds it is due, retimed now at a place so many seconds from now.
+    fn due(def: NotifyDef, notice: &Listed, place: u32) -> Option<u64> {
+        let now = NOW + 1000 * SECOND;
+        let due = retimed(&def.policy().unwrap(), notice, now, now + place * SECOND)?;
+        Some(due.duration_since(now).unwrap().as_secs())
+    }
+
+    #[test]
+    fn a_waiting_retry_takes_the_interval_of_its_last_failure() {
+        let def =
+            || NotifyDef::new("a").retry_interval("[10s,100s]").retry_rules(r#"{"busy": "[7s,70s]", "auth": "never"}"#);
+        for (failures, class, place, expected) in [
+            (1, "timeout", 0, Some(8)),
+            (2, "timeout", 0, Some(98)),
+            (9, "timeout", 0, None),
+            (1, "busy", 0, Some(5)),
+            (2, "busy", 0, Some(68)),
+            (1, "auth", 0, None),
+            (1, "what a later release has", 0, Some(8)),
+            // Never tried since an operator brought it back.
+            (0, "timeout", 0, None),
+            // Its place in the spread is later, and holds until the time that it had.
+            (1, "timeout", 20, Some(20)),
+            (1, "timeout", 60, None),
+        ] {
+            assert_eq!(due(def(), &waiting(failures, class, 2, 50), place), expected, "{failures} {class} {place}");
+        }
+        assert_eq!(due(def(), &waiting(1, "timeout", 30, 50), 0), Some(0), "its time is over");
+        assert_eq!(due(def(), &waiting(2, "timeout", 30, 50), 90), Some(70), "what becomes later is not spread");
+        assert_eq!(due(def(), &waiting(2, "timeout", 30, 0), 0), None, "one that is due keeps its place");
+        assert_eq!(due(def(), &waiting(1, "timeout", 2, 8), 0), None, "nothing changes");
+    }
+
+    #[test]
+    fn a_crash_is_retimed_as_it_was_timed() {
+        let crashed = |crashes| {
+            let mut listed = waiting(0, "crash", 2, 50);
+            listed.crashes = crashes;
+            listed
+        };
+        let def = NotifyDef::new("a").retry_interval("[10s,100s]");
+        assert_eq!(due(def.clone(), &crashed(1), 0), Some(0), "the first one is sent again at once");
+        assert_eq!(due(def, &crashed(2), 0), Some(8));
+    }
+
+    #[test]
+    fn jitter_is_the_same_whenever_it_is_asked_for_and_spreads_evenly() {
+        let units: Vec<f64> = (1..=1000).map(|id| spread(id, 1)).collect();
+        assert_eq!(spread(7, 1).to_bits(), units[6].to_bits());
+        for tenth in 0..10 {
+            let within = units.iter().filter(|unit| (**unit * 10.0) as i32 == tenth).count();
+            assert!((80..=120).contains(&within), "{within}");
+        }
+        let def = || NotifyDef::new("a").retry_interval("100s ~10%");
+        let first = due(def(), &waiting(1, "busy", 0, 10), 0).unwrap();
+        assert_eq!(
+            due(def(), &waiting(1, "busy", 0, u32::try_from(first).unwrap()), 0),
+            None,
+            "again, it moves nothing"
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! The snapshot of counts in the database: who takes it, how it is taken, and how it is read.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::connections::Purpose;
+use super::dialect::Dialect;
+use super::fragment::Kind;
+use super::read::{readable, required, required_text};
+use super::run::{Arg, Statement};
+use super::statements::statements;
+use super::store::SqlStore;
+use crate::notice::{duration_millis, time_from_millis};
+use crate::operate::{COUNT_HOLD, Counts, DefinitionCounts, RECENT, next_count};
+
+statements! {
+    CountStatements:
+    read_counts,
+    claim_count,
+    open_count,
+    take_count,
+    write_count,
+    forget_count,
+}
+
+impl CountStatements {
+    pub(super) fn new(kind: Kind) -> Self {
+        let now = kind.now();
+        let statement = |text: String| Statement::new(kind, &text);
+        let live = |status: i64| {
+            format!("(SELECT count(*) FROM notify_msg m{} WHERE m.def_id = $2 AND m.status = {status})", kind.by_lane())
+        };
+        let first = |status: i64| {
+            format!(
+                "(SELECT {} FROM notify_msg m{} WHERE m.def_id = $2 AND m.status = {status} ORDER BY m.next_call_time LIMIT 1)",
+                kind.epoch_down("m.next_call_time"),
+                kind.by_lane()
+            )
+        };
+        let ended = |status: i64, and: &str| {
+            format!(
+                "(SELECT count(*) FROM notify_msg_history m{} WHERE m.def_id = $2 AND m.status = {status}{and})",
+                kind.by_index("notify_msg_history_finished")
+            )
+        };
+        let recent = format!(" AND m.finish_time > {}", kind.plus(&now, "-$3"));
+        Self {
+            read_counts: statement(format!(
+                "SELECT d.id, d.name, {}, {}, {}, {}, c.not_sent, c.failed, c.sending, c.awaiting_confirm, c.dead_letters,
+                        c.cancelled, c.recently_succeeded
+                 FROM notify_def d LEFT JOIN notify_count c ON c.def_id = d.id ORDER BY d.name",
+                kind.epoch_down(&now),
+                kind.epoch("c.taken_at"),
+                kind.epoch("c.next_time"),
+                kind.epoch("c.oldest_due"),
+            )),
+            // Of the nodes that find it due one moves its time on.
+            claim_count: statement(format!(
+                "UPDATE notify_count SET next_time = {} WHERE def_id = $2 AND next_time <= {now}",
+                kind.plus(&now, "$3")
+            )),
+            open_count: statement(kind.insert_unless_there(&format!(
+                "INTO notify_count (def_id, next_time) VALUES ($2, {})",
+                kind.plus(&now, "$3")
+            ))),
+            // Counted by one statement and written by another: an UPDATE that reads would lock all that it reads on MySQL, and
+            // SQLite would have nobody else write meanwhile.
+            take_count: statement(format!(
+                "SELECT {}, {}, {}, {}, {}, {}, {}, {}, {}, {}",
+                kind.epoch_down(&now),
+                first(0),
+                first(2),
+                live(0),
+                live(2),
+                live(5),
+                live(4),
+                ended(3, ""),
+                ended(6, ""),
+                ended(1, &recent),
+            )),
+            write_count: statement(format!(
+                "UPDATE notify_count SET not_sent = $3, failed = $4, sending = $5, awaiting_confirm = $6, dead_letters = $7,
+                        cancelled = $8, recently_succeeded = $9, oldest_due = {}, taken_at = {}, next_time = {}
+                 WHERE def_id = $2",
+                kind.epoch_time("$10"),
+                kind.epoch_time("$11"),
+                kind.plus(&now, "$12")
+            )),
+            forget_count: statement("DELETE FROM notify_count WHERE def_id = $2".into()),
+        }
+    }
+}
+
+impl<DB: Dialect> SqlStore<DB> {
+    pub(super) async fn try_counts(&self) -> sqlx::Result<Vec<DefinitionCounts>> {
+        let mut conn = self.connections.get(Purpose::Work).await?;
+        let rows = DB::fetch(&mut conn, &DB::statements().counts.read_counts, &[self.now()]).await?;
+        conn.done();
+        Ok(readable::<DB, _>(&rows, "count", read::<DB>))
+    }
+
+    pub(super) async fn try_refresh_counts(&self, def_id: i64, every: Duration) -> sqlx::Result<bool> {
+        let statements = &DB::statements().counts;
+        let mut conn = self.connections.get(Purpose::Work).await?;
+        let claim = [self.now(), def_id.into(), duration_millis(COUNT_HOLD).into()];
+        let mine = DB::execute(&mut conn, &statements.claim_count, &claim).await?.rows > 0
+            || DB::execute(&mut conn, &statements.open_count, &claim).await?.rows > 0;
+        if mine {
+            let began = Instant::now();
+            let take = [self.now(), def_id.into(), duration_millis(RECENT).into()];
+            let rows = DB::fetch(&mut conn, &statements.take_count, &take).await?;
+            let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+            let next = next_count(began.elapsed(), every);
+            let taken = required::<DB>(row, 0)?;
+            let firsts = [DB::int(row, 1)?, DB::int(row, 2)?];
+            let oldest = firsts.into_iter().flatten().min().filter(|first| *first <= taken);
+            let mut write = vec![self.now(), def_id.into()];
+            for column in 3..=9 {
+                write.push(Arg::Int(DB::int(row, column)?));
+            }
+            write.extend([Arg::Int(oldest), taken.into(), duration_millis(next).into()]);
+            DB::execute(&mut conn, &statements.write_count, &write).await?;
+        }
+        conn.done();
+        Ok(mine)
+    }
+}
+
+fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<DefinitionCounts> {
+    let definition = (required::<DB>(row, 0)?, required_text::<DB>(row, 1)?);
+    let now = time_from_millis(required::<DB>(row, 2)?);
+    let time = |column| Ok::<_, sqlx::Error>(DB::int(row, column)?.map(time_from_millis));
+    let count = |column| Ok::<_, sqlx::Error>(u64::try_from(DB::int(row, column)?.unwrap_or(0)).unwrap_or(0));
+    let (taken_at, next) = (time(3)?, time(4)?);
+    let counts = Counts {
+        not_sent: count(6)?,
+        failed: count(7)?,
+        sending: count(8)?,
+        awaiting_confirm: count(9)?,
+        dead_letters: count(10)?,
+        cancelled: count(11)?,
+        recently_succeeded: count(12)?,
+        oldest_due: time(5)?,
+    };
+    Ok(DefinitionCounts::new(definition, taken_at.map(|at| (counts, at)), next, now))
+}

@@ -1,0 +1,337 @@
+//! What people ask, in the database: lists and counts, and the verbs, each with its entry in the audit in one transaction.
+
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+
+use super::alerts::look;
+use super::connections::Purpose;
+use super::definitions::is_unique_violation;
+use super::dialect::Dialect;
+use super::read::{readable, required, required_text};
+use super::run::Arg;
+use super::store::{SqlStore, int};
+use crate::alert::AlertReason;
+use crate::alert::cooldown::{AlertRow, Standing};
+use crate::confirm::{Confirmation, Confirmed};
+use crate::definition::{NotifyDef, StoredVersion};
+use crate::error::StoreError;
+use crate::notice::{NoticeRecord, Status, duration_millis, time_from_millis};
+use crate::operate::{
+    Answer, AuditEntry, Brakes, DefinitionCounts, Lane, Listed, Nodes, Operate, Position, RetryGroup, SeenNode, Switch,
+    Verb, Window, WindowDone,
+};
+
+/// How often a change is tried in all that meets a dedupe key which was added at the same moment.
+const TRIES: u32 = 4;
+
+#[async_trait]
+impl<DB: Dialect> Operate for SqlStore<DB> {
+    async fn confirm(&self, answer: &Confirmation) -> Result<Confirmed, StoreError> {
+        self.call("taking the answer of a receiver", || self.try_confirm(answer)).await
+    }
+
+    async fn alert_row(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, Standing)>, StoreError> {
+        self.call("looking at an alert", || async move {
+            let mut conn = self.connections.get(Purpose::Work).await?;
+            let found = look::<DB>(&mut conn, self.now(), def_id, reason).await?;
+            conn.done();
+            Ok(found)
+        })
+        .await
+    }
+
+    async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
+        self.call("reading the audit", || async move {
+            let rows = self.rows(&DB::statements().operate.audit, &[self.now(), int(limit).into()]).await?;
+            rows.iter().map(read_entry::<DB>).collect()
+        })
+        .await
+    }
+
+    async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
+        self.call("reading the audit", || async move {
+            let args = [self.now(), notice_id.into(), int(limit).into()];
+            let rows = self.rows(&DB::statements().operate.audit_of, &args).await?;
+            rows.iter().map(read_entry::<DB>).collect()
+        })
+        .await
+    }
+
+    async fn list(&self, lane: &Lane, limit: usize) -> Result<Vec<Listed>, StoreError> {
+        let statements = &DB::statements().operate;
+        let statement = match (lane.status.is_final(), &lane.class, lane.newest_first) {
+            (true, None, true) => &statements.list_ended_newest,
+            (true, None, false) => &statements.list_ended_oldest,
+            (true, Some(_), true) => &statements.list_dead_newest,
+            (true, Some(_), false) => &statements.list_dead_oldest,
+            (false, _, true) => &statements.list_live_newest,
+            (false, _, false) => &statements.list_live_oldest,
+        };
+        self.call("listing notices", || async move {
+            let bounds = Bounds::of::<DB>(lane);
+            let [from, until] = bounds.args();
+            let args = [self.now(), lane.def_id.into(), which(lane), from, until, bounds.id.into(), int(limit).into()];
+            let rows = self.rows(statement, &args).await?;
+            Ok(readable::<DB, _>(&rows, "notice", read_listed::<DB>))
+        })
+        .await
+    }
+
+    async fn count(&self, lane: &Lane, most: usize) -> Result<usize, StoreError> {
+        let statements = &DB::statements().operate;
+        let statement = match (lane.status.is_final(), &lane.class) {
+            (true, None) => &statements.count_ended,
+            (true, Some(_)) => &statements.count_dead,
+            (false, _) => &statements.count_live,
+        };
+        self.call("counting notices", || async move {
+            let bounds = Bounds::of::<DB>(lane);
+            let [from, until] = bounds.args();
+            let args = [self.now(), lane.def_id.into(), which(lane), from, until, int(most).into()];
+            let rows = self.rows(statement, &args).await?;
+            let count = rows.first().map(|row| required::<DB>(row, 0)).transpose()?;
+            Ok(count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0))
+        })
+        .await
+    }
+
+    async fn classes(&self, def_ids: &[i64]) -> Result<Vec<(i64, String)>, StoreError> {
+        self.call("looking for the classes of dead letters", || self.try_classes(def_ids)).await
+    }
+
+    async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<Answer, StoreError> {
+        self.call("changing a notice for an operator", || async move {
+            let mut done = self.try_change(id, verb, who).await;
+            for _ in 1..TRIES {
+                // Its dedupe key was added at the same moment: now that is seen.
+                if !done.as_ref().is_err_and(is_unique_violation) {
+                    break;
+                }
+                done = self.try_change(id, verb, who).await;
+            }
+            done
+        })
+        .await
+    }
+
+    async fn change_window(&self, window: &Window) -> Result<WindowDone, StoreError> {
+        self.call("changing notices for an operator", || async move {
+            let mut done = self.try_change_window(window).await;
+            for _ in 1..TRIES {
+                if !done.as_ref().is_err_and(is_unique_violation) {
+                    break;
+                }
+                done = self.try_change_window(window).await;
+            }
+            done
+        })
+        .await
+    }
+
+    async fn brakes(&self) -> Result<Brakes, StoreError> {
+        self.call("looking for what holds sending back", || self.try_brakes()).await
+    }
+
+    async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {
+        self.call("turning the switch", || self.try_switch(switch, who)).await
+    }
+
+    async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError> {
+        let Some(key) = notice.ordering_key.as_deref() else { return Ok(None) };
+        self.call("looking for what goes before a notice", || async move {
+            let args = [self.now(), notice.def_id.into(), key.into(), notice.id.into()];
+            let rows = self.rows(&DB::statements().operate.ahead, &args).await?;
+            rows.first().map(|row| required::<DB>(row, 0)).transpose()
+        })
+        .await
+    }
+
+    async fn counts(&self) -> Result<Vec<DefinitionCounts>, StoreError> {
+        self.call("reading the counts", || self.try_counts()).await
+    }
+
+    async fn refresh_counts(&self, def_id: i64, every: Duration) -> Result<bool, StoreError> {
+        self.call("counting notices", || self.try_refresh_counts(def_id, every)).await
+    }
+
+    async fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Result<Vec<StoredVersion>, StoreError> {
+        self.call("reading the versions of a definition", || self.try_versions(def_id, up_to, limit)).await
+    }
+
+    async fn remember(&self, rows: &[NotifyDef], seen_by: &str) -> Result<bool, StoreError> {
+        self.call("keeping what was edited by hand", || async move {
+            let mut done = self.try_remember(rows, seen_by).await;
+            for _ in 1..TRIES {
+                // Somebody else kept the same at the same moment: now that is seen.
+                if !done.as_ref().is_err_and(is_unique_violation) {
+                    break;
+                }
+                done = self.try_remember(rows, seen_by).await;
+            }
+            done
+        })
+        .await
+    }
+
+    async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError> {
+        self.call("counting retries", || async move {
+            let args = [self.now(), def_id.into(), int(most).into()];
+            let rows = self.rows(&DB::statements().operate.retry_groups, &args).await?;
+            rows.iter().map(read_group::<DB>).collect()
+        })
+        .await
+    }
+
+    async fn nodes(&self, seen_within: Duration) -> Result<Nodes, StoreError> {
+        self.call("looking for living nodes", || async move {
+            let time = self.rows(&DB::statements().time, &[self.now()]).await?;
+            let now = time.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(0);
+            let args = [self.now(), duration_millis(seen_within).into()];
+            let rows = self.rows(&DB::statements().operate.living_nodes, &args).await?;
+            let seen = rows.iter().map(read_node::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
+            Ok(Nodes { now: time_from_millis(now), seen })
+        })
+        .await
+    }
+}
+
+impl<DB: Dialect> SqlStore<DB> {
+    /// One statement that reads.
+    async fn rows(&self, statement: &super::run::Statement, args: &[Arg<'_>]) -> sqlx::Result<Vec<DB::Row>> {
+        let mut conn = self.connections.get(Purpose::Work).await?;
+        let rows = DB::fetch(&mut conn, statement, args).await?;
+        conn.done();
+        Ok(rows)
+    }
+
+    /// From class to class: as many looks as a definition has classes, and one more.
+    async fn try_classes(&self, def_ids: &[i64]) -> sqlx::Result<Vec<(i64, String)>> {
+        let mut found = Vec::new();
+        for def_id in def_ids {
+            // What no class stands before.
+            let mut last = String::new();
+            loop {
+                let args = [self.now(), (*def_id).into(), last.as_str().into()];
+                let rows = self.rows(&DB::statements().operate.next_class, &args).await?;
+                let Some(class) = rows.first().map(|row| required_text::<DB>(row, 0)).transpose()? else { break };
+                found.push((*def_id, class.clone()));
+                last = class;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The times between which a lane is read, as the database writes them, and the id behind which it begins there.
+struct Bounds {
+    from: String,
+    until: String,
+    id: i64,
+}
+
+impl Bounds {
+    fn of<DB: Dialect>(lane: &Lane) -> Self {
+        let text = |time: SystemTime| {
+            let text = crate::operate::rfc3339(time);
+            DB::KIND.padded_time(&text.trim_end_matches('Z').replace('T', " "))
+        };
+        let from = lane.from.map_or_else(|| "1970-01-01 00:00:00".to_owned(), text);
+        let until = lane.until.map_or_else(|| DB::KIND.last_time().to_owned(), text);
+        match (&lane.after, lane.newest_first) {
+            (Some(after), true) => {
+                // A page that begins later than its filter ends.
+                let until = if after.time() < until.as_str() { after.time().to_owned() } else { until };
+                let id = if after.time() == until { after.id() } else { i64::MAX };
+                Self { from, until, id }
+            }
+            (Some(after), false) => {
+                let from = if after.time() > from.as_str() { after.time().to_owned() } else { from };
+                let id = if after.time() == from { after.id() } else { i64::MIN };
+                Self { from, until, id }
+            }
+            (None, true) => Self { from, until, id: i64::MAX },
+            (None, false) => Self { from, until, id: i64::MIN },
+        }
+    }
+
+    fn args(&self) -> [Arg<'_>; 2] {
+        [self.from.as_str().into(), self.until.as_str().into()]
+    }
+}
+
+/// What tells a lane from the others of its definition.
+fn which(lane: &Lane) -> Arg<'_> {
+    match &lane.class {
+        Some(class) => class.as_str().into(),
+        None => lane.status.code().into(),
+    }
+}
+
+fn read_listed<DB: Dialect>(row: &DB::Row) -> sqlx::Result<Listed> {
+    let code = required::<DB>(row, 2)?;
+    let status = Status::from_code(code).ok_or_else(|| sqlx::Error::Decode(format!("unknown status {code}").into()))?;
+    let id = required::<DB>(row, 0)?;
+    // A time that cannot be read stands where the index has it.
+    let time = |column| Ok::<_, sqlx::Error>(time_from_millis(DB::int(row, column)?.unwrap_or(0)));
+    let position = Position::new(DB::text(row, 10)?.unwrap_or_default(), id);
+    let mut listed = Listed::new(id, required::<DB>(row, 1)?, status, time(8)?, time(9)?, position);
+    listed.attempt = required::<DB>(row, 3)?;
+    listed.failures = required::<DB>(row, 4)?;
+    listed.crashes = required::<DB>(row, 5)?;
+    listed.last_class = DB::text(row, 6)?;
+    listed.description = DB::text(row, 7)?;
+    listed.end_reason = DB::text(row, 11)?;
+    listed.ordering_key = DB::text(row, 12)?;
+    listed.dedupe_key = DB::text(row, 13)?;
+    listed.last_call_time = DB::int(row, 14)?.map(time_from_millis);
+    Ok(listed)
+}
+
+fn read_group<DB: Dialect>(row: &DB::Row) -> sqlx::Result<RetryGroup> {
+    let number = |value: i64| u64::try_from(value).unwrap_or(0);
+    Ok(RetryGroup {
+        failures: required::<DB>(row, 0)?,
+        crashes: required::<DB>(row, 1)?,
+        class: DB::text(row, 2)?,
+        wait: DB::int(row, 3)?.map(|seconds| Duration::from_secs(number(seconds))),
+        due: required::<DB>(row, 4)? == 1,
+        count: number(required::<DB>(row, 5)?),
+    })
+}
+
+fn read_node<DB: Dialect>(row: &DB::Row) -> sqlx::Result<SeenNode> {
+    let handlers = serde_json::from_str(&required_text::<DB>(row, 1)?).unwrap_or_default();
+    Ok(SeenNode {
+        id: required_text::<DB>(row, 0)?,
+        handlers,
+        last_seen: time_from_millis(DB::int(row, 2)?.unwrap_or(0)),
+    })
+}
+
+fn read_entry<DB: Dialect>(row: &DB::Row) -> sqlx::Result<AuditEntry> {
+    let time = time_from_millis(required::<DB>(row, 0)?);
+    let mut entry = AuditEntry::new(time, required_text::<DB>(row, 1)?, required_text::<DB>(row, 2)?);
+    entry.def_id = DB::int(row, 3)?;
+    entry.notice_id = DB::int(row, 4)?;
+    entry.detail = DB::text(row, 5)?;
+    Ok(entry)
+}
+
+/// Writes an entry, in the transaction of what it tells of.
+pub(super) async fn write_entry<DB: Dialect>(
+    conn: &mut DB::Connection,
+    now: Arg<'_>,
+    entry: &AuditEntry,
+) -> sqlx::Result<()> {
+    let args = [
+        now,
+        entry.who.as_str().into(),
+        entry.act.as_str().into(),
+        Arg::Int(entry.def_id),
+        Arg::Int(entry.notice_id),
+        Arg::Text(entry.detail.as_deref()),
+    ];
+    DB::execute(conn, &DB::statements().operate.write_audit, &args).await?;
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! What differs between the dialects in what people ask: the texts of times, the index of dead letters, ordering keys. All other
+//! differences are in [`super::fragment`].
+
+use super::fragment::Kind;
+use super::fragment::Kind::{MySql, Postgres, Sqlite};
+
+impl Kind {
+    /// A stored time as a text that is exact and sorts as the time does: where a page of a list ends.
+    pub(super) fn time_text(self, time: &str) -> String {
+        match self {
+            // Whatever the session's `DateStyle` is. An infinite time has no digits.
+            Postgres => format!(
+                "CASE WHEN isfinite({time}) THEN to_char({time} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') ELSE {time}::text END"
+            ),
+            MySql => format!("CAST({time} AS char(26))"),
+            Sqlite => time.to_owned(),
+        }
+    }
+
+    /// Such a text as a time.
+    pub(super) fn text_time(self, text: &str) -> String {
+        match self {
+            Postgres => format!("({text}::timestamp AT TIME ZONE 'UTC')"),
+            MySql => format!("CAST({text} AS datetime(6))"),
+            Sqlite => text.to_owned(),
+        }
+    }
+
+    /// A time as people give it, `2026-11-21 10:42:07.123`, as such a text: with as many digits.
+    pub(super) fn padded_time(self, text: &str) -> String {
+        match self {
+            Postgres | MySql => format!("{text}000"),
+            Sqlite => text.to_owned(),
+        }
+    }
+
+    /// Such a text after which no time comes.
+    pub(super) fn last_time(self) -> &'static str {
+        match self {
+            Postgres => "infinity",
+            MySql | Sqlite => "9999-12-31 23:59:59.999999",
+        }
+    }
+
+    /// Locks one row, or finds none where somebody else has it.
+    pub(super) fn lock_if_free(self) -> &'static str {
+        match self {
+            Postgres | MySql => " FOR UPDATE SKIP LOCKED",
+            Sqlite => "",
+        }
+    }
+
+    /// How many whole seconds there are between two stored times. A division of whole numbers leaves the rest out, but not on
+    /// MySQL.
+    pub(super) fn seconds_between(self, from: &str, to: &str) -> String {
+        let divided = if self == MySql { "DIV" } else { "/" };
+        format!("(({}) - ({})) {divided} 1000", self.epoch(to), self.epoch(from))
+    }
+
+    /// The class of a dead letter as its index has it. The others have a column for it: MySQL has no partial index, and
+    /// SQLite would take an index over an expression for the worse one.
+    pub(super) fn dead_class(self) -> &'static str {
+        match self {
+            Postgres => "(CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END)",
+            MySql | Sqlite => "m.dead_class",
+        }
+    }
+
+    /// The first rows `m` of a lane, and all of the same time as the last of them, so that they can be sorted by their ids.
+    ///
+    /// On MySQL and SQLite the id is the end of each index entry, and nothing needs to be sorted. On Postgres it would make the
+    /// index of all that has ended larger, and where the statistics are old the whole lane would be sorted for a page.
+    pub(super) fn first_by(self, rows: &str, order: &str, limit: &str) -> String {
+        match self {
+            Postgres => {
+                format!("FROM (SELECT m.* {rows} ORDER BY {order} FETCH FIRST ({limit}) ROWS WITH TIES) AS m")
+            }
+            MySql | Sqlite => rows.to_owned(),
+        }
+    }
+
+    /// The notice that goes before the one with the id `$4`, of the definition `$2` and the ordering key `$3`.
+    pub(super) fn ahead(self) -> String {
+        let first = |by: &str, which: &str| {
+            format!("SELECT o.id FROM notify_msg o{by} WHERE o.def_id = $2 AND {which} LIMIT 1")
+        };
+        let place = self.place();
+        let before = first(
+            &self.by_index("notify_msg_order"),
+            &format!("o.ordering_key = $3 AND {place} < $4 AND o.id <> $4 ORDER BY {place}"),
+        );
+        match self {
+            Postgres | Sqlite => before,
+            MySql => {
+                let under_way = first(&self.by_index("notify_msg_under_way"), "o.under_way = $3 AND o.id <> $4");
+                format!("({under_way}) UNION ALL ({before})")
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Confirmation tokens: what a handler puts into its message so that the receiver can confirm without knowing anything else.
+//!
+//! A token says which attempt of which notice may be answered and until when, signed with HMAC-SHA-256. It holds no secret: who
+//! has it can answer for this notice, and for no other.
+
+use std::time::{Duration, SystemTime};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+use crate::notice::{duration_millis, millis_from_time};
+
+/// The secrets that tokens are signed with: one that signs, and older ones that are still accepted.
+///
+/// To rotate: give every process the new secret as accepted, then let it sign, then leave out the old one when its last token
+/// has expired.
+///
+/// ```
+/// use solid_notify_core::TokenKeys;
+/// let keys = TokenKeys::new(b"of this month: 32 bytes or more!")?.accept(b"of last month: 32 bytes or more!")?;
+/// # Ok::<_, solid_notify_core::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct TokenKeys {
+    /// The first one signs.
+    keys: Vec<Key>,
+}
+
+#[derive(Clone)]
+struct Key {
+    /// Tells which key signed a token, and nothing of the key.
+    name: [u8; 4],
+    secret: Vec<u8>,
+}
+
+impl std::fmt::Debug for TokenKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TokenKeys").field("keys", &self.keys.len()).finish_non_exhaustive()
+    }
+}
+
+/// The fewest bytes of a secret.
+const SECRET_BYTES: usize = 32;
+/// The form of the tokens.
+const VERSION: u8 = 1;
+/// Version, name of the key, id, attempt, expiry.
+const SIGNED_BYTES: usize = 1 + 4 + 8 + 8 + 8;
+
+impl TokenKeys {
+    /// Signs with `secret`: 32 random bytes or more, the same in every process.
+    ///
+    /// # Errors
+    /// [`Error::Token`] for a secret that is too short.
+    pub fn new(secret: &[u8]) -> Result<Self> {
+        Ok(Self { keys: vec![Key::new(secret)?] })
+    }
+
+    /// Also accepts what was signed with `secret`.
+    ///
+    /// # Errors
+    /// [`Error::Token`] for a secret that is too short.
+    pub fn accept(mut self, secret: &[u8]) -> Result<Self> {
+        self.keys.push(Key::new(secret)?);
+        Ok(self)
+    }
+
+    /// A token for this attempt, valid for so long from `now` on.
+    pub(crate) fn sign(&self, id: i64, attempt: i64, valid: Duration, now: SystemTime) -> Option<String> {
+        let key = self.keys.first()?;
+        let expires = millis_from_time(now).saturating_add(duration_millis(valid));
+        let mut bytes = Vec::with_capacity(SIGNED_BYTES + 32);
+        bytes.push(VERSION);
+        bytes.extend(key.name);
+        for number in [id, attempt, expires] {
+            bytes.extend(number.to_be_bytes());
+        }
+        let signature = key.mac(&bytes)?.finalize().into_bytes();
+        bytes.extend(signature);
+        Some(URL_SAFE_NO_PAD.encode(bytes))
+    }
+
+    /// The notice and the attempt that a token speaks for.
+    pub(crate) fn read(&self, token: &str, now: SystemTime) -> Result<(i64, i64)> {
+        let malformed = || Error::Token { problem: "it is no token of ours, or not all of it" };
+        let bytes = URL_SAFE_NO_PAD.decode(token.trim()).map_err(|_| malformed())?;
+        let (signed, signature) = bytes.split_at_checked(SIGNED_BYTES).ok_or_else(malformed)?;
+        if signed.first() != Some(&VERSION) {
+            return Err(malformed());
+        }
+        let key = self.keys.iter().find(|key| signed.get(1..5) == Some(&key.name[..]));
+        let key = key.ok_or(Error::Token { problem: "it was signed with a secret that is not accepted here" })?;
+        let mac = key.mac(signed).ok_or_else(malformed)?;
+        // Compares in constant time.
+        mac.verify_slice(signature).map_err(|_| Error::Token { problem: "its signature is wrong" })?;
+        let number = |at: usize| signed.get(at..at + 8)?.try_into().ok().map(i64::from_be_bytes);
+        let (Some(id), Some(attempt), Some(expires)) = (number(5), number(13), number(21)) else {
+            return Err(malformed());
+        };
+        if millis_from_time(now) >= expires {
+            return Err(Error::Token { problem: "it has expired" });
+        }
+        Ok((id, attempt))
+    }
+}
+
+impl Key {
+    fn new(secret: &[u8]) -> Result<Self> {
+        if secret.len() < SECRET_BYTES {
+            return Err(Error::Token { problem: "its secret is too short: 32 random bytes or more are needed" });
+        }
+        let digest = Sha256::digest([b"solid-notify key name", secret].concat());
+        let mut name = [0; 4];
+        name.copy_from_slice(&digest[..4]);
+        Ok(Self { name, secret: secret.to_vec() })
+    }
+
+    fn mac(&self, signed: &[u8]) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret).ok()?;
+        mac.update(signed);
+        Some(mac)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: SystemTime = SystemTime::UNIX_EPOCH;
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn keys(seed: u8) -> TokenKeys {
+        TokenKeys::new(&[seed; 32]).unwrap()
+    }
+
+    fn problem(read: Result<(i64, i64)>) -> String {
+        read.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_token_says_what_was_signed_until_it_expires() {
+        let token = keys(1).sign(7, 3, HOUR, NOW).unwrap();
+        assert_eq!(keys(1).read(&token, NOW).unwrap(), (7, 3));
+        assert_eq!(keys(1).read(&token, NOW + HOUR - Duration::from_millis(1)).unwrap(), (7, 3));
+        assert!(problem(keys(1).read(&token, NOW + HOUR)).contains("expired"));
+        assert!(token.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)), "fit for a URL: {token}");
+    }
+
+    #[test]
+    fn keys_rotate() {
+        let old = keys(1).sign(7, 3, HOUR, NOW).unwrap();
+        let both = keys(2).accept(&[1; 32]).unwrap();
+        assert_eq!(both.read(&old, NOW).unwrap(), (7, 3));
+        let new = both.sign(7, 3, HOUR, NOW).unwrap();
+        assert_eq!(keys(2).read(&new, NOW).unwrap(), (7, 3), "the first one signs");
+        assert!(problem(keys(2).read(&old, NOW)).contains("not accepted"));
+    }
+
+    #[test]
+    fn a_short_secret_is_refused() {
+        assert!(TokenKeys::new(b"secret").unwrap_err().to_string().contains("32"));
+    }
+
+    #[test]
+    fn no_changed_byte_is_accepted() {
+        let token = keys(1).sign(7, 3, HOUR, NOW).unwrap();
+        let bytes = URL_SAFE_NO_PAD.decode(&token).unwrap();
+        for at in 0..bytes.len() {
+            let mut forged = bytes.clone();
+            forged[at] ^= 1;
+            assert!(keys(1).read(&URL_SAFE_NO_PAD.encode(&forged), NOW).is_err(), "byte {at}");
+        }
+        for length in 0..bytes.len() {
+            assert!(keys(1).read(&URL_SAFE_NO_PAD.encode(&bytes[..length]), NOW).is_err(), "{length} bytes");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_a_panic(text in ".*") {
+            prop_assert!(keys(1).read(&text, NOW).is_err());
+        }
+    }
+}

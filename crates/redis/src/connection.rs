@@ -1,0 +1,259 @@
+//! [`Redis`]: a connection to one server or to a cluster, shared by all clones, that comes back by itself; and how scripts run.
+//!
+//! What the scripts do is left to the modules that have them. The client crate is `redis`; nothing of it but its error is
+//! part of this crate's interface.
+
+use std::time::{Duration, SystemTime};
+
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::cluster::ClusterClientBuilder;
+use redis::cluster_async::ClusterConnection;
+use redis::{Client, Cmd, ErrorKind, FromRedisValue, RedisResult, ServerErrorKind, Value};
+use solid_notify_core::HandClock;
+
+use crate::error::{Error, Result};
+
+/// Settings of a connection; made by [`Redis::builder`].
+#[derive(Debug, Clone)]
+pub struct RedisBuilder {
+    urls: Vec<String>,
+    prefix: String,
+    timeout: Duration,
+    allow_eviction: bool,
+    clock: Option<HandClock>,
+}
+
+impl RedisBuilder {
+    /// What all keys begin with, in braces and before the kind: `notify` unless given. Letters, digits, `_`, `-` and `.`. Two
+    /// applications on one Redis need two prefixes.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How long a call may take: 10 s unless given.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Runs also where the server deletes keys when its memory is full (`maxmemory-policy allkeys-…`). Then tasks can be lost.
+    #[must_use]
+    pub fn allow_eviction(mut self, allow: bool) -> Self {
+        self.allow_eviction = allow;
+        self
+    }
+
+    /// Goes by a clock that tests turn by hand, instead of the server's.
+    #[must_use]
+    pub fn clock(mut self, clock: HandClock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Connects. Whether it is a cluster is asked of the first server that answers.
+    ///
+    /// # Errors
+    /// [`Error::Prefix`], [`Error::Evicts`], and [`Error::Redis`] where no server can be reached.
+    pub async fn connect(self) -> Result<Redis> {
+        let fits = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
+        if self.prefix.is_empty() || !self.prefix.chars().all(fits) {
+            return Err(Error::Prefix { prefix: self.prefix });
+        }
+        let link = self.link().await.map_err(Error::redis("connecting to Redis"))?;
+        let redis = Redis { link, prefix: self.prefix, clock: self.clock };
+        if !self.allow_eviction {
+            redis.refuse_eviction().await?;
+        }
+        Ok(redis)
+    }
+
+    async fn link(&self) -> RedisResult<Link> {
+        let mut failed = None;
+        for url in &self.urls {
+            let config = ConnectionManagerConfig::new()
+                .set_response_timeout(Some(self.timeout))
+                .set_connection_timeout(Some(self.timeout))
+                .set_max_delay(Duration::from_secs(1));
+            let connected = match Client::open(url.as_str()) {
+                Ok(client) => client.get_connection_manager_with_config(config).await,
+                Err(error) => Err(error),
+            };
+            match connected {
+                Ok(mut single) => {
+                    let info: String = redis::cmd("INFO").arg("cluster").query_async(&mut single).await?;
+                    return if info.contains("cluster_enabled:1") {
+                        self.cluster().await.map(Link::Cluster)
+                    } else {
+                        Ok(Link::Single(single))
+                    };
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(failed.unwrap_or_else(|| (ErrorKind::InvalidClientConfig, "no URL is given").into()))
+    }
+
+    async fn cluster(&self) -> RedisResult<ClusterConnection> {
+        let urls = self.urls.iter().map(String::as_str);
+        let builder = ClusterClientBuilder::new(urls)
+            .connection_timeout(self.timeout)
+            .response_timeout(self.timeout)
+            // A script is not sent again after a lost answer more often than this; redirections count as well.
+            .retries(5);
+        builder.build()?.get_async_connection().await
+    }
+}
+
+#[derive(Clone)]
+enum Link {
+    Single(ConnectionManager),
+    Cluster(ClusterConnection),
+}
+
+/// A connection to Redis, one server or a cluster. Clones share it; after a loss it is made anew in the background, and calls
+/// meanwhile fail.
+#[derive(Clone)]
+pub struct Redis {
+    link: Link,
+    prefix: String,
+    clock: Option<HandClock>,
+}
+
+impl std::fmt::Debug for Redis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redis").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+impl Redis {
+    /// Connects with the settings that fit most; `url` is `redis://host:port` or, with the feature `tls`, `rediss://…`. Of a
+    /// cluster a few of its nodes, separated by commas.
+    ///
+    /// # Errors
+    /// As [`RedisBuilder::connect`].
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::builder(url).connect().await
+    }
+
+    /// Settings of a connection to `url`.
+    pub fn builder(url: &str) -> RedisBuilder {
+        let urls = url.split(',').map(|url| url.trim().to_owned()).collect();
+        let timeout = Duration::from_secs(10);
+        RedisBuilder { urls, prefix: "notify".to_owned(), timeout, allow_eviction: false, clock: None }
+    }
+
+    /// The prefix of its keys.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The clock that is turned by hand, where there is one.
+    pub fn hand_clock(&self) -> Option<&HandClock> {
+        self.clock.as_ref()
+    }
+
+    /// What every script gets as its time: that of the hand-turned clock, or nothing, and then it asks the server for its own.
+    pub(crate) fn time(&self) -> String {
+        self.clock.as_ref().map(|clock| clock.now_millis().to_string()).unwrap_or_default()
+    }
+
+    /// The server's time, of the node that has this key.
+    pub(crate) async fn now(&self, key: &str) -> Result<SystemTime> {
+        let ms: i64 = self.run(&NOW, &[key], &[&self.time()], "asking for the time").await?;
+        Ok(solid_notify_core::notice::time_from_millis(ms))
+    }
+
+    pub(crate) async fn run<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        args: &[&str],
+        doing: &'static str,
+    ) -> Result<T> {
+        let answer = self.evaluate(script, keys, args).await.map_err(Error::redis(doing))?;
+        redis::from_redis_value(answer)
+            .map_err(|error| Error::Answer { doing, problem: format!("an answer of another form: {error}") })
+    }
+
+    /// By its hash; a server that does not know it (restarted, failed over, SCRIPT FLUSH) is given the text, which it keeps.
+    async fn evaluate(&self, script: &Script, keys: &[&str], args: &[&str]) -> RedisResult<Value> {
+        let command = |name: &str, body: &str| {
+            let mut command = redis::cmd(name);
+            command.arg(body).arg(keys.len()).arg(keys).arg(args);
+            command
+        };
+        let told = script.told();
+        match self.send(&command("EVALSHA", told.get_hash())).await {
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                self.send(&command("EVAL", script.text)).await
+            }
+            answered => answered,
+        }
+    }
+
+    async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+        match self.link.clone() {
+            Link::Single(mut link) => command.query_async(&mut link).await,
+            Link::Cluster(mut link) => command.query_async(&mut link).await,
+        }
+    }
+
+    /// Looks at every master: each of them may have its own setting.
+    async fn refuse_eviction(&self) -> Result<()> {
+        let mut command = redis::cmd("INFO");
+        command.arg("memory");
+        let answer = self.send(&command).await.map_err(Error::redis("asking for the maxmemory-policy"))?;
+        let mut texts = Vec::new();
+        collect(answer, &mut texts);
+        let policies =
+            texts.iter().flat_map(|text| text.lines()).filter_map(|line| line.strip_prefix("maxmemory_policy:"));
+        // The other policies delete only keys that expire, and none of ours does.
+        match policies.map(str::trim).find(|policy| policy.starts_with("allkeys")) {
+            Some(policy) => Err(Error::Evicts { policy: policy.to_owned() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// All texts of an answer: a cluster answers with one for each node.
+fn collect(value: Value, texts: &mut Vec<String>) {
+    match value {
+        Value::BulkString(bytes) => texts.push(String::from_utf8_lossy(&bytes).into_owned()),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => texts.push(text),
+        Value::Array(values) | Value::Set(values) => values.into_iter().for_each(|value| collect(value, texts)),
+        Value::Map(pairs) => pairs.into_iter().for_each(|(_, value)| collect(value, texts)),
+        _ => {}
+    }
+}
+
+/// A Lua script. Its text never changes, so that each server compiles it once.
+pub(crate) struct Script {
+    text: &'static str,
+    told: std::sync::OnceLock<redis::Script>,
+}
+
+impl Script {
+    pub(crate) const fn new(text: &'static str) -> Self {
+        Self { text, told: std::sync::OnceLock::new() }
+    }
+
+    fn told(&self) -> &redis::Script {
+        self.told.get_or_init(|| redis::Script::new(self.text))
+    }
+}
+
+/// A script of these files, behind what every script begins with.
+macro_rules! script {
+    ($($file:literal),+) => {
+        $crate::connection::Script::new(concat!(
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/clock.lua")),
+            $(include_str!($file)),+
+        ))
+    };
+}
+pub(crate) use script;
+
+static NOW: Script = script!("now.lua");

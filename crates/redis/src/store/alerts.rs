@@ -1,0 +1,152 @@
+//! Alarms on their way to a person. An alarm is stored with the outcome that causes it, in the slot of its definition, and is
+//! forwarded from there to the slot of the alerts: at least once, and counted there once, by its number.
+
+use solid_notify_core::StoreError;
+use solid_notify_core::alert::cooldown::{AlertRow, FollowUp, Standing, raise};
+use solid_notify_core::alert::{AlertReason, StoredAlert};
+use solid_notify_core::notice::Status;
+use solid_notify_core::store::Alarm;
+
+use super::row::score;
+use super::{AGAIN, ALERT, CHANGE, LOOK, RedisStore, busy, codec, member, millis, notice_id, pause};
+
+const DOING: &str = "raising an alarm";
+
+/// The row of an alert as it was seen.
+pub(super) struct SeenAlert {
+    now: i64,
+    pub(super) text: String,
+    pub(super) row: Option<AlertRow>,
+    follow_up: String,
+    stands: String,
+    /// Up to which number the alarms of a definition have arrived.
+    told: String,
+}
+
+/// An alarm of a definition, and its number there.
+type Numbered<'a> = (i64, &'a Alarm);
+
+impl SeenAlert {
+    /// How its follow-up stands.
+    pub(super) fn stands(&self, now: i64) -> FollowUp {
+        let Some((status, at)) = self.stands.split_once(' ') else { return FollowUp::None };
+        match score(at) {
+            Some(due) if status == Status::NotSent.code().to_string() && due > now => FollowUp::Asleep(due),
+            _ => FollowUp::AtWork,
+        }
+    }
+}
+
+/// The field of an alert's row.
+pub(super) fn field(def_id: i64, reason: AlertReason) -> String {
+    format!("{def_id}:{}", reason.as_str())
+}
+
+impl RedisStore {
+    /// Where the rows of alerts are.
+    pub(super) fn alerts_key(&self) -> String {
+        format!("{}:alerts", self.keys.common())
+    }
+
+    /// A new id for a notice of this definition.
+    pub(super) async fn number(&self, def_id: i64) -> Result<i64, StoreError> {
+        Ok(notice_id(self.common(&["numbers", "1"], "numbering a notice").await?, def_id))
+    }
+
+    pub(super) async fn alert_at(&self, alert_def: i64, field: &str, source: &str) -> Result<SeenAlert, StoreError> {
+        let common = self.keys.common();
+        let mut follow_up = String::new();
+        for _ in 0..3 {
+            let (now, text, stands, told): (i64, String, String, String) =
+                self.run(&ALERT, alert_def, &["look", &common, field, &follow_up, source], DOING).await?;
+            let row = codec::alert_row(&text);
+            // One of a definition of alerts that is gone counts for nothing.
+            let own = row.as_ref().and_then(|row| row.follow_up).filter(|id| super::def_of(*id) == alert_def);
+            let named = own.map(member).unwrap_or_default();
+            if named == follow_up {
+                return Ok(SeenAlert { now, text, row, follow_up, stands, told });
+            }
+            follow_up = named;
+        }
+        Err(busy(DOING))
+    }
+
+    /// Raises alarms of the same definition and reason. Those that are numbered by a definition count once, whoever forwards
+    /// them; a number of 0 is none.
+    pub(super) async fn raise(&self, alarms: &[Numbered<'_>], from: Option<i64>) -> Result<(), StoreError> {
+        let Some((upto, last)) = alarms.last() else { return Ok(()) };
+        let (field, alert_def) = (field(last.def_id, last.reason), last.alert_def);
+        let (source, upto) = (from.map(|def_id| def_id.to_string()).unwrap_or_default(), upto.to_string());
+        for round in 0..AGAIN {
+            pause(round).await;
+            let seen = self.alert_at(alert_def, &field, &source).await?;
+            let told: i64 = seen.told.parse().unwrap_or_default();
+            let new = |(number, _): &&Numbered<'_>| from.is_none() || *number > told;
+            let Some((_, first)) = alarms.iter().find(new) else { return Ok(()) };
+            let count = i64::try_from(alarms.iter().filter(new).count()).unwrap_or(i64::MAX);
+            let stands = seen.stands(seen.now);
+            let mut raised = raise(&seen.row.clone().unwrap_or_default(), stands, count, last, seen.now);
+            let mut notices = Vec::new();
+            if raised.notify {
+                let id = self.number(alert_def).await?;
+                notices.extend([member(id), StoredAlert::new(first, false).to_json(), "0".to_owned()]);
+            }
+            let mut sooner = String::new();
+            match (raised.follow_up, stands) {
+                (Some(after), FollowUp::Asleep(_)) => sooner = millis(after),
+                (Some(after), _) => {
+                    let id = self.number(alert_def).await?;
+                    raised.row.follow_up = Some(id);
+                    notices.extend([member(id), StoredAlert::new(last, true).to_json(), millis(after)]);
+                }
+                (None, _) => {}
+            }
+            let (common, new) = (self.keys.common(), codec::alert_text(&raised.row));
+            let mut args: Vec<&str> = vec!["raise", &common, &field, &seen.follow_up, &seen.stands, &seen.text, &new];
+            args.extend([sooner.as_str(), &source, &seen.told, &upto]);
+            args.extend(notices.iter().map(String::as_str));
+            let answer: String = self.run(&ALERT, alert_def, &args, DOING).await?;
+            if answer != "conflict" {
+                return Ok(());
+            }
+        }
+        Err(busy(DOING))
+    }
+
+    /// Forwards the alarms that are stored with a definition.
+    pub(super) async fn forward(&self, def_id: i64) -> Result<(), StoreError> {
+        loop {
+            let stored: Vec<String> = self.run(&LOOK, def_id, &["alarms"], "looking for alarms").await?;
+            let mut alarms: Vec<(i64, Option<Alarm>)> = Vec::new();
+            for text in &stored {
+                let (number, alarm) = text.split_once(' ').unwrap_or((text, ""));
+                alarms.push((number.parse().unwrap_or_default(), codec::alarm(alarm)));
+            }
+            let Some((last, _)) = alarms.last() else { return Ok(()) };
+            let last = last.to_string();
+            let same = |a: &(i64, Option<Alarm>), b: &(i64, Option<Alarm>)| match (&a.1, &b.1) {
+                (Some(a), Some(b)) => (a.def_id, a.reason, a.alert_def) == (b.def_id, b.reason, b.alert_def),
+                _ => false,
+            };
+            for run in alarms.chunk_by(same) {
+                let alarms: Vec<Numbered<'_>> =
+                    run.iter().filter_map(|(number, alarm)| Some((*number, alarm.as_ref()?))).collect();
+                self.raise(&alarms, Some(def_id)).await?;
+            }
+            let _: i64 = self.run(&CHANGE, def_id, &["forwarded", &last], "forwarding alarms").await?;
+        }
+    }
+
+    pub(super) async fn alert_standing(
+        &self,
+        def_id: i64,
+        reason: AlertReason,
+    ) -> Result<Option<(AlertRow, Standing)>, StoreError> {
+        let text: String = self.common(&["alert", &field(def_id, reason)], "looking at an alert").await?;
+        let Some(row) = codec::alert_row(&text) else { return Ok(None) };
+        let after = row.last_seen.to_string();
+        let (now, succeeded, failing): (i64, String, i64) =
+            self.run(&LOOK, def_id, &["standing", &after], "looking at an alert").await?;
+        Ok(Some((row, Standing { now, succeeded: score(&succeeded), still_failing: failing > 0 })))
+    }
+}

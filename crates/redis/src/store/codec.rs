@@ -1,0 +1,222 @@
+//! How rows that are no hashes are written in Redis: limits, alarms, alerts, versions, lines of the audit, counts. As JSON, which
+//! a person can read there.
+
+use serde::{Deserialize, Serialize};
+use solid_notify_core::alert::AlertReason;
+use solid_notify_core::alert::cooldown::AlertRow;
+use solid_notify_core::definition::StoredVersion;
+use solid_notify_core::limit::LimitRow;
+use solid_notify_core::notice::{millis_from_time, time_from_millis};
+use solid_notify_core::operate::{AuditEntry, Counts, Paused};
+use solid_notify_core::store::Alarm;
+use std::time::{Duration, SystemTime};
+
+/// A JSON text. What is written here has only texts and numbers, which never fail.
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// `None` for a text that somebody spoiled, which is told in the log and counts as none.
+fn read<'a, T: Deserialize<'a>>(what: &'static str, text: &'a str) -> Option<T> {
+    if text.is_empty() {
+        return None;
+    }
+    let read = serde_json::from_str(text);
+    read.inspect_err(|error| tracing::error!(what, %error, "a row in Redis cannot be read and counts as none")).ok()
+}
+
+#[derive(Serialize, Deserialize)]
+struct LimitText {
+    begun: Vec<(i64, u32)>,
+    failures: i64,
+    open_until: Option<i64>,
+    probe: Option<i64>,
+}
+
+pub(super) fn limit_text(row: &LimitRow) -> String {
+    let LimitRow { begun, failures, open_until, probe } = row.clone();
+    json(&LimitText { begun, failures, open_until, probe })
+}
+
+pub(super) fn limit_row(text: &str) -> Option<LimitRow> {
+    let LimitText { begun, failures, open_until, probe } = read("limit", text)?;
+    Some(LimitRow { begun, failures, open_until, probe })
+}
+
+#[derive(Serialize, Deserialize)]
+struct AlarmText {
+    alert_def: i64,
+    def_id: i64,
+    definition: String,
+    reason: AlertReason,
+    cooldown_ms: u64,
+    notice_id: Option<i64>,
+    class: Option<String>,
+    message: String,
+    node: String,
+}
+
+pub(super) fn alarm_text(alarm: &Alarm) -> String {
+    let Alarm { alert_def, def_id, definition, reason, cooldown, notice_id, class, message, node } = alarm.clone();
+    let cooldown_ms = u64::try_from(cooldown.as_millis()).unwrap_or(u64::MAX);
+    json(&AlarmText { alert_def, def_id, definition, reason, cooldown_ms, notice_id, class, message, node })
+}
+
+pub(super) fn alarm(text: &str) -> Option<Alarm> {
+    let AlarmText { alert_def, def_id, definition, reason, cooldown_ms, notice_id, class, message, node } =
+        read("alarm", text)?;
+    let cooldown = Duration::from_millis(cooldown_ms);
+    Some(Alarm { alert_def, def_id, definition, reason, cooldown, notice_id, class, message, node })
+}
+
+#[derive(Serialize, Deserialize)]
+struct AlertText {
+    opened: i64,
+    last_notified: Option<i64>,
+    held_back: i64,
+    last_seen: i64,
+    follow_up: Option<i64>,
+    notice_id: Option<i64>,
+    class: Option<String>,
+    message: Option<String>,
+    node: Option<String>,
+}
+
+pub(super) fn alert_text(row: &AlertRow) -> String {
+    let AlertRow { opened, last_notified, held_back, last_seen, follow_up, notice_id, class, message, node } =
+        row.clone();
+    json(&AlertText { opened, last_notified, held_back, last_seen, follow_up, notice_id, class, message, node })
+}
+
+pub(super) fn alert_row(text: &str) -> Option<AlertRow> {
+    let AlertText { opened, last_notified, held_back, last_seen, follow_up, notice_id, class, message, node } =
+        read("alert", text)?;
+    Some(AlertRow { opened, last_notified, held_back, last_seen, follow_up, notice_id, class, message, node })
+}
+
+#[derive(Serialize, Deserialize)]
+struct VersionText {
+    version: i64,
+    time: i64,
+    who: String,
+    act: String,
+    definition: String,
+}
+
+pub(super) fn version_text(version: &StoredVersion) -> String {
+    let StoredVersion { version, time, who, act, definition, .. } = version.clone();
+    json(&VersionText { version, time: millis_from_time(time), who, act, definition })
+}
+
+pub(super) fn version(def_id: i64, text: &str) -> Option<StoredVersion> {
+    let VersionText { version, time, who, act, definition } = read("version", text)?;
+    Some(StoredVersion { def_id, version, time: time_from_millis(time), who, act, definition })
+}
+
+#[derive(Serialize, Deserialize)]
+struct AuditText {
+    time: i64,
+    who: String,
+    act: String,
+    def_id: Option<i64>,
+    notice_id: Option<i64>,
+    detail: Option<String>,
+}
+
+pub(super) fn audit_text(entry: &AuditEntry) -> String {
+    let AuditEntry { who, act, def_id, notice_id, detail, .. } = entry.clone();
+    json(&AuditText { time: millis_from_time(entry.time), who, act, def_id, notice_id, detail })
+}
+
+/// A line as the scripts write it: with the server's microseconds before it, by which those of a millisecond are ordered.
+pub(super) fn audit(text: &str) -> Option<(i64, AuditEntry)> {
+    let (written, text) = text.split_once(' ')?;
+    let AuditText { time, who, act, def_id, notice_id, detail } = read("audit", text)?;
+    let mut entry = AuditEntry::new(time_from_millis(time), who, act);
+    (entry.def_id, entry.notice_id, entry.detail) = (def_id, notice_id, detail);
+    Some((written.parse().unwrap_or_default(), entry))
+}
+
+#[derive(Serialize, Deserialize)]
+struct PausedText {
+    who: Option<String>,
+    since: Option<i64>,
+    reason: Option<String>,
+}
+
+pub(super) fn paused_text(paused: &Paused) -> String {
+    let Paused { who, since, reason } = paused.clone();
+    json(&PausedText { who, since: since.map(millis_from_time), reason })
+}
+
+/// Anything there pauses, also what somebody wrote by hand: `SET …:switch paused`.
+pub(super) fn paused(text: &str) -> Option<Paused> {
+    if text.is_empty() {
+        return None;
+    }
+    let read = serde_json::from_str::<PausedText>(text).ok();
+    Some(read.map_or_else(Paused::default, |PausedText { who, since, reason }| Paused {
+        who,
+        since: since.map(time_from_millis),
+        reason,
+    }))
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct NodeText {
+    pub(super) handlers: Vec<String>,
+    pub(super) clock_offset_ms: i64,
+}
+
+pub(super) fn node_text(handlers: &[String], clock_offset_ms: i64) -> String {
+    json(&NodeText { handlers: handlers.to_vec(), clock_offset_ms })
+}
+
+/// When a node was last seen, and its handlers.
+pub(super) fn node(text: &str) -> Option<(SystemTime, Vec<String>)> {
+    let (seen, rest) = text.split_once(' ')?;
+    let node: NodeText = read("node", rest)?;
+    Some((time_from_millis(seen.parse().ok()?), node.handlers))
+}
+
+#[derive(Serialize, Deserialize)]
+struct CountsText {
+    at: i64,
+    not_sent: u64,
+    failed: u64,
+    sending: u64,
+    awaiting_confirm: u64,
+    dead_letters: u64,
+    cancelled: u64,
+    recently_succeeded: u64,
+    oldest_due: Option<i64>,
+}
+
+pub(super) fn counts_text(counts: &Counts, at: SystemTime) -> String {
+    json(&CountsText {
+        at: millis_from_time(at),
+        not_sent: counts.not_sent,
+        failed: counts.failed,
+        sending: counts.sending,
+        awaiting_confirm: counts.awaiting_confirm,
+        dead_letters: counts.dead_letters,
+        cancelled: counts.cancelled,
+        recently_succeeded: counts.recently_succeeded,
+        oldest_due: counts.oldest_due.map(millis_from_time),
+    })
+}
+
+/// When to count again, and what was counted when.
+pub(super) fn counts(text: &str) -> (Option<SystemTime>, Option<(Counts, SystemTime)>) {
+    let Some((next, rest)) = text.split_once(' ') else { return (None, None) };
+    let next = next.parse().ok().map(time_from_millis);
+    let taken = read::<CountsText>("counts", rest).map(|text| {
+        let mut counts = Counts::default();
+        (counts.not_sent, counts.failed, counts.sending) = (text.not_sent, text.failed, text.sending);
+        (counts.awaiting_confirm, counts.dead_letters) = (text.awaiting_confirm, text.dead_letters);
+        (counts.cancelled, counts.recently_succeeded) = (text.cancelled, text.recently_succeeded);
+        counts.oldest_due = text.oldest_due.map(time_from_millis);
+        (counts, time_from_millis(text.at))
+    });
+    (next, taken)
+}

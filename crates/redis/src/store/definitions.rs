@@ -1,0 +1,209 @@
+//! Definitions and their versions: each a hash that people may edit, compared by a fingerprint before it is overwritten.
+
+use std::collections::HashMap;
+use std::time::SystemTime;
+
+use solid_notify_core::StoreError;
+use solid_notify_core::alert::ALERT_DEFINITION;
+use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand, deleted_name, unseen};
+use solid_notify_core::error::FaultKind;
+use solid_notify_core::notice::time_from_millis;
+use solid_notify_core::store::{Edit, Edited};
+
+use super::row::{definition, fields};
+use super::{AGAIN, RedisStore, busy, codec, keys, pause};
+
+const DOING: &str = "editing a definition";
+
+/// A definition as it is stored, with what is needed to overwrite it.
+pub(super) struct SeenRow {
+    pub(super) id: i64,
+    fingerprint: String,
+    /// `None` for one whose row somebody deleted by hand.
+    pub(super) row: Option<NotifyDef>,
+    versions: i64,
+    last: Option<StoredVersion>,
+}
+
+impl SeenRow {
+    fn unborn(id: i64) -> Self {
+        Self { id, fingerprint: String::new(), row: None, versions: 0, last: None }
+    }
+}
+
+/// The versions that an edit keeps.
+struct Kept {
+    versions: Vec<StoredVersion>,
+    audit: Vec<String>,
+}
+
+impl Kept {
+    fn nothing() -> Self {
+        Self { versions: Vec::new(), audit: Vec::new() }
+    }
+
+    fn keep(&mut self, seen: &SeenRow, row: &NotifyDef, act: &str, who: &str, now: SystemTime) {
+        let last = self.versions.last().or(seen.last.as_ref());
+        let Some(version) = StoredVersion::after(last, row, act, who, now) else { return };
+        self.audit.extend(version.audit(last).as_ref().map(codec::audit_text));
+        self.versions.push(version);
+    }
+}
+
+impl RedisStore {
+    /// All of them by id, and the time.
+    pub(super) async fn rows(&self) -> Result<(SystemTime, Vec<SeenRow>), StoreError> {
+        type Raw = (i64, String, HashMap<String, Vec<u8>>, i64, String);
+        let (now, raw): (i64, Vec<Raw>) = self.common(&["definitions"], "reading the definitions").await?;
+        let mut rows: Vec<SeenRow> = Vec::with_capacity(raw.len());
+        for (id, fingerprint, fields, versions, last) in raw {
+            let row = definition(id, &fields);
+            if row.is_none() && !fields.is_empty() {
+                tracing::error!(id, "the hash of a definition has no name and is passed over");
+            }
+            rows.push(SeenRow { id, fingerprint, row, versions, last: codec::version(id, &last) });
+        }
+        rows.sort_unstable_by_key(|seen| seen.id);
+        Ok((time_from_millis(now), rows))
+    }
+
+    pub(super) async fn edit_row(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
+        let mut number = None;
+        for round in 0..AGAIN {
+            pause(round).await;
+            let (now, rows) = self.rows().await?;
+            let named = |name: &str| rows.iter().filter_map(|seen| seen.row.as_ref()).find(|row| row.name == name);
+            let (seen, mut new) = match edit {
+                Edit::Create(def) => {
+                    if let Some(row) = named(&def.name) {
+                        return Ok(Edited::Conflict(row.clone()));
+                    }
+                    let id = match number {
+                        Some(id) => id,
+                        None => self.new_definition(&def.name).await?,
+                    };
+                    number = Some(id);
+                    if rows.iter().any(|seen| seen.id == id) {
+                        // Made by hand, without the counter.
+                        number = None;
+                        continue;
+                    }
+                    let mut row = def.clone();
+                    row.id = id;
+                    (row.create_time, row.update_time, row.delete_time) = (Some(now), Some(now), None);
+                    (SeenRow::unborn(id), row)
+                }
+                Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } => {
+                    let mut new = new.clone();
+                    new.delete_time = None;
+                    match replaceable(rows, seen, new, now)? {
+                        Ok(found) => found,
+                        Err(answer) => return Ok(answer),
+                    }
+                }
+                Edit::Delete { seen } => {
+                    let mut new = seen.clone();
+                    new.handler = Some(seen.handler_name().to_owned());
+                    new.name = deleted_name(seen);
+                    new.delete_time = Some(now);
+                    match replaceable(rows, seen, new, now)? {
+                        Ok(found) => found,
+                        Err(answer) => return Ok(answer),
+                    }
+                }
+            };
+            let mut kept = Kept::nothing();
+            if let Some(row) = &seen.row {
+                kept.keep(&seen, row, BY_HAND, &by_hand(who), now);
+            }
+            kept.keep(&seen, &new, &edit.act(), who, now);
+            new.id = seen.id;
+            if self.write_row(&seen, &kept, Some(&new)).await? {
+                return Ok(Edited::Done(new));
+            }
+        }
+        Err(busy(DOING))
+    }
+
+    /// False where it was not as it was seen, or its name is taken.
+    async fn write_row(&self, seen: &SeenRow, kept: &Kept, row: Option<&NotifyDef>) -> Result<bool, StoreError> {
+        let mut args =
+            vec!["edit".to_owned(), seen.id.to_string(), seen.fingerprint.clone(), seen.versions.to_string()];
+        args.extend([kept.versions.len().to_string(), kept.audit.len().to_string()]);
+        args.push(if row.is_some() { "row" } else { "" }.to_owned());
+        args.extend(kept.versions.iter().map(codec::version_text));
+        args.extend(kept.audit.iter().cloned());
+        args.extend(row.map(fields).unwrap_or_default().into_iter().flat_map(|(field, value)| [field, value]));
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let answer: String = self.common(&args, DOING).await?;
+        Ok(answer == "done")
+    }
+
+    async fn new_definition(&self, name: &str) -> Result<i64, StoreError> {
+        let is_alerts = name == ALERT_DEFINITION;
+        let counter = if is_alerts { "last_alert_def" } else { "last_def" };
+        keys::def_id(self.common(&["number", counter], DOING).await?, is_alerts)
+    }
+
+    pub(super) async fn remember_rows(&self, seen_by: &str) -> Result<bool, StoreError> {
+        for round in 0..AGAIN {
+            pause(round).await;
+            let (now, seen) = self.rows().await?;
+            let rows: Vec<NotifyDef> = seen.iter().filter_map(|seen| seen.row.clone()).collect();
+            let last: Vec<StoredVersion> = seen.iter().filter_map(|seen| seen.last.clone()).collect();
+            let changed = unseen(&rows, &last);
+            let mut all = true;
+            for seen in seen.iter().filter(|seen| changed.contains(&seen.id)) {
+                let gone = || seen.last.as_ref().and_then(|version| version.gone(now));
+                let Some(row) = seen.row.clone().or_else(gone) else { continue };
+                let mut kept = Kept::nothing();
+                kept.keep(seen, &row, BY_HAND, &by_hand(seen_by), now);
+                all &= kept.versions.is_empty() || self.write_row(seen, &kept, None).await?;
+            }
+            if all {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    pub(super) async fn versions_of(
+        &self,
+        def_id: i64,
+        up_to: i64,
+        limit: usize,
+    ) -> Result<Vec<StoredVersion>, StoreError> {
+        let texts: Vec<String> = self.common(&["versions", &def_id.to_string()], "reading versions").await?;
+        let all = texts.iter().rev().filter_map(|text| codec::version(def_id, text));
+        Ok(all.filter(|version| version.version <= up_to).take(limit).collect())
+    }
+}
+
+/// The row that an edit replaces and what it becomes, or why it is not.
+fn replaceable(
+    mut rows: Vec<SeenRow>,
+    seen: &NotifyDef,
+    mut new: NotifyDef,
+    now: SystemTime,
+) -> Result<Result<(SeenRow, NotifyDef), Edited>, StoreError> {
+    let other = |row: &NotifyDef| row.id != seen.id && row.name == new.name;
+    let other = rows.iter().filter_map(|seen| seen.row.as_ref()).find(|row| other(row)).cloned();
+    let Some(at) = rows.iter().position(|row| row.id == seen.id) else { return Ok(Err(Edited::Missing)) };
+    let found = rows.swap_remove(at);
+    let row = match &found.row {
+        None => return Ok(Err(Edited::Missing)),
+        Some(row) if row.delete_time.is_some() => return Ok(Err(Edited::Missing)),
+        Some(row) if !row.differences(seen).is_empty() => return Ok(Err(Edited::Conflict(row.clone()))),
+        Some(row) => row,
+    };
+    if let Some(other) = other {
+        return Ok(Err(Edited::Conflict(other)));
+    }
+    if new.name == ALERT_DEFINITION && !keys::is_alerts(row.id) {
+        let problem =
+            format!("only a new definition can be called {ALERT_DEFINITION:?}: its notices have a place of their own");
+        return Err(StoreError::new(DOING, FaultKind::Permanent, problem));
+    }
+    (new.id, new.create_time, new.update_time) = (row.id, row.create_time, Some(now));
+    Ok(Ok((found, new)))
+}

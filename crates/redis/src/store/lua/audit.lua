@@ -1,0 +1,5 @@
+-- With the server's own microseconds before it, which order what happened in the same millisecond.
+local function write_audit(key, line)
+  local t = redis.call('TIME')
+  redis.call('RPUSH', key, string.format('%.0f', t[1] * 1000000 + t[2]) .. ' ' .. line)
+end

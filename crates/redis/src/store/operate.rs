@@ -1,0 +1,253 @@
+//! The `Operate` over Redis: what people ask. Verbs are in `verbs`, versions with the definitions.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use solid_notify_core::StoreError;
+use solid_notify_core::alert::AlertReason;
+use solid_notify_core::alert::cooldown::{AlertRow, Standing};
+use solid_notify_core::confirm::{Confirmation, Confirmed};
+use solid_notify_core::definition::{NotifyDef, StoredVersion};
+use solid_notify_core::notice::{NoticeRecord, Status, duration_millis, time_from_millis};
+use solid_notify_core::operate::{
+    Answer, AuditEntry, Brakes, COUNT_HOLD, Counts, DefinitionCounts, Lane, Listed, NO_CLASS, Nodes, Operate, Paused,
+    Position, RECENT, RetryGroup, SeenNode, Switch, Verb, Window, WindowDone, next_count,
+};
+
+use super::row::{Words, number, score, word};
+use super::{AT_ONCE, LOOK, RedisStore, codec, from_opt, member, millis};
+
+/// How many lines of an audit are read at once.
+const LINES: i64 = 1000;
+
+#[async_trait]
+impl Operate for RedisStore {
+    async fn confirm(&self, answer: &Confirmation) -> Result<Confirmed, StoreError> {
+        self.answer(answer).await
+    }
+
+    async fn alert_row(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, Standing)>, StoreError> {
+        self.alert_standing(def_id, reason).await
+    }
+
+    async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
+        let from = format!("-{}", limit.max(1));
+        let args = ["audit", from.as_str(), "-1"];
+        let (_, rows) = self.rows().await?;
+        let lines = rows.iter().map(|seen| self.run::<Vec<String>>(&LOOK, seen.id, &args, "reading the audit"));
+        let mut texts: Vec<String> = try_join_all(lines).await?.into_iter().flatten().collect();
+        texts.extend(self.common::<Vec<String>>(&args, "reading the audit").await?);
+        let mut entries: Vec<(i64, AuditEntry)> = texts.iter().rev().filter_map(|text| codec::audit(text)).collect();
+        entries.sort_by_key(|(written, entry)| std::cmp::Reverse((entry.time, *written)));
+        Ok(entries.into_iter().take(limit).map(|(_, entry)| entry).collect())
+    }
+
+    async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
+        let (def_id, mut to, mut found) = (super::def_of(notice_id), -1, Vec::new());
+        while found.len() < limit {
+            let words = ["audit".to_owned(), (to - LINES + 1).to_string(), to.to_string()];
+            let args = words.each_ref().map(String::as_str);
+            let texts: Vec<String> = self.run(&LOOK, def_id, &args, "reading the audit").await?;
+            let entries = texts.iter().rev().filter_map(|text| codec::audit(text)).map(|(_, entry)| entry);
+            found.extend(entries.filter(|entry| entry.notice_id == Some(notice_id)));
+            if (texts.len() as i64) < LINES {
+                break;
+            }
+            to -= LINES;
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn list(&self, lane: &Lane, limit: usize) -> Result<Vec<Listed>, StoreError> {
+        let (low, high) = bounds(lane);
+        let (from, to) = if lane.newest_first { (high, low) } else { (low, high) };
+        let (mut after, mut behind) = (String::new(), String::new());
+        let (mut from, set) = (from, set_of(lane));
+        if let Some(position) = &lane.after {
+            after = position.time().trim_start_matches('0').replace("infinity", "inf");
+            after = if after.is_empty() { "0".to_owned() } else { after };
+            (behind, from) = (member(position.id()), after.clone());
+        }
+        let latest = if lane.newest_first { "1" } else { "0" };
+        let limit = limit.to_string();
+        let args = ["list", &set, &from, &to, latest, &limit, &after, &behind];
+        let found: Vec<Words> = self.run(&LOOK, lane.def_id, &args, "listing notices").await?;
+        Ok(found.iter().map(|words| listed(lane.def_id, words)).collect())
+    }
+
+    async fn count(&self, lane: &Lane, most: usize) -> Result<usize, StoreError> {
+        let (low, high) = bounds(lane);
+        let args = ["count", &set_of(lane), &low, &high];
+        let count: usize = self.run(&LOOK, lane.def_id, &args, "counting notices").await?;
+        Ok(count.min(most))
+    }
+
+    async fn classes(&self, def_ids: &[i64]) -> Result<Vec<(i64, String)>, StoreError> {
+        let looks = def_ids.iter().map(|id| self.run::<Vec<String>>(&LOOK, *id, &["classes"], "listing classes"));
+        let found = try_join_all(looks).await?.into_iter().zip(def_ids);
+        let named = |class: String| if class.is_empty() { NO_CLASS.to_owned() } else { class };
+        let mut classes: Vec<(i64, String)> =
+            found.flat_map(|(classes, id)| classes.into_iter().map(move |class| (*id, named(class)))).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        Ok(classes)
+    }
+
+    async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<Answer, StoreError> {
+        self.change_one(id, verb, who).await
+    }
+
+    async fn change_window(&self, window: &Window) -> Result<WindowDone, StoreError> {
+        self.change_some(window).await
+    }
+
+    async fn brakes(&self) -> Result<Brakes, StoreError> {
+        let paused: String = self.common(&["paused"], "reading the switch").await?;
+        let (_, rows) = self.rows().await?;
+        let looks = rows.iter().map(|seen| self.run::<String>(&LOOK, seen.id, &["limits"], "reading limits"));
+        let limits = try_join_all(looks).await?.into_iter().zip(&rows);
+        let limits = limits.filter_map(|(text, seen)| Some((seen.id, codec::limit_row(&text)?)));
+        Ok(Brakes { paused: codec::paused(&paused), limits: limits.collect() })
+    }
+
+    async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {
+        let now = self.time().await?;
+        let reason = switch.reason().map(str::to_owned);
+        let mut entry = AuditEntry::new(now, who, switch.act());
+        entry.detail.clone_from(&reason);
+        let paused = Paused { who: Some(who.to_owned()), since: Some(now), reason };
+        let stored = if switch.pauses() { codec::paused_text(&paused) } else { String::new() };
+        let args = ["switch", &stored, &codec::audit_text(&entry)];
+        let turned: i64 = self.common(&args, "turning the switch").await?;
+        Ok(turned == 1)
+    }
+
+    async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError> {
+        let Some(key) = &notice.ordering_key else { return Ok(None) };
+        let args = ["ahead", key, &member(notice.id)];
+        let ahead: String = self.run(&LOOK, notice.def_id, &args, "looking for what stands before").await?;
+        Ok(ahead.parse().ok())
+    }
+
+    async fn counts(&self) -> Result<Vec<DefinitionCounts>, StoreError> {
+        let (now, counted): (i64, Vec<(i64, String)>) = self.common(&["counts"], "reading the counts").await?;
+        let (_, rows) = self.rows().await?;
+        let row = |row: NotifyDef| {
+            let text = counted.iter().find(|(id, _)| *id == row.id).map(|(_, text)| text.as_str());
+            let (next, taken) = codec::counts(text.unwrap_or_default());
+            DefinitionCounts::new((row.id, row.name), taken, next, time_from_millis(now))
+        };
+        let mut all: Vec<DefinitionCounts> = rows.into_iter().filter_map(|seen| seen.row).map(row).collect();
+        all.sort_by(|a, b| a.definition.cmp(&b.definition));
+        Ok(all)
+    }
+
+    async fn refresh_counts(&self, def_id: i64, every: Duration) -> Result<bool, StoreError> {
+        const DOING: &str = "counting notices";
+        let id = def_id.to_string();
+        let first: i64 = self.common(&["may_count", &id, &millis(COUNT_HOLD)], DOING).await?;
+        if first == 0 {
+            return Ok(false);
+        }
+        let began = Instant::now();
+        let recent = duration_millis(RECENT).to_string();
+        let found: Vec<String> = self.run(&LOOK, def_id, &["counts", &recent], DOING).await?;
+        let count = |at: usize| found.get(at).and_then(|word| word.parse::<u64>().ok()).unwrap_or_default();
+        let mut counts = Counts::default();
+        (counts.not_sent, counts.failed, counts.sending) = (count(2), count(3), count(4));
+        (counts.awaiting_confirm, counts.dead_letters, counts.cancelled) = (count(5), count(6), count(7));
+        counts.recently_succeeded = count(8);
+        counts.oldest_due = found.get(1).and_then(|word| score(word)).map(time_from_millis);
+        let at = found.first().and_then(|word| score(word)).map_or(UNIX_EPOCH, time_from_millis);
+        let next = millis(next_count(began.elapsed(), every));
+        let _: i64 = self.common(&["counted", &id, &next, &codec::counts_text(&counts, at)], DOING).await?;
+        Ok(true)
+    }
+
+    async fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Result<Vec<StoredVersion>, StoreError> {
+        self.versions_of(def_id, up_to, limit).await
+    }
+
+    async fn remember(&self, _rows: &[NotifyDef], seen_by: &str) -> Result<bool, StoreError> {
+        self.remember_rows(seen_by).await
+    }
+
+    async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError> {
+        let mut groups: Vec<RetryGroup> = Vec::new();
+        let mut at = 0;
+        while at < most {
+            let window = AT_ONCE.min(most - at);
+            let args = ["retries", &at.to_string(), &window.to_string()];
+            type Raw = (i64, i64, String, String, String);
+            let (now, found): (i64, Vec<Raw>) = self.run(&LOOK, def_id, &args, "looking at retries").await?;
+            for (failures, crashes, class, called, due) in &found {
+                let due = score(due).unwrap_or(i64::MAX);
+                let called = called.parse::<i64>().ok();
+                let wait = called.and_then(|called| u64::try_from(due.saturating_sub(called)).ok());
+                let one = RetryGroup {
+                    failures: *failures,
+                    crashes: *crashes,
+                    class: from_opt(class),
+                    wait: wait.map(|ms| Duration::from_secs(ms / 1000)),
+                    due: due <= now,
+                    count: 1,
+                };
+                match groups.iter_mut().find(|group| RetryGroup { count: 1, ..(**group).clone() } == one) {
+                    Some(group) => group.count += 1,
+                    None => groups.push(one),
+                }
+            }
+            if found.len() < window {
+                break;
+            }
+            at += window;
+        }
+        Ok(groups)
+    }
+
+    async fn nodes(&self, seen_within: Duration) -> Result<Nodes, StoreError> {
+        let (now, nodes) = self.nodes_seen("", "").await?;
+        let alive =
+            nodes.into_iter().filter(|(_, seen, _)| seen.checked_add(seen_within).is_none_or(|until| until > now));
+        let seen = alive.map(|(id, last_seen, handlers)| SeenNode { id, handlers, last_seen });
+        Ok(Nodes { now, seen: seen.collect() })
+    }
+}
+
+/// The set of a lane.
+fn set_of(lane: &Lane) -> String {
+    match &lane.class {
+        Some(class) if lane.status == Status::DeadLetter => {
+            format!(":z3:{}", if class == NO_CLASS { "" } else { class })
+        }
+        _ => format!(":z{}", lane.status.code()),
+    }
+}
+
+/// From which score to which. Times are stored to the millisecond.
+fn bounds(lane: &Lane) -> (String, String) {
+    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let low = lane.from.map_or_else(|| "-inf".to_owned(), |from| duration_millis(since(from)).to_string());
+    let high = lane.until.map_or_else(|| "+inf".to_owned(), |until| since(until).as_millis().to_string());
+    (low, high)
+}
+
+fn listed(def_id: i64, words: &Words) -> Listed {
+    let cut = |text: Option<String>, limit: usize| text.map(|text| text.chars().take(limit).collect::<String>());
+    let at = word(words, 12).and_then(|text| score(&text));
+    let id = number(words, 11);
+    let position = Position::new(at.map_or_else(|| "infinity".to_owned(), |at| format!("{at:016}")), id);
+    let status = Status::from_code(number(words, 0)).unwrap_or(Status::NotSent);
+    // One that is never due sorts behind all others, and has no time.
+    let time = time_from_millis(at.unwrap_or_default());
+    let mut listed = Listed::new(id, def_id, status, time_from_millis(number(words, 6)), time, position);
+    (listed.attempt, listed.failures, listed.crashes) = (number(words, 1), number(words, 2), number(words, 3));
+    listed.last_class = word(words, 4);
+    listed.description = cut(word(words, 5), 200);
+    listed.last_call_time = word(words, 7).map(|_| time_from_millis(number(words, 7)));
+    listed.end_reason = cut(word(words, 8), 500);
+    (listed.ordering_key, listed.dedupe_key) = (word(words, 9), word(words, 10));
+    listed
+}

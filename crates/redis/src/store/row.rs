@@ -1,0 +1,183 @@
+//! A notice as it is stored, and a definition as it is stored, and what they are to the rest of the house.
+
+use std::collections::HashMap;
+
+use solid_notify_core::definition::{ColumnValue, NotifyDef};
+use solid_notify_core::notice::{Claimed, NoticeRecord, Status, millis_from_time, time_from_millis};
+
+/// Words of an answer; `None`: there is none.
+pub(super) type Words = Vec<Option<Vec<u8>>>;
+
+pub(super) fn word(words: &Words, at: usize) -> Option<String> {
+    words.get(at)?.as_deref().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+}
+
+pub(super) fn number(words: &Words, at: usize) -> i64 {
+    word(words, at).and_then(|word| word.parse().ok()).unwrap_or_default()
+}
+
+/// A score in milliseconds; `None` for the end of all times.
+pub(super) fn score(text: &str) -> Option<i64> {
+    let score = text.parse::<f64>().ok().filter(|score| score.is_finite())?;
+    Some(score as i64)
+}
+
+/// What a script tells of a notice by `seen`.
+pub(super) fn claimed(def_id: i64, words: &Words) -> Claimed {
+    let create_time = time_from_millis(number(words, 9));
+    Claimed {
+        id: number(words, 12),
+        def_id,
+        param: word(words, 4).unwrap_or_default(),
+        description: word(words, 5),
+        errors: word(words, 6),
+        status: Status::from_code(number(words, 0)).unwrap_or(Status::Sending),
+        attempt: number(words, 1),
+        failures: number(words, 2),
+        crashes: number(words, 3),
+        worker: word(words, 7).unwrap_or_default(),
+        last_call_time: word(words, 8).map_or(create_time, |_| time_from_millis(number(words, 8))),
+        create_time,
+        trace_context: word(words, 10),
+        ordering_key: word(words, 11),
+    }
+}
+
+/// All of a notice.
+pub(super) struct Stored {
+    pub(super) id: i64,
+    pub(super) def_id: i64,
+    fields: HashMap<String, Vec<u8>>,
+    /// Its score, as Redis writes it.
+    pub(super) score: String,
+}
+
+impl Stored {
+    /// `None` for one that does not exist.
+    pub(super) fn new(id: i64, def_id: i64, fields: HashMap<String, Vec<u8>>, score: String) -> Option<Self> {
+        (!fields.is_empty()).then_some(Self { id, def_id, fields, score })
+    }
+
+    fn text(&self, field: &str) -> Option<String> {
+        self.fields.get(field).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    fn number(&self, field: &str) -> Option<i64> {
+        self.text(field)?.parse().ok()
+    }
+
+    /// Its status, which somebody may have spoiled.
+    pub(super) fn status(&self) -> Option<Status> {
+        Status::from_code(self.number("s")?)
+    }
+
+    pub(super) fn attempt(&self) -> i64 {
+        self.number("a").unwrap_or_default()
+    }
+
+    pub(super) fn claimed(&self, status: Status) -> Claimed {
+        let record = self.record(status);
+        Claimed {
+            id: self.id,
+            def_id: self.def_id,
+            param: record.param,
+            description: record.description,
+            errors: self.text("e"),
+            status,
+            attempt: record.attempt,
+            failures: record.failures,
+            crashes: record.crashes,
+            worker: record.worker.unwrap_or_default(),
+            last_call_time: record.last_call_time.unwrap_or(record.create_time),
+            create_time: record.create_time,
+            trace_context: record.trace_context,
+            ordering_key: record.ordering_key,
+        }
+    }
+
+    pub(super) fn record(&self, status: Status) -> NoticeRecord {
+        let time = |field: &str| self.number(field).map(time_from_millis);
+        let param = self.text("p").unwrap_or_default();
+        let created = time("k").unwrap_or_else(|| time_from_millis(0));
+        let mut record = NoticeRecord::new(self.id, self.def_id, status, param, created);
+        record.description = self.text("d");
+        record.errors = self.text("e").and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        record.attempt = self.attempt();
+        record.failures = self.number("f").unwrap_or_default();
+        record.crashes = self.number("c").unwrap_or_default();
+        (record.worker, record.last_call_time) = (self.text("w"), time("l"));
+        record.last_class = self.text("q");
+        (record.trace_context, record.ordering_key, record.dedupe_key) =
+            (self.text("t"), self.text("o"), self.text("u"));
+        record.end_reason = self.text("r");
+        let at = score(&self.score).map(time_from_millis);
+        match status.is_final() {
+            true => record.finish_time = at,
+            false => record.next_call_time = at,
+        }
+        record
+    }
+}
+
+/// A definition from its hash. What a person left out has its default; a number that cannot be read is one that no definition
+/// can have, so that the row is told to be wrong. `None` for a hash without a name.
+pub(super) fn definition(id: i64, fields: &HashMap<String, Vec<u8>>) -> Option<NotifyDef> {
+    let text = |field: &str| fields.get(field).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let defaults = NotifyDef::new(text("name")?).values();
+    let values = NotifyDef::COLUMNS.iter().zip(defaults).map(|(column, default)| match (text(column), default) {
+        (None, default) => default,
+        (Some(text), ColumnValue::Text(_)) => ColumnValue::Text(Some(text)),
+        (Some(text), ColumnValue::Int(_)) => ColumnValue::Int(Some(text.trim().parse().unwrap_or(i64::MIN))),
+        (Some(text), ColumnValue::Bool(_)) => ColumnValue::Bool(matches!(text.trim(), "true" | "1" | "yes" | "on")),
+    });
+    let mut row = NotifyDef::from_values(id, values.collect())?;
+    let time = |field: &str| text(field)?.parse().ok().map(time_from_millis);
+    (row.create_time, row.update_time, row.delete_time) =
+        (time("create_time"), time("update_time"), time("delete_time"));
+    Some(row)
+}
+
+/// The fields of a definition's hash: none for a column that is null.
+pub(super) fn fields(row: &NotifyDef) -> Vec<(String, String)> {
+    let columns = NotifyDef::COLUMNS.iter().zip(row.values()).filter_map(|(column, value)| {
+        let text = match value {
+            ColumnValue::Text(text) => text?,
+            ColumnValue::Int(number) => number?.to_string(),
+            ColumnValue::Bool(flag) => flag.to_string(),
+        };
+        Some(((*column).to_owned(), text))
+    });
+    let times = [("create_time", row.create_time), ("update_time", row.update_time), ("delete_time", row.delete_time)];
+    let times =
+        times.into_iter().filter_map(|(field, time)| Some((field.to_owned(), millis_from_time(time?).to_string())));
+    columns.chain(times).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(fields: &[(String, String)]) -> HashMap<String, Vec<u8>> {
+        fields.iter().map(|(field, value)| (field.clone(), value.clone().into_bytes())).collect()
+    }
+
+    #[test]
+    fn a_definition_comes_back_as_it_was_written() {
+        let mut row = NotifyDef::new("sync").enabled(false).max_retry_times(-1).email("").handler("h");
+        (row.id, row.create_time, row.delete_time) = (7, Some(time_from_millis(1)), Some(time_from_millis(2)));
+        assert_eq!(definition(7, &hash(&fields(&row))), Some(row));
+    }
+
+    #[test]
+    fn what_a_person_left_out_has_its_default_and_a_wrong_number_is_told() {
+        let only = |pairs: &[(&str, &str)]| {
+            hash(&pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect::<Vec<_>>())
+        };
+        let mut named = NotifyDef::new("sync");
+        named.id = 3;
+        assert_eq!(definition(3, &only(&[("name", "sync")])), Some(named));
+        assert_eq!(definition(3, &only(&[("timeout", "1s")])), None);
+        let wrong = definition(3, &only(&[("name", "sync"), ("max_concurrency", "many")])).unwrap();
+        assert_eq!(wrong.policy().unwrap_err()[0].column, "max_concurrency");
+    }
+}

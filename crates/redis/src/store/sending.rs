@@ -1,0 +1,72 @@
+//! The `Store` over Redis: what the send path asks. Each method says where it is done.
+
+use async_trait::async_trait;
+use solid_notify_core::StoreError;
+use solid_notify_core::definition::NotifyDef;
+use solid_notify_core::notice::{Claimed, NoticeRecord};
+use solid_notify_core::store::{
+    Claim, Claims, DueTimes, Edit, Edited, Lease, Look, Node, Pulse, Purge, Settle, Settled, Store, Tick,
+};
+
+use super::{AT_ONCE, CHANGE, RedisStore, def_of, member, millis};
+
+#[async_trait]
+impl Store for RedisStore {
+    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
+        let (_, rows) = self.rows().await?;
+        Ok(rows.into_iter().filter_map(|seen| seen.row).collect())
+    }
+
+    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
+        self.edit_row(edit, who).await
+    }
+
+    async fn due(&self, _thorough: bool) -> Result<DueTimes, StoreError> {
+        self.due_times().await
+    }
+
+    async fn tick(&self, tick: &Tick) -> Result<bool, StoreError> {
+        self.note_tick(tick).await
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
+        self.claim_some(claim).await
+    }
+
+    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+        self.look_for(look, limit).await
+    }
+
+    async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
+        self.settle_all(batch).await
+    }
+
+    async fn extend(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        let mut leases = leases.to_vec();
+        leases.sort_by_key(|lease| def_of(lease.id));
+        for same in leases.chunk_by(|a, b| def_of(a.id) == def_of(b.id)) {
+            for window in same.chunks(AT_ONCE) {
+                let words =
+                    window.iter().flat_map(|lease| [member(lease.id), lease.attempt.to_string(), millis(lease.lease)]);
+                let words: Vec<String> = words.collect();
+                let mut args = vec!["extend"];
+                args.extend(words.iter().map(String::as_str));
+                let _: i64 = self.run(&CHANGE, def_of(window[0].id), &args, "extending leases").await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
+        let stored = self.load(id).await?;
+        Ok(stored.and_then(|stored| stored.status().map(|status| stored.record(status))))
+    }
+
+    async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
+        self.purge_some(purge).await
+    }
+
+    async fn beat(&self, node: &Node) -> Result<Pulse, StoreError> {
+        self.note_beat(node).await
+    }
+}

@@ -1,0 +1,199 @@
+//! Settling: outcomes of one definition in one script. Circuits and what alerts have told are decided under a comparison.
+
+use std::collections::BTreeMap;
+
+use solid_notify_core::StoreError;
+use solid_notify_core::alert::StoredAlert;
+use solid_notify_core::alert::cooldown::{FollowUp, tell};
+use solid_notify_core::limit::end;
+use solid_notify_core::store::{Settle, Settled, Told};
+use solid_notify_core::transition::Next;
+
+use super::keys::is_alerts;
+use super::{AGAIN, AT_ONCE, RedisStore, SETTLE, busy, codec, def_of, member, millis, opt, pause};
+
+const DOING: &str = "storing outcomes";
+
+/// What is written beside outcomes, and what must be as it was seen: the words before them.
+#[derive(Default)]
+struct Beside {
+    limits: [String; 2],
+    mask: String,
+    alarm: String,
+    alert: [String; 3],
+    follow_up: [String; 3],
+}
+
+impl RedisStore {
+    pub(super) async fn settle_all(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
+        let mut of_definitions: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+        for (at, settle) in batch.iter().enumerate() {
+            of_definitions.entry(def_of(settle.id)).or_default().push(at);
+        }
+        let mut settled = vec![Settled::LostLease; batch.len()];
+        let mut alarmed = Vec::new();
+        // What alerts have told comes before what is to be told next: their definitions have the highest ids.
+        for (def_id, places) in of_definitions.into_iter().rev() {
+            for window in places.chunks(AT_ONCE) {
+                let mut rest = Vec::new();
+                for at in window {
+                    match &batch[*at].told {
+                        Some(told) if is_alerts(def_id) => settled[*at] = self.settle_told(&batch[*at], told).await?,
+                        _ => rest.push(*at),
+                    }
+                }
+                let outcomes: Vec<&Settle> = rest.iter().map(|at| &batch[*at]).collect();
+                if outcomes.is_empty() {
+                    continue;
+                }
+                let answers = match outcomes.iter().any(|settle| settle.watched.is_some()) {
+                    true => self.settle_watched(def_id, &outcomes).await?,
+                    false => self.write(def_id, "free", &Beside::default(), &outcomes).await?.unwrap_or_default(),
+                };
+                rest.iter().zip(answers).for_each(|(at, answer)| settled[*at] = answer);
+                if outcomes.iter().any(|settle| !settle.is_plain()) {
+                    alarmed.push(def_id);
+                }
+            }
+        }
+        for def_id in alarmed {
+            // They are stored with the outcomes. What does not arrive now does with the next look for what is due.
+            if let Err(error) = self.forward(def_id).await {
+                tracing::warn!(def_id, %error, "alarms are stored and will be told later");
+            }
+        }
+        Ok(settled)
+    }
+
+    /// True where this call, and no other before it, has stored the outcome.
+    pub(super) async fn settle_once(&self, settle: &Settle) -> Result<bool, StoreError> {
+        let answers = self.write(def_of(settle.id), "once", &Beside::default(), &[settle]).await?;
+        Ok(answers.is_some_and(|answers| answers == [Settled::Done]))
+    }
+
+    /// Outcomes that a circuit breaker sees.
+    async fn settle_watched(&self, def_id: i64, outcomes: &[&Settle]) -> Result<Vec<Settled>, StoreError> {
+        for round in 0..AGAIN {
+            pause(round).await;
+            let (now, limits, mask) = self.look_at(def_id, outcomes).await?;
+            let held = outcomes.iter().zip(mask.bytes()).filter(|(_, held)| *held == b'1');
+            let seen: Vec<_> =
+                held.filter_map(|(settle, _)| settle.watched.as_deref().map(|watched| (settle.id, watched))).collect();
+            let mut beside = Beside { limits: [limits.clone(), limits.clone()], mask, ..Beside::default() };
+            if !seen.is_empty() {
+                let row = codec::limit_row(&limits).unwrap_or_default();
+                let (new, alarm) = end(&row, &seen, now);
+                beside.limits[1] = codec::limit_text(&new);
+                beside.alarm = alarm.map(codec::alarm_text).unwrap_or_default();
+            }
+            if let Some(answers) = self.write(def_id, "take", &beside, outcomes).await? {
+                return Ok(answers);
+            }
+        }
+        Err(busy(DOING))
+    }
+
+    /// The outcome of an alert's notice, with what it told.
+    async fn settle_told(&self, settle: &Settle, told: &Told) -> Result<Settled, StoreError> {
+        let def_id = def_of(settle.id);
+        let field = super::alerts::field(told.def_id, told.reason);
+        for round in 0..AGAIN {
+            pause(round).await;
+            let (now, limits, mask) = self.look_at(def_id, &[settle]).await?;
+            let alert = self.alert_at(told.alert_def, &field, "").await?;
+            let mut beside = Beside { limits: [limits.clone(), limits], mask, ..Beside::default() };
+            if beside.mask == "1"
+                && let Some(row) = &alert.row
+            {
+                let new = tell(row, told, now);
+                beside.alert = [field.clone(), alert.text.clone(), String::new()];
+                if let Some(mut new) = new {
+                    // This very notice is no follow-up any more, if it ends.
+                    let ends = matches!(settle.transition.next, Next::Finish { .. });
+                    let stands =
+                        if ends && new.follow_up == Some(settle.id) { FollowUp::None } else { alert.stands(now) };
+                    if stands == FollowUp::None {
+                        let id = self.number(told.alert_def).await?;
+                        let param = StoredAlert::again(told, &new).to_json();
+                        beside.follow_up = [member(id), param, millis(told.next)];
+                        new.follow_up = Some(id);
+                    }
+                    beside.alert[2] = codec::alert_text(&new);
+                }
+            }
+            if let Some(answers) = self.write(def_id, "take", &beside, &[settle]).await? {
+                return Ok(answers.first().copied().unwrap_or(Settled::LostLease));
+            }
+        }
+        Err(busy(DOING))
+    }
+
+    /// The time, the limits, and which outcomes are of notices that are held.
+    async fn look_at(&self, def_id: i64, outcomes: &[&Settle]) -> Result<(i64, String, String), StoreError> {
+        let args = self.words("look", &Beside::default(), outcomes);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let (_, now, limits, mask): (String, i64, String, String) = self.run(&SETTLE, def_id, &args, DOING).await?;
+        Ok((now, limits, mask))
+    }
+
+    /// `None`: something was not as it was seen, and nothing is done.
+    async fn write(
+        &self,
+        def_id: i64,
+        mode: &str,
+        beside: &Beside,
+        outcomes: &[&Settle],
+    ) -> Result<Option<Vec<Settled>>, StoreError> {
+        let args = self.words(mode, beside, outcomes);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let answer: redis::Value = self.run(&SETTLE, def_id, &args, DOING).await?;
+        if let redis::Value::Array(parts) = &answer
+            && parts.len() == 1
+        {
+            return Ok(None);
+        }
+        let (_, answers): (String, Vec<String>) =
+            redis::from_redis_value(answer).map_err(|error| super::unreadable(DOING, &error))?;
+        let settled = |answer: &String| match answer.as_str() {
+            // An answer of a receiver is given once, by whoever changed something.
+            "was" if mode == "once" => Settled::Ended,
+            "done" | "was" => Settled::Done,
+            "ended" => Settled::Ended,
+            _ => Settled::LostLease,
+        };
+        Ok(Some(answers.iter().map(settled).collect()))
+    }
+
+    fn words(&self, mode: &str, beside: &Beside, outcomes: &[&Settle]) -> Vec<String> {
+        let mut args = vec![mode.to_owned()];
+        args.extend_from_slice(&beside.limits);
+        args.extend([beside.mask.clone(), beside.alarm.clone()]);
+        args.extend_from_slice(&beside.alert);
+        args.extend_from_slice(&beside.follow_up);
+        args.extend([self.alerts_key(), self.history_limit.to_string()]);
+        for settle in outcomes {
+            let (status, delay, keep, reason) = match &settle.transition.next {
+                Next::Wait { status, after } => (*status, millis(*after), false, String::new()),
+                Next::Finish { status, reason, keep } => (*status, String::new(), *keep, opt(reason.as_deref())),
+            };
+            let flag = |flag: bool| if flag { "1" } else { "0" }.to_owned();
+            args.extend([
+                member(settle.id),
+                settle.attempt.to_string(),
+                settle.from.code().to_string(),
+                flag(settle.overdue),
+                status.code().to_string(),
+                delay,
+                flag(keep),
+                reason,
+                settle.transition.failures.to_string(),
+                settle.transition.crashes.to_string(),
+                opt(settle.errors.as_deref()),
+                opt(settle.last_class.as_deref()),
+                opt(settle.description.as_deref()),
+                settle.alarm.as_deref().map(codec::alarm_text).unwrap_or_default(),
+            ]);
+        }
+        args
+    }
+}

@@ -1,0 +1,141 @@
+//! What people and receivers do to notices: decided by the core, written under a comparison with what was decided about, with a
+//! line of the audit in the same script.
+
+use solid_notify_core::StoreError;
+use solid_notify_core::confirm::{CONFIRMED_LATE, Confirmation, Confirmed, OfLive, late_entry, of_ended, of_live};
+use solid_notify_core::notice::{Status, millis_from_time};
+use solid_notify_core::operate::{Answer, AuditEntry, Change, Verb, Window, WindowDone, decide, detail};
+
+use super::row::Stored;
+use super::{AGAIN, CHANGE, RedisStore, busy, codec, member, opt, pause};
+
+/// What is done to one notice: what, a word of it, and a time.
+struct Deed {
+    what: &'static str,
+    word: String,
+    at: String,
+}
+
+impl RedisStore {
+    pub(super) async fn change_one(&self, id: i64, verb: &Verb, who: &str) -> Result<Answer, StoreError> {
+        for round in 0..AGAIN {
+            pause(round).await;
+            let Some((stored, status)) = self.loaded(id).await? else { return Ok(Answer::NotFound) };
+            let now = self.time().await?;
+            let record = stored.record(status);
+            let change = match decide(&record, verb, now) {
+                Ok(change) => change,
+                Err(answer) => return Ok(answer),
+            };
+            let mut entry = AuditEntry::new(now, who, verb.act());
+            (entry.def_id, entry.notice_id) = (Some(record.def_id), Some(id));
+            entry.detail = Some(detail(&record, verb));
+            match self.carry_out(&stored, status, &deed(&change), &codec::audit_text(&entry)).await?.as_str() {
+                "done" => return Ok(change.answer()),
+                "conflict" => {}
+                taken => return Ok(Answer::DedupeKeyTaken(taken.parse().unwrap_or_default())),
+            }
+        }
+        Err(busy("changing a notice"))
+    }
+
+    async fn loaded(&self, id: i64) -> Result<Option<(Stored, Status)>, StoreError> {
+        Ok(self.load(id).await?.and_then(|stored| stored.status().map(|status| (stored, status))))
+    }
+
+    async fn carry_out(&self, stored: &Stored, status: Status, deed: &Deed, audit: &str) -> Result<String, StoreError> {
+        let (member, status, attempt) = (member(stored.id), status.code().to_string(), stored.attempt().to_string());
+        let seen = [status.as_str(), &attempt, &stored.score];
+        let args = ["one", &member, seen[0], seen[1], seen[2], deed.what, &deed.word, &deed.at, audit];
+        self.run(&CHANGE, stored.def_id, &args, "changing a notice").await
+    }
+
+    pub(super) async fn change_some(&self, window: &Window) -> Result<WindowDone, StoreError> {
+        const DOING: &str = "changing notices";
+        let (what, reason) = match (&window.verb, window.status) {
+            (Verb::Retry, status) if status.is_final() => ("revive", ""),
+            (Verb::Reschedule { .. }, Status::NotSent | Status::Failed) => ("retime", ""),
+            (Verb::Cancel { reason }, status) if !status.is_final() => ("end", reason.as_str()),
+            _ => return Ok(WindowDone::default()),
+        };
+        let mut words = Vec::with_capacity(window.notices.len() * 3);
+        for target in &window.notices {
+            words.extend([member(target.id), target.attempt.to_string(), millis_from_time(target.due).to_string()]);
+        }
+        let status = window.status.code().to_string();
+        for round in 0..AGAIN {
+            pause(round).await;
+            let args = |mode, audit, seen| {
+                let mut args: Vec<&str> = vec!["window", mode, what, &status, reason, audit, seen];
+                args.extend(words.iter().map(String::as_str));
+                args
+            };
+            type Seen = (String, Vec<String>, Vec<String>);
+            let (_, changed, taken): Seen = self.run(&CHANGE, window.def_id, &args("look", "", ""), DOING).await?;
+            let seen = format!("{}/{}", changed.join(" "), taken.join(" "));
+            let ids = |members: &[String]| members.iter().filter_map(|member| member.parse().ok()).collect();
+            let done = WindowDone { changed: ids(&changed), dedupe_key_taken: ids(&taken) };
+            let mut entry = AuditEntry::new(self.time().await?, window.who.as_str(), window.verb.act());
+            (entry.def_id, entry.detail) = (Some(window.def_id), Some(done.detail(window)));
+            let audit = codec::audit_text(&entry);
+            let (answer, _, _): Seen = self.run(&CHANGE, window.def_id, &args("take", &audit, &seen), DOING).await?;
+            if answer == "done" {
+                return Ok(done);
+            }
+        }
+        Err(busy(DOING))
+    }
+
+    pub(super) async fn answer(&self, answer: &Confirmation) -> Result<Confirmed, StoreError> {
+        for round in 0..AGAIN {
+            pause(round).await;
+            let Some((stored, status)) = self.loaded(answer.id).await? else { return Ok(Confirmed::Unknown) };
+            if status.is_final() {
+                if let Some(answered) = of_ended(answer, status, stored.attempt()) {
+                    return Ok(answered);
+                }
+                let deed = Deed { what: "late", word: CONFIRMED_LATE.to_owned(), at: String::new() };
+                let entry = late_entry(self.time().await?, Some(stored.def_id), answer.id);
+                if self.carry_out(&stored, status, &deed, &codec::audit_text(&entry)).await? == "done" {
+                    return Ok(Confirmed::DeadLetterConfirmed);
+                }
+                continue;
+            }
+            let done = match of_live(answer, &stored.claimed(status)) {
+                OfLive::Nothing(answered) => return Ok(answered),
+                OfLive::End(settle) => self.settle_once(&settle).await?,
+                OfLive::Fail(errors) => {
+                    let deed = Deed { what: "refuse", word: errors, at: String::new() };
+                    self.carry_out(&stored, status, &deed, "").await? == "done"
+                }
+            };
+            if done {
+                return Ok(Confirmed::Done);
+            }
+        }
+        Err(busy("confirming a notice"))
+    }
+
+    /// What an answer would do now.
+    pub(crate) async fn preview(&self, answer: &Confirmation) -> Result<Confirmed, StoreError> {
+        let Some((stored, status)) = self.loaded(answer.id).await? else { return Ok(Confirmed::Unknown) };
+        if status.is_final() {
+            return Ok(of_ended(answer, status, stored.attempt()).unwrap_or(Confirmed::DeadLetterConfirmed));
+        }
+        Ok(match of_live(answer, &stored.claimed(status)) {
+            OfLive::Nothing(answered) => answered,
+            _ => Confirmed::Done,
+        })
+    }
+}
+
+fn deed(change: &Change) -> Deed {
+    let (what, word, at) = match change {
+        Change::Revive { param } => ("revive", opt(param.as_deref()), String::new()),
+        Change::End { reason, .. } => ("end", reason.clone(), String::new()),
+        Change::Retime { at } => ("retime", String::new(), millis_from_time(*at).to_string()),
+        Change::Rewrite { param } => ("rewrite", param.clone(), String::new()),
+        Change::Nothing => ("nothing", String::new(), String::new()),
+    };
+    Deed { what, word, at }
+}

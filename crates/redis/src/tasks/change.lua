@@ -1,0 +1,32 @@
+-- ARGV[2]: 'delete', 'revive', 'aside' (only what is no longer held), 'at' or 'in'; ARGV[3]: milliseconds or a reason; then ids.
+-- Answers for each: 1 done, 0 unknown, 2 held by a consumer.
+local what, more = ARGV[2], ARGV[3]
+local out = {}
+for i = 4, #ARGV do
+  local id = ARGV[i]
+  local done = 0
+  if what == 'delete' then
+    done = redis.call('HEXISTS', VALUES, id)
+    forget(id)
+    redis.call('HDEL', ASIDE, id)
+  elseif what == 'aside' then
+    if redis.call('ZSCORE', DUE, id) then
+      put_aside(id, more)
+      done = 1
+    end
+  elseif what == 'revive' then
+    done = redis.call('ZREM', DEAD, id)
+    if done == 1 then
+      redis.call('HDEL', WHY, id)
+      redis.call('HDEL', TRIES, id)
+      redis.call('ZADD', DUE, text(now), id)
+    end
+  elseif redis.call('ZSCORE', LEASE, id) then
+    done = 2
+  elseif redis.call('ZSCORE', DUE, id) then
+    redis.call('ZADD', DUE, text(what == 'in' and now + tonumber(more) or tonumber(more)), id)
+    done = 1
+  end
+  out[#out + 1] = done
+end
+return out

@@ -1,0 +1,40 @@
+-- ARGV[2] is what to look at.
+local what = ARGV[2]
+if what == 'count' then
+  return {
+    redis.call('ZCARD', DUE), redis.call('ZCOUNT', DUE, '-inf', text(now)), redis.call('ZCARD', LEASE),
+    redis.call('ZCARD', DEAD), redis.call('HLEN', ASIDE),
+  }
+elseif what == 'is_scheduled' then
+  return (redis.call('ZSCORE', DUE, ARGV[3]) or redis.call('ZSCORE', LEASE, ARGV[3])) and 1 or 0
+elseif what == 'dead' then
+  -- The latest first.
+  local out = {}
+  for _, id in ipairs(redis.call('ZREVRANGE', DEAD, 0, tonumber(ARGV[3]) - 1)) do
+    out[#out + 1] = {
+      id, redis.call('ZSCORE', DEAD, id), redis.call('HGET', WHY, id) or '', redis.call('HGET', TRIES, id) or '0',
+      redis.call('HGET', VALUES, id) or '',
+    }
+  end
+  return out
+elseif what == 'purge' then
+  -- One window of dead tasks that ended so many milliseconds ago.
+  local ids = redis.call('ZRANGEBYSCORE', DEAD, '-inf', text(now - tonumber(ARGV[3])), 'LIMIT', 0, 500)
+  for _, id in ipairs(ids) do forget(id) end
+  return ids
+elseif what == 'aside' then
+  local page = redis.call('HSCAN', ASIDE, ARGV[3], 'COUNT', 500)
+  return { page[1], page[2] }
+else
+  -- 'check': one window of the entries. Those that no set has are put aside.
+  local page = redis.call('HSCAN', VALUES, ARGV[3], 'COUNT', 500)
+  local aside = {}
+  for i = 1, #page[2], 2 do
+    local id = page[2][i]
+    if not (redis.call('ZSCORE', DUE, id) or redis.call('ZSCORE', LEASE, id) or redis.call('ZSCORE', DEAD, id)) then
+      put_aside(id, 'an entry without a score')
+      aside[#aside + 1] = id
+    end
+  end
+  return { page[1], aside }
+end

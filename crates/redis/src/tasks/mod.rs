@@ -1,0 +1,369 @@
+//! [`TimedTasks`]: one-shot tasks that are due at a time. A delayed queue for programs that use nothing else of this workspace.
+//!
+//! Each kind is a few keys in one slot of a cluster, and each call is one script there. What a task means, and who runs it, is
+//! left to whoever claims it.
+
+mod model;
+mod scripts;
+
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use solid_notify_core::notice::{duration_millis, time_from_millis};
+
+pub use model::{Claimed, Counts, Damaged, DeadTask, Due, Lease, Outcome, Rescheduled, Settled, Task, When};
+
+use crate::connection::Redis;
+use crate::error::{Error, Result};
+use model::{RawClaimed, RawDead, RawTask};
+use scripts::{ADD, CHANGE, CLAIM, DUE, LOOK, REPLACE, SETTLE};
+
+/// The most tasks of one script: Lua's `unpack` has an end, and others wait while a script runs.
+const AT_ONCE: usize = 500;
+/// Why a value that does not fit its type is put aside.
+const UNDECODABLE: &str = "an undecodable value";
+
+/// Timed tasks, of any number of kinds.
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use solid_notify_redis::{Lease, Outcome, Redis, TimedTasks};
+///
+/// let tasks = TimedTasks::new(Redis::connect("redis://127.0.0.1").await?);
+/// let id = tasks.add("remind", Duration::from_secs(60), &("order", 7)).await?;
+/// assert!(tasks.is_scheduled("remind", &id).await?);
+///
+/// // In any number of consumers:
+/// let due = tasks.claim::<(String, i64)>("remind", 10, &Lease::of(Duration::from_secs(30))).await?;
+/// for task in due.tasks {
+///     println!("{:?}, try {}", task.value, task.tries);
+///     tasks.settle("remind", &[task.outcome(Outcome::Finish)]).await?;
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct TimedTasks {
+    redis: Redis,
+}
+
+impl TimedTasks {
+    /// The tasks that this connection reaches, under its prefix.
+    pub fn new(redis: Redis) -> Self {
+        Self { redis }
+    }
+
+    /// Adds a task; answers with its id, a number. A time that is over means at once.
+    ///
+    /// # Errors
+    /// [`Error::Encode`], [`Error::Redis`]. After a lost answer it may have been added; [`Self::add_as`] can be repeated.
+    pub async fn add<T: Serialize + ?Sized>(&self, kind: &str, at: impl Into<When>, value: &T) -> Result<String> {
+        let added = self.put(kind, &[("", at.into(), encode(kind, value)?)], false).await?;
+        let missing = || Error::Answer { doing: "adding a task", problem: "no id came back".to_owned() };
+        added.into_iter().next().map(|(id, _)| id).ok_or_else(missing)
+    }
+
+    /// Adds a task under an id of the caller's, unless there is one of this id; false where there is.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub async fn add_as<T: Serialize + ?Sized>(
+        &self,
+        kind: &str,
+        id: &str,
+        at: impl Into<When>,
+        value: &T,
+    ) -> Result<bool> {
+        let added = self.put(kind, &[(id, at.into(), encode(kind, value)?)], false).await?;
+        Ok(added.iter().any(|(_, added)| *added))
+    }
+
+    /// As [`Self::add_as`], but what has this id is replaced. A consumer that holds it loses it.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub async fn replace<T: Serialize + ?Sized>(
+        &self,
+        kind: &str,
+        id: &str,
+        at: impl Into<When>,
+        value: &T,
+    ) -> Result<()> {
+        self.put(kind, &[(id, at.into(), encode(kind, value)?)], true).await.map(drop)
+    }
+
+    /// Adds many; answers with their ids, in their order. Each window of 500 is added completely or not at all.
+    ///
+    /// # Errors
+    /// As [`Self::add`]. What was added before stays.
+    pub async fn add_batch<T: Serialize>(
+        &self,
+        kind: &str,
+        tasks: impl IntoIterator<Item = (impl Into<When>, T)>,
+    ) -> Result<Vec<String>> {
+        let encoded = tasks.into_iter().map(|(at, value)| Ok(("", at.into(), encode(kind, &value)?)));
+        let encoded = encoded.collect::<Result<Vec<_>>>()?;
+        let mut ids = Vec::with_capacity(encoded.len());
+        for window in encoded.chunks(AT_ONCE) {
+            ids.extend(self.put(kind, window, false).await?.into_iter().map(|(id, _)| id));
+        }
+        Ok(ids)
+    }
+
+    /// What is due, in order of time, without claiming it: for a program that is its only reader, and deletes what it has done.
+    /// What cannot be used is put aside and reported.
+    ///
+    /// # Errors
+    /// [`Error::Redis`].
+    pub async fn due<T: DeserializeOwned>(&self, kind: &str, limit: usize) -> Result<Due<Task<T>>> {
+        let limit = limit.min(AT_ONCE).to_string();
+        let (found, aside): (Vec<RawTask>, Vec<String>) =
+            self.run(&DUE, kind, &[&limit], "looking for due tasks").await?;
+        let mut due = Due {
+            tasks: Vec::with_capacity(found.len()),
+            damaged: damaged(aside, "a score without an entry"),
+            dead: Vec::new(),
+        };
+        let mut undecodable = Vec::new();
+        for (id, score, value, tries) in found {
+            match serde_json::from_slice(&value) {
+                Ok(value) => due.tasks.push(Task { id, due: time_from_millis(score as i64), value, tries }),
+                Err(error) => undecodable.push((id, error.to_string())),
+            }
+        }
+        for (id, error) in undecodable {
+            let reason = format!("{UNDECODABLE}: {error}");
+            self.change(kind, "aside", &reason, &[&id], "putting a task aside").await?;
+            due.damaged.push(Damaged { id, reason });
+        }
+        report(kind, &due.damaged);
+        Ok(due)
+    }
+
+    /// Claims what is due, what dead consumers held first, then in order of time: no two consumers ever hold the same task. What
+    /// is not settled within the lease is claimed again by somebody.
+    ///
+    /// # Errors
+    /// [`Error::Redis`]. After a lost answer what was claimed waits for the end of the lease.
+    pub async fn claim<T: DeserializeOwned>(&self, kind: &str, limit: usize, lease: &Lease) -> Result<Due<Claimed<T>>> {
+        let (limit, ms) = (limit.min(AT_ONCE).to_string(), duration_millis(lease.time).to_string());
+        let most = lease.max_tries.unwrap_or(0).to_string();
+        let (found, aside, dead): (Vec<RawClaimed>, Vec<String>, Vec<String>) =
+            self.run(&CLAIM, kind, &[&limit, &ms, &most], "claiming tasks").await?;
+        let mut due =
+            Due { tasks: Vec::with_capacity(found.len()), damaged: damaged(aside, "a score without an entry"), dead };
+        let mut undecodable = Vec::new();
+        for (id, score, value, tries, fence) in found {
+            match serde_json::from_slice(&value) {
+                Ok(value) => due.tasks.push(Claimed { id, due: time_from_millis(score as i64), value, tries, fence }),
+                Err(error) => {
+                    let reason = format!("{UNDECODABLE}: {error}");
+                    due.damaged.push(Damaged { id: id.clone(), reason: reason.clone() });
+                    undecodable.push(Settled { id, fence, outcome: Outcome::Aside(reason) });
+                }
+            }
+        }
+        if !undecodable.is_empty() {
+            self.settle(kind, &undecodable).await?;
+        }
+        report(kind, &due.damaged);
+        Ok(due)
+    }
+
+    /// Stores what became of claimed tasks, many at once; false for each that its consumer no longer held: nothing was changed.
+    ///
+    /// # Errors
+    /// [`Error::Redis`]. It can be repeated after one: what was stored answers false then.
+    pub async fn settle(&self, kind: &str, outcomes: &[Settled]) -> Result<Vec<bool>> {
+        let mut held = Vec::with_capacity(outcomes.len());
+        for window in outcomes.chunks(AT_ONCE) {
+            let args: Vec<[String; 4]> = window.iter().map(Settled::arguments).collect();
+            let args: Vec<&str> = args.iter().flatten().map(String::as_str).collect();
+            let answers: Vec<i64> = self.run(&SETTLE, kind, &args, "settling tasks").await?;
+            held.extend(answers.into_iter().map(|answer| answer == 1));
+        }
+        Ok(held)
+    }
+
+    /// Deletes tasks, whatever they are: waiting, held (its consumer loses it), dead or put aside. Answers how many there were.
+    ///
+    /// # Errors
+    /// [`Error::Redis`].
+    pub async fn delete(&self, kind: &str, ids: &[&str]) -> Result<usize> {
+        let done = self.change(kind, "delete", "", ids, "deleting tasks").await?;
+        Ok(done.into_iter().filter(|done| *done == 1).count())
+    }
+
+    /// Makes a waiting task due at another time.
+    ///
+    /// # Errors
+    /// [`Error::Redis`].
+    pub async fn reschedule(&self, kind: &str, id: &str, at: impl Into<When>) -> Result<Rescheduled> {
+        let (way, ms) = at.into().words();
+        let done = self.change(kind, way, &ms, &[id], "rescheduling a task").await?;
+        Ok(match done.first() {
+            Some(1) => Rescheduled::Done,
+            Some(2) => Rescheduled::Held,
+            _ => Rescheduled::Unknown,
+        })
+    }
+
+    /// Whether a task waits or is held.
+    ///
+    /// # Errors
+    /// [`Error::Redis`].
+    pub async fn is_scheduled(&self, kind: &str, id: &str) -> Result<bool> {
+        let found: i64 = self.run(&LOOK, kind, &["is_scheduled", id], "looking for a task").await?;
+        Ok(found == 1)
+    }
+
+    /// How many there are.
+    ///
+    /// # Errors
+    /// [`Error::Redis`].
+    pub async fn count(&self, kind: &str) -> Result<Counts> {
+        let (waiting, due, held, dead, aside) = self.run(&LOOK, kind, &["count"], "counting tasks").await?;
+        Ok(Counts { waiting, due, held, dead, aside })
+    }
+
+    /// Dead tasks, the latest first, with their values as they are stored.
+    ///
+    /// # Errors
+    /// [`Error::Redis`].
+    pub async fn dead(&self, kind: &str, limit: usize) -> Result<Vec<DeadTask>> {
+        let limit = limit.min(AT_ONCE).to_string();
+        let found: Vec<RawDead> = self.run(&LOOK, kind, &["dead", &limit], "looking at dead tasks").await?;
+        let dead = |(id, score, reason, tries, value): RawDead| {
+            let (died, value) = (time_from_millis(score as i64), String::from_utf8_lossy(&value).into_owned());
+            DeadTask { id, died, reason, tries, value }
+        };
+        Ok(found.into_iter().map(dead).collect())
+    }
+
+    /// Brings dead tasks back, due at once, with all their tries. Answers how many were dead.
+    ///
+    /// # Errors
+    /// [`Error::Redis`].
+    pub async fn revive(&self, kind: &str, ids: &[&str]) -> Result<usize> {
+        let done = self.change(kind, "revive", "", ids, "reviving tasks").await?;
+        Ok(done.into_iter().filter(|done| *done == 1).count())
+    }
+
+    /// Deletes one window of dead tasks that died longer ago than this; call it until none comes back.
+    ///
+    /// # Errors
+    /// [`Error::Redis`].
+    pub async fn purge(&self, kind: &str, older_than: Duration) -> Result<Vec<String>> {
+        let ms = duration_millis(older_than).to_string();
+        self.run(&LOOK, kind, &["purge", &ms], "purging dead tasks").await
+    }
+
+    /// Goes through all entries and puts those aside that no set has: they would never be due. For now and then; nothing of ours
+    /// leaves such an entry, but a person at the keys may.
+    ///
+    /// # Errors
+    /// [`Error::Redis`].
+    pub async fn check(&self, kind: &str) -> Result<Vec<Damaged>> {
+        let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
+        loop {
+            let (next, aside): (String, Vec<String>) =
+                self.run(&LOOK, kind, &["check", &cursor], "checking the tasks").await?;
+            found.extend(damaged(aside, "an entry without a score"));
+            cursor = next;
+            if cursor == "0" {
+                report(kind, &found);
+                return Ok(found);
+            }
+        }
+    }
+
+    /// What was put aside: ids, and for each a JSON text with the reason, the time and the value, where there was one.
+    ///
+    /// # Errors
+    /// [`Error::Redis`].
+    pub async fn aside(&self, kind: &str) -> Result<Vec<(String, String)>> {
+        let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
+        loop {
+            let (next, page): (String, Vec<Vec<u8>>) =
+                self.run(&LOOK, kind, &["aside", &cursor], "looking at what was put aside").await?;
+            let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+            found.extend(page.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))));
+            cursor = next;
+            if cursor == "0" {
+                found.sort();
+                found.dedup();
+                return Ok(found);
+            }
+        }
+    }
+
+    /// The time that the tasks of this kind go by: Redis's.
+    ///
+    /// # Errors
+    /// [`Error::Redis`].
+    pub async fn now(&self, kind: &str) -> Result<SystemTime> {
+        self.redis.now(&scripts::keys(self.redis.prefix(), kind)[0]).await
+    }
+
+    async fn put(&self, kind: &str, tasks: &[(&str, When, String)], replace: bool) -> Result<Vec<(String, bool)>> {
+        let words: Vec<(&str, String)> = tasks.iter().map(|(_, at, _)| at.words()).collect();
+        let mut args = Vec::with_capacity(4 * tasks.len());
+        for ((id, _, value), (way, ms)) in tasks.iter().zip(&words) {
+            args.extend([*id, *way, ms.as_str(), value.as_str()]);
+        }
+        const DOING: &str = "adding tasks";
+        if replace {
+            return self.run(&REPLACE, kind, &args, DOING).await;
+        }
+        self.run_with(&ADD, &scripts::keys_to_add(self.redis.prefix(), kind), &args, DOING).await
+    }
+
+    async fn change(&self, kind: &str, what: &str, more: &str, ids: &[&str], doing: &'static str) -> Result<Vec<i64>> {
+        let mut done = Vec::with_capacity(ids.len());
+        for window in ids.chunks(AT_ONCE) {
+            let mut args = vec![what, more];
+            args.extend(window);
+            done.extend(self.run::<Vec<i64>>(&CHANGE, kind, &args, doing).await?);
+        }
+        Ok(done)
+    }
+
+    async fn run<T: redis::FromRedisValue>(
+        &self,
+        script: &crate::connection::Script,
+        kind: &str,
+        args: &[&str],
+        doing: &'static str,
+    ) -> Result<T> {
+        self.run_with(script, &scripts::keys(self.redis.prefix(), kind), args, doing).await
+    }
+
+    async fn run_with<T: redis::FromRedisValue>(
+        &self,
+        script: &crate::connection::Script,
+        keys: &[String],
+        args: &[&str],
+        doing: &'static str,
+    ) -> Result<T> {
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let time = self.redis.time();
+        let mut all = vec![time.as_str()];
+        all.extend(args);
+        self.redis.run(script, &keys, &all, doing).await
+    }
+}
+
+fn encode<T: Serialize + ?Sized>(kind: &str, value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(|source| Error::Encode { kind: kind.to_owned(), source })
+}
+
+fn damaged(ids: Vec<String>, reason: &str) -> Vec<Damaged> {
+    ids.into_iter().map(|id| Damaged { id, reason: reason.to_owned() }).collect()
+}
+
+fn report(kind: &str, damaged: &[Damaged]) {
+    for task in damaged {
+        tracing::error!(kind, id = task.id, reason = task.reason, "a task cannot be used and was put aside");
+    }
+}

@@ -1,0 +1,170 @@
+//! Alerts, the sweeper's end: what is told of an outcome, to whom, and what a follow-up has to tell.
+//!
+//! An alert is a notice of the built-in definition. Its parameter is completed when it is sent, so that it goes to whom the
+//! definition names *then*, with the numbers of *then*.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use solid_notify_core::alert::StoredAlert;
+pub(crate) use solid_notify_core::alert::follow_up::DEFAULT_COOLDOWN;
+use solid_notify_core::alert::follow_up::follow_up;
+use solid_notify_core::alert::trigger::trigger;
+use solid_notify_core::definition::AlertTrigger;
+use solid_notify_core::limit::{Breaker, Sign, Watched};
+use solid_notify_core::notice::Claimed;
+use solid_notify_core::store::{Alarm, Told};
+use solid_notify_core::transition::{Event, Transition};
+use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind, AlertReason, NotifyDef, Policy, StoreError};
+
+use crate::definitions::Definition;
+use crate::handler::{AnyHandler, Closure, Done, Failure, Notice, Typed};
+use crate::settle::Outcome;
+use crate::worker::Worker;
+
+/// What becomes of a notice of the built-in definition that was claimed.
+pub(crate) enum Resolved {
+    /// It is sent with this parameter; this was told when it has been.
+    Send(String, Option<Box<Told>>),
+    /// There is nothing to tell (any more).
+    Nothing(Option<Box<Told>>),
+}
+
+/// What takes alerts where nobody else does.
+pub(crate) fn log_alerts() -> Arc<dyn AnyHandler> {
+    let log = |notice: Notice<Alert>| async move {
+        let alert = notice.param();
+        tracing::error!(definition = %alert.definition, reason = alert.reason.as_str(), "{}", alert.text());
+        Ok::<_, Failure>(Done::Ok)
+    };
+    Arc::new(Typed(Closure::new(log)))
+}
+
+impl Worker {
+    /// What a person is to be told of an outcome.
+    pub(crate) fn alarm_of(&self, policy: &Policy, outcome: &Outcome, transition: &Transition) -> Option<Box<Alarm>> {
+        let reason = trigger(policy, &outcome.event, transition)?;
+        let message = match (&outcome.trouble, &transition.next) {
+            (Some((_, message)), _) => message.clone(),
+            (None, solid_notify_core::transition::Next::Finish { reason: Some(reason), .. }) => reason.clone(),
+            _ if outcome.event == Event::Crashed => "the process died while sending".to_owned(),
+            _ => String::new(),
+        };
+        let mut alarm = self.alarm(policy.def_id, &policy.name, reason, policy.alert_cooldown, message)?;
+        alarm.notice_id = Some(outcome.claimed.id);
+        alarm.class = outcome.trouble.as_ref().map(|(class, _)| class.as_str().to_owned());
+        Some(Box::new(alarm))
+    }
+
+    /// What the circuit breaker of its definition is to see of an outcome.
+    pub(crate) fn watched(&self, policy: &Policy, outcome: &Outcome) -> Option<Box<Watched>> {
+        let breaker = policy.quota?.breaker?;
+        let sign = Sign::of(&outcome.event);
+        let tells = sign == Sign::Unwell && policy.alert_trigger != AlertTrigger::Never;
+        let alarm = tells.then(|| {
+            let (class, message) = outcome.trouble.as_ref()?;
+            let message = circuit_open(breaker, message);
+            let mut alarm =
+                self.alarm(policy.def_id, &policy.name, AlertReason::CircuitOpen, policy.alert_cooldown, message)?;
+            (alarm.notice_id, alarm.class) = (Some(outcome.claimed.id), Some(class.as_str().to_owned()));
+            Some(alarm)
+        });
+        Some(Box::new(Watched { def_id: policy.def_id, breaker, sign, alarm: alarm.flatten() }))
+    }
+
+    /// Something that a person is to be told of a definition; nothing of alerts themselves.
+    pub(crate) fn alarm(
+        &self,
+        def_id: i64,
+        definition: &str,
+        reason: AlertReason,
+        cooldown: Duration,
+        message: String,
+    ) -> Option<Alarm> {
+        let Some(alert_def) = self.definitions().alerts() else {
+            tracing::error!(
+                definition,
+                reason = reason.as_str(),
+                message,
+                "there is no definition {ALERT_DEFINITION:?}, so nobody is told of this"
+            );
+            return None;
+        };
+        let of_alerts = self.definition(def_id).is_some_and(|definition| definition.is_alerts());
+        let of_alerts = of_alerts && reason != AlertReason::Clock;
+        (!of_alerts).then(|| Alarm {
+            alert_def,
+            def_id,
+            definition: definition.to_owned(),
+            reason,
+            cooldown,
+            notice_id: None,
+            class: None,
+            message: solid_notify_core::notice::clean_text(&message, solid_notify_core::notice::MESSAGE_LIMIT),
+            node: self.id.clone(),
+        })
+    }
+
+    /// Completes an alert that is about to be sent.
+    pub(crate) async fn resolve(&self, claimed: &Claimed) -> Result<Resolved, StoreError> {
+        // Somebody may add alerts of their own, as they shall be.
+        let Ok(stored) = serde_json::from_str::<StoredAlert>(&claimed.param) else {
+            return Ok(Resolved::Send(claimed.param.clone(), None));
+        };
+        let definition = self.definition(stored.def_id);
+        let policy = definition.as_deref().and_then(Definition::policy);
+        let name = definition.as_deref().map_or(stored.definition.as_str(), |definition| &definition.row.name);
+        let mut alert = Alert::new(AlertKind::Raised, stored.reason, name, stored.message.clone());
+        (alert.notice_id, alert.class, alert.node) = (stored.notice_id, stored.class.clone(), stored.node.clone());
+        alert.since = humantime::format_rfc3339_millis(claimed.create_time).to_string();
+        let alerts = self.definitions().alerts().and_then(|id| self.definition(id));
+        let listed = |list: fn(&NotifyDef) -> Option<&String>| {
+            let own =
+                definition.as_deref().map(|definition| names(list(&definition.row))).filter(|own| !own.is_empty());
+            own.or_else(|| alerts.as_deref().map(|alerts| names(list(&alerts.row)))).unwrap_or_default()
+        };
+        alert.email = listed(|row| row.email.as_ref());
+        alert.alert_to = listed(|row| row.alert_to.as_ref());
+        let mut told = None;
+        if stored.follow_up {
+            let Some((row, standing)) = self.outbox.operate().alert_row(stored.def_id, stored.reason).await? else {
+                return Ok(Resolved::Nothing(None));
+            };
+            let sightings = self.settings.maintenance_interval;
+            let (news, about) = follow_up(claimed.def_id, stored.def_id, alert, row, standing, policy, sightings);
+            told = Some(Box::new(about));
+            match news {
+                Some(full) => alert = full,
+                None => return Ok(Resolved::Nothing(told)),
+            }
+        }
+        let param = serde_json::to_string(&alert).unwrap_or_else(|_| claimed.param.clone());
+        Ok(Resolved::Send(param, told))
+    }
+}
+
+/// What is told of an open circuit.
+pub(crate) fn circuit_open(breaker: Breaker, message: &str) -> String {
+    let pause = humantime::format_duration(breaker.pause);
+    format!(
+        "{} failures in a row; nothing but a probe every {pause} is sent until one succeeds. {message}",
+        breaker.failures
+    )
+}
+
+/// The entries of a list that people write: separated by commas, semicolons or lines.
+fn names(list: Option<&String>) -> Vec<String> {
+    let entries = list.map(String::as_str).unwrap_or_default().split([',', ';', '\n']);
+    entries.map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_as_people_write_them() {
+        assert_eq!(names(Some(&" a@b.c, d@e.f;\n g@h.i ,".to_owned())), ["a@b.c", "d@e.f", "g@h.i"]);
+        assert!(names(None).is_empty());
+    }
+}

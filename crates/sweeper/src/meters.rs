@@ -1,0 +1,120 @@
+//! What a sweeper records: the handles of its metrics, made once for a definition, so that a notice costs no look-up and no
+//! label. Without a recorder each of them does nothing. The names are in [`solid_notify_core::metrics`].
+
+use std::array;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use metrics::{Counter, Histogram};
+use solid_notify_core::metrics as names;
+use solid_notify_core::notice::Claimed;
+use solid_notify_core::operate::NO_CLASS;
+use solid_notify_core::store::{Settle, Told};
+use solid_notify_core::transition::{Event, Next};
+use solid_notify_core::{ErrorClass, Status};
+
+use crate::settle::Outcome;
+
+/// How an attempt ends, as the label `outcome` has it.
+const OUTCOMES: [&str; 5] = ["succeeded", "skipped", "awaiting_confirmation", "failed", "dead_letter"];
+/// All classes, and none.
+const CLASSES: usize = ErrorClass::ALL.len() + 1;
+
+/// The metrics of one definition.
+pub(crate) struct Meters {
+    definition: String,
+    /// By outcome and class, made when first needed: most never are.
+    attempts: [[OnceLock<Counter>; CLASSES]; OUTCOMES.len()],
+    pub(crate) lease_losses: Counter,
+    delivery: Histogram,
+    attempt: Histogram,
+    lateness: Histogram,
+}
+
+impl Meters {
+    pub(crate) fn new(definition: &str) -> Self {
+        let name = || definition.to_owned();
+        Self {
+            definition: name(),
+            attempts: array::from_fn(|_| array::from_fn(|_| OnceLock::new())),
+            lease_losses: metrics::counter!(names::LEASE_LOSSES, "definition" => name()),
+            delivery: metrics::histogram!(names::DELIVERY, "definition" => name()),
+            attempt: metrics::histogram!(names::ATTEMPT, "definition" => name()),
+            lateness: metrics::histogram!(names::LATENESS, "definition" => name()),
+        }
+    }
+
+    /// The first notice of a lane was claimed, so long after it was due.
+    pub(crate) fn claimed(&self, late: Duration) {
+        self.lateness.record(late);
+    }
+
+    /// An outcome is stored.
+    pub(crate) fn settled(&self, outcome: &Outcome, settle: &Settle) {
+        let Some(label) = label(&outcome.event, &settle.transition.next) else { return };
+        let class = class(outcome);
+        let place = class.and_then(|class| ErrorClass::ALL.iter().position(|one| *one == class)).map_or(0, |at| at + 1);
+        let counter = || {
+            let class = class.map_or(NO_CLASS, ErrorClass::as_str);
+            let definition = self.definition.clone();
+            metrics::counter!(names::ATTEMPTS, "definition" => definition, "outcome" => OUTCOMES[label], "class" => class)
+        };
+        self.attempts[label][place].get_or_init(counter).increment(1);
+        // Nobody knows how long one took that ended with its process.
+        if !outcome.duration.is_zero() {
+            self.attempt.record(outcome.duration);
+        }
+        if OUTCOMES[label] == "succeeded" || OUTCOMES[label] == "awaiting_confirmation" {
+            self.delivery.record(delivered_after(&outcome.claimed, outcome.duration));
+        }
+    }
+}
+
+/// From the insert to the end of this attempt: by the database's clock, but for the attempt itself.
+fn delivered_after(claimed: &Claimed, attempt: Duration) -> Duration {
+    claimed.last_call_time.duration_since(claimed.create_time).unwrap_or_default() + attempt
+}
+
+/// The class of an outcome's error.
+pub(crate) fn class(outcome: &Outcome) -> Option<ErrorClass> {
+    match &outcome.event {
+        Event::Crashed => Some(ErrorClass::Crash),
+        _ => outcome.trouble.as_ref().map(|(class, _)| *class),
+    }
+}
+
+/// Which of [`OUTCOMES`] it is; none for what was handed back, which was no attempt.
+fn label(event: &Event, next: &Next) -> Option<usize> {
+    match next {
+        _ if *event == Event::HandedBack => None,
+        Next::Finish { status: Status::Succeeded, .. } => Some(0),
+        Next::Finish { status: Status::DeadLetter, .. } => Some(4),
+        Next::Finish { .. } => Some(1),
+        Next::Wait { status: Status::AwaitingConfirm, .. } => Some(2),
+        Next::Wait { .. } => Some(3),
+    }
+}
+
+/// The metrics of a node that belong to no definition.
+pub(crate) struct NodeMeters {
+    pub(crate) settle_batch: Histogram,
+    alerts_sent: Counter,
+    alerts_held_back: Counter,
+}
+
+impl NodeMeters {
+    pub(crate) fn new() -> Self {
+        names::describe();
+        Self {
+            settle_batch: metrics::histogram!(names::SETTLE_BATCH),
+            alerts_sent: metrics::counter!(names::ALERTS_SENT),
+            alerts_held_back: metrics::counter!(names::ALERTS_HELD_BACK),
+        }
+    }
+
+    /// Somebody was told.
+    pub(crate) fn alert_sent(&self, told: Option<&Told>) {
+        self.alerts_sent.increment(1);
+        self.alerts_held_back.increment(told.and_then(|told| u64::try_from(told.count).ok()).unwrap_or(0));
+    }
+}

@@ -1,0 +1,259 @@
+//! Lists and counts for people, and the verbs for many notices at a time.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::time::Duration;
+
+use solid_notify_core::error::Error;
+use solid_notify_core::operate::{Filter, NO_CLASS, Page, Position, Rate};
+use solid_notify_core::{ErrorClass, NewNotice, NotifyDef, Status};
+
+use super::operating::dead;
+use super::{Backend, fail, succeed};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn ids(page: &Page) -> Vec<i64> {
+    page.notices.iter().map(|notice| notice.id).collect()
+}
+
+#[allow(clippy::unwrap_used)]
+impl dyn Backend + '_ {
+    /// All pages of a list, as many notices on each.
+    async fn pages(&self, filter: &Filter, each: usize) -> Vec<Vec<i64>> {
+        let (mut pages, mut after) = (Vec::new(), None::<Position>);
+        loop {
+            let page = self.alice().list(filter, after.as_ref(), each).await.unwrap();
+            pages.push(ids(&page));
+            // As it comes back from an address.
+            after = page.next.map(|next| next.to_string().parse().unwrap());
+            if after.is_none() {
+                return pages;
+            }
+        }
+    }
+
+    /// Makes dead letters of as many new notices, all at the same time.
+    async fn add_many_dead(&self, def_id: i64, name: &str, count: usize) -> Vec<i64> {
+        let notices = (0..count).map(|n| NewNotice::new(name, n).unwrap()).collect();
+        self.add_many(notices).await.unwrap();
+        let mut killed = Vec::new();
+        while killed.len() < count {
+            let claimed = self.claim_lane(def_id, Status::NotSent, 500).await;
+            // Not in the order of their ids, in which a table would give them back by itself.
+            let batch: Vec<_> = claimed.iter().rev().map(|claimed| dead(claimed, Some(ErrorClass::Busy))).collect();
+            self.store().settle(&batch).await.unwrap();
+            killed.extend(claimed.iter().map(|claimed| claimed.id));
+        }
+        killed
+    }
+}
+
+pub async fn dead_letters_are_listed_the_latest_first_page_by_page(b: &dyn Backend) {
+    let one = b.define(NotifyDef::new("one")).await;
+    b.define(NotifyDef::new("two")).await;
+    let mut all = b.add_many_dead(one, "one", 5).await;
+    for name in ["two", "one", "two", "two"] {
+        b.clock().advance(SECOND);
+        all.push(b.add_dead(name, None).await);
+    }
+    all.reverse();
+    for each in [1, 2, 3, 8, 9, 10] {
+        assert_eq!(b.pages(&Filter::dead_letters(), each).await.concat(), all, "{each} a page");
+    }
+    let of_one: Vec<i64> = b.pages(&Filter::dead_letters().definition("one"), 2).await.concat();
+    assert_eq!(of_one, [&[all[2]], &all[4..]].concat());
+    let notice = b.alice().list(&Filter::dead_letters(), None, 1).await.unwrap().notices.remove(0);
+    assert_eq!((notice.status, notice.attempt, notice.failures, notice.crashes), (Status::DeadLetter, 1, 4, 1));
+    assert_eq!((notice.time, notice.end_reason.as_deref()), (b.clock().now(), Some("given up")));
+    let unknown = b.alice().list(&Filter::dead_letters().definition("tow"), None, 1).await;
+    assert!(
+        matches!(&unknown, Err(Error::UnknownDefinition { nearest: Some(name), .. }) if name == "two"),
+        "{unknown:?}"
+    );
+}
+
+pub async fn a_page_goes_on_where_the_last_one_ended_whatever_happens_meanwhile(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let all = b.add_many_dead(def_id, "sync", 6).await;
+    let first = b.alice().list(&Filter::dead_letters(), None, 2).await.unwrap();
+    assert_eq!(ids(&first), [all[5], all[4]]);
+    b.clock().advance(SECOND);
+    b.add_dead("sync", None).await;
+    for gone in [all[4], all[2]] {
+        b.alice().retry(gone).await.unwrap();
+    }
+    let second = b.alice().list(&Filter::dead_letters(), first.next.as_ref(), 2).await.unwrap();
+    assert_eq!(ids(&second), [all[3], all[1]]);
+    let third = b.alice().list(&Filter::dead_letters(), second.next.as_ref(), 2).await.unwrap();
+    assert_eq!((ids(&third), third.next), (vec![all[0]], None));
+}
+
+pub async fn dead_letters_are_found_by_class_and_time(b: &dyn Backend) {
+    b.define(NotifyDef::new("sync")).await;
+    b.define(NotifyDef::new("other")).await;
+    let mut all = Vec::new();
+    for class in [Some(ErrorClass::Timeout), None, Some(ErrorClass::Busy), Some(ErrorClass::Timeout)] {
+        all.push(b.add_dead("sync", class).await);
+        b.clock().advance(SECOND);
+    }
+    let other = b.add_dead("other", Some(ErrorClass::Timeout)).await;
+    let list = async |filter: Filter| b.pages(&filter, 1).await.concat();
+    let of_class = |class: &str| Filter::dead_letters().class(class);
+    assert_eq!(list(of_class("timeout")).await, [other, all[3], all[0]]);
+    assert_eq!(list(of_class("timeout").definition("sync")).await, [all[3], all[0]]);
+    assert_eq!(list(of_class(NO_CLASS)).await, [all[1]]);
+    assert!(list(of_class("auth")).await.is_empty());
+    let at = |n: u32| b.clock().now() - (4 - n) * SECOND;
+    let between = Filter::dead_letters().from(at(1)).until(at(2));
+    assert_eq!(list(between).await, [all[2], all[1]], "both ends count");
+    assert_eq!(list(of_class("timeout").until(at(3))).await, [all[3], all[0]]);
+    let counts = b.alice().counts(&Filter::dead_letters().from(at(1))).await.unwrap();
+    let mut counts: Vec<_> =
+        counts.into_iter().map(|count| (count.definition, count.class.unwrap(), count.count.to_string())).collect();
+    counts.sort_unstable();
+    let expected = [("other", "timeout"), ("sync", NO_CLASS), ("sync", "busy"), ("sync", "timeout")];
+    assert_eq!(counts, expected.map(|(name, class)| (name.to_owned(), class.to_owned(), "1".to_owned())));
+    let refused = b.alice().list(&Filter::live().class("timeout"), None, 1).await;
+    assert!(matches!(refused, Err(Error::Invalid { what: "filter", .. })), "{refused:?}");
+}
+
+pub async fn live_and_ended_notices_are_listed_by_state(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let later = b.add_new(NewNotice::new("sync", 1).unwrap().delay(9 * SECOND).dedupe_key("k")).await.id();
+    let (failed, done) = (b.add_to("sync").await, b.add_to("sync").await);
+    let claimed = b.claim_lane(def_id, Status::NotSent, 10).await;
+    b.settle_one(fail(&claimed[0], 5 * SECOND)).await;
+    b.settle_one(succeed(&claimed[1])).await;
+    let fresh = b.add_to("sync").await;
+    let list = async |filter: Filter| b.pages(&filter, 2).await.concat();
+    assert_eq!(list(Filter::live()).await, [fresh, failed, later], "the soonest due first");
+    assert_eq!(list(Filter::status(Status::Failed)).await, [failed]);
+    assert_eq!(list(Filter::ended()).await, [done]);
+    let page = b.alice().list(&Filter::status(Status::NotSent), None, 10).await.unwrap();
+    assert_eq!(page.notices[1].dedupe_key.as_deref(), Some("k"));
+    assert_eq!(page.notices[1].time, b.clock().now() + 9 * SECOND);
+    let preview = b.alice().preview(&Filter::waiting()).await.unwrap();
+    assert_eq!((preview.total.to_string().as_str(), preview.first), ("3", vec![fresh, failed, later]));
+    assert_eq!(preview.oldest, Some(b.clock().now()));
+    assert_eq!(preview.newest, Some(b.clock().now() + 9 * SECOND));
+}
+
+pub async fn a_bulk_retry_is_spread_by_its_rate(b: &dyn Backend) {
+    b.define(NotifyDef::new("sync")).await;
+    let mut all = Vec::new();
+    for _ in 0..5 {
+        all.push(b.add_dead("sync", Some(ErrorClass::Timeout)).await);
+        b.clock().advance(SECOND);
+    }
+    let other = b.add_dead("sync", Some(ErrorClass::Auth)).await;
+    let filter = Filter::dead_letters().class("timeout");
+    let preview = b.alice().preview(&filter).await.unwrap();
+    assert_eq!((preview.total.count, preview.total.more, &preview.first), (5, false, &all));
+    assert_eq!(preview.oldest, Some(b.clock().now() - 5 * SECOND));
+    assert_eq!(preview.newest, Some(b.clock().now() - SECOND));
+    let now = b.clock().now();
+    let done = b.alice().retry_all(&filter, "30/1m".parse().unwrap()).await.unwrap();
+    assert_eq!((done.changed, done.dedupe_key_taken, done.passed_over), (5, 0, 0));
+    assert_eq!(done.last_due, Some(now + 8 * SECOND));
+    for (id, n) in all.iter().zip(0..) {
+        let record = b.record(*id).await;
+        assert_eq!((record.status, record.attempt, record.failures), (Status::Failed, 1, 0));
+        assert_eq!(record.next_call_time, Some(now + 2 * n * SECOND), "the oldest first");
+    }
+    assert_eq!(b.record(other).await.status, Status::DeadLetter);
+    let entry = b.alice().audit(10).await.unwrap().remove(0);
+    assert_eq!((entry.who.as_str(), entry.act.as_str(), entry.notice_id), ("alice", "retry", None));
+    let detail = entry.detail.unwrap();
+    let told = "dead letters of all definitions, class timeout, until ";
+    assert!(detail.starts_with(told), "{detail}");
+    assert!(
+        detail.contains("at a rate of 30/1m") && detail.contains(&format!("ids {} to {}", all[0], all[4])),
+        "{detail}"
+    );
+    let again = b.alice().retry_all(&filter, Rate::AT_ONCE).await.unwrap();
+    assert_eq!((again.changed, again.last_due), (0, None));
+    assert_eq!(b.alice().audit(10).await.unwrap().len(), 1, "nothing was done, nothing is told");
+}
+
+pub async fn a_bulk_retry_of_many_takes_windows_and_each_once(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let mut all = b.add_many_dead(def_id, "sync", 1100).await;
+    let done = b.alice().retry_all(&Filter::dead_letters(), Rate::AT_ONCE).await.unwrap();
+    assert_eq!((done.changed, done.passed_over, done.last_due), (1100, 0, Some(b.clock().now())));
+    let audit = b.alice().audit(10).await.unwrap();
+    let counts: Vec<bool> =
+        audit.iter().map(|entry| entry.detail.as_ref().unwrap().contains(": 500 notices")).collect();
+    assert_eq!(counts, [false, true, true], "an entry a window");
+    let mut revived = Vec::new();
+    while revived.len() < 1100 {
+        let claimed = b.claim_lane(def_id, Status::Failed, 500).await;
+        assert!(!claimed.is_empty());
+        revived.extend(claimed.iter().map(|claimed| claimed.id));
+    }
+    all.sort_unstable();
+    revived.sort_unstable();
+    assert_eq!(revived, all);
+}
+
+pub async fn a_bulk_retry_passes_over_taken_dedupe_keys_and_ends(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let keyed = |key: &str| NewNotice::new("sync", 1).unwrap().dedupe_key(key);
+    let mut dead_ids = Vec::new();
+    for key in ["taken", "free", "free", "taken"] {
+        b.add_new(keyed(key)).await;
+        let claimed = b.claim_one(def_id).await;
+        b.settle_one(dead(&claimed, None)).await;
+        dead_ids.push(claimed.id);
+    }
+    let plain = b.add_dead("sync", None).await;
+    b.add_new(keyed("taken")).await;
+    let done = b.alice().retry_all(&Filter::dead_letters(), Rate::AT_ONCE).await.unwrap();
+    assert_eq!((done.changed, done.dedupe_key_taken, done.passed_over), (2, 3, 0));
+    let mut stand = Vec::new();
+    for id in &dead_ids {
+        stand.push(b.record(*id).await.status);
+    }
+    use Status::{DeadLetter, Failed};
+    assert_eq!(stand, [DeadLetter, Failed, DeadLetter, DeadLetter], "of the same key the first");
+    assert_eq!(b.record(plain).await.status, Failed);
+    let detail = b.alice().audit(1).await.unwrap().remove(0).detail.unwrap();
+    assert!(detail.contains("3 passed over"), "{detail}");
+}
+
+pub async fn a_bulk_retry_takes_only_dead_letters_and_cancelled_notices(b: &dyn Backend) {
+    b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    for filter in [Filter::live(), Filter::ended()] {
+        let refused = b.alice().retry_all(&filter, Rate::AT_ONCE).await;
+        assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
+    }
+    b.alice().cancel(id, "x").await.unwrap();
+    let done = b.alice().retry_all(&Filter::cancelled(), Rate::per_second(1)).await.unwrap();
+    assert_eq!((done.changed, b.record(id).await.status), (1, Status::NotSent));
+}
+
+pub async fn a_bulk_cancel_ends_what_waits_and_leaves_what_is_being_sent(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    b.define(NotifyDef::new("other")).await;
+    for _ in 0..3 {
+        b.add_to("sync").await;
+    }
+    let claimed = b.claim_lane(def_id, Status::NotSent, 3).await;
+    b.settle_one(fail(&claimed[0], SECOND)).await;
+    let later = b.add_new(NewNotice::new("sync", 1).unwrap().delay(SECOND)).await.id();
+    let other = b.add_to("other").await;
+    let filter = Filter::waiting().definition("sync");
+    let done = b.alice().cancel_all(&filter, "a mistake").await.unwrap();
+    assert_eq!((done.changed, done.passed_over, done.last_due), (2, 0, None));
+    for id in [claimed[0].id, later] {
+        let record = b.record(id).await;
+        assert_eq!((record.status, record.end_reason.as_deref()), (Status::Cancelled, Some("a mistake")));
+    }
+    assert_eq!(b.record(claimed[1].id).await.status, Status::Sending);
+    assert_eq!(b.record(other).await.status, Status::NotSent);
+    let audit = b.alice().audit(10).await.unwrap();
+    assert!(audit.iter().all(|entry| entry.act == "cancel" && entry.def_id == Some(def_id)), "{audit:?}");
+    assert!(audit[0].detail.as_ref().unwrap().contains("reason: a mistake"), "{audit:?}");
+    let refused = b.alice().cancel_all(&Filter::live(), "x").await;
+    assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
+}

@@ -1,0 +1,201 @@
+//! Confirmation: waiting for it, and answers that come at any moment.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::time::Duration;
+
+use solid_notify_core::confirm::{Confirmation, Confirmed};
+use solid_notify_core::definition::FOREVER;
+use solid_notify_core::notice::Claimed;
+use solid_notify_core::store::{Look, Settle, Settled};
+use solid_notify_core::transition::Next;
+use solid_notify_core::{NewNotice, NotifyDef, Status};
+
+use super::{Backend, fail, outcome, succeed};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn await_confirm(claimed: &Claimed, within: Duration) -> Settle {
+    outcome(claimed, Next::Wait { status: Status::AwaitingConfirm, after: within })
+}
+
+impl dyn Backend + '_ {
+    async fn unconfirmed(&self, def_id: i64) -> Vec<Claimed> {
+        let look = Look::Overdue { def_id, status: Status::AwaitingConfirm };
+        self.store().look(&look, 10).await.unwrap()
+    }
+
+    /// A notice that awaits its confirmation for ten seconds.
+    async fn delivered(&self) -> (i64, i64, Claimed) {
+        let def_id = self.define(NotifyDef::new("sync")).await;
+        let id = self.add_to("sync").await;
+        let claimed = self.claim_one(def_id).await;
+        assert_eq!(self.settle_one(await_confirm(&claimed, 10 * SECOND)).await, Settled::Done);
+        (def_id, id, claimed)
+    }
+}
+
+pub async fn a_delivery_that_awaits_its_confirmation_is_overdue_after_its_time(b: &dyn Backend) {
+    let (def_id, id, _) = b.delivered().await;
+    let record = b.record(id).await;
+    assert_eq!((record.status, record.next_call_time), (Status::AwaitingConfirm, Some(b.clock().now() + 10 * SECOND)));
+    b.clock().advance(Duration::from_millis(9999));
+    assert!(b.unconfirmed(def_id).await.is_empty());
+    b.clock().advance(Duration::from_millis(1));
+    let overdue = b.unconfirmed(def_id).await.remove(0);
+    assert_eq!((overdue.id, overdue.attempt, overdue.status), (id, 1, Status::AwaitingConfirm));
+    let mut failed = fail(&overdue, SECOND);
+    (failed.from, failed.overdue) = (Status::AwaitingConfirm, true);
+    assert_eq!(b.settle_one(failed).await, Settled::Done);
+    assert_eq!(b.record(id).await.status, Status::Failed);
+}
+
+pub async fn a_confirmation_can_be_awaited_for_ever(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    let claimed = b.claim_one(def_id).await;
+    assert_eq!(b.settle_one(await_confirm(&claimed, FOREVER)).await, Settled::Done);
+    b.clock().advance(Duration::from_secs(86_400 * 3650));
+    assert!(b.unconfirmed(def_id).await.is_empty());
+    assert!(b.store().due(true).await.unwrap().lanes.is_empty(), "it is never due");
+    assert_eq!(b.record(id).await.next_call_time, None);
+    assert_eq!(b.outbox().ack(id).await.unwrap(), Confirmed::Done);
+}
+
+pub async fn an_acknowledgement_ends_a_notice_whatever_its_live_state(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync").keep_history("none")).await;
+    let unsent = b.add_to("sync").await;
+    assert_eq!(b.outbox().ack(unsent).await.unwrap(), Confirmed::Done);
+    for state in [Status::Sending, Status::Failed, Status::AwaitingConfirm] {
+        let id = b.add_new(NewNotice::new("sync", 1).unwrap().description("d")).await.id();
+        let claimed = b.claim_one(def_id).await;
+        match state {
+            Status::Failed => drop(b.settle_one(fail(&claimed, SECOND)).await),
+            Status::AwaitingConfirm => drop(b.settle_one(await_confirm(&claimed, SECOND)).await),
+            _ => {}
+        }
+        assert_eq!(b.outbox().ack(id).await.unwrap(), Confirmed::Done, "{state:?}");
+        let record = b.record(id).await;
+        assert_eq!((record.status, record.end_reason.as_deref()), (Status::Succeeded, Some("confirmed")), "{state:?}");
+        assert_eq!((record.attempt, record.description.as_deref()), (1, Some("d")));
+        assert_eq!(b.outbox().ack(id).await.unwrap(), Confirmed::AlreadySucceeded, "{state:?}");
+        assert_eq!(b.settle_one(fail(&claimed, SECOND)).await, Settled::Ended, "a late settle loses");
+        assert_eq!(b.record(id).await.status, Status::Succeeded);
+    }
+    assert!(b.store().due(true).await.unwrap().lanes.is_empty());
+}
+
+pub async fn an_acknowledgement_during_a_resend_ends_it_and_one_of_an_earlier_attempt_counts(b: &dyn Backend) {
+    let (def_id, id, _) = b.delivered().await;
+    b.clock().advance(10 * SECOND);
+    let overdue = b.unconfirmed(def_id).await.remove(0);
+    let mut failed = fail(&overdue, Duration::ZERO);
+    (failed.from, failed.overdue) = (Status::AwaitingConfirm, true);
+    b.settle_one(failed).await;
+    let resent = b.claim_lane(def_id, Status::Failed, 1).await.remove(0);
+    assert_eq!(resent.attempt, 2);
+    let never_made = Confirmation::ack(id).to_attempt(3);
+    assert_eq!(b.confirm(&never_made, true).await, Confirmed::Unknown);
+    assert_eq!(b.confirm(&Confirmation::nack(id, "no").to_attempt(1), true).await, Confirmed::NotAwaiting);
+    assert_eq!(b.confirm(&Confirmation::ack(id).to_attempt(1), true).await, Confirmed::Done);
+    assert_eq!(b.settle_one(await_confirm(&resent, SECOND)).await, Settled::Ended);
+    assert_eq!(b.record(id).await.status, Status::Succeeded);
+}
+
+pub async fn a_dead_letter_that_is_confirmed_becomes_a_success_and_is_audited(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    let claimed = b.claim_one(def_id).await;
+    let next = Next::Finish { status: Status::DeadLetter, reason: Some("gave up".to_owned()), keep: true };
+    b.settle_one(outcome(&claimed, next)).await;
+    assert_eq!(b.outbox().nack(id, "no").await.unwrap(), Confirmed::NotAwaiting);
+    b.clock().advance(SECOND);
+    assert_eq!(b.outbox().ack(id).await.unwrap(), Confirmed::DeadLetterConfirmed);
+    let record = b.record(id).await;
+    assert_eq!((record.status, record.finish_time), (Status::Succeeded, Some(b.clock().now())));
+    assert_eq!(record.end_reason.as_deref(), Some("confirmed after it had been given up"));
+    assert_eq!(b.outbox().ack(id).await.unwrap(), Confirmed::AlreadySucceeded);
+    let audit = b.outbox().operate().audit(10).await.unwrap();
+    assert_eq!(audit.len(), 1, "{audit:?}");
+    assert_eq!((audit[0].act.as_str(), audit[0].notice_id, audit[0].def_id), ("confirm", Some(id), Some(def_id)));
+    assert_eq!(audit[0].time, b.clock().now());
+}
+
+pub async fn answers_to_what_was_cancelled_or_does_not_exist_are_told_apart(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    let claimed = b.claim_one(def_id).await;
+    let next = Next::Finish { status: Status::Cancelled, reason: None, keep: true };
+    b.settle_one(outcome(&claimed, next)).await;
+    assert_eq!(b.outbox().ack(id).await.unwrap(), Confirmed::Cancelled);
+    assert_eq!(b.outbox().nack(id, "no").await.unwrap(), Confirmed::Cancelled);
+    assert_eq!(b.outbox().ack(id + 1000).await.unwrap(), Confirmed::Unknown);
+    assert_eq!(b.record(id).await.status, Status::Cancelled);
+    assert!(b.outbox().operate().audit(10).await.unwrap().is_empty());
+}
+
+pub async fn a_refusal_makes_the_delivery_overdue_at_once_with_its_reason(b: &dyn Backend) {
+    let (def_id, id, _) = b.delivered().await;
+    assert_eq!(b.outbox().nack(id, "wrong address\0").await.unwrap(), Confirmed::Done);
+    assert_eq!(b.outbox().nack(id, "twice").await.unwrap(), Confirmed::NotAwaiting);
+    let overdue = b.unconfirmed(def_id).await.remove(0);
+    assert_eq!((overdue.attempt, overdue.failures), (1, 0), "it is for a sweeper to judge");
+    let record = b.record(id).await;
+    assert_eq!(record.errors.len(), 1);
+    assert!(record.errors[0].message.contains("wrong address"), "{:?}", record.errors);
+    assert_eq!((record.errors[0].attempt, record.errors[0].class.as_str()), (1, "unconfirmed"));
+}
+
+pub async fn a_refusal_before_the_handler_returned_is_not_lost(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    let claimed = b.claim_one(def_id).await;
+    assert_eq!(b.outbox().nack(id, "no").await.unwrap(), Confirmed::Done);
+    assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::LostLease, "its receiver knows better");
+    assert_eq!(b.unconfirmed(def_id).await.len(), 1);
+    assert_eq!(b.record(id).await.errors.len(), 1);
+}
+
+pub async fn an_outcome_beside_the_judgement_of_its_refusal_changes_nothing(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    let claimed = b.claim_one(def_id).await;
+    b.outbox().nack(id, "no").await.unwrap();
+    let refused = b.unconfirmed(def_id).await.remove(0);
+    let mut failed = fail(&refused, SECOND);
+    (failed.from, failed.overdue) = (Status::AwaitingConfirm, true);
+    let batch = [await_confirm(&claimed, FOREVER), failed];
+    assert_eq!(b.store().settle(&batch).await.unwrap()[1], Settled::Done);
+    let record = b.record(id).await;
+    assert_eq!((record.status, record.failures), (Status::Failed, 1));
+}
+
+pub async fn an_answer_counts_if_and_only_if_its_transaction_commits(b: &dyn Backend) {
+    let (_, id, _) = b.delivered().await;
+    assert_eq!(b.confirm(&Confirmation::ack(id), false).await, Confirmed::Done);
+    assert_eq!(b.record(id).await.status, Status::AwaitingConfirm);
+    assert_eq!(b.confirm(&Confirmation::nack(id, "no"), false).await, Confirmed::Done);
+    assert!(b.record(id).await.errors.is_empty());
+    assert_eq!(b.confirm(&Confirmation::ack(id), true).await, Confirmed::Done);
+    assert_eq!(b.record(id).await.status, Status::Succeeded);
+}
+
+pub async fn a_notice_that_awaits_its_confirmation_holds_back_those_behind_it(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let keyed = || NewNotice::new("sync", 1).unwrap().ordering_key("k");
+    let first = b.add_new(keyed()).await.id();
+    let second = b.add_new(keyed()).await.id();
+    let claimed = b.claim_one(def_id).await;
+    assert_eq!(claimed.id, first);
+    b.settle_one(await_confirm(&claimed, FOREVER)).await;
+    assert!(b.claim_lane(def_id, Status::NotSent, 10).await.is_empty());
+    b.outbox().ack(first).await.unwrap();
+    assert_eq!(b.claim_one(def_id).await.id, second);
+}
+
+pub async fn of_many_who_acknowledge_at_once_one_does(b: &dyn Backend) {
+    let (_, id, _) = b.delivered().await;
+    let all = futures_util::future::join_all((0..8).map(|_| b.outbox().ack(id))).await;
+    let done = all.into_iter().map(Result::unwrap).filter(|answered| *answered == Confirmed::Done).count();
+    assert_eq!(done, 1);
+    assert_eq!(b.record(id).await.status, Status::Succeeded);
+}

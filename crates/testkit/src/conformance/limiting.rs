@@ -1,0 +1,319 @@
+//! Limits over all nodes: rates, how many are sent at once, circuits, and the one switch.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use solid_notify_core::definition::FOREVER;
+use solid_notify_core::limit::{Breaker, Hold, LimitRow, Quota, Sign, Watched};
+use solid_notify_core::notice::{Claimed, millis_from_time};
+use solid_notify_core::operate::{Paused, Switch};
+use solid_notify_core::store::{Alarm, Claim, ClaimWhat, Claims, Node, Purge, Settle, Settled};
+use solid_notify_core::{ALERT_DEFINITION, AlertReason, Explanation, NewNotice, NotifyDef, Status};
+
+use super::{Backend, LEASE, fail, lane_claim, succeed};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const BREAKER: Breaker = Breaker { failures: 3, pause: MINUTE };
+
+fn claim(def_id: i64, limit: usize, quota: Quota) -> Claim {
+    Claim { quota: Some(quota), ..lane_claim(def_id, Status::NotSent, limit) }
+}
+
+fn rate(text: &str) -> Quota {
+    Quota { rate: Some(text.parse().unwrap()), total: None, breaker: None }
+}
+
+fn total(most: usize) -> Quota {
+    Quota { rate: None, total: Some(most), breaker: None }
+}
+
+fn breaking() -> Quota {
+    Quota { rate: None, total: None, breaker: Some(BREAKER) }
+}
+
+fn watched(mut settle: Settle, def_id: i64, sign: Sign) -> Settle {
+    settle.watched = Some(Box::new(Watched { def_id, breaker: BREAKER, sign, alarm: None }));
+    settle
+}
+
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+impl dyn Backend + '_ {
+    async fn backlog(&self, name: &str, count: i64) {
+        let notices = (0..count).map(|n| NewNotice::new(name, n).unwrap()).collect();
+        self.add_many(notices).await.unwrap();
+    }
+
+    async fn claims(&self, claim: &Claim) -> Claims {
+        self.store().claim(claim).await.expect("claim")
+    }
+
+    /// How many a claim of ten takes, and why not more.
+    async fn takes(&self, def_id: i64, quota: Quota) -> (usize, Option<Hold>) {
+        let Claims { notices, held } = self.claims(&claim(def_id, 10, quota)).await;
+        (notices.len(), held)
+    }
+
+    async fn limit(&self, def_id: i64) -> Option<LimitRow> {
+        self.outbox().operate().brakes().await.unwrap().limits.remove(&def_id)
+    }
+
+    /// Claims one and settles it as failed, seen by the breaker.
+    async fn fail_one(&self, def_id: i64) -> Claimed {
+        let claimed = self.claims(&claim(def_id, 1, breaking())).await.notices.remove(0);
+        let settle = watched(fail(&claimed, 1000 * MINUTE), def_id, Sign::Unwell);
+        assert_eq!(self.settle_one(settle).await, Settled::Done);
+        claimed
+    }
+}
+
+pub async fn no_more_begin_within_any_window_than_the_rate_allows(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    b.backlog("sync", 30).await;
+    let quota = rate("7/1m");
+    assert_eq!(b.claims(&claim(def_id, 3, quota)).await.notices.len(), 3);
+    b.clock().advance(20 * SECOND);
+    assert_eq!(b.takes(def_id, quota).await, (4, Some(Hold::Rate { after: 40 * SECOND })));
+    b.clock().advance(40 * SECOND - Duration::from_millis(1));
+    assert_eq!(b.takes(def_id, quota).await, (0, Some(Hold::Rate { after: Duration::from_millis(1) })));
+    b.clock().advance(Duration::from_millis(1));
+    assert_eq!(b.takes(def_id, quota).await, (3, Some(Hold::Rate { after: 20 * SECOND })));
+    // Who has no quota is not held by it.
+    assert_eq!(b.claim_lane(def_id, Status::NotSent, 5).await.len(), 5);
+}
+
+pub async fn no_more_are_sent_at_once_than_the_total_allows(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let other = b.define(NotifyDef::new("other")).await;
+    b.backlog("sync", 10).await;
+    b.backlog("other", 1).await;
+    b.claim_one(other).await;
+    let first = b.claims(&claim(def_id, 2, total(3))).await;
+    assert_eq!((first.notices.len(), first.held), (2, None));
+    assert_eq!(b.takes(def_id, total(3)).await, (1, Some(Hold::Total)));
+    assert_eq!(b.takes(def_id, total(3)).await, (0, Some(Hold::Total)));
+    b.settle_one(succeed(&first.notices[0])).await;
+    assert_eq!(b.takes(def_id, total(3)).await, (1, Some(Hold::Total)));
+    assert_eq!(b.takes(def_id, total(2)).await, (0, Some(Hold::Total)), "a limit that was lowered");
+    // What died counts until it is judged.
+    b.clock().advance(2 * LEASE);
+    assert_eq!(b.takes(def_id, total(3)).await, (0, Some(Hold::Total)));
+}
+
+pub async fn of_sixteen_claimers_all_together_get_what_the_quota_allows(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let other = b.define(NotifyDef::new("other")).await;
+    b.backlog("sync", 60).await;
+    b.backlog("other", 60).await;
+    let all_claim = async |def_id: i64, quota: Quota| {
+        let claimers = (0..16).map(|n| async move {
+            let mut claim = Claim { worker: format!("worker-{n}"), ..claim(def_id, 2, quota) };
+            let mut got = 0;
+            for _ in 0..200 {
+                let Claims { notices, held } = b.claims(&claim).await;
+                got += notices.len();
+                match held {
+                    Some(Hold::Busy { after }) => tokio::time::sleep(after).await,
+                    Some(_) => return got,
+                    None => claim.limit = 1,
+                }
+            }
+            panic!("always busy")
+        });
+        join_all(claimers).await.into_iter().sum::<usize>()
+    };
+    assert_eq!(all_claim(def_id, rate("21/1h")).await, 21);
+    assert_eq!(all_claim(other, total(9)).await, 9);
+}
+
+pub async fn claimers_of_different_notices_share_the_quota(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let mut ids = Vec::new();
+    for _ in 0..16 {
+        ids.push(b.add_to("sync").await);
+    }
+    let claimers = ids.into_iter().map(|id| async move {
+        let claim = Claim { what: ClaimWhat::Ids(vec![id]), ..claim(def_id, 1, rate("5/1h")) };
+        for _ in 0..200 {
+            match b.claims(&claim).await {
+                Claims { held: Some(Hold::Busy { after }), .. } => tokio::time::sleep(after).await,
+                Claims { notices, .. } => return notices.len(),
+            }
+        }
+        panic!("always busy")
+    });
+    assert_eq!(join_all(claimers).await.into_iter().sum::<usize>(), 5);
+}
+
+pub async fn failures_in_a_row_open_the_circuit_and_one_probe_closes_it(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    b.backlog("sync", 20).await;
+    for _ in 0..3 {
+        b.fail_one(def_id).await;
+    }
+    assert_eq!(b.takes(def_id, breaking()).await, (0, Some(Hold::Circuit { after: MINUTE })));
+    let row = b.limit(def_id).await.unwrap();
+    assert_eq!((row.failures, row.open_until), (3, Some(millis_from_time(b.clock().now() + MINUTE))));
+    b.clock().advance(MINUTE);
+    let probe = b.claims(&claim(def_id, 10, breaking())).await;
+    assert_eq!((probe.notices.len(), probe.held), (1, Some(Hold::Circuit { after: LEASE })));
+    assert_eq!(b.takes(def_id, breaking()).await, (0, Some(Hold::Circuit { after: LEASE })));
+    b.clock().advance(SECOND);
+    let failed = watched(fail(&probe.notices[0], 1000 * MINUTE), def_id, Sign::Unwell);
+    assert_eq!(b.settle_one(failed).await, Settled::Done);
+    assert_eq!(b.takes(def_id, breaking()).await, (0, Some(Hold::Circuit { after: MINUTE })));
+    b.clock().advance(MINUTE);
+    let probe = b.claims(&claim(def_id, 10, breaking())).await.notices.remove(0);
+    assert_eq!(b.settle_one(watched(succeed(&probe), def_id, Sign::Well)).await, Settled::Done);
+    assert_eq!(b.limit(def_id).await, Some(LimitRow::default()));
+    assert_eq!(b.takes(def_id, breaking()).await, (10, None));
+}
+
+pub async fn a_probe_whose_process_died_blocks_no_longer_than_its_lease(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    b.backlog("sync", 20).await;
+    for _ in 0..3 {
+        b.fail_one(def_id).await;
+    }
+    b.clock().advance(MINUTE);
+    assert_eq!(b.takes(def_id, breaking()).await.0, 1);
+    b.clock().advance(LEASE - Duration::from_millis(1));
+    assert_eq!(b.takes(def_id, breaking()).await.0, 0);
+    b.clock().advance(Duration::from_millis(1));
+    assert_eq!(b.takes(def_id, breaking()).await.0, 1);
+}
+
+pub async fn signs_of_a_batch_are_folded_in_their_order_and_only_of_what_is_stored(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    b.backlog("sync", 10).await;
+    let claimed = b.claims(&claim(def_id, 10, breaking())).await.notices;
+    let unwell = |n: usize| watched(fail(&claimed[n], 1000 * MINUTE), def_id, Sign::Unwell);
+    let mut lost = unwell(3);
+    lost.attempt -= 1;
+    let well = watched(succeed(&claimed[2]), def_id, Sign::Well);
+    let batch = [unwell(0), unwell(1), well, lost.clone(), lost, unwell(4), unwell(5)];
+    b.store().settle(&batch).await.unwrap();
+    assert_eq!(b.limit(def_id).await.unwrap(), LimitRow { failures: 2, ..LimitRow::default() });
+    // Stored already: its answer was lost, and it is no second sign.
+    b.store().settle(&[unwell(5)]).await.unwrap();
+    assert_eq!(b.limit(def_id).await.unwrap().failures, 2);
+    assert_eq!(b.takes(def_id, breaking()).await.1, None);
+}
+
+pub async fn signs_of_many_who_settle_at_once_are_all_counted(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    b.backlog("sync", 12).await;
+    let claimed = b.claim_lane(def_id, Status::NotSent, 12).await;
+    let breaker = Breaker { failures: 100, pause: MINUTE };
+    let settles = claimed.iter().map(|claimed| async move {
+        let mut settle = fail(claimed, MINUTE);
+        settle.watched = Some(Box::new(Watched { def_id, breaker, sign: Sign::Unwell, alarm: None }));
+        // A conflict with the others passes.
+        for _ in 0..50 {
+            if let Ok(settled) = b.store().settle(std::slice::from_ref(&settle)).await {
+                assert_eq!(settled, [Settled::Done]);
+                return;
+            }
+        }
+        panic!("always in conflict")
+    });
+    join_all(settles).await;
+    assert_eq!(b.limit(def_id).await.unwrap().failures, 12);
+}
+
+pub async fn whoever_opens_a_circuit_tells_it_once(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let alert_def = b.define(NotifyDef::new(ALERT_DEFINITION)).await;
+    b.backlog("sync", 10).await;
+    let claimed = b.claims(&claim(def_id, 6, breaking())).await.notices;
+    let settle = |claimed: &Claimed| {
+        let mut settle = watched(fail(claimed, 1000 * MINUTE), def_id, Sign::Unwell);
+        settle.watched.as_mut().unwrap().alarm = Some(Alarm {
+            alert_def,
+            def_id,
+            definition: "sync".to_owned(),
+            reason: AlertReason::CircuitOpen,
+            cooldown: MINUTE,
+            notice_id: Some(claimed.id),
+            class: None,
+            message: "refused".to_owned(),
+            node: "node".to_owned(),
+        });
+        settle
+    };
+    b.store().settle(&[settle(&claimed[0]), settle(&claimed[1])]).await.unwrap();
+    assert!(b.claim_lane(alert_def, Status::NotSent, 9).await.is_empty());
+    let batch: Vec<Settle> = claimed[2..].iter().map(settle).collect();
+    b.store().settle(&batch).await.unwrap();
+    let alerts = b.claim_lane(alert_def, Status::NotSent, 9).await;
+    assert_eq!(alerts.len(), 1);
+    assert!(alerts[0].param.contains(&format!("\"notice_id\":{}", claimed[2].id)), "{}", alerts[0].param);
+}
+
+pub async fn a_purged_definition_leaves_no_limit_behind(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let stays = b.define(NotifyDef::new("stays")).await;
+    b.backlog("sync", 1).await;
+    b.backlog("stays", 1).await;
+    for def_id in [def_id, stays] {
+        let claimed = b.claims(&claim(def_id, 1, rate("1/1h"))).await.notices.remove(0);
+        b.settle_one(super::outcome(
+            &claimed,
+            solid_notify_core::transition::Next::Finish { status: Status::Succeeded, reason: None, keep: false },
+        ))
+        .await;
+    }
+    b.outbox().delete(&b.definition("sync").await).await.unwrap();
+    b.clock().advance(MINUTE);
+    assert_eq!(b.store().purge(&Purge::Definition { def_id, older_than: MINUTE }).await.unwrap(), [def_id]);
+    assert_eq!((b.limit(def_id).await, b.limit(stays).await.is_some()), (None, true));
+}
+
+pub async fn the_switch_is_turned_once_and_written_down(b: &dyn Backend) {
+    let operate = b.outbox().operate();
+    assert_eq!(operate.brakes().await.unwrap().paused, None);
+    let alice = b.outbox().operator("alice");
+    assert!(!alice.resume_all().await.unwrap());
+    assert!(alice.pause_all("the target moves").await.unwrap());
+    let since = Some(b.clock().now());
+    let paused = Paused { who: Some("alice".to_owned()), since, reason: Some("the target moves".to_owned()) };
+    b.clock().advance(SECOND);
+    assert!(!operate.switch(&Switch::Pause { reason: "me too".to_owned() }, "bob").await.unwrap());
+    assert_eq!(operate.brakes().await.unwrap().paused, Some(paused.clone()));
+    assert!(paused.to_string().contains(" by alice: the target moves"), "{paused}");
+    assert!(alice.resume_all().await.unwrap());
+    assert_eq!(operate.brakes().await.unwrap().paused, None);
+    let audit = alice.audit(10).await.unwrap();
+    let acts: Vec<(&str, &str)> = audit.iter().map(|entry| (entry.who.as_str(), entry.act.as_str())).collect();
+    assert_eq!(acts, [("alice", "resume_all"), ("alice", "pause_all")]);
+    assert_eq!(audit[1].detail.as_deref(), Some("the target moves"));
+}
+
+pub async fn what_holds_a_due_notice_back_is_told(b: &dyn Backend) {
+    let limited = NotifyDef::new("sync").rate_limit("2/1m").max_concurrency_total(3).breaker_failures(3);
+    let def_id = b.define(limited).await;
+    let quota = b.definition("sync").await.policy().unwrap().quota.unwrap();
+    let node = Node { id: "n".to_owned(), handlers: vec!["sync".to_owned()], clock_offset_ms: 0, alarms: Vec::new() };
+    b.store().beat(&node).await.unwrap();
+    b.backlog("sync", 5).await;
+    let waits = b.add_to("sync").await;
+    let alice = b.outbox().operator("alice");
+    let explained = async || alice.explain(waits).await.unwrap();
+    assert!(matches!(explained().await, Explanation::Due { .. }));
+    let mut sent = b.claims(&claim(def_id, 2, quota)).await.notices;
+    let next = b.clock().now() + MINUTE;
+    assert_eq!(explained().await, Explanation::RateUsedUp { rate: "2/1m".to_owned(), next });
+    b.clock().advance(MINUTE);
+    sent.extend(b.claims(&claim(def_id, 1, quota)).await.notices);
+    assert_eq!(explained().await, Explanation::AllSending { total: 3 });
+    assert_eq!(Hold::Total.again_after(), FOREVER);
+    for claimed in &sent {
+        b.settle_one(watched(fail(claimed, 1000 * MINUTE), def_id, Sign::Unwell)).await;
+    }
+    let until = b.clock().now() + MINUTE;
+    assert_eq!(explained().await, Explanation::CircuitOpen { failures: 3, until });
+    alice.pause_all("why not").await.unwrap();
+    let Explanation::AllPaused(paused) = explained().await else { panic!("it is paused") };
+    assert_eq!(paused.reason.as_deref(), Some("why not"));
+}

@@ -1,0 +1,335 @@
+//! The operator's verbs: every answer of each, what they leave in the audit, and why a notice waits.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::time::Duration;
+
+use solid_notify_core::error::Error;
+use solid_notify_core::notice::{AttemptRecord, Claimed, append_attempt};
+use solid_notify_core::operate::{Answer, Explanation};
+use solid_notify_core::store::{Edit, Node, Settle, Settled};
+use solid_notify_core::transition::Next;
+use solid_notify_core::{ErrorClass, NewNotice, NotifyDef, Operator, Problem, Status};
+
+use super::{Backend, LEASE, crash, fail, outcome, succeed};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What makes a dead letter of a claimed notice.
+pub(crate) fn dead(claimed: &Claimed, class: Option<ErrorClass>) -> Settle {
+    let end = Next::Finish { status: Status::DeadLetter, reason: Some("given up".to_owned()), keep: true };
+    let mut settle = outcome(claimed, end);
+    settle.transition.failures = 4;
+    settle.transition.crashes = 1;
+    settle.last_class = class.map(|class| class.as_str().to_owned());
+    let record = AttemptRecord::new(claimed, SECOND, class.unwrap_or(ErrorClass::Unknown), "no");
+    settle.errors = Some(append_attempt(None, record));
+    settle
+}
+
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+impl dyn Backend + '_ {
+    pub(crate) fn alice(&self) -> Operator {
+        self.outbox().operator("alice")
+    }
+
+    /// Adds a notice and makes a dead letter of it.
+    pub(crate) async fn add_dead(&self, name: &str, class: Option<ErrorClass>) -> i64 {
+        self.kill(NewNotice::new(name, 1).unwrap(), class).await
+    }
+
+    async fn kill(&self, notice: NewNotice, class: Option<ErrorClass>) -> i64 {
+        let def_id = self.definition(notice.name()).await.id;
+        let id = self.add_new(notice).await.id();
+        let claimed = self.claim_lane(def_id, Status::NotSent, 10).await;
+        let claimed = claimed.iter().find(|claimed| claimed.id == id).expect("it is due");
+        assert_eq!(self.settle_one(dead(claimed, class)).await, Settled::Done);
+        id
+    }
+
+    /// Adds a notice that is delivered and waits for its confirmation.
+    async fn add_awaiting(&self, def_id: i64) -> i64 {
+        self.add_to("sync").await;
+        let claimed = self.claim_one(def_id).await;
+        let wait = Next::Wait { status: Status::AwaitingConfirm, after: LEASE };
+        assert_eq!(self.settle_one(outcome(&claimed, wait)).await, Settled::Done);
+        claimed.id
+    }
+
+    /// Who did what to a notice, the latest first.
+    async fn acts(&self, id: i64) -> Vec<(String, String)> {
+        let entries = self.alice().audit_of(id, 100).await.unwrap();
+        entries.into_iter().map(|entry| (entry.who, entry.act)).collect()
+    }
+}
+
+pub async fn a_dead_letter_comes_back_with_its_attempts_and_all_its_tries(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.kill(NewNotice::new("sync", "p").unwrap().description("d"), Some(ErrorClass::Timeout)).await;
+    let before = b.record(id).await;
+    b.clock().advance(SECOND);
+    let wakes = b.outbox().wakes();
+    assert_eq!(b.alice().retry(id).await.unwrap(), Answer::Done);
+    assert!(wakes.has_changed().unwrap(), "the sweepers look at once");
+    let now = b.clock().now();
+    let record = b.record(id).await;
+    assert_eq!((record.status, record.attempt, record.failures, record.crashes), (Status::Failed, 1, 0, 0));
+    assert_eq!((record.next_call_time, record.finish_time, record.end_reason.as_deref()), (Some(now), None, None));
+    assert_eq!(
+        (&record.errors, &record.param, &record.description),
+        (&before.errors, &before.param, &before.description)
+    );
+    assert_eq!((record.create_time, record.last_call_time), (before.create_time, before.last_call_time));
+    assert_eq!(record.idempotency_id(), before.idempotency_id());
+    let entry = b.alice().audit(10).await.unwrap().remove(0);
+    assert_eq!((entry.who.as_str(), entry.act.as_str(), entry.time), ("alice", "retry", now));
+    assert_eq!((entry.def_id, entry.notice_id), (Some(def_id), Some(id)));
+    let detail = entry.detail.unwrap();
+    assert!(detail.contains("dead letter of class timeout, attempt 1, 5 tries"), "{detail}");
+    let claimed = b.claim_lane(def_id, Status::Failed, 10).await.remove(0);
+    assert_eq!((claimed.id, claimed.attempt), (id, 2));
+}
+
+pub async fn a_late_outcome_of_an_old_attempt_loses_against_a_revived_notice(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    let slow = b.claim_one(def_id).await;
+    b.clock().advance(LEASE);
+    let mut rescue = dead(&b.overdue(def_id).await.remove(0), Some(ErrorClass::Crash));
+    rescue.overdue = true;
+    assert_eq!(b.settle_one(rescue).await, Settled::Done);
+    assert_eq!(b.alice().retry(id).await.unwrap(), Answer::Done);
+    for late in [succeed(&slow), fail(&slow, SECOND), dead(&slow, None)] {
+        assert_eq!(b.settle_one(late).await, Settled::LostLease);
+    }
+    let again = b.claim_lane(def_id, Status::Failed, 10).await.remove(0);
+    assert_eq!(again.attempt, 2);
+    assert_eq!(b.settle_one(succeed(&slow)).await, Settled::LostLease);
+    assert_eq!(b.record(id).await.status, Status::Sending);
+    assert_eq!(b.settle_one(succeed(&again)).await, Settled::Done);
+}
+
+pub async fn a_cancelled_notice_that_was_never_tried_comes_back_as_a_first_send(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    assert_eq!(b.alice().cancel(id, "wrong").await.unwrap(), Answer::Done);
+    assert!(b.store().due(true).await.unwrap().lanes.is_empty());
+    assert_eq!(b.outbox().operator("bob").retry(id).await.unwrap(), Answer::Done);
+    assert_eq!(b.claim_one(def_id).await.attempt, 1);
+    let acts = [("bob", "retry"), ("alice", "cancel")].map(|(who, act)| (who.to_owned(), act.to_owned()));
+    assert_eq!(b.acts(id).await, acts);
+}
+
+pub async fn retrying_what_is_no_dead_letter_answers_why_not(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let alice = b.alice();
+    assert_eq!(alice.retry(1_000_000).await.unwrap(), Answer::NotFound);
+    let awaiting = b.add_awaiting(def_id).await;
+    assert_eq!(alice.retry(awaiting).await.unwrap(), Answer::AwaitingConfirmation);
+    let id = b.add_to("sync").await;
+    let claimed = b.claim_one(def_id).await;
+    assert_eq!(alice.retry(id).await.unwrap(), Answer::BeingSent);
+    b.settle_one(succeed(&claimed)).await;
+    assert_eq!(alice.retry(id).await.unwrap(), Answer::AlreadySucceeded);
+    assert!(alice.audit(10).await.unwrap().is_empty(), "nothing was done");
+}
+
+pub async fn retrying_what_waits_makes_it_due_now(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    b.add_to("sync").await;
+    let claimed = b.claim_one(def_id).await;
+    b.settle_one(fail(&claimed, 100 * SECOND)).await;
+    let delayed = b.add_new(NewNotice::new("sync", 2).unwrap().delay(100 * SECOND)).await.id();
+    for id in [claimed.id, delayed] {
+        assert_eq!(b.alice().retry(id).await.unwrap(), Answer::Done);
+        assert_eq!(b.record(id).await.next_call_time, Some(b.clock().now()));
+    }
+    let failures = b.record(claimed.id).await.failures;
+    assert_eq!(failures, 1, "a re-timing counts as before");
+    b.clock().advance(SECOND);
+    assert_eq!(b.alice().retry(delayed).await.unwrap(), Answer::Done);
+    assert_eq!(b.record(delayed).await.next_call_time, Some(b.clock().now() - SECOND), "it keeps its place");
+}
+
+pub async fn what_waits_is_cancelled_and_what_has_ended_is_not(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let alice = b.alice();
+    let awaiting = b.add_awaiting(def_id).await;
+    b.add_to("sync").await;
+    let claimed = b.claim_one(def_id).await;
+    b.settle_one(fail(&claimed, SECOND)).await;
+    let fresh = b.add_to("sync").await;
+    for id in [awaiting, claimed.id, fresh] {
+        assert_eq!(alice.cancel(id, "the order is gone").await.unwrap(), Answer::Done);
+        let record = b.record(id).await;
+        assert_eq!((record.status, record.end_reason.as_deref()), (Status::Cancelled, Some("the order is gone")));
+        assert_eq!((record.finish_time, record.next_call_time), (Some(b.clock().now()), None));
+        assert_eq!(alice.cancel(id, "again").await.unwrap(), Answer::AlreadyEnded(Status::Cancelled));
+    }
+    let detail = alice.audit_of(fresh, 1).await.unwrap().remove(0).detail.unwrap();
+    assert!(detail.contains("not sent") && detail.contains("the order is gone"), "{detail}");
+    let id = b.add_dead("sync", None).await;
+    assert_eq!(alice.cancel(id, "x").await.unwrap(), Answer::AlreadyEnded(Status::DeadLetter));
+    assert_eq!(alice.cancel(1_000_000, "x").await.unwrap(), Answer::NotFound);
+    assert!(b.store().due(true).await.unwrap().lanes.is_empty());
+}
+
+pub async fn what_is_being_sent_is_cancelled_and_its_outcome_comes_too_late(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    let claimed = b.claim_one(def_id).await;
+    assert_eq!(b.alice().cancel(id, "stop").await.unwrap(), Answer::CancelledDuringAttempt);
+    for late in [succeed(&claimed), fail(&claimed, SECOND)] {
+        assert_ne!(b.settle_one(late).await, Settled::Done);
+    }
+    assert_eq!(b.record(id).await.status, Status::Cancelled);
+    assert_eq!(b.acts(id).await, [("alice".to_owned(), "cancel".to_owned())]);
+}
+
+pub async fn an_ordered_notice_that_is_being_sent_is_cancelled_only_when_its_lease_is_over(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_new(NewNotice::new("sync", 1).unwrap().ordering_key("k")).await.id();
+    b.claim_one(def_id).await;
+    assert_eq!(b.alice().cancel(id, "stop").await.unwrap(), Answer::BeingSent);
+    assert!(b.acts(id).await.is_empty());
+    b.clock().advance(LEASE);
+    assert_eq!(b.alice().cancel(id, "stop").await.unwrap(), Answer::Done);
+}
+
+pub async fn an_edited_dead_letter_is_retried_with_its_new_parameter(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.kill(NewNotice::new("sync", "secret").unwrap(), Some(ErrorClass::Invalid)).await;
+    let param = serde_json::json!({ "b": 1, "a": "hidden ü" });
+    assert_eq!(b.alice().edit(id, &param).await.unwrap(), Answer::Done);
+    let claimed = b.claim_lane(def_id, Status::Failed, 10).await.remove(0);
+    assert_eq!((claimed.param, claimed.attempt), (param.to_string(), 2));
+    let entry = b.alice().audit_of(id, 10).await.unwrap().remove(0);
+    let detail = entry.detail.unwrap();
+    assert_eq!(entry.act, "edit");
+    assert!(
+        detail.contains("8 bytes, SHA-256") && !detail.contains("secret") && !detail.contains("hidden"),
+        "{detail}"
+    );
+}
+
+pub async fn a_notice_that_waits_is_edited_in_its_place(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let alice = b.alice();
+    let id = b.add_new(NewNotice::new("sync", 1).unwrap().delay(SECOND)).await.id();
+    assert_eq!(alice.edit(id, 2).await.unwrap(), Answer::Done);
+    let record = b.record(id).await;
+    assert_eq!((record.param.as_str(), record.next_call_time), ("2", Some(b.clock().now() + SECOND)));
+    let refused = alice.edit(id, "\0").await;
+    assert!(matches!(refused, Err(Error::InvalidNotice { .. })), "{refused:?}");
+    assert_eq!((b.record(id).await.param.as_str(), b.acts(id).await.len()), ("2", 1));
+    b.clock().advance(SECOND);
+    let claimed = b.claim_one(def_id).await;
+    assert_eq!(alice.edit(id, 3).await.unwrap(), Answer::BeingSent);
+    b.settle_one(succeed(&claimed)).await;
+    assert_eq!(alice.edit(id, 3).await.unwrap(), Answer::AlreadySucceeded);
+    let awaiting = b.add_awaiting(def_id).await;
+    assert_eq!(alice.edit(awaiting, 3).await.unwrap(), Answer::AwaitingConfirmation);
+    assert_eq!(alice.edit(1_000_000, 3).await.unwrap(), Answer::NotFound);
+}
+
+pub async fn a_notice_that_waits_is_due_when_the_operator_says(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let alice = b.alice();
+    let id = b.add_to("sync").await;
+    let now = b.clock().now();
+    for (at, due) in [(now + 100 * SECOND, now + 100 * SECOND), (now - SECOND, now)] {
+        assert_eq!(alice.reschedule(id, at).await.unwrap(), Answer::Done);
+        assert_eq!(b.record(id).await.next_call_time, Some(due));
+    }
+    let detail = alice.audit_of(id, 1).await.unwrap().remove(0).detail.unwrap();
+    assert!(detail.contains("due at 20"), "{detail}");
+    let claimed = b.claim_one(def_id).await;
+    assert_eq!(alice.reschedule(id, now).await.unwrap(), Answer::BeingSent);
+    b.settle_one(succeed(&claimed)).await;
+    assert_eq!(alice.reschedule(id, now).await.unwrap(), Answer::AlreadySucceeded);
+    let id = b.add_dead("sync", None).await;
+    assert_eq!(alice.reschedule(id, now).await.unwrap(), Answer::AlreadyEnded(Status::DeadLetter));
+}
+
+pub async fn a_dead_letter_stays_while_a_live_notice_has_its_dedupe_key(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let keyed = || NewNotice::new("sync", 1).unwrap().dedupe_key("k");
+    let id = b.kill(keyed(), None).await;
+    let other = b.add_new(keyed()).await.id();
+    assert_eq!(b.alice().retry(id).await.unwrap(), Answer::DedupeKeyTaken(other));
+    assert_eq!(b.alice().edit(id, 2).await.unwrap(), Answer::DedupeKeyTaken(other));
+    assert_eq!((b.record(id).await.status, b.acts(id).await.len()), (Status::DeadLetter, 0));
+    let claimed = b.claim_one(def_id).await;
+    b.settle_one(succeed(&claimed)).await;
+    assert_eq!(b.alice().retry(id).await.unwrap(), Answer::Done);
+    assert!(b.add(keyed()).await.unwrap().receipt().is_none(), "now it has the key");
+}
+
+pub async fn a_revived_notice_goes_before_those_behind_it_in_its_key(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let keyed = || NewNotice::new("sync", 1).unwrap().ordering_key("k");
+    let first = b.kill(keyed(), None).await;
+    let second = b.add_new(keyed()).await.id();
+    assert_eq!(b.alice().retry(first).await.unwrap(), Answer::Done);
+    assert!(b.claim_lane(def_id, Status::NotSent, 10).await.is_empty());
+    assert_eq!(b.alice().explain(second).await.unwrap(), Explanation::NoNode { since: b.clock().now() });
+    let claimed = b.claim_lane(def_id, Status::Failed, 10).await.remove(0);
+    assert_eq!(claimed.id, first);
+    b.settle_one(succeed(&claimed)).await;
+    assert_eq!(b.claim_one(def_id).await.id, second);
+}
+
+pub async fn the_reason_why_a_notice_waits_is_told(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync").handler("h").enabled(false)).await;
+    let alice = b.alice();
+    let node = |handlers: &[&str]| Node {
+        id: "node".to_owned(),
+        handlers: handlers.iter().map(ToString::to_string).collect(),
+        clock_offset_ms: 0,
+        alarms: Vec::new(),
+    };
+    assert_eq!(alice.explain(1_000_000).await.unwrap(), Explanation::NotFound);
+    let now = b.clock().now();
+    let keyed = || NewNotice::new("sync", 1).unwrap().ordering_key("k");
+    let first = b.add_new(keyed()).await.id();
+    let second = b.add_new(keyed()).await.id();
+    assert_eq!(alice.explain(first).await.unwrap(), Explanation::Paused { definition: "sync".to_owned() });
+    // As somebody writes it by hand.
+    let seen = b.definition("sync").await;
+    b.store().edit(&Edit::Replace { new: seen.clone().timeout("soon"), seen }, "a test").await.unwrap();
+    let invalid = alice.explain(first).await.unwrap();
+    let column = |problems: &[Problem]| problems.iter().any(|problem| problem.column == "timeout");
+    assert!(matches!(&invalid, Explanation::InvalidDefinition { problems, .. } if column(problems)), "{invalid:?}");
+    let row = b.definition("sync").await;
+    b.outbox().update(&row, row.clone().timeout("30s").enabled(true)).await.unwrap();
+    assert_eq!(alice.explain(first).await.unwrap(), Explanation::NoNode { since: now });
+    b.store().beat(&node(&["other"])).await.unwrap();
+    assert_eq!(alice.explain(first).await.unwrap(), Explanation::NoHandler { handler: "h".to_owned(), nodes: 1 });
+    b.store().beat(&node(&["h"])).await.unwrap();
+    assert_eq!(alice.explain(first).await.unwrap(), Explanation::Due { since: now, nodes: 1 });
+    assert_eq!(alice.explain(second).await.unwrap(), Explanation::Behind { id: first });
+    let claimed = b.claim_one(def_id).await;
+    let (worker, until) = ("worker-1".to_owned(), now + LEASE);
+    assert_eq!(alice.explain(first).await.unwrap(), Explanation::BeingSent { worker: worker.clone(), until });
+    assert_eq!(alice.explain(second).await.unwrap(), Explanation::Behind { id: first });
+    b.clock().advance(LEASE);
+    let expired = Explanation::LeaseExpired { worker, since: until, nodes: 1 };
+    assert_eq!(alice.explain(first).await.unwrap(), expired);
+    let mut crashed = crash(&claimed);
+    crashed.transition.next = Next::Wait { status: Status::Failed, after: SECOND };
+    crashed.last_class = Some("crash".to_owned());
+    assert_eq!(b.settle_one(crashed).await, Settled::Done);
+    let at = b.clock().now() + SECOND;
+    let retry = Explanation::RetryAt { at, last_class: Some("crash".to_owned()) };
+    assert_eq!(alice.explain(first).await.unwrap(), retry);
+    let delayed = b.add_new(NewNotice::new("sync", 1).unwrap().delay(SECOND)).await.id();
+    assert_eq!(alice.explain(delayed).await.unwrap(), Explanation::NotDueUntil { at });
+    alice.cancel(delayed, "why").await.unwrap();
+    let (status, reason) = (Status::Cancelled, Some("why".to_owned()));
+    let ended = Explanation::Ended { status, at: Some(b.clock().now()), reason };
+    assert_eq!(alice.explain(delayed).await.unwrap(), ended);
+    let awaiting = b.add_awaiting(def_id).await;
+    let until = Some(b.clock().now() + LEASE);
+    assert_eq!(alice.explain(awaiting).await.unwrap(), Explanation::AwaitingConfirmation { until });
+    b.clock().advance(Duration::from_secs(200));
+    assert!(matches!(alice.explain(first).await.unwrap(), Explanation::NoNode { .. }), "the node is silent");
+}

@@ -1,0 +1,242 @@
+//! [`assert_added`]: what was added to an outbox, asked of any store, as the last lines of an application's test ask it.
+
+use std::collections::BTreeSet;
+use std::future::IntoFuture;
+use std::panic::Location;
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde_json::Value;
+use solid_notify_core::add::nearest_name;
+use solid_notify_core::operate::{Lane, Position};
+use solid_notify_core::{NoticeRecord, Outbox, Result, Status};
+
+/// How many notices are read at a time.
+const PAGE: usize = 500;
+/// How many notices a failed assertion tells of.
+const TOLD: usize = 10;
+
+/// Asserts that notices of a definition were added, and returns them in the order of their ids: live ones, and ended ones
+/// as far as the definition keeps them (`keep_history`).
+///
+/// Awaited as it is, it wants one notice or more; [`Expectation::with`], [`Expectation::times`] and
+/// [`Expectation::never`] say more. A notice is seen once its transaction is committed, and never if that was rolled back.
+///
+/// # Panics
+/// Where it is otherwise, or there is no such definition, with what was added instead.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use serde_json::json;
+/// use solid_notify_core::{NotifyDef, add_notice};
+/// use solid_notify_testkit::{MemoryNotify, assert_added};
+///
+/// let notify = MemoryNotify::new();
+/// notify.define(NotifyDef::new("sync_to_omp")).await?;
+/// let mut tx = notify.begin();
+/// add_notice(&mut tx, "sync_to_omp", json!({"order": 7, "state": "booked"})).await?;
+/// assert_added(&notify, "sync_to_omp").never().await;
+/// tx.commit();
+///
+/// let added = assert_added(&notify, "sync_to_omp").with(json!({"order": 7})).times(1).await;
+/// assert_eq!(added[0].ordering_key, None);
+/// # Ok(()) }
+/// ```
+#[track_caller]
+pub fn assert_added<'a>(outbox: &'a Outbox, definition: &'a str) -> Expectation<'a> {
+    Expectation { outbox, definition, with: None, times: None, place: Location::caller() }
+}
+
+/// What [`assert_added`] expects; it is asked when it is awaited.
+#[derive(Debug, Clone)]
+#[must_use = "an expectation that is not awaited asks nothing"]
+pub struct Expectation<'a> {
+    outbox: &'a Outbox,
+    definition: &'a str,
+    with: Option<Value>,
+    times: Option<usize>,
+    place: &'static Location<'static>,
+}
+
+impl Expectation<'_> {
+    /// Only notices whose parameter has at least this: of an object the members that are named here, to any depth;
+    /// anything else must be equal.
+    ///
+    /// # Panics
+    /// Where `param` is no JSON.
+    #[track_caller]
+    #[allow(clippy::panic)] // An assertion.
+    pub fn with(mut self, param: impl Serialize) -> Self {
+        match serde_json::to_value(param) {
+            Ok(value) => self.with = Some(value),
+            Err(error) => panic!("what is expected of {:?} is no JSON: {error}", self.definition),
+        }
+        self
+    }
+
+    /// Exactly so many.
+    pub fn times(mut self, count: usize) -> Self {
+        self.times = Some(count);
+        self
+    }
+
+    /// None at all.
+    pub fn never(self) -> Self {
+        self.times(0)
+    }
+
+    async fn judge(self) -> std::result::Result<Vec<NoticeRecord>, String> {
+        let place = self.place;
+        let all = match added(self.outbox, self.definition).await {
+            Ok(Some(all)) => all,
+            Ok(None) => return Err(format!("at {place}: {}", self.unknown().await)),
+            Err(error) => return Err(format!("at {place}: what was added cannot be read: {error}")),
+        };
+        let is_meant = |record: &NoticeRecord| match &self.with {
+            Some(expected) => has(&serde_json::from_str(&record.param).unwrap_or_default(), expected),
+            None => true,
+        };
+        let found: Vec<NoticeRecord> = all.iter().filter(|record| is_meant(record)).cloned().collect();
+        if self.times.map_or(!found.is_empty(), |times| times == found.len()) {
+            return Ok(found);
+        }
+        let wanted = match self.times {
+            None => "one or more".to_owned(),
+            Some(0) => "none".to_owned(),
+            Some(times) => times.to_string(),
+        };
+        let with = self.with.as_ref().map_or_else(String::new, |with| format!(" with {with}"));
+        let mut told = format!(
+            "at {place}: notices of {:?}{with}: expected {wanted}, found {}\nadded were {}",
+            self.definition,
+            found.len(),
+            all.len()
+        );
+        for record in all.iter().take(TOLD) {
+            told += &format!("\n  {} ({:?}): {}", record.id, record.status, record.param);
+        }
+        if all.len() > TOLD {
+            told += &format!("\n  and {} more", all.len() - TOLD);
+        }
+        if found.is_empty() {
+            told += "\n(a notice is seen once its transaction is committed)";
+        }
+        Err(told)
+    }
+
+    async fn unknown(&self) -> String {
+        let states = self.outbox.definitions().await.unwrap_or_default();
+        let names: Vec<&str> = states.iter().map(|state| state.row.name.as_str()).collect();
+        let nearest = nearest_name(self.definition, names.iter().copied());
+        let hint = nearest.map_or_else(String::new, |name| format!("; did you mean {name:?}?"));
+        format!("there is no definition {:?}{hint}", self.definition)
+    }
+}
+
+impl<'a> IntoFuture for Expectation<'a> {
+    type Output = Vec<NoticeRecord>;
+    type IntoFuture = BoxFuture<'a, Vec<NoticeRecord>>;
+
+    #[allow(clippy::panic)] // An assertion.
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.judge().await.unwrap_or_else(|told| panic!("{told}")) })
+    }
+}
+
+/// The notices of a definition, or none where there is no such definition.
+async fn added(outbox: &Outbox, definition: &str) -> Result<Option<Vec<NoticeRecord>>> {
+    let states = outbox.definitions().await?;
+    let Some(def_id) = states.iter().find(|state| state.row.name == definition).map(|state| state.row.id) else {
+        return Ok(None);
+    };
+    // Those that have ended come last, so that one that ends meanwhile is seen twice rather than not at all.
+    let ended = (0..).map_while(Status::from_code).filter(|status| status.is_final());
+    let mut ids = BTreeSet::new();
+    for status in Status::LIVE.into_iter().chain(ended) {
+        let mut after: Option<Position> = None;
+        loop {
+            let lane = Lane { after, ..Lane::of(def_id, status) };
+            let page = outbox.operate().list(&lane, PAGE).await?;
+            ids.extend(page.iter().map(|listed| listed.id));
+            match page.last() {
+                Some(last) if page.len() == PAGE => after = Some(last.position.clone()),
+                _ => break,
+            }
+        }
+    }
+    let mut records = Vec::new();
+    for id in ids {
+        records.extend(outbox.find(id).await?);
+    }
+    Ok(Some(records))
+}
+
+/// Whether `actual` is `expected`, or an object that has what `expected` has.
+fn has(actual: &Value, expected: &Value) -> bool {
+    match (actual, expected) {
+        (Value::Object(actual), Value::Object(expected)) => {
+            expected.iter().all(|(name, expected)| actual.get(name).is_some_and(|actual| has(actual, expected)))
+        }
+        _ => actual == expected,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use solid_notify_core::{NotifyDef, add_notice};
+
+    use super::*;
+    use crate::MemoryNotify;
+
+    #[test]
+    fn a_parameter_has_the_members_that_are_named_and_is_equal_otherwise() {
+        let actual = json!({"order": 7, "to": {"city": "Ulm", "zip": 89073}, "lines": [1, 2]});
+        for expected in [json!({}), json!({"order": 7}), json!({"to": {"city": "Ulm"}}), json!({"lines": [1, 2]})] {
+            assert!(has(&actual, &expected), "{expected}");
+        }
+        for expected in
+            [json!({"order": "7"}), json!({"to": {"street": 1}}), json!({"lines": [1]}), json!([]), json!(7)]
+        {
+            assert!(!has(&actual, &expected), "{expected}");
+        }
+    }
+
+    async fn notify(params: &[i64]) -> MemoryNotify {
+        let notify = MemoryNotify::new();
+        notify.define(NotifyDef::new("sync_to_omp")).await.unwrap();
+        let mut tx = notify.begin();
+        for param in params {
+            add_notice(&mut tx, "sync_to_omp", param).await.unwrap();
+        }
+        tx.commit();
+        notify
+    }
+
+    #[tokio::test]
+    async fn what_was_added_otherwise_is_told_with_the_place_of_the_assertion() {
+        let notify = notify(&[5, 6]).await;
+        let told = assert_added(&notify, "sync_to_omp").with(7).judge().await.unwrap_err();
+        for part in ["expect.rs:", "with 7: expected one or more, found 0", "added were 2", "(NotSent): 5"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        let told = assert_added(&notify, "sync_to_omp").never().judge().await.unwrap_err();
+        assert!(told.contains("expected none, found 2"), "{told}");
+        assert_eq!(assert_added(&notify, "sync_to_omp").times(2).await.len(), 2);
+        assert_added(&notify, "sync_to_omp").with(7).never().await;
+    }
+
+    #[tokio::test]
+    async fn an_unknown_definition_is_told_with_the_nearest_name() {
+        let notify = notify(&[]).await;
+        let told = assert_added(&notify, "sync_to_imp").never().judge().await.unwrap_err();
+        assert!(told.contains(r#"no definition "sync_to_imp"; did you mean "sync_to_omp"?"#), "{told}");
+    }
+
+    #[tokio::test]
+    async fn more_notices_than_one_page_are_counted() {
+        let notify = notify(&(0..1100).collect::<Vec<_>>()).await;
+        let added = assert_added(&notify, "sync_to_omp").times(1100).await;
+        assert!(added.is_sorted_by_key(|record| record.id));
+    }
+}

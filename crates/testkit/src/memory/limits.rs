@@ -1,0 +1,61 @@
+//! Limits over all nodes in memory, and the switch.
+
+use std::time::SystemTime;
+
+use solid_notify_core::limit::{Hold, allowance, begin, end, watched};
+use solid_notify_core::notice::{Claimed, Status, millis_from_time};
+use solid_notify_core::operate::{AuditEntry, Brakes, Paused, Switch};
+use solid_notify_core::store::{Alarm, Claim, Settle};
+
+use super::State;
+
+impl State {
+    /// How many a claim may take.
+    pub(super) fn allowance(&self, claim: &Claim, now: SystemTime) -> Result<usize, Hold> {
+        let Some(quota) = &claim.quota else { return Ok(usize::MAX) };
+        let row = self.limits.get(&claim.def_id).cloned().unwrap_or_default();
+        allowance(&row, quota, millis_from_time(now), self.sending(claim.def_id), claim.lease)
+    }
+
+    /// Writes down what was claimed; tells why no more may be, if none may.
+    pub(super) fn begun(&mut self, claim: &Claim, claimed: &[Claimed], now: SystemTime) -> Option<Hold> {
+        let quota = claim.quota.as_ref().filter(|_| !claimed.is_empty())?;
+        let ids: Vec<i64> = claimed.iter().map(|notice| notice.id).collect();
+        let row = self.limits.entry(claim.def_id).or_default();
+        *row = begin(row, quota, millis_from_time(now), &ids, claim.lease);
+        self.allowance(claim, now).err()
+    }
+
+    /// Shows outcomes to the breakers of their definitions; returns what is to be told of the circuits that this opens.
+    pub(super) fn watch<'a>(&mut self, settled: &[&'a Settle], now: SystemTime) -> Vec<&'a Alarm> {
+        let mut alarms = Vec::new();
+        for (def_id, outcomes) in watched(settled.iter().copied()) {
+            let row = self.limits.entry(def_id).or_default();
+            let (new, alarm) = end(row, &outcomes, millis_from_time(now));
+            *row = new;
+            alarms.extend(alarm);
+        }
+        alarms
+    }
+
+    pub(super) fn brakes(&self) -> Brakes {
+        Brakes { paused: self.paused.clone(), limits: self.limits.clone() }
+    }
+
+    pub(super) fn switch(&mut self, switch: &Switch, who: &str, now: SystemTime) -> bool {
+        if switch.pauses() == self.paused.is_some() {
+            return false;
+        }
+        let reason = switch.reason().map(str::to_owned);
+        let mut entry = AuditEntry::new(now, who, switch.act());
+        entry.detail.clone_from(&reason);
+        self.audit.push(entry);
+        self.paused = switch.pauses().then(|| Paused { who: Some(who.to_owned()), since: Some(now), reason });
+        true
+    }
+
+    fn sending(&self, def_id: i64) -> usize {
+        let of_def = self.live.values().map(|live| &live.notice).filter(|notice| notice.def_id == def_id);
+        of_def.filter(|notice| notice.status == Status::Sending).count()
+    }
+}

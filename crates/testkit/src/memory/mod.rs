@@ -1,0 +1,255 @@
+//! The in-memory store: two maps under one lock. What the SQL stores say in statements is said here in Rust, so that
+//! the conformance suite compares two independent tellings.
+
+mod alerts;
+mod confirm;
+mod counts;
+mod limits;
+mod operate;
+mod store;
+mod versions;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use solid_notify_core::alert::AlertReason;
+use solid_notify_core::alert::cooldown::AlertRow;
+use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand};
+use solid_notify_core::limit::LimitRow;
+use solid_notify_core::notice::{Claimed, NoticeRecord, Status, duration_from_millis};
+use solid_notify_core::operate::{AuditEntry, Paused};
+use solid_notify_core::store::{Edit, Edited, LastTick, Node, Settle, Settled};
+use solid_notify_core::transition::Next;
+use solid_notify_core::{HandClock, NewNotice};
+
+/// The tables.
+#[derive(Default, Clone)]
+pub(crate) struct State {
+    definitions: BTreeMap<i64, NotifyDef>,
+    pub(crate) live: BTreeMap<i64, Live>,
+    history: BTreeMap<i64, Ended>,
+    nodes: BTreeMap<String, (Node, SystemTime)>,
+    audit: Vec<AuditEntry>,
+    counts: BTreeMap<i64, counts::Counted>,
+    alerts: BTreeMap<(i64, AlertReason), AlertRow>,
+    ticks: BTreeMap<i64, LastTick>,
+    limits: BTreeMap<i64, LimitRow>,
+    paused: Option<Paused>,
+    versions: BTreeMap<i64, Vec<StoredVersion>>,
+    last_id: i64,
+}
+
+/// A row of `notify_msg`.
+#[derive(Clone)]
+pub(crate) struct Live {
+    notice: Claimed,
+    next_call_time: Option<SystemTime>,
+    last_class: Option<String>,
+    called: bool,
+    dedupe_key: Option<String>,
+}
+
+#[derive(Clone)]
+struct Ended {
+    live: Live,
+    finish_time: SystemTime,
+    reason: Option<String>,
+}
+
+/// The store.
+pub(crate) struct MemoryStore {
+    clock: Option<HandClock>,
+    state: Mutex<State>,
+}
+
+impl MemoryStore {
+    pub(crate) fn new(clock: Option<HandClock>) -> Self {
+        Self { clock, state: Mutex::default() }
+    }
+
+    pub(crate) fn now(&self) -> SystemTime {
+        self.clock.as_ref().map_or_else(SystemTime::now, HandClock::now)
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The id of the definition, or the names that there are.
+    pub(crate) fn definition_id(&self, name: &str) -> Result<i64, Vec<String>> {
+        let alive = || self.definitions.values().filter(|def| def.delete_time.is_none());
+        match alive().find(|def| def.name == name) {
+            Some(def) => Ok(def.id),
+            None => Err(alive().map(|def| def.name.clone()).collect()),
+        }
+    }
+
+    pub(crate) fn next_id(&mut self) -> i64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    fn by_name(&self, name: &str) -> Option<&NotifyDef> {
+        self.definitions.values().find(|def| def.name == name)
+    }
+
+    /// Replaces a row that is still what the editor saw, and keeps both, or tells why not.
+    fn replace(&mut self, seen: &NotifyDef, mut new: NotifyDef, edit: &Edit, who: &str, now: SystemTime) -> Edited {
+        let row = match self.definitions.get(&seen.id) {
+            None => return Edited::Missing,
+            Some(row) if row.delete_time.is_some() => return Edited::Missing,
+            Some(row) if !row.differences(seen).is_empty() => return Edited::Conflict(row.clone()),
+            Some(row) => row.clone(),
+        };
+        if let Some(other) = self.by_name(&new.name).filter(|other| other.id != row.id) {
+            return Edited::Conflict(other.clone());
+        }
+        self.write_version(&row, BY_HAND, &by_hand(who), now);
+        (new.id, new.create_time, new.update_time) = (row.id, row.create_time, Some(now));
+        self.definitions.insert(new.id, new.clone());
+        self.write_version(&new, &edit.act(), who, now);
+        Edited::Done(new)
+    }
+
+    /// True where no other notice of its ordering key is under way or stands before it.
+    fn its_turn(&self, notice: &Claimed) -> bool {
+        notice.ordering_key.is_none()
+            || !self.live.values().map(|live| &live.notice).any(|other| {
+                other.def_id == notice.def_id
+                    && other.ordering_key == notice.ordering_key
+                    && (other.id < notice.id
+                        || (other.id != notice.id && matches!(other.status, Status::Sending | Status::AwaitingConfirm)))
+            })
+    }
+
+    /// Settles one outcome; where it is stored by this call, it is added to `held_ones`.
+    fn settle<'a>(&mut self, settle: &'a Settle, now: SystemTime, held_ones: &mut Vec<&'a Settle>) -> Settled {
+        let held = self.live.get(&settle.id).is_some_and(|live| {
+            live.notice.attempt == settle.attempt
+                && live.notice.status == settle.from
+                && (!settle.overdue || live.is_due(now))
+        });
+        if !held {
+            return self.judge_missing(settle);
+        }
+        let Some(mut live) = self.live.remove(&settle.id) else { return Settled::LostLease };
+        live.notice.failures = settle.transition.failures;
+        live.notice.crashes = settle.transition.crashes;
+        live.notice.errors.clone_from(&settle.errors);
+        live.notice.description.clone_from(&settle.description);
+        live.last_class.clone_from(&settle.last_class);
+        match &settle.transition.next {
+            Next::Wait { status, after } => {
+                live.notice.status = *status;
+                live.next_call_time = now.checked_add(*after);
+                self.live.insert(settle.id, live);
+            }
+            Next::Finish { status, reason, keep } => {
+                live.notice.status = *status;
+                live.next_call_time = None;
+                if *keep {
+                    self.history.insert(settle.id, Ended { live, finish_time: now, reason: reason.clone() });
+                }
+            }
+        }
+        held_ones.push(settle);
+        if let Some(told) = &settle.told {
+            self.told(told, now);
+        }
+        Settled::Done
+    }
+
+    fn judge_missing(&self, settle: &Settle) -> Settled {
+        let stands = self.live.get(&settle.id).or_else(|| self.history.get(&settle.id).map(|ended| &ended.live));
+        let (wanted, vanishes) = match &settle.transition.next {
+            Next::Wait { status, .. } => (*status, false),
+            Next::Finish { status, keep, .. } => (*status, *status == Status::Succeeded && !keep),
+        };
+        let done = match stands {
+            None => vanishes,
+            Some(live) => {
+                let notice = &live.notice;
+                notice.attempt == settle.attempt
+                    && notice.status == wanted
+                    && notice.failures == settle.transition.failures
+                    && notice.crashes == settle.transition.crashes
+            }
+        };
+        match stands {
+            _ if done => Settled::Done,
+            Some(live) if live.notice.attempt == settle.attempt && live.notice.status.is_final() => Settled::Ended,
+            _ => Settled::LostLease,
+        }
+    }
+}
+
+impl Live {
+    pub(crate) fn new(id: i64, def_id: i64, notice: &NewNotice, now: SystemTime) -> Self {
+        let (at, delay) = notice.send_millis();
+        let next = match at {
+            Some(ms) => solid_notify_core::notice::time_from_millis(ms).max(now),
+            None => now + duration_from_millis(delay),
+        };
+        let mut live = Self::of(id, def_id, notice.param_json().to_owned(), now, next);
+        live.dedupe_key = notice.dedupe_key_text().map(str::to_owned);
+        live.notice.description = notice.description_text().map(str::to_owned);
+        live.notice.trace_context = notice.trace_context_text().map(str::to_owned);
+        live.notice.ordering_key = notice.ordering_key_text().map(str::to_owned);
+        live
+    }
+
+    /// A notice of which nothing is said but its parameter and its time.
+    fn of(id: i64, def_id: i64, param: String, now: SystemTime, next: SystemTime) -> Self {
+        let notice = Claimed {
+            id,
+            def_id,
+            param,
+            description: None,
+            errors: None,
+            status: Status::NotSent,
+            attempt: 0,
+            failures: 0,
+            crashes: 0,
+            worker: String::new(),
+            last_call_time: now,
+            create_time: now,
+            trace_context: None,
+            ordering_key: None,
+        };
+        Self { notice, next_call_time: Some(next), last_class: None, called: false, dedupe_key: None }
+    }
+
+    /// True for a notice that stands for what is added with this key.
+    pub(crate) fn has_dedupe_key(&self, def_id: i64, key: &str) -> bool {
+        self.notice.def_id == def_id && self.dedupe_key.as_deref() == Some(key)
+    }
+
+    fn is_due(&self, now: SystemTime) -> bool {
+        self.next_call_time.is_some_and(|next| next <= now)
+    }
+
+    fn record(&self, ended: Option<&Ended>) -> NoticeRecord {
+        let notice = &self.notice;
+        let mut record =
+            NoticeRecord::new(notice.id, notice.def_id, notice.status, notice.param.clone(), notice.create_time);
+        record.description.clone_from(&notice.description);
+        let errors = notice.errors.as_deref();
+        record.errors = errors.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        record.attempt = notice.attempt;
+        record.failures = notice.failures;
+        record.crashes = notice.crashes;
+        record.worker = self.called.then(|| notice.worker.clone());
+        record.last_call_time = self.called.then_some(notice.last_call_time);
+        record.last_class.clone_from(&self.last_class);
+        record.next_call_time = self.next_call_time;
+        record.trace_context.clone_from(&notice.trace_context);
+        record.ordering_key.clone_from(&notice.ordering_key);
+        record.dedupe_key.clone_from(&self.dedupe_key);
+        record.finish_time = ended.map(|ended| ended.finish_time);
+        record.end_reason = ended.and_then(|ended| ended.reason.clone());
+        record
+    }
+}

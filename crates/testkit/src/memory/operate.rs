@@ -1,0 +1,292 @@
+//! The [`Operate`] in memory.
+
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use solid_notify_core::alert::AlertReason;
+use solid_notify_core::alert::cooldown::{AlertRow, Standing};
+use solid_notify_core::confirm::{Confirmation, Confirmed};
+use solid_notify_core::definition::{NotifyDef, StoredVersion};
+use solid_notify_core::error::StoreError;
+use solid_notify_core::notice::{NoticeRecord, Status, time_from_millis};
+use solid_notify_core::operate::{
+    Answer, AuditEntry, Brakes, Change, DefinitionCounts, Lane, Listed, NO_CLASS, Nodes, Operate, Position, RetryGroup,
+    SeenNode, Switch, Verb, Window, WindowDone, decide, detail,
+};
+
+use super::{Ended, Live, MemoryStore, State};
+
+#[async_trait]
+impl Operate for MemoryStore {
+    async fn confirm(&self, answer: &Confirmation) -> Result<Confirmed, StoreError> {
+        let now = self.now();
+        Ok(self.state().confirm(answer, now))
+    }
+
+    async fn alert_row(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, Standing)>, StoreError> {
+        Ok(self.state().alert_row((def_id, reason), self.now()))
+    }
+
+    async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
+        Ok(self.state().audit.iter().rev().take(limit).cloned().collect())
+    }
+
+    async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
+        let of = |entry: &&AuditEntry| entry.notice_id == Some(notice_id);
+        Ok(self.state().audit.iter().rev().filter(of).take(limit).cloned().collect())
+    }
+
+    async fn list(&self, lane: &Lane, limit: usize) -> Result<Vec<Listed>, StoreError> {
+        let mut found = self.state().lane(lane);
+        found.retain(|listed| match &lane.after {
+            None => true,
+            Some(after) if lane.newest_first => listed.position < *after,
+            Some(after) => listed.position > *after,
+        });
+        found.sort_by(|a, b| a.position.cmp(&b.position));
+        if lane.newest_first {
+            found.reverse();
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn count(&self, lane: &Lane, most: usize) -> Result<usize, StoreError> {
+        Ok(self.state().lane(lane).len().min(most))
+    }
+
+    async fn classes(&self, def_ids: &[i64]) -> Result<Vec<(i64, String)>, StoreError> {
+        let state = self.state();
+        let dead =
+            state.history.values().map(|ended| &ended.live).filter(|live| live.notice.status == Status::DeadLetter);
+        let mut classes: Vec<(i64, String)> = dead
+            .filter(|live| def_ids.contains(&live.notice.def_id))
+            .map(|live| (live.notice.def_id, class_of(live).to_owned()))
+            .collect();
+        classes.sort_unstable();
+        classes.dedup();
+        Ok(classes)
+    }
+
+    async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<Answer, StoreError> {
+        let now = self.now();
+        let mut state = self.state();
+        let live = state.live.get(&id).map(|live| live.record(None));
+        let Some(record) = live.or_else(|| state.history.get(&id).map(|ended| ended.live.record(Some(ended)))) else {
+            return Ok(Answer::NotFound);
+        };
+        let answer = match decide(&record, verb, now) {
+            Err(answer) => answer,
+            Ok(change) => state.carry_out(&record, &change, now),
+        };
+        if answer.is_done() {
+            let mut entry = AuditEntry::new(now, who, verb.act());
+            (entry.def_id, entry.notice_id) = (Some(record.def_id), Some(id));
+            entry.detail = Some(detail(&record, verb));
+            state.audit.push(entry);
+        }
+        Ok(answer)
+    }
+
+    async fn change_window(&self, window: &Window) -> Result<WindowDone, StoreError> {
+        let now = self.now();
+        let mut state = self.state();
+        let mut done = WindowDone::default();
+        for target in &window.notices {
+            let seen = |live: &Live| live.notice.attempt == target.attempt && live.notice.status == window.status;
+            let ended = state.history.get(&target.id).is_some_and(|ended| seen(&ended.live));
+            let live = state.live.get(&target.id).is_some_and(seen);
+            match &window.verb {
+                Verb::Retry if ended => match state.revive(target.id, None, target.due.max(now)) {
+                    Some(_) => done.dedupe_key_taken.push(target.id),
+                    None => done.changed.push(target.id),
+                },
+                Verb::Reschedule { .. } if live && matches!(window.status, Status::NotSent | Status::Failed) => {
+                    if let Some(live) = state.live.get_mut(&target.id) {
+                        live.next_call_time = Some(target.due.max(now));
+                    }
+                    done.changed.push(target.id);
+                }
+                Verb::Cancel { reason } if live => {
+                    state.cancel(target.id, reason, now);
+                    done.changed.push(target.id);
+                }
+                _ => {}
+            }
+        }
+        if !done.changed.is_empty() {
+            let mut entry = AuditEntry::new(now, window.who.as_str(), window.verb.act());
+            (entry.def_id, entry.detail) = (Some(window.def_id), Some(done.detail(window)));
+            state.audit.push(entry);
+        }
+        Ok(done)
+    }
+
+    async fn brakes(&self) -> Result<Brakes, StoreError> {
+        Ok(self.state().brakes())
+    }
+
+    async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {
+        let now = self.now();
+        Ok(self.state().switch(switch, who, now))
+    }
+
+    async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError> {
+        let state = self.state();
+        let others = state.live.values().map(|live| &live.notice).filter(|other| {
+            other.id != notice.id && other.def_id == notice.def_id && other.ordering_key == notice.ordering_key
+        });
+        let under_way = |status| matches!(status, Status::Sending | Status::AwaitingConfirm);
+        let mut before: Vec<(bool, i64)> = others
+            .filter(|other| notice.ordering_key.is_some() && (other.id < notice.id || under_way(other.status)))
+            .map(|other| (!under_way(other.status), other.id))
+            .collect();
+        before.sort_unstable();
+        Ok(before.first().map(|(_, id)| *id))
+    }
+
+    async fn counts(&self) -> Result<Vec<DefinitionCounts>, StoreError> {
+        Ok(self.state().counted(self.now()))
+    }
+
+    async fn refresh_counts(&self, def_id: i64, every: Duration) -> Result<bool, StoreError> {
+        Ok(self.state().count_anew(def_id, every, self.now()))
+    }
+
+    async fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Result<Vec<StoredVersion>, StoreError> {
+        Ok(self.state().versions(def_id, up_to, limit))
+    }
+
+    async fn remember(&self, _rows: &[NotifyDef], seen_by: &str) -> Result<bool, StoreError> {
+        let now = self.now();
+        self.state().remember(seen_by, now);
+        Ok(true)
+    }
+
+    async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError> {
+        let now = self.now();
+        let state = self.state();
+        let waiting = |live: &&Live| live.notice.def_id == def_id && live.notice.status == Status::Failed;
+        let mut groups: Vec<RetryGroup> = Vec::new();
+        for live in state.live.values().filter(waiting).take(most) {
+            let wait = live.next_call_time.filter(|_| live.called);
+            let wait = wait.and_then(|next| next.duration_since(live.notice.last_call_time).ok());
+            let one = RetryGroup {
+                failures: live.notice.failures,
+                crashes: live.notice.crashes,
+                class: live.last_class.clone(),
+                wait: wait.map(|wait| Duration::from_secs(wait.as_secs())),
+                due: live.is_due(now),
+                count: 1,
+            };
+            match groups.iter_mut().find(|group| RetryGroup { count: 1, ..(**group).clone() } == one) {
+                Some(group) => group.count += 1,
+                None => groups.push(one),
+            }
+        }
+        Ok(groups)
+    }
+
+    async fn nodes(&self, seen_within: Duration) -> Result<Nodes, StoreError> {
+        let now = self.now();
+        let state = self.state();
+        let alive =
+            state.nodes.values().filter(|(_, seen)| seen.checked_add(seen_within).is_none_or(|until| until > now));
+        let seen = alive.map(|(node, seen)| SeenNode {
+            id: node.id.clone(),
+            handlers: node.handlers.clone(),
+            last_seen: *seen,
+        });
+        Ok(Nodes { now, seen: seen.collect() })
+    }
+}
+
+impl State {
+    /// All notices of a lane, in no order.
+    pub(super) fn lane(&self, lane: &Lane) -> Vec<Listed> {
+        let ended = self.history.values().map(|ended| (&ended.live, Some(ended)));
+        let all = self.live.values().map(|live| (live, None)).chain(ended);
+        let wanted = |(live, _): &(&Live, Option<&Ended>)| {
+            live.notice.def_id == lane.def_id
+                && live.notice.status == lane.status
+                && lane.class.as_deref().is_none_or(|class| class == class_of(live))
+        };
+        let within = |listed: &Listed| {
+            lane.from.is_none_or(|from| listed.time >= from) && lane.until.is_none_or(|until| listed.time <= until)
+        };
+        all.filter(wanted).map(|(live, ended)| listed(live, ended)).filter(within).collect()
+    }
+
+    fn carry_out(&mut self, record: &NoticeRecord, change: &Change, now: SystemTime) -> Answer {
+        let id = record.id;
+        match change {
+            Change::Revive { param } => {
+                if let Some(other) = self.revive(id, param.clone(), now) {
+                    return Answer::DedupeKeyTaken(other);
+                }
+            }
+            Change::End { reason, .. } => self.cancel(id, reason, now),
+            Change::Retime { at } => {
+                if let Some(live) = self.live.get_mut(&id) {
+                    live.next_call_time = Some((*at).max(now));
+                }
+            }
+            Change::Rewrite { param } => {
+                if let Some(live) = self.live.get_mut(&id) {
+                    live.notice.param.clone_from(param);
+                }
+            }
+            Change::Nothing => {}
+        }
+        change.answer()
+    }
+
+    /// Moves an ended notice back, or tells who has its dedupe key.
+    fn revive(&mut self, id: i64, param: Option<String>, due: SystemTime) -> Option<i64> {
+        let ended = self.history.get(&id)?;
+        let def_id = ended.live.notice.def_id;
+        if let Some(key) = &ended.live.dedupe_key
+            && let Some((other, _)) = self.live.iter().find(|(_, live)| live.has_dedupe_key(def_id, key))
+        {
+            return Some(*other);
+        }
+        let mut live = self.history.remove(&id)?.live;
+        let notice = &mut live.notice;
+        notice.status = if notice.attempt > 0 { Status::Failed } else { Status::NotSent };
+        (notice.failures, notice.crashes) = (0, 0);
+        if let Some(param) = param {
+            notice.param = param;
+        }
+        live.next_call_time = Some(due);
+        self.live.insert(id, live);
+        None
+    }
+
+    fn cancel(&mut self, id: i64, reason: &str, now: SystemTime) {
+        if let Some(mut live) = self.live.remove(&id) {
+            live.notice.status = Status::Cancelled;
+            live.next_call_time = None;
+            self.history.insert(id, Ended { live, finish_time: now, reason: Some(reason.to_owned()) });
+        }
+    }
+}
+
+fn class_of(live: &Live) -> &str {
+    live.last_class.as_deref().filter(|class| !class.is_empty()).unwrap_or(NO_CLASS)
+}
+
+fn listed(live: &Live, ended: Option<&Ended>) -> Listed {
+    let record = live.record(ended);
+    let cut = |text: Option<String>, limit: usize| text.map(|text| text.chars().take(limit).collect::<String>());
+    let time = record.finish_time.or(record.next_call_time).unwrap_or(time_from_millis(0));
+    let nanos = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let position = Position::new(format!("{nanos:026}"), record.id);
+    let mut listed = Listed::new(record.id, record.def_id, record.status, record.create_time, time, position);
+    (listed.attempt, listed.failures, listed.crashes) = (record.attempt, record.failures, record.crashes);
+    listed.last_call_time = record.last_call_time;
+    listed.last_class = record.last_class;
+    listed.description = cut(record.description, 200);
+    listed.end_reason = cut(record.end_reason, 500);
+    (listed.ordering_key, listed.dedupe_key) = (record.ordering_key, record.dedupe_key);
+    listed
+}

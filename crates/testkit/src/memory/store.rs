@@ -1,0 +1,219 @@
+//! The [`Store`] in memory.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use solid_notify_core::definition::NotifyDef;
+use solid_notify_core::error::StoreError;
+use solid_notify_core::notice::{Claimed, NoticeRecord, Status};
+use solid_notify_core::store::{
+    Claim, ClaimWhat, Claims, DueLane, DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, Pulse, Purge,
+    SUSPECT_CRASHES, Settle, Settled, Store, Tick,
+};
+
+use super::{Live, MemoryStore};
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
+        Ok(self.state().definitions.values().cloned().collect())
+    }
+
+    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
+        let now = self.now();
+        let mut state = self.state();
+        Ok(match edit {
+            Edit::Create(def) => {
+                if let Some(row) = state.by_name(&def.name) {
+                    return Ok(Edited::Conflict(row.clone()));
+                }
+                let mut row = def.clone();
+                row.id = state.next_id();
+                (row.create_time, row.update_time, row.delete_time) = (Some(now), Some(now), None);
+                state.definitions.insert(row.id, row.clone());
+                state.write_version(&row, &edit.act(), who, now);
+                Edited::Done(row)
+            }
+            Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } => {
+                let mut new = new.clone();
+                new.delete_time = None;
+                state.replace(seen, new, edit, who, now)
+            }
+            Edit::Delete { seen } => {
+                let mut new = seen.clone();
+                new.handler = Some(seen.handler_name().to_owned());
+                new.name = solid_notify_core::definition::deleted_name(seen);
+                new.delete_time = Some(now);
+                state.replace(seen, new, edit, who, now)
+            }
+        })
+    }
+
+    async fn due(&self, _thorough: bool) -> Result<DueTimes, StoreError> {
+        let now = self.now();
+        let state = self.state();
+        let mut first: BTreeMap<(i64, Status), SystemTime> = BTreeMap::new();
+        for live in state.live.values().filter(|live| state.definitions.contains_key(&live.notice.def_id)) {
+            let Some(next) = live.next_call_time else { continue };
+            let earliest = first.entry((live.notice.def_id, live.notice.status)).or_insert(next);
+            *earliest = next.min(*earliest);
+        }
+        let lane = |((def_id, status), next): ((i64, Status), SystemTime)| DueLane {
+            def_id,
+            status,
+            after: next.duration_since(now).unwrap_or_default(),
+            late: now.duration_since(next).unwrap_or_default(),
+        };
+        let ticks = state.ticks.clone();
+        Ok(DueTimes { now, ticks, lanes: first.into_iter().map(lane).collect() })
+    }
+
+    async fn tick(&self, tick: &Tick) -> Result<bool, StoreError> {
+        let now = self.now();
+        let mut state = self.state();
+        let ticks = |row: &NotifyDef| row.enabled && row.delete_time.is_none() && row.schedule == tick.schedule;
+        let seen = state.ticks.get(&tick.def_id).cloned().unwrap_or_default();
+        if !state.definitions.get(&tick.def_id).is_some_and(ticks) || seen != tick.seen {
+            return Ok(false);
+        }
+        state.ticks.insert(tick.def_id, LastTick { at: Some(tick.last), schedule: tick.schedule.clone() });
+        for param in &tick.params {
+            let id = state.next_id();
+            state.live.insert(id, Live::of(id, tick.def_id, param.clone(), now, now));
+        }
+        Ok(true)
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
+        let now = self.now();
+        let mut state = self.state();
+        let limit = match state.allowance(claim, now) {
+            Ok(most) => claim.limit.min(most),
+            Err(hold) => return Ok(Claims { notices: Vec::new(), held: Some(hold) }),
+        };
+        let wanted = |notice: &Claimed| match &claim.what {
+            ClaimWhat::Lane(status) => notice.status == *status && notice.crashes < SUSPECT_CRASHES,
+            ClaimWhat::Suspects => notice.status == Status::Failed && notice.crashes >= SUSPECT_CRASHES,
+            ClaimWhat::Ids(ids) => notice.status == Status::NotSent && ids.contains(&notice.id),
+            ClaimWhat::Keys(keys) => {
+                notice.status == Status::NotSent && notice.ordering_key.as_ref().is_some_and(|key| keys.contains(key))
+            }
+        };
+        let mut due: Vec<(Option<SystemTime>, i64)> = state
+            .live
+            .values()
+            .filter(|live| live.notice.def_id == claim.def_id && live.is_due(now) && wanted(&live.notice))
+            .filter(|live| state.its_turn(&live.notice))
+            .map(|live| (live.next_call_time, live.notice.id))
+            .collect();
+        due.sort_unstable();
+        due.truncate(limit);
+        let mut claimed: Vec<Claimed> = due
+            .into_iter()
+            .filter_map(|(_, id)| {
+                let live = state.live.get_mut(&id)?;
+                live.notice.status = Status::Sending;
+                live.notice.attempt += 1;
+                live.notice.worker.clone_from(&claim.worker);
+                live.notice.last_call_time = now;
+                live.next_call_time = now.checked_add(claim.lease);
+                live.called = true;
+                Some(live.notice.clone())
+            })
+            .collect();
+        claimed.sort_unstable_by_key(|notice| notice.id);
+        let held = state.begun(claim, &claimed, now);
+        Ok(Claims { notices: claimed, held })
+    }
+
+    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+        let now = self.now();
+        let state = self.state();
+        let wanted = |live: &&Live| match look {
+            Look::Overdue { def_id, status } => {
+                live.notice.def_id == *def_id && live.notice.status == *status && live.is_due(now)
+            }
+            Look::HeldBy { worker } => live.notice.status == Status::Sending && live.notice.worker == *worker,
+        };
+        let mut found: Vec<&Live> = state.live.values().filter(wanted).collect();
+        found.sort_by_key(|live| live.next_call_time);
+        Ok(found.into_iter().take(limit).map(|live| live.notice.clone()).collect())
+    }
+
+    async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
+        let now = self.now();
+        let mut state = self.state();
+        let mut held = Vec::new();
+        let settled = batch.iter().map(|settle| state.settle(settle, now, &mut held)).collect();
+        let opened = state.watch(&held, now);
+        state.raise_all(held.iter().filter_map(|settle| settle.alarm.as_deref()).chain(opened), now);
+        Ok(settled)
+    }
+
+    async fn extend(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        let now = self.now();
+        let mut state = self.state();
+        for lease in leases {
+            if let Some(live) = state.live.get_mut(&lease.id)
+                && live.notice.attempt == lease.attempt
+                && live.notice.status == Status::Sending
+            {
+                live.next_call_time = now.checked_add(lease.lease);
+            }
+        }
+        Ok(())
+    }
+
+    async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
+        let state = self.state();
+        let live = state.live.get(&id).map(|live| live.record(None));
+        Ok(live.or_else(|| state.history.get(&id).map(|ended| ended.live.record(Some(ended)))))
+    }
+
+    async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
+        let now = self.now();
+        let mut state = self.state();
+        let old = |time: SystemTime, age: Duration| now.duration_since(time).is_ok_and(|passed| passed >= age);
+        Ok(match purge {
+            Purge::History { def_id, status, older_than, limit } => {
+                let mut ended: Vec<(SystemTime, i64)> = state
+                    .history
+                    .values()
+                    .filter(|ended| ended.live.notice.def_id == *def_id && ended.live.notice.status == *status)
+                    .filter(|ended| old(ended.finish_time, *older_than))
+                    .map(|ended| (ended.finish_time, ended.live.notice.id))
+                    .collect();
+                ended.sort_unstable();
+                ended.truncate(*limit);
+                let ids: Vec<i64> = ended.into_iter().map(|(_, id)| id).collect();
+                state.history.retain(|id, _| !ids.contains(id));
+                ids
+            }
+            Purge::Definition { def_id, older_than } => {
+                let referred = state.live.values().any(|live| live.notice.def_id == *def_id)
+                    || state.history.values().any(|ended| ended.live.notice.def_id == *def_id);
+                let deleted = state.definitions.get(def_id).and_then(|def| def.delete_time);
+                if referred || !deleted.is_some_and(|time| old(time, *older_than)) {
+                    return Ok(Vec::new());
+                }
+                state.definitions.remove(def_id);
+                state.ticks.remove(def_id);
+                state.limits.remove(def_id);
+                state.counts.remove(def_id);
+                state.versions.remove(def_id);
+                vec![*def_id]
+            }
+        })
+    }
+
+    async fn beat(&self, node: &Node) -> Result<Pulse, StoreError> {
+        let now = self.now();
+        let mut state = self.state();
+        state.nodes.insert(node.id.clone(), (node.clone(), now));
+        state.raise_all(node.alarms.iter(), now);
+        let lives =
+            state.nodes.values().filter(|(_, seen)| now.duration_since(*seen).is_ok_and(|ago| ago < NODE_LIVES));
+        Ok(Pulse { now, handlers: lives.flat_map(|(node, _)| node.handlers.iter().cloned()).collect() })
+    }
+}

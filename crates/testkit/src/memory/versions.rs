@@ -1,0 +1,42 @@
+//! Versions of definitions in memory, and edits behind the store's back, as people make them by SQL.
+
+use std::time::SystemTime;
+
+use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand, unseen};
+
+use super::State;
+
+impl State {
+    /// The versions of a definition up to a number, the latest first.
+    pub(super) fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Vec<StoredVersion> {
+        let all = self.versions.get(&def_id).map(Vec::as_slice).unwrap_or_default();
+        all.iter().rev().filter(|version| version.version <= up_to).take(limit).cloned().collect()
+    }
+
+    /// Keeps what has become of a row, unless its last version says so.
+    pub(super) fn write_version(&mut self, row: &NotifyDef, act: &str, who: &str, now: SystemTime) {
+        let versions = self.versions.entry(row.id).or_default();
+        let Some(version) = StoredVersion::after(versions.last(), row, act, who, now) else { return };
+        self.audit.extend(version.audit(versions.last()));
+        versions.push(version);
+    }
+
+    pub(super) fn remember(&mut self, seen_by: &str, now: SystemTime) {
+        let rows: Vec<NotifyDef> = self.definitions.values().cloned().collect();
+        let last: Vec<StoredVersion> = self.versions.values().filter_map(|all| all.last().cloned()).collect();
+        for def_id in unseen(&rows, &last) {
+            let gone = || last.iter().find(|version| version.def_id == def_id).and_then(|version| version.gone(now));
+            if let Some(row) = self.definitions.get(&def_id).cloned().or_else(gone) {
+                self.write_version(&row, BY_HAND, &by_hand(seen_by), now);
+            }
+        }
+    }
+
+    /// Replaces a row, or deletes it, and tells nobody.
+    pub(crate) fn change_behind_the_back(&mut self, def_id: i64, row: Option<NotifyDef>) {
+        match row {
+            Some(row) => drop(self.definitions.insert(def_id, row)),
+            None => drop(self.definitions.remove(&def_id)),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! [`Desk`]: what a person is told in a simulation. What an alarm makes of the cool-down and what a follow-up tells is decided by
+//! the code that decides it in earnest; here is only what a store and a sweeper do around it.
+//!
+//! Alerts themselves are delivered at once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use solid_notify_core::alert::cooldown::{AlertRow, FollowUp, Standing, raise, tell};
+use solid_notify_core::alert::follow_up::follow_up;
+use solid_notify_core::definition::KeepHistory;
+use solid_notify_core::notice::{duration_from_millis, duration_millis, time_from_millis};
+use solid_notify_core::store::Alarm;
+use solid_notify_core::{Alert, AlertKind, AlertReason, ErrorClass, Policy};
+
+use super::report::SimulatedAlert;
+
+/// The most alerts that are remembered; all of them are counted.
+const MOST: usize = 10_000;
+/// How often sweepers look for what is no outcome of an attempt; of no consequence for what is simulated.
+const SIGHTINGS: Duration = Duration::from_secs(60);
+
+/// Who is told, of one definition.
+pub(super) struct Desk {
+    incidents: BTreeMap<AlertReason, Incident>,
+    pub(super) told: Vec<SimulatedAlert>,
+    pub(super) alerts: u64,
+    pub(super) held_back: u64,
+}
+
+/// A row of `notify_alert`, and what a store knows beside it.
+#[derive(Default)]
+struct Incident {
+    row: AlertRow,
+    /// When its follow-up is due.
+    follow_up: Option<i64>,
+    /// When the first notice succeeded after the last alarm.
+    succeeded: Option<i64>,
+}
+
+impl Desk {
+    pub(super) fn new() -> Self {
+        Self { incidents: BTreeMap::new(), told: Vec::new(), alerts: 0, held_back: 0 }
+    }
+
+    /// A person is to be told of an outcome. Returns when the follow-up is due that this adds or wakes.
+    pub(super) fn raise(
+        &mut self,
+        policy: &Policy,
+        reason: AlertReason,
+        notice: i64,
+        class: Option<ErrorClass>,
+        now: i64,
+    ) -> Option<i64> {
+        let alarm = Alarm {
+            alert_def: 0,
+            def_id: policy.def_id,
+            definition: policy.name.clone(),
+            reason,
+            cooldown: policy.alert_cooldown,
+            notice_id: Some(notice),
+            class: class.map(|class| class.as_str().to_owned()),
+            message: class.map_or("the process died while sending".to_owned(), |class| format!("simulated: {class}")),
+            node: "simulation".to_owned(),
+        };
+        let incident = self.incidents.entry(reason).or_default();
+        let stands = match incident.follow_up {
+            None => FollowUp::None,
+            Some(due) if due > now => FollowUp::Asleep(due),
+            Some(_) => FollowUp::AtWork,
+        };
+        let raised = raise(&incident.row, stands, 1, &alarm, now);
+        (incident.row, incident.succeeded) = (raised.row, None);
+        let due = raised.follow_up.map(|after| now.saturating_add(duration_millis(after)));
+        incident.follow_up = due.or(incident.follow_up);
+        if raised.notify {
+            let mut alert = Alert::new(AlertKind::Raised, reason, alarm.definition, alarm.message);
+            (alert.notice_id, alert.class, alert.node) = (alarm.notice_id, alarm.class, alarm.node);
+            alert.since = humantime::format_rfc3339_millis(time_from_millis(now)).to_string();
+            self.tell(alert, now);
+        } else {
+            self.held_back += 1;
+        }
+        due
+    }
+
+    /// A notice has succeeded. Without history nobody can tell.
+    pub(super) fn succeeded(&mut self, policy: &Policy, now: i64) {
+        if policy.keep_history != KeepHistory::Never {
+            for incident in self.incidents.values_mut().filter(|incident| now > incident.row.last_seen) {
+                incident.succeeded.get_or_insert(now);
+            }
+        }
+    }
+
+    /// The follow-up of a reason is due, unless it was woken earlier. Returns when the next one is.
+    pub(super) fn follow_up(
+        &mut self,
+        policy: &Policy,
+        reason: AlertReason,
+        still_failing: bool,
+        now: i64,
+    ) -> Option<i64> {
+        let incident = self.incidents.get_mut(&reason).filter(|incident| incident.follow_up == Some(now))?;
+        let standing = Standing { now, succeeded: incident.succeeded, still_failing };
+        let alert = Alert::new(AlertKind::Digest, reason, policy.name.clone(), "");
+        let (news, told) = follow_up(0, policy.def_id, alert, incident.row.clone(), standing, Some(policy), SIGHTINGS);
+        let next = tell(&incident.row, &told, now).map(|row| {
+            let due = now.saturating_add(duration_millis(told.next));
+            (incident.row, incident.follow_up) = (row, Some(due));
+            due
+        });
+        if next.is_none() {
+            self.incidents.remove(&reason);
+        }
+        if let Some(alert) = news {
+            self.tell(alert, now);
+        }
+        next
+    }
+
+    fn tell(&mut self, alert: Alert, now: i64) {
+        self.alerts += 1;
+        if self.told.len() < MOST {
+            let at = duration_from_millis(now);
+            self.told.push(SimulatedAlert { at, alert });
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! [`Gate`]: what an attempt needs beside a slot: an open window, and what the limits over all nodes let through. Both are decided
+//! by the code that decides them in earnest; here is only what a store does around it.
+
+use std::time::{Duration, SystemTime};
+
+use solid_notify_core::Policy;
+use solid_notify_core::definition::FOREVER;
+use solid_notify_core::limit::{LimitRow, Sign, Watched, allowance, begin, end};
+use solid_notify_core::notice::{duration_from_millis, duration_millis, millis_from_time, time_from_millis};
+use solid_notify_core::transition::Event;
+
+/// Between what is due and the slots, of one definition.
+pub(super) struct Gate {
+    /// When virtual time began, in milliseconds since 1970.
+    start: i64,
+    /// The row of `notify_limit`.
+    row: LimitRow,
+    /// How many are being sent, by a process that lives or by a dead one.
+    sending: usize,
+    /// When somebody looks again, as was told.
+    again: Option<i64>,
+}
+
+impl Gate {
+    pub(super) fn new(start: SystemTime) -> Self {
+        Self { start: millis_from_time(start), row: LimitRow::default(), sending: 0, again: None }
+    }
+
+    /// Whether an attempt may begin now; where it may not, when somebody must look again, told once.
+    pub(super) fn lets_through(&mut self, policy: &Policy, now: i64) -> Result<(), Option<i64>> {
+        let Some(after) = self.closed_for(policy, now) else { return Ok(()) };
+        let again = now.saturating_add(duration_millis(after).max(1));
+        // What the end of an attempt ends, nobody need look for.
+        if after >= FOREVER || self.again.is_some_and(|told| now < told && told <= again) {
+            return Err(None);
+        }
+        self.again = Some(again);
+        Err(self.again)
+    }
+
+    /// For how long nothing may begin, as far as that is known.
+    fn closed_for(&self, policy: &Policy, now: i64) -> Option<Duration> {
+        let time = self.start.saturating_add(now);
+        if let Some(window) = policy.window.as_ref().filter(|window| !window.is_open(time_from_millis(time))) {
+            let opens = window.opens(time_from_millis(time)).map(millis_from_time);
+            return Some(opens.map_or(FOREVER, |at| duration_from_millis(at.saturating_sub(time))));
+        }
+        let quota = policy.quota.as_ref()?;
+        allowance(&self.row, quota, time, self.sending, policy.lease()).err().map(|hold| hold.again_after())
+    }
+
+    pub(super) fn begin(&mut self, policy: &Policy, id: i64, now: i64) {
+        self.sending += 1;
+        if let Some(quota) = &policy.quota {
+            self.row = begin(&self.row, quota, self.start.saturating_add(now), &[id], policy.lease());
+        }
+    }
+
+    /// An attempt is over, for the store.
+    pub(super) fn ended(&mut self) {
+        self.sending -= 1;
+    }
+
+    /// What an outcome says of the receiver; true where it opens the circuit.
+    pub(super) fn watch(&mut self, policy: &Policy, id: i64, event: &Event, now: i64) -> bool {
+        let Some(breaker) = policy.quota.and_then(|quota| quota.breaker) else { return false };
+        let watched = Watched { def_id: policy.def_id, breaker, sign: Sign::of(event), alarm: None };
+        let (row, _) = end(&self.row, &[(id, &watched)], self.start.saturating_add(now));
+        let opens = self.row.open_until.is_none() && row.open_until.is_some();
+        self.row = row;
+        opens
+    }
+}

@@ -1,0 +1,369 @@
+//! The run: what happens next, one after the other. Nothing waits, nothing is stored, and what becomes of a notice is
+//! decided by the code that decides it in earnest.
+
+use std::collections::VecDeque;
+use std::time::{Duration, UNIX_EPOCH};
+
+use solid_notify_core::alert::trigger::trigger;
+use solid_notify_core::definition::{AlertTrigger, FOREVER};
+use solid_notify_core::notice::{duration_from_millis, duration_millis};
+use solid_notify_core::transition::{Chance, Event, Next, transition};
+use solid_notify_core::{AlertReason, Claimed, ErrorClass, Policy, Status};
+
+use super::agenda::Agenda;
+use super::alerts::Desk;
+use super::gate::Gate;
+use super::report::{Ending, Report, Totals};
+use super::scenario::Scenario;
+use super::series::Recorder;
+
+/// A live notice: all that the next decision needs to know of it.
+#[derive(Clone, Copy)]
+struct Notice {
+    id: i64,
+    added: i64,
+    failures: i64,
+    crashes: i64,
+}
+
+/// What happens to notices and alerts.
+enum Happens {
+    /// The next notice is added.
+    Added,
+    /// A retry is due.
+    Due(Notice),
+    /// A handler returns, or its process dies.
+    Returned(Notice, Outcome),
+    /// The lease of a dead process is over.
+    LeaseOver(Notice),
+    /// The receiver confirms a delivery.
+    Confirmed(Notice),
+    /// The receiver did not confirm it in time.
+    Unconfirmed(Notice),
+    /// The follow-up of an alert is due, unless it was woken earlier.
+    FollowUp(AlertReason),
+    /// What was not let through may be now.
+    LookedAgain,
+}
+
+/// How an attempt ends.
+#[derive(Clone, Copy)]
+enum Outcome {
+    Delivered,
+    Failed(ErrorClass),
+    Died,
+}
+
+struct Run<'a> {
+    policy: &'a Policy,
+    scenario: &'a Scenario,
+    chance: fastrand::Rng,
+    agenda: Agenda<Happens>,
+    now: i64,
+    lanes: Lanes,
+    gate: Gate,
+    /// Notices that failed and are not being sent again yet.
+    failed: u64,
+    /// When the last outage is over.
+    outage_end: Option<i64>,
+    /// Live notices that were added before that.
+    old: u64,
+    drained: Option<i64>,
+    last_success: Option<i64>,
+    until: i64,
+    totals: Totals,
+    recorder: Recorder,
+    desk: Desk,
+    /// Filled with each notice that is judged, so that none needs texts of its own.
+    claimed: Claimed,
+}
+
+/// What is due, and the slots it waits for. What else may keep a due notice from being sent is left to [`Gate`].
+struct Lanes {
+    first_sends: VecDeque<Notice>,
+    retries: VecDeque<Notice>,
+    free: usize,
+    /// Whose turn it is where both have something.
+    retry_next: bool,
+}
+
+impl Lanes {
+    /// The next notice that may be sent, which takes a slot. Where both lanes wait they take turns, so that neither hides the
+    /// other; within a lane the one that has been due longest is first.
+    fn next(&mut self) -> Option<Notice> {
+        self.free.checked_sub(1)?;
+        if !self.first_sends.is_empty() && !self.retries.is_empty() {
+            self.retry_next = !self.retry_next;
+        } else {
+            self.retry_next = self.first_sends.is_empty();
+        }
+        let lane = if self.retry_next { &mut self.retries } else { &mut self.first_sends };
+        let next = lane.pop_front()?;
+        self.free -= 1;
+        Some(next)
+    }
+
+    /// Whether a notice waits and a slot is free.
+    fn is_ready(&self) -> bool {
+        self.free > 0 && self.waiting() > 0
+    }
+
+    fn waiting(&self) -> u64 {
+        (self.first_sends.len() + self.retries.len()) as u64
+    }
+}
+
+/// Simulates a scenario that makes sense; ends after so many attempts, whatever is left.
+pub(super) fn run(policy: &Policy, scenario: &Scenario, most_attempts: u64) -> Report {
+    // A definition that is switched off takes notices and sends none.
+    let free = if policy.enabled { scenario.nodes.saturating_mul(policy.max_concurrency) } else { 0 };
+    let lanes = Lanes { first_sends: VecDeque::new(), retries: VecDeque::new(), free, retry_next: false };
+    let mut run = Run {
+        policy,
+        scenario,
+        chance: fastrand::Rng::with_seed(scenario.seed),
+        agenda: Agenda::new(),
+        now: 0,
+        lanes,
+        gate: Gate::new(scenario.starting),
+        failed: 0,
+        outage_end: scenario.outages.iter().map(|outage| duration_millis(outage.end())).max(),
+        old: 0,
+        drained: None,
+        last_success: None,
+        until: 0,
+        totals: Totals::default(),
+        recorder: Recorder::new(scenario.bucket),
+        desk: Desk::new(),
+        claimed: nobody(policy.def_id),
+    };
+    run.agenda.enter(0, Happens::Added);
+    let ending = run.play(duration_millis(scenario.end()), most_attempts);
+    run.report(ending)
+}
+
+impl Run<'_> {
+    fn after(&mut self, pause: Duration, what: Happens) {
+        self.agenda.enter(self.now.saturating_add(duration_millis(pause)), what);
+    }
+
+    fn play(&mut self, horizon: i64, most_attempts: u64) -> Ending {
+        while let Some((at, what)) = self.agenda.next() {
+            if at > horizon {
+                break;
+            }
+            if self.totals.attempts() >= most_attempts {
+                return Ending::TooManyAttempts;
+            }
+            self.now = at;
+            self.happens(what);
+            while self.lanes.is_ready() {
+                if let Err(again) = self.gate.lets_through(self.policy, self.now) {
+                    again.into_iter().for_each(|at| self.agenda.enter(at, Happens::LookedAgain));
+                    break;
+                }
+                let Some(notice) = self.lanes.next() else { break };
+                self.send(notice);
+            }
+            self.recorder.level(self.now, self.totals.live, self.lanes.waiting());
+        }
+        if self.totals.live == 0 {
+            return Ending::AllEnded;
+        }
+        // What is live now was so until the horizon: nothing was to happen before it.
+        self.until = horizon;
+        Ending::Horizon
+    }
+
+    fn happens(&mut self, what: Happens) {
+        if !matches!(what, Happens::FollowUp(_) | Happens::LookedAgain) {
+            self.until = self.now;
+        }
+        match what {
+            Happens::Added => self.add(),
+            Happens::Due(notice) => self.lanes.retries.push_back(notice),
+            Happens::Returned(notice, outcome) => {
+                self.lanes.free += 1;
+                if !matches!(outcome, Outcome::Died) {
+                    self.gate.ended();
+                }
+                match outcome {
+                    Outcome::Delivered => self.judge(notice, &Event::Succeeded),
+                    Outcome::Failed(class) => self.judge(notice, &Event::Failed(class)),
+                    // Nobody knows of it until its lease is over, which began with the attempt.
+                    Outcome::Died => self.after(self.policy.lease() - self.held(), Happens::LeaseOver(notice)),
+                }
+            }
+            Happens::LeaseOver(notice) => {
+                self.gate.ended();
+                self.judge(notice, &Event::Crashed);
+            }
+            Happens::LookedAgain => {}
+            Happens::Confirmed(notice) => self.finish(notice, Status::Succeeded),
+            Happens::Unconfirmed(notice) => self.judge(notice, &Event::Failed(ErrorClass::Unconfirmed)),
+            Happens::FollowUp(reason) => {
+                let next = self.desk.follow_up(self.policy, reason, self.failed > 0, self.now);
+                if let Some(due) = next {
+                    self.agenda.enter(due, Happens::FollowUp(reason));
+                }
+            }
+        }
+    }
+
+    /// Adds a notice, and says when the next one comes.
+    fn add(&mut self) {
+        self.totals.added += 1;
+        self.totals.live += 1;
+        self.recorder.at(self.now).added += 1;
+        self.old += u64::from(self.outage_end.is_some_and(|end| self.now < end));
+        let id = i64::try_from(self.totals.added).unwrap_or(i64::MAX);
+        self.lanes.first_sends.push_back(Notice { id, added: self.now, failures: 0, crashes: 0 });
+        if self.totals.added < self.scenario.notices() {
+            let at = self.totals.added as f64 * 1000.0 / self.scenario.rate;
+            self.agenda.enter(at as i64, Happens::Added);
+        }
+    }
+
+    /// An attempt begins.
+    fn send(&mut self, notice: Notice) {
+        if notice.failures + notice.crashes == 0 {
+            self.totals.first_sends += 1;
+            self.recorder.at(self.now).first_sends += 1;
+        } else {
+            self.totals.retries += 1;
+            self.failed -= 1;
+            self.recorder.retry(self.now);
+        }
+        self.gate.begin(self.policy, notice.id, self.now);
+        let (outcome, takes) = self.fate();
+        self.after(takes, Happens::Returned(notice, outcome));
+    }
+
+    /// How an attempt that begins now will end, and after which time.
+    fn fate(&mut self) -> (Outcome, Duration) {
+        let now = duration_from_millis(self.now);
+        let outage = self.scenario.outages.iter().find(|outage| outage.from <= now && now < outage.end());
+        let fails = self.chance.f64() < self.scenario.failing;
+        let dies = self.chance.f64() < self.scenario.crashing;
+        let class = outage.map(|outage| outage.class).or(fails.then_some(self.scenario.class));
+        match class {
+            _ if dies => (Outcome::Died, self.held()),
+            Some(ErrorClass::Timeout) => (Outcome::Failed(ErrorClass::Timeout), self.policy.timeout),
+            _ if self.scenario.attempt > self.policy.timeout => {
+                (Outcome::Failed(ErrorClass::Timeout), self.policy.timeout)
+            }
+            Some(class) => (Outcome::Failed(class), self.scenario.attempt),
+            None => (Outcome::Delivered, self.scenario.attempt),
+        }
+    }
+
+    /// How long a process that dies while it sends holds its slot.
+    fn held(&self) -> Duration {
+        self.scenario.attempt.min(self.policy.timeout)
+    }
+
+    /// Decides what `event` makes of a notice.
+    fn judge(&mut self, mut notice: Notice, event: &Event) {
+        (self.claimed.id, self.claimed.attempt) = (notice.id, notice.failures + notice.crashes + 1);
+        (self.claimed.failures, self.claimed.crashes) = (notice.failures, notice.crashes);
+        let strategy: &(dyn Fn(u32) -> Duration + Send + Sync) = match &self.scenario.strategy {
+            Some(delay) => &**delay,
+            // A definition that names one was refused without it.
+            None => &|_| Duration::ZERO,
+        };
+        let chance = Chance { unit: self.chance.f64(), strategy };
+        let decided = transition(self.policy, &self.claimed, event, &chance);
+        (notice.failures, notice.crashes) = (decided.failures, decided.crashes);
+        let class = match event {
+            Event::Failed(class) => Some(*class),
+            _ => None,
+        };
+        if class.is_some() || *event == Event::Crashed {
+            self.totals.failures += 1;
+            self.totals.crashes += u64::from(*event == Event::Crashed);
+            self.recorder.at(self.now).failures += 1;
+        }
+        let opens = self.gate.watch(self.policy, notice.id, event, self.now);
+        let opened = (opens && self.policy.alert_trigger != AlertTrigger::Never).then_some(AlertReason::CircuitOpen);
+        for reason in trigger(self.policy, event, &decided).into_iter().chain(opened) {
+            if let Some(due) = self.desk.raise(self.policy, reason, notice.id, class, self.now) {
+                self.agenda.enter(due, Happens::FollowUp(reason));
+            }
+        }
+        match decided.next {
+            Next::Wait { status: Status::AwaitingConfirm, after } => self.await_confirmation(notice, after),
+            Next::Wait { after, .. } => {
+                self.failed += 1;
+                self.after(after, Happens::Due(notice));
+            }
+            Next::Finish { status, .. } => self.finish(notice, status),
+        }
+    }
+
+    fn await_confirmation(&mut self, notice: Notice, within: Duration) {
+        let confirmed = self.chance.f64() < self.scenario.confirming && self.scenario.confirmed_after < within;
+        if confirmed {
+            self.after(self.scenario.confirmed_after, Happens::Confirmed(notice));
+        } else if within != FOREVER {
+            self.after(within, Happens::Unconfirmed(notice));
+        }
+    }
+
+    fn finish(&mut self, notice: Notice, status: Status) {
+        self.totals.live -= 1;
+        if status == Status::Succeeded {
+            self.totals.succeeded += 1;
+            self.recorder.at(self.now).successes += 1;
+            self.last_success = Some(self.now);
+            self.desk.succeeded(self.policy, self.now);
+        } else {
+            self.totals.dead_letters += 1;
+            self.recorder.at(self.now).dead_letters += 1;
+        }
+        if let Some(end) = self.outage_end.filter(|end| notice.added < *end) {
+            self.old -= 1;
+            if self.old == 0 {
+                self.drained = Some(self.now.max(end));
+            }
+        }
+    }
+
+    fn report(self, ending: Ending) -> Report {
+        let (series, bucket, peak_retries) = self.recorder.finish();
+        let drained = self.drained.filter(|_| self.old == 0).zip(self.outage_end);
+        Report {
+            definition: self.policy.name.clone(),
+            seed: self.scenario.seed,
+            outages: self.scenario.outages.clone(),
+            ending,
+            until: duration_from_millis(self.until),
+            totals: Totals { alerts: self.desk.alerts, held_back: self.desk.held_back, ..self.totals },
+            series,
+            bucket,
+            peak_retries,
+            last_success: self.last_success.map(duration_from_millis),
+            drained_after: drained.map(|(at, end)| duration_from_millis(at - end)),
+            alerts: self.desk.told,
+        }
+    }
+}
+
+/// A notice of which nothing is known yet.
+fn nobody(def_id: i64) -> Claimed {
+    Claimed {
+        id: 0,
+        def_id,
+        param: "null".to_owned(),
+        description: None,
+        errors: None,
+        status: Status::Sending,
+        attempt: 0,
+        failures: 0,
+        crashes: 0,
+        worker: "simulation".to_owned(),
+        last_call_time: UNIX_EPOCH,
+        create_time: UNIX_EPOCH,
+        trace_context: None,
+        ordering_key: None,
+    }
+}

@@ -1,0 +1,76 @@
+//! What an operator sees: metrics as Prometheus reads them, and the snapshot of counts.
+//!
+//! ```text
+//! cargo run --example observe
+//! ```
+//!
+//! Twenty orders are sent to a receiver that refuses every third one at first and one of them for good. Then the lines are shown
+//! that Prometheus would get; `docs/metrics.md` lists all of them, `docs/grafana.json` draws them. A program that serves them
+//! takes the exporter's HTTP listener, or renders them in an endpoint of its own.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+use solid_notify::metrics::SECONDS_BUCKETS;
+use solid_notify::{Done, Failure, NewNotice, Notice, Notify, NotifyDef, Sweeper, add_notices};
+use sqlx::sqlite::SqlitePoolOptions;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    // Before anything else: what is made earlier records nothing.
+    let seconds = Matcher::Suffix("_seconds".to_owned());
+    let shown = PrometheusBuilder::new().set_buckets_for_metric(seconds, SECONDS_BUCKETS)?.install_recorder()?;
+
+    let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
+    let notify = Notify::new(pool);
+    notify.migrate().await?;
+    notify.define(NotifyDef::new("sync_order").retry_interval("50ms").max_retry_times(2)).await?;
+    let sweeper = Sweeper::builder(&notify)
+        .handler("sync_order", |order: Notice<i64>| async move {
+            match (*order.param(), order.attempt()) {
+                (13, _) => Err(Failure::give_up("no such customer")),
+                (number, 1) if number % 3 == 0 => Err(Failure::retry("connection refused")),
+                _ => Ok(Done::Ok),
+            }
+        })
+        .count_interval(Duration::from_secs(1))
+        .start()
+        .await?;
+
+    let mut tx = notify.begin().await?;
+    let orders = (1..=20).map(|order| NewNotice::new("sync_order", order)).collect::<solid_notify::Result<Vec<_>>>()?;
+    add_notices(&mut tx, orders).await?;
+    tx.commit().await?;
+    let operator = notify.operator("observer");
+    let taken = loop {
+        // A node counts about once a second here.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let snapshot = operator.snapshot().await?;
+        let row = snapshot.into_iter().find(|row| row.definition == "sync_order").context("its row")?;
+        match row.taken {
+            Some((counts, _)) if counts.recently_succeeded == 19 => break counts,
+            _ => {}
+        }
+    };
+    sweeper.shutdown().await;
+    println!(
+        "the snapshot: {} delivered, {} dead letters, {} live",
+        taken.recently_succeeded,
+        taken.dead_letters,
+        taken.live()
+    );
+    ensure!((taken.dead_letters, taken.live()) == (1, 0), "{taken:?}");
+
+    println!("\nfor Prometheus, among others:");
+    let text = shown.render();
+    let wanted = |line: &&str| {
+        let counts = line.starts_with("solid_notify_a") && line.contains("total") || line.contains("dead_letters{");
+        counts && line.contains("sync_order") || line.starts_with("solid_notify_delivery_seconds_count")
+    };
+    let mut lines: Vec<&str> = text.lines().filter(wanted).collect();
+    lines.sort_unstable();
+    println!("{}", lines.join("\n"));
+    ensure!(lines.iter().any(|line| line.ends_with("outcome=\"failed\",class=\"network\"} 6")), "{text}");
+    Ok(())
+}

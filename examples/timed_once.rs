@@ -1,0 +1,67 @@
+//! One-shot tasks on Redis: work that is due once, at a time, with these parameters. No notices, no sweeper: just the queue.
+//!
+//! ```text
+//! REDIS_URL=redis://127.0.0.1 cargo run --example timed_once
+//! ```
+//!
+//! Three reminders are put down, one of them is moved and one is taken back. Two workers claim what is due; one of them dies with
+//! a reminder in its hands, and the other gets it when the lease is over. Time is a clock turned by hand, so it takes a moment.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
+use solid_notify::HandClock;
+use solid_notify::redis::{Lease, Outcome, Redis, Rescheduled, TimedTasks};
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Reminder {
+    customer: String,
+    text: String,
+}
+
+const KIND: &str = "reminder";
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1".to_owned());
+    let clock = HandClock::new(SystemTime::now());
+    // Without `clock` it is the server's, which is what everybody wants but an example.
+    let prefix = format!("timed_once_{:x}", fastrand::u32(..));
+    let redis = Redis::builder(&url).prefix(prefix).clock(clock.clone()).connect().await?;
+    let tasks = TimedTasks::new(redis);
+
+    let reminder = |customer: &str, text: &str| Reminder { customer: customer.into(), text: text.into() };
+    tasks.add(KIND, 10 * MINUTE, &reminder("Ada", "your train leaves at six")).await?;
+    let dentist = tasks.add(KIND, clock.now() + 20 * MINUTE, &reminder("Ben", "the dentist")).await?;
+    // An id of one's own: whoever adds it again adds nothing.
+    ensure!(tasks.add_as(KIND, "lunch of Cleo", 5 * MINUTE, &reminder("Cleo", "lunch")).await?);
+    ensure!(!tasks.add_as(KIND, "lunch of Cleo", 5 * MINUTE, &reminder("Cleo", "lunch")).await?);
+
+    ensure!(tasks.reschedule(KIND, &dentist, 15 * MINUTE).await? == Rescheduled::Done);
+    ensure!(tasks.delete(KIND, &["lunch of Cleo"]).await? == 1);
+    println!("waiting: {:?}", tasks.count(KIND).await?);
+    ensure!(tasks.due::<Reminder>(KIND, 10).await?.tasks.is_empty(), "nothing is due yet");
+
+    let lease = Lease::of(MINUTE).max_tries(3);
+    clock.advance(10 * MINUTE);
+    let first = tasks.claim::<Reminder>(KIND, 10, &lease).await?;
+    for task in &first.tasks {
+        println!("worker 1 has {:?} and dies", task.value);
+    }
+    ensure!(tasks.claim::<Reminder>(KIND, 10, &lease).await?.tasks.is_empty(), "nobody else gets it meanwhile");
+
+    clock.advance(5 * MINUTE);
+    let mut reminded = Vec::new();
+    for task in tasks.claim::<Reminder>(KIND, 10, &lease).await?.tasks {
+        println!("worker 2, try {}: {}, {}!", task.tries, task.value.customer, task.value.text);
+        ensure!(tasks.settle(KIND, &[task.outcome(Outcome::Finish)]).await? == [true]);
+        reminded.push(task.value.customer);
+    }
+    ensure!(reminded == ["Ada", "Ben"], "{reminded:?}");
+    let late = first.tasks[0].outcome(Outcome::Finish);
+    ensure!(tasks.settle(KIND, &[late]).await? == [false], "what worker 1 says now counts for nothing");
+    println!("left: {:?}", tasks.count(KIND).await?);
+    Ok(())
+}

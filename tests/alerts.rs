@@ -1,0 +1,142 @@
+//! Alerts beyond one sweeper: who takes them where there are several, and that a failure is not stored without its alert.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::time::Duration;
+
+use solid_notify::operate::Lane;
+use solid_notify::{
+    ALERT_DEFINITION, Alert, AlertReason, Confirmed, Done, Failure, Notice, NotifyDef, Outbox, Status, Sweeper,
+    SweeperBuilder, ack_notice,
+};
+use solid_notify_core::store::{Alarm, Node};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::log::Log;
+use solid_notify_tests::memory::MemoryBackend;
+use solid_notify_tests::sending::{Calls, add, definition, eventually, reaches, record};
+use solid_notify_tests::{Database, TestDb, on_each_database, on_each_server};
+
+on_each_database!(a_failure_is_not_stored_without_its_alert, nodes_that_alarm_at_once_keep_one_follow_up);
+
+/// SQLite has one writer at a time.
+mod with_row_locks {
+    use super::*;
+    on_each_server!(an_answer_to_what_is_not_there_blocks_nobody);
+}
+
+fn failing(outbox: &Outbox) -> SweeperBuilder {
+    Sweeper::builder(outbox).handler("sync", |_: Notice<i64>| async { Err(Failure::give_up("no such customer")) })
+}
+
+fn taking(builder: SweeperBuilder, alerts: &Calls<Alert>) -> SweeperBuilder {
+    let alerts = alerts.clone();
+    builder.handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
+        alerts.note(notice.into_param());
+        async { Ok(Done::Ok) }
+    })
+}
+
+async fn a_failure_is_not_stored_without_its_alert<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    let alerts = Calls::default();
+    let sweeper = taking(failing(&db.notify), &alerts).start().await.unwrap();
+    sweeper.idle().await;
+    db.sql("ALTER TABLE notify_alert RENAME TO out_of_the_way").await;
+    let id = add(&db, "sync").await;
+    eventually("it is being sent", async || record(&db, id).await.attempt == 1).await;
+    // Long enough for a few tries to store its failure.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(record(&db, id).await.status, Status::Sending);
+    db.sql("ALTER TABLE out_of_the_way RENAME TO notify_alert").await;
+    reaches(&db, id, Status::DeadLetter).await;
+    eventually("the alert is sent", async || alerts.count() == 1).await;
+    assert_eq!(alerts.all()[0].notice_id, Some(id));
+    sweeper.shutdown().await;
+    db.close().await;
+}
+
+async fn nodes_that_alarm_at_once_keep_one_follow_up<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.notify.define(NotifyDef::new(ALERT_DEFINITION)).await.unwrap();
+    let alert_def = definition(&db, ALERT_DEFINITION).await.id;
+    let store = db.notify.store();
+    for incident in 1..=10 {
+        let beat = |node: usize| {
+            let alarm = Alarm {
+                alert_def,
+                def_id: incident,
+                definition: "sync".to_owned(),
+                reason: AlertReason::FinalFailure,
+                cooldown: Duration::from_secs(3600),
+                notice_id: None,
+                class: None,
+                message: "no".to_owned(),
+                node: format!("node-{node}"),
+            };
+            let node = Node { id: alarm.node.clone(), handlers: Vec::new(), clock_offset_ms: 0, alarms: vec![alarm] };
+            async move { store.beat(&node).await.unwrap() }
+        };
+        beat(0).await;
+        for _ in 0..3 {
+            futures_util::future::join_all((0..3).map(beat)).await;
+        }
+        let (row, _) = db.notify.operate().alert_row(incident, AlertReason::FinalFailure).await.unwrap().unwrap();
+        assert_eq!(row.held_back, 9);
+        let lane = Lane::of(alert_def, Status::NotSent);
+        // One that tells of it, and one that tells of the others.
+        let told = db.notify.operate().count(&lane, 1000).await.unwrap();
+        assert_eq!(told, 2 * usize::try_from(incident).unwrap(), "incident {incident}");
+    }
+    db.close().await;
+}
+
+/// Where there is no row, MySQL locks the place where one may come.
+async fn an_answer_to_what_is_not_there_blocks_nobody<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    let ended = add(&db, "sync").await;
+    db.notify.ack(ended).await.unwrap();
+    let mut tx = db.notify.begin().await.unwrap();
+    assert_eq!(ack_notice(&mut tx, ended).await.unwrap(), Confirmed::AlreadySucceeded);
+    assert_eq!(ack_notice(&mut tx, ended + 1000).await.unwrap(), Confirmed::Unknown);
+    tokio::time::timeout(Duration::from_secs(5), add(&db, "sync")).await.expect("somebody else adds a notice");
+    tx.commit().await.unwrap();
+    db.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn alerts_are_logged_unless_a_living_node_takes_them() {
+    let log = Log::start();
+    let b = MemoryBackend::default();
+    let outbox = b.outbox();
+    for name in ["sync", "other", "third"] {
+        outbox.define(NotifyDef::new(name).handler("sync")).await.unwrap();
+    }
+    let logging = failing(outbox).start().await.unwrap();
+    let first = add(&b, "sync").await;
+    let told = |id: i64| log.errors_with(&format!(": finally failed (notice {id})")).len();
+    eventually("it is logged", async || told(first) == 1).await;
+
+    // Another node takes alerts: from now on they are its own.
+    let alerts = Calls::default();
+    let taking = taking(Sweeper::builder(outbox), &alerts).start().await.unwrap();
+    eventually("it lives", async || {
+        let nodes = outbox.operate().nodes(Duration::from_secs(60)).await.unwrap().seen;
+        nodes.iter().any(|node| node.handlers.iter().any(|handler| handler == ALERT_DEFINITION))
+    })
+    .await;
+    // The other one beats, and reads its definitions anew.
+    b.clock().advance(Duration::from_secs(1));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    logging.idle().await;
+    let second = add(&b, "other").await;
+    eventually("it is taken", async || alerts.count() == 1).await;
+    assert_eq!((alerts.all()[0].notice_id, told(second)), (Some(second), 0));
+
+    // It dies, and after a while its alerts are logged again.
+    taking.shutdown().await;
+    b.clock().advance(Duration::from_secs(200));
+    let third = add(&b, "third").await;
+    eventually("it is logged", async || told(third) == 1).await;
+    logging.shutdown().await;
+}

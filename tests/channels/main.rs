@@ -1,0 +1,13 @@
+//! The ready handler of alerts, with a real mail server and real receivers of chat messages: who gets what, what is retried,
+//! and what stays secret. The tests with the mail server are there where `mail` is selected.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod chats;
+mod desk;
+mod limits;
+#[cfg(mail)]
+mod mailbox;
+#[cfg(mail)]
+mod mails;
+mod receiver;
+mod recipients;

@@ -1,0 +1,209 @@
+//! The metrics of adding and sending.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::set_default_local_recorder;
+use solid_notify::metrics::{
+    ADDED, ALERTS_HELD_BACK, ALERTS_SENT, ALL, ATTEMPTS, DELIVERY, LATENESS, LEASE_LOSSES, SETTLE_BATCH,
+};
+use solid_notify::{
+    ALERT_DEFINITION, Alert, Done, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper, add_notice, add_notices,
+};
+use solid_notify_core::store::Look;
+use solid_notify_core::transition::Next;
+use solid_notify_testkit::conformance::{Backend, outcome};
+use solid_notify_tests::memory::MemoryBackend;
+use solid_notify_tests::sending::{Calls, add, eventually, reaches};
+use solid_notify_tests::{Database, TestDb};
+
+use crate::recorded::{recorder, value, values};
+
+#[tokio::test]
+async fn every_attempt_is_counted_by_its_outcome_and_class() {
+    let recorder = recorder();
+    let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
+    let b = MemoryBackend::default();
+    for def in [NotifyDef::new("good"), NotifyDef::new("bad").max_retry_times(1), NotifyDef::new("skipped")] {
+        b.outbox().define(def).await.unwrap();
+    }
+    b.outbox().define(NotifyDef::new("confirmed").handler("good").need_confirm(true)).await.unwrap();
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("good", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .handler("bad", |_: Notice<i64>| async { Err(Failure::retry("connection refused")) })
+        .handler("skipped", |_: Notice<i64>| async { Ok(Done::Skip("not today".into())) })
+        .start()
+        .await
+        .unwrap();
+    let (good, bad, skipped) = (add(&b, "good").await, add(&b, "bad").await, add(&b, "skipped").await);
+    let confirmed = add(&b, "confirmed").await;
+    reaches(&b, good, Status::Succeeded).await;
+    reaches(&b, skipped, Status::Cancelled).await;
+    reaches(&b, confirmed, Status::AwaitingConfirm).await;
+    reaches(&b, bad, Status::Failed).await;
+    sweeper.idle().await;
+    b.clock().advance(Duration::from_secs(5));
+    reaches(&b, bad, Status::DeadLetter).await;
+    sweeper.shutdown().await;
+    let attempts = values(&shown, ATTEMPTS);
+    let of_alerts = |labels: &&String| !labels.contains(ALERT_DEFINITION);
+    assert_eq!(
+        attempts.keys().filter(of_alerts).collect::<Vec<_>>(),
+        [
+            "definition=bad,outcome=dead_letter,class=network",
+            "definition=bad,outcome=failed,class=network",
+            "definition=confirmed,outcome=awaiting_confirmation,class=-",
+            "definition=good,outcome=succeeded,class=-",
+            "definition=skipped,outcome=skipped,class=-",
+        ]
+    );
+    assert!(attempts.values().all(|count| *count == 1.0), "{attempts:?}");
+    let delivered = values(&shown, &format!("{DELIVERY}_count"));
+    assert_eq!((delivered["definition=good"], delivered["definition=confirmed"]), (1.0, 1.0));
+    assert_eq!(value(&shown, &format!("{DELIVERY}_count"), "definition=bad"), 0.0, "it was never delivered");
+    assert!(value(&shown, &format!("{SETTLE_BATCH}_sum"), "") >= 5.0, "five outcomes at least were stored");
+    for metric in ALL {
+        assert!(!shown.render().contains(metric.name) || shown.render().contains(&format!("# HELP {} ", metric.name)));
+    }
+}
+
+#[tokio::test]
+async fn a_retry_that_is_late_is_told_by_how_much_and_its_delivery_from_the_insert_on() {
+    let recorder = recorder();
+    let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
+    let b = MemoryBackend::default();
+    b.outbox().define(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", |notice: Notice<i64>| async move {
+            if notice.attempt() == 1 { Err(Failure::retry("busy")) } else { Ok(Done::Ok) }
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = add(&b, "sync").await;
+    reaches(&b, id, Status::Failed).await;
+    sweeper.idle().await;
+    let before = value(&shown, &format!("{LATENESS}_sum"), "definition=sync");
+    b.clock().advance(Duration::from_secs(7));
+    reaches(&b, id, Status::Succeeded).await;
+    sweeper.shutdown().await;
+    let late = value(&shown, &format!("{LATENESS}_sum"), "definition=sync") - before;
+    assert!((late - 2.0).abs() < 1e-6, "{late}");
+    let delivery = value(&shown, &format!("{DELIVERY}_sum"), "definition=sync");
+    assert!((7.0..8.0).contains(&delivery), "{delivery}");
+}
+
+#[tokio::test]
+async fn an_outcome_that_lost_its_lease_is_counted_as_that() {
+    let recorder = recorder();
+    let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
+    let b = Arc::new(MemoryBackend::default());
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let of_handler = Arc::clone(&b);
+    let sweeper = Sweeper::builder(b.outbox())
+        .node_name("node")
+        .handler("sync", move |notice: Notice<i64>| {
+            let store = Arc::clone(of_handler.outbox().store());
+            async move {
+                // Somebody else settles it.
+                let worker = solid_notify_core::Store::find(&*store, notice.id()).await?.unwrap().worker.unwrap();
+                let held = store.look(&Look::HeldBy { worker }, 10).await?;
+                let next = Next::Wait { status: Status::Failed, after: Duration::from_secs(3600) };
+                store.settle(&[outcome(&held[0], next)]).await?;
+                Ok(Done::Ok)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = add(&*b, "sync").await;
+    let lost = || value(&shown, LEASE_LOSSES, "definition=sync");
+    eventually("the loss is counted", async || lost() == 1.0).await;
+    reaches(&*b, id, Status::Failed).await;
+    assert!(!values(&shown, ATTEMPTS).keys().any(|labels| labels.contains("sync")), "its outcome is not stored");
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn alerts_are_counted_and_what_was_held_back_when_a_digest_tells_of_it() {
+    let recorder = recorder();
+    let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
+    let b = MemoryBackend::default();
+    b.outbox().define(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    let alerts: Calls<i64> = Calls::default();
+    let noted = alerts.clone();
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", |_: Notice<i64>| async { Err(Failure::retry("refused")) })
+        .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
+            noted.note(notice.param().more);
+            async { Ok(Done::Ok) }
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = add(&b, "sync").await;
+    reaches(&b, id, Status::DeadLetter).await;
+    eventually("the alert", async || alerts.count() == 1).await;
+    sweeper.idle().await;
+    for _ in 0..3 {
+        let id = add(&b, "sync").await;
+        reaches(&b, id, Status::DeadLetter).await;
+    }
+    sweeper.idle().await;
+    assert_eq!((value(&shown, ALERTS_SENT, ""), value(&shown, ALERTS_HELD_BACK, "")), (1.0, 0.0));
+    b.clock().advance(Duration::from_secs(300));
+    eventually("the digest", async || alerts.count() == 2).await;
+    sweeper.shutdown().await;
+    assert_eq!(alerts.all(), [0, 3]);
+    assert_eq!((value(&shown, ALERTS_SENT, ""), value(&shown, ALERTS_HELD_BACK, "")), (2.0, 3.0));
+}
+
+async fn what_is_committed_is_counted_and_nothing_else<D: Database>() {
+    let recorder = recorder();
+    let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
+    let db = TestDb::<D>::with_real_clock().await;
+    for name in ["one", "two"] {
+        db.notify.define(NotifyDef::new(name)).await.unwrap();
+    }
+    let added = || (value(&shown, ADDED, "definition=one"), value(&shown, ADDED, "definition=two"));
+    let mut tx = db.notify.begin().await.unwrap();
+    add_notice(&mut tx, "one", 1).await.unwrap();
+    let later = NewNotice::new("two", 1).unwrap().delay(Duration::from_secs(3600));
+    add_notices(&mut tx, [NewNotice::new("one", 2).unwrap(), later]).await.unwrap();
+    let mut inner = tx.begin().await.unwrap();
+    add_notice(&mut inner, "one", 3).await.unwrap();
+    inner.rollback().await.unwrap();
+    assert_eq!(added(), (0.0, 0.0), "not before the commit");
+    tx.commit().await.unwrap();
+    assert_eq!(added(), (2.0, 1.0));
+    let mut tx = db.notify.begin().await.unwrap();
+    add_notice(&mut tx, "one", 4).await.unwrap();
+    tx.rollback().await.unwrap();
+    let mut plain = db.pool.begin().await.unwrap();
+    add_notice(&mut plain, "one", 5).await.unwrap();
+    plain.commit().await.unwrap();
+    assert_eq!(added(), (2.0, 1.0), "nobody knows of the commit of a plain transaction");
+    // Under its new name it is counted as that.
+    let seen = db.notify.definitions().await.unwrap().into_iter().find(|state| state.row.name == "two").unwrap().row;
+    let mut renamed = seen.clone();
+    renamed.name = "three".to_owned();
+    db.notify.update(&seen, renamed).await.unwrap();
+    let mut tx = db.notify.begin().await.unwrap();
+    add_notice(&mut tx, "three", 1).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!((added(), value(&shown, ADDED, "definition=three")), ((2.0, 1.0), 1.0));
+    db.close().await;
+}
+
+macro_rules! on_one_thread {
+    ($($module:ident $database:ident;)+) => {
+        $(#[cfg($module)]
+        mod $module {
+            #[tokio::test]
+            async fn what_is_committed_is_counted_and_nothing_else() {
+                super::what_is_committed_is_counted_and_nothing_else::<solid_notify_tests::$database>().await;
+            }
+        })+
+    };
+}
+on_one_thread! { sqlite Sqlite; postgres Postgres; mariadb MariaDb; mysql MySql; }

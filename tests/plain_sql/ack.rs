@@ -1,0 +1,79 @@
+//! Confirming by plain SQL.
+
+use solid_notify::{Done, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::sending::{reaches, record};
+use solid_notify_tests::{TestDb, on_each_database};
+
+use super::statement::Plain;
+
+on_each_database!(
+    an_acknowledgement_counts_if_and_only_if_its_transaction_commits,
+    each_state_has_its_answer,
+    a_trigger_confirms,
+);
+
+/// A notice that was delivered and awaits its confirmation.
+async fn delivered<D: Plain>(db: &TestDb<D>) -> i64 {
+    db.notify.define(NotifyDef::new("sync").need_confirm(true)).await.unwrap();
+    let sweeper =
+        Sweeper::builder(&db.notify).handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) }).start().await.unwrap();
+    let notice = NewNotice::new("sync", 1).unwrap().description("d").ordering_key("k");
+    let id = db.add_new(notice).await.id();
+    reaches(db, id, Status::AwaitingConfirm).await;
+    sweeper.shutdown().await;
+    id
+}
+
+async fn an_acknowledgement_counts_if_and_only_if_its_transaction_commits<D: Plain>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    let id = delivered(&db).await;
+    db.shell().run(format!("BEGIN; {} ROLLBACK;", D::ack(id))).well();
+    assert_eq!(record(&db, id).await.status, Status::AwaitingConfirm);
+    let before = record(&db, id).await;
+    let said = db.shell().run(format!("BEGIN; {} COMMIT;", D::ack(id))).well();
+    assert!(D::ANSWERS.is_none_or(|[done, ..]| said.contains(done)), "{said}");
+    let after = record(&db, id).await;
+    assert_eq!((after.status, after.end_reason.as_deref()), (Status::Succeeded, Some("confirmed")));
+    assert!(after.finish_time.unwrap() >= after.create_time);
+    assert_eq!((after.description, after.ordering_key), (before.description, before.ordering_key));
+    assert_eq!((after.attempt, after.worker, after.param), (1, before.worker, before.param));
+    db.close().await;
+}
+
+async fn each_state_has_its_answer<D: Plain>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    let id = delivered(&db).await;
+    db.sql("UPDATE notify_msg SET failures = 1").await;
+    let says = |id: i64, answer: usize| {
+        let said = db.shell().run(format!("BEGIN; {} COMMIT;", D::ack(id))).well();
+        assert!(D::ANSWERS.is_none_or(|answers| said.contains(answers[answer])), "{said}");
+    };
+    says(id, 0);
+    says(id, 1);
+    db.sql("UPDATE notify_msg_history SET status = 6").await;
+    says(id, 2);
+    assert_eq!(record(&db, id).await.status, Status::Cancelled);
+    db.sql("UPDATE notify_msg_history SET status = 3").await;
+    says(id, 3);
+    let record = record(&db, id).await;
+    assert_eq!(record.end_reason.as_deref(), Some("confirmed after it had been given up"));
+    assert_eq!(record.status, Status::Succeeded);
+    let audit = db.notify.operate().audit(10).await.unwrap();
+    assert_eq!(audit.len(), 1, "{audit:?}");
+    assert_eq!(
+        (audit[0].act.as_str(), audit[0].notice_id, audit[0].def_id),
+        ("confirm", Some(id), Some(record.def_id))
+    );
+    says(id + 1000, 4);
+    db.close().await;
+}
+
+async fn a_trigger_confirms<D: Plain>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    let id = delivered(&db).await;
+    db.shell().run(D::ANSWERS_TABLE).well();
+    db.shell().run(format!("INSERT INTO replies VALUES ({id});")).well();
+    assert_eq!(record(&db, id).await.status, Status::Succeeded);
+    db.close().await;
+}

@@ -1,0 +1,261 @@
+//! Redis that restarts, is emptied, is full, or loses its connections: the loops recover by themselves, and nothing is flooded.
+//!
+//! Each test has a private server of its own. The names contain `private_redis`, so that a run without Redis can leave them out.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use solid_notify::{Done, Error, FaultKind, NewNotice, Notice, NotifyDef, Status, Sweeper, add_notice};
+use solid_notify_redis::{Lease, Outcome, Redis, RedisNotify, TimedTasks};
+use solid_notify_tests::sending::{Calls, eventually};
+use tokio::task::spawn_blocking;
+use xtask::servers::{Ending, Server, redis};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn private() -> Server {
+    spawn_blocking(redis::start).await.unwrap().unwrap()
+}
+
+async fn outbox(url: &str) -> RedisNotify {
+    let notify = RedisNotify::new(Redis::builder(url).timeout(3 * SECOND).connect().await.unwrap());
+    notify.define(NotifyDef::new("job").retry_interval("100ms").max_retry_times(20)).await.unwrap();
+    notify
+}
+
+async fn sweeper(notify: &RedisNotify, calls: &Calls<i64>) -> Sweeper {
+    let calls = calls.clone();
+    Sweeper::builder(notify)
+        .handler("job", move |notice: Notice<i64>| {
+            let calls = calls.clone();
+            async move {
+                calls.note(*notice.param());
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                Ok(Done::Ok)
+            }
+        })
+        .start()
+        .await
+        .unwrap()
+}
+
+fn command(url: &str, words: &[&str]) {
+    let mut connection = ::redis::Client::open(url).unwrap().get_connection().unwrap();
+    let mut command = ::redis::cmd(words[0]);
+    words[1..].iter().for_each(|word| {
+        command.arg(word);
+    });
+    let _: ::redis::Value = command.query(&mut connection).unwrap();
+}
+
+/// Adds until it is stored: whoever gets an error does not know, and adds once more.
+async fn add(notify: &RedisNotify, n: i64) -> i64 {
+    let began = Instant::now();
+    loop {
+        match add_notice(&mut notify.clone(), "job", n).await {
+            Ok(added) => return added.id(),
+            Err(error) => assert!(began.elapsed() < 60 * SECOND, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn all_succeed(notify: &RedisNotify, ids: &[i64]) {
+    for id in ids {
+        // Longer than a lease: what was being sent by a claim whose answer was lost waits for its end.
+        let began = Instant::now();
+        loop {
+            match notify.find(*id).await {
+                Ok(Some(record)) if record.status == Status::Succeeded => break,
+                found => assert!(
+                    began.elapsed() < 120 * SECOND,
+                    "notice {id}: {:?}",
+                    found.map(|found| found.map(|record| record.status))
+                ),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_restarted_under_load_loses_nothing() {
+    let mut server = private().await;
+    let notify = outbox(server.url()).await;
+    let calls = Calls::default();
+    let sweeper = sweeper(&notify, &calls).await;
+    let producer = tokio::spawn({
+        let notify = notify.clone();
+        async move {
+            let mut ids = Vec::new();
+            for n in 0..400 {
+                ids.push(add(&notify, n).await);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            ids
+        }
+    });
+    for ending in [Ending::Kill, Ending::Graceful] {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        server = spawn_blocking(move || {
+            server.restart(ending).unwrap();
+            server
+        })
+        .await
+        .unwrap();
+    }
+    all_succeed(&notify, &producer.await.unwrap()).await;
+    sweeper.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_that_is_away_is_not_flooded() {
+    let mut server = private().await;
+    let notify = outbox(server.url()).await;
+    let calls = Calls::default();
+    let sweeper = sweeper(&notify, &calls).await;
+    let port = server.port();
+    server.shut_down(Ending::Kill).unwrap();
+    // In its place there is one that closes each connection.
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let began = Instant::now();
+    while began.elapsed() < 4 * SECOND {
+        if listener.accept().is_ok() {
+            accepted.fetch_add(1, Ordering::Relaxed);
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(listener);
+    let knocked = accepted.load(Ordering::Relaxed);
+    assert!((1..200).contains(&knocked), "{knocked} connections in four seconds");
+    server.start_again().unwrap();
+    let id = add(&notify, 1).await;
+    all_succeed(&notify, &[id]).await;
+    sweeper.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_that_is_emptied_begins_anew() {
+    let server = private().await;
+    let notify = outbox(server.url()).await;
+    let calls = Calls::default();
+    let sweeper = sweeper(&notify, &calls).await;
+    let first = add(&notify, 1).await;
+    all_succeed(&notify, &[first]).await;
+    command(server.url(), &["FLUSHALL"]);
+    command(server.url(), &["SCRIPT", "FLUSH"]);
+    let gone = add_notice(&mut notify.clone(), "job", 2).await;
+    assert!(matches!(gone, Err(Error::UnknownDefinition { .. })), "the definition is gone with everything");
+    notify.define(NotifyDef::new("job")).await.unwrap();
+    let again = add(&notify, 3).await;
+    all_succeed(&notify, &[again]).await;
+    assert_eq!(calls.all(), [1, 3]);
+    sweeper.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_that_cuts_its_connections_is_reached_again() {
+    let server = private().await;
+    let notify = outbox(server.url()).await;
+    let calls = Calls::default();
+    let sweeper = sweeper(&notify, &calls).await;
+    let mut ids = Vec::new();
+    for n in 0..60 {
+        if n % 10 == 0 {
+            command(server.url(), &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        }
+        ids.push(add(&notify, n).await);
+    }
+    all_succeed(&notify, &ids).await;
+    sweeper.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_that_is_full_refuses_and_goes_on_when_there_is_room() {
+    let server = private().await;
+    let notify = outbox(server.url()).await;
+    let calls = Calls::default();
+    let sweeper = sweeper(&notify, &calls).await;
+    let later = NewNotice::new("job", 1).unwrap().delay(SECOND);
+    let id = later.add(&mut notify.clone()).await.unwrap().id().unwrap();
+    command(server.url(), &["CONFIG", "SET", "maxmemory", "1mb"]);
+    let refused = add_notice(&mut notify.clone(), "job", 2).await;
+    assert!(matches!(&refused, Err(Error::Store(error)) if error.kind == FaultKind::Unusable), "{refused:?}");
+    tokio::time::sleep(3 * SECOND).await;
+    command(server.url(), &["CONFIG", "SET", "maxmemory", "0"]);
+    all_succeed(&notify, &[id, add(&notify, 3).await]).await;
+    assert_eq!(calls.all(), [1, 3], "and what was refused is not there");
+    sweeper.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_that_evicts_is_refused_unless_that_is_allowed() {
+    let server = private().await;
+    for (policy, allowed) in
+        [("volatile-lru", true), ("noeviction", true), ("allkeys-lru", false), ("allkeys-random", false)]
+    {
+        command(server.url(), &["CONFIG", "SET", "maxmemory-policy", policy]);
+        let connected = Redis::connect(server.url()).await;
+        match allowed {
+            true => assert!(connected.is_ok(), "{policy}: {connected:?}"),
+            false => {
+                assert!(
+                    matches!(&connected, Err(solid_notify_redis::Error::Evicts { policy: told }) if told == policy)
+                );
+                Redis::builder(server.url()).allow_eviction(true).connect().await.unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_keeps_no_more_successes_than_the_limit_says() {
+    let server = private().await;
+    outbox(server.url()).await;
+    let notify = RedisNotify::with_history_limit(Redis::connect(server.url()).await.unwrap(), 10);
+    let calls = Calls::default();
+    let sweeper = sweeper(&notify, &calls).await;
+    let mut ids = Vec::new();
+    for n in 0..40 {
+        ids.push(add(&notify, n).await);
+    }
+    eventually("all are sent", async || calls.count() == 40).await;
+    sweeper.shutdown().await;
+    let mut kept = 0;
+    for id in ids {
+        kept += usize::from(notify.find(id).await.unwrap().is_some());
+    }
+    assert!((8..=10).contains(&kept), "{kept} are kept");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_cluster_whose_node_restarts_goes_on() {
+    let mut cluster = spawn_blocking(redis::start_cluster).await.unwrap().unwrap();
+    let connection = Redis::builder(cluster.url()).timeout(3 * SECOND).connect().await.unwrap();
+    let tasks = TimedTasks::new(connection);
+    // Kinds on every node.
+    let kinds: Vec<String> = (0..30).map(|n| format!("kind {n}")).collect();
+    for kind in &kinds {
+        tasks.add_as(kind, "task", Duration::ZERO, &1).await.unwrap();
+    }
+    cluster = spawn_blocking(move || {
+        cluster.nodes()[1].restart(Ending::Kill).unwrap();
+        cluster
+    })
+    .await
+    .unwrap();
+    for kind in &kinds {
+        eventually(kind, async || {
+            let Ok(due) = tasks.claim::<i64>(kind, 10, &Lease::of(SECOND)).await else { return false };
+            let [task] = due.tasks.as_slice() else { return false };
+            tasks.settle(kind, &[task.outcome(Outcome::Finish)]).await.is_ok_and(|held| held == [true])
+        })
+        .await;
+    }
+    drop(cluster);
+}

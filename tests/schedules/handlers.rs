@@ -1,0 +1,117 @@
+//! The handlers of a schedule. What befalls an attempt depends on the seed, the notice and the attempt alone.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fastrand::Rng;
+use solid_notify::{Alert, Done, ErrorClass, Failure, Notice, Outbox, Sweeper, SweeperBuilder};
+
+use crate::ledger::{Fate, Run};
+use crate::plan::{BROKEN, FRAGILE, NOBODY, RULED, TICKING, TIMEOUT, definitions};
+use crate::world::{Node, World};
+
+/// What handlers panic with.
+pub const PANIC: &str = "panics as planned";
+
+/// The parameter of a tick.
+#[derive(serde::Deserialize)]
+struct Ticked {
+    tick: String,
+}
+
+/// A sweeper's handlers, as they run on one node.
+pub fn builder(outbox: &Outbox, world: &Arc<World>, node: &Arc<Node>) -> SweeperBuilder {
+    let mut builder = Sweeper::builder(outbox).node_name(format!("node{}", node.number));
+    for def in definitions() {
+        // The broken one is mended at the end; then it needs a handler.
+        if def.name == NOBODY || def.name == TICKING {
+            continue;
+        }
+        let (world, node) = (Arc::clone(world), Arc::clone(node));
+        builder = builder.handler(def.name, move |notice: Notice<i64>| {
+            let (world, node) = (Arc::clone(&world), Arc::clone(&node));
+            async move { handle(&world, &node, &notice).await }
+        });
+    }
+    let (of, on) = (Arc::clone(world), Arc::clone(node));
+    builder = builder.handler(TICKING, move |notice: Notice<Ticked>| {
+        let (world, node) = (Arc::clone(&of), Arc::clone(&on));
+        async move {
+            node.lives().await;
+            let tick = humantime::parse_rfc3339(&notice.param().tick)?.duration_since(SystemTime::UNIX_EPOCH)?;
+            world.tell(format_args!("node {} sends {} of {}", node.number, notice.id(), notice.param().tick));
+            world.ledger().ticks.entry(tick.as_secs()).or_default().insert(notice.id());
+            Ok(Done::Ok)
+        }
+    });
+    let (world, node) = (Arc::clone(world), Arc::clone(node));
+    builder.handler(solid_notify::ALERT_DEFINITION, move |notice: Notice<Alert>| {
+        let (world, node) = (Arc::clone(&world), Arc::clone(&node));
+        async move {
+            node.lives().await;
+            world.tell(format_args!(
+                "told by node {}: {} ({} more)",
+                node.number,
+                notice.param().title(),
+                notice.param().more
+            ));
+            let mut ledger = world.ledger();
+            ledger.told.insert(notice.id(), notice.param().clone());
+            Ok(Done::Ok)
+        }
+    })
+}
+
+async fn handle(world: &World, node: &Node, notice: &Notice<i64>) -> Result<Done, Failure> {
+    let (id, attempt) = (notice.id(), notice.attempt());
+    node.lives().await;
+    let mut rng = Rng::with_seed(world.seed ^ (id as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (attempt as u64) << 48);
+    // At the end everybody is well, so that everything ends.
+    let fate = if world.is_over() { Fate::Delivered } else { fate(notice.definition(), &mut rng) };
+    let number = {
+        let mut ledger = world.ledger();
+        if notice.definition() == BROKEN && !world.is_over() {
+            ledger.broken.push(format!("G7: notice {id} of a broken definition was sent"));
+        }
+        ledger.runs.push(Run { id, attempt, node: node.number, began: world.now(), ended: None });
+        ledger.runs.len() - 1
+    };
+    world.tell(format_args!("node {} sends {id} (attempt {attempt}): {fate:?}", node.number));
+    let takes = match fate {
+        Fate::Hangs => TIMEOUT,
+        _ if rng.u8(..) < 40 => Duration::from_millis(rng.u64(1000..19_000)),
+        _ => Duration::from_millis(rng.u64(0..200)),
+    };
+    tokio::time::sleep(takes.saturating_sub(Duration::from_millis(1))).await;
+    node.lives().await;
+    world.ledger().runs[number].ended = Some((world.now(), fate));
+    match fate {
+        Fate::Delivered => {
+            world.delivered(id, &mut rng);
+            Ok(Done::Ok)
+        }
+        Fate::Failed => Err(Failure::retry(std::io::Error::other("as planned"))),
+        Fate::Postponed => Err(Failure::retry_in(Duration::from_secs(rng.u64(5..40)), "busy as planned")),
+        Fate::Refused => Err(Failure::retry("no entry as planned").class(ErrorClass::Auth)),
+        Fate::Busy => Err(Failure::retry("full as planned").class(ErrorClass::Busy)),
+        Fate::GaveUp => Err(Failure::give_up("no use")),
+        Fate::Skipped => Ok(Done::Skip("as planned".to_owned())),
+        Fate::Panicked => panic!("{PANIC}"),
+        Fate::Hangs => std::future::pending().await,
+    }
+}
+
+fn fate(definition: &str, rng: &mut Rng) -> Fate {
+    match rng.u8(0..100) {
+        0..30 if definition == FRAGILE => Fate::Failed,
+        0..50 => Fate::Delivered,
+        50..75 if definition == RULED => Fate::Busy,
+        50..75 => Fate::Failed,
+        75..82 => Fate::Postponed,
+        82..84 => Fate::GaveUp,
+        84..85 => Fate::Refused,
+        85..88 => Fate::Skipped,
+        88..94 => Fate::Panicked,
+        _ => Fate::Hangs,
+    }
+}

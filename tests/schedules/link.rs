@@ -1,0 +1,211 @@
+//! What is between a node and the database: calls are late, refused, carried out without an answer, or carried out long after
+//! their error; and everything that the store carries out is looked at.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fastrand::Rng;
+use solid_notify::{NoticeRecord, NotifyDef, StoreError};
+use solid_notify_core::error::FaultKind;
+use solid_notify_core::notice::Claimed;
+use solid_notify_core::store::{
+    Claim, Claims, DueTimes, Edit, Edited, Lease, Look, Node as Beat, Pulse, Purge, Settle, Settled, Store, Tick,
+};
+
+use crate::world::{Node, World};
+
+/// A handler is entered this much before its start is written down, at most.
+pub const SOONER: Duration = Duration::from_millis(2);
+/// How late a retry may be where nothing goes wrong: a look, a claim and their ways.
+pub const LATE: Duration = Duration::from_millis(1_200);
+
+pub struct Link {
+    pub store: Arc<dyn Store>,
+    pub world: Arc<World>,
+    pub node: Arc<Node>,
+}
+
+/// What a link makes of a call.
+enum Weather {
+    Fine,
+    Refused(FaultKind),
+    AnswerLost,
+    /// It is answered with an error, and carried out so much later.
+    Late(Duration),
+    /// It is carried out, and once more so much later.
+    Twice(Duration),
+}
+
+impl Link {
+    /// Carries out a call, or whatever the weather makes of it. `again`: whether it may be carried out twice (a driver
+    /// never repeats a claim by itself; an outcome is settled again by us).
+    async fn pass<T, F>(
+        &self,
+        doing: &'static str,
+        again: bool,
+        call: impl Fn(Arc<dyn Store>) -> F + Send + Sync + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        let lost = |kind| Err(StoreError::new(doing, kind, "as planned"));
+        let (before, weather, after) = self.world.draw(|rng, plan| {
+            let pause = |rng: &mut Rng| match rng.f64() < plan.slow {
+                true => Duration::from_millis(rng.u64(500..6000)),
+                false => Duration::from_millis(rng.u64(0..20)),
+            };
+            // Some are carried out when the notice is being sent again.
+            let latest = if again && rng.u8(..) < 80 { 40_000 } else { 6_000 };
+            let later = Duration::from_millis(rng.u64(100..latest));
+            let weather = match rng.u8(0..5) {
+                _ if rng.f64() >= plan.faults => Weather::Fine,
+                0 => Weather::Refused(FaultKind::Outage),
+                1 => Weather::Refused(FaultKind::Conflict),
+                2 => Weather::AnswerLost,
+                3 if again => Weather::Twice(later),
+                _ => Weather::Late(later),
+            };
+            (pause(rng), weather, pause(rng))
+        });
+        self.node.lives().await;
+        tokio::time::sleep(before).await;
+        self.node.lives().await;
+        if self.world.is_down() {
+            return lost(FaultKind::Outage);
+        }
+        let weather = if self.world.is_clear() { Weather::Fine } else { weather };
+        let store = Arc::clone(&self.store);
+        let answer = match weather {
+            Weather::Refused(kind) => return lost(kind),
+            Weather::Late(later) => {
+                self.world.ledger().lost_answers += 1;
+                let world = Arc::clone(&self.world);
+                tokio::spawn(async move {
+                    tokio::time::sleep(later).await;
+                    if !world.is_down() {
+                        let _ = call(store).await;
+                    }
+                });
+                return lost(FaultKind::Outage);
+            }
+            Weather::AnswerLost => {
+                self.world.ledger().lost_answers += 1;
+                let _ = call(store).await;
+                lost(FaultKind::Outage)
+            }
+            Weather::Twice(later) => {
+                let answer = call(Arc::clone(&store)).await;
+                tokio::spawn(async move {
+                    tokio::time::sleep(later).await;
+                    let _ = call(store).await;
+                });
+                answer
+            }
+            Weather::Fine => call(store).await,
+        };
+        tokio::time::sleep(after).await;
+        self.node.lives().await;
+        answer
+    }
+}
+
+#[async_trait]
+impl Store for Link {
+    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
+        self.pass("definitions", false, |store| async move { store.definitions().await }).await
+    }
+
+    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
+        self.store.edit(edit, who).await
+    }
+
+    async fn tick(&self, tick: &Tick) -> Result<bool, StoreError> {
+        let tick = tick.clone();
+        self.pass("tick", true, move |store| {
+            let tick = tick.clone();
+            async move { store.tick(&tick).await }
+        })
+        .await
+    }
+
+    async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError> {
+        self.pass("due", false, move |store| async move { store.due(thorough).await }).await
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
+        let (claim, world, node) = (claim.clone(), Arc::clone(&self.world), Arc::clone(&self.node));
+        self.pass("claim", false, move |store| {
+            let (claim, world, node) = (claim.clone(), Arc::clone(&world), Arc::clone(&node));
+            async move {
+                let claimed = store.claim(&claim).await?;
+                for notice in &claimed.notices {
+                    world.claimed(&node, notice).await;
+                }
+                Ok(claimed)
+            }
+        })
+        .await
+    }
+
+    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+        let look = look.clone();
+        self.pass("look", false, move |store| {
+            let look = look.clone();
+            async move { store.look(&look, limit).await }
+        })
+        .await
+    }
+
+    async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
+        let (batch, world) = (batch.to_vec(), Arc::clone(&self.world));
+        self.pass("settle", true, move |store| {
+            let (batch, world) = (batch.clone(), Arc::clone(&world));
+            async move {
+                let before = world.stand(batch.iter().map(|settle| settle.id)).await;
+                let settled = store.settle(&batch).await?;
+                let after = world.stand(batch.iter().map(|settle| settle.id)).await;
+                for (n, settle) in batch.iter().enumerate() {
+                    // Of two attempts at one notice in one batch nobody sees what stood between them.
+                    if batch.iter().filter(|other| other.id == settle.id).count() == 1 {
+                        world.settled(settle, settled[n], before[n].as_ref(), after[n].as_ref());
+                    }
+                }
+                Ok(settled)
+            }
+        })
+        .await
+    }
+
+    async fn extend(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        let leases = leases.to_vec();
+        self.pass("extend", true, move |store| {
+            let leases = leases.clone();
+            async move { store.extend(&leases).await }
+        })
+        .await
+    }
+
+    async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
+        self.pass("find", false, move |store| async move { store.find(id).await }).await
+    }
+
+    async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
+        let purge = purge.clone();
+        self.pass("purge", true, move |store| {
+            let purge = purge.clone();
+            async move { store.purge(&purge).await }
+        })
+        .await
+    }
+
+    async fn beat(&self, beat: &Beat) -> Result<Pulse, StoreError> {
+        let beat = beat.clone();
+        self.pass("beat", true, move |store| {
+            let beat = beat.clone();
+            async move { store.beat(&beat).await }
+        })
+        .await
+    }
+}

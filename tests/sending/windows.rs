@@ -1,0 +1,148 @@
+//! Sending windows: outside of them nothing is sent and nothing is counted, and what does not send goes on.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use solid_notify::{AlertReason, Done, Failure, FirstAttempt, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify_core::store::{Claim, ClaimWhat};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::sending::{Calls, PATIENCE, add, definition, eventually, gated, reaches, record};
+use tokio::sync::Semaphore;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Turns the clock to the beginning of a minute, and tells that time.
+fn full_minute(b: &dyn Backend) -> SystemTime {
+    let since = b.clock().now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    b.clock().advance(Duration::from_millis(60_000 - u64::try_from(since.as_millis() % 60_000).unwrap()));
+    b.clock().now()
+}
+
+/// The window from so many minutes after a time to so many, in UTC.
+fn window(now: SystemTime, from: u32, to: u32) -> String {
+    let clock = |minutes: u32| humantime::format_rfc3339(now + minutes * MINUTE).to_string()[11..16].to_owned();
+    format!("{}-{}", clock(from), clock(to))
+}
+
+pub async fn outside_of_its_window_nothing_is_sent_or_counted_until_it_opens(b: &dyn Backend) {
+    let now = full_minute(b);
+    b.outbox().define(NotifyDef::new("sync").send_window(window(now, 60, 120))).await.unwrap();
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", move |_: Notice<i64>| {
+            noted.note(());
+            async { Ok(Done::Ok) }
+        })
+        .start()
+        .await
+        .unwrap();
+    let added = b.add_new(NewNotice::new("sync", 1).unwrap()).await;
+    let id = added.id();
+    let told = tokio::time::timeout(PATIENCE, added.first_attempt(Duration::MAX)).await;
+    assert_eq!(told.expect("it is told at once"), FirstAttempt::StillDue);
+    sweeper.idle().await;
+    let waits = record(b, id).await;
+    assert_eq!((waits.status, waits.attempt, waits.next_call_time), (Status::NotSent, 0, Some(now)));
+    let why = b.outbox().operator("alice").explain(id).await.unwrap().to_string();
+    let opens = humantime::format_rfc3339_millis(now + 60 * MINUTE).to_string();
+    assert!(why.ends_with(&format!("outside of its window until {opens}")), "{why}");
+    b.clock().advance(60 * MINUTE - Duration::from_millis(1));
+    sweeper.idle().await;
+    assert_eq!(record(b, id).await.attempt, 0);
+    b.clock().advance(Duration::from_millis(1));
+    let sent = reaches(b, id, Status::Succeeded).await;
+    assert_eq!((sent.attempt, calls.count()), (1, 1));
+    // Within it a notice is sent at once.
+    let added = b.add_new(NewNotice::new("sync", 1).unwrap()).await;
+    assert_eq!(added.first_attempt(Duration::from_secs(20)).await, FirstAttempt::Succeeded);
+    sweeper.shutdown().await;
+}
+
+pub async fn a_retry_that_is_due_waits_for_the_window_and_keeps_its_time(b: &dyn Backend) {
+    let now = full_minute(b);
+    let def = NotifyDef::new("sync").retry_interval("1h").send_window(window(now, 0, 30));
+    b.outbox().define(def).await.unwrap();
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", move |_: Notice<i64>| {
+            let first = noted.note(()) == 0;
+            async move { if first { Err(Failure::retry("not now")) } else { Ok(Done::Ok) } }
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = add(b, "sync").await;
+    let due = reaches(b, id, Status::Failed).await.next_call_time;
+    sweeper.idle().await;
+    b.clock().advance(5 * 60 * MINUTE);
+    sweeper.idle().await;
+    let waits = record(b, id).await;
+    assert_eq!((waits.attempt, waits.failures, waits.next_call_time), (1, 1, due));
+    b.clock().advance(19 * 60 * MINUTE);
+    assert_eq!(reaches(b, id, Status::Succeeded).await.attempt, 2);
+    sweeper.shutdown().await;
+}
+
+pub async fn what_is_being_sent_when_the_window_closes_may_end(b: &dyn Backend) {
+    let now = full_minute(b);
+    b.outbox().define(NotifyDef::new("sync").timeout("1d").send_window(window(now, 0, 30))).await.unwrap();
+    let (calls, gate) = (Calls::default(), Arc::new(Semaphore::new(0)));
+    let sweeper = Sweeper::builder(b.outbox()).handler("sync", gated(&calls, &gate)).start().await.unwrap();
+    let id = add(b, "sync").await;
+    eventually("it is being sent", async || calls.count() == 1).await;
+    b.clock().advance(40 * MINUTE);
+    gate.add_permits(10);
+    assert_eq!(reaches(b, id, Status::Succeeded).await.attempt, 1);
+    let late = add(b, "sync").await;
+    sweeper.idle().await;
+    assert_eq!((record(b, late).await.attempt, calls.count()), (0, 1));
+    sweeper.shutdown().await;
+}
+
+pub async fn dead_senders_and_missing_confirmations_are_judged_outside_of_the_window(b: &dyn Backend) {
+    let now = full_minute(b);
+    let def = |name| NotifyDef::new(name).send_window(window(now, 0, 30));
+    b.outbox().define(def("sync")).await.unwrap();
+    b.outbox().define(def("order").need_confirm(true).max_confirm_delay("1h")).await.unwrap();
+    let died = add(b, "sync").await;
+    let (def_id, what) = (definition(b, "sync").await.id, ClaimWhat::Lane(Status::NotSent));
+    let claim = Claim { def_id, what, limit: 1, lease: 60 * MINUTE, worker: "dead-worker".to_owned(), quota: None };
+    assert_eq!(b.outbox().store().claim(&claim).await.unwrap().notices.len(), 1);
+    let ok = |_: Notice<i64>| async { Ok(Done::Ok) };
+    let sweeper = Sweeper::builder(b.outbox()).handler("sync", ok).handler("order", ok).start().await.unwrap();
+    let order = add(b, "order").await;
+    reaches(b, order, Status::AwaitingConfirm).await;
+    sweeper.idle().await;
+    b.clock().advance(61 * MINUTE);
+    let died = reaches(b, died, Status::Failed).await;
+    assert_eq!((died.attempt, died.crashes, died.failures), (1, 1, 0));
+    let order = reaches(b, order, Status::Failed).await;
+    assert_eq!((order.attempt, order.failures), (1, 1));
+    sweeper.idle().await;
+    assert_eq!(record(b, died.id).await.attempt, 1, "and it waits for the window");
+    sweeper.shutdown().await;
+}
+
+pub async fn a_backlog_is_counted_from_the_opening_of_the_window(b: &dyn Backend) {
+    let now = full_minute(b);
+    let def = |name| NotifyDef::new(name).handler("nobody").backlog_alert_age("5m");
+    b.outbox().define(def("nightly").send_window(window(now, 60, 180))).await.unwrap();
+    b.outbox().define(def("always")).await.unwrap();
+    let sweeper = Sweeper::builder(b.outbox()).start().await.unwrap();
+    add(b, "nightly").await;
+    add(b, "always").await;
+    let ids = [definition(b, "nightly").await.id, definition(b, "always").await.id];
+    let told = async |def_id, reason| b.outbox().operate().alert_row(def_id, reason).await.unwrap().is_some();
+    sweeper.idle().await;
+    b.clock().advance(30 * MINUTE);
+    eventually("the one without a window is told", async || told(ids[1], AlertReason::Backlog).await).await;
+    for reason in [AlertReason::Backlog, AlertReason::NoHandler] {
+        assert!(!told(ids[0], reason).await, "it waits only for its window");
+    }
+    sweeper.idle().await;
+    b.clock().advance(36 * MINUTE);
+    eventually("it has been open for six minutes", async || told(ids[0], AlertReason::Backlog).await).await;
+    sweeper.shutdown().await;
+}

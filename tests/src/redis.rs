@@ -1,0 +1,160 @@
+//! Redis under test: one server, and a cluster of three masters. A test has a prefix of its own, whose keys go at its end.
+
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use redis::{Client, Commands};
+use solid_notify::{Added, Confirmation, Confirmed, Error, HandClock, NewNotice, Outbox, add_notices};
+use solid_notify_redis::{Redis, RedisBuilder, RedisNotify};
+use solid_notify_testkit::conformance::Backend;
+
+use crate::databases::server_url;
+
+/// Where Redis is.
+pub trait RedisServer: Send + Sync + 'static {
+    /// The variable with its URL, or with those of its nodes.
+    const VARIABLE: &'static str;
+}
+
+/// The server at `REDIS_URL`.
+pub struct SingleRedis;
+/// The nodes at `REDIS_CLUSTER_URL`.
+pub struct RedisCluster;
+
+impl RedisServer for SingleRedis {
+    const VARIABLE: &'static str = "REDIS_URL";
+}
+
+impl RedisServer for RedisCluster {
+    const VARIABLE: &'static str = "REDIS_CLUSTER_URL";
+}
+
+/// A prefix of a test's own.
+pub struct OwnPrefix {
+    urls: String,
+    /// The prefix.
+    pub prefix: String,
+    /// The clock that its connections go by.
+    pub clock: HandClock,
+}
+
+impl OwnPrefix {
+    /// A fresh one.
+    pub fn of<R: RedisServer>() -> Self {
+        let prefix = format!("notify_{:016x}", fastrand::u64(..));
+        Self { urls: server_url(R::VARIABLE), prefix, clock: HandClock::new(SystemTime::now()) }
+    }
+
+    /// Settings of a connection by the server's clock.
+    pub fn builder(&self) -> RedisBuilder {
+        Redis::builder(&self.urls).prefix(self.prefix.as_str())
+    }
+
+    /// A connection that goes by the hand-turned clock.
+    pub async fn connect(&self) -> Redis {
+        self.builder().clock(self.clock.clone()).connect().await.expect("Redis must be reachable")
+    }
+
+    /// What a person does with `redis-cli`, on the node that has the key.
+    pub fn by_hand(&self, words: &[&str]) -> redis::Value {
+        let mut command = redis::cmd(words[0]);
+        words[1..].iter().for_each(|word| {
+            command.arg(word);
+        });
+        let mut moved = None;
+        for url in self.urls.split(',') {
+            let mut connection = Client::open(url).unwrap().get_connection().unwrap();
+            match command.query(&mut connection) {
+                Ok(value) => return value,
+                Err(error) => moved = Some(error),
+            }
+        }
+        panic!("{words:?}: {moved:?}");
+    }
+
+    /// Every node.
+    pub fn on_each_node(&self, mut work: impl FnMut(&mut redis::Connection)) {
+        for url in self.urls.split(',') {
+            work(&mut Client::open(url).unwrap().get_connection().unwrap());
+        }
+    }
+
+    /// Deletes its keys. Not called after a failure, so that one can look at them.
+    pub fn close(self) {
+        let pattern = format!("{{{}*", self.prefix);
+        self.on_each_node(|connection| {
+            let keys: Vec<String> = connection.scan_match(&pattern).unwrap().collect::<Result<_, _>>().unwrap();
+            for key in keys {
+                let _: () = connection.del(key).unwrap();
+            }
+        });
+    }
+}
+
+/// A store on Redis as a [`Backend`].
+pub struct RedisBackend {
+    own: OwnPrefix,
+    notify: RedisNotify,
+}
+
+impl RedisBackend {
+    /// A fresh one, which goes by a hand-turned clock.
+    pub async fn new<R: RedisServer>() -> Self {
+        let own = OwnPrefix::of::<R>();
+        let notify = RedisNotify::new(own.connect().await);
+        Self { own, notify }
+    }
+
+    /// Deletes its keys.
+    pub fn close(self) {
+        self.own.close();
+    }
+
+    fn definition(&self, def_id: i64) -> String {
+        format!("{{{}#}}:def:{def_id}", self.own.prefix)
+    }
+}
+
+#[async_trait]
+impl Backend for RedisBackend {
+    fn outbox(&self) -> &Outbox {
+        &self.notify
+    }
+
+    fn clock(&self) -> &HandClock {
+        &self.own.clock
+    }
+
+    async fn add(&self, notice: NewNotice) -> Result<Added, Error> {
+        notice.add(&mut self.notify.clone()).await
+    }
+
+    async fn add_many(&self, notices: Vec<NewNotice>) -> Result<Vec<Added>, Error> {
+        add_notices(&mut self.notify.clone(), notices).await
+    }
+
+    async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Added, Error> {
+        let mut batch = self.notify.begin();
+        let added = notice.add(&mut batch).await?;
+        batch.rollback();
+        Ok(added)
+    }
+
+    async fn confirm(&self, answer: &Confirmation, commit: bool) -> Confirmed {
+        let mut batch = self.notify.begin();
+        let answered = answer.give(&mut batch).await.unwrap();
+        match commit {
+            true => batch.commit().await.unwrap(),
+            false => batch.rollback(),
+        }
+        answered
+    }
+
+    async fn edit_by_hand(&self, def_id: i64, column: &str, value: &str) {
+        self.own.by_hand(&["HSET", &self.definition(def_id), column, value]);
+    }
+
+    async fn delete_by_hand(&self, def_id: i64) {
+        self.own.by_hand(&["DEL", &self.definition(def_id)]);
+    }
+}
