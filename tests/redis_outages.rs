@@ -183,9 +183,16 @@ async fn private_redis_that_is_full_refuses_and_goes_on_when_there_is_room() {
     let sweeper = sweeper(&notify, &calls).await;
     let later = NewNotice::new("job", 1).unwrap().delay(SECOND);
     let id = later.add(&mut notify.clone()).await.unwrap().id().unwrap();
+    let tasks = TimedTasks::new(Redis::connect(server.url()).await.unwrap());
+    tasks.add_batch("task", [(Duration::ZERO, 1), (Duration::ZERO, 2)]).await.unwrap();
     command(server.url(), &["CONFIG", "SET", "maxmemory", "1mb"]);
     let refused = add_notice(&mut notify.clone(), "job", 2).await;
     assert!(matches!(&refused, Err(Error::Store(error)) if error.kind == FaultKind::Unusable), "{refused:?}");
+    // What is there can be worked off, so that room comes.
+    let [one, other] = tasks.claim::<i64>("task", 10, &Lease::of(60 * SECOND)).await.unwrap().tasks.try_into().unwrap();
+    let outcomes = [one.outcome(Outcome::Retry(SECOND.into())), other.outcome(Outcome::Finish)];
+    assert_eq!(tasks.settle("task", &outcomes).await.unwrap(), [true, true]);
+    assert!(tasks.add("task", SECOND, &3).await.is_err(), "but nothing is added");
     tokio::time::sleep(3 * SECOND).await;
     command(server.url(), &["CONFIG", "SET", "maxmemory", "0"]);
     all_succeed(&notify, &[id, add(&notify, 3).await]).await;

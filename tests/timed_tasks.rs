@@ -154,6 +154,21 @@ async fn what_a_dead_consumer_held_is_claimed_again_and_its_late_outcome_is_refu
     w.own.close();
 }
 
+async fn after_a_flush_a_consumer_of_before_holds_nothing<R: RedisServer>() {
+    let w = World::new::<R>().await;
+    w.tasks.add_as(KIND, "order 7", Duration::ZERO, &1).await.unwrap();
+    let old = w.claim_one().await;
+    for name in ["due", "values", "claims", "seq"] {
+        w.own.by_hand(&["DEL", &w.key(name)]);
+    }
+    w.own.clock.advance(SECOND);
+    w.tasks.add_as(KIND, "order 7", Duration::ZERO, &2).await.unwrap();
+    let new = w.claim_one().await;
+    assert!(!w.settle(&old, Outcome::Finish).await, "it is another task");
+    assert!(w.settle(&new, Outcome::Finish).await);
+    w.own.close();
+}
+
 async fn a_task_is_retried_at_its_time_and_dies_with_its_reason<R: RedisServer>() {
     let w = World::new::<R>().await;
     w.tasks.add(KIND, Duration::ZERO, &json!({ "n": 1 })).await.unwrap();
@@ -198,7 +213,8 @@ async fn what_nobody_can_use_is_put_aside_and_stops_nothing<R: RedisServer>() {
     let w = World::new::<R>().await;
     w.tasks.add_as(KIND, "good", Duration::ZERO, &1).await.unwrap();
     w.own.by_hand(&["ZADD", &w.key("due"), "1", "no entry"]);
-    w.own.by_hand(&["ZADD", &w.key("lease"), "1", "no entry, held"]);
+    w.own.by_hand(&["ZADD", &w.key("due"), "1", "no entry, held"]);
+    w.own.by_hand(&["HSET", &w.key("claims"), "no entry, held", "what is this"]);
     w.own.by_hand(&["HSET", &w.key("values"), "no score", "7"]);
     w.own.by_hand(&["HSET", &w.key("values"), "undecodable", "{"]);
     w.own.by_hand(&["ZADD", &w.key("due"), "2", "undecodable"]);
@@ -278,6 +294,7 @@ solid_notify_tests::on_each_redis!(
     a_task_with_an_id_of_the_callers_exists_once_and_can_be_replaced,
     of_sixteen_consumers_each_task_is_held_by_one,
     what_a_dead_consumer_held_is_claimed_again_and_its_late_outcome_is_refused,
+    after_a_flush_a_consumer_of_before_holds_nothing,
     a_task_is_retried_at_its_time_and_dies_with_its_reason,
     a_task_that_kills_its_consumers_runs_out,
     what_nobody_can_use_is_put_aside_and_stops_nothing,

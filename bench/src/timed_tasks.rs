@@ -1,11 +1,13 @@
 //! Timed tasks on Redis against raw scripts that do the least of a delayed queue with leases, called through the same client.
 //!
+//! The raw scripts keep what a lease is for: who lost it changes nothing. What that costs is told as well.
+//!
 //! `cargo run --release -p bench -- redis`. What must be reached: 0.85 of raw, and a claim that costs no more where a million
 //! tasks are scheduled that are not due.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use futures_util::future::try_join_all;
 use redis::Script;
 use redis::aio::ConnectionManager;
@@ -19,8 +21,9 @@ const BATCH: usize = 100;
 const KIND: &str = "bench";
 const VALUE: &str = r#"{"order":4711,"state":"booked","text":"sixty bytes of a task"}"#;
 
-/// The least: a sorted set and a hash, a claim that moves the score to the end of the lease, no fence, no counting of tries, no
-/// dead letters; damage is not looked for.
+/// The least that keeps what a lease promises: a sorted set and a hash, a claim that moves the score to the end of the lease under a
+/// new number, and a finish that asks for that number. No tries, no dead letters, no times of what was due; damage is not looked
+/// for. `bare` leaves the number away: then whoever lost its lease deletes what another one holds.
 struct Raw {
     link: ConnectionManager,
     add: Script,
@@ -28,21 +31,37 @@ struct Raw {
     finish: Script,
 }
 
+const ADD: &str = "local id = redis.call('INCR', KEYS[3]) redis.call('HSET', KEYS[2], id, ARGV[2])
+    redis.call('ZADD', KEYS[1], now + ARGV[1], id) return id";
+const CLAIM: &str = "local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])
+    if #ids == 0 then return {0, {}} end
+    local fence = redis.call('INCR', KEYS[3])
+    local values, out, leases, claims = redis.call('HMGET', KEYS[2], unpack(ids)), {}, {}, {}
+    for i, id in ipairs(ids) do
+        local n = 2 * i
+        leases[n - 1], leases[n], out[n - 1], out[n] = now + ARGV[2], id, id, values[i]
+        claims[n - 1], claims[n] = id, fence
+    end
+    redis.call('HSET', KEYS[4], unpack(claims))
+    redis.call('ZADD', KEYS[1], unpack(leases)) return {fence, out}";
+const FINISH: &str = "local held, mine = redis.call('HMGET', KEYS[4], unpack(ARGV, 2)), {}
+    for i, fence in ipairs(held) do if fence == ARGV[1] then mine[#mine + 1] = ARGV[i + 1] end end
+    redis.call('ZREM', KEYS[1], unpack(mine)) redis.call('HDEL', KEYS[2], unpack(mine))
+    redis.call('HDEL', KEYS[4], unpack(mine)) return #mine";
+
 impl Raw {
-    async fn connect(url: &str) -> Result<Self> {
-        let time = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000) ";
-        let add = "local id = redis.call('INCR', KEYS[3]) redis.call('HSET', KEYS[2], id, ARGV[2]) \
-            redis.call('ZADD', KEYS[1], now + ARGV[1], id) return id";
-        let claim = "local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1]) \
-            if #ids == 0 then return {} end \
-            local values, out = redis.call('HMGET', KEYS[2], unpack(ids)), {} \
-            for i, id in ipairs(ids) do redis.call('ZADD', KEYS[1], now + ARGV[2], id) out[i] = { id, values[i] } end return out";
-        let finish = "for _, id in ipairs(ARGV) do redis.call('ZREM', KEYS[1], id) redis.call('HDEL', KEYS[2], id) end";
+    async fn connect(url: &str, bare: bool) -> Result<Self> {
+        let script = |text: &str| {
+            let time = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000) ";
+            Script::new(&(time.to_owned() + text))
+        };
+        let claim = CLAIM.replace("redis.call('HSET', KEYS[4], unpack(claims))", "");
+        let finish = "redis.call('ZREM', KEYS[1], unpack(ARGV, 2)) redis.call('HDEL', KEYS[2], unpack(ARGV, 2))";
         Ok(Self {
             link: redis::Client::open(url)?.get_connection_manager().await?,
-            add: Script::new(&format!("{time}{add}")),
-            claim: Script::new(&format!("{time}{claim}")),
-            finish: Script::new(finish),
+            add: script(ADD),
+            claim: script(if bare { &claim } else { CLAIM }),
+            finish: Script::new(if bare { finish } else { FINISH }),
         })
     }
 
@@ -57,25 +76,26 @@ impl Raw {
     async fn drain(&self) -> Result<usize> {
         let (mut link, mut done) = (self.link.clone(), 0);
         loop {
-            let found: Vec<(String, Vec<u8>)> =
+            let (fence, found): (u64, Vec<(String, Vec<u8>)>) =
                 keys(&self.claim).arg(BATCH).arg(60_000).invoke_async(&mut link).await?;
             if found.is_empty() {
                 return Ok(done);
             }
             done += found.len();
             let mut finish = keys(&self.finish);
+            finish.arg(fence);
             for (id, value) in &found {
                 let _: serde_json::Value = serde_json::from_slice(value)?;
                 finish.arg(id);
             }
-            let () = finish.invoke_async(&mut link).await?;
+            let _: Option<i64> = finish.invoke_async(&mut link).await?;
         }
     }
 }
 
 fn keys(script: &Script) -> redis::ScriptInvocation<'_> {
     let mut invocation = script.prepare_invoke();
-    invocation.key("{raw}:due").key("{raw}:values").key("{raw}:seq");
+    invocation.key("{raw}:due").key("{raw}:values").key("{raw}:seq").key("{raw}:claims");
     invocation
 }
 
@@ -119,44 +139,60 @@ pub(crate) fn measure(runtime: &tokio::runtime::Runtime, repetitions: u16, quick
     runtime.block_on(compare(&url, repetitions, tasks, scheduled))
 }
 
+/// What is compared.
+enum Side {
+    Ours(Ours),
+    Raw(Raw),
+}
+
+impl Side {
+    async fn measure(&self, each: u32) -> Result<Rates> {
+        let rate = |began: Instant| f64::from(each * PRODUCERS) / began.elapsed().as_secs_f64();
+        let began = Instant::now();
+        match self {
+            Self::Ours(ours) => try_join_all((0..PRODUCERS).map(|_| ours.add(each))).await?,
+            Self::Raw(raw) => try_join_all((0..PRODUCERS).map(|_| raw.add(each))).await?,
+        };
+        let (add, began) = (rate(began), Instant::now());
+        let done = match self {
+            Self::Ours(ours) => ours.drain().await?,
+            Self::Raw(raw) => raw.drain().await?,
+        };
+        ensure!(done == usize::try_from(each * PRODUCERS)?, "{done} tasks were finished");
+        Ok(Rates { add, drain: rate(began) })
+    }
+}
+
 async fn compare(url: &str, repetitions: u16, tasks: u32, scheduled: usize) -> Result<()> {
-    let raw = Raw::connect(url).await?;
     let prefix = format!("bench_{:x}", fastrand::u32(..));
     let ours = Ours(TimedTasks::new(Redis::builder(url).prefix(prefix).connect().await?));
     let each = tasks / PRODUCERS;
-    let mut pairs = Vec::new();
-    for round in 0..=repetitions {
-        let ours_first = round % 2 == 0;
-        let mut sides = [None, None];
-        for is_ours in [ours_first, !ours_first] {
-            let began = Instant::now();
-            if is_ours {
-                try_join_all((0..PRODUCERS).map(|_| ours.add(each))).await?;
-            } else {
-                try_join_all((0..PRODUCERS).map(|_| raw.add(each))).await?;
-            }
-            let added = began.elapsed();
-            let began = Instant::now();
-            let done = if is_ours { ours.drain().await? } else { raw.drain().await? };
-            ensure!(done == usize::try_from(each * PRODUCERS)?, "{done} tasks were finished");
-            let rate = |time: Duration| f64::from(each * PRODUCERS) / time.as_secs_f64();
-            sides[usize::from(is_ours)] = Some(Rates { add: rate(added), drain: rate(began.elapsed()) });
+    let sides =
+        [Side::Ours(ours), Side::Raw(Raw::connect(url, false).await?), Side::Raw(Raw::connect(url, true).await?)];
+    let mut rounds = Vec::new();
+    for round in 0..=usize::from(repetitions) {
+        let mut rates = [const { None }; 3];
+        for turn in 0..3 {
+            let side = (round + turn) % 3;
+            rates[side] = Some(sides[side].measure(each).await?);
         }
-        // The first pair warms up.
-        if let ([Some(raw), Some(ours)], true) = (sides, round > 0) {
-            pairs.push((ours, raw));
+        // The first round warms up.
+        if let ([Some(ours), Some(raw), Some(bare)], true) = (rates, round > 0) {
+            rounds.push([ours, raw, bare]);
         }
     }
-    tell("add", &pairs, |rates| rates.add);
-    tell("claim + finish", &pairs, |rates| rates.drain);
-    with_many_scheduled(&ours, each, scheduled, repetitions).await
+    tell("add", &rounds, 1, |rates| rates.add);
+    tell("claim + finish", &rounds, 1, |rates| rates.drain);
+    tell("claim + finish, to raw without a fence", &rounds, 2, |rates| rates.drain);
+    let [Side::Ours(ours), ..] = &sides else { bail!("ours is the first") };
+    with_many_scheduled(ours, each, scheduled, repetitions).await
 }
 
-fn tell(what: &str, pairs: &[(Rates, Rates)], figure: impl Fn(&Rates) -> f64) {
+fn tell(what: &str, rounds: &[[Rates; 3]], to: usize, figure: impl Fn(&Rates) -> f64) {
     let of = |values: Vec<f64>| median(&values);
-    let ratio = of(pairs.iter().map(|(ours, raw)| figure(ours) / figure(raw)).collect());
-    let ours = of(pairs.iter().map(|(ours, _)| figure(ours)).collect());
-    let raw = of(pairs.iter().map(|(_, raw)| figure(raw)).collect());
+    let ratio = of(rounds.iter().map(|rates| figure(&rates[0]) / figure(&rates[to])).collect());
+    let ours = of(rounds.iter().map(|rates| figure(&rates[0])).collect());
+    let raw = of(rounds.iter().map(|rates| figure(&rates[to])).collect());
     if let (Some(Median { value, low, high, .. }), Some(ours), Some(raw)) = (ratio, ours, raw) {
         println!("{what}: ours {:.0}/s, raw {:.0}/s, ratio {value:.2} [{low:.2}..{high:.2}]", ours.value, raw.value);
     }

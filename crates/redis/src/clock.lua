@@ -6,8 +6,7 @@ if not now then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
--- Exact, where tostring would round.
+-- Exact, where tostring would round; of what never comes, 'inf'.
 local function text(number)
-  if number == math.huge then return 'inf' end
   return string.format('%.0f', number)
 end

@@ -156,20 +156,21 @@ impl Redis {
     }
 
     /// What every script gets as its time: that of the hand-turned clock, or nothing, and then it asks the server for its own.
-    pub(crate) fn time(&self) -> String {
+    fn time(&self) -> String {
         self.clock.as_ref().map(|clock| clock.now_millis().to_string()).unwrap_or_default()
     }
 
     /// The server's time, of the node that has this key.
     pub(crate) async fn now(&self, key: &str) -> Result<SystemTime> {
-        let ms: i64 = self.run(&NOW, &[key], &[&self.time()], "asking for the time").await?;
+        let ms: i64 = self.run(&NOW, &[key], &[], "asking for the time").await?;
         Ok(solid_notify_core::notice::time_from_millis(ms))
     }
 
+    /// Runs a script with these keys and, behind the time, these arguments.
     pub(crate) async fn run<T: FromRedisValue>(
         &self,
         script: &Script,
-        keys: &[&str],
+        keys: &[impl AsRef<str>],
         args: &[&str],
         doing: &'static str,
     ) -> Result<T> {
@@ -179,16 +180,20 @@ impl Redis {
     }
 
     /// By its hash; a server that does not know it (restarted, failed over, SCRIPT FLUSH) is given the text, which it keeps.
-    async fn evaluate(&self, script: &Script, keys: &[&str], args: &[&str]) -> RedisResult<Value> {
+    async fn evaluate(&self, script: &Script, keys: &[impl AsRef<str>], args: &[&str]) -> RedisResult<Value> {
         let command = |name: &str, body: &str| {
             let mut command = redis::cmd(name);
-            command.arg(body).arg(keys.len()).arg(keys).arg(args);
+            command.arg(body).arg(keys.len());
+            for key in keys {
+                command.arg(key.as_ref());
+            }
+            command.arg(self.time()).arg(args);
             command
         };
         let told = script.told();
-        match self.send(&command("EVALSHA", told.get_hash())).await {
+        match self.send(&command("EVALSHA", &told.hash)).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.send(&command("EVAL", script.text)).await
+                self.send(&command("EVAL", &told.text)).await
             }
             answered => answered,
         }
@@ -229,31 +234,32 @@ fn collect(value: Value, texts: &mut Vec<String>) {
     }
 }
 
-/// A Lua script. Its text never changes, so that each server compiles it once.
+/// A Lua script: these texts behind [`CLOCK`]. It never changes, so that each server compiles it once.
 pub(crate) struct Script {
-    text: &'static str,
-    told: std::sync::OnceLock<redis::Script>,
+    parts: &'static [&'static str],
+    told: std::sync::OnceLock<Told>,
 }
+
+/// A script as servers are told it: by its hash, or whole.
+struct Told {
+    hash: String,
+    text: String,
+}
+
+/// What every script begins with.
+const CLOCK: &str = include_str!("clock.lua");
 
 impl Script {
-    pub(crate) const fn new(text: &'static str) -> Self {
-        Self { text, told: std::sync::OnceLock::new() }
+    pub(crate) const fn new(parts: &'static [&'static str]) -> Self {
+        Self { parts, told: std::sync::OnceLock::new() }
     }
 
-    fn told(&self) -> &redis::Script {
-        self.told.get_or_init(|| redis::Script::new(self.text))
+    fn told(&self) -> &Told {
+        self.told.get_or_init(|| {
+            let text = CLOCK.to_owned() + &self.parts.concat();
+            Told { hash: redis::Script::new(&text).get_hash().to_owned(), text }
+        })
     }
 }
 
-/// A script of these files, behind what every script begins with.
-macro_rules! script {
-    ($($file:literal),+) => {
-        $crate::connection::Script::new(concat!(
-            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/clock.lua")),
-            $(include_str!($file)),+
-        ))
-    };
-}
-pub(crate) use script;
-
-static NOW: Script = script!("now.lua");
+static NOW: Script = Script::new(&[include_str!("now.lua")]);

@@ -25,18 +25,19 @@ use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::duration_millis;
 
-use crate::connection::{Redis, Script, script};
+use crate::connection::{Redis, Script};
 use keys::Keys;
 pub(crate) use keys::{def_of, member, notice_id};
 use row::Stored;
 
-static INSERT: Script = script!("lua/shared.lua", "lua/insert.lua");
-static CLAIM: Script = script!("lua/shared.lua", "lua/claim.lua");
-static SETTLE: Script = script!("lua/shared.lua", "lua/settle.lua");
-static LOOK: Script = script!("lua/shared.lua", "lua/look.lua");
-static CHANGE: Script = script!("lua/audit.lua", "lua/shared.lua", "lua/change.lua");
-static ALERT: Script = script!("lua/shared.lua", "lua/alert.lua");
-static META: Script = script!("lua/audit.lua", "lua/meta.lua");
+static INSERT: Script = Script::new(&[include_str!("lua/shared.lua"), include_str!("lua/insert.lua")]);
+static CLAIM: Script = Script::new(&[include_str!("lua/shared.lua"), include_str!("lua/claim.lua")]);
+static SETTLE: Script = Script::new(&[include_str!("lua/shared.lua"), include_str!("lua/settle.lua")]);
+static LOOK: Script = Script::new(&[include_str!("lua/shared.lua"), include_str!("lua/look.lua")]);
+static CHANGE: Script =
+    Script::new(&[include_str!("lua/audit.lua"), include_str!("lua/shared.lua"), include_str!("lua/change.lua")]);
+static ALERT: Script = Script::new(&[include_str!("lua/shared.lua"), include_str!("lua/alert.lua")]);
+static META: Script = Script::new(&[include_str!("lua/audit.lua"), include_str!("lua/meta.lua")]);
 
 /// How often a decision is made anew before it is left to the caller: each time somebody else has got on.
 const AGAIN: usize = 200;
@@ -80,11 +81,7 @@ impl RedisStore {
         args: &[&str],
         doing: &'static str,
     ) -> Result<T, StoreError> {
-        let time = self.redis.time();
-        let mut all = Vec::with_capacity(args.len() + 1);
-        all.push(time.as_str());
-        all.extend(args);
-        Ok(self.redis.run(script, &[key], &all, doing).await?)
+        Ok(self.redis.run(script, &[key], args, doing).await?)
     }
 
     async fn time(&self) -> Result<SystemTime, StoreError> {

@@ -1,4 +1,4 @@
--- ARGV[2]: 'delete', 'revive', 'aside' (only what is no longer held), 'at' or 'in'; ARGV[3]: milliseconds or a reason; then ids.
+-- ARGV[2]: 'delete', 'revive', 'aside' (only what nobody holds) or 'due'; ARGV[3]: a reason, or when it is due; then ids.
 -- Answers for each: 1 done, 0 unknown, 2 held by a consumer.
 local what, more = ARGV[2], ARGV[3]
 local out = {}
@@ -10,7 +10,8 @@ for i = 4, #ARGV do
     forget(id)
     redis.call('HDEL', ASIDE, id)
   elseif what == 'aside' then
-    if redis.call('ZSCORE', DUE, id) then
+    local score = redis.call('ZSCORE', DUE, id)
+    if score and (tonumber(score) <= now or redis.call('HEXISTS', CLAIMS, id) == 0) then
       put_aside(id, more)
       done = 1
     end
@@ -21,10 +22,10 @@ for i = 4, #ARGV do
       redis.call('HDEL', TRIES, id)
       redis.call('ZADD', DUE, text(now), id)
     end
-  elseif redis.call('ZSCORE', LEASE, id) then
+  elseif redis.call('HEXISTS', CLAIMS, id) == 1 then
     done = 2
   elseif redis.call('ZSCORE', DUE, id) then
-    redis.call('ZADD', DUE, text(what == 'in' and now + tonumber(more) or tonumber(more)), id)
+    redis.call('ZADD', DUE, due_time(more), id)
     done = 1
   end
   out[#out + 1] = done

@@ -2,11 +2,11 @@
 local what = ARGV[2]
 if what == 'count' then
   return {
-    redis.call('ZCARD', DUE), redis.call('ZCOUNT', DUE, '-inf', text(now)), redis.call('ZCARD', LEASE),
+    redis.call('ZCARD', DUE), redis.call('ZCOUNT', DUE, '-inf', text(now)), redis.call('HLEN', CLAIMS),
     redis.call('ZCARD', DEAD), redis.call('HLEN', ASIDE),
   }
 elseif what == 'is_scheduled' then
-  return (redis.call('ZSCORE', DUE, ARGV[3]) or redis.call('ZSCORE', LEASE, ARGV[3])) and 1 or 0
+  return redis.call('ZSCORE', DUE, ARGV[3]) and 1 or 0
 elseif what == 'dead' then
   -- The latest first.
   local out = {}
@@ -31,7 +31,7 @@ else
   local aside = {}
   for i = 1, #page[2], 2 do
     local id = page[2][i]
-    if not (redis.call('ZSCORE', DUE, id) or redis.call('ZSCORE', LEASE, id) or redis.call('ZSCORE', DEAD, id)) then
+    if not (redis.call('ZSCORE', DUE, id) or redis.call('ZSCORE', DEAD, id)) then
       put_aside(id, 'an entry without a score')
       aside[#aside + 1] = id
     end

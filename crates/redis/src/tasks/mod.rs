@@ -16,8 +16,8 @@ pub use model::{Claimed, Counts, Damaged, DeadTask, Due, Lease, Outcome, Resched
 
 use crate::connection::Redis;
 use crate::error::{Error, Result};
-use model::{RawClaimed, RawDead, RawTask};
-use scripts::{ADD, CHANGE, CLAIM, DUE, LOOK, REPLACE, SETTLE};
+use model::{RawDead, RawTasks};
+use scripts::{ADD, ADD_AS, CHANGE, CLAIM, DUE, LOOK, REPLACE, SETTLE};
 
 /// The most tasks of one script: Lua's `unpack` has an end, and others wait while a script runs.
 const AT_ONCE: usize = 500;
@@ -59,9 +59,9 @@ impl TimedTasks {
     /// # Errors
     /// [`Error::Encode`], [`Error::Redis`]. After a lost answer it may have been added; [`Self::add_as`] can be repeated.
     pub async fn add<T: Serialize + ?Sized>(&self, kind: &str, at: impl Into<When>, value: &T) -> Result<String> {
-        let added = self.put(kind, &[("", at.into(), encode(kind, value)?)], false).await?;
+        let added = self.add_many(kind, &[(at.into(), encode(kind, value)?)]).await?;
         let missing = || Error::Answer { doing: "adding a task", problem: "no id came back".to_owned() };
-        added.into_iter().next().map(|(id, _)| id).ok_or_else(missing)
+        added.into_iter().next().ok_or_else(missing)
     }
 
     /// Adds a task under an id of the caller's, unless there is one of this id; false where there is.
@@ -75,8 +75,9 @@ impl TimedTasks {
         at: impl Into<When>,
         value: &T,
     ) -> Result<bool> {
-        let added = self.put(kind, &[(id, at.into(), encode(kind, value)?)], false).await?;
-        Ok(added.iter().any(|(_, added)| *added))
+        let (due, value) = (at.into().word(), encode(kind, value)?);
+        let added: i64 = self.run(&ADD_AS, kind, &[id, &due, &value], "adding a task").await?;
+        Ok(added == 1)
     }
 
     /// As [`Self::add_as`], but what has this id is replaced. A consumer that holds it loses it.
@@ -90,7 +91,9 @@ impl TimedTasks {
         at: impl Into<When>,
         value: &T,
     ) -> Result<()> {
-        self.put(kind, &[(id, at.into(), encode(kind, value)?)], true).await.map(drop)
+        let (due, value) = (at.into().word(), encode(kind, value)?);
+        let _: i64 = self.run(&REPLACE, kind, &[id, &due, &value], "replacing a task").await?;
+        Ok(())
     }
 
     /// Adds many; answers with their ids, in their order. Each window of 500 is added completely or not at all.
@@ -102,11 +105,11 @@ impl TimedTasks {
         kind: &str,
         tasks: impl IntoIterator<Item = (impl Into<When>, T)>,
     ) -> Result<Vec<String>> {
-        let encoded = tasks.into_iter().map(|(at, value)| Ok(("", at.into(), encode(kind, &value)?)));
+        let encoded = tasks.into_iter().map(|(at, value)| Ok((at.into(), encode(kind, &value)?)));
         let encoded = encoded.collect::<Result<Vec<_>>>()?;
         let mut ids = Vec::with_capacity(encoded.len());
         for window in encoded.chunks(AT_ONCE) {
-            ids.extend(self.put(kind, window, false).await?.into_iter().map(|(id, _)| id));
+            ids.extend(self.add_many(kind, window).await?);
         }
         Ok(ids)
     }
@@ -118,7 +121,7 @@ impl TimedTasks {
     /// [`Error::Redis`].
     pub async fn due<T: DeserializeOwned>(&self, kind: &str, limit: usize) -> Result<Due<Task<T>>> {
         let limit = limit.min(AT_ONCE).to_string();
-        let (found, aside): (Vec<RawTask>, Vec<String>) =
+        let (found, tries, aside): (RawTasks, Vec<u64>, Vec<String>) =
             self.run(&DUE, kind, &[&limit], "looking for due tasks").await?;
         let mut due = Due {
             tasks: Vec::with_capacity(found.len()),
@@ -126,7 +129,7 @@ impl TimedTasks {
             dead: Vec::new(),
         };
         let mut undecodable = Vec::new();
-        for (id, score, value, tries) in found {
+        for ((id, score, value), tries) in found.into_iter().zip(tries) {
             match serde_json::from_slice(&value) {
                 Ok(value) => due.tasks.push(Task { id, due: time_from_millis(score as i64), value, tries }),
                 Err(error) => undecodable.push((id, error.to_string())),
@@ -141,20 +144,20 @@ impl TimedTasks {
         Ok(due)
     }
 
-    /// Claims what is due, what dead consumers held first, then in order of time: no two consumers ever hold the same task. What
-    /// is not settled within the lease is claimed again by somebody.
+    /// Claims what is due, in order of time: no two consumers ever hold the same task. What is not settled within the lease is due
+    /// again at its end.
     ///
     /// # Errors
     /// [`Error::Redis`]. After a lost answer what was claimed waits for the end of the lease.
     pub async fn claim<T: DeserializeOwned>(&self, kind: &str, limit: usize, lease: &Lease) -> Result<Due<Claimed<T>>> {
         let (limit, ms) = (limit.min(AT_ONCE).to_string(), duration_millis(lease.time).to_string());
         let most = lease.max_tries.unwrap_or(0).to_string();
-        let (found, aside, dead): (Vec<RawClaimed>, Vec<String>, Vec<String>) =
+        let (fence, found, tries, aside, dead): (u64, RawTasks, Vec<u64>, Vec<String>, Vec<String>) =
             self.run(&CLAIM, kind, &[&limit, &ms, &most], "claiming tasks").await?;
         let mut due =
             Due { tasks: Vec::with_capacity(found.len()), damaged: damaged(aside, "a score without an entry"), dead };
         let mut undecodable = Vec::new();
-        for (id, score, value, tries, fence) in found {
+        for ((id, score, value), tries) in found.into_iter().zip(tries) {
             match serde_json::from_slice(&value) {
                 Ok(value) => due.tasks.push(Claimed { id, due: time_from_millis(score as i64), value, tries, fence }),
                 Err(error) => {
@@ -178,8 +181,12 @@ impl TimedTasks {
     pub async fn settle(&self, kind: &str, outcomes: &[Settled]) -> Result<Vec<bool>> {
         let mut held = Vec::with_capacity(outcomes.len());
         for window in outcomes.chunks(AT_ONCE) {
-            let args: Vec<[String; 4]> = window.iter().map(Settled::arguments).collect();
-            let args: Vec<&str> = args.iter().flatten().map(String::as_str).collect();
+            let runs: Vec<_> =
+                window.chunk_by(Settled::is_like).filter_map(|run| Settled::words(run).zip(Some(run))).collect();
+            let args = runs.iter().flat_map(|(words, run)| {
+                words.iter().map(String::as_str).chain(run.iter().map(|outcome| outcome.id.as_str()))
+            });
+            let args: Vec<&str> = args.collect();
             let answers: Vec<i64> = self.run(&SETTLE, kind, &args, "settling tasks").await?;
             held.extend(answers.into_iter().map(|answer| answer == 1));
         }
@@ -200,8 +207,7 @@ impl TimedTasks {
     /// # Errors
     /// [`Error::Redis`].
     pub async fn reschedule(&self, kind: &str, id: &str, at: impl Into<When>) -> Result<Rescheduled> {
-        let (way, ms) = at.into().words();
-        let done = self.change(kind, way, &ms, &[id], "rescheduling a task").await?;
+        let done = self.change(kind, "due", &at.into().word(), &[id], "rescheduling a task").await?;
         Ok(match done.first() {
             Some(1) => Rescheduled::Done,
             Some(2) => Rescheduled::Held,
@@ -223,8 +229,9 @@ impl TimedTasks {
     /// # Errors
     /// [`Error::Redis`].
     pub async fn count(&self, kind: &str) -> Result<Counts> {
-        let (waiting, due, held, dead, aside) = self.run(&LOOK, kind, &["count"], "counting tasks").await?;
-        Ok(Counts { waiting, due, held, dead, aside })
+        let (open, due, held, dead, aside): (u64, u64, u64, u64, u64) =
+            self.run(&LOOK, kind, &["count"], "counting tasks").await?;
+        Ok(Counts { waiting: open.saturating_sub(held), due, held, dead, aside })
     }
 
     /// Dead tasks, the latest first, with their values as they are stored.
@@ -306,17 +313,11 @@ impl TimedTasks {
         self.redis.now(&scripts::keys(self.redis.prefix(), kind)[0]).await
     }
 
-    async fn put(&self, kind: &str, tasks: &[(&str, When, String)], replace: bool) -> Result<Vec<(String, bool)>> {
-        let words: Vec<(&str, String)> = tasks.iter().map(|(_, at, _)| at.words()).collect();
-        let mut args = Vec::with_capacity(4 * tasks.len());
-        for ((id, _, value), (way, ms)) in tasks.iter().zip(&words) {
-            args.extend([*id, *way, ms.as_str(), value.as_str()]);
-        }
-        const DOING: &str = "adding tasks";
-        if replace {
-            return self.run(&REPLACE, kind, &args, DOING).await;
-        }
-        self.run_with(&ADD, &scripts::keys_to_add(self.redis.prefix(), kind), &args, DOING).await
+    async fn add_many(&self, kind: &str, tasks: &[(When, String)]) -> Result<Vec<String>> {
+        let due: Vec<String> = tasks.iter().map(|(at, _)| at.word()).collect();
+        let args = tasks.iter().zip(&due).flat_map(|((_, value), due)| [due.as_str(), value.as_str()]);
+        let keys = scripts::keys_to_add(self.redis.prefix(), kind);
+        self.redis.run(&ADD, &keys, &args.collect::<Vec<_>>(), "adding tasks").await
     }
 
     async fn change(&self, kind: &str, what: &str, more: &str, ids: &[&str], doing: &'static str) -> Result<Vec<i64>> {
@@ -336,21 +337,7 @@ impl TimedTasks {
         args: &[&str],
         doing: &'static str,
     ) -> Result<T> {
-        self.run_with(script, &scripts::keys(self.redis.prefix(), kind), args, doing).await
-    }
-
-    async fn run_with<T: redis::FromRedisValue>(
-        &self,
-        script: &crate::connection::Script,
-        keys: &[String],
-        args: &[&str],
-        doing: &'static str,
-    ) -> Result<T> {
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let time = self.redis.time();
-        let mut all = vec![time.as_str()];
-        all.extend(args);
-        self.redis.run(script, &keys, &all, doing).await
+        self.redis.run(script, &scripts::keys(self.redis.prefix(), kind), args, doing).await
     }
 }
 

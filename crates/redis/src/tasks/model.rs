@@ -31,10 +31,10 @@ const LATEST: i64 = 1 << 52;
 
 impl When {
     /// As the scripts take it.
-    pub(super) fn words(self) -> (&'static str, String) {
+    pub(super) fn word(self) -> String {
         match self {
-            Self::After(delay) => ("in", duration_millis(delay).min(LATEST).to_string()),
-            Self::At(time) => ("at", millis_from_time(time).clamp(0, LATEST).to_string()),
+            Self::After(delay) => format!("+{}", duration_millis(delay).min(LATEST)),
+            Self::At(time) => millis_from_time(time).clamp(0, LATEST).to_string(),
         }
     }
 }
@@ -65,7 +65,7 @@ pub struct Claimed<T> {
     pub value: T,
     /// How often it was claimed, this time included.
     pub tries: u64,
-    /// The number of the claim: the fence. Whoever claims the task next has a higher one.
+    /// The number of the claim, of all that was claimed at once: the fence. Whoever claims the task next has a higher one.
     pub fence: u64,
 }
 
@@ -151,15 +151,22 @@ pub struct Settled {
 }
 
 impl Settled {
-    pub(super) fn arguments(&self) -> [String; 4] {
-        let (what, more) = match &self.outcome {
+    /// What a run of these begins with: all of the same claim that have the same outcome.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.fence == other.fence && self.outcome == other.outcome
+    }
+
+    /// What the script is told of such a run, before their ids.
+    pub(super) fn words(run: &[Self]) -> Option<[String; 4]> {
+        let first = run.first()?;
+        let (what, more) = match &first.outcome {
             Outcome::Finish => ("finish", String::new()),
-            Outcome::Retry(when) => when.words(),
+            Outcome::Retry(when) => ("retry", when.word()),
             Outcome::Dead(reason) => ("dead", reason.clone()),
             Outcome::Extend(lease) => ("lease", duration_millis(*lease).min(LATEST).to_string()),
             Outcome::Aside(reason) => ("aside", reason.clone()),
         };
-        [self.id.clone(), self.fence.to_string(), what.to_owned(), more]
+        Some([format!("{}:", first.fence), what.to_owned(), more, run.len().to_string()])
     }
 }
 
@@ -181,9 +188,9 @@ pub enum Rescheduled {
 pub struct Counts {
     /// Waiting for their time, or due.
     pub waiting: u64,
-    /// Those of them that are due.
+    /// Those that a claim finds now: due, or held under a lease that has ended.
     pub due: u64,
-    /// Held by consumers.
+    /// Held by consumers, dead ones included until their lease ends and somebody claims.
     pub held: u64,
     /// Dead.
     pub dead: u64,
@@ -207,6 +214,6 @@ pub struct DeadTask {
     pub value: String,
 }
 
-pub(super) type RawTask = (String, f64, Vec<u8>, u64);
-pub(super) type RawClaimed = (String, f64, Vec<u8>, u64, u64);
+/// Id, score and value of each task, one after the other.
+pub(super) type RawTasks = Vec<(String, f64, Vec<u8>)>;
 pub(super) type RawDead = (String, f64, String, u64, Vec<u8>);
