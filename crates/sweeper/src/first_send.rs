@@ -23,7 +23,7 @@ use crate::worker::Worker;
 pub(crate) const QUEUE: usize = 1024;
 /// The most ids of one claim.
 const BATCH: usize = 500;
-/// The least time between two claims: what is committed alone is claimed at once, and under load one claim takes many.
+/// The pause between two claims: what is committed alone is claimed at once, and under load one claim takes many.
 const PACE: Duration = Duration::from_millis(10);
 
 pub(crate) async fn first_send_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::Receiver<Vec<Fresh>>>>) {
@@ -42,7 +42,6 @@ pub(crate) async fn first_send_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::
                 break;
             }
         }
-        claimed_at = Some(Instant::now());
         while fresh.len() < BATCH {
             match queue.try_recv() {
                 Ok(more) => fresh.extend(more),
@@ -62,6 +61,7 @@ pub(crate) async fn first_send_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::
         for (def_id, ids) in by_def {
             worker.first_send(def_id, ids).await;
         }
+        claimed_at = Some(Instant::now());
     }
     // What is still queued is due; dropping the reports says so.
 }

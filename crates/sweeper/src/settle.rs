@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use solid_notify_core::lane::FirstAttempt;
@@ -13,7 +14,7 @@ use solid_notify_core::notice::{Claimed, duration_millis};
 use solid_notify_core::store::{Settle, Settled, Told};
 use solid_notify_core::transition::{Chance, Event, Next, transition};
 use solid_notify_core::{AlertReason, ErrorClass, Status, StoreError};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc};
+use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
 use crate::definitions::Ready;
@@ -25,7 +26,7 @@ use crate::worker::Worker;
 pub(crate) const BATCH: usize = 500;
 /// The most text of one batch, in bytes: below the smallest packet or statement limit that servers have by default.
 const BATCH_BYTES: usize = 2 << 20;
-/// The least time from one batch to the next that is not full: what ends alone is written at once, and under load one
+/// The pause between one batch and the next that is not full: what ends alone is written at once, and under load one
 /// transaction settles many.
 const PACE: Duration = Duration::from_millis(10);
 /// The same where somebody waits for an outcome: a producer, or the next notice of an ordering key.
@@ -122,7 +123,6 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::Unbo
         }
         if !fresh.is_empty() {
             gather(&worker, &mut queue, &mut fresh, written_at).await;
-            written_at = Instant::now();
             // What tells a person, or is watched by a circuit breaker, may have to wait for other nodes; the others not for it.
             let decided = fresh.into_iter().map(|outcome| worker.decide(outcome));
             let (plain, others): (Vec<_>, Vec<_>) = decided.partition(|decided| decided.settle.is_plain());
@@ -133,28 +133,55 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::Unbo
             && let Some(batch) = pending.remove(at)
         {
             worker.write(batch, &mut pending).await;
+            written_at = Instant::now();
         }
     }
 }
 
-/// Gathers more for a batch that is not full, until the pace allows to write it.
+/// Gathers more for a batch that is not full, until the pace allows to write it. It is not woken for each outcome: under load that
+/// costs more than the outcome itself.
 async fn gather(
     worker: &Worker,
     queue: &mut mpsc::UnboundedReceiver<Outcome>,
     fresh: &mut Vec<Outcome>,
     last: Instant,
 ) {
-    let mut seen = 0;
     let mut pace = PACE;
-    while fresh.len() < BATCH {
-        if fresh[seen..].iter().any(|outcome| worker.is_urgent(outcome)) {
+    loop {
+        while fresh.len() < BATCH
+            && let Ok(outcome) = queue.try_recv()
+        {
+            fresh.push(outcome);
+        }
+        if worker.hurry.urgent.swap(false, Ordering::Relaxed) {
             pace = URGENT_PACE;
         }
-        seen = fresh.len();
-        let more = queue.recv_many(fresh, BATCH - seen);
-        match tokio::time::timeout_at(last + pace, more).await {
-            Ok(received) if received > 0 => {}
-            Ok(_) | Err(_) => break,
+        if fresh.len() >= BATCH || queue.is_closed() || last + pace <= Instant::now() {
+            return;
+        }
+        tokio::select! {
+            () = tokio::time::sleep_until(last + pace) => {}
+            () = worker.hurry.told.notified() => {}
+        }
+    }
+}
+
+/// What ends the gathering of a batch before its pace.
+#[derive(Default)]
+pub(crate) struct Hurry {
+    /// Somebody waits for an outcome that has been passed on.
+    urgent: AtomicBool,
+    told: Notify,
+}
+
+impl Hurry {
+    /// An outcome was passed on; `count` are under way.
+    pub(crate) fn note(&self, urgent: bool, count: usize) {
+        if urgent {
+            self.urgent.store(true, Ordering::Relaxed);
+        }
+        if urgent || count.is_multiple_of(BATCH) {
+            self.told.notify_one();
         }
     }
 }
@@ -203,7 +230,7 @@ impl Worker {
     }
 
     /// True where somebody waits for the outcome to be stored.
-    fn is_urgent(&self, outcome: &Outcome) -> bool {
+    pub(crate) fn is_urgent(&self, outcome: &Outcome) -> bool {
         outcome.claimed.ordering_key.is_some() || self.reports().contains_key(&outcome.claimed.id)
     }
 

@@ -25,7 +25,7 @@ use crate::health::Health;
 use crate::housekeeping;
 use crate::limited::Limited;
 use crate::meters::NodeMeters;
-use crate::settle::Outcome;
+use crate::settle::{Hurry, Outcome};
 use crate::slots::Slots;
 
 /// The shared state of one sweeper.
@@ -60,6 +60,8 @@ pub(crate) struct Worker {
     reports: Mutex<HashMap<i64, Report>>,
     /// None once no more outcomes come.
     outcomes: Mutex<Option<mpsc::UnboundedSender<Outcome>>>,
+    /// Told of outcomes that shall not wait for the pace of the settle loop.
+    pub(crate) hurry: Hurry,
     /// The settle loop's end.
     pub(crate) settle_queue: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Outcome>>>,
     pub(crate) running: TaskTracker,
@@ -133,6 +135,7 @@ impl Worker {
             unsettled: AtomicUsize::new(0),
             reports: Mutex::default(),
             outcomes: Mutex::new(Some(outcomes)),
+            hurry: Hurry::default(),
             settle_queue: Arc::new(tokio::sync::Mutex::new(settle_queue)),
             running: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -238,7 +241,8 @@ impl Worker {
 
     /// Passes an outcome on to be settled.
     pub(crate) fn settle(&self, outcome: Outcome) {
-        self.unsettled.fetch_add(1, Ordering::Relaxed);
+        let before = self.unsettled.fetch_add(1, Ordering::Relaxed);
+        let urgent = self.is_urgent(&outcome);
         if let Some(held) =
             self.held().get_mut(&outcome.claimed.id).filter(|held| held.attempt == outcome.claimed.attempt)
         {
@@ -248,6 +252,7 @@ impl Worker {
             // The settle loop ends only after `close_outcomes`.
             let _ = outcomes.send(outcome);
         }
+        self.hurry.note(urgent, before + 1);
     }
 
     /// No more outcomes come: the settle loop ends with the last one.

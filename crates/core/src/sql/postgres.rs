@@ -34,7 +34,7 @@ impl Dialect for Postgres {
     /// Not by SET: behind a pooler that shares sessions, the application's own queries would be planned so, too.
     fn with_settings(options: PgConnectOptions) -> PgConnectOptions {
         // What is off is still planned where there is no other way, at a price for which Postgres compiles the plan.
-        options.options([("enable_seqscan", "off"), ("jit", "off")])
+        options.options([("enable_seqscan", "off"), ("jit", "off"), ("plan_cache_mode", "force_generic_plan")])
     }
 
     fn refuses_settings(error: &sqlx::Error) -> bool {
