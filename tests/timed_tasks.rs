@@ -246,6 +246,22 @@ async fn what_nobody_can_use_is_put_aside_and_stops_nothing<R: RedisServer>() {
     w.own.close();
 }
 
+async fn who_has_nothing_to_do_finds_an_entry_without_a_score<R: RedisServer>() {
+    let w = World::new::<R>().await;
+    w.tasks.add_batch(KIND, (0..600).map(|n| (60 * SECOND, n))).await.unwrap();
+    w.own.by_hand(&["HSET", &w.key("values"), "no score", "7"]);
+    let mut found = Vec::new();
+    for _ in 0..60 {
+        let due = w.tasks.claim::<i64>(KIND, 10, &Lease::of(SECOND)).await.unwrap();
+        assert!(due.tasks.is_empty());
+        found.extend(due.damaged.into_iter().map(|damaged| (damaged.id, damaged.reason)));
+        w.own.clock.advance(SECOND / 2);
+    }
+    assert_eq!(found, [("no score".to_owned(), "an entry without a score".to_owned())]);
+    assert_eq!(w.tasks.count(KIND).await.unwrap().waiting, 600, "the others are left alone");
+    w.own.close();
+}
+
 async fn a_damaged_crowd_hides_no_task<R: RedisServer>() {
     let w = World::new::<R>().await;
     for n in 0..300 {
@@ -298,6 +314,7 @@ solid_notify_tests::on_each_redis!(
     a_task_is_retried_at_its_time_and_dies_with_its_reason,
     a_task_that_kills_its_consumers_runs_out,
     what_nobody_can_use_is_put_aside_and_stops_nothing,
+    who_has_nothing_to_do_finds_an_entry_without_a_score,
     a_damaged_crowd_hides_no_task,
     scripts_that_the_server_has_forgotten_are_sent_again,
     without_a_clock_of_ours_time_is_that_of_redis,

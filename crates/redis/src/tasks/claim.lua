@@ -8,7 +8,7 @@ also_when_full()
 local fence = text(next_number(SEQ))
 local first = fence .. ':1'
 
-while #all_tries < limit and #aside + #dead < 1000 do
+while #all_tries < limit and #aside / 2 + #dead < 1000 do
   local found = redis.call('ZRANGEBYSCORE', DUE, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, limit - #all_tries)
   if #found == 0 then break end
   local ids = {}
@@ -21,8 +21,7 @@ while #all_tries < limit and #aside + #dead < 1000 do
   for i, id in ipairs(ids) do
     local before = tonumber(tried[i] or nil) or tries_of(claims[i])
     if not values[i] then
-      put_aside(id, 'a score without an entry')
-      aside[#aside + 1] = id
+      put_aside(id, 'a score without an entry', aside)
     elseif most > 0 and before >= most then
       bury(id, 'all ' .. text(most) .. ' tries used; in the last one its consumer died', before)
       dead[#dead + 1] = id
@@ -39,6 +38,13 @@ while #all_tries < limit and #aside + #dead < 1000 do
   if #held > 0 then
     redis.call('HSET', CLAIMS, unpack(held))
     redis.call('ZADD', DUE, unpack(leases))
+  end
+end
+-- Who has nothing to do looks for damage, a little and not often.
+if #all_tries == 0 and redis.call('HLEN', VALUES) > 0 then
+  local checked = redis.call('HMGET', CHECKED, 'cursor', 'next')
+  if now >= tonumber(checked[2] or 0) then
+    redis.call('HSET', CHECKED, 'cursor', check_window(checked[1] or '0', 50, aside), 'next', text(now + 1000))
   end
 end
 return { tonumber(fence), out, all_tries, aside, dead }

@@ -2,7 +2,7 @@
 local limit = tonumber(ARGV[2])
 local out, all_tries, aside = {}, {}, {}
 local passed = 0
-while #all_tries < limit and #aside < 1000 do
+while #all_tries < limit and #aside / 2 < 1000 do
   local found = redis.call('ZRANGEBYSCORE', DUE, '-inf', text(now), 'WITHSCORES', 'LIMIT', passed, limit - #all_tries)
   if #found == 0 then break end
   for i = 1, #found, 2 do
@@ -14,8 +14,7 @@ while #all_tries < limit and #aside < 1000 do
       all_tries[#all_tries + 1] = tonumber(redis.call('HGET', TRIES, id) or nil) or tries_of(redis.call('HGET', CLAIMS, id))
       passed = passed + 1
     else
-      put_aside(id, 'a score without an entry')
-      aside[#aside + 1] = id
+      put_aside(id, 'a score without an entry', aside)
     end
   end
 end

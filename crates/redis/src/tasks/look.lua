@@ -26,15 +26,7 @@ elseif what == 'aside' then
   local page = redis.call('HSCAN', ASIDE, ARGV[3], 'COUNT', 500)
   return { page[1], page[2] }
 else
-  -- 'check': one window of the entries. Those that no set has are put aside.
-  local page = redis.call('HSCAN', VALUES, ARGV[3], 'COUNT', 500)
+  -- 'check'
   local aside = {}
-  for i = 1, #page[2], 2 do
-    local id = page[2][i]
-    if not (redis.call('ZSCORE', DUE, id) or redis.call('ZSCORE', DEAD, id)) then
-      put_aside(id, 'an entry without a score')
-      aside[#aside + 1] = id
-    end
-  end
-  return { page[1], aside }
+  return { check_window(ARGV[3], 500, aside), aside }
 end

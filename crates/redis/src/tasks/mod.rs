@@ -121,13 +121,9 @@ impl TimedTasks {
     /// [`Error::Redis`].
     pub async fn due<T: DeserializeOwned>(&self, kind: &str, limit: usize) -> Result<Due<Task<T>>> {
         let limit = limit.min(AT_ONCE).to_string();
-        let (found, tries, aside): (RawTasks, Vec<u64>, Vec<String>) =
+        let (found, tries, aside): (RawTasks, Vec<u64>, Vec<(String, String)>) =
             self.run(&DUE, kind, &[&limit], "looking for due tasks").await?;
-        let mut due = Due {
-            tasks: Vec::with_capacity(found.len()),
-            damaged: damaged(aside, "a score without an entry"),
-            dead: Vec::new(),
-        };
+        let mut due = Due { tasks: Vec::with_capacity(found.len()), damaged: damaged(aside), dead: Vec::new() };
         let mut undecodable = Vec::new();
         for ((id, score, value), tries) in found.into_iter().zip(tries) {
             match serde_json::from_slice(&value) {
@@ -152,10 +148,9 @@ impl TimedTasks {
     pub async fn claim<T: DeserializeOwned>(&self, kind: &str, limit: usize, lease: &Lease) -> Result<Due<Claimed<T>>> {
         let (limit, ms) = (limit.min(AT_ONCE).to_string(), duration_millis(lease.time).to_string());
         let most = lease.max_tries.unwrap_or(0).to_string();
-        let (fence, found, tries, aside, dead): (u64, RawTasks, Vec<u64>, Vec<String>, Vec<String>) =
+        let (fence, found, tries, aside, dead): (u64, RawTasks, Vec<u64>, Vec<(String, String)>, Vec<String>) =
             self.run(&CLAIM, kind, &[&limit, &ms, &most], "claiming tasks").await?;
-        let mut due =
-            Due { tasks: Vec::with_capacity(found.len()), damaged: damaged(aside, "a score without an entry"), dead };
+        let mut due = Due { tasks: Vec::with_capacity(found.len()), damaged: damaged(aside), dead };
         let mut undecodable = Vec::new();
         for ((id, score, value), tries) in found.into_iter().zip(tries) {
             match serde_json::from_slice(&value) {
@@ -266,17 +261,17 @@ impl TimedTasks {
         self.run(&LOOK, kind, &["purge", &ms], "purging dead tasks").await
     }
 
-    /// Goes through all entries and puts those aside that no set has: they would never be due. For now and then; nothing of ours
-    /// leaves such an entry, but a person at the keys may.
+    /// Goes through all entries and puts those aside that no set has: they would never be due. Nothing of ours leaves such an entry,
+    /// but a person at the keys may. A claim that finds nothing does a little of it, once a second; this does all of it at once.
     ///
     /// # Errors
     /// [`Error::Redis`].
     pub async fn check(&self, kind: &str) -> Result<Vec<Damaged>> {
         let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
         loop {
-            let (next, aside): (String, Vec<String>) =
+            let (next, aside): (String, Vec<(String, String)>) =
                 self.run(&LOOK, kind, &["check", &cursor], "checking the tasks").await?;
-            found.extend(damaged(aside, "an entry without a score"));
+            found.extend(damaged(aside));
             cursor = next;
             if cursor == "0" {
                 report(kind, &found);
@@ -345,8 +340,8 @@ fn encode<T: Serialize + ?Sized>(kind: &str, value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(|source| Error::Encode { kind: kind.to_owned(), source })
 }
 
-fn damaged(ids: Vec<String>, reason: &str) -> Vec<Damaged> {
-    ids.into_iter().map(|id| Damaged { id, reason: reason.to_owned() }).collect()
+fn damaged(aside: Vec<(String, String)>) -> Vec<Damaged> {
+    aside.into_iter().map(|(id, reason)| Damaged { id, reason }).collect()
 }
 
 fn report(kind: &str, damaged: &[Damaged]) {

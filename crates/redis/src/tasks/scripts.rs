@@ -5,20 +5,21 @@ use crate::connection::Script;
 const SEQUENCE: &str = include_str!("sequence.lua");
 const DUE_TIME: &str = include_str!("due_time.lua");
 const SHARED: &str = include_str!("shared.lua");
+const CHECK: &str = include_str!("check.lua");
 
 pub(super) static ADD: Script = Script::new(&[SEQUENCE, DUE_TIME, include_str!("add.lua")]);
 pub(super) static ADD_AS: Script = Script::new(&[DUE_TIME, SHARED, include_str!("add_as.lua")]);
 pub(super) static REPLACE: Script = Script::new(&[DUE_TIME, SHARED, include_str!("replace.lua")]);
 pub(super) static DUE: Script = Script::new(&[SHARED, include_str!("due.lua")]);
-pub(super) static CLAIM: Script = Script::new(&[SEQUENCE, SHARED, include_str!("claim.lua")]);
+pub(super) static CLAIM: Script = Script::new(&[SEQUENCE, SHARED, CHECK, include_str!("claim.lua")]);
 pub(super) static SETTLE: Script = Script::new(&[DUE_TIME, SHARED, include_str!("settle.lua")]);
 pub(super) static CHANGE: Script = Script::new(&[DUE_TIME, SHARED, include_str!("change.lua")]);
-pub(super) static LOOK: Script = Script::new(&[SHARED, include_str!("look.lua")]);
+pub(super) static LOOK: Script = Script::new(&[SHARED, CHECK, include_str!("look.lua")]);
 
 /// The keys of a kind, in the order in which the scripts expect them. What stands in braces is all that a cluster hashes, so they
 /// are in one slot; the prefix has no colon, so two prefixes never meet.
-pub(super) fn keys(prefix: &str, kind: &str) -> [String; 8] {
-    ["due", "values", "claims", "tries", "dead", "why", "aside", "seq"].map(|name| key(prefix, kind, name))
+pub(super) fn keys(prefix: &str, kind: &str) -> [String; 9] {
+    ["due", "values", "claims", "tries", "dead", "why", "aside", "seq", "checked"].map(|name| key(prefix, kind, name))
 }
 
 /// Those of [`ADD`].

@@ -1,0 +1,12 @@
+-- Looks at one window of the entries and puts those aside that no set has: they would never be due. Adds their ids and the reason to
+-- `aside`, answers with the next cursor.
+local function check_window(cursor, count, aside)
+  local page = redis.call('HSCAN', VALUES, cursor, 'COUNT', count)
+  for i = 1, #page[2], 2 do
+    local id = page[2][i]
+    if not (redis.call('ZSCORE', DUE, id) or redis.call('ZSCORE', DEAD, id)) then
+      put_aside(id, 'an entry without a score', aside)
+    end
+  end
+  return page[1]
+end
