@@ -101,8 +101,12 @@ impl<DB: Dialect> SqlStore<DB> {
         // Who alerts nobody and has no breaker pays nothing for it.
         let plain = batch.iter().all(Settle::is_plain);
         let held = if DB::KIND.settles_at_once() && !evict && plain {
-            let all = json(&batch.iter().map(Row::new).collect::<Vec<_>>())?;
-            keys::<DB>(&DB::fetch(&mut conn, &statements.settle, &[now, all.as_str().into()]).await?)?
+            let leaves_nothing = |settle: &Settle| matches!(settle.transition.next, Next::Finish { keep: false, .. });
+            let (statement, all) = match batch.iter().all(leaves_nothing) {
+                true => (&statements.settle_gone, json(&batch.iter().map(Key::new).collect::<Vec<_>>())?),
+                false => (&statements.settle, json(&batch.iter().map(Row::new).collect::<Vec<_>>())?),
+            };
+            keys::<DB>(&DB::fetch(&mut conn, statement, &[now, all.as_str().into()]).await?)?
         } else {
             let mut tx = conn.begin().await?;
             let held = self.settle_by_steps(&mut tx, batch, evict).await?;

@@ -61,6 +61,7 @@ statements! {
     overdue,
     held_by,
     settle,
+    settle_gone,
     hold,
     evict,
     archive,
@@ -227,6 +228,7 @@ impl Statements {
                 kind.batch_rows(&keys, "notify_msg", &fence(kind), lock)
             )),
             settle: statement(settle_at_once(kind)),
+            settle_gone: statement(settle_gone(kind, &keys)),
             // Ids that were given twice (a restored sequence, a TRUNCATE on MySQL): the live notice keeps its id.
             evict: statement(kind.batch_delete(&ids_only, "notify_msg_history", "")),
             archive: statement(format!(
@@ -358,6 +360,20 @@ fn rescheduled(kind: Kind) -> String {
 fn fence(kind: Kind) -> String {
     let now = kind.now();
     format!("m.attempt = b.attempt AND m.status + 0 = b.was AND (b.overdue = 0 OR m.next_call_time <= {now})")
+}
+
+/// A settle of which nothing is kept.
+fn settle_gone(kind: Kind, keys: &str) -> String {
+    if !kind.settles_at_once() {
+        return String::new();
+    }
+    format!(
+        "WITH held AS MATERIALIZED (SELECT m.id AS notice_id, m.attempt, b.was {}),
+         gone AS (DELETE FROM notify_msg AS m WHERE {})
+         SELECT notice_id, attempt, was FROM held",
+        kind.batch_rows(keys, "notify_msg", &fence(kind), kind.lock()),
+        kind.id_in("m.id", "SELECT notice_id FROM held")
+    )
 }
 
 /// All steps of a settle in one round trip. Only Postgres has statements that change several tables: what is held is locked
