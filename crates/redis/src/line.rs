@@ -107,8 +107,8 @@ impl Line {
 }
 
 impl Link {
-    /// Whether the next call over it may well fail for the same reason, since the client does not leave it. A cluster's client
-    /// follows its nodes; nothing is lost to it but an answer.
+    /// Whether the next call over it may well fail for the same reason, since the client does not leave it. That of a cluster
+    /// leaves a node for another that was promoted, unless it only waits for answers.
     fn is_of_no_use(&self, error: &RedisError) -> bool {
         match self {
             Self::Single(_) => {

@@ -33,7 +33,8 @@ pub enum Log {
     Nothing,
     /// Every change, and the disk is left to the operating system.
     Unforced,
-    /// Every change, forced to the disk each second.
+    /// Every change, forced to the disk each second. While that goes on it may answer before it writes, so that a `kill -9` loses
+    /// some.
     EverySecond,
     /// Every change, forced to the disk before it is answered.
     Always,
