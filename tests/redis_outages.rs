@@ -12,6 +12,7 @@ use solid_notify::{Done, Error, FaultKind, NewNotice, Notice, NotifyDef, Status,
 use solid_notify_redis::{Lease, Outcome, Redis, RedisNotify, TimedTasks};
 use solid_notify_tests::sending::{Calls, eventually};
 use tokio::task::spawn_blocking;
+use xtask::servers::redis::Log;
 use xtask::servers::{Ending, Server, redis};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -49,6 +50,11 @@ fn command(url: &str, words: &[&str]) {
         command.arg(word);
     });
     let _: ::redis::Value = command.query(&mut connection).unwrap();
+}
+
+fn info(url: &str, section: &str) -> String {
+    let mut connection = ::redis::Client::open(url).unwrap().get_connection().unwrap();
+    ::redis::cmd("INFO").arg(section).query(&mut connection).unwrap()
 }
 
 /// Adds until it is stored: whoever gets an error does not know, and adds once more.
@@ -109,6 +115,71 @@ async fn private_redis_restarted_under_load_loses_nothing() {
     }
     all_succeed(&notify, &producer.await.unwrap()).await;
     sweeper.shutdown().await;
+}
+
+/// A killed process loses nothing that it wrote to its log: the operating system has it. Only with `everysec` it may answer before
+/// it writes: while the disk is busy with what it was forced to write before, up to two seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_with_a_log_keeps_what_it_answered_when_it_is_killed() {
+    for log in [Log::Always, Log::EverySecond, Log::Unforced] {
+        let server = spawn_blocking(move || redis::start_logging(log).unwrap()).await.unwrap();
+        let notify = outbox(server.url()).await;
+        let tasks = TimedTasks::new(Redis::connect(server.url()).await.unwrap());
+        let (mut notices, mut ids) = (Vec::new(), Vec::new());
+        for n in 0..100 {
+            notices.push(add(&notify, n).await);
+            ids.push(tasks.add("task", SECOND, &n).await.unwrap());
+        }
+        if log == Log::EverySecond {
+            eventually("all is written", async || info(server.url(), "persistence").contains("aof_buffer_length:0"))
+                .await;
+        }
+        let server = restarted(server).await;
+        for (notice, id) in notices.iter().zip(&ids) {
+            eventually("it answers", async || notify.find(*notice).await.is_ok()).await;
+            assert!(notify.find(*notice).await.unwrap().is_some(), "{log:?}");
+            eventually("it answers", async || tasks.is_scheduled("task", id).await.is_ok()).await;
+            assert!(tasks.is_scheduled("task", id).await.unwrap(), "{log:?}");
+        }
+        drop(server);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_without_a_log_has_its_last_snapshot_and_goes_on() {
+    let server = spawn_blocking(|| redis::start_logging(Log::Nothing).unwrap()).await.unwrap();
+    let notify = outbox(server.url()).await;
+    let tasks = TimedTasks::new(Redis::connect(server.url()).await.unwrap());
+    let calls = Calls::default();
+    let sweeper = sweeper(&notify, &calls).await;
+    let kept = (add(&notify, 1).await, tasks.add("task", SECOND, &1).await.unwrap());
+    all_succeed(&notify, &[kept.0]).await;
+    command(server.url(), &["SAVE"]);
+    let lost = (add(&notify, 2).await, tasks.add("task", SECOND, &2).await.unwrap());
+    notify.define(NotifyDef::new("later")).await.unwrap();
+    all_succeed(&notify, &[lost.0]).await;
+    let server = restarted(server).await;
+    eventually("it answers", async || notify.find(kept.0).await.is_ok() && tasks.count("task").await.is_ok()).await;
+    assert!(notify.find(kept.0).await.unwrap().is_some());
+    assert!(notify.find(lost.0).await.unwrap().is_none());
+    assert!(tasks.is_scheduled("task", &kept.1).await.unwrap());
+    assert!(!tasks.is_scheduled("task", &lost.1).await.unwrap());
+    let gone = add_notice(&mut notify.clone(), "later", 3).await;
+    assert!(matches!(gone, Err(Error::UnknownDefinition { .. })), "{gone:?}");
+    notify.define(NotifyDef::new("later").handler("job")).await.unwrap();
+    let again = add_notice(&mut notify.clone(), "later", 4).await.unwrap().id();
+    all_succeed(&notify, &[again]).await;
+    assert_eq!(calls.all(), [1, 2, 4]);
+    sweeper.shutdown().await;
+    drop(server);
+}
+
+async fn restarted(mut server: Server) -> Server {
+    let restart = move || {
+        server.restart(Ending::Kill).unwrap();
+        server
+    };
+    spawn_blocking(restart).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -198,6 +269,17 @@ async fn private_redis_that_is_full_refuses_and_goes_on_when_there_is_room() {
     all_succeed(&notify, &[id, add(&notify, 3).await]).await;
     assert_eq!(calls.all(), [1, 3], "and what was refused is not there");
     sweeper.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_that_misses_its_replicas_refuses_and_goes_on_with_them() {
+    let server = private().await;
+    let notify = outbox(server.url()).await;
+    command(server.url(), &["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let refused = add_notice(&mut notify.clone(), "job", 1).await;
+    assert!(matches!(&refused, Err(Error::Store(error)) if error.kind == FaultKind::Outage), "{refused:?}");
+    command(server.url(), &["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    add_notice(&mut notify.clone(), "job", 2).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

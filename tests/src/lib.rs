@@ -11,6 +11,7 @@ pub mod log;
 pub mod memory;
 pub mod proxy;
 pub mod redis;
+pub mod redis_load;
 pub mod sending;
 pub mod shell;
 

@@ -44,8 +44,10 @@ pub enum Weather {
 pub struct Proxy {
     /// Where it listens, on 127.0.0.1.
     pub port: u16,
+    server: watch::Sender<SocketAddr>,
     weather: watch::Sender<Weather>,
     struck: Arc<AtomicUsize>,
+    accepted: Arc<AtomicUsize>,
 }
 
 impl Proxy {
@@ -55,10 +57,15 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let (weather, struck) = (watch::channel(Weather::Fair).0, Arc::new(AtomicUsize::new(0)));
         let (forecast, counter) = (weather.subscribe(), Arc::clone(&struck));
+        let (server, upstream) = watch::channel(server);
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let connections = Arc::clone(&accepted);
         tokio::spawn(async move {
             loop {
                 match listener.accept().await {
                     Ok((client, _)) => {
+                        connections.fetch_add(1, Ordering::Relaxed);
+                        let server = *upstream.borrow();
                         tokio::spawn(connect(client, server, wire(), forecast.clone(), Arc::clone(&counter)));
                     }
                     // Of that one connection, or of too many open files: the next may be accepted.
@@ -66,7 +73,17 @@ impl Proxy {
                 }
             }
         });
-        Self { port, weather, struck }
+        Self { port, server, weather, struck, accepted }
+    }
+
+    /// Leads every new connection to another server, as a name does that is switched. Those that are open stay where they are.
+    pub fn lead_to(&self, server: SocketAddr) {
+        self.server.send_replace(server);
+    }
+
+    /// How many connections were made to it.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
     }
 
     /// Changes the weather.

@@ -1,17 +1,16 @@
 //! [`Redis`]: a connection to one server or to a cluster, shared by all clones, that comes back by itself; and how scripts run.
 //!
-//! What the scripts do is left to the modules that have them. The client crate is `redis`; nothing of it but its error is
-//! part of this crate's interface.
+//! What the scripts do is left to the modules that have them, and how a connection is made and left to [`Line`]. The client
+//! crate is `redis`; nothing of it but its error is part of this crate's interface.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::cluster::ClusterClientBuilder;
-use redis::cluster_async::ClusterConnection;
-use redis::{Client, Cmd, ErrorKind, FromRedisValue, RedisResult, ServerErrorKind, Value};
+use redis::{ErrorKind, FromRedisValue, RedisResult, ServerErrorKind, Value};
 use solid_notify_core::HandClock;
 
 use crate::error::{Error, Result};
+use crate::line::{Line, Target};
 
 /// Settings of a connection; made by [`Redis::builder`].
 #[derive(Debug, Clone)]
@@ -62,62 +61,21 @@ impl RedisBuilder {
         if self.prefix.is_empty() || !self.prefix.chars().all(fits) {
             return Err(Error::Prefix { prefix: self.prefix });
         }
-        let link = self.link().await.map_err(Error::redis("connecting to Redis"))?;
-        let redis = Redis { link, prefix: self.prefix, clock: self.clock };
+        let target = Target { urls: self.urls, timeout: self.timeout };
+        let line = Line::open(target).await.map_err(Error::redis("connecting to Redis"))?;
+        let redis = Redis { line: Arc::new(line), prefix: self.prefix, clock: self.clock };
         if !self.allow_eviction {
             redis.refuse_eviction().await?;
         }
         Ok(redis)
     }
-
-    async fn link(&self) -> RedisResult<Link> {
-        let mut failed = None;
-        for url in &self.urls {
-            let config = ConnectionManagerConfig::new()
-                .set_response_timeout(Some(self.timeout))
-                .set_connection_timeout(Some(self.timeout))
-                .set_max_delay(Duration::from_secs(1));
-            let connected = match Client::open(url.as_str()) {
-                Ok(client) => client.get_connection_manager_with_config(config).await,
-                Err(error) => Err(error),
-            };
-            match connected {
-                Ok(mut single) => {
-                    let info: String = redis::cmd("INFO").arg("cluster").query_async(&mut single).await?;
-                    return if info.contains("cluster_enabled:1") {
-                        self.cluster().await.map(Link::Cluster)
-                    } else {
-                        Ok(Link::Single(single))
-                    };
-                }
-                Err(error) => failed = Some(error),
-            }
-        }
-        Err(failed.unwrap_or_else(|| (ErrorKind::InvalidClientConfig, "no URL is given").into()))
-    }
-
-    async fn cluster(&self) -> RedisResult<ClusterConnection> {
-        let urls = self.urls.iter().map(String::as_str);
-        let builder = ClusterClientBuilder::new(urls)
-            .connection_timeout(self.timeout)
-            .response_timeout(self.timeout)
-            // A script is not sent again after a lost answer more often than this; redirections count as well.
-            .retries(5);
-        builder.build()?.get_async_connection().await
-    }
-}
-
-#[derive(Clone)]
-enum Link {
-    Single(ConnectionManager),
-    Cluster(ClusterConnection),
 }
 
 /// A connection to Redis, one server or a cluster. Clones share it; after a loss it is made anew in the background, and calls
 /// meanwhile fail.
 #[derive(Clone)]
 pub struct Redis {
-    link: Link,
+    line: Arc<Line>,
     prefix: String,
     clock: Option<HandClock>,
 }
@@ -191,18 +149,11 @@ impl Redis {
             command
         };
         let told = script.told();
-        match self.send(&command("EVALSHA", &told.hash)).await {
+        match self.line.send(&command("EVALSHA", &told.hash)).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.send(&command("EVAL", &told.text)).await
+                self.line.send(&command("EVAL", &told.text)).await
             }
             answered => answered,
-        }
-    }
-
-    async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        match self.link.clone() {
-            Link::Single(mut link) => command.query_async(&mut link).await,
-            Link::Cluster(mut link) => command.query_async(&mut link).await,
         }
     }
 
@@ -210,7 +161,7 @@ impl Redis {
     async fn refuse_eviction(&self) -> Result<()> {
         let mut command = redis::cmd("INFO");
         command.arg("memory");
-        let answer = self.send(&command).await.map_err(Error::redis("asking for the maxmemory-policy"))?;
+        let answer = self.line.send(&command).await.map_err(Error::redis("asking for the maxmemory-policy"))?;
         let mut texts = Vec::new();
         collect(answer, &mut texts);
         let policies =

@@ -5,6 +5,7 @@
 
 mod connection;
 mod error;
+mod line;
 mod notify;
 mod store;
 mod tasks;

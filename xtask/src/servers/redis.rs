@@ -1,7 +1,7 @@
-//! Private Redis servers from installed programs: one, or a cluster of three masters without replicas.
+//! Private Redis servers from installed programs: one, or a cluster of three masters without or with a replica for each.
 //!
-//! Only what is special to Redis is here; starting, waiting and stopping is left to [`Server`]. They write a log of every
-//! change, so that a `kill -9` of the server alone loses nothing.
+//! Only what is special to Redis is here; starting, waiting and stopping is left to [`Server`]. Unless something else is wanted
+//! they write a log of every change, so that a `kill -9` of the server alone loses nothing.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -26,6 +26,20 @@ pub const HOW_TO_INSTALL: &str = "Redis's server program `redis-server`, version
 const SLOTS: u16 = 16384;
 const MASTERS: u16 = 3;
 
+/// What a server writes down (`appendonly`, `appendfsync`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Log {
+    /// Nothing but the snapshots that somebody asks for.
+    Nothing,
+    /// Every change, and the disk is left to the operating system.
+    Unforced,
+    /// Every change, forced to the disk each second. While that goes on it may answer before it writes, so that a `kill -9` loses
+    /// some.
+    EverySecond,
+    /// Every change, forced to the disk before it is answered.
+    Always,
+}
+
 /// Starts a server that forgets everything when the machine crashes.
 ///
 /// # Errors
@@ -40,7 +54,15 @@ pub fn start() -> Result<Server> {
 /// # Errors
 /// See [`start`].
 pub fn start_with(durability: Durability) -> Result<Server> {
-    start_one(durability, false)
+    start_logging(if durability == Durability::Fast { Log::Unforced } else { Log::EverySecond })
+}
+
+/// Starts a server that writes this down.
+///
+/// # Errors
+/// See [`start`].
+pub fn start_logging(log: Log) -> Result<Server> {
+    start_one(log, Part::Alone)
 }
 
 /// Whether [`start`] would find the program.
@@ -49,7 +71,8 @@ pub fn is_installed() -> bool {
     program().is_some()
 }
 
-/// Three masters that share the slots. Dropping it stops them.
+/// Three masters that share the slots, and behind them their replicas in the same order, where there are any. Dropping it stops
+/// them.
 pub struct Cluster {
     nodes: Vec<Server>,
     url: String,
@@ -74,44 +97,84 @@ impl Cluster {
     }
 }
 
-/// Starts a cluster, and returns when every node knows that it is complete.
+/// Starts a cluster without replicas, and returns when every node knows that it is complete.
 ///
 /// # Errors
 /// See [`start`].
 pub fn start_cluster() -> Result<Cluster> {
-    let nodes = (0..MASTERS).map(|_| start_one(Durability::Fast, true)).collect::<Result<Vec<_>>>()?;
+    start_nodes(MASTERS, Part::Node)
+}
+
+/// Starts a cluster with a replica for each master, which is promoted two or three seconds after the end of the master. Returns
+/// when every node knows all of that, and every replica has what its master has.
+///
+/// # Errors
+/// See [`start`].
+pub fn start_cluster_with_replicas() -> Result<Cluster> {
+    let cluster = start_nodes(2 * MASTERS, Part::HastyNode)?;
+    let (masters, replicas) = cluster.nodes.split_at(usize::from(MASTERS));
+    for (master, replica) in masters.iter().zip(replicas) {
+        let id = ask(master.port(), &["CLUSTER", "MYID"])?;
+        ask(replica.port(), &["CLUSTER", "REPLICATE", &id])?;
+    }
+    for replica in replicas {
+        wait_until(replica.port(), &["INFO", "replication"], |info| info.contains("master_link_status:up"))?;
+    }
+    for node in &cluster.nodes {
+        wait_until(node.port(), &["CLUSTER", "NODES"], |nodes| nodes.matches("slave ").count() == replicas.len())?;
+    }
+    Ok(cluster)
+}
+
+fn start_nodes(count: u16, part: Part) -> Result<Cluster> {
+    let nodes = (0..count).map(|_| start_one(Log::Unforced, part)).collect::<Result<Vec<_>>>()?;
     let share = SLOTS / MASTERS;
     let first = nodes.first().context("a cluster has nodes")?.port();
-    for (number, node) in (0..MASTERS).zip(&nodes) {
-        let last = if number + 1 == MASTERS { SLOTS - 1 } else { (number + 1) * share - 1 };
+    for (number, node) in (0..count).zip(&nodes) {
         ask(node.port(), &["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()])?;
-        ask(node.port(), &["CLUSTER", "ADDSLOTSRANGE", &(number * share).to_string(), &last.to_string()])?;
+        if number < MASTERS {
+            let last = if number + 1 == MASTERS { SLOTS - 1 } else { (number + 1) * share - 1 };
+            ask(node.port(), &["CLUSTER", "ADDSLOTSRANGE", &(number * share).to_string(), &last.to_string()])?;
+        }
         if number > 0 {
             let (port, bus) = (first.to_string(), bus_port(first).to_string());
             ask(node.port(), &["CLUSTER", "MEET", "127.0.0.1", &port, &bus])?;
         }
     }
+    let known = format!("cluster_known_nodes:{count}");
     for node in &nodes {
-        wait_until_it_is_complete(node.port())?;
+        wait_until(node.port(), &["CLUSTER", "INFO"], |info| {
+            let says = |line: &str| info.lines().any(|other| other.trim() == line);
+            says("cluster_state:ok") && says(&known) && says("cluster_size:3")
+        })?;
     }
     let urls: Vec<&str> = nodes.iter().map(Server::url).collect();
     let url = urls.join(",");
     Ok(Cluster { nodes, url })
 }
 
-fn start_one(durability: Durability, in_cluster: bool) -> Result<Server> {
+fn start_one(log: Log, part: Part) -> Result<Server> {
     let program = program().with_context(|| format!("no Redis server is installed: install {HOW_TO_INSTALL}"))?;
-    Server::start(Box::new(Redis { program, durability, in_cluster }), &["redis", "nobody"])
+    Server::start(Box::new(Redis { program, log, part }), &["redis", "nobody"])
 }
 
 fn program() -> Option<PathBuf> {
     find(&usual_folders(), &["redis-server", "valkey-server"])
 }
 
+/// Whether a server belongs to a cluster.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Alone,
+    Node,
+    /// A node that soon takes others for dead: where it is waited for.
+    HastyNode,
+}
+
 struct Redis {
     program: PathBuf,
-    durability: Durability,
-    in_cluster: bool,
+    log: Log,
+    part: Part,
 }
 
 impl Engine for Redis {
@@ -135,11 +198,21 @@ impl Engine for Redis {
 
     fn serve(&self, place: &Place, port: u16) -> Command {
         let mut command = place.command(&self.program);
-        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "yes"]);
-        command.args(["--appendfsync", if self.durability == Durability::Fast { "no" } else { "everysec" }]);
+        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""]);
+        // A replica gets everything at once, instead of after five seconds in which others might come.
+        command.args(["--repl-diskless-sync-delay", "0"]);
+        match self.log {
+            Log::Nothing => command.args(["--appendonly", "no"]),
+            Log::Unforced => command.args(["--appendonly", "yes", "--appendfsync", "no"]),
+            Log::EverySecond => command.args(["--appendonly", "yes", "--appendfsync", "everysec"]),
+            Log::Always => command.args(["--appendonly", "yes", "--appendfsync", "always"]),
+        };
         command.arg("--dir").arg(place.data());
-        if self.in_cluster {
+        if self.part != Part::Alone {
             command.args(["--cluster-enabled", "yes", "--cluster-port", &bus_port(port).to_string()]);
+        }
+        if self.part == Part::HastyNode {
+            command.args(["--cluster-node-timeout", "2000"]);
         }
         command
     }
@@ -165,16 +238,15 @@ fn bus_port(port: u16) -> u16 {
     port.checked_add(10_000).unwrap_or(port - 10_000)
 }
 
-fn wait_until_it_is_complete(port: u16) -> Result<()> {
+fn wait_until(port: u16, question: &[&str], is_so: impl Fn(&str) -> bool) -> Result<()> {
     let begin = Instant::now();
     loop {
-        let info = ask(port, &["CLUSTER", "INFO"])?;
-        let says = |line: &str| info.lines().any(|other| other.trim() == line);
-        if says("cluster_state:ok") && says(&format!("cluster_known_nodes:{MASTERS}")) && says("cluster_size:3") {
+        let answer = ask(port, question)?;
+        if is_so(&answer) {
             return Ok(());
         }
         if begin.elapsed() > Duration::from_secs(60) {
-            bail!("the cluster is not complete: {info}");
+            bail!("the cluster is not complete; {} says: {answer}", question.join(" "));
         }
         sleep(Duration::from_millis(50));
     }

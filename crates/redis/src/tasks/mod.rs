@@ -57,7 +57,8 @@ impl TimedTasks {
     /// Adds a task; answers with its id, a number. A time that is over means at once.
     ///
     /// # Errors
-    /// [`Error::Encode`], [`Error::Redis`]. After a lost answer it may have been added; [`Self::add_as`] can be repeated.
+    /// [`Error::Encode`], [`Error::Redis`]. After a lost answer it may have been added; [`Self::add_as`] can be repeated. The client
+    /// of a cluster repeats a call by itself when its connection breaks, so a task may be there twice without an error.
     pub async fn add<T: Serialize + ?Sized>(&self, kind: &str, at: impl Into<When>, value: &T) -> Result<String> {
         let added = self.add_many(kind, &[(at.into(), encode(kind, value)?)]).await?;
         let missing = || Error::Answer { doing: "adding a task", problem: "no id came back".to_owned() };

@@ -1,0 +1,170 @@
+//! [`Line`]: the connection that all clones of a `Redis` share, how it is made, and when it is left for a new one.
+//!
+//! After an I/O error the client makes a connection anew by itself. It would stay for ever with one that swallows what is sent
+//! (a time-out is no loss to it), with one to a server that has become a replica behind a name that leads to another one by now,
+//! and with a password that was refused once. Such a connection is left here.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::cluster::ClusterClientBuilder;
+use redis::cluster_async::ClusterConnection;
+use redis::{Client, Cmd, ErrorKind, RedisError, RedisResult, Value};
+use tokio::sync::Semaphore;
+
+use crate::error::does_not_serve_now;
+
+/// A connection is left no sooner after the last one was, so that nobody is flooded.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Where Redis is.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) urls: Vec<String>,
+    pub(crate) timeout: Duration,
+}
+
+/// A connection that is replaced where it is of no more use.
+pub(crate) struct Line {
+    target: Target,
+    current: Mutex<Current>,
+    /// One at a time makes a new connection.
+    renewal: Arc<Semaphore>,
+}
+
+/// The connection of now.
+struct Current {
+    link: Link,
+    /// How many there were before it: a call that fails late does not end the successor of its connection.
+    number: u64,
+    /// When it was made, or when its successor was begun.
+    begun: Instant,
+}
+
+#[derive(Clone)]
+enum Link {
+    Single(ConnectionManager),
+    Cluster(ClusterConnection),
+}
+
+impl Line {
+    pub(crate) async fn open(target: Target) -> RedisResult<Self> {
+        let current = Current { link: target.link().await?, number: 0, begun: Instant::now() };
+        Ok(Self { target, current: Mutex::new(current), renewal: Arc::new(Semaphore::new(1)) })
+    }
+
+    /// Sends a command and waits for its answer, no longer than the time-out: making a connection, and what the client repeats,
+    /// is part of it.
+    pub(crate) async fn send(self: &Arc<Self>, command: &Cmd) -> RedisResult<Value> {
+        let (mut link, number) = {
+            let current = self.current();
+            (current.link.clone(), current.number)
+        };
+        let sent = async {
+            match &mut link {
+                Link::Single(link) => command.query_async(link).await,
+                Link::Cluster(link) => command.query_async(link).await,
+            }
+        };
+        let late = |_| Err(RedisError::from(io::Error::from(io::ErrorKind::TimedOut)));
+        let answered = tokio::time::timeout(self.target.timeout, sent).await.unwrap_or_else(late);
+        if answered.as_ref().is_err_and(|error| link.is_of_no_use(error)) {
+            self.renew(number);
+        }
+        answered
+    }
+
+    /// Makes a new connection in the background, and uses it when it is there. Calls meanwhile go over the old one.
+    fn renew(self: &Arc<Self>, number: u64) {
+        let Ok(permit) = Arc::clone(&self.renewal).try_acquire_owned() else { return };
+        let old = {
+            let mut current = self.current();
+            if current.number != number || current.begun.elapsed() < PAUSE {
+                return;
+            }
+            current.begun = Instant::now();
+            current.link.clone()
+        };
+        let line = Arc::clone(self);
+        tokio::spawn(async move {
+            match line.target.another(old).await {
+                Ok(link) => {
+                    let mut current = line.current();
+                    (current.link, current.number) = (link, number + 1);
+                    tracing::info!("a connection to Redis was of no use and is replaced");
+                }
+                Err(error) => tracing::warn!(%error, "the connection to Redis is of no use, and no other can be made"),
+            }
+            drop(permit);
+        });
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Link {
+    /// Whether the next call over it may well fail for the same reason, since the client does not leave it. That of a cluster
+    /// leaves a node for another that was promoted, unless it only waits for answers.
+    fn is_of_no_use(&self, error: &RedisError) -> bool {
+        match self {
+            Self::Single(_) => {
+                let refused = error.kind() == ErrorKind::AuthenticationFailed;
+                refused || error.is_timeout() || does_not_serve_now(error)
+            }
+            Self::Cluster(_) => error.is_timeout(),
+        }
+    }
+}
+
+impl Target {
+    /// Connects to the first server that answers, and asks it whether it belongs to a cluster.
+    async fn link(&self) -> RedisResult<Link> {
+        let mut single = self.single().await?;
+        let info: String = redis::cmd("INFO").arg("cluster").query_async(&mut single).await?;
+        match info.contains("cluster_enabled:1") {
+            true => Ok(Link::Cluster(self.cluster().await?)),
+            false => Ok(Link::Single(single)),
+        }
+    }
+
+    /// A new connection of the same sort.
+    async fn another(&self, old: Link) -> RedisResult<Link> {
+        match old {
+            Link::Single(_) => Ok(Link::Single(self.single().await?)),
+            Link::Cluster(_) => Ok(Link::Cluster(self.cluster().await?)),
+        }
+    }
+
+    async fn single(&self) -> RedisResult<ConnectionManager> {
+        let mut failed = None;
+        for url in &self.urls {
+            let config = ConnectionManagerConfig::new()
+                .set_response_timeout(Some(self.timeout))
+                .set_connection_timeout(Some(self.timeout))
+                .set_max_delay(Duration::from_secs(1));
+            let connected = match Client::open(url.as_str()) {
+                Ok(client) => client.get_connection_manager_with_config(config).await,
+                Err(error) => Err(error),
+            };
+            match connected {
+                Ok(single) => return Ok(single),
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(failed.unwrap_or_else(|| (ErrorKind::InvalidClientConfig, "no URL is given").into()))
+    }
+
+    async fn cluster(&self) -> RedisResult<ClusterConnection> {
+        let urls = self.urls.iter().map(String::as_str);
+        let builder = ClusterClientBuilder::new(urls)
+            .connection_timeout(self.timeout)
+            .response_timeout(self.timeout)
+            // A script is not sent again after a lost answer more often than this; redirections count as well.
+            .retries(5);
+        builder.build()?.get_async_connection().await
+    }
+}
