@@ -30,6 +30,7 @@ mod purge;
 mod read;
 mod run;
 mod settle;
+mod settle_statements;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod statements;

@@ -5,7 +5,8 @@
 use super::fragment::{Kind, Ty};
 use super::read::record_columns;
 use super::run::Statement;
-use super::statements::{HISTORY, statements};
+use super::settle_statements::HISTORY;
+use super::statements::statements;
 
 statements! {
     OperateStatements:

@@ -12,6 +12,7 @@ use super::limits::LimitStatements;
 use super::operate_statements::OperateStatements;
 use super::read::{claimed_columns, record_columns};
 use super::run::Statement;
+use super::settle_statements::{SETTLED, archived, fence, rescheduled, settle_at_once, settle_gone};
 use super::tick::TickStatements;
 use super::version_statements::VersionStatements;
 use crate::store::SUSPECT_CRASHES;
@@ -308,95 +309,11 @@ impl Statements {
     }
 }
 
-/// What a settled notice is to become. The names differ from the table's, so that assignments can name those bare.
-const SETTLED: &[(&str, Ty)] = &[
-    ("notice_id", Ty::Int),
-    ("new_status", Ty::Int),
-    ("after_ms", Ty::Int),
-    ("new_failures", Ty::Int),
-    ("new_crashes", Ty::Int),
-    ("new_errors", Ty::Text),
-    ("new_class", Ty::Text),
-    ("new_description", Ty::Text),
-    ("reason", Ty::Text),
-];
-
-pub(super) const HISTORY: &str = "id, def_id, param, description, errors, status, attempt, failures, crashes, worker, last_class, \
-     last_call_time, next_call_time, create_time, dedupe_key, ordering_key, trace_context, finish_time, end_reason";
-
 fn definition_id(lock: &str) -> String {
     // MariaDB tells whether the server still has a transaction open, which the driver does not know after a raw ROLLBACK;
     // MySQL ignores the executable comment. The cast: coalesce makes a decimal of the variable, which is unsigned.
     format!(
         "SELECT id, CAST(coalesce(/*M! @@in_transaction, */ 1) AS signed) FROM notify_def
          WHERE name = $2 AND delete_time IS NULL{lock}"
-    )
-}
-
-/// `b`: what has the columns of the batch.
-fn archived(kind: Kind, b: &str) -> String {
-    format!(
-        "INSERT INTO notify_msg_history ({HISTORY})
-         SELECT m.id, m.def_id, m.param, {b}.new_description, {}, {b}.new_status, m.attempt, {b}.new_failures,
-                {b}.new_crashes, m.worker, {b}.new_class, m.last_call_time, NULL, m.create_time, m.dedupe_key,
-                m.ordering_key, m.trace_context, {}, {b}.reason",
-        kind.to_json(&format!("{b}.new_errors")),
-        kind.now()
-    )
-}
-
-fn rescheduled(kind: Kind) -> String {
-    format!(
-        "status = b.new_status, failures = b.new_failures, crashes = b.new_crashes, errors = {},
-         last_class = b.new_class, description = b.new_description,
-         next_call_time = CASE WHEN b.after_ms IS NULL THEN {} ELSE {} END",
-        kind.to_json("b.new_errors"),
-        kind.endless(),
-        kind.plus(&kind.now(), "b.after_ms")
-    )
-}
-
-/// The fence: who does not find its attempt, in the status it left it in, changes nothing.
-fn fence(kind: Kind) -> String {
-    let now = kind.now();
-    format!("m.attempt = b.attempt AND m.status + 0 = b.was AND (b.overdue = 0 OR m.next_call_time <= {now})")
-}
-
-/// A settle of which nothing is kept.
-fn settle_gone(kind: Kind, keys: &str) -> String {
-    if !kind.settles_at_once() {
-        return String::new();
-    }
-    format!(
-        "WITH held AS MATERIALIZED (SELECT m.id AS notice_id, m.attempt, b.was {}),
-         gone AS (DELETE FROM notify_msg AS m WHERE {})
-         SELECT notice_id, attempt, was FROM held",
-        kind.batch_rows(keys, "notify_msg", &fence(kind), kind.lock()),
-        kind.id_in("m.id", "SELECT notice_id FROM held")
-    )
-}
-
-/// All steps of a settle in one round trip. Only Postgres has statements that change several tables: what is held is locked
-/// and read first, and the others change just that. `held` has all the columns of both, since two results joined would be
-/// compared row by row: nothing is known of their sizes.
-fn settle_at_once(kind: Kind) -> String {
-    if !kind.settles_at_once() {
-        return String::new();
-    }
-    let fences = [("attempt", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int), ("ends", Ty::Int), ("keep", Ty::Int)];
-    let batch = kind.batch("$2", &[SETTLED, &fences[..]].concat());
-    let columns = SETTLED.iter().map(|(name, _)| format!(", b.{name}")).collect::<String>();
-    format!(
-        "WITH held AS MATERIALIZED (
-             SELECT m.*, b.was, b.ends, b.keep{columns} {}),
-         gone AS (DELETE FROM notify_msg AS m WHERE {}),
-         kept AS ({} FROM held m WHERE m.ends = 1 AND m.keep = 1),
-         moved AS (UPDATE notify_msg AS m SET {} FROM held b WHERE m.id = b.notice_id AND b.ends = 0 AND {})
-         SELECT notice_id, attempt, was FROM held",
-        kind.batch_rows(&batch, "notify_msg", &fence(kind), kind.lock()),
-        kind.id_in("m.id", "SELECT notice_id FROM held WHERE ends = 1"),
-        archived(kind, "m"),
-        rescheduled(kind),
-        kind.id_in("m.id", "SELECT notice_id FROM held WHERE ends = 0")
     )
 }

@@ -16,7 +16,7 @@ pub use model::{Claimed, Counts, Damaged, DeadTask, Due, Lease, Outcome, Resched
 
 use crate::connection::Redis;
 use crate::error::{Error, Result};
-use model::{RawDead, RawTasks};
+use model::{RawAside, RawDead, RawTasks};
 use scripts::{ADD, ADD_AS, CHANGE, CLAIM, DUE, LOOK, REPLACE, SETTLE};
 
 /// The most tasks of one script: Lua's `unpack` has an end, and others wait while a script runs.
@@ -122,7 +122,7 @@ impl TimedTasks {
     /// [`Error::Redis`].
     pub async fn due<T: DeserializeOwned>(&self, kind: &str, limit: usize) -> Result<Due<Task<T>>> {
         let limit = limit.min(AT_ONCE).to_string();
-        let (found, tries, aside): (RawTasks, Vec<u64>, Vec<(String, String)>) =
+        let (found, tries, aside): (RawTasks, Vec<u64>, RawAside) =
             self.run(&DUE, kind, &[&limit], "looking for due tasks").await?;
         let mut due = Due { tasks: Vec::with_capacity(found.len()), damaged: damaged(aside), dead: Vec::new() };
         let mut undecodable = Vec::new();
@@ -149,7 +149,7 @@ impl TimedTasks {
     pub async fn claim<T: DeserializeOwned>(&self, kind: &str, limit: usize, lease: &Lease) -> Result<Due<Claimed<T>>> {
         let (limit, ms) = (limit.min(AT_ONCE).to_string(), duration_millis(lease.time).to_string());
         let most = lease.max_tries.unwrap_or(0).to_string();
-        let (fence, found, tries, aside, dead): (u64, RawTasks, Vec<u64>, Vec<(String, String)>, Vec<String>) =
+        let (fence, found, tries, aside, dead): (u64, RawTasks, Vec<u64>, RawAside, Vec<String>) =
             self.run(&CLAIM, kind, &[&limit, &ms, &most], "claiming tasks").await?;
         let mut due = Due { tasks: Vec::with_capacity(found.len()), damaged: damaged(aside), dead };
         let mut undecodable = Vec::new();
@@ -270,7 +270,7 @@ impl TimedTasks {
     pub async fn check(&self, kind: &str) -> Result<Vec<Damaged>> {
         let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
         loop {
-            let (next, aside): (String, Vec<(String, String)>) =
+            let (next, aside): (String, RawAside) =
                 self.run(&LOOK, kind, &["check", &cursor], "checking the tasks").await?;
             found.extend(damaged(aside));
             cursor = next;
@@ -285,7 +285,7 @@ impl TimedTasks {
     ///
     /// # Errors
     /// [`Error::Redis`].
-    pub async fn aside(&self, kind: &str) -> Result<Vec<(String, String)>> {
+    pub async fn aside(&self, kind: &str) -> Result<RawAside> {
         let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
         loop {
             let (next, page): (String, Vec<Vec<u8>>) =
@@ -341,7 +341,7 @@ fn encode<T: Serialize + ?Sized>(kind: &str, value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(|source| Error::Encode { kind: kind.to_owned(), source })
 }
 
-fn damaged(aside: Vec<(String, String)>) -> Vec<Damaged> {
+fn damaged(aside: RawAside) -> Vec<Damaged> {
     aside.into_iter().map(|(id, reason)| Damaged { id, reason }).collect()
 }
 

@@ -214,6 +214,8 @@ pub struct DeadTask {
     pub value: String,
 }
 
+/// Id and reason of what was put aside, one after the other.
+pub(super) type RawAside = Vec<(String, String)>;
 /// Id, score and value of each task, one after the other.
 pub(super) type RawTasks = Vec<(String, f64, Vec<u8>)>;
 pub(super) type RawDead = (String, f64, String, u64, Vec<u8>);
