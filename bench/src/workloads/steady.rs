@@ -11,9 +11,10 @@ use crate::raw::{self, Measured};
 use crate::run::{Compared, Plan, RAW, Side, pairs};
 
 pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Compared> {
+    // Some ten seconds: how it begins and ends shall not count.
     let count = plan.scaled(match DB::PRODUCT {
-        Product::Postgres | Product::Mariadb => 20_000,
-        Product::Sqlite => 5_000,
+        Product::Postgres | Product::Mariadb => 60_000,
+        Product::Sqlite => 20_000,
     });
     pairs(plan, RAW, async |side| {
         arena.reset().await?;

@@ -314,8 +314,10 @@ pub struct Told {
     pub closes: bool,
     /// Whether a person was told.
     pub notified: bool,
-    /// After how long to look again.
+    /// After how long to look again, if nothing came meanwhile.
     pub next: Duration,
+    /// The cool-down of the definition.
+    pub cooldown: Duration,
 }
 
 /// What became of one outcome.

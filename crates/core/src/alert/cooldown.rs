@@ -162,8 +162,10 @@ pub fn news(
     }
 }
 
-/// What telling the news of a follow-up makes of its row; `None`: it is deleted. The next follow-up is due after `told.next`.
-pub fn tell(row: &AlertRow, told: &Told, now: i64) -> Option<AlertRow> {
+/// What telling the news of a follow-up makes of its row, and after how long the next one is due; `None`: it is deleted.
+///
+/// What came while the news were on their way does not wait until the next look, but to the end of the cool-down.
+pub fn tell(row: &AlertRow, told: &Told, now: i64) -> Option<(AlertRow, Duration)> {
     if told.closes && row.last_seen <= told.seen && row.held_back <= told.count {
         return None;
     }
@@ -172,7 +174,12 @@ pub fn tell(row: &AlertRow, told: &Told, now: i64) -> Option<AlertRow> {
         new.held_back = row.held_back.saturating_sub(told.count).max(0);
         new.last_notified = Some(now);
     }
-    Some(new)
+    if row.held_back <= told.count {
+        return Some((new, told.next));
+    }
+    let since = new.last_notified.unwrap_or(new.opened).min(now);
+    let ends = since.saturating_add(pause(&new, told.reason, told.cooldown));
+    Some((new, told.next.min(duration_from_millis(ends - now))))
 }
 
 #[cfg(test)]
@@ -332,11 +339,17 @@ mod tests {
             closes: true,
             notified: true,
             next: COOLDOWN,
+            cooldown: COOLDOWN,
         };
-        let left = tell(&row, &told, 20).unwrap();
-        assert_eq!((left.held_back, left.last_notified), (2, Some(20)));
-        let quiet = Told { notified: false, closes: false, ..told.clone() };
-        assert_eq!(tell(&row, &quiet, 20).unwrap().held_back, 5, "nobody was told");
+        let (left, next) = tell(&row, &told, 20).unwrap();
+        assert_eq!((left.held_back, left.last_notified, next), (2, Some(20), COOLDOWN));
+        let quiet = Told { notified: false, closes: false, next: 100 * COOLDOWN, ..told.clone() };
+        let (left, next) = tell(&row, &quiet, 20).unwrap();
+        assert_eq!((left.held_back, next), (5, COOLDOWN - Duration::from_millis(20)), "nobody was told");
+        let (_, next) = tell(&row, &quiet, 9 * MINUTE).unwrap();
+        assert_eq!(next, Duration::ZERO, "the cool-down is over");
+        let (_, next) = tell(&AlertRow { held_back: 3, ..row.clone() }, &quiet, 20).unwrap();
+        assert_eq!(next, 100 * COOLDOWN, "nothing came");
         assert!(tell(&AlertRow { last_seen: 8, ..row.clone() }, &told, 20).is_some(), "of the same millisecond");
         assert_eq!(tell(&AlertRow { last_seen: 8, held_back: 3, ..row }, &told, 20), None);
     }

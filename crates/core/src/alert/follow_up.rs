@@ -46,6 +46,7 @@ pub fn follow_up(
         closes: next.is_none(),
         notified: kind.is_some(),
         next: next.unwrap_or(cooldown),
+        cooldown,
     };
     let alert = kind.map(|kind| {
         alert.kind = kind;

@@ -167,10 +167,10 @@ async fn write_told<DB: Dialect>(
     match tell(&row, told, time) {
         None => DB::execute(conn, &DB::statements().alerts.close_alert, key).await.map(drop),
         // Not the one of the row, which has just ended: an operator brought an old one back. One chain goes on.
-        Some(row) if follow_up != FollowUp::None => write::<DB>(conn, key, &row).await,
-        Some(mut row) => {
-            let next = StoredAlert::again(told, &row);
-            row.follow_up = Some(add::<DB>(conn, key[0], told.alert_def, &next, told.next).await?);
+        Some((row, _)) if follow_up != FollowUp::None => write::<DB>(conn, key, &row).await,
+        Some((mut row, next)) => {
+            let again = StoredAlert::again(told, &row);
+            row.follow_up = Some(add::<DB>(conn, key[0], told.alert_def, &again, next).await?);
             write::<DB>(conn, key, &row).await
         }
     }

@@ -107,7 +107,7 @@ impl RedisStore {
             {
                 let new = tell(row, told, now);
                 beside.alert = [field.clone(), alert.text.clone(), String::new()];
-                if let Some(mut new) = new {
+                if let Some((mut new, next)) = new {
                     // This very notice is no follow-up any more, if it ends.
                     let ends = matches!(settle.transition.next, Next::Finish { .. });
                     let stands =
@@ -115,7 +115,7 @@ impl RedisStore {
                     if stands == FollowUp::None {
                         let id = self.number(told.alert_def).await?;
                         let param = StoredAlert::again(told, &new).to_json();
-                        beside.follow_up = [member(id), param, millis(told.next)];
+                        beside.follow_up = [member(id), param, millis(next)];
                         new.follow_up = Some(id);
                     }
                     beside.alert[2] = codec::alert_text(&new);

@@ -64,7 +64,17 @@ impl Defs {
 
     fn told(&self, count: i64, seen: i64, closes: bool) -> Box<Told> {
         let (alert_def, def_id, reason) = (self.alerts, self.sync, AlertReason::FinalFailure);
-        Box::new(Told { alert_def, def_id, reason, count, seen, closes, notified: true, next: COOLDOWN })
+        Box::new(Told {
+            alert_def,
+            def_id,
+            reason,
+            count,
+            seen,
+            closes,
+            notified: true,
+            next: COOLDOWN,
+            cooldown: COOLDOWN,
+        })
     }
 
     /// The alert was sent.
@@ -127,6 +137,24 @@ pub async fn what_follows_within_the_cool_down_is_held_back_for_one_follow_up(b:
     assert_eq!(row.held_back, 1);
     b.clock().advance(COOLDOWN);
     assert!(defs.due(b).await.remove(0).1.follow_up, "there is another follow-up");
+}
+
+pub async fn what_comes_while_a_follow_up_finds_nothing_does_not_wait_for_the_next_look(b: &dyn Backend) {
+    let defs = Defs::new(b).await;
+    defs.fail_one(b, "first").await;
+    defs.due(b).await;
+    b.clock().advance(SECOND);
+    defs.fail_one(b, "second").await;
+    b.clock().advance(COOLDOWN);
+    let (claimed, _) = defs.due(b).await.remove(0);
+    let (row, _) = b.outbox().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
+    defs.sent(b, &claimed, Some(defs.told(row.held_back, row.last_seen, false))).await;
+    b.clock().advance(COOLDOWN);
+    let (quiet, _) = defs.due(b).await.remove(0);
+    defs.fail_one(b, "meanwhile").await;
+    let told = Told { notified: false, next: 100 * COOLDOWN, ..*defs.told(0, row.last_seen, false) };
+    defs.sent(b, &quiet, Some(Box::new(told))).await;
+    assert_eq!(defs.due(b).await.len(), 1, "the cool-down is over");
 }
 
 pub async fn many_alarms_of_one_batch_are_one_alert_and_a_follow_up(b: &dyn Backend) {

@@ -169,6 +169,7 @@ macro_rules! conformance_suite {
                 an_alarm_of_an_outcome_that_is_not_stored_is_none,
                 an_alarm_whose_answer_was_lost_is_stored_once,
                 what_follows_within_the_cool_down_is_held_back_for_one_follow_up,
+                what_comes_while_a_follow_up_finds_nothing_does_not_wait_for_the_next_look,
                 many_alarms_of_one_batch_are_one_alert_and_a_follow_up,
                 a_cool_down_is_of_one_definition_and_reason,
                 of_many_nodes_that_alarm_at_once_one_tells,

@@ -39,10 +39,10 @@ impl State {
     pub(super) fn told(&mut self, told: &Told, now: SystemTime) {
         let key = (told.def_id, told.reason);
         let Some(row) = self.alerts.remove(&key) else { return };
-        if let Some(mut row) = tell(&row, told, millis_from_time(now)) {
+        if let Some((mut row, next)) = tell(&row, told, millis_from_time(now)) {
             if self.follow_up(&row, told.alert_def, now) == FollowUp::None {
                 let again = StoredAlert::again(told, &row);
-                row.follow_up = Some(self.add_alert(told.alert_def, &again, told.next, now));
+                row.follow_up = Some(self.add_alert(told.alert_def, &again, next, now));
             }
             self.alerts.insert(key, row);
         }

@@ -105,8 +105,8 @@ impl Desk {
         let standing = Standing { now, succeeded: incident.succeeded, still_failing };
         let alert = Alert::new(AlertKind::Digest, reason, policy.name.clone(), "");
         let (news, told) = follow_up(0, policy.def_id, alert, incident.row.clone(), standing, Some(policy), SIGHTINGS);
-        let next = tell(&incident.row, &told, now).map(|row| {
-            let due = now.saturating_add(duration_millis(told.next));
+        let next = tell(&incident.row, &told, now).map(|(row, next)| {
+            let due = now.saturating_add(duration_millis(next));
             (incident.row, incident.follow_up) = (row, Some(due));
             due
         });
