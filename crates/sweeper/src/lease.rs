@@ -68,11 +68,12 @@ impl Worker {
         Ok(())
     }
 
-    /// Hands back, uncounted, what the store believes to be held here and is not: nobody has tried to send it.
+    /// Hands back, uncounted, what the store believes to be held here and is not: nobody has tried to send it. What cannot be handed
+    /// back yet, since its definition is paused or broken, keeps its lease: this process has not died.
     async fn hand_back_unknown(&self) -> Result<(), StoreError> {
         // While no claim is under way: what is claimed just now is not registered yet.
         let _no_claims = self.claims.write().await;
-        let (began, mut left) = (Instant::now(), false);
+        let (began, mut left) = (Instant::now(), Vec::new());
         for claimed in self.store().look(&Look::HeldBy { worker: self.id.clone() }, UNKNOWN).await? {
             let (id, attempt) = (claimed.id, claimed.attempt);
             let known = self.held().get(&id).is_some_and(|held| held.attempt == attempt);
@@ -81,7 +82,8 @@ impl Worker {
             }
             let Some(definition) = self.definition(claimed.def_id) else { continue };
             let Some(ready) = definition.ready() else {
-                left = true;
+                let lease = definition.policy().map_or(4 * SOON, |policy| policy.lease());
+                left.push(Lease { id, attempt, lease });
                 continue;
             };
             if self.begin_to_judge(id, attempt) {
@@ -89,8 +91,10 @@ impl Worker {
                 self.settle(Outcome::new(claimed, Arc::clone(ready), Event::HandedBack));
             }
         }
-        if !left {
+        if left.is_empty() {
             self.sure_of_claims(began);
+        } else {
+            self.store().extend(&left).await?;
         }
         Ok(())
     }
@@ -138,6 +142,28 @@ mod tests {
         }
         worker.extend_leases(SOON).await.unwrap();
         assert_eq!(lease_end().await, clock.now() + lease);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unknown_claim_of_a_paused_definition_keeps_its_lease() {
+        let clock = HandClock::new(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
+        let notify = MemoryNotify::with_clock(clock.clone());
+        notify.define(NotifyDef::new("sync").enabled(false)).await.unwrap();
+        let mut tx = notify.begin();
+        let id = add_notice(&mut tx, "sync", 1).await.unwrap().id();
+        tx.commit();
+        let worker = Worker::new(crate::Sweeper::builder(&notify));
+        worker.reload_definitions().await.unwrap();
+        let def_id = notify.find(id).await.unwrap().unwrap().def_id;
+        let (what, lease) = (ClaimWhat::Lane(Status::NotSent), Duration::from_secs(60));
+        let claim = Claim { def_id, what, limit: 1, lease, worker: worker.id.clone(), quota: None };
+        notify.store().claim(&claim).await.unwrap();
+        worker.claim_unsure();
+        clock.advance(Duration::from_secs(50));
+        worker.hand_back_unknown().await.unwrap();
+        let record = notify.find(id).await.unwrap().unwrap();
+        assert_eq!((record.status, record.crashes), (Status::Sending, 0));
+        assert!(record.next_call_time.unwrap() >= clock.now() + Duration::from_secs(50), "nobody may count a crash");
     }
 
     #[tokio::test(start_paused = true)]
