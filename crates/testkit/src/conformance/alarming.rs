@@ -62,6 +62,15 @@ impl Defs {
         claimed.into_iter().map(|claimed| (claimed.clone(), serde_json::from_str(&claimed.param).unwrap())).collect()
     }
 
+    /// One alarm was told, another was held back, and the follow-up that is to tell of it is claimed.
+    async fn first_follow_up(&self, b: &dyn Backend) -> Claimed {
+        self.fail_one(b, "first").await;
+        self.due(b).await;
+        self.fail_one(b, "second").await;
+        b.clock().advance(COOLDOWN);
+        self.due(b).await.remove(0).0
+    }
+
     fn told(&self, count: i64, seen: i64, closes: bool) -> Box<Told> {
         let (alert_def, def_id, reason) = (self.alerts, self.sync, AlertReason::FinalFailure);
         Box::new(Told {
@@ -141,12 +150,7 @@ pub async fn what_follows_within_the_cool_down_is_held_back_for_one_follow_up(b:
 
 pub async fn what_comes_while_a_follow_up_finds_nothing_does_not_wait_for_the_next_look(b: &dyn Backend) {
     let defs = Defs::new(b).await;
-    defs.fail_one(b, "first").await;
-    defs.due(b).await;
-    b.clock().advance(SECOND);
-    defs.fail_one(b, "second").await;
-    b.clock().advance(COOLDOWN);
-    let (claimed, _) = defs.due(b).await.remove(0);
+    let claimed = defs.first_follow_up(b).await;
     let (row, _) = b.outbox().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
     defs.sent(b, &claimed, Some(defs.told(row.held_back, row.last_seen, false))).await;
     b.clock().advance(COOLDOWN);
@@ -232,12 +236,7 @@ pub async fn alarms_of_many_who_settle_at_once_are_counted_once_each(b: &dyn Bac
 
 pub async fn an_incident_that_is_over_is_closed_unless_another_alarm_has_come(b: &dyn Backend) {
     let defs = Defs::new(b).await;
-    defs.fail_one(b, "first").await;
-    defs.due(b).await;
-    b.clock().advance(SECOND);
-    defs.fail_one(b, "second").await;
-    b.clock().advance(COOLDOWN);
-    let (claimed, _) = defs.due(b).await.remove(0);
+    let claimed = defs.first_follow_up(b).await;
     let operate = b.outbox().operate();
     let (row, standing) = operate.alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
     assert!(standing.succeeded.is_none() && !standing.still_failing);
@@ -301,11 +300,7 @@ pub async fn a_follow_up_of_a_definition_that_is_gone_counts_for_nothing(b: &dyn
 
 pub async fn a_follow_up_that_somebody_removed_is_made_anew(b: &dyn Backend) {
     let defs = Defs::new(b).await;
-    defs.fail_one(b, "first").await;
-    defs.due(b).await;
-    defs.fail_one(b, "second").await;
-    b.clock().advance(COOLDOWN);
-    let (claimed, _) = defs.due(b).await.remove(0);
+    let claimed = defs.first_follow_up(b).await;
     let next = Next::Finish { status: Status::Cancelled, reason: None, keep: true };
     b.settle_one(outcome(&claimed, next)).await;
     defs.fail_one(b, "third").await;
@@ -314,11 +309,7 @@ pub async fn a_follow_up_that_somebody_removed_is_made_anew(b: &dyn Backend) {
 
 pub async fn a_follow_up_that_an_operator_brought_back_begins_no_second_chain(b: &dyn Backend) {
     let defs = Defs::new(b).await;
-    defs.fail_one(b, "first").await;
-    defs.due(b).await;
-    defs.fail_one(b, "second").await;
-    b.clock().advance(COOLDOWN);
-    let (old, _) = defs.due(b).await.remove(0);
+    let old = defs.first_follow_up(b).await;
     let next = Next::Finish { status: Status::DeadLetter, reason: None, keep: true };
     b.settle_one(outcome(&old, next)).await;
     for message in ["third", "fourth"] {
