@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 use solid_notify::{Added, Dialect, NewNotice, NotifyDef, Status, add_notice};
 use solid_notify_core::Claimed;
 use solid_notify_core::error::StoreError;
-use solid_notify_core::store::{Claim, ClaimWhat, Lease, Settled};
+use solid_notify_core::store::{Claim, ClaimWhat, Lease, Settle, Settled};
+use solid_notify_core::transition::Next;
 use solid_notify_testkit::conformance::{Backend, succeed};
 #[cfg(mariadb)]
 use solid_notify_tests::MariaDb;
@@ -20,6 +21,8 @@ use sqlx::{AssertSqlSafe, Executor};
 solid_notify_tests::on_each_server!(
     a_locked_row_keeps_no_other_lease_from_being_extended,
     a_locked_row_holds_back_the_next_one_of_its_key,
+    a_locked_row_keeps_no_other_outcome_from_being_settled,
+    a_locked_row_keeps_no_other_first_send_from_being_claimed,
     a_call_that_meets_a_conflict_is_tried_again,
     a_claim_that_others_of_its_key_were_faster_than_is_tried_again,
     who_claims_what_another_is_just_claiming_gets_nothing_at_once,
@@ -32,8 +35,11 @@ const SOON: Duration = Duration::from_secs(5);
 
 /// Claims fresh notices of the one definition.
 async fn claim_lane<D: Database>(db: &TestDb<D>, limit: usize) -> Result<Vec<Claimed>, StoreError> {
-    let def_id = db.notify.definitions().await.unwrap()[0].row.id;
-    let (what, worker) = (ClaimWhat::Lane(Status::NotSent), "worker".to_owned());
+    claim(db, ClaimWhat::Lane(Status::NotSent), limit).await
+}
+
+async fn claim<D: Database>(db: &TestDb<D>, what: ClaimWhat, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+    let (def_id, worker) = (db.notify.definitions().await.unwrap()[0].row.id, "worker".to_owned());
     let claim = Claim { def_id, what, limit, lease: Duration::from_secs(60), worker, quota: None };
     db.notify.store().claim(&claim).await.map(|claims| claims.notices)
 }
@@ -94,6 +100,63 @@ where
     other.rollback().await.unwrap();
     db.notify.store().extend(&leases).await.unwrap();
     assert!(db.notify.find(ids[1]).await.unwrap().unwrap().next_call_time.unwrap() > soon);
+    db.close().await;
+}
+
+/// Once without knowing of the lock, and once more after it was met.
+async fn a_locked_row_keeps_no_other_outcome_from_being_settled<D: Database>()
+where
+    for<'c> &'c mut <D::Db as sqlx::Database>::Connection: Executor<'c, Database = D::Db>,
+{
+    for keep_history in ["30d", "none"] {
+        let db = TestDb::<D>::with_real_clock().await;
+        db.notify.define(NotifyDef::new("sync").keep_history(keep_history)).await.unwrap();
+        for n in 0..5 {
+            db.add_new(NewNotice::new("sync", n).unwrap()).await;
+        }
+        let claimed = claim_lane(&db, 5).await.unwrap();
+        let mut other = db.pool.begin().await.unwrap();
+        let lock = format!("SELECT id FROM notify_msg WHERE id = {} FOR UPDATE", claimed[1].id);
+        (&mut *other).execute(AssertSqlSafe(lock)).await.unwrap();
+        let mut outcomes = claimed.iter().map(succeed).collect::<Vec<_>>();
+        for outcome in &mut outcomes {
+            let Next::Finish { keep, .. } = &mut outcome.transition.next else { panic!("{outcome:?}") };
+            *keep = keep_history == "30d";
+        }
+        let settle = async |outcomes: &[Settle]| {
+            let settled = tokio::time::timeout(SOON, db.notify.store().settle(outcomes)).await;
+            settled.expect("it does not wait").unwrap()
+        };
+        assert_eq!(settle(&outcomes[..3]).await, [Settled::Done, Settled::Locked, Settled::Done]);
+        assert_eq!(settle(&outcomes[3..]).await, [Settled::Done, Settled::Done]);
+        assert_eq!(settle(&outcomes[1..2]).await, [Settled::Locked]);
+        other.rollback().await.unwrap();
+        assert_eq!(settle(&outcomes[1..2]).await, [Settled::Done]);
+        db.close().await;
+    }
+}
+
+async fn a_locked_row_keeps_no_other_first_send_from_being_claimed<D: Database>()
+where
+    for<'c> &'c mut <D::Db as sqlx::Database>::Connection: Executor<'c, Database = D::Db>,
+{
+    let db = TestDb::<D>::with_real_clock().await;
+    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    let mut ids = Vec::new();
+    for n in 0..4 {
+        ids.push(db.add_new(NewNotice::new("sync", n).unwrap()).await.id());
+    }
+    let mut other = db.pool.begin().await.unwrap();
+    let lock = format!("SELECT id FROM notify_msg WHERE id = {} FOR UPDATE", ids[1]);
+    (&mut *other).execute(AssertSqlSafe(lock)).await.unwrap();
+    let claim = async |ids: &[i64]| {
+        let claimed = tokio::time::timeout(SOON, claim(&db, ClaimWhat::Ids(ids.to_vec()), 10)).await;
+        claimed.expect("it does not wait").unwrap().into_iter().map(|notice| notice.id).collect::<Vec<_>>()
+    };
+    assert_eq!(claim(&ids[..3]).await, [ids[0], ids[2]]);
+    assert_eq!(claim(&ids).await, ids[3..]);
+    other.rollback().await.unwrap();
+    assert_eq!(claim(&ids).await, ids[1..2]);
     db.close().await;
 }
 

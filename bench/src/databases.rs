@@ -148,7 +148,7 @@ impl<DB: Measured> Arena<DB> {
     ///
     /// # Errors
     /// What the database said.
-    pub async fn create(site: &Site) -> Result<Self> {
+    pub async fn create(site: &Site, like_ours: bool) -> Result<Self> {
         let name = format!("bench_{:016x}", fastrand::u64(..));
         if let Some(create) = DB::create(&name) {
             let mut conn = DB::Connection::connect_with(&DB::options(&site.url, None)?).await?;
@@ -165,6 +165,10 @@ impl<DB: Measured> Arena<DB> {
         // By default twenty at a time, each until its time-out.
         arena.notify.define(NotifyDef::new(DEAD).timeout("1s")).await?;
         DB::plain(&mut *arena.pool.acquire().await?, DB::TABLES.to_owned()).await?;
+        if like_ours {
+            let tables = DB::LIKE_OURS.with_context(|| format!("{} cannot copy the form of a table", DB::PRODUCT))?;
+            DB::plain(&mut *arena.pool.acquire().await?, tables.to_owned()).await?;
+        }
         Ok(arena)
     }
 

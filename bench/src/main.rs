@@ -82,6 +82,9 @@ struct Run {
     /// A fiftieth of everything, once, without a verdict: whether it works, not how fast it is.
     #[arg(long)]
     quick: bool,
+    /// Gives the raw side tables like ours, so that what is left is what the library costs; without a verdict. (Not on SQLite.)
+    #[arg(long)]
+    like_ours: bool,
     /// Fail when a target is missed.
     #[arg(long)]
     check: bool,
@@ -98,7 +101,7 @@ fn main() -> Result<ExitCode> {
         }
         Command::Profile { quick } => {
             let site = Site::open_with_statement_statistics()?;
-            runtime()?.block_on(profile::profile(&site, Plan { repetitions: 1, quick }))?;
+            runtime()?.block_on(profile::profile(&site, Plan { repetitions: 1, quick, like_ours: false }))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Redis { repetitions, quick } => {
@@ -127,6 +130,7 @@ async fn measure(sites: &[Site], arguments: &Run) -> Result<ExitCode> {
     let plan = Plan {
         repetitions: if arguments.quick { 1 } else { usize::from(arguments.repetitions) },
         quick: arguments.quick,
+        like_ours: arguments.like_ours,
     };
     let mut settings = BTreeMap::new();
     for site in sites {
@@ -150,7 +154,7 @@ async fn measure(sites: &[Site], arguments: &Run) -> Result<ExitCode> {
 }
 
 async fn measure_on<DB: Measured>(site: &Site, arguments: &Run, plan: Plan, report: &mut Report) -> Result<()> {
-    let arena = Arena::<DB>::create(site).await?;
+    let arena = Arena::<DB>::create(site, arguments.like_ours).await?;
     let wanted = |workload: &Workload| arguments.workload.is_empty() || arguments.workload.contains(workload);
     for workload in Workload::value_variants().iter().copied().filter(wanted) {
         if !workload.runs_on(site.product) {

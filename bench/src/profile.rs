@@ -24,7 +24,7 @@ pub enum Profiled {
 
 const STATEMENTS: &str = "SELECT calls, rows, total_exec_time, wal_bytes::bigint, shared_blks_hit,
          regexp_replace(query, '\\s+', ' ', 'g')
-     FROM public.pg_stat_statements WHERE query !~ 'pg_stat|count\\(' ORDER BY total_exec_time DESC LIMIT 20";
+     FROM public.pg_stat_statements WHERE query !~ 'pg_stat|^SELECT count\\(' ORDER BY total_exec_time DESC LIMIT 20";
 
 const DATABASE: &str = "SELECT xact_commit, xact_rollback, tup_returned, tup_fetched, tup_inserted, tup_updated,
          tup_deleted FROM pg_stat_database WHERE datname = current_database()";
@@ -34,7 +34,7 @@ const DATABASE: &str = "SELECT xact_commit, xact_rollback, tup_returned, tup_fet
 /// # Errors
 /// What the database said.
 pub async fn profile(site: &Site, plan: Plan) -> Result<()> {
-    let arena = Arena::<Postgres>::create(site).await?;
+    let arena = Arena::<Postgres>::create(site, false).await?;
     for profiled in Profiled::value_variants() {
         for side in [Side::Ours, Side::Raw] {
             profile_one(&arena, site, plan, *profiled, side).await?;

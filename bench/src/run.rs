@@ -13,6 +13,8 @@ pub struct Plan {
     pub repetitions: usize,
     /// A fiftieth of everything, once: whether it works, not how fast it is.
     pub quick: bool,
+    /// The raw side has tables like ours.
+    pub like_ours: bool,
 }
 
 impl Plan {

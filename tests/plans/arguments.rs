@@ -8,6 +8,9 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         let objects: Vec<Value> = (0..count).map(|n| object(100 + 7 * n)).collect();
         format!("'{}'", Value::from(objects))
     };
+    let array = |count: i64, of: fn(i64) -> i64| {
+        format!("'{{{}}}'", (0..count).map(|n| of(n).to_string()).collect::<Vec<_>>().join(","))
+    };
     let batches = |object: fn(i64) -> Value| [1, 500].map(|count| vec![batch(count, object)]).to_vec();
     let list = |values: &[&str]| values.iter().map(ToString::to_string).collect::<Vec<_>>();
     // Definition and status: big lanes, small ones, and one that is empty.
@@ -45,6 +48,10 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
             let each = [1, 20, 500].map(|count| each_lane(["0", "5"], &[&batch(count, ids), "'w'", "60000"]));
             each.concat()
         }
+        "claim_fresh" => {
+            let ids = |count| array(count, |n| 100 + 7 * n);
+            [1, 500].map(|count| each_lane(["0", "5"], &[&ids(count), "'w'", "60000"])).concat()
+        }
         "claim_keys" => {
             let keys = |id: i64| json!({ "own_key": if id == 100 { "one key".into() } else { id.to_string() } });
             [1, 500].map(|count| each_lane(["0", "5"], &[&batch(count, keys), "'w'", "60000"])).concat()
@@ -54,7 +61,10 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
                     "new_failures": 1, "new_crashes": 0, "new_errors": null, "new_class": null, "new_description": null,
                     "reason": null })
         }),
-        "hold" | "settle_gone" => batches(|id| json!({ "notice_id": id, "attempt": 0, "was": 5, "overdue": 0 })),
+        "settle_kept" | "settle_gone" => {
+            [1, 500].map(|count| vec![array(count, |n| 100 + 7 * n), array(count, |_| 0)]).to_vec()
+        }
+        "hold" => batches(|id| json!({ "notice_id": id, "attempt": 0, "was": 5, "overdue": 0 })),
         "archive" | "reschedule" => batches(settled),
         "remove" | "evict" | "verify" | "still_first" => batches(ids),
         "extend" | "extendable" => batches(|id| json!({ "notice_id": id, "attempt": 0, "lease": 60000 })),

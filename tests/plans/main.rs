@@ -49,7 +49,7 @@ impl Access {
             "due" | "look_alert" | "take_count" | "count_sending" => &[Self::Lane, Self::Status],
             // Postgres and SQLite also update what they found.
             "claim_lane" | "claim_suspects" => &[Self::Lane, Self::Id, Self::Key],
-            "claim_ids" | "claim_keys" | "still_first" => &[Self::Id, Self::Key],
+            "claim_ids" | "claim_fresh" | "claim_keys" | "still_first" => &[Self::Id, Self::Key],
             "duplicates" => &[Self::Key],
             "insert_many" | "insert_many_keyed" => &[Self::Id, Self::Sort], // The batch is sorted.
             // What is being sent is little; so are groups.

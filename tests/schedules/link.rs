@@ -13,6 +13,7 @@ use solid_notify_core::store::{
     Claim, Claims, DueTimes, Edit, Edited, Lease, Look, Node as Beat, Pulse, Purge, Settle, Settled, Store, Tick,
 };
 
+use crate::watch::is_held;
 use crate::world::{Node, World};
 
 /// A handler is entered this much before its start is written down, at most.
@@ -167,10 +168,15 @@ impl Store for Link {
                 let settled = store.settle(&batch).await?;
                 let after = world.stand(batch.iter().map(|settle| settle.id)).await;
                 for (n, settle) in batch.iter().enumerate() {
-                    // Of two attempts at one notice in one batch nobody sees what stood between them.
-                    if batch.iter().filter(|other| other.id == settle.id).count() == 1 {
-                        world.settled(settle, settled[n], before[n].as_ref(), after[n].as_ref());
-                    }
+                    // A rescuer that was slower than others, and then sent the notice itself, settles both at once. At most one
+                    // of them is of the attempt that stands; the others meet what that one left, which is not their doing.
+                    let carried_out = |m: &usize| {
+                        let (other, stands) = (&batch[*m], before[*m].as_ref());
+                        other.id == settle.id && settled[*m] == Settled::Done && is_held(other, stands)
+                    };
+                    let by_another = (0..batch.len()).find(carried_out).is_some_and(|m| m != n);
+                    let met = if by_another { &after[n] } else { &before[n] };
+                    world.settled(settle, settled[n], met.as_ref(), after[n].as_ref());
                 }
                 Ok(settled)
             }

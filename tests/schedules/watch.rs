@@ -28,6 +28,11 @@ pub struct Circuit {
     probe: Option<i64>,
 }
 
+/// Whether a notice stands as it did when this outcome of it was decided.
+pub fn is_held(settle: &Settle, stands: Option<&NoticeRecord>) -> bool {
+    stands.is_some_and(|record| record.attempt == settle.attempt && record.status == settle.from)
+}
+
 impl World {
     /// The store gave this attempt to a node.
     pub async fn claimed(&self, node: &Node, given: &Given) {
@@ -140,7 +145,7 @@ impl World {
         before: Option<&NoticeRecord>,
         after: Option<&NoticeRecord>,
     ) {
-        let held = before.is_some_and(|record| record.attempt == settle.attempt && record.status == settle.from);
+        let held = is_held(settle, before);
         let (id, attempt) = (settle.id, settle.attempt);
         let mut ledger = self.ledger();
         if answer == Settled::LostLease || answer == Settled::Ended {

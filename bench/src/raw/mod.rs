@@ -30,6 +30,8 @@ pub trait Measured: Dialect {
     const PRODUCT: Product;
     /// The tables `business`, `raw_msg` and `raw_history`.
     const TABLES: &'static str;
+    /// What gives the raw side tables like ours instead: the same columns, checks and indexes.
+    const LIKE_OURS: Option<&'static str>;
     /// What empties all tables of both sides, and makes the next repetition meet the same server as the one before.
     const RESET: &'static [&'static str];
     /// What follows a fill, so that the planner knows of it and the server has written it.

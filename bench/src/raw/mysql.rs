@@ -32,6 +32,12 @@ impl Measured for MySql {
             attempt integer NOT NULL, next_call_time datetime(6) NOT NULL, create_time datetime(6) NOT NULL,
             worker varchar(200), finish_time datetime(6) NOT NULL,
             KEY raw_history_finished (def_id, status, finish_time)) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4";
+    const LIKE_OURS: Option<&'static str> = Some(
+        "DROP TABLE raw_msg, raw_history;
+        CREATE TABLE raw_msg LIKE notify_msg;
+        CREATE TABLE raw_history LIKE notify_msg_history;
+        ALTER TABLE raw_history ALTER failures SET DEFAULT 0, ALTER crashes SET DEFAULT 0",
+    );
     const RESET: &'static [&'static str] = &[
         "TRUNCATE business",
         "TRUNCATE notify_msg",

@@ -39,6 +39,12 @@ impl Measured for Postgres {
             attempt integer NOT NULL, next_call_time timestamptz NOT NULL, create_time timestamptz NOT NULL,
             worker text, finish_time timestamptz NOT NULL);
         CREATE INDEX raw_history_finished ON raw_history (def_id, status, finish_time)";
+    const LIKE_OURS: Option<&'static str> = Some(
+        "DROP TABLE raw_msg, raw_history;
+        CREATE TABLE raw_msg (LIKE notify_msg INCLUDING ALL);
+        CREATE TABLE raw_history (LIKE notify_msg_history INCLUDING ALL);
+        ALTER TABLE raw_history ALTER failures SET DEFAULT 0, ALTER crashes SET DEFAULT 0",
+    );
     const RESET: &'static [&'static str] = &[
         "TRUNCATE business, notify_msg, notify_msg_history, raw_msg, raw_history",
         "VACUUM ANALYZE business, notify_msg, notify_msg_history, raw_msg, raw_history",

@@ -4,17 +4,18 @@
 //! notice by its status and attempt. Adding notices is not here (it happens inside the caller's transaction, see
 //! [`crate::NoticeConnection`]), nor is browsing for people.
 
+mod outcome;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
-use crate::alert::AlertReason;
 use crate::definition::NotifyDef;
 use crate::error::StoreError;
-use crate::limit::{Hold, Quota, Watched};
+use crate::limit::{Hold, Quota};
 use crate::notice::{Claimed, NoticeRecord, Status};
-use crate::transition::Transition;
+pub use outcome::{Alarm, Settle, Settled, Shape, Told};
 
 /// A store of definitions and notices.
 ///
@@ -237,101 +238,6 @@ pub enum Look {
         /// The worker.
         worker: String,
     },
-}
-
-/// An outcome to persist.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settle {
-    /// The notice.
-    pub id: i64,
-    /// The attempt whose outcome it is: the fence.
-    pub attempt: i64,
-    /// The status that the notice must still have.
-    pub from: Status,
-    /// True where the notice must also still be overdue: the outcome was decided by somebody who did not hold it.
-    pub overdue: bool,
-    /// What was decided.
-    pub transition: Transition,
-    /// The list of failed attempts as it shall be.
-    pub errors: Option<String>,
-    /// The kind of the last error.
-    pub last_class: Option<String>,
-    /// The description as it shall be.
-    pub description: Option<String>,
-    /// What a person is to be told of it: stored with it, or not at all.
-    pub alarm: Option<Box<Alarm>>,
-    /// Of an alert's follow-up: what it told.
-    pub told: Option<Box<Told>>,
-    /// What a circuit breaker is to see of it, where the definition has one.
-    pub watched: Option<Box<Watched>>,
-}
-
-impl Settle {
-    /// True where nothing but the notice itself changes: no alert, no circuit.
-    pub fn is_plain(&self) -> bool {
-        self.alarm.is_none() && self.told.is_none() && self.watched.is_none()
-    }
-}
-
-/// Something that a person is to be told. The store holds it against the cool-down that all nodes share
-/// ([`crate::alert::cooldown`]) and adds notices of the built-in definition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Alarm {
-    /// The id of the built-in definition of alerts.
-    pub alert_def: i64,
-    /// The definition that it is about.
-    pub def_id: i64,
-    /// Its name.
-    pub definition: String,
-    /// What it is about.
-    pub reason: AlertReason,
-    /// The least time between two alerts of this definition and reason.
-    pub cooldown: Duration,
-    /// The notice that it happened to.
-    pub notice_id: Option<i64>,
-    /// The class of its error.
-    pub class: Option<String>,
-    /// The error and its causes.
-    pub message: String,
-    /// The node that noticed it.
-    pub node: String,
-}
-
-/// What the follow-up of an alert has told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
-    /// The id of the built-in definition of alerts.
-    pub alert_def: i64,
-    /// The definition that it is about.
-    pub def_id: i64,
-    /// What it is about.
-    pub reason: AlertReason,
-    /// How many alarms that were held back it told of.
-    pub count: i64,
-    /// When the last alarm had come that it knew of, in milliseconds since 1970.
-    pub seen: i64,
-    /// Whether it is over, unless another alarm has come since.
-    pub closes: bool,
-    /// Whether a person was told.
-    pub notified: bool,
-    /// After how long to look again, if nothing came meanwhile.
-    pub next: Duration,
-    /// The cool-down of the definition.
-    pub cooldown: Duration,
-}
-
-/// What became of one outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
-    /// It is stored, by this call or by an earlier one whose answer was lost.
-    Done,
-    /// The notice is no longer what the outcome was decided for; nothing was changed.
-    LostLease,
-    /// Somebody else ended the notice during this attempt: it was confirmed, cancelled, or settled by who held it. Nothing was
-    /// changed.
-    Ended,
-    /// Somebody else locks the row just now: settle it again later.
-    Locked,
 }
 
 /// A lease to extend.

@@ -4,14 +4,14 @@
 //! A batch that fails waits its turn behind the others, and is halved where it keeps failing or can never be written, so
 //! that one row never keeps others from being settled.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use solid_notify_core::lane::FirstAttempt;
 use solid_notify_core::notice::{Claimed, duration_millis};
-use solid_notify_core::store::{Settle, Settled, Told};
+use solid_notify_core::store::{Settle, Settled, Shape, Told};
 use solid_notify_core::transition::{Chance, Event, Next, transition};
 use solid_notify_core::{AlertReason, ErrorClass, Status, StoreError};
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, mpsc};
@@ -124,15 +124,20 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::Unbo
         if !fresh.is_empty() {
             gather(&worker, &mut queue, &mut fresh, written_at).await;
             // What tells a person, or is watched by a circuit breaker, may have to wait for other nodes; the others not for it.
-            let decided = fresh.into_iter().map(|outcome| worker.decide(outcome));
-            let (plain, others): (Vec<_>, Vec<_>) = decided.partition(|decided| decided.settle.is_plain());
-            pending.extend(cut(plain.into_iter()));
-            pending.extend(cut(others.into_iter()));
+            // And most are successes, which are written with much less work where nothing else is among them.
+            let mut shapes = BTreeMap::<Shape, Vec<Decided>>::new();
+            for decided in fresh.into_iter().map(|outcome| worker.decide(outcome)) {
+                shapes.entry(decided.settle.shape()).or_default().push(decided);
+            }
+            pending.extend(shapes.into_values().flat_map(|decided| cut(decided.into_iter())));
         }
-        if let Some(at) = pending.iter().position(|batch| batch.not_before <= Instant::now())
+        // All of them, lest more come than go; after one that failed whoever waits for an end is heard first.
+        let mut stored = true;
+        while stored
+            && let Some(at) = pending.iter().position(|batch| batch.not_before <= Instant::now())
             && let Some(batch) = pending.remove(at)
         {
-            worker.write(batch, &mut pending).await;
+            stored = worker.write(batch, &mut pending).await;
             written_at = Instant::now();
         }
     }
@@ -234,8 +239,8 @@ impl Worker {
         outcome.claimed.ordering_key.is_some() || self.reports().contains_key(&outcome.claimed.id)
     }
 
-    /// Tries to write a batch; what could not be written goes back to `pending`.
-    async fn write(&self, mut batch: Batch, pending: &mut VecDeque<Batch>) {
+    /// Tries to write a batch; what could not be written goes back to `pending`. False if all of it did.
+    async fn write(&self, mut batch: Batch, pending: &mut VecDeque<Batch>) -> bool {
         let settles: Vec<Settle> = batch.decided.iter().map(|decided| decided.settle.clone()).collect();
         match self.store().settle(&settles).await {
             Ok(answers) => {
@@ -244,7 +249,7 @@ impl Worker {
                 let poll = self.settings.poll_interval;
                 let due_soon =
                     |settle: &Settle| matches!(settle.transition.next, Next::Wait { after, .. } if after < poll);
-                if settles.iter().any(|settle| due_soon(settle) || !settle.is_plain()) {
+                if settles.iter().any(|settle| due_soon(settle) || settle.shape() == Shape::Watched) {
                     // The sweep did not know of them when it went to sleep.
                     self.due_soon.notify_one();
                 }
@@ -267,6 +272,7 @@ impl Worker {
                 if self.idle.receiver_count() > 0 && self.holds_nothing() {
                     self.due_soon.notify_one();
                 }
+                true
             }
             Err(error) if error.is_transient() => {
                 self.health.note(&error);
@@ -279,8 +285,12 @@ impl Worker {
                     batch.failures = failures;
                 }
                 pending.push_back(batch);
+                false
             }
-            Err(error) => self.split(batch.decided, &error, pending),
+            Err(error) => {
+                self.split(batch.decided, &error, pending);
+                false
+            }
         }
     }
 

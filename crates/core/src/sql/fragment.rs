@@ -155,6 +155,12 @@ impl Kind {
         }
     }
 
+    /// A condition that is true, and keeps the statement from waiting long for locks: then it fails, a conflict, and has done
+    /// nothing. Not a setting of the session, which others share behind a pooler. None where there is no such thing.
+    pub(super) fn wait_briefly(self) -> Option<&'static str> {
+        (self == Postgres).then_some("(SELECT set_config('lock_timeout', '20ms', true)) IS NOT NULL")
+    }
+
     /// A batch as a table: one JSON array of objects in one parameter, so that the statement's text is constant.
     pub(super) fn batch(self, parameter: &str, columns: &[(&str, Ty)]) -> String {
         let each = |write: &dyn Fn(&str, Ty) -> String| {

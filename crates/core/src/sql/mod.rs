@@ -6,6 +6,7 @@
 mod add;
 mod add_many;
 mod alerts;
+mod claim;
 pub(crate) mod class;
 mod confirm;
 mod connections;

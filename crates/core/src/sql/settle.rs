@@ -2,6 +2,7 @@
 //! each outcome independent of the others: a statement a step, or all steps in one where the database can.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
 
 use serde::Serialize;
 
@@ -12,10 +13,11 @@ use super::dialect::Dialect;
 use super::limits;
 use super::read::required;
 use super::run::Arg;
-use super::store::{SqlStore, ids_json, json};
+use super::store::{SqlStore, fault, ids_json, json};
 use crate::definition::FOREVER;
+use crate::error::FaultKind;
 use crate::notice::{Status, duration_millis};
-use crate::store::{Settle, Settled};
+use crate::store::{Settle, Settled, Shape};
 use crate::transition::Next;
 
 /// The fence of an outcome, as the statement `hold` reads it.
@@ -84,40 +86,83 @@ impl<'a> Row<'a> {
     }
 }
 
+/// How a batch is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// One statement that waits a moment for rows that somebody else locks, and fails.
+    Bare { keep: bool },
+    /// One statement that passes over those.
+    AtOnce,
+    /// A statement a step; where it evicts, ended notices whose ids were given once more make room.
+    Steps { evict: bool },
+}
+
 impl<DB: Dialect> SqlStore<DB> {
     pub(super) async fn try_settle(&self, batch: &[Settle]) -> sqlx::Result<Vec<Settled>> {
-        match self.settle_once(batch, false).await {
-            // Its only unique index is the id of history's rows.
-            Err(error) if is_unique_violation(&error) => self.settle_once(batch, true).await,
-            done => done,
+        let mut way = self.way(batch);
+        loop {
+            match self.settle_once(batch, way).await {
+                // Its only unique index is the id of history's rows.
+                Err(error) if way != Way::Steps { evict: true } && is_unique_violation(&error) => {
+                    way = Way::Steps { evict: true };
+                }
+                Err(error) if matches!(way, Way::Bare { .. }) && fault::<DB>(&error) == FaultKind::Conflict => {
+                    self.note_lock();
+                    way = Way::AtOnce;
+                }
+                done => return done,
+            }
         }
     }
 
-    /// `evict`: ended notices whose ids were given once more make room.
-    async fn settle_once(&self, batch: &[Settle], evict: bool) -> sqlx::Result<Vec<Settled>> {
+    fn way(&self, batch: &[Settle]) -> Way {
+        let of_shape = |shape| batch.iter().all(|settle| settle.shape() == shape);
+        // Who alerts nobody and has no breaker pays nothing for it.
+        if !DB::KIND.settles_at_once() || batch.iter().any(|settle| settle.shape() == Shape::Watched) {
+            Way::Steps { evict: false }
+        } else if self.met_lock_lately() {
+            Way::AtOnce
+        } else if let Some(keep) = [false, true].into_iter().find(|keep| of_shape(Shape::Bare { keep: *keep })) {
+            Way::Bare { keep }
+        } else {
+            Way::AtOnce
+        }
+    }
+
+    async fn settle_once(&self, batch: &[Settle], way: Way) -> sqlx::Result<Vec<Settled>> {
         let statements = DB::statements();
         let now = self.now();
         let mut conn = self.connections.get(Purpose::Work).await?;
-        // Who alerts nobody and has no breaker pays nothing for it.
-        let plain = batch.iter().all(Settle::is_plain);
-        let held = if DB::KIND.settles_at_once() && !evict && plain {
-            let leaves_nothing = |settle: &Settle| matches!(settle.transition.next, Next::Finish { keep: false, .. });
-            let (statement, all) = match batch.iter().all(leaves_nothing) {
-                true => (&statements.settle_gone, json(&batch.iter().map(Key::new).collect::<Vec<_>>())?),
-                false => (&statements.settle, json(&batch.iter().map(Row::new).collect::<Vec<_>>())?),
-            };
-            keys::<DB>(&DB::fetch(&mut conn, statement, &[now, all.as_str().into()]).await?)?
-        } else {
-            let mut tx = conn.begin().await?;
-            let held = self.settle_by_steps(&mut tx, batch, evict).await?;
-            tx.commit().await?;
-            held
+        let not_in = |held: HashSet<Fence>| match held.len() < batch.len() {
+            true => batch.iter().map(fence_of).filter(|fence| !held.contains(fence)).collect(),
+            false => HashSet::new(),
+        };
+        let missing = match way {
+            Way::Bare { keep } => {
+                let statement = if keep { &statements.settle_kept } else { &statements.settle_gone };
+                let (ids, attempts) =
+                    (array(batch.iter().map(|settle| settle.id)), array(batch.iter().map(|settle| settle.attempt)));
+                let rows =
+                    DB::fetch(&mut conn, statement, &[now, ids.as_str().into(), attempts.as_str().into()]).await?;
+                let fence = |row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?, Status::Sending.code()));
+                rows.iter().map(fence).collect::<sqlx::Result<_>>()?
+            }
+            Way::AtOnce => {
+                let rows = json(&batch.iter().map(Row::new).collect::<Vec<_>>())?;
+                not_in(keys::<DB>(&DB::fetch(&mut conn, &statements.settle, &[now, rows.as_str().into()]).await?)?)
+            }
+            Way::Steps { evict } => {
+                let mut tx = conn.begin().await?;
+                let held = self.settle_by_steps(&mut tx, batch, evict).await?;
+                tx.commit().await?;
+                not_in(held)
+            }
         };
         let mut settled = vec![Settled::Done; batch.len()];
-        if held.len() < batch.len() {
-            let is_held = |settle: &Settle| held.contains(&fence_of(settle));
-            let missing = ids_json(batch.iter().filter(|settle| !is_held(settle)).map(|settle| settle.id))?;
-            let rows = DB::fetch(&mut conn, &statements.verify, &[now, missing.as_str().into()]).await?;
+        if !missing.is_empty() {
+            let is_held = |settle: &Settle| !missing.contains(&fence_of(settle));
+            let ids = ids_json(batch.iter().filter(|settle| !is_held(settle)).map(|settle| settle.id))?;
+            let rows = DB::fetch(&mut conn, &statements.verify, &[now, ids.as_str().into()]).await?;
             let mut stands = rows.iter().map(Standing::read::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
             // The live one last: where an ended notice had the same id, it is the live one's outcome.
             stands.sort_by_key(|(_, stands)| !Status::from_code(stands.status).is_some_and(Status::is_final));
@@ -194,6 +239,20 @@ type Fence = (i64, i64, i64);
 
 fn fence_of(settle: &Settle) -> Fence {
     (settle.id, settle.attempt, settle.from.code())
+}
+
+/// `{1,2}`, as Postgres reads it.
+pub(super) fn array(numbers: impl Iterator<Item = i64>) -> String {
+    let mut text = "{".to_owned();
+    for (nth, number) in numbers.enumerate() {
+        if nth > 0 {
+            text.push(',');
+        }
+        // Writing into a text does not fail.
+        let _ = write!(text, "{number}");
+    }
+    text.push('}');
+    text
 }
 
 /// What a settle holds.

@@ -18,15 +18,20 @@ pub(super) const SETTLED: &[(&str, Ty)] = &[
 pub(super) const HISTORY: &str = "id, def_id, param, description, errors, status, attempt, failures, crashes, worker, last_class, \
      last_call_time, next_call_time, create_time, dedupe_key, ordering_key, trace_context, finish_time, end_reason";
 
-/// `b`: what has the columns of the batch.
-pub(super) fn archived(kind: Kind, b: &str) -> String {
+/// `of`: where the columns of the batch are found.
+pub(super) fn archived(kind: Kind, of: &dyn Fn(&str) -> String) -> String {
     format!(
         "INSERT INTO notify_msg_history ({HISTORY})
-         SELECT m.id, m.def_id, m.param, {b}.new_description, {}, {b}.new_status, m.attempt, {b}.new_failures,
-                {b}.new_crashes, m.worker, {b}.new_class, m.last_call_time, NULL, m.create_time, m.dedupe_key,
-                m.ordering_key, m.trace_context, {}, {b}.reason",
-        kind.to_json(&format!("{b}.new_errors")),
-        kind.now()
+         SELECT m.id, m.def_id, m.param, {}, {}, {}, m.attempt, {}, {}, m.worker, {}, m.last_call_time, NULL, m.create_time,
+                m.dedupe_key, m.ordering_key, m.trace_context, {}, {}",
+        of("new_description"),
+        kind.to_json(&of("new_errors")),
+        of("new_status"),
+        of("new_failures"),
+        of("new_crashes"),
+        of("new_class"),
+        kind.now(),
+        of("reason"),
     )
 }
 
@@ -51,40 +56,54 @@ pub(super) fn fence(kind: Kind) -> String {
 /// and read first, and the others change just that. `held` has all the columns of both, since two results joined would be
 /// compared row by row: nothing is known of their sizes.
 pub(super) fn settle_at_once(kind: Kind) -> String {
-    let fences = [("attempt", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int), ("ends", Ty::Int), ("keep", Ty::Int)];
-    let batch = kind.batch("$2", &[SETTLED, &fences[..]].concat());
-    let columns = SETTLED.iter().map(|(name, _)| format!(", b.{name}")).collect::<String>();
-    held(
-        kind,
-        &format!("m.*, b.was, b.ends, b.keep{columns}"),
-        &batch,
-        &format!(
-            "gone AS (DELETE FROM notify_msg AS m WHERE {}),
-             kept AS ({} FROM held m WHERE m.ends = 1 AND m.keep = 1),
-             moved AS (UPDATE notify_msg AS m SET {} FROM held b WHERE m.id = b.notice_id AND b.ends = 0 AND {})",
-            kind.id_in("m.id", "SELECT notice_id FROM held WHERE ends = 1"),
-            archived(kind, "m"),
-            rescheduled(kind),
-            kind.id_in("m.id", "SELECT notice_id FROM held WHERE ends = 0")
-        ),
-    )
-}
-
-/// The same of notices of which nothing is kept: their outcomes need not be carried.
-pub(super) fn settle_gone(kind: Kind, keys: &str) -> String {
-    let gone = kind.id_in("m.id", "SELECT notice_id FROM held");
-    held(
-        kind,
-        "m.id AS notice_id, m.attempt, b.was",
-        keys,
-        &format!("gone AS (DELETE FROM notify_msg AS m WHERE {gone})"),
-    )
-}
-
-fn held(kind: Kind, columns: &str, batch: &str, steps: &str) -> String {
     if !kind.settles_at_once() {
         return String::new();
     }
-    let rows = kind.batch_rows(batch, "notify_msg", &fence(kind), kind.lock());
-    format!("WITH held AS MATERIALIZED (SELECT {columns} {rows}), {steps} SELECT notice_id, attempt, was FROM held")
+    let fences = [("attempt", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int), ("ends", Ty::Int), ("keep", Ty::Int)];
+    let batch = kind.batch("$2", &[SETTLED, &fences[..]].concat());
+    let columns = SETTLED.iter().map(|(name, _)| format!(", b.{name}")).collect::<String>();
+    format!(
+        "WITH held AS MATERIALIZED (SELECT m.*, b.was, b.ends, b.keep{columns} {}),
+         gone AS (DELETE FROM notify_msg AS m WHERE {}),
+         kept AS ({} FROM held m WHERE m.ends = 1 AND m.keep = 1),
+         moved AS (UPDATE notify_msg AS m SET {} FROM held b WHERE m.id = b.notice_id AND b.ends = 0 AND {})
+         SELECT notice_id, attempt, was FROM held",
+        kind.batch_rows(&batch, "notify_msg", &fence(kind), kind.lock()),
+        kind.id_in("m.id", "SELECT notice_id FROM held WHERE ends = 1"),
+        archived(kind, &|column| format!("m.{column}")),
+        rescheduled(kind),
+        kind.id_in("m.id", "SELECT notice_id FROM held WHERE ends = 0")
+    )
+}
+
+/// Ends what succeeded and left nothing to tell ([`crate::store::Shape::Bare`]), given as two arrays of Postgres: ids in `$2`, attempts
+/// in `$3`. Returns those that it did not find. To lock the rows first, as the others do, and to read JSON would take as long as all the rest.
+///
+/// It waits for rows that somebody else locks, and for no longer than a moment: then it fails, and has done nothing.
+pub(super) fn settle_bare(kind: Kind, keep: bool) -> String {
+    let Some(wait_briefly) = kind.wait_briefly() else { return String::new() };
+    let keys = "unnest($2::text::bigint[], $3::text::bigint[])";
+    let bare = |column: &str| {
+        let value = match column {
+            "new_status" => "1",
+            "new_failures" | "new_crashes" => "0",
+            _ => "NULL",
+        };
+        value.to_owned()
+    };
+    let (columns, kept) = match keep {
+        true => ("m.*", format!(", kept AS ({} FROM gone m)", archived(kind, &bare))),
+        false => ("m.id, m.attempt", String::new()),
+    };
+    // `IS TRUE`: else it becomes a join, which may compare each row with each key: nothing is known of how many there are.
+    format!(
+        "WITH gone AS (
+             DELETE FROM notify_msg AS m WHERE m.id = ANY ($2::text::bigint[]) AND m.status + 0 = 5
+                 AND ((m.id, m.attempt) IN (SELECT * FROM {keys})) IS TRUE
+                 AND {wait_briefly}
+             RETURNING {columns}){kept}
+         SELECT b.notice_id, b.attempt FROM {keys} AS b(notice_id, attempt)
+         WHERE (SELECT count(*) FROM gone) < cardinality($2::text::bigint[])
+             AND NOT EXISTS (SELECT 1 FROM gone WHERE gone.id = b.notice_id AND gone.attempt = b.attempt)"
+    )
 }

@@ -12,7 +12,7 @@ use super::limits::LimitStatements;
 use super::operate_statements::OperateStatements;
 use super::read::{claimed_columns, record_columns};
 use super::run::Statement;
-use super::settle_statements::{SETTLED, archived, fence, rescheduled, settle_at_once, settle_gone};
+use super::settle_statements::{SETTLED, archived, fence, rescheduled, settle_at_once, settle_bare};
 use super::tick::TickStatements;
 use super::version_statements::VersionStatements;
 use crate::store::SUSPECT_CRASHES;
@@ -56,12 +56,14 @@ statements! {
     claim_lane,
     claim_suspects,
     claim_ids,
+    claim_fresh,
     claim_keys,
     still_first,
     take,
     overdue,
     held_by,
     settle,
+    settle_kept,
     settle_gone,
     hold,
     evict,
@@ -121,10 +123,12 @@ impl Statements {
         let by_lane = kind.by_lane();
         let lane_order = "ORDER BY m.next_call_time LIMIT $4";
         let ids = kind.batch("$4", &[("notice_id", Ty::Int)]);
-        // `+ 0` keeps Postgres from reading the whole lane by the other index, as it does where its statistics are old (here, and
-        // wherever rows are found by their ids).
-        let by_ids =
-            format!("m.def_id + 0 = $2 AND m.status + 0 = $3 AND m.next_call_time <= {now} AND {}", kind.its_turn());
+        // `+ 0` and IS TRUE keep Postgres from reading the whole lane by the other index, as it does where its statistics are old
+        // (here, and wherever rows are found by their ids).
+        let by_ids = format!(
+            "m.def_id + 0 = $2 AND m.status + 0 = $3 AND (m.next_call_time <= {now}) IS TRUE AND {}",
+            kind.its_turn()
+        );
         let lock = kind.lock();
         let due_of = |batch: &str| kind.batch_rows(batch, "notify_msg", &by_ids, lock);
         let in_turn = format!("{in_lane}{} AND {}", kind.from_mark("$7"), kind.its_turn());
@@ -201,6 +205,13 @@ impl Statements {
                 "FROM notify_msg m{by_lane} WHERE {in_turn} AND m.crashes >= {SUSPECT_CRASHES} {lane_order}{lock}"
             )),
             claim_ids: claim(&due_of(&ids)),
+            // As `claim_ids`, of an array, where nobody else is likely to lock them. It is what a producer's latency is made of.
+            claim_fresh: statement(kind.wait_briefly().map_or_else(String::new, |wait_briefly| {
+                format!(
+                    "UPDATE notify_msg AS m SET {take} WHERE m.id = ANY ($4::text::bigint[]) AND {by_ids} AND {wait_briefly} RETURNING {}",
+                    claimed_columns(kind, "attempt", "last_call_time")
+                )
+            })),
             claim_keys: claim(&due_of(&first_of_keys)),
             still_first: statement(format!(
                 "SELECT m.id {}",
@@ -229,12 +240,13 @@ impl Statements {
                 kind.batch_rows(&keys, "notify_msg", &fence(kind), lock)
             )),
             settle: statement(settle_at_once(kind)),
-            settle_gone: statement(settle_gone(kind, &keys)),
+            settle_kept: statement(settle_bare(kind, true)),
+            settle_gone: statement(settle_bare(kind, false)),
             // Ids that were given twice (a restored sequence, a TRUNCATE on MySQL): the live notice keeps its id.
             evict: statement(kind.batch_delete(&ids_only, "notify_msg_history", "")),
             archive: statement(format!(
                 "{} {}",
-                archived(kind, "b"),
+                archived(kind, &|column| format!("b.{column}")),
                 kind.batch_rows(&settled, "notify_msg", "true", "")
             )),
             remove: statement(kind.batch_delete(&ids_only, "notify_msg", "")),

@@ -2,8 +2,8 @@
 //! time-out, on a connection of our own; settling and definitions have files of their own.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use serde::Serialize;
@@ -11,7 +11,6 @@ use sqlx::Pool;
 
 use super::alerts::{self, Wait};
 use super::connections::{Connections, Purpose};
-use super::definitions::is_unique_violation;
 use super::dialect::Dialect;
 use super::known::Known;
 use super::marks::Marks;
@@ -22,8 +21,8 @@ use crate::definition::NotifyDef;
 use crate::error::{FaultKind, StoreError};
 use crate::notice::{Claimed, NoticeRecord, Status, duration_from_millis, duration_millis, time_from_millis};
 use crate::store::{
-    Claim, ClaimWhat, Claims, DueLane, DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, Pulse, Purge,
-    Settle, Settled, Store, Tick,
+    Claim, Claims, DueLane, DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, Pulse, Purge, Settle,
+    Settled, Store, Tick,
 };
 
 /// The store of one database.
@@ -31,12 +30,17 @@ pub(super) struct SqlStore<DB: Dialect> {
     pub(super) connections: Connections<DB>,
     pub(super) clock: Option<HandClock>,
     call_timeout: Duration,
-    marks: Marks,
+    pub(super) marks: Marks,
     pub(super) known: Arc<Known>,
+    /// When a row was last met that somebody else locks.
+    met_lock: Mutex<Option<Instant>>,
 }
 
 /// How often a call is tried in all when it meets a deadlock or the like.
-const CONFLICT_TRIES: u32 = 4;
+pub(super) const CONFLICT_TRIES: u32 = 4;
+/// For how long locked rows are passed over after one was met: who locks many, as an editor who has forgotten to commit does, is
+/// waited for once, and not by each statement anew.
+const CAREFUL: Duration = Duration::from_secs(10);
 /// How many leases one transaction extends.
 const LEASES_AT_ONCE: usize = 1000;
 /// Nodes that were not seen for this long are forgotten.
@@ -44,12 +48,29 @@ const NODE_MEMORY: Duration = Duration::from_secs(86_400);
 
 impl<DB: Dialect> SqlStore<DB> {
     pub(super) fn new(app: &Pool<DB>, clock: Option<HandClock>, call_timeout: Duration, known: Arc<Known>) -> Self {
-        Self { connections: Connections::new(app, call_timeout), clock, call_timeout, marks: Marks::default(), known }
+        Self {
+            connections: Connections::new(app, call_timeout),
+            clock,
+            call_timeout,
+            marks: Marks::default(),
+            known,
+            met_lock: Mutex::default(),
+        }
     }
 
     /// `$1` of every statement.
     pub(super) fn now(&self) -> Arg<'static> {
         Arg::Int(self.clock.as_ref().map(HandClock::now_millis))
+    }
+
+    /// A statement that waits for locks for a moment only did so in vain.
+    pub(super) fn note_lock(&self) {
+        *self.met_lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Whether to use statements that pass over locked rows.
+    pub(super) fn met_lock_lately(&self) -> bool {
+        self.met_lock.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|met| met.elapsed() < CAREFUL)
     }
 
     /// Runs one call under the time-out, and again, a few times with jitter, after a conflict with others.
@@ -89,79 +110,6 @@ impl<DB: Dialect> SqlStore<DB> {
                 Err(StoreError::new(doing, FaultKind::Outage, format!("no answer from the database within {limit}")))
             }
         }
-    }
-
-    async fn try_claim(&self, claim: &Claim) -> sqlx::Result<Claims> {
-        let mut conn = self.connections.get(Purpose::Work).await?;
-        let claims = match &claim.quota {
-            // One statement is a transaction of its own.
-            None if DB::KIND.update_returns() => self.take(&mut conn, claim, claim.limit).await?.into(),
-            quota => {
-                let mut tx = conn.begin().await?;
-                let claims = match quota {
-                    None => self.take(&mut tx, claim, claim.limit).await?.into(),
-                    Some(quota) => self.take_within(&mut tx, claim, quota).await?,
-                };
-                tx.commit().await?;
-                claims
-            }
-        };
-        conn.done();
-        Ok(claims)
-    }
-
-    /// Claims up to `limit`, in the transaction of the caller where it takes more than one statement.
-    pub(super) async fn take(
-        &self,
-        conn: &mut DB::Connection,
-        claim: &Claim,
-        limit: usize,
-    ) -> sqlx::Result<Vec<Claimed>> {
-        let statements = DB::statements();
-        let batch;
-        let (pick, status, what) = match &claim.what {
-            ClaimWhat::Lane(status) => (&statements.claim_lane, *status, int(limit).into()),
-            ClaimWhat::Suspects => (&statements.claim_suspects, Status::Failed, int(limit).into()),
-            ClaimWhat::Ids(wanted) => {
-                batch = ids_json(wanted.iter().copied().take(limit))?;
-                (&statements.claim_ids, Status::NotSent, Arg::from(batch.as_str()))
-            }
-            ClaimWhat::Keys(keys) => {
-                let keys = keys.iter().take(limit).map(|key| serde_json::json!({ "own_key": key }));
-                batch = serde_json::Value::from_iter(keys).to_string();
-                (&statements.claim_keys, Status::NotSent, Arg::from(batch.as_str()))
-            }
-        };
-        let lease = duration_millis(claim.lease);
-        let mark = Arg::Int(self.marks.of(claim.def_id, status));
-        let worker = claim.worker.as_str().into();
-        let args = [self.now(), claim.def_id.into(), status.code().into(), what, worker, lease.into(), mark];
-        let mut claimed = if DB::KIND.update_returns() {
-            read_claimed::<DB>(&DB::fetch(conn, pick, &args).await?, Status::Sending)
-        } else {
-            let rows = DB::fetch(conn, pick, &args).await?;
-            let mut picked = read_claimed::<DB>(&rows, Status::Sending);
-            if picked.iter().any(|notice| notice.ordering_key.is_some()) {
-                // A locking read sees what is committed while it runs, and its subqueries do not: it may have found a notice
-                // and missed one of its key before it. Now that those are locked, a look of its own sees all.
-                let ids = ids_json(picked.iter().map(|notice| notice.id))?;
-                let rows = DB::fetch(conn, &statements.still_first, &[args[0], ids.as_str().into()]).await?;
-                let first = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<HashSet<i64>>>()?;
-                picked.retain(|notice| first.contains(&notice.id));
-            }
-            let taken = ids_json(picked.iter().map(|notice| notice.id))?;
-            let args = [args[0], args[1], args[2], taken.as_str().into(), worker, args[5]];
-            if !picked.is_empty() {
-                DB::execute(conn, &statements.take, &args).await?;
-            }
-            for notice in &mut picked {
-                notice.worker.clone_from(&claim.worker);
-            }
-            picked
-        };
-        // RETURNING promises no order; the first that was added goes first.
-        claimed.sort_unstable_by_key(|notice| notice.id);
-        Ok(claimed)
     }
 
     async fn try_due(&self, thorough: bool) -> sqlx::Result<DueTimes> {
@@ -262,18 +210,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
-        self.call("claiming notices", || async move {
-            let mut claimed = self.try_claim(claim).await;
-            for _ in 1..CONFLICT_TRIES {
-                // Others claimed of the same ordering key at the same moment, and the index let one. Now that is seen.
-                if !claimed.as_ref().is_err_and(is_unique_violation) {
-                    break;
-                }
-                claimed = self.try_claim(claim).await;
-            }
-            claimed
-        })
-        .await
+        self.call("claiming notices", || self.claim_in_turn(claim)).await
     }
 
     async fn look(&self, look: &Look, limit: usize) -> Result<Vec<Claimed>, StoreError> {

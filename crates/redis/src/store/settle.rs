@@ -6,7 +6,7 @@ use solid_notify_core::StoreError;
 use solid_notify_core::alert::StoredAlert;
 use solid_notify_core::alert::cooldown::{FollowUp, tell};
 use solid_notify_core::limit::end;
-use solid_notify_core::store::{Settle, Settled, Told};
+use solid_notify_core::store::{Settle, Settled, Shape, Told};
 use solid_notify_core::transition::Next;
 
 use super::keys::is_alerts;
@@ -51,7 +51,7 @@ impl RedisStore {
                     false => self.write(def_id, "free", &Beside::default(), &outcomes).await?.unwrap_or_default(),
                 };
                 rest.iter().zip(answers).for_each(|(at, answer)| settled[*at] = answer);
-                if outcomes.iter().any(|settle| !settle.is_plain()) {
+                if outcomes.iter().any(|settle| settle.shape() == Shape::Watched) {
                     alarmed.push(def_id);
                 }
             }

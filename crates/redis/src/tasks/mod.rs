@@ -16,7 +16,7 @@ pub use model::{Claimed, Counts, Damaged, DeadTask, Due, Lease, Outcome, Resched
 
 use crate::connection::Redis;
 use crate::error::{Error, Result};
-use model::{RawAside, RawDead, RawTasks};
+use model::{RawAside, RawClaimed, RawDead, RawTasks};
 use scripts::{ADD, ADD_AS, CHANGE, CLAIM, DUE, LOOK, REPLACE, SETTLE};
 
 /// The most tasks of one script: Lua's `unpack` has an end, and others wait while a script runs.
@@ -60,9 +60,9 @@ impl TimedTasks {
     /// [`Error::Encode`], [`Error::Redis`]. After a lost answer it may have been added; [`Self::add_as`] can be repeated. The client
     /// of a cluster repeats a call by itself when its connection breaks, so a task may be there twice without an error.
     pub async fn add<T: Serialize + ?Sized>(&self, kind: &str, at: impl Into<When>, value: &T) -> Result<String> {
-        let added = self.add_many(kind, &[(at.into(), encode(kind, value)?)]).await?;
-        let missing = || Error::Answer { doing: "adding a task", problem: "no id came back".to_owned() };
-        added.into_iter().next().ok_or_else(missing)
+        let (due, value) = (at.into().word(), encode(kind, value)?);
+        let keys = scripts::keys_to_add(self.redis.prefix(), kind);
+        self.redis.run(&ADD, &keys, &[&due, &value], "adding a task").await
     }
 
     /// Adds a task under an id of the caller's, unless there is one of this id; false where there is.
@@ -106,11 +106,16 @@ impl TimedTasks {
         kind: &str,
         tasks: impl IntoIterator<Item = (impl Into<When>, T)>,
     ) -> Result<Vec<String>> {
-        let encoded = tasks.into_iter().map(|(at, value)| Ok((at.into(), encode(kind, &value)?)));
+        let encoded = tasks.into_iter().map(|(at, value)| Ok([at.into().word(), encode(kind, &value)?]));
         let encoded = encoded.collect::<Result<Vec<_>>>()?;
+        let keys = scripts::keys_to_add(self.redis.prefix(), kind);
         let mut ids = Vec::with_capacity(encoded.len());
         for window in encoded.chunks(AT_ONCE) {
-            ids.extend(self.add_many(kind, window).await?);
+            let args: Vec<&str> = window.iter().flatten().map(String::as_str).collect();
+            match window.len() {
+                1 => ids.push(self.redis.run(&ADD, &keys, &args, "adding a task").await?),
+                _ => ids.extend(self.redis.run::<Vec<String>>(&ADD, &keys, &args, "adding tasks").await?),
+            }
         }
         Ok(ids)
     }
@@ -149,11 +154,13 @@ impl TimedTasks {
     pub async fn claim<T: DeserializeOwned>(&self, kind: &str, limit: usize, lease: &Lease) -> Result<Due<Claimed<T>>> {
         let (limit, ms) = (limit.min(AT_ONCE).to_string(), duration_millis(lease.time).to_string());
         let most = lease.max_tries.unwrap_or(0).to_string();
-        let (fence, found, tries, aside, dead): (u64, RawTasks, Vec<u64>, RawAside, Vec<String>) =
+        let (fence, found, values, again, aside, dead): RawClaimed =
             self.run(&CLAIM, kind, &[&limit, &ms, &most], "claiming tasks").await?;
         let mut due = Due { tasks: Vec::with_capacity(found.len()), damaged: damaged(aside), dead };
         let mut undecodable = Vec::new();
-        for ((id, score, value), tries) in found.into_iter().zip(tries) {
+        let mut again = again.into_iter().peekable();
+        for (place, ((id, score), value)) in (1..).zip(found.into_iter().zip(values)) {
+            let tries = again.next_if(|(of, _)| *of == place).map_or(1, |(_, tries)| tries);
             match serde_json::from_slice(&value) {
                 Ok(value) => due.tasks.push(Claimed { id, due: time_from_millis(score as i64), value, tries, fence }),
                 Err(error) => {
@@ -183,8 +190,8 @@ impl TimedTasks {
                 words.iter().map(String::as_str).chain(run.iter().map(|outcome| outcome.id.as_str()))
             });
             let args: Vec<&str> = args.collect();
-            let answers: Vec<i64> = self.run(&SETTLE, kind, &args, "settling tasks").await?;
-            held.extend(answers.into_iter().map(|answer| answer == 1));
+            let lost: Vec<usize> = self.run(&SETTLE, kind, &args, "settling tasks").await?;
+            held.extend((1..=window.len()).map(|place| !lost.contains(&place)));
         }
         Ok(held)
     }
@@ -307,13 +314,6 @@ impl TimedTasks {
     /// [`Error::Redis`].
     pub async fn now(&self, kind: &str) -> Result<SystemTime> {
         self.redis.now(&scripts::keys(self.redis.prefix(), kind)[0]).await
-    }
-
-    async fn add_many(&self, kind: &str, tasks: &[(When, String)]) -> Result<Vec<String>> {
-        let due: Vec<String> = tasks.iter().map(|(at, _)| at.word()).collect();
-        let args = tasks.iter().zip(&due).flat_map(|((_, value), due)| [due.as_str(), value.as_str()]);
-        let keys = scripts::keys_to_add(self.redis.prefix(), kind);
-        self.redis.run(&ADD, &keys, &args.collect::<Vec<_>>(), "adding tasks").await
     }
 
     async fn change(&self, kind: &str, what: &str, more: &str, ids: &[&str], doing: &'static str) -> Result<Vec<i64>> {

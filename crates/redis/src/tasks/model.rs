@@ -218,4 +218,7 @@ pub struct DeadTask {
 pub(super) type RawAside = Vec<(String, String)>;
 /// Id, score and value of each task, one after the other.
 pub(super) type RawTasks = Vec<(String, f64, Vec<u8>)>;
+/// The fence, id and score of each task, their values, place (from one on) and tries of those that were claimed before, what was put
+/// aside, what has died.
+pub(super) type RawClaimed = (u64, Vec<(String, f64)>, Vec<Vec<u8>>, Vec<(usize, u64)>, RawAside, Vec<String>);
 pub(super) type RawDead = (String, f64, String, u64, Vec<u8>);

@@ -7,7 +7,7 @@ const DUE_TIME: &str = include_str!("due_time.lua");
 const SHARED: &str = include_str!("shared.lua");
 const CHECK: &str = include_str!("check.lua");
 
-pub(super) static ADD: Script = Script::new(&[SEQUENCE, DUE_TIME, include_str!("add.lua")]);
+pub(super) static ADD: Script = Script::new(&[include_str!("add.lua")]);
 pub(super) static ADD_AS: Script = Script::new(&[DUE_TIME, SHARED, include_str!("add_as.lua")]);
 pub(super) static REPLACE: Script = Script::new(&[DUE_TIME, SHARED, include_str!("replace.lua")]);
 pub(super) static DUE: Script = Script::new(&[SHARED, include_str!("due.lua")]);
