@@ -31,6 +31,13 @@ impl Exported {
         self.spans.get_finished_spans().unwrap().into_iter().filter(|span| span.name == name).collect()
     }
 
+    /// The first span of that name, once it is exported. A span ends when the last one lets go of it, and that may be
+    /// the thread of a SQLite connection: sqlx sends the current span along with each command.
+    async fn first(&self, name: &str) -> SpanData {
+        eventually("the span is exported", async || !self.named(name).is_empty()).await;
+        self.named(name).remove(0)
+    }
+
     /// The spans of the attempts at a notice, once there are so many.
     async fn attempts(&self, id: i64, count: usize) -> Vec<SpanData> {
         let of_notice = |span: &SpanData| attribute(span, "notice") == id.to_string();
@@ -75,7 +82,7 @@ async fn the_trace_of_the_producer_goes_on_in_the_handler(b: &dyn Backend) {
     let ids = added.instrument(tracing::info_span!("producer")).await;
     for id in &ids {
         let attempt = exported.attempts(*id, 1).await.remove(0);
-        let producer = exported.named("producer").remove(0);
+        let producer = exported.first("producer").await;
         assert_eq!(attempt.span_context.trace_id(), producer.span_context.trace_id());
         assert_eq!(attempt.parent_span_id, producer.span_context.span_id());
         assert_eq!(attempt.span_kind, SpanKind::Consumer);
