@@ -8,9 +8,6 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         let objects: Vec<Value> = (0..count).map(|n| object(100 + 7 * n)).collect();
         format!("'{}'", Value::from(objects))
     };
-    let array = |count: i64, of: fn(i64) -> i64| {
-        format!("'{{{}}}'", (0..count).map(|n| of(n).to_string()).collect::<Vec<_>>().join(","))
-    };
     let batches = |object: fn(i64) -> Value| [1, 500].map(|count| vec![batch(count, object)]).to_vec();
     let list = |values: &[&str]| values.iter().map(ToString::to_string).collect::<Vec<_>>();
     // Definition and status: big lanes, small ones, and one that is empty.
@@ -18,7 +15,17 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         let lanes = ["1", "2", "3", "4", "5"].map(|def_id| statuses.map(|status| list(&[def_id, status])));
         lanes.into_iter().flatten().map(|lane| [lane, list(more)].concat()).collect()
     };
-    let ids = |id: i64| json!({ "notice_id": id });
+    // Ids or attempts, as `Arg::Ids` passes them.
+    let listed = |count: i64, of: fn(i64) -> i64| {
+        let joined = (0..count).map(|n| of(n).to_string()).collect::<Vec<_>>().join(",");
+        match database {
+            "PostgreSQL" => format!("'{{{joined}}}'"),
+            "MySQL" => joined,
+            _ => format!("'[{joined}]'"),
+        }
+    };
+    let ids = |count: i64| listed(count, |n| 100 + 7 * n);
+    let each_ids = || [1, 500].map(|count| vec![ids(count)]).to_vec();
     let settled = |id: i64| {
         json!({ "notice_id": id, "new_status": 1, "after_ms": 5, "new_failures": 1, "new_crashes": 0,
                 "new_errors": null, "new_class": null, "new_description": null, "reason": null })
@@ -44,13 +51,8 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "claim_lane" | "claim_suspects" => {
             ["1", "20", "500"].iter().flat_map(|limit| each_lane(["0", "5"], &[limit, "'w'", "60000", "5"])).collect()
         }
-        "claim_ids" | "take" => {
-            let each = [1, 20, 500].map(|count| each_lane(["0", "5"], &[&batch(count, ids), "'w'", "60000"]));
-            each.concat()
-        }
-        "claim_fresh" => {
-            let ids = |count| array(count, |n| 100 + 7 * n);
-            [1, 500].map(|count| each_lane(["0", "5"], &[&ids(count), "'w'", "60000"])).concat()
+        "claim_ids" | "claim_fresh" | "take" => {
+            [1, 20, 500].map(|count| each_lane(["0", "5"], &[&ids(count), "'w'", "60000"])).concat()
         }
         "claim_keys" => {
             let keys = |id: i64| json!({ "own_key": if id == 100 { "one key".into() } else { id.to_string() } });
@@ -61,12 +63,10 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
                     "new_failures": 1, "new_crashes": 0, "new_errors": null, "new_class": null, "new_description": null,
                     "reason": null })
         }),
-        "settle_kept" | "settle_gone" => {
-            [1, 500].map(|count| vec![array(count, |n| 100 + 7 * n), array(count, |_| 0)]).to_vec()
-        }
+        "settle_kept" | "settle_gone" => [1, 500].map(|count| vec![ids(count), listed(count, |_| 0)]).to_vec(),
         "hold" => batches(|id| json!({ "notice_id": id, "attempt": 0, "was": 5, "overdue": 0 })),
         "archive" | "reschedule" => batches(settled),
-        "remove" | "evict" | "verify" | "still_first" => batches(ids),
+        "remove" | "evict" | "verify" | "still_first" | "archive_bare" => each_ids(),
         "extend" | "extendable" => batches(|id| json!({ "notice_id": id, "attempt": 0, "lease": 60000 })),
         "held_by" => vec![list(&["'nobody'", "500"])],
         "find" | "lock_live" | "lock_ended" | "answerable" | "ended" | "stands_where" => {
@@ -84,7 +84,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "retime" | "rewrite" | "refuse" | "confirm_late" | "follow_up" | "hasten_alert" => vec![list(&["777", "'5'"])],
         "ahead" => ["'one key'", "'17'"].map(|key| list(&["1", key, "777"])).to_vec(),
         "purgeable" => each_lane(["1", "3"], &["1000", "500"]),
-        "purge" | "cancel" => batches(ids).into_iter().map(|ids| [ids, list(&["1", "1000"])].concat()).collect(),
+        "purge" | "cancel" => each_ids().into_iter().map(|ids| [ids, list(&["1", "1000"])].concat()).collect(),
         "purge_definition" | "take_count" | "count_sending" => ["1", "5"].map(|id| list(&[id, "1000"])).to_vec(),
         other => panic!("tell this test the arguments of {other}"),
     }

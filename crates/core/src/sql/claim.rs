@@ -7,8 +7,7 @@ use super::definitions::is_unique_violation;
 use super::dialect::Dialect;
 use super::read::{read_claimed, required};
 use super::run::Arg;
-use super::settle::array;
-use super::store::{CONFLICT_TRIES, SqlStore, fault, ids_json, int};
+use super::store::{CONFLICT_TRIES, SqlStore, fault, int};
 use crate::error::FaultKind;
 use crate::notice::{Claimed, Status, duration_millis};
 use crate::store::{Claim, ClaimWhat, Claims};
@@ -52,8 +51,7 @@ impl<DB: Dialect> SqlStore<DB> {
             && DB::KIND.wait_briefly().is_some()
             && !self.met_lock_lately()
         {
-            let ids = array(ids.iter().copied().take(claim.limit));
-            let args = self.arguments(claim, Status::NotSent, ids.as_str().into());
+            let args = self.arguments(claim, Status::NotSent, Arg::Ids(&ids[..claim.limit.min(ids.len())]));
             match DB::fetch(conn, &DB::statements().claim_fresh, &args).await {
                 Err(error) if fault::<DB>(&error) == FaultKind::Conflict => self.note_lock(),
                 rows => return Ok(claimed::<DB>(&rows?)),
@@ -82,13 +80,12 @@ impl<DB: Dialect> SqlStore<DB> {
             ClaimWhat::Lane(status) => (&statements.claim_lane, *status, int(limit).into()),
             ClaimWhat::Suspects => (&statements.claim_suspects, Status::Failed, int(limit).into()),
             ClaimWhat::Ids(wanted) => {
-                batch = ids_json(wanted.iter().copied().take(limit))?;
-                (&statements.claim_ids, Status::NotSent, Arg::from(batch.as_str()))
+                (&statements.claim_ids, Status::NotSent, Arg::Ids(&wanted[..limit.min(wanted.len())]))
             }
             ClaimWhat::Keys(keys) => {
                 let keys = keys.iter().take(limit).map(|key| serde_json::json!({ "own_key": key }));
                 batch = serde_json::Value::from_iter(keys).to_string();
-                (&statements.claim_keys, Status::NotSent, Arg::from(batch.as_str()))
+                (&statements.claim_keys, Status::NotSent, batch.as_str().into())
             }
         };
         let args = self.arguments(claim, status, what);
@@ -100,14 +97,13 @@ impl<DB: Dialect> SqlStore<DB> {
         if picked.iter().any(|notice| notice.ordering_key.is_some()) {
             // A locking read sees what is committed while it runs, and its subqueries do not: it may have found a notice
             // and missed one of its key before it. Now that those are locked, a look of its own sees all.
-            let ids = ids_json(picked.iter().map(|notice| notice.id))?;
-            let rows = DB::fetch(conn, &statements.still_first, &[args[0], ids.as_str().into()]).await?;
+            let rows = DB::fetch(conn, &statements.still_first, &[args[0], Arg::Ids(&ids_of(&picked))]).await?;
             let first = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<HashSet<i64>>>()?;
             picked.retain(|notice| first.contains(&notice.id));
         }
         if !picked.is_empty() {
-            let taken = ids_json(picked.iter().map(|notice| notice.id))?;
-            let args = [args[0], args[1], args[2], taken.as_str().into(), args[4], args[5]];
+            let taken = ids_of(&picked);
+            let args = [args[0], args[1], args[2], Arg::Ids(&taken), args[4], args[5]];
             DB::execute(conn, &statements.take, &args).await?;
         }
         for notice in &mut picked {
@@ -115,6 +111,10 @@ impl<DB: Dialect> SqlStore<DB> {
         }
         Ok(picked)
     }
+}
+
+fn ids_of(notices: &[Claimed]) -> Vec<i64> {
+    notices.iter().map(|notice| notice.id).collect()
 }
 
 /// The first that was added goes first: RETURNING promises no order.

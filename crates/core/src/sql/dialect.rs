@@ -179,7 +179,10 @@ macro_rules! driver {
             args: &'c [Arg<'c>],
         ) -> BoxFuture<'c, sqlx::Result<Vec<<$db as sqlx::Database>::Row>>> {
             Box::pin(async move {
-                sqlx::query_with(statement.sql(), statement.arguments::<$db>(args)?).fetch_all(conn).await
+                match statement.spelled_out(args) {
+                    Some(text) => sqlx::raw_sql(sqlx::AssertSqlSafe(text)).fetch_all(conn).await,
+                    None => sqlx::query_with(statement.sql(), statement.arguments::<$db>(args)?).fetch_all(conn).await,
+                }
             })
         }
 
@@ -189,7 +192,10 @@ macro_rules! driver {
             args: &'c [Arg<'c>],
         ) -> BoxFuture<'c, sqlx::Result<Changed>> {
             Box::pin(async move {
-                let done = sqlx::query_with(statement.sql(), statement.arguments::<$db>(args)?).execute(conn).await?;
+                let done = match statement.spelled_out(args) {
+                    Some(text) => sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(conn).await?,
+                    None => sqlx::query_with(statement.sql(), statement.arguments::<$db>(args)?).execute(conn).await?,
+                };
                 Ok(changed(&done))
             })
         }

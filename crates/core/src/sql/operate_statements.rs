@@ -131,7 +131,7 @@ impl OperateStatements {
                  SELECT m.id, m.def_id, m.param, m.description, m.errors, 6, m.attempt, m.failures, m.crashes, m.worker,
                         m.last_class, m.last_call_time, NULL, m.create_time, m.dedupe_key, m.ordering_key,
                         m.trace_context, {now}, $3 {}",
-                kind.batch_rows(&kind.batch("$2", &[("notice_id", Ty::Int)]), "notify_msg", "true", "")
+                kind.listed_rows("$2", "notify_msg", "true", "")
             )),
             retime: statement(format!("UPDATE notify_msg SET next_call_time = {} WHERE id = $2", due("$3"))),
             retime_window: statement(kind.batch_update(

@@ -4,7 +4,8 @@ use super::connections::Purpose;
 use super::dialect::Dialect;
 use super::limits;
 use super::read::required;
-use super::store::{SqlStore, ids_json, int};
+use super::run::Arg;
+use super::store::{SqlStore, int};
 use crate::notice::duration_millis;
 use crate::store::Purge;
 
@@ -31,8 +32,7 @@ impl<DB: Dialect> SqlStore<DB> {
                 let rows = DB::fetch(&mut conn, &statements.purgeable, &args).await?;
                 let ids = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<i64>>>()?;
                 if !ids.is_empty() {
-                    let json = ids_json(ids.iter().copied())?;
-                    let args = [self.now(), json.as_str().into(), status.code().into(), age.into()];
+                    let args = [self.now(), Arg::Ids(&ids), status.code().into(), age.into()];
                     DB::execute(&mut conn, &statements.purge, &args).await?;
                 }
                 ids

@@ -1,7 +1,7 @@
 //! A statement and its arguments on their way to a driver.
 //!
 //! Statements are written with `$1`, `$2` … in any order and as often as needed; MySQL, which only has `?`, gets its
-//! arguments in the order of their use.
+//! arguments in the order of their use, or in the text where one of them is a list.
 
 use sqlx::{Arguments, AssertSqlSafe, Database, Encode, SqlStr, Type};
 
@@ -10,6 +10,7 @@ use super::fragment::Kind;
 /// A statement with a constant text, so that drivers prepare it once.
 #[derive(Clone)]
 pub struct Statement {
+    kind: Kind,
     source: String,
     sql: SqlStr,
     /// For each placeholder of `sql`, the number of its argument.
@@ -25,6 +26,8 @@ pub enum Arg<'a> {
     Text(Option<&'a str>),
     /// A flag.
     Bool(bool),
+    /// Ids, as [`Kind::listed`] reads them.
+    Ids(&'a [i64]),
 }
 
 impl From<i64> for Arg<'_> {
@@ -42,7 +45,7 @@ impl<'a> From<&'a str> for Arg<'a> {
 impl Statement {
     pub(super) fn new(kind: Kind, source: &str) -> Self {
         let (sql, order) = render(kind, source);
-        Self { source: source.to_owned(), sql: sqlx::SqlSafeStr::into_sql_str(AssertSqlSafe(sql)), order }
+        Self { kind, source: source.to_owned(), sql: sqlx::SqlSafeStr::into_sql_str(AssertSqlSafe(sql)), order }
     }
 
     /// The text as written, with numbered placeholders.
@@ -68,42 +71,80 @@ impl Statement {
                 Some(Arg::Int(value)) => arguments.add(*value),
                 Some(Arg::Text(value)) => arguments.add(*value),
                 Some(Arg::Bool(value)) => arguments.add(*value),
+                Some(Arg::Ids(ids)) => arguments.add(Some(list(self.kind, ids).as_str())),
                 None => Err(format!("argument ${number} is missing for: {}", self.source).into()),
             };
             added.map_err(sqlx::Error::Encode)?;
         }
         Ok(arguments)
     }
+
+    /// The text with its arguments in it, where one of them is a list that this database has no parameter for.
+    pub(super) fn spelled_out(&self, args: &[Arg<'_>]) -> Option<String> {
+        if self.kind != Kind::MySql || !args.iter().any(|arg| matches!(arg, Arg::Ids(_))) {
+            return None;
+        }
+        let value = |number: usize| match number.checked_sub(1).and_then(|at| args.get(at)) {
+            Some(Arg::Int(Some(value))) => value.to_string(),
+            Some(Arg::Text(value)) => mysql_literal(*value),
+            Some(Arg::Bool(value)) => value.to_string(),
+            Some(Arg::Ids(ids)) => list(self.kind, ids),
+            Some(Arg::Int(None)) | None => "NULL".to_owned(),
+        };
+        Some(replaced(&self.source, value))
+    }
+}
+
+/// Ids as the database reads them: an array of Postgres, a list that stands in MySQL's text (none of it is `IN (NULL)`, which is
+/// false), or JSON.
+fn list(kind: Kind, ids: &[i64]) -> String {
+    let joined = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+    match kind {
+        Kind::Postgres => format!("{{{joined}}}"),
+        Kind::MySql if ids.is_empty() => "NULL".to_owned(),
+        Kind::MySql => joined,
+        Kind::Sqlite => format!("[{joined}]"),
+    }
+}
+
+/// A text within a statement for MySQL, as the hexadecimal digits of its bytes: there is nothing in them that could be taken
+/// for SQL, whatever the session's modes and character sets.
+pub(super) fn mysql_literal(text: Option<&str>) -> String {
+    text.map_or("NULL".to_owned(), |text| format!("_utf8mb4 X'{}'", hex::encode(text)))
 }
 
 /// The driver's text, and which argument each of its placeholders takes.
 ///
 /// Postgres and SQLite number their placeholders: there each argument is passed once, up to the highest number used.
 fn render(kind: Kind, source: &str) -> (String, Vec<usize>) {
-    let mut sql = String::with_capacity(source.len());
     let mut uses = Vec::new();
-    let mut rest = source;
-    while let Some(at) = rest.find('$') {
-        let digits = rest[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
-        let number = rest[at + 1..at + 1 + digits].parse::<usize>().ok();
-        let (before, placeholder) = (&rest[..at], &rest[at..at + 1 + digits]);
-        sql.push_str(before);
-        match number {
-            // A JSON path such as '$.id' is no placeholder.
-            None => sql.push('$'),
-            Some(number) => {
-                uses.push(number);
-                sql.push_str(if kind == Kind::MySql { "?" } else { placeholder });
-            }
-        }
-        rest = &rest[at + 1 + digits..];
-    }
-    sql.push_str(rest);
+    let sql = replaced(source, |number| {
+        uses.push(number);
+        if kind == Kind::MySql { "?".to_owned() } else { format!("${number}") }
+    });
     let order = match kind {
         Kind::MySql => uses,
         Kind::Postgres | Kind::Sqlite => (1..=uses.into_iter().max().unwrap_or(0)).collect(),
     };
     (sql, order)
+}
+
+/// A text with something else for each numbered placeholder.
+fn replaced(source: &str, mut placeholder: impl FnMut(usize) -> String) -> String {
+    let mut sql = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find('$') {
+        let digits = rest[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
+        sql.push_str(&rest[..at]);
+        match rest[at + 1..at + 1 + digits].parse() {
+            Ok(number) => sql.push_str(&placeholder(number)),
+            // A JSON path such as '$.id' is no placeholder.
+            Err(_) => sql.push('$'),
+        }
+        rest = &rest[at + 1 + digits..];
+    }
+    sql.push_str(rest);
+    sql
 }
 
 #[cfg(test)]
@@ -115,6 +156,20 @@ mod tests {
         let (sql, order) = render(Kind::MySql, "a = $2 AND b = $1 AND c = $2 AND p '$.id'");
         assert_eq!(sql, "a = ? AND b = ? AND c = ? AND p '$.id'");
         assert_eq!(order, [2, 1, 2]);
+    }
+
+    #[test]
+    fn mysql_gets_a_list_in_the_text_and_nothing_in_it_can_be_taken_for_sql() {
+        let statement = Statement::new(Kind::MySql, "a IN ($3) AND b = $1 AND c = $2 AND d = $4 AND p '$.id'");
+        let args = [Arg::Int(None), "'; $3 \\".into(), Arg::Ids(&[7, -8]), Arg::Bool(true)];
+        let expected = "a IN (7,-8) AND b = NULL AND c = _utf8mb4 X'273b202433205c' AND d = true AND p '$.id'";
+        assert_eq!(statement.spelled_out(&args).as_deref(), Some(expected));
+        assert_eq!(statement.spelled_out(&args[..2]), None, "without a list it is prepared");
+        assert_eq!(
+            Statement::new(Kind::MySql, "a IN ($1)").spelled_out(&[Arg::Ids(&[])]).as_deref(),
+            Some("a IN (NULL)")
+        );
+        assert_eq!(Statement::new(Kind::Postgres, "a = $1").spelled_out(&[Arg::Ids(&[7])]), None);
     }
 
     #[test]

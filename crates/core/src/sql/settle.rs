@@ -2,7 +2,6 @@
 //! each outcome independent of the others: a statement a step, or all steps in one where the database can.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write as _;
 
 use serde::Serialize;
 
@@ -13,7 +12,7 @@ use super::dialect::Dialect;
 use super::limits;
 use super::read::required;
 use super::run::Arg;
-use super::store::{SqlStore, fault, ids_json, json};
+use super::store::{SqlStore, fault, json};
 use crate::definition::FOREVER;
 use crate::error::FaultKind;
 use crate::notice::{Status, duration_millis};
@@ -140,10 +139,9 @@ impl<DB: Dialect> SqlStore<DB> {
         let missing = match way {
             Way::Bare { keep } => {
                 let statement = if keep { &statements.settle_kept } else { &statements.settle_gone };
-                let (ids, attempts) =
-                    (array(batch.iter().map(|settle| settle.id)), array(batch.iter().map(|settle| settle.attempt)));
-                let rows =
-                    DB::fetch(&mut conn, statement, &[now, ids.as_str().into(), attempts.as_str().into()]).await?;
+                let (ids, attempts): (Vec<i64>, Vec<i64>) =
+                    batch.iter().map(|settle| (settle.id, settle.attempt)).unzip();
+                let rows = DB::fetch(&mut conn, statement, &[now, Arg::Ids(&ids), Arg::Ids(&attempts)]).await?;
                 let fence = |row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?, Status::Sending.code()));
                 rows.iter().map(fence).collect::<sqlx::Result<_>>()?
             }
@@ -161,8 +159,8 @@ impl<DB: Dialect> SqlStore<DB> {
         let mut settled = vec![Settled::Done; batch.len()];
         if !missing.is_empty() {
             let is_held = |settle: &Settle| !missing.contains(&fence_of(settle));
-            let ids = ids_json(batch.iter().filter(|settle| !is_held(settle)).map(|settle| settle.id))?;
-            let rows = DB::fetch(&mut conn, &statements.verify, &[now, ids.as_str().into()]).await?;
+            let ids = batch.iter().filter(|settle| !is_held(settle)).map(|settle| settle.id).collect::<Vec<_>>();
+            let rows = DB::fetch(&mut conn, &statements.verify, &[now, Arg::Ids(&ids)]).await?;
             let mut stands = rows.iter().map(Standing::read::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
             // The live one last: where an ended notice had the same id, it is the live one's outcome.
             stands.sort_by_key(|(_, stands)| !Status::from_code(stands.status).is_some_and(Status::is_final));
@@ -188,28 +186,38 @@ impl<DB: Dialect> SqlStore<DB> {
         let now = self.now();
         let fences = json(&batch.iter().map(Key::new).collect::<Vec<_>>())?;
         let held = keys::<DB>(&DB::fetch(tx, &statements.hold, &[now, fences.as_str().into()]).await?)?;
-        let (mut ended, mut kept, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ended, mut bare, mut kept, mut waiting) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for settle in batch.iter().filter(|settle| held.contains(&fence_of(settle))) {
             match &settle.transition.next {
                 Next::Wait { .. } => waiting.push(Row::new(settle)),
                 Next::Finish { keep, .. } => {
                     ended.push(settle.id);
-                    if *keep {
-                        kept.push(Row::new(settle));
+                    match settle.shape() {
+                        Shape::Bare { keep: true } => bare.push(settle.id),
+                        _ if *keep => kept.push(Row::new(settle)),
+                        _ => {}
                     }
                 }
             }
         }
-        if evict && !kept.is_empty() {
-            let ids = ids_json(kept.iter().map(|row| row.notice_id))?;
-            let evicted = DB::execute(tx, &statements.evict, &[now, ids.as_str().into()]).await?.rows;
-            tracing::error!(evicted, %ids, "ids of ended notices were given to new ones; the new ones replace them in notify_msg_history");
+        let archived = || kept.iter().map(|row| row.notice_id).chain(bare.iter().copied());
+        if evict && archived().next().is_some() {
+            let ids = archived().collect::<Vec<_>>();
+            let evicted = DB::execute(tx, &statements.evict, &[now, Arg::Ids(&ids)]).await?.rows;
+            tracing::error!(
+                evicted,
+                ?ids,
+                "ids of ended notices were given to new ones; the new ones replace them in notify_msg_history"
+            );
+        }
+        if !bare.is_empty() {
+            DB::execute(tx, &statements.archive_bare, &[now, Arg::Ids(&bare)]).await?;
         }
         if !kept.is_empty() {
             DB::execute(tx, &statements.archive, &[now, json(&kept)?.as_str().into()]).await?;
         }
         if !ended.is_empty() {
-            DB::execute(tx, &statements.remove, &[now, ids_json(ended.into_iter())?.as_str().into()]).await?;
+            DB::execute(tx, &statements.remove, &[now, Arg::Ids(&ended)]).await?;
         }
         if !waiting.is_empty() {
             DB::execute(tx, &statements.reschedule, &[now, json(&waiting)?.as_str().into()]).await?;
@@ -225,11 +233,11 @@ impl<DB: Dialect> SqlStore<DB> {
 /// Ends a notice that the caller has locked.
 pub(super) async fn end_one<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, settle: &Settle) -> sqlx::Result<()> {
     let statements = DB::statements();
-    let id = ids_json(std::iter::once(settle.id))?;
+    let id = Arg::Ids(std::slice::from_ref(&settle.id));
     // An ended notice whose id was given once more; an error would end the caller's transaction.
-    DB::execute(conn, &statements.evict, &[now, id.as_str().into()]).await?;
+    DB::execute(conn, &statements.evict, &[now, id]).await?;
     DB::execute(conn, &statements.archive, &[now, json(&[Row::new(settle)])?.as_str().into()]).await?;
-    DB::execute(conn, &statements.remove, &[now, id.as_str().into()]).await?;
+    DB::execute(conn, &statements.remove, &[now, id]).await?;
     Ok(())
 }
 
@@ -239,20 +247,6 @@ type Fence = (i64, i64, i64);
 
 fn fence_of(settle: &Settle) -> Fence {
     (settle.id, settle.attempt, settle.from.code())
-}
-
-/// `{1,2}`, as Postgres reads it.
-pub(super) fn array(numbers: impl Iterator<Item = i64>) -> String {
-    let mut text = "{".to_owned();
-    for (nth, number) in numbers.enumerate() {
-        if nth > 0 {
-            text.push(',');
-        }
-        // Writing into a text does not fail.
-        let _ = write!(text, "{number}");
-    }
-    text.push('}');
-    text
 }
 
 /// What a settle holds.

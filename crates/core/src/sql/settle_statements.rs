@@ -76,21 +76,24 @@ pub(super) fn settle_at_once(kind: Kind) -> String {
     )
 }
 
+/// What a success that left nothing to tell becomes, for [`archived`].
+pub(super) fn bare(column: &str) -> String {
+    let value = match column {
+        "new_status" => "1",
+        "new_failures" | "new_crashes" => "0",
+        _ => "NULL",
+    };
+    value.to_owned()
+}
+
 /// Ends what succeeded and left nothing to tell ([`crate::store::Shape::Bare`]), given as two arrays of Postgres: ids in `$2`, attempts
 /// in `$3`. Returns those that it did not find. To lock the rows first, as the others do, and to read JSON would take as long as all the rest.
 ///
 /// It waits for rows that somebody else locks, and for no longer than a moment: then it fails, and has done nothing.
 pub(super) fn settle_bare(kind: Kind, keep: bool) -> String {
     let Some(wait_briefly) = kind.wait_briefly() else { return String::new() };
+    let listed = kind.listed("m.id", "$2");
     let keys = "unnest($2::text::bigint[], $3::text::bigint[])";
-    let bare = |column: &str| {
-        let value = match column {
-            "new_status" => "1",
-            "new_failures" | "new_crashes" => "0",
-            _ => "NULL",
-        };
-        value.to_owned()
-    };
     let (columns, kept) = match keep {
         true => ("m.*", format!(", kept AS ({} FROM gone m)", archived(kind, &bare))),
         false => ("m.id, m.attempt", String::new()),
@@ -98,7 +101,7 @@ pub(super) fn settle_bare(kind: Kind, keep: bool) -> String {
     // `IS TRUE`: else it becomes a join, which may compare each row with each key: nothing is known of how many there are.
     format!(
         "WITH gone AS (
-             DELETE FROM notify_msg AS m WHERE m.id = ANY ($2::text::bigint[]) AND m.status + 0 = 5
+             DELETE FROM notify_msg AS m WHERE {listed} AND m.status + 0 = 5
                  AND ((m.id, m.attempt) IN (SELECT * FROM {keys})) IS TRUE
                  AND {wait_briefly}
              RETURNING {columns}){kept}

@@ -12,7 +12,7 @@ use super::limits::LimitStatements;
 use super::operate_statements::OperateStatements;
 use super::read::{claimed_columns, record_columns};
 use super::run::Statement;
-use super::settle_statements::{SETTLED, archived, fence, rescheduled, settle_at_once, settle_bare};
+use super::settle_statements::{SETTLED, archived, bare, fence, rescheduled, settle_at_once, settle_bare};
 use super::tick::TickStatements;
 use super::version_statements::VersionStatements;
 use crate::store::SUSPECT_CRASHES;
@@ -68,6 +68,7 @@ statements! {
     hold,
     evict,
     archive,
+    archive_bare,
     remove,
     reschedule,
     verify,
@@ -122,7 +123,6 @@ impl Statements {
         let in_lane = format!("m.def_id = $2 AND m.status = $3 AND m.next_call_time <= {now}");
         let by_lane = kind.by_lane();
         let lane_order = "ORDER BY m.next_call_time LIMIT $4";
-        let ids = kind.batch("$4", &[("notice_id", Ty::Int)]);
         // `+ 0` and IS TRUE keep Postgres from reading the whole lane by the other index, as it does where its statistics are old
         // (here, and wherever rows are found by their ids).
         let by_ids = format!(
@@ -130,7 +130,6 @@ impl Statements {
             kind.its_turn()
         );
         let lock = kind.lock();
-        let due_of = |batch: &str| kind.batch_rows(batch, "notify_msg", &by_ids, lock);
         let in_turn = format!("{in_lane}{} AND {}", kind.from_mark("$7"), kind.its_turn());
         // The first of each key, by one search of the index.
         let first_of_keys = format!(
@@ -158,11 +157,9 @@ impl Statements {
                 statement(format!("SELECT {} {pick}", claimed_columns(kind, "attempt + 1", &now)))
             }
         };
-        let taken = kind.batch("$4", &[("notice_id", Ty::Int)]);
         let settled = kind.batch("$2", SETTLED);
         let keys =
             kind.batch("$2", &[("notice_id", Ty::Int), ("attempt", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int)]);
-        let ids_only = kind.batch("$2", &[("notice_id", Ty::Int)]);
         let leases = kind.batch("$2", &[("notice_id", Ty::Int), ("attempt", Ty::Int), ("lease", Ty::Int)]);
         Self {
             definition_id: statement(definition_id("")),
@@ -204,20 +201,25 @@ impl Statements {
             claim_suspects: claim(&format!(
                 "FROM notify_msg m{by_lane} WHERE {in_turn} AND m.crashes >= {SUSPECT_CRASHES} {lane_order}{lock}"
             )),
-            claim_ids: claim(&due_of(&ids)),
-            // As `claim_ids`, of an array, where nobody else is likely to lock them. It is what a producer's latency is made of.
+            claim_ids: claim(&kind.listed_rows("$4", "notify_msg", &by_ids, lock)),
+            // As `claim_ids`, where nobody else is likely to lock them. It is what a producer's latency is made of.
             claim_fresh: statement(kind.wait_briefly().map_or_else(String::new, |wait_briefly| {
                 format!(
-                    "UPDATE notify_msg AS m SET {take} WHERE m.id = ANY ($4::text::bigint[]) AND {by_ids} AND {wait_briefly} RETURNING {}",
+                    "UPDATE notify_msg AS m SET {take} WHERE {} AND {by_ids} AND {wait_briefly} RETURNING {}",
+                    kind.listed("m.id", "$4"),
                     claimed_columns(kind, "attempt", "last_call_time")
                 )
             })),
-            claim_keys: claim(&due_of(&first_of_keys)),
+            claim_keys: claim(&kind.batch_rows(&first_of_keys, "notify_msg", &by_ids, lock)),
             still_first: statement(format!(
                 "SELECT m.id {}",
-                kind.batch_rows(&ids_only, "notify_msg", &kind.its_turn(), "")
+                kind.listed_rows("$2", "notify_msg", &kind.its_turn(), "")
             )),
-            take: statement(kind.batch_update(&taken, "notify_msg", &take, " AND m.status + 0 = $3")),
+            take: statement(format!(
+                "UPDATE notify_msg AS m{} SET {take} WHERE {} AND m.status + 0 = $3",
+                kind.by_index("PRIMARY"),
+                kind.listed("m.id", "$4")
+            )),
             overdue: statement(format!(
                 "SELECT {} FROM notify_msg m{by_lane} WHERE {in_lane}{} {lane_order}",
                 claimed_columns(kind, "attempt", "last_call_time"),
@@ -243,19 +245,25 @@ impl Statements {
             settle_kept: statement(settle_bare(kind, true)),
             settle_gone: statement(settle_bare(kind, false)),
             // Ids that were given twice (a restored sequence, a TRUNCATE on MySQL): the live notice keeps its id.
-            evict: statement(kind.batch_delete(&ids_only, "notify_msg_history", "")),
+            evict: statement(kind.listed_delete("$2", "notify_msg_history", "")),
             archive: statement(format!(
                 "{} {}",
                 archived(kind, &|column| format!("b.{column}")),
                 kind.batch_rows(&settled, "notify_msg", "true", "")
             )),
-            remove: statement(kind.batch_delete(&ids_only, "notify_msg", "")),
+            // Of what succeeded and left nothing to tell.
+            archive_bare: statement(format!(
+                "{} {}",
+                archived(kind, &bare),
+                kind.listed_rows("$2", "notify_msg", "true", "")
+            )),
+            remove: statement(kind.listed_delete("$2", "notify_msg", "")),
             reschedule: statement(kind.batch_update(&settled, "notify_msg", &rescheduled(kind), "")),
             verify: statement({
                 let from = |table: &str| {
                     format!(
                         "SELECT m.id, m.attempt, m.status, m.failures, m.crashes {}",
-                        kind.batch_rows(&ids_only, table, "true", "")
+                        kind.listed_rows("$2", table, "true", "")
                     )
                 };
                 format!("{} UNION ALL {}", from("notify_msg"), from("notify_msg_history"))
@@ -284,8 +292,8 @@ impl Statements {
                 kind.plus(&now, "-$4")
             )),
             // Looked at once more: a dead letter may have come back to life, and failed again, since it was found.
-            purge: statement(kind.batch_delete(
-                &ids_only,
+            purge: statement(kind.listed_delete(
+                "$2",
                 "notify_msg_history",
                 &format!(" AND m.status + 0 = $3 AND {} <= {now}", kind.plus("m.finish_time", "$4")),
             )),

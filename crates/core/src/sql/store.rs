@@ -295,15 +295,6 @@ pub(super) fn conflict_pause(tried: u32) -> Duration {
     Duration::from_millis(u64::from(2_u32 << tried)) + Duration::from_micros(u64::from(noise / 1000 % 8000))
 }
 
-/// A batch of ids.
-pub(super) fn ids_json(ids: impl Iterator<Item = i64>) -> sqlx::Result<String> {
-    #[derive(Serialize)]
-    struct Id {
-        notice_id: i64,
-    }
-    json(&ids.map(|notice_id| Id { notice_id }).collect::<Vec<_>>())
-}
-
 pub(super) fn json(values: &impl Serialize) -> sqlx::Result<String> {
     serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
 }

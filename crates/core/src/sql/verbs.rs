@@ -9,7 +9,7 @@ use super::dialect::Dialect;
 use super::operate::write_entry;
 use super::read::{read_record, required};
 use super::run::{Arg, Statement};
-use super::store::{SqlStore, ids_json, json};
+use super::store::{SqlStore, json};
 use crate::notice::{NoticeRecord, Status, millis_from_time, time_from_millis};
 use crate::operate::{Answer, AuditEntry, Change, Target, Verb, Window, WindowDone, decide, detail};
 
@@ -131,8 +131,8 @@ impl<DB: Dialect> SqlStore<DB> {
         let statements = DB::statements();
         let batch = json(&rows)?;
         DB::execute(tx, &statements.operate.revive, &[self.now(), batch.as_str().into()]).await?;
-        let ids = ids_json(rows.iter().map(|row| row.notice_id))?;
-        DB::execute(tx, &statements.evict, &[self.now(), ids.as_str().into()]).await?;
+        let ids = rows.iter().map(|row| row.notice_id).collect::<Vec<_>>();
+        DB::execute(tx, &statements.evict, &[self.now(), Arg::Ids(&ids)]).await?;
         Ok(())
     }
 
@@ -140,8 +140,7 @@ impl<DB: Dialect> SqlStore<DB> {
     /// an outcome is settled.
     async fn cancel(&self, tx: &mut DB::Connection, ids: &[i64], reason: &str) -> sqlx::Result<()> {
         let statements = DB::statements();
-        let ids = ids_json(ids.iter().copied())?;
-        let args = [self.now(), ids.as_str().into(), reason.into()];
+        let args = [self.now(), Arg::Ids(ids), reason.into()];
         DB::execute(tx, &statements.evict, &args[..2]).await?;
         DB::execute(tx, &statements.operate.cancel, &args).await?;
         DB::execute(tx, &statements.remove, &args[..2]).await?;
