@@ -64,6 +64,12 @@ pub trait Dialect: Database + sealed::Sealed {
     #[doc(hidden)]
     fn text(row: &Self::Row, column: usize) -> sqlx::Result<Option<String>>;
 
+    /// A time of a row, selected by [`Kind::moment`], in milliseconds since 1970; null as `None`.
+    #[doc(hidden)]
+    fn moment(row: &Self::Row, column: usize) -> sqlx::Result<Option<i64>> {
+        Self::int(row, column)
+    }
+
     /// The settings that a connection of our own begins with.
     #[doc(hidden)]
     fn with_settings(options: <Self::Connection as Connection>::Options) -> <Self::Connection as Connection>::Options {

@@ -68,6 +68,12 @@ impl Kind {
         }
     }
 
+    /// A stored time as [`super::Dialect::moment`] reads it. On Postgres as it is: to make a number of it takes the server longer
+    /// than all the rest of a claimed row.
+    pub(super) fn moment(self, time: &str) -> String {
+        if self == Postgres { time.to_owned() } else { self.epoch(time) }
+    }
+
     /// As [`Self::epoch`], a begun millisecond left out.
     pub(super) fn epoch_down(self, time: &str) -> String {
         self.epoch(&self.whole_millis(time, ""))
@@ -118,14 +124,6 @@ impl Kind {
         match self {
             Postgres => format!("{value}::json"),
             MySql | Sqlite => value.to_owned(),
-        }
-    }
-
-    /// A JSON column read as the text that it is.
-    pub(super) fn json_text(self, column: &str) -> String {
-        match self {
-            Postgres => format!("{column}::text"),
-            MySql | Sqlite => column.to_owned(),
         }
     }
 
@@ -356,51 +354,6 @@ impl Kind {
         match self {
             Postgres | Sqlite => format!("INSERT {into} ON CONFLICT DO NOTHING"),
             MySql => format!("INSERT IGNORE {into}"),
-        }
-    }
-
-    /// True where the driver does not tell the id that an insert gave.
-    pub(super) fn insert_returns_its_id(self) -> bool {
-        self == Postgres
-    }
-
-    /// Inserts a definition's id and a parameter, where a transaction is seen to be open.
-    ///
-    /// On Postgres `$3` says so, or the transaction's id: there is one once something was written. MariaDB knows whether there
-    /// is a transaction (without autocommit another one may have begun by itself); where it cannot tell, a null fails what
-    /// would be committed by itself. MySQL ignores that comment: its commit finds out. `INSERT … SELECT … WHERE` would hold a
-    /// lock on the ids. On SQLite a COMMIT without a transaction fails by itself.
-    pub(super) fn insert_known(self, insert_into: &str) -> String {
-        match self {
-            Postgres => format!(
-                "{insert_into} SELECT $1, $2::json WHERE $3 OR pg_current_xact_id_if_assigned() IS NOT NULL RETURNING id"
-            ),
-            MySql => {
-                format!("{insert_into} VALUES (/*M! IF(@@in_transaction AND @@autocommit, */ $1 /*M! , NULL) */, $2)")
-            }
-            Sqlite => format!("{insert_into} VALUES ($1, $2)"),
-        }
-    }
-
-    /// Whether that insert succeeds only in an open transaction, so that a COMMIT behind it commits or fails.
-    pub(super) fn sees_open(self) -> &'static str {
-        match self {
-            Postgres => "SELECT 1",
-            MySql => "SELECT CAST(/*M! 1 + */ 0 AS signed)",
-            Sqlite => "SELECT 0",
-        }
-    }
-
-    /// True where the driver looks whether a transaction has begun, so that nobody else need.
-    pub(super) fn begin_is_seen(self) -> bool {
-        self == Postgres
-    }
-
-    /// The distance of two consecutive ids, which a Galera cluster makes the number of its nodes.
-    pub(super) fn id_step(self) -> &'static str {
-        match self {
-            MySql => "SELECT CAST(@@auto_increment_increment AS signed)",
-            Postgres | Sqlite => "SELECT 1",
         }
     }
 }

@@ -89,3 +89,50 @@ pub(super) fn insert_statements(kind: Kind) -> InsertStatements {
         many_keyed: insert_many(unless_duplicate),
     }
 }
+
+impl Kind {
+    /// True where the driver does not tell the id that an insert gave.
+    pub(super) fn insert_returns_its_id(self) -> bool {
+        self == Self::Postgres
+    }
+
+    /// Inserts a definition's id and a parameter, where a transaction is seen to be open.
+    ///
+    /// On Postgres `$3` says so, or the transaction's id: there is one once something was written. MariaDB knows whether there
+    /// is a transaction (without autocommit another one may have begun by itself); where it cannot tell, a null fails what
+    /// would be committed by itself. MySQL ignores that comment: its commit finds out. `INSERT … SELECT … WHERE` would hold a
+    /// lock on the ids. On SQLite a COMMIT without a transaction fails by itself.
+    pub(super) fn insert_known(self, insert_into: &str) -> String {
+        match self {
+            Self::Postgres => format!(
+                "{insert_into} SELECT $1, $2::json WHERE $3 OR pg_current_xact_id_if_assigned() IS NOT NULL RETURNING id"
+            ),
+            Self::MySql => {
+                format!("{insert_into} VALUES (/*M! IF(@@in_transaction AND @@autocommit, */ $1 /*M! , NULL) */, $2)")
+            }
+            Self::Sqlite => format!("{insert_into} VALUES ($1, $2)"),
+        }
+    }
+
+    /// Whether that insert succeeds only in an open transaction, so that a COMMIT behind it commits or fails.
+    pub(super) fn sees_open(self) -> &'static str {
+        match self {
+            Self::Postgres => "SELECT 1",
+            Self::MySql => "SELECT CAST(/*M! 1 + */ 0 AS signed)",
+            Self::Sqlite => "SELECT 0",
+        }
+    }
+
+    /// True where the driver looks whether a transaction has begun, so that nobody else need.
+    pub(super) fn begin_is_seen(self) -> bool {
+        self == Self::Postgres
+    }
+
+    /// The distance of two consecutive ids, which a Galera cluster makes the number of its nodes.
+    pub(super) fn id_step(self) -> &'static str {
+        match self {
+            Self::MySql => "SELECT CAST(@@auto_increment_increment AS signed)",
+            Self::Postgres | Self::Sqlite => "SELECT 1",
+        }
+    }
+}

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use sqlx::error::DatabaseError;
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{AssertSqlSafe, Executor, Pool, Postgres, Row, Transaction};
 
 use super::dialect::{Changed, Committed, Dialect, MigrationLock, Plan, driver, give_up_after, sealed};
 use super::fragment::Kind;
+use super::read::ENDLESS;
 use super::run::{Arg, Statement};
 use crate::class::{ErrorClass, class_of_fault};
 use crate::error::FaultKind;
@@ -27,6 +28,13 @@ impl Dialect for Postgres {
     const MIGRATION_LOCK: MigrationLock = MigrationLock::Transaction("SELECT pg_advisory_xact_lock(7310579364529341)");
 
     driver!(Postgres);
+
+    /// Microseconds since 2000, as prepared statements are answered. The infinite times are the least and the greatest number: they
+    /// become the year 1970 and 9999.
+    fn moment(row: &PgRow, column: usize) -> sqlx::Result<Option<i64>> {
+        let micros: Option<i64> = row.try_get_unchecked(column)?;
+        Ok(micros.map(|micros| micros.saturating_add(YEAR_2000).div_euclid(1000).clamp(0, ENDLESS)))
+    }
 
     /// A queue is mostly empty, and a plan that was made for the empty table is kept while the table fills: it reads the
     /// whole of it, and compares it row by row with the batch. So every plan of ours goes by the indexes.
@@ -93,6 +101,9 @@ impl Dialect for Postgres {
         Plan::Own(3)
     }
 }
+
+/// In microseconds since 1970.
+const YEAR_2000: i64 = 946_684_800_000_000;
 
 /// By SQLSTATE.
 fn fault(code: &str) -> FaultKind {

@@ -22,9 +22,9 @@ fn unexpected(what: &str, column: usize) -> sqlx::Error {
 /// What of `rows` can be read. One that cannot, since somebody spoiled it by hand, costs the others nothing.
 pub(super) fn read_claimed<DB: Dialect>(rows: &[DB::Row], status: Status) -> Vec<Claimed> {
     let read = |row: &DB::Row| {
-        let last_call = DB::int(row, 9)?.unwrap_or(0);
+        let last_call = DB::moment(row, 9)?.unwrap_or(0);
         // A time of creation that cannot be read is not worth a notice: the call's stands for it.
-        let created = DB::int(row, 10)?.unwrap_or(last_call);
+        let created = DB::moment(row, 10)?.unwrap_or(last_call);
         Ok(Claimed {
             id: required::<DB>(row, 0)?,
             def_id: required::<DB>(row, 1)?,
@@ -93,19 +93,15 @@ pub(super) fn read_record<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeReco
 /// What a claim reads. Without an alias in front (SQLite knows none in RETURNING), hence no batch has a column `id`.
 pub(super) fn claimed_columns(kind: Kind, attempt: &str, last_call_time: &str) -> String {
     format!(
-        "id, def_id, {}, description, {}, {attempt}, failures, crashes, worker, {}, {}, trace_context, ordering_key",
-        kind.json_text("param"),
-        kind.json_text("errors"),
-        kind.epoch(last_call_time),
-        kind.epoch("create_time")
+        "id, def_id, param, description, errors, {attempt}, failures, crashes, worker, {}, {}, trace_context, ordering_key",
+        kind.moment(last_call_time),
+        kind.moment("create_time")
     )
 }
 
 pub(super) fn record_columns(kind: Kind) -> String {
     format!(
-        "m.id, m.def_id, m.status, {}, m.description, {}, m.attempt, m.failures, m.crashes, m.worker, m.last_class, {}, {}, m.trace_context, {}, m.ordering_key, m.dedupe_key",
-        kind.json_text("m.param"),
-        kind.json_text("m.errors"),
+        "m.id, m.def_id, m.status, m.param, m.description, m.errors, m.attempt, m.failures, m.crashes, m.worker, m.last_class, {}, {}, m.trace_context, {}, m.ordering_key, m.dedupe_key",
         kind.epoch("m.next_call_time"),
         kind.epoch("m.create_time"),
         kind.epoch("m.last_call_time")

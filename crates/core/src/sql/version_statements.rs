@@ -19,9 +19,8 @@ impl VersionStatements {
     pub(super) fn new(kind: Kind) -> Self {
         let statement = |text: String| Statement::new(kind, &text);
         let read = format!(
-            "SELECT v.def_id, v.version, {}, v.who, v.act, {} FROM notify_def_version v",
-            kind.epoch("v.time"),
-            kind.json_text("v.definition")
+            "SELECT v.def_id, v.version, {}, v.who, v.act, v.definition FROM notify_def_version v",
+            kind.epoch("v.time")
         );
         let definition = select_definitions(kind);
         Self {
