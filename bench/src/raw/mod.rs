@@ -32,6 +32,8 @@ pub trait Measured: Dialect {
     const TABLES: &'static str;
     /// What gives the raw side tables like ours instead: the same columns, checks and indexes.
     const LIKE_OURS: Option<&'static str>;
+    /// What keeps a session from waiting for the disk, where it may choose.
+    const UNFORCED: Option<&'static str> = None;
     /// What empties all tables of both sides, and makes the next repetition meet the same server as the one before.
     const RESET: &'static [&'static str];
     /// What follows a fill, so that the planner knows of it and the server has written it.

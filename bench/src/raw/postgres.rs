@@ -45,6 +45,7 @@ impl Measured for Postgres {
         CREATE TABLE raw_history (LIKE notify_msg_history INCLUDING ALL);
         ALTER TABLE raw_history ALTER failures SET DEFAULT 0, ALTER crashes SET DEFAULT 0",
     );
+    const UNFORCED: Option<&'static str> = Some("SET synchronous_commit = off");
     const RESET: &'static [&'static str] = &[
         "TRUNCATE business, notify_msg, notify_msg_history, raw_msg, raw_history",
         "VACUUM ANALYZE business, notify_msg, notify_msg_history, raw_msg, raw_history",

@@ -31,6 +31,9 @@ pub struct Latency {
     pub raw_p50_ms: f64,
     /// The raw side's 99th percentile.
     pub raw_p99_ms: f64,
+    /// The raw side's median where its lease does not wait for the disk. A crash of the server then forgets that it was leased.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw_unforced_p50_ms: Option<f64>,
     /// How many samples of each.
     pub samples: usize,
 }
@@ -45,11 +48,17 @@ pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Late
     let sweeper = sweeper.start().await?;
     let mut worker = arena.connect().await?;
     DB::greet_worker(&mut worker).await?;
+    let mut unforced = None;
+    if let Some(setting) = DB::UNFORCED {
+        let worker = unforced.insert(arena.connect().await?);
+        DB::greet_worker(worker).await?;
+        DB::plain(worker, setting.to_owned()).await?;
+    }
 
     let (notify, pool) = (arena.notify.clone(), arena.pool.clone());
     // A task, as what commits in an application is one: whoever waits on another thread than the runtime's is woken later.
     let samples = tokio::spawn(async move {
-        let (mut ours, mut raw) = (Vec::new(), Vec::new());
+        let (mut ours, mut raw, mut quick) = (Vec::new(), Vec::new(), Vec::new());
         let mut grid = tokio::time::interval(GRID);
         grid.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let warm_up = plan.scaled(WARM_UP);
@@ -58,14 +67,20 @@ pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Late
             let our = our_sample(&notify, &mut calls).await?;
             grid.tick().await;
             let other = raw_sample(&pool, &mut worker).await?;
+            let mut without = None;
+            if let Some(worker) = &mut unforced {
+                grid.tick().await;
+                without = Some(raw_sample(&pool, worker).await?);
+            }
             if sample >= warm_up {
                 ours.push(our);
                 raw.push(other);
+                quick.extend(without);
             }
         }
-        anyhow::Ok((ours, raw))
+        anyhow::Ok((ours, raw, quick))
     });
-    let (ours, raw) = samples.await??;
+    let (ours, raw, quick) = samples.await??;
     sweeper.shutdown().await;
     let millis = |values: &[f64], share| quantile(values, share).context("no samples");
     Ok(Latency {
@@ -73,6 +88,7 @@ pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Late
         p99_ms: millis(&ours, 0.99)?,
         raw_p50_ms: millis(&raw, 0.5)?,
         raw_p99_ms: millis(&raw, 0.99)?,
+        raw_unforced_p50_ms: quantile(&quick, 0.5),
         samples: ours.len(),
     })
 }
