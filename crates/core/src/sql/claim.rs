@@ -45,17 +45,31 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(claims)
     }
 
-    /// Claims by one statement.
+    /// Claims by one statement; of fresh notices, what a quick one passes over by another.
     async fn take_alone(&self, conn: &mut DB::Connection, claim: &Claim) -> sqlx::Result<Vec<Claimed>> {
         if let ClaimWhat::Ids(ids) = &claim.what
             && DB::KIND.wait_briefly().is_some()
             && !self.met_lock_lately()
         {
-            let args = self.arguments(claim, Status::NotSent, Arg::Ids(&ids[..claim.limit.min(ids.len())]));
+            let wanted = &ids[..claim.limit.min(ids.len())];
+            let args = self.arguments(claim, Status::NotSent, Arg::Ids(wanted));
+            let mut taken = Vec::new();
             match DB::fetch(conn, &DB::statements().claim_fresh, &args).await {
                 Err(error) if fault::<DB>(&error) == FaultKind::Conflict => self.note_lock(),
-                rows => return Ok(claimed::<DB>(&rows?)),
+                rows => taken = claimed::<DB>(&rows?),
             }
+            if taken.len() == wanted.len() {
+                return Ok(taken);
+            }
+            let got = ids_of(&taken);
+            let rest = wanted.iter().copied().filter(|id| !got.contains(id)).collect::<Vec<_>>();
+            let rest = Claim { limit: rest.len(), what: ClaimWhat::Ids(rest), ..claim.clone() };
+            return match self.take(conn, &rest, rest.limit).await {
+                Ok(more) => Ok(in_order([taken, more].concat())),
+                // What is not claimed is due; what is claimed must not be forgotten for it.
+                Err(sqlx::Error::Database(_)) if !taken.is_empty() => Ok(taken),
+                Err(error) => Err(error),
+            };
         }
         self.take(conn, claim, claim.limit).await
     }
@@ -117,9 +131,12 @@ fn ids_of(notices: &[Claimed]) -> Vec<i64> {
     notices.iter().map(|notice| notice.id).collect()
 }
 
-/// The first that was added goes first: RETURNING promises no order.
 fn claimed<DB: Dialect>(rows: &[DB::Row]) -> Vec<Claimed> {
-    let mut claimed = read_claimed::<DB>(rows, Status::Sending);
+    in_order(read_claimed::<DB>(rows, Status::Sending))
+}
+
+/// The first that was added goes first: RETURNING promises no order.
+fn in_order(mut claimed: Vec<Claimed>) -> Vec<Claimed> {
     claimed.sort_unstable_by_key(|notice| notice.id);
     claimed
 }

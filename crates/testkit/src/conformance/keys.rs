@@ -96,6 +96,19 @@ pub async fn ordering_keys_are_compared_byte_by_byte(b: &dyn Backend) {
     assert_eq!(claim(b, def_id, Status::NotSent).await, ids);
 }
 
+pub async fn a_claim_by_ids_takes_the_first_of_a_key_and_all_that_have_none_in_their_order(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let mut ids = Vec::new();
+    for n in 0..2 {
+        ids.push(b.add_to("sync").await);
+        ids.push(b.add_new(ordered("key", n)).await.id());
+    }
+    let what = ClaimWhat::Ids(ids.iter().rev().copied().collect());
+    let claim = Claim { def_id, what, limit: 10, lease: LEASE, worker: "w".to_owned(), quota: None };
+    let claimed = b.store().claim(&claim).await.unwrap().notices;
+    assert_eq!(claimed.iter().map(|notice| notice.id).collect::<Vec<_>>(), ids[..3]);
+}
+
 pub async fn what_waits_behind_one_that_has_ended_can_be_claimed_by_its_key(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let mut ids = Vec::new();

@@ -102,6 +102,7 @@ macro_rules! conformance_suite {
                 a_key_orders_only_the_notices_of_its_definition,
                 ordering_keys_are_compared_byte_by_byte,
                 what_waits_behind_one_that_has_ended_can_be_claimed_by_its_key,
+                a_claim_by_ids_takes_the_first_of_a_key_and_all_that_have_none_in_their_order,
                 of_sixteen_claimers_one_gets_the_notice_of_a_key,
                 a_dedupe_key_is_given_once_among_the_live_notices_of_a_definition,
                 of_rolled_back_work_no_dedupe_key_is_left,
