@@ -24,7 +24,7 @@ pub(crate) const QUEUE: usize = 1024;
 /// The most ids of one claim.
 const BATCH: usize = 500;
 /// The pause between two claims: what is committed alone is claimed at once, and under load one claim takes many.
-const PACE: Duration = Duration::from_millis(10);
+const PACE: Duration = Duration::from_millis(15);
 
 pub(crate) async fn first_send_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::Receiver<Vec<Fresh>>>>) {
     let mut queue = queue.lock().await;

@@ -28,7 +28,7 @@ pub(crate) const BATCH: usize = 500;
 const BATCH_BYTES: usize = 2 << 20;
 /// The pause between one batch and the next that is not full: what ends alone is written at once, and under load one
 /// transaction settles many.
-const PACE: Duration = Duration::from_millis(20);
+const PACE: Duration = Duration::from_millis(30);
 /// The same where somebody waits for an outcome: a producer, or the next notice of an ordering key.
 const URGENT_PACE: Duration = Duration::from_millis(1);
 /// After so many failures that may pass, a batch is halved: perhaps it is one row, or the size.
