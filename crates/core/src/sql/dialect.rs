@@ -185,7 +185,7 @@ macro_rules! driver {
             args: &'c [Arg<'c>],
         ) -> BoxFuture<'c, sqlx::Result<Vec<<$db as sqlx::Database>::Row>>> {
             Box::pin(async move {
-                match statement.spelled_out(args) {
+                match statement.spelled_out(args)? {
                     Some(text) => sqlx::raw_sql(sqlx::AssertSqlSafe(text)).fetch_all(conn).await,
                     None => sqlx::query_with(statement.sql(), statement.arguments::<$db>(args)?).fetch_all(conn).await,
                 }
@@ -198,7 +198,7 @@ macro_rules! driver {
             args: &'c [Arg<'c>],
         ) -> BoxFuture<'c, sqlx::Result<Changed>> {
             Box::pin(async move {
-                let done = match statement.spelled_out(args) {
+                let done = match statement.spelled_out(args)? {
                     Some(text) => sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(conn).await?,
                     None => sqlx::query_with(statement.sql(), statement.arguments::<$db>(args)?).execute(conn).await?,
                 };

@@ -72,7 +72,7 @@ impl Statement {
                 Some(Arg::Text(value)) => arguments.add(*value),
                 Some(Arg::Bool(value)) => arguments.add(*value),
                 Some(Arg::Ids(ids)) => arguments.add(Some(list(self.kind, ids).as_str())),
-                None => Err(format!("argument ${number} is missing for: {}", self.source).into()),
+                None => return Err(self.is_missing(*number)),
             };
             added.map_err(sqlx::Error::Encode)?;
         }
@@ -80,18 +80,24 @@ impl Statement {
     }
 
     /// The text with its arguments in it, where one of them is a list that this database has no parameter for.
-    pub(super) fn spelled_out(&self, args: &[Arg<'_>]) -> Option<String> {
+    pub(super) fn spelled_out(&self, args: &[Arg<'_>]) -> sqlx::Result<Option<String>> {
         if self.kind != Kind::MySql || !args.iter().any(|arg| matches!(arg, Arg::Ids(_))) {
-            return None;
+            return Ok(None);
         }
-        let value = |number: usize| match number.checked_sub(1).and_then(|at| args.get(at)) {
-            Some(Arg::Int(Some(value))) => value.to_string(),
-            Some(Arg::Text(value)) => mysql_literal(*value),
-            Some(Arg::Bool(value)) => value.to_string(),
-            Some(Arg::Ids(ids)) => list(self.kind, ids),
-            Some(Arg::Int(None)) | None => "NULL".to_owned(),
+        if let Some(number) = self.order.iter().find(|number| **number > args.len()) {
+            return Err(self.is_missing(*number));
+        }
+        let value = |number: usize| match args[number - 1] {
+            Arg::Int(value) => value.map_or("NULL".to_owned(), |value| value.to_string()),
+            Arg::Text(value) => mysql_literal(value),
+            Arg::Bool(value) => value.to_string(),
+            Arg::Ids(ids) => list(self.kind, ids),
         };
-        Some(replaced(&self.source, value))
+        Ok(Some(replaced(&self.source, value)))
+    }
+
+    fn is_missing(&self, number: usize) -> sqlx::Error {
+        sqlx::Error::Encode(format!("argument ${number} is missing for: {}", self.source).into())
     }
 }
 
@@ -163,13 +169,12 @@ mod tests {
         let statement = Statement::new(Kind::MySql, "a IN ($3) AND b = $1 AND c = $2 AND d = $4 AND p '$.id'");
         let args = [Arg::Int(None), "'; $3 \\".into(), Arg::Ids(&[7, -8]), Arg::Bool(true)];
         let expected = "a IN (7,-8) AND b = NULL AND c = _utf8mb4 X'273b202433205c' AND d = true AND p '$.id'";
-        assert_eq!(statement.spelled_out(&args).as_deref(), Some(expected));
-        assert_eq!(statement.spelled_out(&args[..2]), None, "without a list it is prepared");
-        assert_eq!(
-            Statement::new(Kind::MySql, "a IN ($1)").spelled_out(&[Arg::Ids(&[])]).as_deref(),
-            Some("a IN (NULL)")
-        );
-        assert_eq!(Statement::new(Kind::Postgres, "a = $1").spelled_out(&[Arg::Ids(&[7])]), None);
+        assert_eq!(statement.spelled_out(&args).unwrap().as_deref(), Some(expected));
+        assert_eq!(statement.spelled_out(&args[..2]).unwrap(), None, "without a list it is prepared");
+        assert!(statement.spelled_out(&args[..3]).unwrap_err().to_string().contains("argument $4 is missing"));
+        let of_none = Statement::new(Kind::MySql, "a IN ($1)").spelled_out(&[Arg::Ids(&[])]).unwrap();
+        assert_eq!(of_none.as_deref(), Some("a IN (NULL)"));
+        assert_eq!(Statement::new(Kind::Postgres, "a = $1").spelled_out(&[Arg::Ids(&[7])]).unwrap(), None);
     }
 
     #[test]

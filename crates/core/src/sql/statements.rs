@@ -201,7 +201,7 @@ impl Statements {
             )),
             claim_ids: claim(&kind.listed_rows("$4", "notify_msg", &by_ids, lock)),
             // As `claim_ids`, of those without an ordering key, where nobody else is likely to lock them. It is what the time from the
-            // commit to the handler is made of: to prepare the look at a key's other notices would take a tenth of that.
+            // commit to the handler is made of, and a look at a key's other notices takes an idle server long to prepare.
             claim_fresh: statement(kind.wait_briefly().map_or_else(String::new, |wait_briefly| {
                 format!(
                     "UPDATE notify_msg AS m SET {take} WHERE {} AND {due_by_ids} AND m.ordering_key IS NULL AND {wait_briefly} RETURNING {}",
