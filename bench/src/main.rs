@@ -154,7 +154,7 @@ async fn measure(sites: &[Site], arguments: &Run) -> Result<ExitCode> {
 }
 
 async fn measure_on<DB: Measured>(site: &Site, arguments: &Run, plan: Plan, report: &mut Report) -> Result<()> {
-    let arena = Arena::<DB>::create(site, arguments.like_ours).await?;
+    let arena = Arena::<DB>::create(site, plan.like_ours).await?;
     let wanted = |workload: &Workload| arguments.workload.is_empty() || arguments.workload.contains(workload);
     for workload in Workload::value_variants().iter().copied().filter(wanted) {
         if !workload.runs_on(site.product) {

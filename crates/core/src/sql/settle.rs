@@ -115,16 +115,18 @@ impl<DB: Dialect> SqlStore<DB> {
     }
 
     fn way(&self, batch: &[Settle]) -> Way {
-        let of_shape = |shape| batch.iter().all(|settle| settle.shape() == shape);
         // Who alerts nobody and has no breaker pays nothing for it.
         if !DB::KIND.settles_at_once() || batch.iter().any(|settle| settle.shape() == Shape::Watched) {
-            Way::Steps { evict: false }
-        } else if self.met_lock_lately() {
-            Way::AtOnce
-        } else if let Some(keep) = [false, true].into_iter().find(|keep| of_shape(Shape::Bare { keep: *keep })) {
-            Way::Bare { keep }
-        } else {
-            Way::AtOnce
+            return Way::Steps { evict: false };
+        }
+        let first = batch.first().map(Settle::shape);
+        match first {
+            Some(Shape::Bare { keep })
+                if !self.met_lock_lately() && batch.iter().all(|settle| Some(settle.shape()) == first) =>
+            {
+                Way::Bare { keep }
+            }
+            _ => Way::AtOnce,
         }
     }
 
