@@ -1,24 +1,26 @@
-//! A person is told when deliveries fail: once, then in a digest, then that it is over.
+//! Alerts about failed deliveries: one at once, then a digest, then the recovery.
 //!
 //! ```text
 //! cargo run --example alerts
 //! ```
 //!
-//! A shop reports its sales to an office whose line is down. The first sale that is given up is told at once. Those that follow
-//! within the cool-down (five minutes, shared by all nodes through the database) are counted and told together, and when
-//! sales get through again, that is told as well. Alerts are notices themselves, of the definition `notify.alert`: stored in the
-//! same transaction as the failure, retried like any other, visible in the same tables.
+//! A shop reports its sales to an office that cannot be reached. The first sale that becomes a dead letter raises an alert
+//! at once. Later ones within the cool-down (five minutes, shared by all nodes through the database) are counted and
+//! reported together. When sales succeed again, an alert reports that as well. Alerts are notices themselves, of the
+//! definition `notify.alert`: stored in the same transaction as the failure, retried like any other, visible in the same
+//! tables.
 //!
-//! Here a handler prints them. To mail them, or to post them to DingTalk, Feishu, WeCom or Slack, take the features `mail` and
-//! `chat` and register `solid_notify::channels::AlertChannels` instead; the definitions name the addresses (`email`) and the
-//! chats (`alert_to`). Without any handler alerts are logged at error level. Time is a clock turned by hand.
+//! The handler of this example prints them. To mail them, or to post them to DingTalk, Feishu, WeCom or Slack, enable the
+//! features `mail` and `chat` and register `solid_notify::channels::AlertChannels` instead; the definitions name the
+//! addresses (`email`) and the chats (`alert_to`). Without any handler, alerts are logged at error level. The clock is
+//! turned by hand.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, ensure};
-use solid_notify::{ALERT_DEFINITION, Alert, Done, Failure, HandClock, Notice, Notify, NotifyDef, Sweeper, add_notice};
+use solid_notify::{ALERT_DEFINITION, Alert, Failure, HandClock, Notice, NotifyDef, Outbox, Sweeper, add_notice};
 use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
 
@@ -28,43 +30,45 @@ const MINUTE: Duration = Duration::from_secs(60);
 async fn main() -> Result<()> {
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
     let clock = HandClock::new(SystemTime::now());
-    let notify = Notify::builder(pool).clock(clock.clone()).build();
-    notify.migrate().await?;
+    let outbox = Outbox::builder(pool).clock(clock.clone()).build();
+    outbox.migrate().await?;
+    // [definition]
     let definition = NotifyDef::new("report_sale")
-        .max_retry_times(0) // given up at once, so that the example is short
+        .max_retry_times(0) // a dead letter at once, so that the example is short
         .alert_trigger_type("final_failure") // or each_failure, after_failures, never
         .alert_cooldown("5m")
         .email("shift@example.org");
-    notify.define(definition).await?;
+    outbox.define(definition).await?;
+    // [end]
 
     let line_is_up = Arc::new(AtomicBool::new(false));
     let told = Arc::new(Mutex::new(Vec::new()));
     let (up, titles) = (Arc::clone(&line_is_up), Arc::clone(&told));
-    let sweeper = Sweeper::builder(&notify)
+    let sweeper = Sweeper::builder(&outbox)
         .handler("report_sale", move |_: Notice<u32>| {
             let up = up.load(Ordering::SeqCst);
-            async move { if up { Ok(Done::Ok) } else { Err(Failure::retry("the line is dead")) } }
+            async move { if up { Ok(()) } else { Err(Failure::retry("the line is dead")) } }
         })
         .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
             let alert = notice.into_param();
             println!("to {}: {}", alert.email.join(", "), alert.title());
             titles.lock().unwrap_or_else(PoisonError::into_inner).push(alert.title());
-            async { Ok(Done::Ok) }
+            async { Ok(()) }
         })
         .start()
         .await?;
 
-    sell(&notify, &sweeper, 1).await?;
+    sell(&outbox, &sweeper, 1).await?;
     clock.advance(MINUTE);
-    sell(&notify, &sweeper, 12).await?;
-    // The cool-down is over: one digest.
+    sell(&outbox, &sweeper, 12).await?;
+    // The cool-down has ended: one digest is sent.
     clock.advance(4 * MINUTE);
     sweeper.idle().await;
-    sell(&notify, &sweeper, 3).await?;
+    sell(&outbox, &sweeper, 3).await?;
     line_is_up.store(true, Ordering::SeqCst);
     clock.advance(2 * MINUTE);
-    sell(&notify, &sweeper, 5).await?;
-    // The next cool-down is over, and sales have got through since the last failure.
+    sell(&outbox, &sweeper, 5).await?;
+    // The next cool-down has ended, and sales have succeeded since the last failure.
     clock.advance(3 * MINUTE);
     sweeper.idle().await;
     sweeper.shutdown().await;
@@ -77,9 +81,9 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Sells, and waits until the reports are sent or given up.
-async fn sell(notify: &Notify<Sqlite>, sweeper: &Sweeper, sales: u32) -> Result<()> {
-    let mut tx = notify.begin().await?;
+/// Sells, and waits until the reports are sent or dead letters.
+async fn sell(outbox: &Outbox<Sqlite>, sweeper: &Sweeper, sales: u32) -> Result<()> {
+    let mut tx = outbox.begin().await?;
     for sale in 0..sales {
         add_notice(&mut tx, "report_sale", sale).await?;
     }

@@ -1,48 +1,50 @@
-//! What an operator sees: metrics as Prometheus reads them, and the snapshot of counts.
+//! Metrics for an operator, as Prometheus reads them, and the snapshot of counts.
 //!
 //! ```text
 //! cargo run --example observe
 //! ```
 //!
-//! Twenty orders are sent to a receiver that refuses every third one at first and one of them for good. Then the lines are shown
-//! that Prometheus would get; `docs/metrics.md` lists all of them, `docs/grafana.json` draws them. A program that serves them
-//! takes the exporter's HTTP listener, or renders them in an endpoint of its own.
+//! Twenty orders are sent to a receiver that refuses every third one at first, and one of them permanently. Then the
+//! example prints the lines that Prometheus would get; `docs/src/metrics.md` lists all of them, `docs/src/grafana.json` draws them.
+//! A program that serves them uses the exporter's HTTP listener, or renders them in an endpoint of its own.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use solid_notify::metrics::SECONDS_BUCKETS;
-use solid_notify::{Done, Failure, NewNotice, Notice, Notify, NotifyDef, Sweeper, add_notices};
+use solid_notify::{Failure, NewNotice, Notice, NotifyDef, Outbox, Sweeper, add_notices};
 use sqlx::sqlite::SqlitePoolOptions;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    // Before anything else: what is made earlier records nothing.
+    // [recorder]
+    // Before anything else, because a metric that is made before the recorder records nothing.
     let seconds = Matcher::Suffix("_seconds".to_owned());
     let shown = PrometheusBuilder::new().set_buckets_for_metric(seconds, SECONDS_BUCKETS)?.install_recorder()?;
+    // [end]
 
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
-    let notify = Notify::new(pool);
-    notify.migrate().await?;
-    notify.define(NotifyDef::new("sync_order").retry_interval("50ms").max_retry_times(2)).await?;
-    let sweeper = Sweeper::builder(&notify)
+    let outbox = Outbox::new(pool);
+    outbox.migrate().await?;
+    outbox.define(NotifyDef::new("sync_order").retry_interval("50ms").max_retry_times(2)).await?;
+    let sweeper = Sweeper::builder(&outbox)
         .handler("sync_order", |order: Notice<i64>| async move {
             match (*order.param(), order.attempt()) {
                 (13, _) => Err(Failure::give_up("no such customer")),
                 (number, 1) if number % 3 == 0 => Err(Failure::retry("connection refused")),
-                _ => Ok(Done::Ok),
+                _ => Ok(()),
             }
         })
         .count_interval(Duration::from_secs(1))
         .start()
         .await?;
 
-    let mut tx = notify.begin().await?;
+    let mut tx = outbox.begin().await?;
     let orders = (1..=20).map(|order| NewNotice::new("sync_order", order)).collect::<solid_notify::Result<Vec<_>>>()?;
     add_notices(&mut tx, orders).await?;
     tx.commit().await?;
-    let operator = notify.operator("observer");
+    let operator = outbox.operator("observer");
     let taken = loop {
         // A node counts about once a second here.
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -61,6 +63,15 @@ async fn main() -> Result<()> {
         taken.live()
     );
     ensure!((taken.dead_letters, taken.live()) == (1, 0), "{taken:?}");
+
+    // [snapshot]
+    for row in outbox.operator("alice").snapshot().await? {
+        if let Some((counts, _)) = row.taken {
+            println!("{}: {} live, {} dead letters", row.definition, counts.live(), counts.dead_letters);
+            println!("counted {:?} ago", row.age);
+        }
+    }
+    // [end]
 
     println!("\nfor Prometheus, among others:");
     let text = shown.render();

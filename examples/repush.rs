@@ -1,11 +1,13 @@
-//! Pushing again later: call records and short messages, two kinds with their own handlers, go to a receiver that fails at random.
+//! Retries on Redis: call records and short messages, two definitions with their own handlers, go to a receiver that fails
+//! at random.
 //!
 //! ```text
 //! REDIS_URL=redis://127.0.0.1 cargo run --example repush
 //! ```
 //!
-//! The store is Redis, the rest is as with a database: definitions, handlers, a sweeper. What fails is pushed again after 5 s, 10 s
-//! and 15 s; after four pushes it is a dead letter. Time is a clock turned by hand, so half a minute takes a moment.
+//! The store is Redis; definitions, handlers and the sweeper are the same as with a database. A failed push is retried
+//! after 5 s, 10 s and 15 s; after four pushes it is a dead letter. The clock is turned by hand, so half a minute takes a
+//! moment.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,8 +17,8 @@ use anyhow::{Context, Result, ensure};
 use axum::http::StatusCode;
 use axum::routing::post;
 use serde::{Deserialize, Serialize};
-use solid_notify::redis::{Redis, RedisNotify};
-use solid_notify::{Done, HandClock, HttpStatus, Notice, NotifyDef, Status, Sweeper, add_notice};
+use solid_notify::redis::{Redis, RedisOutbox};
+use solid_notify::{HandClock, HttpStatus, Notice, NotifyDef, Status, Sweeper, add_notice};
 
 #[derive(Serialize, Deserialize)]
 struct CallRecord {
@@ -30,7 +32,7 @@ struct ShortMessage {
     text: String,
 }
 
-/// How often each push arrived, by what it says.
+/// How often each push arrived, by its text.
 type Arrived = Arc<Mutex<HashMap<String, u32>>>;
 
 const PUSHES: u32 = 4;
@@ -41,16 +43,18 @@ async fn main() -> Result<()> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1".to_owned());
     let clock = HandClock::new(SystemTime::now());
     let prefix = format!("repush_{:x}", fastrand::u32(..));
+    // [open]
     let redis = Redis::builder(&url).prefix(prefix).clock(clock.clone()).connect().await?;
-    let mut notify = RedisNotify::new(redis);
+    let mut outbox = RedisOutbox::new(redis);
     for kind in ["push_call", "push_message"] {
         // Three retries: the list's length.
-        notify.define(NotifyDef::new(kind).retry_interval("[5s,10s,15s]").alert_trigger_type("never")).await?;
+        outbox.define(NotifyDef::new(kind).retry_interval("[5s,10s,15s]").alert_trigger_type("never")).await?;
     }
+    // [end]
 
     let arrived = Arrived::default();
     let receiver = receiver(Arc::clone(&arrived)).await?;
-    let sweeper = Sweeper::builder(&notify)
+    let sweeper = Sweeper::builder(&outbox)
         .handler("push_call", {
             let to = format!("{receiver}/calls");
             move |call: Notice<CallRecord>| {
@@ -71,9 +75,9 @@ async fn main() -> Result<()> {
     let mut ids = Vec::new();
     for n in 0..EACH {
         let call = CallRecord { caller: format!("+49 30 {n:04}"), seconds: 60 + n };
-        ids.push(add_notice(&mut notify, "push_call", &call).await?.id());
+        ids.push(add_notice(&mut outbox, "push_call", &call).await?.id());
         let message = ShortMessage { to: format!("+49 40 {n:04}"), text: "your parcel is here".to_owned() };
-        ids.push(add_notice(&mut notify, "push_message", &message).await?.id());
+        ids.push(add_notice(&mut outbox, "push_message", &message).await?.id());
     }
     sweeper.idle().await;
     for seconds in [5, 10, 15] {
@@ -84,7 +88,7 @@ async fn main() -> Result<()> {
     let mut by_pushes = [0_u32; PUSHES as usize];
     let mut given_up = 0;
     for id in ids {
-        let notice = notify.find(id).await?.context("it was added")?;
+        let notice = outbox.find(id).await?.context("it was added")?;
         match notice.status {
             Status::Succeeded => by_pushes[usize::try_from(notice.attempt)? - 1] += 1,
             Status::DeadLetter => {
@@ -102,16 +106,18 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
+// [push]
 async fn push(to: &str, body: String) -> solid_notify::HandlerResult {
     let answer = reqwest::Client::new().post(to).body(body).send().await?;
     match answer.status().is_success() {
-        true => Ok(Done::Ok),
-        // Tells the class of the failure: 503 is retried.
+        true => Ok(()),
+        // The status sets the class of the failure: 503 is retried.
         false => Err(HttpStatus(answer.status().as_u16()).into()),
     }
 }
+// [end]
 
-/// A receiver that is out of service every other time.
+/// Starts a receiver that fails every other time.
 async fn receiver(arrived: Arrived) -> Result<String> {
     let take = move |body: String| {
         let arrived = Arc::clone(&arrived);

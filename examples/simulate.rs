@@ -1,13 +1,13 @@
-//! What will the retries do when the receiver is down for two hours, and whom will they wake?
+//! What do the retries do when the receiver is down for two hours, and which alerts do they raise?
 //!
 //! ```text
 //! cargo run --example simulate
 //! ```
 //!
-//! Three definitions live through the same outage in virtual time, decided by the code that decides it in earnest. The hasty one
-//! retries every ten seconds for as long as it takes, the brief one gives up after five minutes, the patient one waits longer and
-//! longer. The tables show what each does to the receiver and to the people on duty; the pictures, whose paths are printed, show
-//! it better.
+//! Three definitions go through the same outage in virtual time; the code of the real system decides each outcome. The
+//! hasty one retries every ten seconds without a limit. The brief one gives up after five minutes. The patient one waits
+//! longer each time. The tables show the effect on the receiver and on the people on duty; the pictures, whose paths are
+//! printed, show it better.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use solid_notify::{AlertKind, ErrorClass, NotifyDef};
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn main() -> Result<()> {
+    // [scenario]
     let outage = Scenario::new()
         .rate(5.0)
         .lasting(4 * HOUR)
@@ -26,29 +27,35 @@ fn main() -> Result<()> {
         .failing(0.01, ErrorClass::Network)
         .nodes(2)
         .seed(7);
+    // [end]
 
     let hasty = simulated(NotifyDef::new("hasty").retry_interval("10s").max_retry_times(-1), &outage)?;
     let brief = simulated(NotifyDef::new("brief").retry_interval("[10s,5m]").alert_cooldown("30m"), &outage)?;
     let patient =
         simulated(NotifyDef::new("patient").retry_interval("[5s,1m,5m,20m,1h] ~10%").max_retry_times(9), &outage)?;
 
+    // [report]
     for report in [&hasty, &brief, &patient] {
         ensure!(report.totals.added == 72_000 && report.totals.live == 0, "{report}");
     }
-    // The slots of the hasty one are full of retries that are bound to fail; nothing is lost.
+    // The slots of the hasty one are full of retries that must fail; no notice is lost.
     ensure!(hasty.totals.retries > 10 * patient.totals.retries, "{hasty}\n{patient}");
     ensure!(hasty.totals.dead_letters == 0, "{hasty}");
-    // The brief one leaves its dead letters to people, who are told: once, in digests, and when it is over.
+    ensure!(patient.peak_retries.is_some_and(|peak| peak.count < 100), "{patient}");
+    // [end]
+    // The brief one makes dead letters, which people must handle. Alerts report them: once, in digests, and at the
+    // recovery.
     ensure!(brief.totals.dead_letters > 30_000, "{brief}");
     ensure!(brief.alerts.last().is_some_and(|told| told.alert.kind == AlertKind::Recovered), "{brief}");
     ensure!(brief.alerts.len() < 10, "{brief}");
-    // The patient one loses nothing either, but some of it is late.
+    // The patient one loses no notice either, but some are late.
     ensure!(patient.totals.dead_letters == 0 && patient.totals.alerts == 0, "{patient}");
     ensure!(patient.drained_after > hasty.drained_after, "{patient}");
     Ok(())
 }
 
-/// Simulates, prints, and draws.
+// [simulated]
+/// Simulates a scenario, prints the report and draws it.
 fn simulated(def: NotifyDef, scenario: &Scenario) -> Result<Report> {
     let report = simulate(&def, scenario)?;
     println!("{report}");
@@ -57,6 +64,7 @@ fn simulated(def: NotifyDef, scenario: &Scenario) -> Result<Report> {
     println!("the picture: {}\n", path.display());
     Ok(report)
 }
+// [end]
 
 fn beside_the_program(name: &str) -> Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name(name))

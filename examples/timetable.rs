@@ -1,27 +1,27 @@
-//! A definition that produces notices by itself, and one whose notices may be sent only at night.
+//! A definition that produces notices by itself, and one whose notices are sent only at night.
 //!
 //! ```text
 //! cargo run --example timetable
 //! ```
 //!
-//! A shop has its daily report sent at three in the morning in Shanghai: a timetable in the row of the definition, no cron beside
-//! the application. Its orders are exported only between 01:00 and 06:00, when the other system is idle. The shop is closed for
-//! three days, all its processes are down, and as the row says one report is sent for the nights that were missed.
+//! A shop sends its daily report at three in the morning in Shanghai. The row of the definition has the timetable; no cron
+//! job is needed. Orders are exported only between 01:00 and 06:00, when the other system is idle. The shop is closed for
+//! three days, with all its processes down. The row says that one report is sent for the missed nights.
 //!
-//! Both columns are edited while it runs, like any other. Time is a clock turned by hand.
+//! Both columns can be edited at any time, like the others. The clock is turned by hand.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
-use solid_notify::{Done, HandClock, Notice, Notify, NotifyDef, Sweeper, add_notice};
+use solid_notify::{HandClock, Notice, NotifyDef, Outbox, Sweeper, add_notice};
 use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What was sent, in order.
+/// The texts that were sent, in order.
 type Sent = Arc<Mutex<Vec<String>>>;
 
 #[tokio::main]
@@ -29,19 +29,21 @@ async fn main() -> Result<()> {
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
     // 2026-11-21, noon in UTC: eight in the evening in Shanghai.
     let clock = HandClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400));
-    let notify = Notify::builder(pool).clock(clock.clone()).build();
-    notify.migrate().await?;
+    let outbox = Outbox::builder(pool).clock(clock.clone()).build();
+    outbox.migrate().await?;
+    // [definitions]
     let report = NotifyDef::new("daily_report").schedule("0 0 3 * * * Asia/Shanghai").schedule_missed("once"); // or all, none
-    notify.define(report).await?;
-    notify.define(NotifyDef::new("export_order").send_window("01:00-06:00 Asia/Shanghai")).await?;
+    outbox.define(report).await?;
+    outbox.define(NotifyDef::new("export_order").send_window("01:00-06:00 Asia/Shanghai")).await?;
+    // [end]
 
     let sent = Sent::default();
-    let sweeper = start(&notify, &sent).await?;
-    let mut tx = notify.begin().await?;
+    let sweeper = start(&outbox, &sent).await?;
+    let mut tx = outbox.begin().await?;
     let order = add_notice(&mut tx, "export_order", 7).await?;
     tx.commit().await?;
     sweeper.idle().await;
-    println!("20:00  {}", notify.operator("alice").explain(order.id()).await?);
+    println!("20:00  {}", outbox.operator("alice").explain(order.id()).await?);
     clock.advance(5 * HOUR);
     sweeper.idle().await;
     clock.advance(2 * HOUR);
@@ -50,7 +52,7 @@ async fn main() -> Result<()> {
 
     println!("three days later");
     clock.advance(75 * HOUR);
-    let sweeper = start(&notify, &sent).await?;
+    let sweeper = start(&outbox, &sent).await?;
     sweeper.idle().await;
     sweeper.shutdown().await;
 
@@ -58,27 +60,27 @@ async fn main() -> Result<()> {
     let expected = [
         "order 7",
         "report of 2026-11-22T03:00:00+08:00",
-        // The latest of three.
+        // The latest of the three missed reports.
         "report of 2026-11-25T03:00:00+08:00",
     ];
     ensure!(*sent == expected, "{sent:?}");
     Ok(())
 }
 
-async fn start(notify: &Notify<Sqlite>, sent: &Sent) -> Result<Sweeper> {
+async fn start(outbox: &Outbox<Sqlite>, sent: &Sent) -> Result<Sweeper> {
     let (reports, orders) = (Arc::clone(sent), Arc::clone(sent));
-    let sweeper = Sweeper::builder(notify)
+    let sweeper = Sweeper::builder(outbox)
         .handler("daily_report", move |notice: Notice<Value>| {
             note(&reports, format!("report of {}", notice.param()["tick"].as_str().unwrap_or_default()));
-            async { Ok(Done::Ok) }
+            async { Ok(()) }
         })
         .handler("export_order", move |notice: Notice<i64>| {
             note(&orders, format!("order {}", notice.param()));
-            async { Ok(Done::Ok) }
+            async { Ok(()) }
         })
         .start()
         .await?;
-    // The first look begins the timetable.
+    // The first look starts the timetable.
     sweeper.idle().await;
     Ok(sweeper)
 }

@@ -1,11 +1,11 @@
-//! Alerts beyond one sweeper: who takes them where there are several, and that a failure is not stored without its alert.
+//! Alerts of several sweepers: which node takes them, and that a failure is not stored without its alert.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Duration;
 
-use solid_notify::operate::Lane;
+use solid_notify::operate::QueueSlice;
 use solid_notify::{
-    ALERT_DEFINITION, Alert, AlertReason, Confirmed, Done, Failure, Notice, NotifyDef, Outbox, Status, Sweeper,
+    ALERT_DEFINITION, AckResult, Alert, AlertReason, AnyOutbox, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper,
     SweeperBuilder, ack_notice,
 };
 use solid_notify_core::store::{Alarm, Node};
@@ -15,15 +15,19 @@ use solid_notify_tests::memory::MemoryBackend;
 use solid_notify_tests::sending::{Calls, add, definition, eventually, reaches, record};
 use solid_notify_tests::{Database, TestDb, on_each_database, on_each_server};
 
-on_each_database!(a_failure_is_not_stored_without_its_alert, nodes_that_alarm_at_once_keep_one_follow_up);
+on_each_database!(
+    a_failure_is_not_stored_without_its_alert,
+    alert_that_cannot_be_completed_is_handed_back_uncounted,
+    nodes_that_alarm_at_once_keep_one_follow_up
+);
 
 /// SQLite has one writer at a time.
 mod with_row_locks {
     use super::*;
-    on_each_server!(an_answer_to_what_is_not_there_blocks_nobody);
+    on_each_server!(an_ack_of_a_missing_notice_blocks_no_insert);
 }
 
-fn failing(outbox: &Outbox) -> SweeperBuilder {
+fn failing(outbox: &AnyOutbox) -> SweeperBuilder {
     Sweeper::builder(outbox).handler("sync", |_: Notice<i64>| async { Err(Failure::give_up("no such customer")) })
 }
 
@@ -31,15 +35,15 @@ fn taking(builder: SweeperBuilder, alerts: &Calls<Alert>) -> SweeperBuilder {
     let alerts = alerts.clone();
     builder.handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
         alerts.note(notice.into_param());
-        async { Ok(Done::Ok) }
+        async { Ok(()) }
     })
 }
 
 async fn a_failure_is_not_stored_without_its_alert<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
     let alerts = Calls::default();
-    let sweeper = taking(failing(&db.notify), &alerts).start().await.unwrap();
+    let sweeper = taking(failing(&db.outbox), &alerts).start().await.unwrap();
     sweeper.idle().await;
     db.sql("ALTER TABLE notify_alert RENAME TO out_of_the_way").await;
     let id = add(&db, "sync").await;
@@ -55,11 +59,36 @@ async fn a_failure_is_not_stored_without_its_alert<D: Database>() {
     db.close().await;
 }
 
+async fn alert_that_cannot_be_completed_is_handed_back_uncounted<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    let alerts = Calls::default();
+    let sweeper = taking(failing(&db.outbox), &alerts).start().await.unwrap();
+    sweeper.idle().await;
+    let follow_up = serde_json::json!({
+        "def_id": definition(&db, "sync").await.id, "definition": "sync", "reason": "final_failure", "follow_up": true,
+        "notice_id": null, "class": null, "message": "no", "node": "node-1"
+    });
+    db.sql("ALTER TABLE notify_alert RENAME TO out_of_the_way").await;
+    let id = db.add_new(NewNotice::new(ALERT_DEFINITION, follow_up).unwrap()).await.id();
+    let handed_back = async || {
+        let record = record(&db, id).await;
+        record.attempt == 1 && matches!(record.status, Status::NotSent | Status::Failed)
+    };
+    eventually("it is handed back", handed_back).await;
+    let waiting = record(&db, id).await;
+    assert_eq!((waiting.failures, waiting.crashes), (0, 0));
+    db.sql("ALTER TABLE out_of_the_way RENAME TO notify_alert").await;
+    reaches(&db, id, Status::Succeeded).await;
+    sweeper.shutdown().await;
+    db.close().await;
+}
+
 async fn nodes_that_alarm_at_once_keep_one_follow_up<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new(ALERT_DEFINITION)).await.unwrap();
+    db.outbox.define(NotifyDef::new(ALERT_DEFINITION)).await.unwrap();
     let alert_def = definition(&db, ALERT_DEFINITION).await.id;
-    let store = db.notify.store();
+    let store = db.outbox.store();
     for incident in 1..=10 {
         let beat = |node: usize| {
             let alarm = Alarm {
@@ -80,26 +109,28 @@ async fn nodes_that_alarm_at_once_keep_one_follow_up<D: Database>() {
         for _ in 0..3 {
             futures_util::future::join_all((0..3).map(beat)).await;
         }
-        let (row, _) = db.notify.operate().alert_row(incident, AlertReason::FinalFailure).await.unwrap().unwrap();
-        assert_eq!(row.held_back, 9);
-        let lane = Lane::of(alert_def, Status::NotSent);
-        // One that tells of it, and one that tells of the others.
-        let told = db.notify.operate().count(&lane, 1000).await.unwrap();
+        let (row, _) = db.outbox.operate().alert_row(incident, AlertReason::FinalFailure).await.unwrap().unwrap();
+        assert_eq!(row.suppressed, 9);
+        let slice = QueueSlice::of(alert_def, Status::NotSent);
+        // One alert for it, and one for the others.
+        let told = db.outbox.operate().count(&slice, 1000).await.unwrap();
         assert_eq!(told, 2 * usize::try_from(incident).unwrap(), "incident {incident}");
     }
     db.close().await;
 }
 
 /// Where there is no row, MySQL locks the place where one may come.
-async fn an_answer_to_what_is_not_there_blocks_nobody<D: Database>() {
+async fn an_ack_of_a_missing_notice_blocks_no_insert<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
     let ended = add(&db, "sync").await;
-    db.notify.ack(ended).await.unwrap();
-    let mut tx = db.notify.begin().await.unwrap();
-    assert_eq!(ack_notice(&mut tx, ended).await.unwrap(), Confirmed::AlreadySucceeded);
-    assert_eq!(ack_notice(&mut tx, ended + 1000).await.unwrap(), Confirmed::Unknown);
-    tokio::time::timeout(Duration::from_secs(5), add(&db, "sync")).await.expect("somebody else adds a notice");
+    db.outbox.ack(ended).await.unwrap();
+    let mut tx = db.outbox.begin().await.unwrap();
+    assert_eq!(ack_notice(&mut tx, ended).await.unwrap(), AckResult::AlreadySucceeded);
+    assert_eq!(ack_notice(&mut tx, ended + 1000).await.unwrap(), AckResult::Unknown);
+    tokio::time::timeout(Duration::from_secs(5), add(&db, "sync"))
+        .await
+        .expect("an insert does not wait for the open ack");
     tx.commit().await.unwrap();
     db.close().await;
 }

@@ -1,10 +1,10 @@
-//! What operators do by SQL, and what they are told: edits, deletions and "send it now", the log at error level.
+//! Operators' changes by SQL (edits, deletions and "send it now"), and the lines that they find in the log at error level.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::{Duration, Instant};
 
 use solid_notify::{
-    ALERT_DEFINITION, Done, Error, Failure, NewNotice, Notice, NoticeConnection, NotifyDef, Status, Sweeper, add_notice,
+    ALERT_DEFINITION, Error, Failure, NewNotice, Notice, NoticeConnection, NotifyDef, Status, Sweeper, add_notice,
 };
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
@@ -14,12 +14,12 @@ use solid_notify_tests::{Database, TestDb};
 async fn an_edit_by_sql_is_in_force_within_five_seconds_and_breaks_nothing_else<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     for name in ["sync", "other"] {
-        db.notify.define(NotifyDef::new(name).handler("sync")).await.unwrap();
+        db.outbox.define(NotifyDef::new(name).handler("sync")).await.unwrap();
     }
     let sweeper =
-        Sweeper::builder(&db.notify).handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) }).start().await.unwrap();
+        Sweeper::builder(&db.outbox).handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     db.sql("UPDATE notify_def SET retry_interval = '[5s,5x]' WHERE name = 'sync'").await;
-    // In force: its notices wait.
+    // The edit is in force: its notices wait.
     let began = Instant::now();
     let waiting = loop {
         let id = add(&db, "sync").await;
@@ -31,7 +31,7 @@ async fn an_edit_by_sql_is_in_force_within_five_seconds_and_breaks_nothing_else<
     };
     let other = add(&db, "other").await;
     reaches(&db, other, Status::Succeeded).await;
-    let shown = db.notify.definitions().await.unwrap();
+    let shown = db.outbox.definitions().await.unwrap();
     let problems = &shown.iter().find(|state| state.row.name == "sync").unwrap().problems;
     assert!(problems[0].to_string().contains("[5s,5x]"), "{problems:?}");
     db.sql("UPDATE notify_def SET retry_interval = '[5s,5m]' WHERE name = 'sync'").await;
@@ -45,19 +45,19 @@ async fn an_edit_by_sql_is_in_force_within_five_seconds_and_breaks_nothing_else<
 
 async fn a_row_deleted_by_sql_loses_nothing_and_heals_when_it_is_inserted_again<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync").enabled(false)).await.unwrap();
-    db.notify.define(NotifyDef::new("other")).await.unwrap();
+    db.outbox.define(NotifyDef::new("sync").enabled(false)).await.unwrap();
+    db.outbox.define(NotifyDef::new("other")).await.unwrap();
     let def_id =
-        db.notify.definitions().await.unwrap().into_iter().find(|state| state.row.name == "sync").unwrap().row.id;
+        db.outbox.definitions().await.unwrap().into_iter().find(|state| state.row.name == "sync").unwrap().row.id;
     let waiting = add(&db, "sync").await;
-    let sweeper = Sweeper::builder(&db.notify)
-        .handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) })
-        .handler("other", |_: Notice<i64>| async { Ok(Done::Ok) })
+    let sweeper = Sweeper::builder(&db.outbox)
+        .handler("sync", |_: Notice<i64>| async { Ok(()) })
+        .handler("other", |_: Notice<i64>| async { Ok(()) })
         .start()
         .await
         .unwrap();
     db.sql("DELETE FROM notify_def WHERE name = 'sync'").await;
-    // This process may know the definition a little longer; what it adds then waits like the others.
+    // This process may use the definition a little longer. Its notices then wait like the others.
     let began = Instant::now();
     let refused = loop {
         match db.add(NewNotice::new("sync", 1).unwrap()).await {
@@ -78,19 +78,19 @@ async fn a_row_deleted_by_sql_loses_nothing_and_heals_when_it_is_inserted_again<
 
 async fn everything_is_paused_by_sql_within_five_seconds<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync")).await.unwrap();
-    let build = || Sweeper::builder(&db.notify).handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) }).start();
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    let build = || Sweeper::builder(&db.outbox).handler("sync", |_: Notice<i64>| async { Ok(()) }).start();
     let (one, other) = (build().await.unwrap(), build().await.unwrap());
     db.sql("UPDATE notify_switch SET paused = true, who = 'bob', reason = 'the target moves'").await;
-    // Within this time on each node; what was added until then may still be sent.
+    // The edit is in force on each node within this time. Notices that were added before may still be sent.
     tokio::time::sleep(Duration::from_millis(4500)).await;
     let waiting = add(&db, "sync").await;
-    db.notify.wake();
+    db.outbox.wake();
     one.idle().await;
     other.idle().await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(record(&db, waiting).await.attempt, 0);
-    let why = db.notify.operator("alice").explain(waiting).await.unwrap().to_string();
+    let why = db.outbox.operator("alice").explain(waiting).await.unwrap().to_string();
     assert_eq!(why, "everything is paused by bob: the target moves");
     db.sql("UPDATE notify_switch SET paused = false").await;
     let began = Instant::now();
@@ -104,10 +104,10 @@ async fn everything_is_paused_by_sql_within_five_seconds<D: Database>() {
 
 async fn a_retry_time_moved_by_sql_is_obeyed<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync").retry_interval("1d")).await.unwrap();
-    let sweeper = Sweeper::builder(&db.notify)
+    db.outbox.define(NotifyDef::new("sync").retry_interval("1d")).await.unwrap();
+    let sweeper = Sweeper::builder(&db.outbox)
         .handler("sync", |notice: Notice<i64>| async move {
-            if notice.tries_before() == 0 { Err(Failure::retry("once")) } else { Ok(Done::Ok) }
+            if notice.tries_before() == 0 { Err(Failure::retry("once")) } else { Ok(()) }
         })
         .start()
         .await
@@ -128,7 +128,7 @@ where
     for<'c> sqlx::Transaction<'c, D::Db>: NoticeConnection,
 {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
     db.sql("UPDATE notify_def SET delete_time = '2020-01-01 00:00:00' WHERE name = 'sync'").await;
     let refused = db.add(NewNotice::new("sync", 1).unwrap()).await.unwrap_err();
     assert!(matches!(refused, Error::UnknownDefinition { .. }), "{refused}");
@@ -143,7 +143,7 @@ where
 
 async fn the_limit_of_a_parameter_can_be_set<D: Database>() {
     let db = TestDb::<D>::build(4, false, |builder| builder.param_limit(10)).await;
-    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
     db.add_new(NewNotice::new("sync", "12345678").unwrap()).await;
     let refused = db.add(NewNotice::new("sync", "123456789").unwrap()).await.unwrap_err();
     assert!(matches!(refused, Error::InvalidNotice { .. }), "{refused}");
@@ -160,20 +160,20 @@ solid_notify_tests::on_each_database!(
 );
 
 #[tokio::test]
-async fn final_failures_and_invalid_rows_are_logged_as_errors_once_and_without_parameters() {
+async fn final_failures_and_invalid_rows_are_logged_once_as_errors() {
     let b = solid_notify_tests::memory::MemoryBackend::default();
     let log = Log::start();
-    let secret = "a-card-number-that-nobody-may-read";
+    let secret = "a-card-number-that-no-log-may-show";
     b.outbox().define(NotifyDef::new("logged_failure").max_retry_times(0)).await.unwrap();
     b.outbox().define(NotifyDef::new("logged_unreadable")).await.unwrap();
     b.outbox().define(NotifyDef::new("logged_invalid")).await.unwrap();
-    // Alerts that nobody takes would be logged as well.
+    // Alerts without a handler would be logged as well.
     b.outbox().define(NotifyDef::new(ALERT_DEFINITION).enabled(false)).await.unwrap();
     solid_notify_tests::sending::edit_by_hand(&b, "logged_invalid", |def| def.timeout("soon")).await;
     let sweeper = Sweeper::builder(b.outbox())
         .poll_interval(Duration::from_millis(10))
         .handler("logged_failure", |_: Notice<String>| async { Err(Failure::retry("refused")) })
-        .handler("logged_unreadable", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .handler("logged_unreadable", |_: Notice<i64>| async { Ok(()) })
         .start()
         .await
         .unwrap();

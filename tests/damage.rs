@@ -1,11 +1,11 @@
-//! What people and restored backups do to the tables, and databases that are half there: it stays where it is and stops
-//! nothing else.
+//! Damage: tables that people or restored backups changed, and databases that are half there. A damaged row stops no other
+//! notice.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Duration;
 
 use solid_notify::{Dialect, Error, NotifyDef, Status, add_notice};
-use solid_notify_core::Claimed;
+use solid_notify_core::ClaimedNotice;
 use solid_notify_core::error::{FaultKind, StoreError};
 use solid_notify_core::store::{Claim, ClaimWhat, Settled};
 use solid_notify_testkit::conformance::succeed;
@@ -16,23 +16,23 @@ use sqlx::error::{DatabaseError, ErrorKind};
 on_each_database!(
     a_row_without_a_due_time_is_refused,
     an_id_that_was_given_twice_replaces_the_ended_notice,
-    an_id_that_was_given_twice_is_told_of_by_the_live_notice,
-    what_is_told_as_due_can_be_claimed,
-    a_notice_that_comes_late_waits_for_the_one_of_its_key_that_is_under_way,
+    an_id_that_was_given_twice_is_reported_by_the_live_notice,
+    a_notice_that_is_reported_due_can_be_claimed,
+    a_notice_that_comes_late_waits_for_the_claimed_one_of_its_key,
     two_of_a_key_cannot_be_under_way,
     a_missing_table_is_the_fault_of_the_store_and_not_of_the_values,
-    a_notice_is_refused_where_the_transaction_around_a_failed_savepoint_is_gone,
+    a_notice_is_refused_after_a_failed_savepoint_ended_its_transaction,
 );
 
 async fn define<D: Database>(db: &TestDb<D>) -> i64 {
-    db.notify.define(NotifyDef::new("sync")).await.unwrap();
-    db.notify.definitions().await.unwrap()[0].row.id
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.definitions().await.unwrap()[0].row.id
 }
 
-async fn claim<D: Database>(db: &TestDb<D>, def_id: i64) -> Result<Vec<Claimed>, StoreError> {
-    let (what, worker) = (ClaimWhat::Lane(Status::NotSent), "worker".to_owned());
+async fn claim<D: Database>(db: &TestDb<D>, def_id: i64) -> Result<Vec<ClaimedNotice>, StoreError> {
+    let (what, worker) = (ClaimWhat::Slice(Status::NotSent), "worker".to_owned());
     let claim = Claim { def_id, what, limit: 100, lease: Duration::from_secs(60), worker, quota: None };
-    db.notify.store().claim(&claim).await.map(|claims| claims.notices)
+    db.outbox.store().claim(&claim).await.map(|claims| claims.notices)
 }
 
 async fn refused<D: Database>(db: &TestDb<D>, sql: &str) {
@@ -70,7 +70,7 @@ async fn an_id_that_was_given_twice_replaces_the_ended_notice<D: Database>() {
             db.sql(&format!("INSERT INTO notify_msg ({columns}) VALUES ({id}, {def_id}, '{param}', 0)")).await;
             if param == 1 && id == 100 {
                 let claimed = claim(&db, def_id).await.unwrap();
-                assert_eq!(db.notify.store().settle(&[succeed(&claimed[0])]).await.unwrap(), [Settled::Done]);
+                assert_eq!(db.outbox.store().settle(&[succeed(&claimed[0])]).await.unwrap(), [Settled::Done]);
             } else if param == 1 {
                 db.sql("DELETE FROM notify_msg WHERE id = 200").await;
             }
@@ -78,31 +78,31 @@ async fn an_id_that_was_given_twice_replaces_the_ended_notice<D: Database>() {
     }
     let claimed = claim(&db, def_id).await.unwrap();
     let batch: Vec<_> = claimed.iter().map(succeed).collect();
-    assert_eq!(db.notify.store().settle(&batch).await.unwrap(), [Settled::Done; 2]);
+    assert_eq!(db.outbox.store().settle(&batch).await.unwrap(), [Settled::Done; 2]);
     for id in [100, 200] {
-        let record = db.notify.find(id).await.unwrap().unwrap();
+        let record = db.outbox.find(id).await.unwrap().unwrap();
         assert_eq!((record.status, record.param.as_str()), (Status::Succeeded, "2"));
     }
     db.close().await;
 }
 
-async fn an_id_that_was_given_twice_is_told_of_by_the_live_notice<D: Database>() {
+async fn an_id_that_was_given_twice_is_reported_by_the_live_notice<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     let def_id = define(&db).await;
     let insert = format!("INSERT INTO notify_msg (id, def_id, param) VALUES (100, {def_id}, '1')");
     db.sql(&insert).await;
     let ended = claim(&db, def_id).await.unwrap();
-    assert_eq!(db.notify.store().settle(&[succeed(&ended[0])]).await.unwrap(), [Settled::Done]);
+    assert_eq!(db.outbox.store().settle(&[succeed(&ended[0])]).await.unwrap(), [Settled::Done]);
     db.sql(&insert).await;
     db.sql("UPDATE notify_msg SET attempt = 1").await;
     assert_eq!(claim(&db, def_id).await.unwrap()[0].attempt, 2);
-    // What ended the other notice is no outcome of this one.
-    assert_eq!(db.notify.store().settle(&[succeed(&ended[0])]).await.unwrap(), [Settled::LostLease]);
+    // The end of the other notice is no outcome of this one.
+    assert_eq!(db.outbox.store().settle(&[succeed(&ended[0])]).await.unwrap(), [Settled::LostLease]);
     db.close().await;
 }
 
 /// Two notices of one ordering key, as of transactions that overlap: the first is committed last.
-async fn a_notice_that_comes_late_waits_for_the_one_of_its_key_that_is_under_way<D: Database>() {
+async fn a_notice_that_comes_late_waits_for_the_claimed_one_of_its_key<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     let def_id = define(&db).await;
     let insert =
@@ -111,7 +111,7 @@ async fn a_notice_that_comes_late_waits_for_the_one_of_its_key_that_is_under_way
     let second = claim(&db, def_id).await.unwrap();
     db.sql(&insert(100)).await;
     assert!(claim(&db, def_id).await.unwrap().is_empty());
-    assert_eq!(db.notify.store().settle(&[succeed(&second[0])]).await.unwrap(), [Settled::Done]);
+    assert_eq!(db.outbox.store().settle(&[succeed(&second[0])]).await.unwrap(), [Settled::Done]);
     assert_eq!(claim(&db, def_id).await.unwrap()[0].id, 100);
     db.close().await;
 }
@@ -132,7 +132,7 @@ async fn two_of_a_key_cannot_be_under_way<D: Database>() {
     db.close().await;
 }
 
-async fn what_is_told_as_due_can_be_claimed<D: Database>() {
+async fn a_notice_that_is_reported_due_can_be_claimed<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     let def_id = define(&db).await;
     let (now, plus) = match <D::Db as sqlx::Database>::NAME {
@@ -146,8 +146,8 @@ async fn what_is_told_as_due_can_be_claimed<D: Database>() {
         let mut looks = 0;
         loop {
             looks += 1;
-            let lanes = db.notify.store().due(true).await.unwrap().lanes;
-            let first = lanes.iter().find(|lane| lane.status == Status::NotSent).unwrap();
+            let slices = db.outbox.store().due(true).await.unwrap().slices;
+            let first = slices.iter().find(|slice| slice.status == Status::NotSent).unwrap();
             if first.after.is_zero() {
                 assert_eq!(claim(&db, def_id).await.unwrap().len(), 1, "after {looks} looks");
                 break;
@@ -169,8 +169,8 @@ async fn a_missing_table_is_the_fault_of_the_store_and_not_of_the_values<D: Data
     db.close().await;
 }
 
-/// On Postgres a savepoint fails in an aborted transaction; elsewhere nothing makes one fail, and all goes on.
-async fn a_notice_is_refused_where_the_transaction_around_a_failed_savepoint_is_gone<D: Database>()
+/// On Postgres a savepoint fails in an aborted transaction. On the others no error makes one fail, and the work goes on.
+async fn a_notice_is_refused_after_a_failed_savepoint_ended_its_transaction<D: Database>()
 where
     for<'c> sqlx::Transaction<'c, D::Db>: solid_notify::NoticeConnection,
 {
@@ -205,7 +205,7 @@ async fn an_infinite_time_stops_nothing_on_postgres() {
     for end in ["infinity", "-infinity"] {
         refused(&db, &format!("UPDATE notify_def SET update_time = '{end}'")).await;
     }
-    // As a database has them whose checks came later, or were dropped.
+    // Such rows exist where the checks were added later or dropped.
     db.sql("ALTER DOMAIN notify_due DROP CONSTRAINT notify_due").await;
     db.sql("ALTER TABLE notify_def DROP CONSTRAINT notify_def_times").await;
     for end in ["infinity", "-infinity"] {
@@ -219,10 +219,11 @@ async fn an_infinite_time_stops_nothing_on_postgres() {
     db.close().await;
 }
 
-#[cfg(mariadb)]
-#[tokio::test]
-async fn a_zero_time_stops_nothing_on_mariadb() {
-    let db = TestDb::<solid_notify_tests::MariaDb>::with_real_clock().await;
+solid_notify_tests::on_mysql_family!(a_zero_time_stops_nothing: a_zero_time_stops_nothing_on_mariadb, a_zero_time_stops_nothing_on_mysql;);
+
+#[cfg(any(mariadb, mysql))]
+async fn a_zero_time_stops_nothing<D: Database<Db = sqlx::MySql>>() {
+    let db = TestDb::<D>::with_real_clock().await;
     let def_id = define(&db).await;
     let zero = format!(
         "INSERT INTO notify_msg (def_id, param, next_call_time, create_time) VALUES
@@ -271,37 +272,40 @@ async fn an_unreadable_time_or_number_stops_nothing_on_sqlite() {
 
 /// One notice whose time can be claimed and perhaps one whose cannot, and two definitions marked as deleted.
 async fn unreadable_times_stop_nothing<D: Database>(db: &TestDb<D>, def_id: i64) {
-    let definitions = db.notify.definitions().await.unwrap();
+    let definitions = db.outbox.definitions().await.unwrap();
     assert_eq!(definitions.iter().filter(|state| state.deleted().is_some()).count(), 2);
-    let mut tx = db.notify.begin().await.unwrap();
+    let mut tx = db.outbox.begin().await.unwrap();
     let good = add_notice(&mut tx, "sync", 2).await.unwrap().id();
     tx.commit().await.unwrap();
-    let due = |lanes: Vec<solid_notify_core::store::DueLane>| lanes.iter().any(|lane| lane.after.is_zero());
-    assert!(due(db.notify.store().due(true).await.unwrap().lanes));
+    let due = |slices: Vec<solid_notify_core::store::DueSlice>| slices.iter().any(|slice| slice.after.is_zero());
+    assert!(due(db.outbox.store().due(true).await.unwrap().slices));
     let claimed = claim(db, def_id).await.unwrap();
     assert!(claimed.iter().any(|notice| notice.id == good) && claimed.len() == 2, "{claimed:?}");
-    assert!(!due(db.notify.store().due(true).await.unwrap().lanes), "what cannot be claimed is not told as due");
+    assert!(
+        !due(db.outbox.store().due(true).await.unwrap().slices),
+        "a notice that cannot be claimed is not reported as due"
+    );
     let batch: Vec<_> = claimed.iter().map(succeed).collect();
-    let settled = db.notify.store().settle(&batch).await;
+    let settled = db.outbox.store().settle(&batch).await;
     assert!(settled.is_ok() || settled.unwrap_err().kind == FaultKind::Permanent);
 }
 
+solid_notify_tests::on_mysql_family!(a_migration_that_was_cut_short_is_taken_up: a_migration_that_was_cut_short_is_taken_up_on_mariadb, a_migration_that_was_cut_short_is_taken_up_on_mysql;);
+
 /// On MySQL each statement of a migration is committed by itself.
-#[cfg(mariadb)]
-#[tokio::test]
-async fn a_migration_that_was_cut_short_is_taken_up_on_mariadb() {
-    use solid_notify_tests::MariaDb;
-    let (pool, cleanup) = MariaDb::create(2).await;
-    let schema = solid_notify::Notify::<sqlx::MySql>::schema();
+#[cfg(any(mariadb, mysql))]
+async fn a_migration_that_was_cut_short_is_taken_up<D: Database<Db = sqlx::MySql>>() {
+    let (pool, cleanup) = D::create(2).await;
+    let schema = solid_notify::Outbox::<sqlx::MySql>::schema();
     let tables: Vec<&str> = schema.split("ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;").collect();
-    let notify = solid_notify::Notify::new(pool.clone());
-    MariaDb::sql(&pool, &format!("{} ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;", tables[0])).await;
-    notify.migrate().await.unwrap();
-    notify.define(NotifyDef::new("sync")).await.unwrap();
-    let mut tx = notify.begin().await.unwrap();
+    let outbox = solid_notify::Outbox::new(pool.clone());
+    D::sql(&pool, &format!("{} ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;", tables[0])).await;
+    outbox.migrate().await.unwrap();
+    outbox.define(NotifyDef::new("sync")).await.unwrap();
+    let mut tx = outbox.begin().await.unwrap();
     add_notice(&mut tx, "sync", 1).await.unwrap();
     tx.commit().await.unwrap();
     if let solid_notify_tests::databases::Cleanup::Database(_, name) = cleanup {
-        MariaDb::sql(&pool, &format!("DROP DATABASE {name}")).await;
+        D::sql(&pool, &format!("DROP DATABASE {name}")).await;
     }
 }

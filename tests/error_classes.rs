@@ -1,22 +1,22 @@
-//! What real databases answer, and the class of it: constraints, deadlocks, time-outs, strangers.
+//! The error classes of real database errors: constraints, deadlocks, time-outs, unknown accounts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use solid_notify::{ErrorClass, Notice, NotifyDef, Status, Sweeper};
 use solid_notify_core::class_of_database_error;
-#[cfg(any(postgres, mariadb))]
+#[cfg(any(postgres, mariadb, mysql))]
 use solid_notify_tests::databases::server_url;
 use solid_notify_tests::sending::{add, reaches};
 use solid_notify_tests::{Database, TestDb};
 use sqlx::{AssertSqlSafe, Executor};
 
 solid_notify_tests::on_each_database!(
-    what_a_constraint_refuses_is_invalid_also_inside_other_errors,
-    what_the_schema_lacks_is_no_fault_of_the_notice,
+    a_constraint_violation_is_invalid_also_inside_other_errors,
+    a_missing_table_or_column_is_no_fault_of_the_notice,
 );
-#[cfg(any(postgres, mariadb))]
+#[cfg(any(postgres, mariadb, mysql))]
 mod servers {
-    use super::a_deadlock_is_told_to_its_victim;
-    solid_notify_tests::on_each_server!(a_deadlock_is_told_to_its_victim);
+    use super::a_deadlock_is_reported_to_its_victim;
+    solid_notify_tests::on_each_server!(a_deadlock_is_reported_to_its_victim);
 }
 
 async fn refused<D: Database>(db: &TestDb<D>, sql: &str) -> sqlx::Error
@@ -26,7 +26,7 @@ where
     db.pool.execute(AssertSqlSafe(sql.to_owned())).await.map(|_| ()).unwrap_err()
 }
 
-async fn what_a_constraint_refuses_is_invalid_also_inside_other_errors<D: Database>()
+async fn a_constraint_violation_is_invalid_also_inside_other_errors<D: Database>()
 where
     for<'c> &'c sqlx::Pool<D::Db>: Executor<'c, Database = D::Db>,
 {
@@ -40,16 +40,16 @@ where
     ] {
         assert_eq!(class_of_database_error(&refused(&db, sql).await), Some(ErrorClass::Invalid), "{sql}");
     }
-    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
     let pool = db.pool.clone();
-    let sweeper = Sweeper::builder(&db.notify)
+    let sweeper = Sweeper::builder(&db.outbox)
         .handler("sync", move |_: Notice<i64>| {
             let pool = pool.clone();
             async move {
                 use anyhow::Context;
                 let again = AssertSqlSafe("INSERT INTO booking VALUES (1, 1)".to_owned());
                 pool.execute(again).await.context("booking")?;
-                Ok(solid_notify::Done::Ok)
+                Ok(())
             }
         })
         .start()
@@ -62,7 +62,7 @@ where
     db.close().await;
 }
 
-async fn what_the_schema_lacks_is_no_fault_of_the_notice<D: Database>()
+async fn a_missing_table_or_column_is_no_fault_of_the_notice<D: Database>()
 where
     for<'c> &'c sqlx::Pool<D::Db>: Executor<'c, Database = D::Db>,
 {
@@ -71,8 +71,8 @@ where
     db.close().await;
 }
 
-#[cfg(any(postgres, mariadb))]
-async fn a_deadlock_is_told_to_its_victim<D: Database>()
+#[cfg(any(postgres, mariadb, mysql))]
+async fn a_deadlock_is_reported_to_its_victim<D: Database>()
 where
     for<'c> &'c mut <D::Db as sqlx::Database>::Connection: Executor<'c, Database = D::Db>,
 {
@@ -108,14 +108,25 @@ async fn strangers_and_time_outs_on_postgres() {
 #[cfg(mariadb)]
 #[tokio::test]
 async fn strangers_and_time_outs_on_mariadb() {
+    strangers_and_time_outs("MARIADB_URL", "SET max_statement_time = 0.02").await;
+}
+
+#[cfg(mysql)]
+#[tokio::test]
+async fn strangers_and_time_outs_on_mysql() {
+    strangers_and_time_outs("MYSQL_URL", "SET max_execution_time = 20").await;
+}
+
+#[cfg(any(mariadb, mysql))]
+async fn strangers_and_time_outs(server: &str, limit: &'static str) {
     use sqlx::Connection;
     use std::str::FromStr;
-    let options = sqlx::mysql::MySqlConnectOptions::from_str(&server_url("MARIADB_URL")).unwrap();
+    let options = sqlx::mysql::MySqlConnectOptions::from_str(&server_url(server)).unwrap();
     let stranger = options.clone().username("nobody_knows").password("?");
     let stranger = sqlx::MySqlConnection::connect_with(&stranger).await.err().unwrap();
     assert_eq!(class_of_database_error(&stranger), Some(ErrorClass::Auth), "{stranger}");
     let mut conn = sqlx::MySqlConnection::connect_with(&options).await.unwrap();
-    conn.execute("SET max_statement_time = 0.02").await.unwrap();
+    conn.execute(limit).await.unwrap();
     // Counting is work that the limit ends; a sleep would only return early.
     let long =
         "SELECT count(*) FROM information_schema.columns a, information_schema.columns b, information_schema.columns c";

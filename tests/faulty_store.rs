@@ -1,5 +1,5 @@
-//! A store that fails on purpose: outages, lost answers, poison, locked rows. No loop ends, nothing is lost, nothing is
-//! counted that was not tried.
+//! A store that fails on purpose: outages, lost replies, poison, locked rows. No loop ends, no notice is lost, and only real
+//! attempts are counted.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use solid_notify::{Failure, Notice, NotifyDef, Status, Sweeper};
+use solid_notify_core::dispatch::{FirstAttemptSender, Fresh};
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::lane::{Fresh, Report};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::faulty::{Fault, faulty, good};
 use solid_notify_tests::sending::{Calls, add, definition, eventually, gated, reaches, record, update};
 
 #[tokio::test]
-async fn no_loop_ends_whatever_call_fails_however() {
+async fn no_loop_ends_when_a_store_call_fails() {
     let kinds = [FaultKind::Outage, FaultKind::Conflict, FaultKind::Permanent];
     for method in ["definitions", "due", "claim", "look", "settle", "extend", "purge", "beat"] {
         let (b, store, outbox) = faulty();
@@ -29,7 +29,7 @@ async fn no_loop_ends_whatever_call_fails_however() {
         outbox.wake();
         let done = reaches(&b, id, Status::Succeeded).await;
         assert_eq!((done.failures, done.crashes, calls.all()), (0, 0, vec![id]), "{method}");
-        // Whatever it was, the next one is sent, too.
+        // After each fault the next notice is sent, too.
         let next = add(&b, "sync").await;
         outbox.wake();
         reaches(&b, next, Status::Succeeded).await;
@@ -94,7 +94,7 @@ async fn a_claim_whose_answer_was_lost_is_handed_back_uncounted() {
     outbox.wake();
     reaches(&b, id, Status::Sending).await;
     assert_eq!(calls.count(), 0);
-    // Nobody knows of it until its lease is over.
+    // No sweeper has it until its lease is over.
     b.clock().advance(Duration::from_secs(60));
     let done = reaches(&b, id, Status::Succeeded).await;
     assert_eq!((done.failures, done.crashes, calls.all()), (0, 0, vec![id]));
@@ -102,7 +102,7 @@ async fn a_claim_whose_answer_was_lost_is_handed_back_uncounted() {
 }
 
 #[tokio::test]
-async fn a_poisoned_outcome_is_found_by_halving_and_hurts_nobody_else() {
+async fn a_poisoned_outcome_is_found_by_halving_and_fails_alone() {
     let (b, store, outbox) = faulty();
     b.outbox().define(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
     let mut ids = Vec::new();
@@ -157,7 +157,7 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
     let ours = add(&b, "sync").await;
     outbox.wake();
     eventually("ours is being sent", async || calls.count() == 1).await;
-    // Claimed by another node; the sweeper is not told of it before.
+    // Another node claims it, which the sweeper does not know before.
     b.outbox().define(NotifyDef::new("held").handler("sync").enabled(false)).await.unwrap();
     let others = add(&b, "held").await;
     let def_id = definition(&b, "held").await.id;
@@ -171,7 +171,7 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
     };
     assert_eq!(b.outbox().store().claim(&claim).await.unwrap().notices.len(), 1);
     update(&b, "held", |def| def.enabled(true)).await;
-    // And then the database is away while both leases run out.
+    // Then the database is down while both leases expire.
     store.plan("all", std::iter::repeat_n(Fault::Refused(FaultKind::Outage), 6));
     outbox.wake();
     eventually("the outage", async || store.diary.all().contains(&"fault")).await;
@@ -184,8 +184,10 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
         record(&b, ours).await.next_call_time.is_some_and(|end| end > b.clock().now())
     })
     .await;
+    // The grace period begins when the sweep reaches the database again, perhaps later than the lease loop.
+    let last_fault = store.diary.all().iter().rposition(|call| *call == "fault").unwrap();
+    eventually("the sweep looks", async || store.diary.all()[last_fault..].contains(&"due")).await;
     let diary = store.diary.all();
-    let last_fault = diary.iter().rposition(|call| *call == "fault").unwrap();
     let after: Vec<_> = diary[last_fault..].iter().filter(|call| ["extend", "claim", "look"].contains(call)).collect();
     assert_eq!(after.first(), Some(&&"extend"), "{diary:?}");
     let looks = || store.diary.all().iter().filter(|call| **call == "due").count();
@@ -241,7 +243,7 @@ async fn a_notice_whose_lease_could_not_be_extended_is_late_and_not_dead() {
 }
 
 #[tokio::test]
-async fn what_is_just_being_claimed_is_not_taken_for_forgotten() {
+async fn a_notice_just_being_claimed_is_not_taken_for_forgotten() {
     let (b, store, outbox) = faulty();
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let (builder, calls) = good(&outbox);
@@ -269,20 +271,20 @@ async fn what_is_just_being_claimed_is_not_taken_for_forgotten() {
 }
 
 #[tokio::test]
-async fn nobody_is_idle_while_a_claim_is_under_way() {
+async fn a_sweeper_is_not_idle_while_a_claim_is_under_way() {
     let (b, store, outbox) = faulty();
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let def_id = definition(&b, "sync").await.id;
     let (builder, calls) = good(&outbox);
     let sweeper = builder.start().await.unwrap();
-    // From now on the sweep sleeps, and the lane is first.
+    // From now on the sweep sleeps, and the dispatch is first.
     sweeper.idle().await;
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     *store.claim_gate.lock().unwrap() = Some(gate.clone());
     let id = add(&b, "sync").await;
-    outbox.lane().hand(vec![Fresh { id, def_id, report: Report::new().0 }]);
-    eventually("the first-send lane claims it", async || store.diary.all().contains(&"claimed")).await;
-    // For the sweep nothing is due any more, and nothing is held yet.
+    outbox.dispatch().hand(vec![Fresh { id, def_id, report: FirstAttemptSender::new().0 }]);
+    eventually("the first-send dispatch claims it", async || store.diary.all().contains(&"claimed")).await;
+    // For the sweep nothing is due any more, and nothing is claimed yet.
     let looks = || store.diary.all().iter().filter(|call| **call == "due").count();
     let before = looks();
     {
@@ -299,10 +301,31 @@ async fn nobody_is_idle_while_a_claim_is_under_way() {
 }
 
 #[tokio::test]
+async fn an_outcome_whose_text_is_refused_is_stored_in_ascii() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    *store.settle_rule.lock().unwrap() = Some(Box::new(|batch| {
+        let texts = batch.iter().flat_map(|settle| [&settle.errors, &settle.description]).flatten();
+        (!texts.map(String::as_str).all(str::is_ascii)).then_some(FaultKind::Permanent)
+    }));
+    let sweeper = Sweeper::builder(&outbox).handler("sync", |notice: Notice<i64>| async move {
+        notice.set_description("für 東京");
+        Err(Failure::retry("größer \"als\" 東京"))
+    });
+    let sweeper = sweeper.start().await.unwrap();
+    let id = add(&b, "sync").await;
+    outbox.wake();
+    let failed = reaches(&b, id, Status::Failed).await;
+    assert_eq!(failed.errors[0].message, "gr??er \"als\" ??");
+    assert_eq!((failed.description.as_deref(), failed.failures), (Some("f?r ??"), 1));
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
 async fn an_outcome_that_can_be_stored_in_no_form_counts_a_crash() {
     let (b, store, outbox) = faulty();
     b.outbox().define(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
-    // Only whoever judges its expired lease can store anything of it.
+    // Only the judgement of its expired lease can be stored.
     *store.settle_rule.lock().unwrap() =
         Some(Box::new(|batch| batch.iter().any(|settle| !settle.overdue).then_some(FaultKind::Permanent)));
     let (builder, calls) = good(&outbox);

@@ -1,8 +1,8 @@
-//! Answers that are lost on the wire. That to a claim: it took effect, and its sweeper does not know. Nothing was tried, so
-//! nothing may be counted, whoever finds the notice later. That to a commit: nobody may be told of a rollback. And a
-//! database that falls silent.
+//! Replies that are lost on the wire. A claim without its reply took effect, but its sweeper does not have the notices: nothing
+//! was tried, so no crash may be counted. A commit without its reply must not be reported as a rollback. A third case is a
+//! database that stops replying.
 //!
-//! SQLite has no wire. That other calls survive a lost answer is tested with a store that fails on purpose.
+//! SQLite has no wire. A store that fails on purpose tests that other calls survive a lost reply.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::net::Ipv4Addr;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use solid_notify::{
-    Dialect, Done, Error, FirstAttempt, HandlerResult, Notice, Notify, NotifyDef, Status, Sweeper, add_notice,
+    Dialect, Error, FirstAttempt, HandlerResult, Notice, NotifyDef, Outbox, Status, Sweeper, add_notice,
 };
 use solid_notify_core::error::FaultKind;
 use solid_notify_tests::proxy::{Proxy, Weather, Wire};
@@ -35,6 +35,13 @@ async fn mariadb_claims_whose_answer_is_lost_count_nothing() {
     claims_whose_answer_is_lost_count_nothing(db, Some("COMMIT"), "").await;
 }
 
+#[cfg(mysql)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mysql_claims_whose_answer_is_lost_count_nothing() {
+    let db = TestDb::<solid_notify_tests::MySql>::with_real_clock().await;
+    claims_whose_answer_is_lost_count_nothing(db, Some("COMMIT"), "").await;
+}
+
 /// `commit` is how the claim is committed, where that is a call of its own.
 async fn claims_whose_answer_is_lost_count_nothing<D: Database>(
     db: TestDb<D>,
@@ -42,47 +49,51 @@ async fn claims_whose_answer_is_lost_count_nothing<D: Database>(
     session: &str,
 ) {
     let (far, _proxy, armed) = far(&db, commit, session).await;
-    db.notify.define(NotifyDef::new("job")).await.unwrap();
+    db.outbox.define(NotifyDef::new("job")).await.unwrap();
     let calls: Calls<(i64, i64)> = Calls::default();
-    let builder = |notify: &Notify<D::Db>| {
+    let builder = |outbox: &Outbox<D::Db>| {
         let calls = calls.clone();
-        Sweeper::builder(notify).outage_grace(Duration::from_millis(300)).handler(
+        Sweeper::builder(outbox).outage_grace(Duration::from_millis(300)).handler(
             "job",
             move |notice: Notice<String>| {
                 calls.note((notice.id(), notice.attempt()));
-                async { HandlerResult::Ok(Done::Ok) }
+                async { HandlerResult::Ok(()) }
             },
         )
     };
-    let add = async |notify: &Notify<D::Db>, token: &str| {
-        let mut tx = notify.begin().await.unwrap();
+    let add = async |outbox: &Outbox<D::Db>, token: &str| {
+        let mut tx = outbox.begin().await.unwrap();
         let added = add_notice(&mut tx, "job", token).await.unwrap();
         tx.commit().await.unwrap();
         added.id()
     };
 
     let far_sweeper = builder(&far).start().await.unwrap();
+    // Until a claim has seen that the slice has no ordering keys, each database claims in a transaction.
+    let first = add(&db.outbox, "sent").await;
+    far.wake();
+    eventually("the first is sent", async || calls.all().contains(&(first, 1))).await;
     let mut ids = Vec::new();
     for _ in 0..4 {
         armed.store(true, Ordering::Relaxed);
-        let id = add(&db.notify, "lose-me").await;
+        let id = add(&db.outbox, "lose-me").await;
         far.wake();
         eventually("the answer is lost", async || !armed.load(Ordering::Relaxed)).await;
         eventually("the claim holds", async || {
-            let record = db.notify.find(id).await.unwrap().unwrap();
+            let record = db.outbox.find(id).await.unwrap().unwrap();
             record.status == Status::Sending && record.worker.as_deref() == Some(far_sweeper.node_id())
         })
         .await;
         ids.push(id);
     }
-    assert_eq!(calls.count(), 0);
+    assert_eq!(calls.count(), 1);
     // The sweeper lives on.
-    let after = add(&db.notify, "sent").await;
+    let after = add(&db.outbox, "sent").await;
     far.wake();
     eventually("the next is sent", async || calls.all().contains(&(after, 1))).await;
 
-    // It has some time to find out by itself. After that the leases run out, and another sweeper may be the first to see.
-    let near_sweeper = builder(&db.notify).start().await.unwrap();
+    // The sweeper has some time to find its notices. After that the leases expire, and another sweeper may find them first.
+    let near_sweeper = builder(&db.outbox).start().await.unwrap();
     let began = Instant::now();
     for (nth, id) in (1..).zip(&ids) {
         eventually("it is sent", async || {
@@ -98,7 +109,7 @@ async fn claims_whose_answer_is_lost_count_nothing<D: Database>(
     near_sweeper.shutdown().await;
     far_sweeper.shutdown().await;
     for id in ids {
-        let record = db.notify.find(id).await.unwrap().unwrap();
+        let record = db.outbox.find(id).await.unwrap().unwrap();
         assert_eq!((record.status, record.failures, record.crashes), (Status::Succeeded, 0, 0), "{record:?}");
     }
     far.pool().close().await;
@@ -107,21 +118,28 @@ async fn claims_whose_answer_is_lost_count_nothing<D: Database>(
 
 #[cfg(postgres)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_commits_whose_answer_is_lost_are_not_told_as_rolled_back() {
+async fn postgres_commits_whose_answer_is_lost_are_not_reported_rolled_back() {
     let (db, session) = postgres().await;
-    commits_whose_answer_is_lost_are_not_told_as_rolled_back(db, &session).await;
+    commits_whose_answer_is_lost_are_not_reported_rolled_back(db, &session).await;
 }
 
 #[cfg(mariadb)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mariadb_commits_whose_answer_is_lost_are_not_told_as_rolled_back() {
+async fn mariadb_commits_whose_answer_is_lost_are_not_reported_rolled_back() {
     let db = TestDb::<solid_notify_tests::MariaDb>::with_real_clock().await;
-    commits_whose_answer_is_lost_are_not_told_as_rolled_back(db, "").await;
+    commits_whose_answer_is_lost_are_not_reported_rolled_back(db, "").await;
 }
 
-async fn commits_whose_answer_is_lost_are_not_told_as_rolled_back<D: Database>(db: TestDb<D>, session: &str) {
+#[cfg(mysql)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mysql_commits_whose_answer_is_lost_are_not_reported_rolled_back() {
+    let db = TestDb::<solid_notify_tests::MySql>::with_real_clock().await;
+    commits_whose_answer_is_lost_are_not_reported_rolled_back(db, "").await;
+}
+
+async fn commits_whose_answer_is_lost_are_not_reported_rolled_back<D: Database>(db: TestDb<D>, session: &str) {
     let (far, _proxy, armed) = far(&db, Some("COMMIT"), session).await;
-    db.notify.define(NotifyDef::new("job")).await.unwrap();
+    db.outbox.define(NotifyDef::new("job")).await.unwrap();
     let mut tx = far.begin().await.unwrap();
     let added = add_notice(&mut tx, "job", 1).await.unwrap();
     let id = added.id();
@@ -130,7 +148,7 @@ async fn commits_whose_answer_is_lost_are_not_told_as_rolled_back<D: Database>(d
     let error = tx.commit().await.unwrap_err();
     assert!(matches!(&error, Error::Store(error) if error.kind == FaultKind::Outage), "{error}");
     assert_eq!(added.first_attempt(Duration::ZERO).await, FirstAttempt::StillDue);
-    eventually("it is committed", async || db.notify.find(id).await.unwrap().is_some()).await;
+    eventually("it is committed", async || db.outbox.find(id).await.unwrap().is_some()).await;
     far.pool().close().await;
     db.close().await;
 }
@@ -149,9 +167,16 @@ async fn mariadb_calls_that_nothing_answers_end_by_their_time_out() {
     calls_that_nothing_answers_end_by_their_time_out(db, "").await;
 }
 
+#[cfg(mysql)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mysql_calls_that_nothing_answers_end_by_their_time_out() {
+    let db = TestDb::<solid_notify_tests::MySql>::with_real_clock().await;
+    calls_that_nothing_answers_end_by_their_time_out(db, "").await;
+}
+
 async fn calls_that_nothing_answers_end_by_their_time_out<D: Database>(db: TestDb<D>, session: &str) {
     let (far, proxy, _) = far(&db, None, session).await;
-    let far = Notify::builder(far.pool().clone()).call_timeout(Duration::from_millis(500)).build();
+    let far = Outbox::builder(far.pool().clone()).call_timeout(Duration::from_millis(500)).build();
     far.definitions().await.unwrap();
     proxy.set(Weather::Stall);
     let call = tokio::time::timeout(Duration::from_secs(10), far.definitions());
@@ -162,15 +187,18 @@ async fn calls_that_nothing_answers_end_by_their_time_out<D: Database>(db: TestD
     db.close().await;
 }
 
+solid_notify_tests::on_mysql_family!(migrations_that_waited_in_vain_change_nothing_and_say_so: mariadb_migrations_that_waited_in_vain_change_nothing_and_say_so, mysql_migrations_that_waited_in_vain_change_nothing_and_say_so;);
+
 /// The proxy makes a second of the minute that a migration waits for its turn.
-#[cfg(mariadb)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mariadb_migrations_that_waited_in_vain_change_nothing_and_say_so() {
-    let db = TestDb::<solid_notify_tests::MariaDb>::with_real_clock().await;
+#[cfg(any(mariadb, mysql))]
+async fn migrations_that_waited_in_vain_change_nothing_and_say_so<D: Database<Db = sqlx::MySql>>() {
+    let db = TestDb::<D>::with_real_clock().await;
     let mut other = db.pool.acquire().await.unwrap();
-    let lock = "SELECT GET_LOCK(concat('solid-notify ', md5(database())), 0)";
+    let lock = "SELECT GET_LOCK(concat('solid-notify ', left(sha2(database(), 256), 32)), 0)";
     let taken: i64 = sqlx::query_scalar(lock).fetch_one(&mut *other).await.unwrap();
     assert_eq!(taken, 1);
+    // A migration is pending.
+    db.sql("DELETE FROM notify_schema WHERE version = 3").await;
     let (far, _proxy, _) = far(&db, None, "").await;
     let error = far.migrate().await.unwrap_err().to_string();
     assert!(error.contains("another process has been migrating"), "{error}");
@@ -193,14 +221,14 @@ async fn far<D: Database>(
     db: &TestDb<D>,
     commit: Option<&'static str>,
     session: &str,
-) -> (Notify<D::Db>, Proxy, Arc<AtomicBool>) {
+) -> (Outbox<D::Db>, Proxy, Arc<AtomicBool>) {
     let mut url = db.pool.connect_options().to_url_lossy();
     let armed = Arc::new(AtomicBool::new(false));
     let loser = Loser { armed: Arc::clone(&armed), mark: "lose-me", commit };
     let server = (Ipv4Addr::LOCALHOST, url.port().unwrap()).into();
     let proxy = Proxy::start(server, move || loser.on_a_connection()).await;
     url.set_port(Some(proxy.port)).unwrap();
-    (Notify::new(PoolOptions::<D::Db>::new().connect_lazy(&format!("{url}{session}")).unwrap()), proxy, armed)
+    (Outbox::new(PoolOptions::<D::Db>::new().connect_lazy(&format!("{url}{session}")).unwrap()), proxy, armed)
 }
 
 /// Loses one answer each time it is armed: the one that contains `mark`, or else the answer to the `commit` that follows.
@@ -212,7 +240,7 @@ struct Loser {
 }
 
 impl Loser {
-    /// What it does to one more connection.
+    /// Returns the wire of one more connection.
     fn on_a_connection(&self) -> LosingWire {
         LosingWire { loser: self.clone(), marked: AtomicBool::new(false), cut: AtomicBool::new(false) }
     }
@@ -228,7 +256,7 @@ struct LosingWire {
 
 impl Wire for LosingWire {
     fn asks(&self, chunk: &mut [u8]) {
-        // Nobody here has the minute that a migration waits.
+        // A migration waits for a minute, which is too long for a test.
         replace(chunk, b", 60), 0)", b",  1), 0)");
         if self.marked.load(Ordering::Relaxed) && self.loser.commit.is_some_and(|commit| contains(chunk, commit)) {
             self.cut.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The schema: migrated by many at once, printed for other tools, beside the application's own, and written to by hand.
+//! The schema: concurrent migrations, printed for other tools, beside the application's own, and changed by hand.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use serde_json::Value;
-use solid_notify::{Added, Dialect, Done, NewNotice, Notice, Notify, NotifyDef, Status, Sweeper};
+use solid_notify::{Added, Dialect, NewNotice, Notice, NotifyDef, Outbox, Status, Sweeper};
 use solid_notify::{add_notice, add_notices};
 use solid_notify_tests::databases::Cleanup;
 use solid_notify_tests::sending::definition;
@@ -25,7 +25,7 @@ on_each_database!(
     a_notice_that_is_added_in_another_time_zone_is_due_at_once,
 );
 
-/// What differs in reading a schema.
+/// The differences between databases in reading a schema.
 trait Sql: Dialect {
     /// Everything about the tables, as lines of text.
     const SCHEMA: &'static str;
@@ -118,10 +118,10 @@ impl<D: Database<Db: Sql>> Empty<D> {
     }
 }
 
-/// The schema that one process makes alone.
+/// Returns the schema that one process makes alone.
 async fn expected_schema<D: Database<Db: Sql>>() -> Vec<String> {
     let db = Empty::<D>::new().await;
-    Notify::new(db.pool.clone()).migrate().await.unwrap();
+    Outbox::new(db.pool.clone()).migrate().await.unwrap();
     let schema = db.schema().await;
     for name in ["notify_def", "notify_msg", "notify_msg_history", "notify_schema", "notify_add"] {
         assert!(schema.iter().any(|line| line.contains(name)), "{name} is missing");
@@ -149,9 +149,9 @@ async fn ten_migrate<D: Database<Db: Sql>>(
     options: <<D::Db as sqlx::Database>::Connection as Connection>::Options,
 ) {
     let one = db.pool.options().clone().max_connections(1);
-    let processes: Vec<Notify<D::Db>> =
-        (0..10).map(|_| Notify::new(one.clone().connect_lazy_with(options.clone()))).collect();
-    for migrated in join_all(processes.iter().map(Notify::migrate)).await {
+    let processes: Vec<Outbox<D::Db>> =
+        (0..10).map(|_| Outbox::new(one.clone().connect_lazy_with(options.clone()))).collect();
+    for migrated in join_all(processes.iter().map(Outbox::migrate)).await {
         migrated.unwrap();
     }
     assert_eq!(db.schema().await, expected_schema::<D>().await);
@@ -162,55 +162,54 @@ async fn ten_migrate<D: Database<Db: Sql>>(
 
 async fn migrating_again_changes_nothing<D: Database<Db: Sql>>() {
     let db = Empty::<D>::new().await;
-    let notify = Notify::new(db.pool.clone());
-    notify.migrate().await.unwrap();
+    let outbox = Outbox::new(db.pool.clone());
+    outbox.migrate().await.unwrap();
     let schema = db.schema().await;
-    notify.define(NotifyDef::new("sync")).await.unwrap();
-    notify.migrate().await.unwrap();
-    Notify::new(db.pool.clone()).migrate().await.unwrap();
+    outbox.define(NotifyDef::new("sync")).await.unwrap();
+    outbox.migrate().await.unwrap();
+    Outbox::new(db.pool.clone()).migrate().await.unwrap();
     assert_eq!(db.schema().await, schema);
     assert_eq!(db.versions().await, ["1", "2", "3"]);
-    assert_eq!(notify.definitions().await.unwrap().len(), 1);
+    assert_eq!(outbox.definitions().await.unwrap().len(), 1);
     db.close().await;
 }
 
 async fn the_printed_schema_is_the_one_that_migrate_makes<D: Database<Db: Sql>>() {
     let db = Empty::<D>::new().await;
-    Shell::new::<D>(&db.cleanup).run(Notify::<D::Db>::schema()).well();
+    Shell::new::<D>(&db.cleanup).run(Outbox::<D::Db>::schema()).well();
     let expected = expected_schema::<D>().await;
     assert_eq!(db.schema().await, expected);
     assert_eq!(db.versions().await, ["1", "2", "3"], "the bookkeeping is part of it");
-    let notify = Notify::new(db.pool.clone());
-    notify.migrate().await.expect("there is nothing left to do");
+    let outbox = Outbox::new(db.pool.clone());
+    outbox.migrate().await.expect("there is nothing left to do");
     assert_eq!(db.schema().await, expected);
     assert_eq!(db.versions().await, ["1", "2", "3"]);
-    notify.define(NotifyDef::new("sync")).await.unwrap();
-    let mut tx = notify.begin().await.unwrap();
+    outbox.define(NotifyDef::new("sync")).await.unwrap();
+    let mut tx = outbox.begin().await.unwrap();
     add_notice(&mut tx, "sync", 1).await.unwrap();
     tx.commit().await.unwrap();
     db.close().await;
 }
 
-/// DDL is committed statement by statement there.
-#[cfg(mariadb)]
-#[tokio::test]
-async fn a_migration_that_was_cut_short_is_taken_up_on_mariadb() {
-    use solid_notify_tests::MariaDb;
+solid_notify_tests::on_mysql_family!(a_migration_that_was_cut_short_is_taken_up: a_migration_that_was_cut_short_is_taken_up_on_mariadb, a_migration_that_was_cut_short_is_taken_up_on_mysql;);
 
-    let db = Empty::<MariaDb>::new().await;
-    let notify = Notify::new(db.pool.clone());
+/// DDL is committed statement by statement there.
+#[cfg(any(mariadb, mysql))]
+async fn a_migration_that_was_cut_short_is_taken_up<D: Database<Db = sqlx::MySql>>() {
+    let db = Empty::<D>::new().await;
+    let outbox = Outbox::new(db.pool.clone());
     for cut in [
         "DELETE FROM notify_schema WHERE version >= 2",
         "DROP PROCEDURE notify_add; DELETE FROM notify_schema WHERE version >= 2",
         "DROP PROCEDURE notify_ack; DELETE FROM notify_schema WHERE version = 3",
         "DROP PROCEDURE notify_add; DROP PROCEDURE notify_add_with; DROP TABLE notify_audit; DELETE FROM notify_schema",
     ] {
-        notify.migrate().await.unwrap();
+        outbox.migrate().await.unwrap();
         let mut shell = db.pool.acquire().await.unwrap();
         <sqlx::MySql as Dialect>::script(&mut shell, cut.into()).await.unwrap();
     }
-    notify.migrate().await.unwrap();
-    assert_eq!(db.schema().await, expected_schema::<MariaDb>().await);
+    outbox.migrate().await.unwrap();
+    assert_eq!(db.schema().await, expected_schema::<D>().await);
     assert_eq!(db.versions().await, ["1", "2", "3"]);
     db.close().await;
 }
@@ -220,7 +219,7 @@ async fn a_database_that_a_newer_release_has_changed_is_left_alone<D: Database<D
     db.sql("CREATE TABLE notify_schema (version integer NOT NULL PRIMARY KEY)").await;
     db.sql("INSERT INTO notify_schema (version) VALUES (1000)").await;
     let schema = db.schema().await;
-    Notify::new(db.pool.clone()).migrate().await.unwrap();
+    Outbox::new(db.pool.clone()).migrate().await.unwrap();
     assert_eq!(db.schema().await, schema);
     assert_eq!(db.versions().await, ["1000"]);
     db.close().await;
@@ -228,12 +227,12 @@ async fn a_database_that_a_newer_release_has_changed_is_left_alone<D: Database<D
 
 async fn the_migrations_of_the_application_are_its_own<D: Database<Db: Sql>>() {
     let db = Empty::<D>::new().await;
-    // As sqlx keeps book for the application; its first migration has the number of ours.
+    // The table of sqlx for the application's migrations, whose first one has the number of ours.
     db.sql("CREATE TABLE _sqlx_migrations (version bigint NOT NULL PRIMARY KEY, description varchar(99) NOT NULL)")
         .await;
     db.sql("INSERT INTO _sqlx_migrations VALUES (1, 'orders'), (2, 'notify')").await;
     let book = "SELECT description FROM _sqlx_migrations ORDER BY version";
-    Notify::new(db.pool.clone()).migrate().await.unwrap();
+    Outbox::new(db.pool.clone()).migrate().await.unwrap();
     assert_eq!(D::Db::texts(&db.pool, book).await, ["orders", "notify"]);
     let with_ours: Vec<String> =
         db.schema().await.into_iter().filter(|line| !line.contains("_sqlx_migrations")).collect();
@@ -248,10 +247,10 @@ async fn a_definition_and_a_notice_that_people_insert_are_sent<D: Database<Db: S
         let sent = Arc::clone(&sent);
         move |notice: Notice<Value>| {
             sent.lock().unwrap().push((notice.id(), notice.raw_param().to_owned()));
-            async { Ok(Done::Ok) }
+            async { Ok(()) }
         }
     };
-    let sweeper = Sweeper::builder(&db.notify).handler("x", record).start().await.unwrap();
+    let sweeper = Sweeper::builder(&db.outbox).handler("x", record).start().await.unwrap();
     let mut shell = db.pool.acquire().await.unwrap();
     for sql in [
         D::Db::FAR_EAST,
@@ -273,7 +272,7 @@ async fn a_definition_and_a_notice_that_people_insert_are_sent<D: Database<Db: S
     tokio::time::timeout(Duration::from_secs(10), sweeper.idle()).await.expect("the sweeper becomes idle");
     let (id, param) = sent.lock().unwrap().pop().expect("it was sent");
     assert_eq!(param, "{ }");
-    let record = db.notify.find(id).await.unwrap().unwrap();
+    let record = db.outbox.find(id).await.unwrap().unwrap();
     assert_eq!((record.status, record.attempt), (Status::Succeeded, 1));
     let took = record.finish_time.unwrap().duration_since(record.create_time).unwrap();
     assert!(took < Duration::from_secs(60), "it took {took:?} by the database's clock");
@@ -334,10 +333,10 @@ async fn the_tables_refuse_nonsense<D: Database<Db: Sql>>() {
 
 async fn a_notice_that_is_added_in_another_time_zone_is_due_at_once<D: Database<Db: Sql>>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync")).await.unwrap();
-    let mut tx = db.notify.begin().await.unwrap();
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    let mut tx = db.outbox.begin().await.unwrap();
     D::Db::script(&mut tx, D::Db::FAR_EAST.into()).await.unwrap();
-    // One of which nothing is said, one of which something is, and some at once: they are inserted in different ways.
+    // One with defaults, one with options, and some at once, because they are inserted in different ways.
     let mut ids = vec![add_notice(&mut tx, "sync", 1).await.unwrap().id()];
     let said = || NewNotice::new("sync", 1).unwrap().description("said");
     ids.extend(said().add(&mut tx).await.unwrap().id());
@@ -345,7 +344,7 @@ async fn a_notice_that_is_added_in_another_time_zone_is_due_at_once<D: Database<
     tx.commit().await.unwrap();
     assert_eq!(ids.len(), 4);
     for id in ids {
-        let record = db.notify.find(id).await.unwrap().unwrap();
+        let record = db.outbox.find(id).await.unwrap().unwrap();
         for time in [record.create_time, record.next_call_time.unwrap()] {
             let now = SystemTime::now();
             let off = time.duration_since(now).or_else(|_| now.duration_since(time)).unwrap();
@@ -363,33 +362,32 @@ async fn readers_do_not_wait_for_writers_on_sqlite() {
     db.close().await;
 }
 
-#[cfg(mariadb)]
-#[tokio::test]
-async fn texts_are_kept_where_the_default_is_latin1_on_mariadb() {
-    use solid_notify::Failure;
-    use solid_notify_tests::MariaDb;
+solid_notify_tests::on_mysql_family!(texts_are_kept_where_the_default_is_latin1: texts_are_kept_where_the_default_is_latin1_on_mariadb, texts_are_kept_where_the_default_is_latin1_on_mysql;);
 
+#[cfg(any(mariadb, mysql))]
+async fn texts_are_kept_where_the_default_is_latin1<D: Database<Db = sqlx::MySql>>() {
+    use solid_notify::Failure;
     let text = "Grüße, 東京 😀";
-    let db = Empty::<MariaDb>::new().await;
+    let db = Empty::<D>::new().await;
     db.sql("ALTER DATABASE CHARACTER SET latin1 COLLATE latin1_swedish_ci").await;
-    let notify = Notify::new(db.pool.clone());
-    notify.migrate().await.unwrap();
-    notify.define(NotifyDef::new(text).description(text).email(text)).await.unwrap();
+    let outbox = Outbox::new(db.pool.clone());
+    outbox.migrate().await.unwrap();
+    outbox.define(NotifyDef::new(text).description(text).email(text)).await.unwrap();
     let fail = move |notice: Notice<String>| async move {
         notice.set_description(format!("{text} {}", notice.param()));
         Err(Failure::give_up(text))
     };
-    let sweeper = Sweeper::builder(&notify).handler(text, fail).node_name(text).start().await.unwrap();
-    let mut tx = notify.begin().await.unwrap();
+    let sweeper = Sweeper::builder(&outbox).handler(text, fail).node_name(text).start().await.unwrap();
+    let mut tx = outbox.begin().await.unwrap();
     let added = NewNotice::new(text, text).unwrap().description(text).add(&mut tx).await.unwrap().receipt().unwrap();
     let id = added.id();
     tx.commit().await.unwrap();
     added.first_attempt(Duration::from_secs(10)).await;
     sweeper.shutdown().await;
 
-    let row = notify.definitions().await.unwrap().remove(0).row;
+    let row = outbox.definitions().await.unwrap().remove(0).row;
     assert_eq!((row.name.as_str(), row.description.as_deref(), row.email.as_deref()), (text, Some(text), Some(text)));
-    let record = notify.find(id).await.unwrap().unwrap();
+    let record = outbox.find(id).await.unwrap().unwrap();
     assert_eq!(record.status, Status::DeadLetter);
     assert_eq!(record.param, format!("\"{text}\""));
     assert_eq!(record.description.unwrap(), format!("{text} {text}"));

@@ -1,4 +1,4 @@
-//! The packages that are published: each has in it whatever its sources include, and names only what can be had.
+//! The published packages: each has all files that its sources include, and depends only on published crates.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// What cargo prints; it needs no network.
+/// Runs cargo without a network and returns its printout.
 fn cargo(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO")).args(arguments).arg("--offline").current_dir(root()).output().unwrap();
     assert!(output.status.success(), "cargo {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -50,7 +50,7 @@ fn includes<'a>(file: &Path, text: &'a str) -> Vec<&'a str> {
     found
 }
 
-/// `path` without `..`; nothing where it leaves the package.
+/// Returns `path` without `..`, or `None` where it leaves the package.
 fn inside(path: &Path) -> Option<PathBuf> {
     let mut normal = PathBuf::new();
     for part in path.components() {
@@ -101,7 +101,7 @@ fn every_package_names_a_version_of_what_it_needs_and_says_what_it_is() {
     let published = published();
     for (name, package) in &published {
         for dependency in package["dependencies"].as_array().unwrap() {
-            // What tests alone need is left out of the package, unless it has a version.
+            // The package omits dependencies of tests alone, unless they have a version.
             if dependency["path"].is_null() || (dependency["kind"] == "dev" && dependency["req"] == "*") {
                 continue;
             }

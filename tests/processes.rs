@@ -11,9 +11,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use solid_notify::{
-    ALERT_DEFINITION, Done, NewNotice, NoticeRecord, NotifyDef, Status, Sweeper, add_notice, add_notices,
-};
+use solid_notify::{ALERT_DEFINITION, NewNotice, NoticeRecord, NotifyDef, Status, Sweeper, add_notice, add_notices};
 use solid_notify_tests::sending::{Calls, PATIENCE, eventually};
 use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{ConnectOptions, Pool, Row};
@@ -21,19 +19,23 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 on_each_database!(
-    a_process_killed_while_sending_counts_one_crash_and_the_notice_is_sent_again,
+    a_process_killed_while_sending_counts_one_crash_and_is_retried,
     a_notice_that_kills_its_process_each_time_runs_out,
     the_neighbours_of_a_notice_that_kills_its_process_are_delivered,
     a_process_that_dies_between_commit_and_send_leaves_its_notices_due,
     a_process_that_dies_before_its_commit_leaves_nothing,
     a_process_killed_again_and_again_under_load_loses_nothing,
-    processes_killed_between_failures_and_their_alerts_lose_and_repeat_none,
+    processes_killed_before_their_alerts_lose_and_repeat_none,
 );
+
+#[cfg(any(postgres, mariadb))]
+#[path = "processes/frozen.rs"]
+mod frozen;
 
 const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
 
-async fn a_process_killed_while_sending_counts_one_crash_and_the_notice_is_sent_again<D: Reading>() {
+async fn a_process_killed_while_sending_counts_one_crash_and_is_retried<D: Reading>() {
     let (db, directory) = prepare::<D>(NotifyDef::new("job")).await;
     let id = add(&db, "first", "block").await;
     let child = Child::start(&db, "sweep", &directory).await;
@@ -90,7 +92,7 @@ async fn a_notice_that_kills_its_process_each_time_runs_out<D: Reading>() {
 async fn the_neighbours_of_a_notice_that_kills_its_process_are_delivered<D: Reading>() {
     let (db, directory) = prepare::<D>(NotifyDef::new("job").retry_interval("[1s,1s,1s]")).await;
     let (mut culprit, mut others) = (0, Vec::new());
-    let mut tx = db.notify.begin().await.unwrap();
+    let mut tx = db.outbox.begin().await.unwrap();
     for n in 0..15 {
         let then = if n == 7 { "abort" } else { "deliver" };
         let id = add_notice(&mut tx, "job", json!({ "token": "t", "then": then })).await.unwrap().id();
@@ -160,7 +162,7 @@ async fn a_process_killed_again_and_again_under_load_loses_nothing<D: Reading>()
     let mut delivered: Vec<(i64, i64)> =
         lines(&directory, "delivered").iter().map(|line| id_and_attempt(line)).collect();
     while !is_drained(&db).await {
-        // What a server had already begun to do for the last one that was killed.
+        // The server may still execute a statement of the last killed process.
         expired.extend(expire_leases(&db).await);
         delivered.extend(finish(&db).await);
     }
@@ -194,13 +196,13 @@ async fn a_process_killed_again_and_again_under_load_loses_nothing<D: Reading>()
     db.close().await;
 }
 
-async fn processes_killed_between_failures_and_their_alerts_lose_and_repeat_none<D: Reading>() {
+async fn processes_killed_before_their_alerts_lose_and_repeat_none<D: Reading>() {
     const FAILURES: i64 = 300;
-    // What is told stays in the table, to be counted.
+    // Alerts stay in the table, so that the test can count them.
     let (db, directory) = prepare::<D>(NotifyDef::new("job").max_retry_times(0).alert_cooldown("1h")).await;
-    db.notify.define(NotifyDef::new(ALERT_DEFINITION).enabled(false)).await.unwrap();
+    db.outbox.define(NotifyDef::new(ALERT_DEFINITION).enabled(false)).await.unwrap();
     let failures = (0..FAILURES).map(|_| NewNotice::new("job", json!({ "token": "t", "then": "fail" })).unwrap());
-    let mut tx = db.notify.begin().await.unwrap();
+    let mut tx = db.outbox.begin().await.unwrap();
     add_notices(&mut tx, failures).await.unwrap();
     tx.commit().await.unwrap();
     let left = "SELECT count(*) FROM notify_msg WHERE def_id = (SELECT id FROM notify_def WHERE name = 'job')";
@@ -218,8 +220,8 @@ async fn processes_killed_between_failures_and_their_alerts_lose_and_repeat_none
     }
     let dead = D::numbers(&db.pool, "SELECT count(*) FROM notify_msg_history WHERE status = 3").await;
     assert_eq!(dead, [[FAILURES]]);
-    // One was told at once, the others were held back for one follow-up.
-    assert_eq!(D::numbers(&db.pool, "SELECT held_back FROM notify_alert").await, [[FAILURES - 1]]);
+    // One alert was sent at once, the others were suppressed for one follow-up.
+    assert_eq!(D::numbers(&db.pool, "SELECT suppressed FROM notify_alert").await, [[FAILURES - 1]]);
     assert_eq!(D::numbers(&db.pool, "SELECT count(*) FROM notify_msg").await, [[2]]);
     db.close().await;
 }
@@ -240,14 +242,21 @@ impl Child {
         Self(std::sync::Mutex::new(child))
     }
 
-    /// Kills it, so that it can do nothing about that; returns its number.
+    /// Sends it a signal.
+    #[cfg(any(postgres, mariadb))]
+    fn signal(&self, name: &str) {
+        let pid = self.0.lock().unwrap().id().expect("a process that runs").to_string();
+        assert!(std::process::Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Kills it by SIGKILL and returns its process number.
     async fn kill(self) -> u32 {
         let pid = self.0.lock().unwrap().id().expect("a process that runs");
         assert_eq!(self.end().await.signal(), Some(SIGKILL));
         pid
     }
 
-    /// Sees to it that it has ended.
+    /// Ends it and waits for its end.
     async fn end(self) -> ExitStatus {
         let mut child = self.0.into_inner().unwrap();
         child.kill().await.unwrap();
@@ -270,12 +279,12 @@ impl Child {
 /// A database with a definition, and a directory for what the children write.
 async fn prepare<D: Reading>(def: NotifyDef) -> (TestDb<D>, TempDir) {
     let db = TestDb::with_real_clock().await;
-    db.notify.define(def).await.unwrap();
+    db.outbox.define(def).await.unwrap();
     (db, tempfile::tempdir().unwrap())
 }
 
 async fn add<D: Reading>(db: &TestDb<D>, token: &str, then: &str) -> i64 {
-    let mut tx = db.notify.begin().await.unwrap();
+    let mut tx = db.outbox.begin().await.unwrap();
     let added = add_notice(&mut tx, "job", json!({ "token": token, "then": then })).await.unwrap();
     tx.commit().await.unwrap();
     added.id()
@@ -285,10 +294,10 @@ async fn add<D: Reading>(db: &TestDb<D>, token: &str, then: &str) -> i64 {
 async fn finish<D: Reading>(db: &TestDb<D>) -> Vec<(i64, i64)> {
     let calls = Calls::default();
     let handler = calls.clone();
-    let builder = Sweeper::builder(&db.notify).outage_grace(Duration::ZERO).housekeeping(false);
+    let builder = Sweeper::builder(&db.outbox).outage_grace(Duration::ZERO).housekeeping(false);
     let sweeper = builder.handler("job", move |notice: solid_notify::Notice<Value>| {
         handler.note((notice.id(), notice.attempt()));
-        async { Ok(Done::Ok) }
+        async { Ok(()) }
     });
     sweeper.run_until_idle().await.unwrap();
     calls.all()
@@ -307,7 +316,7 @@ async fn is_drained<D: Reading>(db: &TestDb<D>) -> bool {
 }
 
 async fn record<D: Reading>(db: &TestDb<D>, id: i64) -> NoticeRecord {
-    db.notify.find(id).await.unwrap().expect("a notice of this id")
+    db.outbox.find(id).await.unwrap().expect("a notice of this id")
 }
 
 async fn reaches<D: Reading>(db: &TestDb<D>, id: i64, status: Status) -> NoticeRecord {
@@ -330,7 +339,7 @@ fn id_and_attempt(line: &str) -> (i64, i64) {
     (numbers.next().unwrap().unwrap(), numbers.next().unwrap().unwrap())
 }
 
-/// What the tests ask of a database beyond the library, and what a child needs to find the same one.
+/// The calls of these tests that the library lacks, and the variables with which a child finds the same database.
 #[allow(async_fn_in_trait)]
 trait Reading: Database {
     async fn numbers(pool: &Pool<Self::Db>, sql: &str) -> Vec<Vec<i64>>;

@@ -1,10 +1,10 @@
-//! What only the real clock shows: due times between two polls are met precisely.
+//! Tests that need the real clock: due times between two polls are met precisely.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::{Duration, Instant};
 
-use solid_notify::{Done, Failure, FirstAttempt, NewNotice, Notice, NotifyDef, Status, Sweeper};
-#[cfg(any(postgres, mariadb))]
+use solid_notify::{Failure, FirstAttempt, NewNotice, Notice, NotifyDef, Status, Sweeper};
+#[cfg(any(postgres, mariadb, mysql))]
 use solid_notify_core::store::Node;
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, eventually, reaches};
@@ -12,10 +12,10 @@ use solid_notify_tests::{Database, TestDb};
 
 async fn retries_shorter_than_the_poll_interval_are_met<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync").retry_interval("50ms").max_retry_times(8)).await.unwrap();
+    db.outbox.define(NotifyDef::new("sync").retry_interval("50ms").max_retry_times(8)).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(&db.notify)
+    let sweeper = Sweeper::builder(&db.outbox)
         .poll_interval(Duration::from_secs(2))
         .handler("sync", move |_: Notice<i64>| {
             noted.note(());
@@ -37,14 +37,14 @@ async fn retries_shorter_than_the_poll_interval_are_met<D: Database>() {
 
 async fn short_delays_are_met<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(&db.notify)
+    let sweeper = Sweeper::builder(&db.outbox)
         .poll_interval(Duration::from_secs(2))
         .handler("sync", move |notice: Notice<i64>| {
             noted.note(notice.age());
-            async { Ok(Done::Ok) }
+            async { Ok(()) }
         })
         .start()
         .await
@@ -62,16 +62,16 @@ async fn short_delays_are_met<D: Database>() {
 
 async fn a_timetable_ticks_on_the_second<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("report").schedule("* * * * * *")).await.unwrap();
+    db.outbox.define(NotifyDef::new("report").schedule("* * * * * *")).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(&db.notify)
+    let sweeper = Sweeper::builder(&db.outbox)
         .poll_interval(Duration::from_secs(2))
         .handler("report", move |notice: Notice<serde_json::Value>| {
             let tick =
                 humantime::parse_rfc3339(&notice.param()["tick"].as_str().unwrap().replace("+00:00", "Z")).unwrap();
             noted.note((tick, notice.created()));
-            async { Ok(Done::Ok) }
+            async { Ok(()) }
         })
         .start()
         .await
@@ -88,13 +88,13 @@ async fn a_timetable_ticks_on_the_second<D: Database>() {
 
 async fn stored_times_are_those_of_the_real_clock<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync").timeout("1s")).await.unwrap();
+    db.outbox.define(NotifyDef::new("sync").timeout("1s")).await.unwrap();
     let sweeper =
-        Sweeper::builder(&db.notify).handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) }).start().await.unwrap();
+        Sweeper::builder(&db.outbox).handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     let first = db.add_new(NewNotice::new("sync", 1).unwrap()).await;
     let id = first.id();
     assert_eq!(first.first_attempt(Duration::from_secs(20)).await, FirstAttempt::Succeeded);
-    let done = db.notify.find(id).await.unwrap().unwrap();
+    let done = db.outbox.find(id).await.unwrap().unwrap();
     assert_eq!(done.attempt, 1);
     // Whole milliseconds of the database's clock, near ours.
     let age = done.create_time.elapsed().unwrap_or_default();
@@ -103,11 +103,11 @@ async fn stored_times_are_those_of_the_real_clock<D: Database>() {
     db.close().await;
 }
 
-/// Each is sent alone on its node, but nobody waits for the next poll between them, whatever else is being sent.
-async fn suspects_follow_one_another_without_a_pause<D: Database>() {
+/// Each is sent alone on its node, without a wait for the next poll between them, also while others are being sent.
+async fn crash_looping_notices_follow_without_a_pause<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     for name in ["sync", "long"] {
-        db.notify.define(NotifyDef::new(name)).await.unwrap();
+        db.outbox.define(NotifyDef::new(name)).await.unwrap();
     }
     let mut ids = Vec::new();
     for _ in 0..20 {
@@ -116,8 +116,8 @@ async fn suspects_follow_one_another_without_a_pause<D: Database>() {
     db.sql("UPDATE notify_msg SET status = 2, attempt = 2, crashes = 2").await;
     let long = add(&db, "long").await;
     let began = Instant::now();
-    let sweeper = Sweeper::builder(&db.notify)
-        .handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) })
+    let sweeper = Sweeper::builder(&db.outbox)
+        .handler("sync", |_: Notice<i64>| async { Ok(()) })
         .handler("long", |_: Notice<i64>| std::future::pending())
         .shutdown_grace(Duration::ZERO)
         .start()
@@ -129,28 +129,28 @@ async fn suspects_follow_one_another_without_a_pause<D: Database>() {
     // Twenty polls would take twenty seconds.
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     sweeper.shutdown().await;
-    assert_eq!(db.notify.find(long).await.unwrap().unwrap().attempt, 1);
+    assert_eq!(db.outbox.find(long).await.unwrap().unwrap().attempt, 1);
     db.close().await;
 }
 
-/// With SQLite nobody else could write meanwhile.
-#[cfg(any(postgres, mariadb))]
+/// Not with SQLite, because no other transaction could write meanwhile.
+#[cfg(any(postgres, mariadb, mysql))]
 async fn times_count_from_the_insert_and_not_from_the_begin_of_its_transaction<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync")).await.unwrap();
-    let mut tx = db.notify.begin().await.unwrap();
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    let mut tx = db.outbox.begin().await.unwrap();
     tokio::time::sleep(Duration::from_millis(20)).await;
     let node = Node { id: "clock".to_owned(), handlers: Vec::new(), clock_offset_ms: 0, alarms: Vec::new() };
-    let before = db.notify.store().beat(&node).await.unwrap().now;
+    let before = db.outbox.store().beat(&node).await.unwrap().now;
     let id = NewNotice::new("sync", 1).unwrap().delay(Duration::from_secs(5)).add(&mut tx).await.unwrap().id().unwrap();
     tx.commit().await.unwrap();
-    let record = db.notify.find(id).await.unwrap().unwrap();
+    let record = db.outbox.find(id).await.unwrap().unwrap();
     assert!(record.create_time >= before, "{:?} before {before:?}", record.create_time);
     assert!(record.next_call_time.unwrap() >= before + Duration::from_secs(5));
     db.close().await;
 }
 
-#[cfg(any(postgres, mariadb))]
+#[cfg(any(postgres, mariadb, mysql))]
 mod servers {
     use super::times_count_from_the_insert_and_not_from_the_begin_of_its_transaction;
 
@@ -160,7 +160,7 @@ mod servers {
 solid_notify_tests::on_each_database!(
     retries_shorter_than_the_poll_interval_are_met,
     short_delays_are_met,
-    suspects_follow_one_another_without_a_pause,
+    crash_looping_notices_follow_without_a_pause,
     a_timetable_ticks_on_the_second,
     stored_times_are_those_of_the_real_clock,
 );

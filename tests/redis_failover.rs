@@ -1,5 +1,5 @@
-//! Redis whose master fails or is exchanged: a cluster with replicas, and one server with a replica behind a name that is
-//! switched. Producers, sweepers and consumers go on by themselves; what had reached the replica is not lost.
+//! Redis whose master fails or is replaced: a cluster with replicas, and one server with a replica behind a name that is
+//! switched. Producers, sweepers and consumers recover; notices that had reached the replica are not lost.
 //!
 //! Each test has private servers. The names contain `private_redis`, so that a run without Redis can leave them out.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -17,7 +17,7 @@ use xtask::servers::{Ending, Server, redis};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Asks a server in a way that waits for it, as a person does.
+/// Sends a command to a server and waits for the reply.
 fn ask<T: ::redis::FromRedisValue>(server: &Server, words: &[&str]) -> ::redis::RedisResult<T> {
     let mut connection = ::redis::Client::open(server.url())?.get_connection()?;
     query(&mut connection, words)
@@ -98,10 +98,10 @@ async fn load_on(url: &str) -> Load {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn private_redis_cluster_whose_master_is_killed_loses_nothing_that_its_replica_had() {
+async fn private_redis_cluster_with_a_killed_master_keeps_replicated_notices() {
     let cluster = cluster().await;
     let mut load = load_on(cluster.url()).await;
-    // What is answered from now on may be the tail that the replica does not get.
+    // The replica may lack the writes that succeed from now on.
     let sure = load.answered();
     let (cluster, (killed, before)) = with(cluster, |cluster| {
         let killed = most_important(cluster);
@@ -163,7 +163,7 @@ async fn private_redis_cluster_whose_master_hangs_is_served_by_its_replica() {
         cluster.nodes()[..3].iter().for_each(has_reached_the_replica);
         // It closes no connection, and answers nothing.
         signal(&cluster.nodes()[hanging], "STOP");
-        wait_until("nobody is promoted", || says(&cluster.nodes()[3 + hanging], "role:master"));
+        wait_until("no replica is promoted", || says(&cluster.nodes()[3 + hanging], "role:master"));
         hanging
     })
     .await;
@@ -201,7 +201,7 @@ fn address(server: &Server) -> SocketAddr {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn private_redis_behind_a_name_that_is_switched_loses_nothing_that_the_replica_had() {
+async fn private_redis_behind_a_switched_name_loses_nothing_replicated() {
     let (pair, proxy, url) = pair().await;
     let mut load = load_on(&url).await;
     let sure = load.answered();
@@ -222,17 +222,17 @@ async fn private_redis_behind_a_name_that_is_switched_loses_nothing_that_the_rep
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn private_redis_that_has_become_a_replica_is_left_when_the_name_leads_elsewhere() {
+async fn private_redis_that_has_become_a_replica_is_left_when_its_name_moves() {
     let (pair, proxy, url) = pair().await;
     let mut load = load_on(&url).await;
     let (pair, ()) = with(pair, |(master, replica)| {
-        // It waits until the replica has everything. Open connections stay, and are told READONLY.
+        // It waits until the replica has everything. Open connections stay and get READONLY errors.
         ask::<()>(master, &["FAILOVER", "TO", "127.0.0.1", &replica.port().to_string()]).unwrap();
         becomes_replica(master);
         assert!(says(replica, "role:master"));
     })
     .await;
-    // As long as the name is not switched, every new connection is of no use either.
+    // Until the name is switched, new connections lead to the wrong server, too.
     let (before, errors) = (proxy.accepted(), load.errors());
     tokio::time::sleep(4 * SECOND).await;
     let made = proxy.accepted() - before;

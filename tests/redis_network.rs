@@ -1,5 +1,5 @@
-//! The way to Redis falls silent, swallows what is sent, or loses answers; a password is refused for a while. Calls end by their
-//! time-out, everything goes on by itself, and what was answered is delivered.
+//! The network to Redis stalls, swallows requests, or loses replies; a password is refused for a while. Calls end by their
+//! time-out, all loops recover, and every notice whose add succeeded is delivered.
 //!
 //! Each test has a private server behind a proxy. The names contain `private_redis`, so that a run without Redis can leave them
 //! out.
@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 use xtask::servers::{Server, redis};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Of a call.
+/// The time-out of a call.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
 async fn private() -> Server {
@@ -40,10 +40,10 @@ async fn ends_well(mut load: Load) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn private_redis_behind_a_connection_that_swallows_everything_is_reached_over_another() {
+async fn private_redis_survives_a_connection_that_swallows_everything() {
     let (server, proxy, load) = far().await;
     let before = proxy.accepted();
-    // Its end is told to nobody while it lasts.
+    // No client gets its end while the fault lasts.
     proxy.set(Weather::HalfOpen);
     load.goes_on("over another connection").await;
     assert!(proxy.struck() >= 1);
@@ -54,7 +54,7 @@ async fn private_redis_behind_a_connection_that_swallows_everything_is_reached_o
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn private_redis_connection_that_was_made_anew_outlives_late_calls_over_the_old_one() {
+async fn private_redis_new_connection_outlives_late_calls_over_the_old_one() {
     let server = private().await;
     let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, server.port())), || ()).await;
     let url = format!("redis://127.0.0.1:{}", proxy.port);

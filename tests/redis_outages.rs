@@ -1,4 +1,4 @@
-//! Redis that restarts, is emptied, is full, or loses its connections: the loops recover by themselves, and nothing is flooded.
+//! Redis that restarts, is emptied, is full, or loses its connections: the loops recover, and do not flood the server.
 //!
 //! Each test has a private server of its own. The names contain `private_redis`, so that a run without Redis can leave them out.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use solid_notify::{Done, Error, FaultKind, NewNotice, Notice, NotifyDef, Status, Sweeper, add_notice};
-use solid_notify_redis::{Lease, Outcome, Redis, RedisNotify, TimedTasks};
+use solid_notify::{Error, FaultKind, NewNotice, Notice, NotifyDef, Status, Sweeper, add_notice};
+use solid_notify_redis::{Redis, RedisOutbox, TaskLease, TaskOutcome, TimedTasks};
 use solid_notify_tests::sending::{Calls, eventually};
 use tokio::task::spawn_blocking;
 use xtask::servers::redis::Log;
@@ -21,21 +21,21 @@ async fn private() -> Server {
     spawn_blocking(redis::start).await.unwrap().unwrap()
 }
 
-async fn outbox(url: &str) -> RedisNotify {
-    let notify = RedisNotify::new(Redis::builder(url).timeout(3 * SECOND).connect().await.unwrap());
-    notify.define(NotifyDef::new("job").retry_interval("100ms").max_retry_times(20)).await.unwrap();
-    notify
+async fn outbox(url: &str) -> RedisOutbox {
+    let outbox = RedisOutbox::new(Redis::builder(url).timeout(3 * SECOND).connect().await.unwrap());
+    outbox.define(NotifyDef::new("job").retry_interval("100ms").max_retry_times(20)).await.unwrap();
+    outbox
 }
 
-async fn sweeper(notify: &RedisNotify, calls: &Calls<i64>) -> Sweeper {
+async fn sweeper(outbox: &RedisOutbox, calls: &Calls<i64>) -> Sweeper {
     let calls = calls.clone();
-    Sweeper::builder(notify)
+    Sweeper::builder(outbox)
         .handler("job", move |notice: Notice<i64>| {
             let calls = calls.clone();
             async move {
                 calls.note(*notice.param());
                 tokio::time::sleep(Duration::from_millis(5)).await;
-                Ok(Done::Ok)
+                Ok(())
             }
         })
         .start()
@@ -57,11 +57,11 @@ fn info(url: &str, section: &str) -> String {
     ::redis::cmd("INFO").arg(section).query(&mut connection).unwrap()
 }
 
-/// Adds until it is stored: whoever gets an error does not know, and adds once more.
-async fn add(notify: &RedisNotify, n: i64) -> i64 {
+/// Adds until an add succeeds. An error leaves open whether the notice was stored, so it adds once more.
+async fn add(outbox: &RedisOutbox, n: i64) -> i64 {
     let began = Instant::now();
     loop {
-        match add_notice(&mut notify.clone(), "job", n).await {
+        match add_notice(&mut outbox.clone(), "job", n).await {
             Ok(added) => return added.id(),
             Err(error) => assert!(began.elapsed() < 60 * SECOND, "{error}"),
         }
@@ -69,12 +69,12 @@ async fn add(notify: &RedisNotify, n: i64) -> i64 {
     }
 }
 
-async fn all_succeed(notify: &RedisNotify, ids: &[i64]) {
+async fn all_succeed(outbox: &RedisOutbox, ids: &[i64]) {
     for id in ids {
         // Longer than a lease: what was being sent by a claim whose answer was lost waits for its end.
         let began = Instant::now();
         loop {
-            match notify.find(*id).await {
+            match outbox.find(*id).await {
                 Ok(Some(record)) if record.status == Status::Succeeded => break,
                 found => assert!(
                     began.elapsed() < 120 * SECOND,
@@ -90,15 +90,15 @@ async fn all_succeed(notify: &RedisNotify, ids: &[i64]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_redis_restarted_under_load_loses_nothing() {
     let mut server = private().await;
-    let notify = outbox(server.url()).await;
+    let outbox = outbox(server.url()).await;
     let calls = Calls::default();
-    let sweeper = sweeper(&notify, &calls).await;
+    let sweeper = sweeper(&outbox, &calls).await;
     let producer = tokio::spawn({
-        let notify = notify.clone();
+        let outbox = outbox.clone();
         async move {
             let mut ids = Vec::new();
             for n in 0..400 {
-                ids.push(add(&notify, n).await);
+                ids.push(add(&outbox, n).await);
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             ids
@@ -113,7 +113,7 @@ async fn private_redis_restarted_under_load_loses_nothing() {
         .await
         .unwrap();
     }
-    all_succeed(&notify, &producer.await.unwrap()).await;
+    all_succeed(&outbox, &producer.await.unwrap()).await;
     sweeper.shutdown().await;
 }
 
@@ -123,11 +123,11 @@ async fn private_redis_restarted_under_load_loses_nothing() {
 async fn private_redis_with_a_log_keeps_what_it_answered_when_it_is_killed() {
     for log in [Log::Always, Log::EverySecond, Log::Unforced] {
         let server = spawn_blocking(move || redis::start_logging(log).unwrap()).await.unwrap();
-        let notify = outbox(server.url()).await;
+        let outbox = outbox(server.url()).await;
         let tasks = TimedTasks::new(Redis::connect(server.url()).await.unwrap());
         let (mut notices, mut ids) = (Vec::new(), Vec::new());
         for n in 0..100 {
-            notices.push(add(&notify, n).await);
+            notices.push(add(&outbox, n).await);
             ids.push(tasks.add("task", SECOND, &n).await.unwrap());
         }
         if log == Log::EverySecond {
@@ -136,8 +136,8 @@ async fn private_redis_with_a_log_keeps_what_it_answered_when_it_is_killed() {
         }
         let server = restarted(server).await;
         for (notice, id) in notices.iter().zip(&ids) {
-            eventually("it answers", async || notify.find(*notice).await.is_ok()).await;
-            assert!(notify.find(*notice).await.unwrap().is_some(), "{log:?}");
+            eventually("it answers", async || outbox.find(*notice).await.is_ok()).await;
+            assert!(outbox.find(*notice).await.unwrap().is_some(), "{log:?}");
             eventually("it answers", async || tasks.is_scheduled("task", id).await.is_ok()).await;
             assert!(tasks.is_scheduled("task", id).await.unwrap(), "{log:?}");
         }
@@ -148,27 +148,27 @@ async fn private_redis_with_a_log_keeps_what_it_answered_when_it_is_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_redis_without_a_log_has_its_last_snapshot_and_goes_on() {
     let server = spawn_blocking(|| redis::start_logging(Log::Nothing).unwrap()).await.unwrap();
-    let notify = outbox(server.url()).await;
+    let outbox = outbox(server.url()).await;
     let tasks = TimedTasks::new(Redis::connect(server.url()).await.unwrap());
     let calls = Calls::default();
-    let sweeper = sweeper(&notify, &calls).await;
-    let kept = (add(&notify, 1).await, tasks.add("task", SECOND, &1).await.unwrap());
-    all_succeed(&notify, &[kept.0]).await;
+    let sweeper = sweeper(&outbox, &calls).await;
+    let kept = (add(&outbox, 1).await, tasks.add("task", SECOND, &1).await.unwrap());
+    all_succeed(&outbox, &[kept.0]).await;
     command(server.url(), &["SAVE"]);
-    let lost = (add(&notify, 2).await, tasks.add("task", SECOND, &2).await.unwrap());
-    notify.define(NotifyDef::new("later")).await.unwrap();
-    all_succeed(&notify, &[lost.0]).await;
+    let lost = (add(&outbox, 2).await, tasks.add("task", SECOND, &2).await.unwrap());
+    outbox.define(NotifyDef::new("later")).await.unwrap();
+    all_succeed(&outbox, &[lost.0]).await;
     let server = restarted(server).await;
-    eventually("it answers", async || notify.find(kept.0).await.is_ok() && tasks.count("task").await.is_ok()).await;
-    assert!(notify.find(kept.0).await.unwrap().is_some());
-    assert!(notify.find(lost.0).await.unwrap().is_none());
+    eventually("it answers", async || outbox.find(kept.0).await.is_ok() && tasks.count("task").await.is_ok()).await;
+    assert!(outbox.find(kept.0).await.unwrap().is_some());
+    assert!(outbox.find(lost.0).await.unwrap().is_none());
     assert!(tasks.is_scheduled("task", &kept.1).await.unwrap());
     assert!(!tasks.is_scheduled("task", &lost.1).await.unwrap());
-    let gone = add_notice(&mut notify.clone(), "later", 3).await;
+    let gone = add_notice(&mut outbox.clone(), "later", 3).await;
     assert!(matches!(gone, Err(Error::UnknownDefinition { .. })), "{gone:?}");
-    notify.define(NotifyDef::new("later").handler("job")).await.unwrap();
-    let again = add_notice(&mut notify.clone(), "later", 4).await.unwrap().id();
-    all_succeed(&notify, &[again]).await;
+    outbox.define(NotifyDef::new("later").handler("job")).await.unwrap();
+    let again = add_notice(&mut outbox.clone(), "later", 4).await.unwrap().id();
+    all_succeed(&outbox, &[again]).await;
     assert_eq!(calls.all(), [1, 2, 4]);
     sweeper.shutdown().await;
     drop(server);
@@ -185,9 +185,9 @@ async fn restarted(mut server: Server) -> Server {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_redis_that_is_away_is_not_flooded() {
     let mut server = private().await;
-    let notify = outbox(server.url()).await;
+    let outbox = outbox(server.url()).await;
     let calls = Calls::default();
-    let sweeper = sweeper(&notify, &calls).await;
+    let sweeper = sweeper(&outbox, &calls).await;
     let port = server.port();
     server.shut_down(Ending::Kill).unwrap();
     // In its place there is one that closes each connection.
@@ -205,26 +205,26 @@ async fn private_redis_that_is_away_is_not_flooded() {
     let knocked = accepted.load(Ordering::Relaxed);
     assert!((1..200).contains(&knocked), "{knocked} connections in four seconds");
     server.start_again().unwrap();
-    let id = add(&notify, 1).await;
-    all_succeed(&notify, &[id]).await;
+    let id = add(&outbox, 1).await;
+    all_succeed(&outbox, &[id]).await;
     sweeper.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_redis_that_is_emptied_begins_anew() {
     let server = private().await;
-    let notify = outbox(server.url()).await;
+    let outbox = outbox(server.url()).await;
     let calls = Calls::default();
-    let sweeper = sweeper(&notify, &calls).await;
-    let first = add(&notify, 1).await;
-    all_succeed(&notify, &[first]).await;
+    let sweeper = sweeper(&outbox, &calls).await;
+    let first = add(&outbox, 1).await;
+    all_succeed(&outbox, &[first]).await;
     command(server.url(), &["FLUSHALL"]);
     command(server.url(), &["SCRIPT", "FLUSH"]);
-    let gone = add_notice(&mut notify.clone(), "job", 2).await;
+    let gone = add_notice(&mut outbox.clone(), "job", 2).await;
     assert!(matches!(gone, Err(Error::UnknownDefinition { .. })), "the definition is gone with everything");
-    notify.define(NotifyDef::new("job")).await.unwrap();
-    let again = add(&notify, 3).await;
-    all_succeed(&notify, &[again]).await;
+    outbox.define(NotifyDef::new("job")).await.unwrap();
+    let again = add(&outbox, 3).await;
+    all_succeed(&outbox, &[again]).await;
     assert_eq!(calls.all(), [1, 3]);
     sweeper.shutdown().await;
 }
@@ -232,54 +232,55 @@ async fn private_redis_that_is_emptied_begins_anew() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_redis_that_cuts_its_connections_is_reached_again() {
     let server = private().await;
-    let notify = outbox(server.url()).await;
+    let outbox = outbox(server.url()).await;
     let calls = Calls::default();
-    let sweeper = sweeper(&notify, &calls).await;
+    let sweeper = sweeper(&outbox, &calls).await;
     let mut ids = Vec::new();
     for n in 0..60 {
         if n % 10 == 0 {
             command(server.url(), &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
         }
-        ids.push(add(&notify, n).await);
+        ids.push(add(&outbox, n).await);
     }
-    all_succeed(&notify, &ids).await;
+    all_succeed(&outbox, &ids).await;
     sweeper.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_redis_that_is_full_refuses_and_goes_on_when_there_is_room() {
     let server = private().await;
-    let notify = outbox(server.url()).await;
+    let outbox = outbox(server.url()).await;
     let calls = Calls::default();
-    let sweeper = sweeper(&notify, &calls).await;
+    let sweeper = sweeper(&outbox, &calls).await;
     let later = NewNotice::new("job", 1).unwrap().delay(SECOND);
-    let id = later.add(&mut notify.clone()).await.unwrap().id().unwrap();
+    let id = later.add(&mut outbox.clone()).await.unwrap().id().unwrap();
     let tasks = TimedTasks::new(Redis::connect(server.url()).await.unwrap());
     tasks.add_batch("task", [(Duration::ZERO, 1), (Duration::ZERO, 2)]).await.unwrap();
     command(server.url(), &["CONFIG", "SET", "maxmemory", "1mb"]);
-    let refused = add_notice(&mut notify.clone(), "job", 2).await;
+    let refused = add_notice(&mut outbox.clone(), "job", 2).await;
     assert!(matches!(&refused, Err(Error::Store(error)) if error.kind == FaultKind::Unusable), "{refused:?}");
-    // What is there can be worked off, so that room comes.
-    let [one, other] = tasks.claim::<i64>("task", 10, &Lease::of(60 * SECOND)).await.unwrap().tasks.try_into().unwrap();
-    let outcomes = [one.outcome(Outcome::Retry(SECOND.into())), other.outcome(Outcome::Finish)];
+    // Existing tasks can be finished, which frees memory.
+    let [one, other] =
+        tasks.claim::<i64>("task", 10, &TaskLease::of(60 * SECOND)).await.unwrap().tasks.try_into().unwrap();
+    let outcomes = [one.outcome(TaskOutcome::Retry(SECOND.into())), other.outcome(TaskOutcome::Finish)];
     assert_eq!(tasks.settle("task", &outcomes).await.unwrap(), [true, true]);
     assert!(tasks.add("task", SECOND, &3).await.is_err(), "but nothing is added");
     tokio::time::sleep(3 * SECOND).await;
     command(server.url(), &["CONFIG", "SET", "maxmemory", "0"]);
-    all_succeed(&notify, &[id, add(&notify, 3).await]).await;
-    assert_eq!(calls.all(), [1, 3], "and what was refused is not there");
+    all_succeed(&outbox, &[id, add(&outbox, 3).await]).await;
+    assert_eq!(calls.all(), [1, 3], "and the refused notice is not there");
     sweeper.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_redis_that_misses_its_replicas_refuses_and_goes_on_with_them() {
     let server = private().await;
-    let notify = outbox(server.url()).await;
+    let outbox = outbox(server.url()).await;
     command(server.url(), &["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    let refused = add_notice(&mut notify.clone(), "job", 1).await;
+    let refused = add_notice(&mut outbox.clone(), "job", 1).await;
     assert!(matches!(&refused, Err(Error::Store(error)) if error.kind == FaultKind::Outage), "{refused:?}");
     command(server.url(), &["CONFIG", "SET", "min-replicas-to-write", "0"]);
-    add_notice(&mut notify.clone(), "job", 2).await.unwrap();
+    add_notice(&mut outbox.clone(), "job", 2).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -306,18 +307,18 @@ async fn private_redis_that_evicts_is_refused_unless_that_is_allowed() {
 async fn private_redis_keeps_no_more_successes_than_the_limit_says() {
     let server = private().await;
     outbox(server.url()).await;
-    let notify = RedisNotify::with_history_limit(Redis::connect(server.url()).await.unwrap(), 10);
+    let outbox = RedisOutbox::with_history_limit(Redis::connect(server.url()).await.unwrap(), 10);
     let calls = Calls::default();
-    let sweeper = sweeper(&notify, &calls).await;
+    let sweeper = sweeper(&outbox, &calls).await;
     let mut ids = Vec::new();
     for n in 0..40 {
-        ids.push(add(&notify, n).await);
+        ids.push(add(&outbox, n).await);
     }
     eventually("all are sent", async || calls.count() == 40).await;
     sweeper.shutdown().await;
     let mut kept = 0;
     for id in ids {
-        kept += usize::from(notify.find(id).await.unwrap().is_some());
+        kept += usize::from(outbox.find(id).await.unwrap().is_some());
     }
     assert!((8..=10).contains(&kept), "{kept} are kept");
 }
@@ -340,9 +341,9 @@ async fn private_redis_cluster_whose_node_restarts_goes_on() {
     .unwrap();
     for kind in &kinds {
         eventually(kind, async || {
-            let Ok(due) = tasks.claim::<i64>(kind, 10, &Lease::of(SECOND)).await else { return false };
+            let Ok(due) = tasks.claim::<i64>(kind, 10, &TaskLease::of(SECOND)).await else { return false };
             let [task] = due.tasks.as_slice() else { return false };
-            tasks.settle(kind, &[task.outcome(Outcome::Finish)]).await.is_ok_and(|held| held == [true])
+            tasks.settle(kind, &[task.outcome(TaskOutcome::Finish)]).await.is_ok_and(|held| held == [true])
         })
         .await;
     }

@@ -1,7 +1,7 @@
 //! Database servers that restart, crash, or end the sessions of the sweepers, under load.
 //!
-//! Each test has a private server of its own. The names contain `private_postgres` and `private_mariadb`, so that a run
-//! without one of them can leave its tests out.
+//! Each test has a private server of its own. The names contain `private_postgres`, `private_mariadb` and `private_mysql`, so that
+//! a run without one of them can leave its tests out.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,13 +11,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use solid_notify::{
-    Dialect, Done, Error, Failure, HandlerResult, Notice, Notify, NotifyDef, Status, Sweeper, SweeperBuilder,
-    add_notice,
+    Dialect, Error, Failure, HandlerResult, Notice, NotifyDef, Outbox, Status, Sweeper, SweeperBuilder, add_notice,
 };
 use solid_notify_tests::sending::{Calls, eventually};
 use sqlx::pool::PoolOptions;
 use tokio::task::{JoinHandle, spawn_blocking};
-use xtask::servers::{Ending, Server, mariadb, postgres};
+use xtask::servers::{Ending, Server, mariadb, mysql, postgres};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_postgres_restarted_under_load_loses_nothing() {
@@ -30,6 +29,11 @@ async fn private_mariadb_restarted_under_load_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_mysql_restarted_under_load_loses_nothing() {
+    nothing_is_lost::<MySql>(Trouble::Restarts).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_postgres_that_ends_the_sessions_of_the_sweepers_loses_nothing() {
     nothing_is_lost::<Postgres>(Trouble::EndedSessions).await;
 }
@@ -37,6 +41,11 @@ async fn private_postgres_that_ends_the_sessions_of_the_sweepers_loses_nothing()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_mariadb_that_ends_the_sessions_of_the_sweepers_loses_nothing() {
     nothing_is_lost::<MariaDb>(Trouble::EndedSessions).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_mysql_that_ends_the_sessions_of_the_sweepers_loses_nothing() {
+    nothing_is_lost::<MySql>(Trouble::EndedSessions).await;
 }
 
 #[derive(Clone, Copy)]
@@ -48,7 +57,7 @@ enum Trouble {
 async fn nothing_is_lost<P: Private>(trouble: Trouble) {
     let bench = Bench::<P>::start().await;
     let ledger = Arc::new(Ledger::default());
-    let (one, other) = (bench.notify().await, bench.notify().await);
+    let (one, other) = (bench.outbox().await, bench.outbox().await);
     one.migrate().await.unwrap();
     for name in ["job", "one", "other"] {
         // Retries follow soon, and no first sends run out of tries.
@@ -87,11 +96,11 @@ async fn nothing_is_lost<P: Private>(trouble: Trouble) {
     judge(&one, &ledger, bench.numbers("SELECT id FROM notify_msg_history").await).await;
 }
 
-/// Every loop of both sweepers lives on: what only one of them has a handler for is sent at once.
-async fn both_send_at_once<DB: Dialect>(notify: &Notify<DB>, ledger: &Ledger) {
+/// Checks that every loop of both sweepers still works: each sends a notice at once that only it has a handler for.
+async fn both_send_at_once<DB: Dialect>(outbox: &Outbox<DB>, ledger: &Ledger) {
     for name in ["one", "other"] {
         let token = format!("last-{name}");
-        let mut tx = notify.begin().await.unwrap();
+        let mut tx = outbox.begin().await.unwrap();
         add_notice(&mut tx, name, json!(token)).await.unwrap();
         tx.commit().await.unwrap();
         let committed = Instant::now();
@@ -103,8 +112,8 @@ async fn both_send_at_once<DB: Dialect>(notify: &Notify<DB>, ledger: &Ledger) {
     }
 }
 
-/// What became of everything, as the tables tell and as the producers and handlers saw it.
-async fn judge<DB: Dialect>(notify: &Notify<DB>, ledger: &Ledger, ids: Vec<i64>) {
+/// Compares the tables with the records of producers and handlers.
+async fn judge<DB: Dialect>(outbox: &Outbox<DB>, ledger: &Ledger, ids: Vec<i64>) {
     let mut calls: BTreeMap<i64, Vec<Call>> = BTreeMap::new();
     for call in ledger.calls.all() {
         calls.entry(call.id).or_default().push(call);
@@ -112,7 +121,7 @@ async fn judge<DB: Dialect>(notify: &Notify<DB>, ledger: &Ledger, ids: Vec<i64>)
     let mut tokens = BTreeSet::new();
     let mut wrong = Vec::new();
     for id in ids {
-        let record = notify.find(id).await.unwrap().expect("a row of history");
+        let record = outbox.find(id).await.unwrap().expect("a row of history");
         let token: String = serde_json::from_str(&record.param).unwrap();
         let calls = calls.remove(&id).unwrap_or_default();
         let failed = calls.iter().filter(|call| call.failed).count();
@@ -145,19 +154,19 @@ struct Call {
     failed: bool,
 }
 
-/// What producers and handlers saw.
+/// The records of producers and handlers.
 #[derive(Default)]
 struct Ledger {
     /// Tokens whose commit returned `Ok`.
     committed: Calls<String>,
-    /// Tokens whose commit failed, so that nobody knows.
+    /// Tokens whose commit failed, so that its effect is unknown.
     unknown: Calls<String>,
     calls: Calls<Call>,
     stop: AtomicBool,
 }
 
 impl Ledger {
-    /// Handlers that take a few milliseconds; one first try in seven fails.
+    /// Returns a handler that takes a few milliseconds and fails one first try in seven.
     fn handling(self: &Arc<Self>, mut builder: SweeperBuilder, own: &str) -> SweeperBuilder {
         // All notices that there are are counted.
         builder = builder.housekeeping(false);
@@ -169,7 +178,7 @@ impl Ledger {
                     let failed = notice.id() % 7 == 0 && notice.tries_before() == 0;
                     calls.note(Call { id: notice.id(), token: notice.param().clone(), failed });
                     tokio::time::sleep(Duration::from_millis(fastrand::u64(2..25))).await;
-                    if failed { Err(Failure::retry("a real failure")) } else { HandlerResult::Ok(Done::Ok) }
+                    if failed { Err(Failure::retry("a real failure")) } else { HandlerResult::Ok(()) }
                 }
             };
             builder = builder.handler(name, handle);
@@ -177,13 +186,13 @@ impl Ledger {
         builder.outage_grace(Duration::from_secs(1))
     }
 
-    fn produce<DB: Dialect>(self: &Arc<Self>, notify: Notify<DB>) -> JoinHandle<()> {
+    fn produce<DB: Dialect>(self: &Arc<Self>, outbox: Outbox<DB>) -> JoinHandle<()> {
         let ledger = Arc::clone(self);
         tokio::spawn(async move {
             while !ledger.stop.load(Ordering::Relaxed) {
                 tokio::time::sleep(Duration::from_millis(fastrand::u64(..8))).await;
                 let token = format!("{:016x}", fastrand::u64(..));
-                let Ok(mut tx) = notify.begin().await else { continue };
+                let Ok(mut tx) = outbox.begin().await else { continue };
                 if add_notice(&mut tx, "job", &token).await.is_err() {
                     continue;
                 }
@@ -205,7 +214,7 @@ impl Ledger {
     }
 }
 
-/// A server that is ours alone.
+/// A private server.
 struct Bench<P> {
     server: Arc<Mutex<Server>>,
     product: std::marker::PhantomData<P>,
@@ -221,7 +230,7 @@ impl<P: Private> Bench<P> {
         Self { server: Arc::new(Mutex::new(server.await.unwrap())), product: std::marker::PhantomData }
     }
 
-    /// Talks to the server, on a thread for that.
+    /// Calls the server on a thread for blocking work.
     async fn server<R: Send + 'static>(&self, talk: impl FnOnce(&mut Server) -> R + Send + 'static) -> R {
         let server = Arc::clone(&self.server);
         spawn_blocking(move || talk(&mut server.lock().unwrap())).await.unwrap()
@@ -233,13 +242,13 @@ impl<P: Private> Bench<P> {
     }
 
     /// An outbox with a pool of its own, whose sessions [`Private::END_SESSIONS`] ends.
-    async fn notify(&self) -> Notify<P::Db> {
+    async fn outbox(&self) -> Outbox<P::Db> {
         let url = P::sweepers(self.server.lock().unwrap().url());
-        Notify::new(PoolOptions::new().max_connections(5).connect(&url).await.unwrap())
+        Outbox::new(PoolOptions::new().max_connections(5).connect(&url).await.unwrap())
     }
 
-    /// Waits until all is sent. Where the answer to a claim was lost, nobody knows of it before its lease runs out: its
-    /// end is moved, which stands for the time that passes.
+    /// Waits until all is sent. Where the reply to a claim was lost, no sweeper has the notice before its lease expires:
+    /// the test moves the end of the lease instead of waiting.
     async fn drain(&self) {
         let began = Instant::now();
         let orphans = Mutex::new(BTreeSet::new());
@@ -261,10 +270,10 @@ impl<P: Private> Bench<P> {
     }
 }
 
-/// A product whose programs are installed.
+/// A database product whose programs are installed.
 trait Private: 'static {
     type Db: Dialect;
-    /// Gives the sweepers sessions that can be told from others.
+    /// Gives the sweepers sessions that a statement can select.
     const PREPARE: &str;
     const END_SESSIONS: &str;
     const SENDING_FOR_LONG: &str;
@@ -307,5 +316,22 @@ impl Private for MariaDb {
 
     fn sweepers(url: &str) -> String {
         url.replace("root@", "sweeper@")
+    }
+}
+
+struct MySql;
+
+impl Private for MySql {
+    type Db = sqlx::MySql;
+    const PREPARE: &str = solid_notify_tests::prepare_mysql!("sweeper");
+    const END_SESSIONS: &str = "CALL end_sessions('sweeper')";
+    const SENDING_FOR_LONG: &str = MariaDb::SENDING_FOR_LONG;
+
+    fn start() -> anyhow::Result<Server> {
+        mysql::start()
+    }
+
+    fn sweepers(url: &str) -> String {
+        MariaDb::sweepers(url)
     }
 }

@@ -1,13 +1,13 @@
-//! A simulation does what sweepers do: the same definition and the same trouble, once in virtual time and once with a sweeper on
-//! the memory store, that a test lets live through the same time. Attempts and alerts have the same times.
+//! Compares simulations with sweepers: the same definition and the same faults, once in virtual time and once with a sweeper on
+//! the memory store whose clock the test turns. Attempts and alerts have the same times.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use solid_notify::testkit::{MemoryNotify, TestSweeper};
+use solid_notify::testkit::{MemoryOutbox, TestSweeper};
 use solid_notify::{
-    ALERT_DEFINITION, Alert, AlertKind, AlertReason, Done, ErrorClass, Failure, HandClock, Notice, NotifyDef, Sweeper,
+    ALERT_DEFINITION, Alert, AlertKind, AlertReason, ErrorClass, Failure, HandClock, Notice, NotifyDef, Sweeper,
     add_notice,
 };
 use solid_notify_testkit::simulate::{Report, Scenario, simulate};
@@ -19,7 +19,7 @@ const HORIZON: Duration = Duration::from_secs(4 * 3600);
 /// Notices are added every eight seconds.
 const PAUSE: Duration = Duration::from_secs(8);
 
-/// What can be seen from outside: how many attempts began in which second, and what was told when.
+/// The observed behaviour: how many attempts began in which second, and the alerts with their times.
 #[derive(Debug, PartialEq)]
 struct Seen {
     attempts: BTreeMap<u64, u64>,
@@ -33,12 +33,12 @@ fn told(alert: &Alert) -> Told {
     (alert.kind, alert.reason, alert.class.clone(), alert.more, alert.lasted_ms, alert.since.clone())
 }
 
-/// A sweeper also tells that a circuit is still open, as often as it looks; a simulation only that it opened.
+/// A sweeper repeats the alert while a circuit is open; a simulation has only the first one.
 fn is_simulated(alert: &Alert) -> bool {
     alert.reason != AlertReason::CircuitOpen || alert.kind == AlertKind::Raised
 }
 
-/// The trouble: so many notices, and an outage.
+/// The scenario: so many notices, and an outage.
 struct Trouble {
     notices: u32,
     from: Duration,
@@ -66,28 +66,28 @@ impl Trouble {
 
     async fn lived(&self, def: &NotifyDef) -> Seen {
         let clock = HandClock::new(UNIX_EPOCH);
-        let notify = MemoryNotify::with_clock(clock.clone());
-        notify.define(def.clone()).await.unwrap();
+        let outbox = MemoryOutbox::with_clock(clock.clone());
+        outbox.define(def.clone()).await.unwrap();
         let (attempts, alerts) = (Calls::default(), Calls::default());
         let (noted, told_at) = (attempts.clone(), alerts.clone());
         let (outage, class) = (self.from..self.from + self.lasting, self.class);
         let (now, alert_now) = (clock.clone(), clock.clone());
-        let builder = Sweeper::builder(&notify)
+        let builder = Sweeper::builder(&outbox)
             .handler(&def.name, move |_: Notice<u32>| {
                 let time = since_the_beginning(now.now());
                 noted.note(time.as_secs());
                 let fails = outage.contains(&time);
-                async move { if fails { Err(Failure::retry("trouble").class(class)) } else { Ok(Done::Ok) } }
+                async move { if fails { Err(Failure::retry("trouble").class(class)) } else { Ok(()) } }
             })
             .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
                 if is_simulated(notice.param()) {
                     told_at.note((since_the_beginning(alert_now.now()), told(notice.param())));
                 }
-                async { Ok(Done::Ok) }
+                async { Ok(()) }
             });
         let sweeper = TestSweeper::start(builder).await.unwrap();
         for added in 0..self.notices {
-            let mut tx = notify.begin();
+            let mut tx = outbox.begin();
             add_notice(&mut tx, &def.name, added).await.unwrap();
             tx.commit();
             sweeper.advance(PAUSE).await;
@@ -115,13 +115,13 @@ fn since_the_beginning(now: SystemTime) -> Duration {
     now.duration_since(UNIX_EPOCH).unwrap()
 }
 
-/// With a cool-down whose end never falls on the moment of an attempt: what would come first then is chance.
+/// The end of the cool-down never falls on an attempt, because their order would then be random.
 fn sync() -> NotifyDef {
     NotifyDef::new("sync").alert_cooldown("5m 7ms")
 }
 
 #[tokio::test]
-async fn a_notice_that_always_fails_is_tried_and_told_of_at_the_same_times() {
+async fn an_always_failing_notice_has_the_same_attempts_and_alerts() {
     let always = Trouble { notices: 1, from: Duration::ZERO, lasting: HORIZON, class: ErrorClass::Network };
     for trigger in ["final_failure", "each_failure", "after_failures"] {
         let def = sync().retry_interval("[7s,1m,10m,1h]").alert_trigger_type(trigger);
@@ -131,7 +131,7 @@ async fn a_notice_that_always_fails_is_tried_and_told_of_at_the_same_times() {
 }
 
 #[tokio::test]
-async fn a_follow_up_that_slept_for_long_is_woken_by_what_is_held_back() {
+async fn a_sleeping_follow_up_is_woken_by_suppressed_alerts() {
     let always = Trouble { notices: 2, from: Duration::ZERO, lasting: HORIZON, class: ErrorClass::Network };
     // It is woken after two hours. The time until which it had slept comes just after the next failures, and means nothing.
     let def = sync().retry_interval("[2h,37m,1h]").alert_trigger_type("each_failure");
@@ -152,14 +152,14 @@ async fn an_outage_and_the_recovery_from_it_are_the_same() {
 }
 
 #[tokio::test]
-async fn deliveries_that_nobody_confirms_are_the_same() {
+async fn deliveries_without_an_ack_are_the_same() {
     let never = Trouble { notices: 3, from: HORIZON, lasting: SECOND, class: ErrorClass::Network };
     let report = never.compared(sync().need_confirm(true).max_confirm_delay("90s").retry_interval("[1m]")).await;
     assert_eq!((report.totals.attempts(), report.totals.dead_letters), (6, 3));
 }
 
 #[tokio::test]
-async fn what_limits_hold_back_is_sent_at_the_same_times() {
+async fn limited_notices_are_sent_at_the_same_times() {
     let minutes = |count: u64| Duration::from_secs(60 * count);
     let outage = Trouble { notices: 60, from: minutes(2), lasting: minutes(20), class: ErrorClass::Unavailable };
     let def = sync().retry_interval("[30s]").max_retry_times(-1);

@@ -1,5 +1,5 @@
-//! The cadence does not depend on how many sweepers there are: with ten over one database, which share nothing else, a
-//! notice is tried exactly when one sweeper alone would try it, whatever else is edited meanwhile.
+//! The retry times do not depend on the number of sweepers: with ten over one database, which share nothing else, a
+//! notice is tried exactly when one sweeper alone would try it, also while other columns are edited.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use solid_notify::{Failure, HandClock, HandlerResult, Notice, Notify, NotifyDef, Outbox, Status, Sweeper, Updated};
+use solid_notify::{AnyOutbox, Failure, HandClock, HandlerResult, Notice, NotifyDef, Outbox, Status, Sweeper, Updated};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::memory::MemoryBackend;
 use solid_notify_tests::sending::{Calls, add, definition, eventually, record, update};
@@ -41,7 +41,7 @@ macro_rules! on_each_store {
 }
 
 on_each_store!(
-    ten_sweepers_try_a_notice_at_the_times_of_its_definition_while_that_is_edited,
+    ten_sweepers_follow_the_retry_times_of_an_edited_definition,
     one_sweeper_tries_a_notice_at_the_same_times_as_ten,
     a_retry_time_already_set_stays_and_the_next_one_uses_the_edited_row,
 );
@@ -49,7 +49,7 @@ on_each_store!(
 /// When a notice of `[5s,10s,20s]` that always fails is tried, in milliseconds from its insert.
 const CADENCE: [u128; 4] = [0, 5_000, 15_000, 35_000];
 
-async fn ten_sweepers_try_a_notice_at_the_times_of_its_definition_while_that_is_edited(b: &dyn Several) {
+async fn ten_sweepers_follow_the_retry_times_of_an_edited_definition(b: &dyn Several) {
     assert_eq!(attempts_of_notices_that_fail(b, 10, true).await, [CADENCE; 3]);
 }
 
@@ -95,8 +95,8 @@ async fn attempts_of_notices_that_fail(b: &dyn Several, sweepers: usize, edited:
     bench.stop().await
 }
 
-/// Edits everything but what decides when to retry; counts how often.
-async fn edit_for_ever(outbox: Outbox, edits: Arc<AtomicUsize>) {
+/// Edits all columns except those of the retry times, and counts the edits.
+async fn edit_for_ever(outbox: AnyOutbox, edits: Arc<AtomicUsize>) {
     loop {
         let n = edits.load(Ordering::Relaxed);
         let all = outbox.definitions().await.unwrap();
@@ -178,17 +178,21 @@ impl Bench {
 /// A backend that can be opened again.
 trait Several: Backend {
     /// Another outbox over the same data, with the same clock and nothing else in common.
-    fn another(&self) -> Outbox;
+    fn another(&self) -> AnyOutbox;
 }
 
 impl Several for MemoryBackend {
-    fn another(&self) -> Outbox {
-        Outbox::new(Arc::clone(self.outbox().store()), Arc::clone(self.outbox().operate()), Some(self.clock().clone()))
+    fn another(&self) -> AnyOutbox {
+        AnyOutbox::new(
+            Arc::clone(self.outbox().store()),
+            Arc::clone(self.outbox().operate()),
+            Some(self.clock().clone()),
+        )
     }
 }
 
 impl<D: Database> Several for TestDb<D> {
-    fn another(&self) -> Outbox {
-        Outbox::clone(&Notify::builder(self.pool.clone()).clock(self.clock().clone()).build())
+    fn another(&self) -> AnyOutbox {
+        AnyOutbox::clone(&Outbox::builder(self.pool.clone()).clock(self.clock().clone()).build())
     }
 }

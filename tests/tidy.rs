@@ -1,13 +1,13 @@
-//! Rules that reviews forget: file sizes, headers, where SQL may stand, who may depend on whom, which guard is tested.
+//! Rules that reviews forget: file sizes, headers, names, words, where SQL may be, dependencies of crates, the list of mutants.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use xtask::guards::Guard;
+use xtask::mutants::Mutant;
 
-/// A file above this wants to be two.
+/// The most lines of a file. A longer file must be split.
 const LONGEST_FILE: usize = 400;
 
 fn root() -> PathBuf {
@@ -18,18 +18,23 @@ fn root() -> PathBuf {
 fn sources() -> Vec<(String, String)> {
     let mut files = Vec::new();
     for folder in ["bench", "crates", "examples", "tests", "xtask"] {
-        collect(&root().join(folder), &mut files);
+        collect(&root().join(folder), &["rs"], &mut files);
     }
     assert!(files.len() > 60, "only {} files found", files.len());
     files
 }
 
-fn collect(folder: &Path, files: &mut Vec<(String, String)>) {
+/// Adds the files with these extensions. Symbolic links, hidden folders and folders of builds are left out.
+fn collect(folder: &Path, extensions: &[&str], files: &mut Vec<(String, String)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() && !path.is_symlink() && path.file_name().is_some_and(|name| name != "target") {
-            collect(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_symlink() {
+            continue;
+        }
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            collect(&path, extensions, files);
+        } else if path.extension().is_some_and(|extension| extensions.iter().any(|known| extension == *known)) {
             let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
             files.push((name, fs::read_to_string(&path).unwrap()));
         }
@@ -47,6 +52,46 @@ fn no_file_is_longer_than_four_hundred_lines() {
         "too long",
         long.filter(|(lines, _)| *lines > LONGEST_FILE).map(|(lines, name)| format!("{name}: {lines}")).collect(),
     );
+}
+
+/// A case in the list of a suite is a function, too, so this checks every function.
+#[test]
+fn test_names_are_at_most_70_characters() {
+    let names = sources().into_iter().flat_map(|(file, text)| {
+        let name = |line: &str| {
+            let rest = &line[line.find("fn ")? + 3..];
+            let end = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_')?;
+            (end > 70).then(|| rest[..end].to_owned())
+        };
+        let numbered = (1..).zip(text.lines());
+        numbered.filter_map(|(n, line)| Some(format!("{file}:{n}: {}", name(line)?))).collect::<Vec<_>>()
+    });
+    complain("a name of more than 70 characters", names.collect());
+}
+
+/// Words that hide which component acts, and words that a reader whose native language is another one may not know.
+#[test]
+fn texts_avoid_the_words_of_the_style_guide() {
+    let words =
+        ["nobody", "somebody", "whoever", "lest", "befall", "befalls", "befallen", "hasten", "hastens", "greet"];
+    let words = [&words[..], &["greets", "is told", "are told"]].concat();
+    // A folder and the text of its lines that may have such a word: the account `nobody` of the operating system.
+    let allowed = [("xtask/src/servers/", "\"nobody\"]")];
+    let left_out = ["README.md", "tests/tidy.rs"];
+    let is_part = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
+    let has = |line: &str, word: &str| {
+        line.match_indices(word)
+            .any(|(at, _)| !is_part(line[..at].chars().next_back()) && !is_part(line[at + word.len()..].chars().next()))
+    };
+    let mut files = Vec::new();
+    collect(&root(), &["rs", "sql", "lua", "md", "toml"], &mut files);
+    let found = files.into_iter().filter(|(file, _)| !left_out.contains(&file.as_str())).flat_map(|(file, text)| {
+        let is_allowed = |line: &str| allowed.iter().any(|(of, text)| file.starts_with(of) && line.contains(text));
+        let breaks = |line: &str| words.iter().any(|word| has(&line.to_lowercase(), word)) && !is_allowed(line);
+        let numbered = (1..).zip(text.lines()).filter(|(_, line)| breaks(line));
+        numbered.map(|(n, line)| format!("{file}:{n}: {}", line.trim())).collect::<Vec<_>>()
+    });
+    complain("words to replace by plain ones", found.collect());
 }
 
 #[test]
@@ -84,7 +129,7 @@ fn sql_stands_in_the_sql_folder_of_core_and_nowhere_else_in_the_library() {
 
 #[test]
 fn only_the_dialect_files_differ_per_database() {
-    // A statement written for one database alone would be a copy in the making.
+    // A statement for one database alone soon becomes a copy.
     let families = ["Kind::Postgres", "Kind::Sqlite", "Kind::MySql"];
     let allowed = ["fragment.rs", "postgres.rs", "mysql.rs", "sqlite.rs", "run.rs", "add.rs"];
     let found = sources().into_iter().filter(|(name, text)| {
@@ -97,7 +142,7 @@ fn only_the_dialect_files_differ_per_database() {
 
 #[test]
 fn dependencies_point_inwards() {
-    // Who may name whom, of our own crates; dev-dependencies aside.
+    // The crates of this workspace that each may depend on; dev-dependencies are not checked.
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("core", &[][..]),
         ("sweeper", &["core"][..]),
@@ -121,7 +166,7 @@ fn dependencies_point_inwards() {
     folders.sort_unstable();
     let mut known: Vec<&str> = allowed.into_keys().collect();
     known.sort_unstable();
-    assert_eq!(folders, known, "tell this test what a new crate may depend on");
+    assert_eq!(folders, known, "add the dependencies that a new crate may have to this test");
 }
 
 #[test]
@@ -145,52 +190,52 @@ fn the_architecture_page_lists_every_crate_and_its_sql_files() {
 }
 
 #[test]
-fn the_readme_lists_every_column_of_notify_def() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let missing = solid_notify::NotifyDef::COLUMNS.iter().filter(|column| !readme.contains(&format!("| `{column}`")));
-    complain("not in the README's table of columns", missing.map(ToString::to_string).collect());
+fn the_book_lists_every_column_of_notify_def() {
+    let chapter = fs::read_to_string(root().join("docs/src/notify-def.md")).unwrap();
+    let missing = solid_notify::NotifyDef::COLUMNS.iter().filter(|column| !chapter.contains(&format!("| `{column}`")));
+    complain("not in the table of docs/src/notify-def.md", missing.map(ToString::to_string).collect());
 }
 
 #[test]
-fn every_guard_of_the_list_stands_where_it_says() {
-    let guards = xtask::guards::read(&root()).unwrap();
-    let lost = |guard: &Guard| guard.taken_away(&root()).err().map(|error| format!("{}: {error:#}", guard.name));
-    complain("guards that tests/guards.toml looks for in vain", guards.iter().filter_map(lost).collect());
+fn every_mutant_of_the_list_applies_to_its_files() {
+    let mutants = xtask::mutants::read(&root()).unwrap();
+    let lost = |mutant: &Mutant| mutant.taken_away(&root()).err().map(|error| format!("{}: {error:#}", mutant.name));
+    complain("mutants of tests/mutants.toml that cannot be made", mutants.iter().filter_map(lost).collect());
 }
 
 #[test]
-fn every_guarantee_has_a_guard() {
+fn every_guarantee_has_a_mutant() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let row = |line: &str| line.strip_prefix("| G").and_then(|rest| Some(format!("G{}", rest.split_once(' ')?.0)));
     let promised: BTreeSet<String> = readme.lines().filter_map(row).collect();
-    let guards = xtask::guards::read(&root()).unwrap();
-    let guarded: BTreeSet<String> = guards.into_iter().map(|guard| guard.promise).filter(|of| of != "–").collect();
+    let mutants = xtask::mutants::read(&root()).unwrap();
+    let guarded: BTreeSet<String> = mutants.into_iter().map(|mutant| mutant.promise).filter(|of| of != "–").collect();
     assert_eq!(guarded, promised);
 }
 
 #[test]
-fn the_table_of_guards_has_those_of_the_list() {
-    let listed: Vec<String> = xtask::guards::read(&root()).unwrap().into_iter().map(|guard| guard.name).collect();
-    let table = fs::read_to_string(root().join(xtask::guards::TABLE)).unwrap();
-    let (shown, rows): (Vec<String>, Vec<String>) = xtask::guards::rows(&table).into_iter().unzip();
+fn the_table_has_every_mutant_of_the_list() {
+    let listed: Vec<String> = xtask::mutants::read(&root()).unwrap().into_iter().map(|mutant| mutant.name).collect();
+    let table = fs::read_to_string(root().join(xtask::mutants::TABLE)).unwrap();
+    let (shown, rows): (Vec<String>, Vec<String>) = xtask::mutants::rows(&table).into_iter().unzip();
     let without =
         |names: &[String], others: &[String]| names.iter().filter(|name| !others.contains(name)).cloned().collect();
     complain(
-        "not in the table: run `cargo xtask guards --write --only` with a part of the name",
+        "not in the table: run `cargo xtask mutants --write --only` with a part of the name",
         without(&listed, &shown),
     );
-    complain("no longer in the list: run `cargo xtask guards --write`", without(&shown, &listed));
-    complain("guards that no test misses", rows.into_iter().filter(|row| row.contains("**")).collect());
+    complain("no longer in the list: run `cargo xtask mutants --write`", without(&shown, &listed));
+    complain("mutants that survive", rows.into_iter().filter(|row| row.contains("**")).collect());
 }
 
 #[test]
-fn what_schedules_find_are_guards_of_the_list() {
-    let listed: Vec<String> = xtask::guards::read(&root()).unwrap().into_iter().map(|guard| guard.name).collect();
-    let table = fs::read_to_string(root().join(xtask::guards::SCHEDULES_TABLE)).unwrap();
-    let shown: Vec<String> = xtask::guards::rows(&table).into_iter().map(|(name, _)| name).collect();
+fn the_table_of_schedules_has_only_mutants_of_the_list() {
+    let listed: Vec<String> = xtask::mutants::read(&root()).unwrap().into_iter().map(|mutant| mutant.name).collect();
+    let table = fs::read_to_string(root().join(xtask::mutants::SCHEDULES_TABLE)).unwrap();
+    let shown: Vec<String> = xtask::mutants::rows(&table).into_iter().map(|(name, _)| name).collect();
     assert!(shown.len() > 30, "{}", shown.len());
     let gone = shown.into_iter().filter(|name| !listed.contains(name)).collect();
-    complain("no longer in the list: run `cargo xtask guards --schedules --write`", gone);
+    complain("no longer in the list: run `cargo xtask mutants --schedules --write`", gone);
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Timed tasks on Redis, one server and a cluster: what a delayed queue promises, and what becomes of damage.
+//! Timed tasks on Redis, one server and a cluster: the promises of a delayed queue, and damaged entries.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use solid_notify_redis::{Claimed, Lease, Outcome, Rescheduled, TimedTasks, When};
+use solid_notify_redis::{ClaimedTask, Rescheduled, TaskLease, TaskOutcome, TimedTasks, When};
 use solid_notify_tests::RedisServer;
 use solid_notify_tests::redis::OwnPrefix;
 
@@ -28,17 +28,17 @@ impl World {
         format!("{{{}:{KIND}}}:{name}", self.own.prefix)
     }
 
-    async fn claim(&self, limit: usize) -> Vec<Claimed<Value>> {
-        self.tasks.claim(KIND, limit, &Lease::of(60 * SECOND)).await.unwrap().tasks
+    async fn claim(&self, limit: usize) -> Vec<ClaimedTask<Value>> {
+        self.tasks.claim(KIND, limit, &TaskLease::of(60 * SECOND)).await.unwrap().tasks
     }
 
-    async fn claim_one(&self) -> Claimed<Value> {
+    async fn claim_one(&self) -> ClaimedTask<Value> {
         let mut claimed = self.claim(10).await;
         assert_eq!(claimed.len(), 1, "one task is due: {claimed:?}");
         claimed.remove(0)
     }
 
-    async fn settle(&self, task: &Claimed<Value>, outcome: Outcome) -> bool {
+    async fn settle(&self, task: &ClaimedTask<Value>, outcome: TaskOutcome) -> bool {
         self.tasks.settle(KIND, &[task.outcome(outcome)]).await.unwrap()[0]
     }
 
@@ -75,24 +75,24 @@ async fn tasks_are_deleted_rescheduled_looked_up_and_counted<R: RedisServer>() {
     w.own.clock.advance(2 * SECOND);
     let counts = w.tasks.count(KIND).await.unwrap();
     assert_eq!((counts.waiting, counts.due, counts.held), (1001, 2, 0));
-    assert_eq!(w.tasks.delete(KIND, &[&ids[0], &ids[2], "nobody"]).await.unwrap(), 2);
+    assert_eq!(w.tasks.delete(KIND, &[&ids[0], &ids[2], "no-such-task"]).await.unwrap(), 2);
     assert!(w.tasks.is_scheduled(KIND, &ids[1]).await.unwrap());
     assert!(!w.tasks.is_scheduled(KIND, &ids[0]).await.unwrap());
     assert_eq!(w.due().await, [json!({ "n": 1 })]);
     let held = w.claim_one().await;
-    assert!(w.tasks.is_scheduled(KIND, &held.id).await.unwrap(), "what is held is not done");
+    assert!(w.tasks.is_scheduled(KIND, &held.id).await.unwrap(), "a claimed task is not finished");
     let moved = |id: &str, at: When| {
         let (tasks, id) = (w.tasks.clone(), id.to_owned());
         async move { tasks.reschedule(KIND, &id, at).await.unwrap() }
     };
     assert_eq!(moved(&held.id, When::After(SECOND)).await, Rescheduled::Held);
-    assert_eq!(moved("nobody", When::After(SECOND)).await, Rescheduled::Unknown);
+    assert_eq!(moved("no-such-task", When::After(SECOND)).await, Rescheduled::Unknown);
     assert_eq!(moved(&ids[1000], When::At(w.own.clock.now())).await, Rescheduled::Done);
     assert_eq!(w.due().await, [json!({ "n": 1000 })]);
     assert_eq!(moved(&ids[1000], When::After(SECOND)).await, Rescheduled::Done);
     assert!(w.due().await.is_empty());
     assert_eq!(w.tasks.delete(KIND, &[&held.id]).await.unwrap(), 1);
-    assert!(!w.settle(&held, Outcome::Finish).await, "it is gone");
+    assert!(!w.settle(&held, TaskOutcome::Finish).await, "it is gone");
     w.own.close();
 }
 
@@ -105,11 +105,11 @@ async fn a_task_with_an_id_of_the_callers_exists_once_and_can_be_replaced<R: Red
     let old = w.claim_one().await;
     assert_eq!((old.value.clone(), old.id.as_str()), (json!(3), "order 7"));
     w.tasks.replace(KIND, "order 7", Duration::ZERO, &4).await.unwrap();
-    assert!(!w.settle(&old, Outcome::Finish).await, "who held what was replaced has lost it");
+    assert!(!w.settle(&old, TaskOutcome::Finish).await, "the holder of a replaced task has lost it");
     let new = w.claim_one().await;
     assert_eq!((new.value.clone(), new.tries), (json!(4), 1));
-    assert!(!w.settle(&old, Outcome::Finish).await, "though both claims are the first of their task");
-    assert!(w.settle(&new, Outcome::Finish).await);
+    assert!(!w.settle(&old, TaskOutcome::Finish).await, "though both claims are the first of their task");
+    assert!(w.settle(&new, TaskOutcome::Finish).await);
     w.own.close();
 }
 
@@ -123,7 +123,7 @@ async fn of_sixteen_consumers_each_task_is_held_by_one<R: RedisServer>() {
         if claimed.is_empty() {
             break;
         }
-        let outcomes: Vec<_> = claimed.iter().map(|task| task.outcome(Outcome::Finish)).collect();
+        let outcomes: Vec<_> = claimed.iter().map(|task| task.outcome(TaskOutcome::Finish)).collect();
         assert!(w.tasks.settle(KIND, &outcomes).await.unwrap().into_iter().all(|held| held));
         seen.extend(claimed.into_iter().map(|task| task.value.as_i64().unwrap()));
     }
@@ -133,24 +133,24 @@ async fn of_sixteen_consumers_each_task_is_held_by_one<R: RedisServer>() {
     w.own.close();
 }
 
-async fn what_a_dead_consumer_held_is_claimed_again_and_its_late_outcome_is_refused<R: RedisServer>() {
+async fn tasks_of_a_dead_consumer_are_claimed_again<R: RedisServer>() {
     let w = World::new::<R>().await;
     w.tasks.add(KIND, Duration::ZERO, &1).await.unwrap();
     let dead = w.claim_one().await;
     w.own.clock.advance(59 * SECOND);
     assert!(w.claim(10).await.is_empty(), "its lease runs");
-    assert!(w.settle(&dead, Outcome::Extend(60 * SECOND)).await);
+    assert!(w.settle(&dead, TaskOutcome::Extend(60 * SECOND)).await);
     w.own.clock.advance(59 * SECOND);
     assert!(w.claim(10).await.is_empty(), "its lease was extended");
     w.own.clock.advance(SECOND);
     let alive = w.claim_one().await;
     assert_eq!((alive.id.as_str(), alive.tries), (dead.id.as_str(), 2));
     assert!(alive.fence > dead.fence);
-    for outcome in [Outcome::Finish, Outcome::Retry(When::After(SECOND)), Outcome::Dead("late".into())] {
+    for outcome in [TaskOutcome::Finish, TaskOutcome::Retry(When::After(SECOND)), TaskOutcome::Dead("late".into())] {
         assert!(!w.settle(&dead, outcome).await);
     }
-    assert!(w.settle(&alive, Outcome::Finish).await);
-    assert!(!w.settle(&alive, Outcome::Finish).await, "once");
+    assert!(w.settle(&alive, TaskOutcome::Finish).await);
+    assert!(!w.settle(&alive, TaskOutcome::Finish).await, "once");
     w.own.close();
 }
 
@@ -164,8 +164,8 @@ async fn after_a_flush_a_consumer_of_before_holds_nothing<R: RedisServer>() {
     w.own.clock.advance(SECOND);
     w.tasks.add_as(KIND, "order 7", Duration::ZERO, &2).await.unwrap();
     let new = w.claim_one().await;
-    assert!(!w.settle(&old, Outcome::Finish).await, "it is another task");
-    assert!(w.settle(&new, Outcome::Finish).await);
+    assert!(!w.settle(&old, TaskOutcome::Finish).await, "it is another task");
+    assert!(w.settle(&new, TaskOutcome::Finish).await);
     w.own.close();
 }
 
@@ -173,20 +173,20 @@ async fn a_task_is_retried_at_its_time_and_dies_with_its_reason<R: RedisServer>(
     let w = World::new::<R>().await;
     w.tasks.add(KIND, Duration::ZERO, &json!({ "n": 1 })).await.unwrap();
     let first = w.claim_one().await;
-    assert!(w.settle(&first, Outcome::Retry(When::After(5 * SECOND))).await);
+    assert!(w.settle(&first, TaskOutcome::Retry(When::After(5 * SECOND))).await);
     assert!(w.claim(10).await.is_empty());
     w.own.clock.advance(5 * SECOND);
     let second = w.claim_one().await;
     assert_eq!(second.tries, 2);
-    assert!(w.settle(&second, Outcome::Dead("no such number".into())).await);
+    assert!(w.settle(&second, TaskOutcome::Dead("no such number".into())).await);
     assert!(w.claim(10).await.is_empty());
     let dead = w.tasks.dead(KIND, 10).await.unwrap();
     assert_eq!((dead[0].reason.as_str(), dead[0].tries, dead[0].value.as_str()), ("no such number", 2, r#"{"n":1}"#));
     assert_eq!(dead[0].died, w.own.clock.now());
-    assert_eq!(w.tasks.revive(KIND, &[&dead[0].id, "nobody"]).await.unwrap(), 1);
+    assert_eq!(w.tasks.revive(KIND, &[&dead[0].id, "no-such-task"]).await.unwrap(), 1);
     let again = w.claim_one().await;
     assert_eq!(again.tries, 1);
-    assert!(w.settle(&again, Outcome::Dead("again".into())).await);
+    assert!(w.settle(&again, TaskOutcome::Dead("again".into())).await);
     assert!(w.tasks.purge(KIND, SECOND).await.unwrap().is_empty(), "it is not old enough");
     w.own.clock.advance(SECOND);
     assert_eq!(w.tasks.purge(KIND, SECOND).await.unwrap(), [again.id]);
@@ -196,7 +196,7 @@ async fn a_task_is_retried_at_its_time_and_dies_with_its_reason<R: RedisServer>(
 async fn a_task_that_kills_its_consumers_runs_out<R: RedisServer>() {
     let w = World::new::<R>().await;
     w.tasks.add(KIND, Duration::ZERO, &1).await.unwrap();
-    let lease = Lease::of(SECOND).max_tries(2);
+    let lease = TaskLease::of(SECOND).max_tries(2);
     for tries in 1..=2 {
         let due = w.tasks.claim::<i64>(KIND, 10, &lease).await.unwrap();
         assert_eq!((due.tasks[0].tries, due.dead.len()), (tries, 0));
@@ -209,7 +209,7 @@ async fn a_task_that_kills_its_consumers_runs_out<R: RedisServer>() {
     w.own.close();
 }
 
-async fn what_nobody_can_use_is_put_aside_and_stops_nothing<R: RedisServer>() {
+async fn an_unusable_entry_is_put_aside_and_stops_nothing<R: RedisServer>() {
     let w = World::new::<R>().await;
     w.tasks.add_as(KIND, "good", Duration::ZERO, &1).await.unwrap();
     w.own.by_hand(&["ZADD", &w.key("due"), "1", "no entry"]);
@@ -218,14 +218,14 @@ async fn what_nobody_can_use_is_put_aside_and_stops_nothing<R: RedisServer>() {
     w.own.by_hand(&["HSET", &w.key("values"), "no score", "7"]);
     w.own.by_hand(&["HSET", &w.key("values"), "undecodable", "{"]);
     w.own.by_hand(&["ZADD", &w.key("due"), "2", "undecodable"]);
-    let due = w.tasks.claim::<i64>(KIND, 10, &Lease::of(SECOND)).await.unwrap();
+    let due = w.tasks.claim::<i64>(KIND, 10, &TaskLease::of(SECOND)).await.unwrap();
     assert_eq!(due.tasks.iter().map(|task| task.id.as_str()).collect::<Vec<_>>(), ["good"]);
     let mut damaged: Vec<&str> = due.damaged.iter().map(|damaged| damaged.id.as_str()).collect();
     damaged.sort_unstable();
     assert_eq!(damaged, ["no entry", "no entry, held", "undecodable"]);
     let lost = w.tasks.check(KIND).await.unwrap();
     assert_eq!(lost.iter().map(|damaged| damaged.id.as_str()).collect::<Vec<_>>(), ["no score"]);
-    assert!(w.tasks.check(KIND).await.unwrap().is_empty(), "each is told once");
+    assert!(w.tasks.check(KIND).await.unwrap().is_empty(), "each is reported once");
     let aside = w.tasks.aside(KIND).await.unwrap();
     let told: Vec<(&str, Value)> =
         aside.iter().map(|(id, text)| (id.as_str(), serde_json::from_str::<Value>(text).unwrap())).collect();
@@ -246,13 +246,13 @@ async fn what_nobody_can_use_is_put_aside_and_stops_nothing<R: RedisServer>() {
     w.own.close();
 }
 
-async fn who_has_nothing_to_do_finds_an_entry_without_a_score<R: RedisServer>() {
+async fn an_idle_consumer_finds_an_entry_without_a_score<R: RedisServer>() {
     let w = World::new::<R>().await;
     w.tasks.add_batch(KIND, (0..600).map(|n| (60 * SECOND, n))).await.unwrap();
     w.own.by_hand(&["HSET", &w.key("values"), "no score", "7"]);
     let mut found = Vec::new();
     for _ in 0..60 {
-        let due = w.tasks.claim::<i64>(KIND, 10, &Lease::of(SECOND)).await.unwrap();
+        let due = w.tasks.claim::<i64>(KIND, 10, &TaskLease::of(SECOND)).await.unwrap();
         assert!(due.tasks.is_empty());
         found.extend(due.damaged.into_iter().map(|damaged| (damaged.id, damaged.reason)));
         w.own.clock.advance(SECOND / 2);
@@ -268,7 +268,7 @@ async fn a_damaged_crowd_hides_no_task<R: RedisServer>() {
         w.own.by_hand(&["ZADD", &w.key("due"), "1", &format!("no entry {n}")]);
     }
     w.tasks.add(KIND, Duration::ZERO, &1).await.unwrap();
-    let due = w.tasks.claim::<i64>(KIND, 10, &Lease::of(SECOND)).await.unwrap();
+    let due = w.tasks.claim::<i64>(KIND, 10, &TaskLease::of(SECOND)).await.unwrap();
     assert_eq!((due.tasks.len(), due.damaged.len()), (1, 300));
     w.own.close();
 }
@@ -309,12 +309,12 @@ solid_notify_tests::on_each_redis!(
     tasks_are_deleted_rescheduled_looked_up_and_counted,
     a_task_with_an_id_of_the_callers_exists_once_and_can_be_replaced,
     of_sixteen_consumers_each_task_is_held_by_one,
-    what_a_dead_consumer_held_is_claimed_again_and_its_late_outcome_is_refused,
+    tasks_of_a_dead_consumer_are_claimed_again,
     after_a_flush_a_consumer_of_before_holds_nothing,
     a_task_is_retried_at_its_time_and_dies_with_its_reason,
     a_task_that_kills_its_consumers_runs_out,
-    what_nobody_can_use_is_put_aside_and_stops_nothing,
-    who_has_nothing_to_do_finds_an_entry_without_a_score,
+    an_unusable_entry_is_put_aside_and_stops_nothing,
+    an_idle_consumer_finds_an_entry_without_a_score,
     a_damaged_crowd_hides_no_task,
     scripts_that_the_server_has_forgotten_are_sent_again,
     without_a_clock_of_ours_time_is_that_of_redis,

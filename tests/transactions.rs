@@ -13,6 +13,9 @@ mod locks;
 mod lost;
 #[path = "transactions/savepoints.rs"]
 mod savepoints;
+#[cfg(any(postgres, mariadb, mysql))]
+#[path = "transactions/tenants.rs"]
+mod tenants;
 
 use std::ops::DerefMut;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,8 +24,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use solid_notify::{
-    Dialect, Done, Error, FirstAttempt, Notice, NoticeConnection, NoticeTx, Notify, NotifyDef, Outbox, Receipt,
-    Sweeper, add_notice,
+    AnyOutbox, Dialect, Error, FirstAttempt, Notice, NoticeConnection, NoticeTx, NotifyDef, Outbox, Receipt, Sweeper,
+    add_notice,
 };
 use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Pool};
@@ -35,7 +38,7 @@ on_each_database!(
     one_connection_is_enough_for_the_application,
 );
 
-/// How long anything may take that must not wait for others.
+/// How long a call may take that must not wait for others.
 const SOON: Duration = Duration::from_secs(10);
 
 /// Reading numbers, which sqlx cannot do for any driver at once.
@@ -69,7 +72,7 @@ impl<D: Database<Db: Sql>> Scene<D> {
     async fn new(connections: u32) -> Self {
         let db = TestDb::<D>::build(connections, false, |builder| builder).await;
         db.sql("CREATE TABLE work (id bigint NOT NULL PRIMARY KEY)").await;
-        db.notify.define(NotifyDef::new("sync")).await.unwrap();
+        db.outbox.define(NotifyDef::new("sync")).await.unwrap();
         let options = db.pool.options().clone().max_connections(1);
         let observer = options.connect_lazy_with((*db.pool.connect_options()).clone());
         Self { db, observer, sent: Arc::default(), sweeper: None }
@@ -78,16 +81,16 @@ impl<D: Database<Db: Sql>> Scene<D> {
     /// As [`Self::new`], and a sweeper runs from the start.
     async fn swept(connections: u32) -> Self {
         let mut scene = Self::new(connections).await;
-        scene.sweeper = Some(sweeper(&scene.db.notify, &scene.sent).await);
+        scene.sweeper = Some(sweeper(&scene.db.outbox, &scene.sent).await);
         scene
     }
 
-    fn notify(&self) -> &Notify<D::Db> {
-        &self.db.notify
+    fn outbox(&self) -> &Outbox<D::Db> {
+        &self.db.outbox
     }
 
     async fn begin(&self) -> NoticeTx<'static, D::Db> {
-        self.notify().begin().await.unwrap()
+        self.outbox().begin().await.unwrap()
     }
 
     /// Does the work `k`: its row and its notice.
@@ -108,10 +111,10 @@ impl<D: Database<Db: Sql>> Scene<D> {
         D::Db::numbers(&mut *self.observer.acquire().await.unwrap(), sql).await
     }
 
-    /// What was sent once nothing is due any more.
+    /// Waits until nothing is due, and returns the sent notices.
     async fn sent(&mut self) -> Vec<i64> {
         if self.sweeper.is_none() {
-            self.sweeper = Some(sweeper(&self.db.notify, &self.sent).await);
+            self.sweeper = Some(sweeper(&self.db.outbox, &self.sent).await);
         }
         tokio::time::timeout(SOON, self.sweeper.as_ref().unwrap().idle()).await.expect("the sweeper becomes idle");
         let mut sent = self.sent.lock().unwrap().clone();
@@ -143,11 +146,11 @@ async fn run<D: Database>(conn: &mut <D::Db as sqlx::Database>::Connection, sql:
 }
 
 /// A sweeper that writes down what it sends.
-async fn sweeper(outbox: &Outbox, sent: &Arc<Mutex<Vec<i64>>>) -> Sweeper {
+async fn sweeper(outbox: &AnyOutbox, sent: &Arc<Mutex<Vec<i64>>>) -> Sweeper {
     let sent = Arc::clone(sent);
     let record = move |notice: Notice<Value>| {
         sent.lock().unwrap().extend(notice.param().as_i64());
-        async { Ok(Done::Ok) }
+        async { Ok(()) }
     };
     let often = Duration::from_millis(50);
     Sweeper::builder(outbox).handler("sync", record).poll_interval(often).start().await.unwrap()
@@ -294,13 +297,13 @@ async fn one_connection_is_enough_for_the_application<D: Database<Db: Sql>>() {
 async fn one_connection_to_a_database_in_memory_is_enough() {
     let options = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1);
     let pool = options.connect("sqlite::memory:").await.unwrap();
-    let notify = Notify::new(pool.clone());
-    notify.migrate().await.unwrap();
-    notify.define(NotifyDef::new("sync")).await.unwrap();
+    let outbox = Outbox::new(pool.clone());
+    outbox.migrate().await.unwrap();
+    outbox.define(NotifyDef::new("sync")).await.unwrap();
     let sent = Arc::default();
-    let sweeper = sweeper(&notify, &sent).await;
+    let sweeper = sweeper(&outbox, &sent).await;
     for k in 1..=20 {
-        let mut tx = notify.begin().await.unwrap();
+        let mut tx = outbox.begin().await.unwrap();
         let added = add_notice(&mut tx, "sync", k).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(added.first_attempt(SOON).await, FirstAttempt::Succeeded);

@@ -1,42 +1,42 @@
-//! Versions of definitions in databases: kept with the edit or not at all, whoever holds a lock, and of rows that have none yet.
+//! Versions of definitions in databases: stored with the edit or not at all, beside locks, and for rows without a version.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Duration;
 
-use solid_notify::{Dialect, Done, Notice, NotifyDef, Sweeper};
+use solid_notify::{Dialect, Notice, NotifyDef, Sweeper};
 use solid_notify_tests::sending::eventually;
 use solid_notify_tests::{Database, TestDb, on_each_database};
 
 on_each_database!(
-    what_cannot_be_kept_as_a_version_is_not_done,
+    an_edit_whose_version_cannot_be_stored_is_not_made,
     rows_of_an_earlier_release_get_their_first_version_from_a_sweeper,
     an_edit_by_sql_is_kept_once_by_two_sweepers,
 );
 
-#[cfg(any(postgres, mariadb))]
+#[cfg(any(postgres, mariadb, mysql))]
 mod servers {
-    use super::a_row_that_somebody_has_locked_holds_up_no_sweeper;
+    use super::a_row_that_is_locked_delays_no_sweeper;
 
-    solid_notify_tests::on_each_server!(a_row_that_somebody_has_locked_holds_up_no_sweeper);
+    solid_notify_tests::on_each_server!(a_row_that_is_locked_delays_no_sweeper);
 }
 
-/// Who made the versions of a definition, and how, the latest first.
+/// Returns the author and the origin of each version of a definition, the latest first.
 async fn history<D: Database>(db: &TestDb<D>, id: i64) -> Vec<(String, String)> {
-    let versions = db.notify.operator("alice").versions(id).await.unwrap().into_iter();
+    let versions = db.outbox.operator("alice").versions(id).await.unwrap().into_iter();
     versions.map(|version| (version.who, version.act)).collect()
 }
 
 async fn sweeper<D: Database>(db: &TestDb<D>, name: &str) -> Sweeper {
-    let builder = Sweeper::builder(&db.notify).node_name(name);
-    builder.handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) }).start().await.unwrap()
+    let builder = Sweeper::builder(&db.outbox).node_name(name);
+    builder.handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap()
 }
 
-async fn what_cannot_be_kept_as_a_version_is_not_done<D: Database>() {
+async fn an_edit_whose_version_cannot_be_stored_is_not_made<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
     // It makes the built-in definitions.
     sweeper(&db, "first").await.shutdown().await;
-    let seen = db.notify.operator("alice").definition("sync").await.unwrap();
+    let seen = db.outbox.operator("alice").definition("sync").await.unwrap();
     let (on, off) = match <D::Db as sqlx::Database>::NAME {
         "PostgreSQL" => (
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;
@@ -54,21 +54,21 @@ async fn what_cannot_be_kept_as_a_version_is_not_done<D: Database>() {
         ),
     };
     db.sql(on).await;
-    let alice = db.notify.operator("alice");
+    let alice = db.outbox.operator("alice");
     assert!(alice.edit_definition(&seen, seen.clone().timeout("1s")).await.is_err());
-    assert!(db.notify.update(&seen, seen.clone().timeout("1s")).await.is_err());
+    assert!(db.outbox.update(&seen, seen.clone().timeout("1s")).await.is_err());
     assert!(alice.delete_definition(&seen).await.is_err());
-    assert!(db.notify.define(NotifyDef::new("other")).await.is_err());
+    assert!(db.outbox.define(NotifyDef::new("other")).await.is_err());
     // A sweeper sends all the same.
     db.sql("UPDATE notify_def SET timeout = '9s' WHERE name = 'sync'").await;
     let running = sweeper(&db, "node").await;
     db.sql(off).await;
-    let rows = db.notify.definitions().await.unwrap();
+    let rows = db.outbox.definitions().await.unwrap();
     let names: Vec<&str> = rows.iter().map(|state| state.row.name.as_str()).collect();
     assert!(!names.contains(&"other") && names.contains(&"sync"), "{names:?}");
     assert_eq!(rows.iter().find(|state| state.row.id == seen.id).unwrap().row.timeout, "9s");
     assert!(alice.audit(10).await.unwrap().iter().all(|entry| entry.who != "alice"));
-    // What it could not keep it keeps with its next reading.
+    // It stores the missing version at its next reading.
     eventually("the edit by hand is kept", async || history(&db, seen.id).await.len() == 2).await;
     running.shutdown().await;
     db.close().await;
@@ -76,18 +76,18 @@ async fn what_cannot_be_kept_as_a_version_is_not_done<D: Database>() {
 
 async fn rows_of_an_earlier_release_get_their_first_version_from_a_sweeper<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync").timeout("9s")).await.unwrap();
-    let seen = db.notify.operator("alice").definition("sync").await.unwrap();
+    db.outbox.define(NotifyDef::new("sync").timeout("9s")).await.unwrap();
+    let seen = db.outbox.operator("alice").definition("sync").await.unwrap();
     db.sql("DELETE FROM notify_def_version").await;
     let running = sweeper(&db, "node").await;
     eventually("its first version", async || !history(&db, seen.id).await.is_empty()).await;
-    let versions = db.notify.operator("alice").versions("sync").await.unwrap();
+    let versions = db.outbox.operator("alice").versions("sync").await.unwrap();
     assert_eq!((versions.len(), versions[0].version, versions[0].row.timeout.as_str()), (1, 1, "9s"));
     assert!(versions[0].who.starts_with("by hand, seen by node-"), "{versions:?}");
     running.shutdown().await;
     // Without a sweeper the edit itself does.
     db.sql("DELETE FROM notify_def_version").await;
-    db.notify.update(&seen, seen.clone().timeout("1s")).await.unwrap();
+    db.outbox.update(&seen, seen.clone().timeout("1s")).await.unwrap();
     let told = |who: &str, act: &str| (who.to_owned(), act.to_owned());
     let expected = [told("application", "edited"), told("by hand, seen by application", "by hand")];
     assert_eq!(history(&db, seen.id).await, expected);
@@ -96,16 +96,16 @@ async fn rows_of_an_earlier_release_get_their_first_version_from_a_sweeper<D: Da
 
 async fn an_edit_by_sql_is_kept_once_by_two_sweepers<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync")).await.unwrap();
-    let id = db.notify.operator("alice").definition("sync").await.unwrap().id;
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    let id = db.outbox.operator("alice").definition("sync").await.unwrap().id;
     let (one, two) = (sweeper(&db, "one").await, sweeper(&db, "two").await);
     for (count, timeout) in (2..).zip(["1s", "2s", "3s"]) {
         db.sql(&format!("UPDATE notify_def SET timeout = '{timeout}' WHERE name = 'sync'")).await;
-        db.notify.wake();
+        db.outbox.wake();
         eventually("the edit is kept", async || history(&db, id).await.len() == count).await;
     }
     db.sql("DELETE FROM notify_def WHERE name = 'sync'").await;
-    db.notify.wake();
+    db.outbox.wake();
     eventually("the deletion is kept", async || history(&db, id).await.len() == 5).await;
     // Both have read them again since, and neither keeps anything twice.
     for sweeper in [&one, &two] {
@@ -122,8 +122,8 @@ async fn an_edit_by_sql_is_kept_once_by_two_sweepers<D: Database>() {
     db.close().await;
 }
 
-#[cfg(any(postgres, mariadb))]
-async fn a_row_that_somebody_has_locked_holds_up_no_sweeper<D: Database>()
+#[cfg(any(postgres, mariadb, mysql))]
+async fn a_row_that_is_locked_delays_no_sweeper<D: Database>()
 where
     for<'c> &'c mut <D::Db as sqlx::Database>::Connection: sqlx::Executor<'c, Database = D::Db>,
     D::Db: Dialect,
@@ -131,19 +131,19 @@ where
     use sqlx::Executor;
 
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync")).await.unwrap();
-    db.notify.define(NotifyDef::new("other")).await.unwrap();
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define(NotifyDef::new("other")).await.unwrap();
     db.sql("UPDATE notify_def SET timeout = '9s'").await;
-    let rows: Vec<NotifyDef> = db.notify.definitions().await.unwrap().into_iter().map(|state| state.row).collect();
+    let rows: Vec<NotifyDef> = db.outbox.definitions().await.unwrap().into_iter().map(|state| state.row).collect();
     let id = |name: &str| rows.iter().find(|row| row.name == name).unwrap().id;
     let mut editor = db.pool.begin().await.unwrap();
     (&mut *editor).execute("SELECT id FROM notify_def WHERE name = 'sync' FOR UPDATE").await.unwrap();
-    let look = db.notify.operate().remember(&rows, "node");
-    let all = tokio::time::timeout(Duration::from_secs(2), look).await.expect("it waits for nobody").unwrap();
+    let look = db.outbox.operate().remember(&rows, "node");
+    let all = tokio::time::timeout(Duration::from_secs(2), look).await.expect("it waits for no lock").unwrap();
     assert!(!all, "it says that it must look again");
     assert_eq!((history(&db, id("sync")).await.len(), history(&db, id("other")).await.len()), (1, 2));
     editor.rollback().await.unwrap();
-    assert!(db.notify.operate().remember(&rows, "node").await.unwrap());
+    assert!(db.outbox.operate().remember(&rows, "node").await.unwrap());
     assert_eq!((history(&db, id("sync")).await.len(), history(&db, id("other")).await.len()), (2, 2));
     db.close().await;
 }

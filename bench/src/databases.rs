@@ -1,16 +1,16 @@
-//! The databases that are measured: where their servers come from, and [`Arena`], one database with the pool and the
+//! The measured databases: the source of their servers, and [`Arena`], one database with the pool and the
 //! outbox that all workloads of a run share.
 //!
-//! What differs per database is in `raw`.
+//! `raw` has the differences between databases.
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use serde::Serialize;
-use solid_notify::{Notify, NotifyDef};
+use solid_notify::{NotifyDef, Outbox};
 use sqlx::pool::PoolOptions;
 use sqlx::{Connection, Pool};
 use tempfile::TempDir;
-use xtask::servers::{Durability, Ending, Server, mariadb, postgres};
+use xtask::servers::{Durability, Ending, Server, mariadb, mysql, postgres};
 
 use crate::processor_time;
 use crate::raw::Measured;
@@ -23,6 +23,8 @@ pub enum Product {
     Postgres,
     /// The server at `MARIADB_URL`, else a private one.
     Mariadb,
+    /// The server at `MYSQL_URL`, else a private one.
+    Mysql,
     /// A file in a temporary directory.
     Sqlite,
 }
@@ -32,12 +34,13 @@ impl std::fmt::Display for Product {
         f.pad(match self {
             Self::Postgres => "postgres",
             Self::Mariadb => "mariadb",
+            Self::Mysql => "mysql",
             Self::Sqlite => "sqlite",
         })
     }
 }
 
-/// Where databases of one product can be made. Dropping it stops a private server.
+/// A server of one product, on which databases can be made. Dropping it stops a private server.
 pub struct Site {
     /// The product.
     pub product: Product,
@@ -58,6 +61,7 @@ impl Site {
         let (variable, start): (_, fn(Durability) -> Result<Server>) = match product {
             Product::Postgres => ("POSTGRES_URL", postgres::start_with),
             Product::Mariadb => ("MARIADB_URL", mariadb::start_with),
+            Product::Mysql => ("MYSQL_URL", mysql::start_with),
             Product::Sqlite => {
                 let directory = tempfile::tempdir()?;
                 let url = directory.path().join("bench.db").to_string_lossy().into_owned();
@@ -89,15 +93,15 @@ impl Site {
         Ok(site)
     }
 
-    /// The processor time of a private server so far, in seconds, where the system tells.
+    /// The processor time of a private server so far, in seconds, if the system shows it.
     pub fn processor_time(&self) -> Option<f64> {
         processor_time::with_children(self.server.as_ref()?.process()?)
     }
 
-    /// What the server says of its version and its durability.
+    /// The server's version and its durability settings.
     ///
     /// # Errors
-    /// What the database said.
+    /// Errors of the database.
     pub async fn settings<DB: Measured>(&self) -> Result<Vec<(String, String)>> {
         let mut conn = DB::Connection::connect_with(&DB::options(&self.url, None)?).await?;
         let settings = DB::settings(&mut conn).await?;
@@ -120,12 +124,12 @@ pub struct Arena<DB: Measured> {
     /// The application's pool, which both sides use.
     pub pool: Pool<DB>,
     /// Our side.
-    pub notify: Notify<DB>,
+    pub outbox: Outbox<DB>,
     url: String,
     name: String,
 }
 
-/// Where an [`Arena`] is, for a process of its own.
+/// The location of an [`Arena`], for a process of its own.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Address {
     /// The server's URL, for SQLite the file.
@@ -147,7 +151,7 @@ impl<DB: Measured> Arena<DB> {
     /// Makes a database of its own at `site`, and the tables in it.
     ///
     /// # Errors
-    /// What the database said.
+    /// Errors of the database.
     pub async fn create(site: &Site, like_ours: bool) -> Result<Self> {
         let name = format!("bench_{:016x}", fastrand::u64(..));
         if let Some(create) = DB::create(&name) {
@@ -156,14 +160,14 @@ impl<DB: Measured> Arena<DB> {
             conn.close().await?;
         }
         let arena = Self::open(&Address { url: site.url.clone(), name }).await?;
-        arena.notify.migrate().await?;
+        arena.outbox.migrate().await?;
         // A no-op handler needs the room of the node's whole limit; with the default of 20 it would wait for the settling
         // of each handful. Everything else is as the library has it by default.
         let definition = |name| NotifyDef::new(name).max_concurrency(2000);
-        arena.notify.define(definition(DEFINITION)).await?;
-        arena.notify.define(definition(WITHOUT_HISTORY).keep_history("none")).await?;
+        arena.outbox.define(definition(DEFINITION)).await?;
+        arena.outbox.define(definition(WITHOUT_HISTORY).keep_history("none")).await?;
         // By default twenty at a time, each until its time-out.
-        arena.notify.define(NotifyDef::new(DEAD).timeout("1s")).await?;
+        arena.outbox.define(NotifyDef::new(DEAD).timeout("1s")).await?;
         DB::plain(&mut *arena.pool.acquire().await?, DB::TABLES.to_owned()).await?;
         if like_ours {
             let tables = DB::LIKE_OURS.with_context(|| format!("{} cannot copy the form of a table", DB::PRODUCT))?;
@@ -175,12 +179,12 @@ impl<DB: Measured> Arena<DB> {
     /// Opens a database that another process has made.
     ///
     /// # Errors
-    /// What the database said.
+    /// Errors of the database.
     pub async fn open(address: &Address) -> Result<Self> {
         let Address { url, name } = address.clone();
         let options = PoolOptions::<DB>::new().max_connections(POOL).min_connections(POOL).test_before_acquire(false);
         let pool = options.connect_with(DB::options(&url, Some(&name))?).await?;
-        Ok(Self { notify: Notify::new(pool.clone()), pool, url, name })
+        Ok(Self { outbox: Outbox::new(pool.clone()), pool, url, name })
     }
 
     /// Where it is.
@@ -191,7 +195,7 @@ impl<DB: Measured> Arena<DB> {
     /// A connection beside the pool.
     ///
     /// # Errors
-    /// What the database said.
+    /// Errors of the database.
     pub async fn connect(&self) -> Result<DB::Connection> {
         Ok(DB::Connection::connect_with(&DB::options(&self.url, Some(&self.name))?).await?)
     }
@@ -199,17 +203,17 @@ impl<DB: Measured> Arena<DB> {
     /// The id of one of our definitions.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn definition(&self, name: &str) -> Result<i64> {
-        let definitions = self.notify.definitions().await?;
+        let definitions = self.outbox.definitions().await?;
         let found = definitions.iter().find(|definition| definition.row.name == name);
         found.map(|definition| definition.row.id).with_context(|| format!("the definition {name} is missing"))
     }
 
-    /// Empties all tables, so that each repetition finds the same.
+    /// Empties all tables, so that each repetition starts from the same state.
     ///
     /// # Errors
-    /// What the database said.
+    /// Errors of the database.
     pub async fn reset(&self) -> Result<()> {
         self.each(DB::RESET).await
     }
@@ -217,7 +221,7 @@ impl<DB: Measured> Arena<DB> {
     /// Queues `count` notices of a definition by plain SQL.
     ///
     /// # Errors
-    /// What the database said.
+    /// Errors of the database.
     pub async fn fill(&self, table: Table, def_id: i64, count: usize) -> Result<()> {
         let mut conn = self.pool.acquire().await?;
         DB::plain(&mut conn, DB::fill(table, def_id, count)).await?;
@@ -228,7 +232,7 @@ impl<DB: Measured> Arena<DB> {
     /// One number.
     ///
     /// # Errors
-    /// What the database said.
+    /// Errors of the database.
     pub async fn number(&self, sql: &'static str) -> Result<i64> {
         Ok(DB::number(&mut *self.pool.acquire().await?, sql).await?)
     }
@@ -238,7 +242,7 @@ impl<DB: Measured> Arena<DB> {
         let mut conn = self.pool.acquire().await?;
         for statement in statements {
             let done = DB::plain(&mut conn, (*statement).to_owned()).await;
-            // It lessens the noise, and needs a right that the account may not have.
+            // It reduces the noise, and needs a right that the account may lack.
             if *statement != "CHECKPOINT" {
                 done.with_context(|| format!("at {statement}"))?;
             }
@@ -249,7 +253,7 @@ impl<DB: Measured> Arena<DB> {
     /// Drops the database.
     ///
     /// # Errors
-    /// What the database said.
+    /// Errors of the database.
     pub async fn drop(self) -> Result<()> {
         self.pool.close().await;
         if let Some(drop) = DB::drop(&self.name) {
@@ -261,7 +265,7 @@ impl<DB: Measured> Arena<DB> {
     }
 }
 
-/// Whose queue is filled.
+/// The table to fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Table {
     /// `notify_msg`.

@@ -1,6 +1,6 @@
 //! `cargo run --release -p bench -- run`: solid-notify against the raw SQL that does the same.
 //!
-//! Only the command line is here. The README beside it tells what is measured, and why that is fair.
+//! Only the command line is here. The README beside it describes the measurements and why they are fair.
 
 mod databases;
 mod notice;
@@ -112,7 +112,7 @@ fn main() -> Result<ExitCode> {
             let sweep = async {
                 match db {
                     Product::Postgres => backlog::sweep::<Postgres>(&address).await,
-                    Product::Mariadb => backlog::sweep::<MySql>(&address).await,
+                    Product::Mariadb | Product::Mysql => backlog::sweep::<MySql>(&address).await,
                     Product::Sqlite => backlog::sweep::<Sqlite>(&address).await,
                 }
             };
@@ -136,7 +136,7 @@ async fn measure(sites: &[Site], arguments: &Run) -> Result<ExitCode> {
     for site in sites {
         let told = match site.product {
             Product::Postgres => site.settings::<Postgres>().await?,
-            Product::Mariadb => site.settings::<MySql>().await?,
+            Product::Mariadb | Product::Mysql => site.settings::<MySql>().await?,
             Product::Sqlite => site.settings::<Sqlite>().await?,
         };
         settings.insert(site.product.to_string(), told.into_iter().collect());
@@ -145,7 +145,7 @@ async fn measure(sites: &[Site], arguments: &Run) -> Result<ExitCode> {
     for site in sites {
         match site.product {
             Product::Postgres => measure_on::<Postgres>(site, arguments, plan, &mut report).await?,
-            Product::Mariadb => measure_on::<MySql>(site, arguments, plan, &mut report).await?,
+            Product::Mariadb | Product::Mysql => measure_on::<MySql>(site, arguments, plan, &mut report).await?,
             Product::Sqlite => measure_on::<Sqlite>(site, arguments, plan, &mut report).await?,
         }
     }

@@ -1,9 +1,7 @@
 //! Our side: solid-notify through its public API, with its defaults.
 
 use anyhow::{Result, ensure};
-use solid_notify::{
-    Done, NewNotice, Notice, NoticeTx, Notify, Outbox, Sweeper, SweeperBuilder, add_notice, add_notices,
-};
+use solid_notify::{AnyOutbox, NewNotice, Notice, NoticeTx, Outbox, Sweeper, SweeperBuilder, add_notice, add_notices};
 
 use crate::databases::{Arena, DEFINITION, WITHOUT_HISTORY};
 use crate::notice::Parameter;
@@ -12,9 +10,9 @@ use crate::raw::Measured;
 /// One transaction: a business statement and a notice.
 ///
 /// # Errors
-/// Those of the library.
-pub async fn enqueue<DB: Measured>(notify: &Notify<DB>, order: i64) -> Result<()> {
-    let mut tx = notify.begin().await?;
+/// Errors of the library.
+pub async fn enqueue<DB: Measured>(outbox: &Outbox<DB>, order: i64) -> Result<()> {
+    let mut tx = outbox.begin().await?;
     DB::business(&mut tx, order).await?;
     add(&mut tx, order).await?;
     tx.commit().await?;
@@ -24,7 +22,7 @@ pub async fn enqueue<DB: Measured>(notify: &Notify<DB>, order: i64) -> Result<()
 /// Adds a notice; returns its id.
 ///
 /// # Errors
-/// Those of the library.
+/// Errors of the library.
 pub async fn add<DB: Measured>(tx: &mut NoticeTx<'_, DB>, order: i64) -> Result<i64> {
     Ok(add_notice(tx, DEFINITION, Parameter::new(order)).await?.id())
 }
@@ -32,23 +30,23 @@ pub async fn add<DB: Measured>(tx: &mut NoticeTx<'_, DB>, order: i64) -> Result<
 /// One transaction: many notices by one call.
 ///
 /// # Errors
-/// Those of the library.
-pub async fn add_many<DB: Measured>(notify: &Notify<DB>, count: usize) -> Result<()> {
+/// Errors of the library.
+pub async fn add_many<DB: Measured>(outbox: &Outbox<DB>, count: usize) -> Result<()> {
     let orders = 1..=i64::try_from(count)?;
-    let mut tx = notify.begin().await?;
+    let mut tx = outbox.begin().await?;
     let notices = orders.map(|order| NewNotice::new(DEFINITION, Parameter::new(order)));
     add_notices(&mut tx, notices.collect::<Result<Vec<_>, _>>()?).await?;
     tx.commit().await?;
     Ok(())
 }
 
-/// A sweeper with the no-op handler for both definitions; `called` is told of each call.
-pub fn sweeper(outbox: &Outbox, called: impl Fn(i64) + Clone + Send + Sync + 'static) -> SweeperBuilder {
+/// Builds a sweeper with the no-op handler for both definitions. `called` is called with each notice.
+pub fn sweeper(outbox: &AnyOutbox, called: impl Fn(i64) + Clone + Send + Sync + 'static) -> SweeperBuilder {
     let handler = move |notice: Notice<Parameter>| {
         called(notice.id());
         async move {
             std::hint::black_box(notice.into_param());
-            Ok(Done::Ok)
+            Ok(())
         }
     };
     Sweeper::builder(outbox).handler(DEFINITION, handler.clone()).handler(WITHOUT_HISTORY, handler)
@@ -57,7 +55,7 @@ pub fn sweeper(outbox: &Outbox, called: impl Fn(i64) + Clone + Send + Sync + 'st
 /// After a repetition: nothing is queued, and all of it is in history.
 ///
 /// # Errors
-/// Tells what is not so.
+/// Fails when rows are left or missing, with their numbers.
 pub async fn check<DB: Measured>(arena: &Arena<DB>, count: usize, keep: bool) -> Result<()> {
     // Not those of the library's own definitions: housekeeping has its times.
     let queued = arena

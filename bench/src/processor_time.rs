@@ -1,9 +1,9 @@
-//! How much processor time processes have used, from `/proc`: it tells what something costs also on a machine that does
-//! other work meanwhile, where a rate does not. None where there is no `/proc`.
+//! The processor time of processes, from `/proc`. It shows the cost also on a machine with other work, where a rate does not.
+//! None where there is no `/proc`.
 
 use std::fs;
 
-/// The kernel tells processor time in hundredths of a second on every architecture.
+/// The kernel counts processor time in hundredths of a second on every architecture.
 const TICKS_A_SECOND: f64 = 100.0;
 
 /// That of this process, in seconds.

@@ -1,4 +1,4 @@
-//! Where the time goes: what Postgres says of each statement, after one repetition of a workload.
+//! Prints the time that Postgres spends in each statement, after one repetition of a workload.
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -11,7 +11,7 @@ use crate::run::{Plan, Side};
 use crate::statistics::as_f64;
 use crate::workloads::{drain, enqueue_tx, steady};
 
-/// What is profiled.
+/// The profiled work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Profiled {
     /// Adding.
@@ -32,7 +32,7 @@ const DATABASE: &str = "SELECT xact_commit, xact_rollback, tup_returned, tup_fet
 /// Prints a table for each workload and side.
 ///
 /// # Errors
-/// What the database said.
+/// Errors of the database.
 pub async fn profile(site: &Site, plan: Plan) -> Result<()> {
     let arena = Arena::<Postgres>::create(site, false).await?;
     for profiled in Profiled::value_variants() {
@@ -75,7 +75,7 @@ async fn profile_one(arena: &Arena<Postgres>, site: &Site, plan: Plan, profiled:
     Ok(())
 }
 
-/// Where the server's counters stood.
+/// The server's counters at the start.
 enum Counters {
     /// `pg_stat_statements` is there, and was reset.
     Statements,
@@ -97,7 +97,7 @@ impl Counters {
     }
 
     async fn sums(arena: &Arena<Postgres>) -> Result<[i64; 7]> {
-        // Sessions tell their counts with a delay.
+        // Sessions report their counts with a delay.
         tokio::time::sleep(std::time::Duration::from_millis(1200)).await;
         let row: DatabaseRow = sqlx::query_as(DATABASE).fetch_one(&arena.pool).await.context("pg_stat_database")?;
         Ok(row.into())

@@ -1,4 +1,4 @@
-//! What a run says: JSON lines while it goes on, a table at its end.
+//! The report of a run: JSON lines while it runs, and a table at its end.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,7 +22,7 @@ pub struct Line {
     #[serde(flatten)]
     figures: Figures,
     target: Option<Target>,
-    /// Where it is reached but for what a guarantee costs.
+    /// Set where the target is reached without the cost of a guarantee.
     #[serde(skip_serializing_if = "Option::is_none")]
     yields: Option<Yields>,
     /// None without a verdict.
@@ -37,14 +37,14 @@ impl Line {
         Self { db, workload, figures, target, yields: None, ok }
     }
 
-    /// Whether a ratio to raw SQL is missed: then the tables may be why.
+    /// True if a ratio to raw SQL is missed. Then the tables may be the reason.
     pub fn misses_ratio(&self) -> bool {
         self.ok == Some(false)
             && matches!(self.target, Some(Target::Ratio(_)))
             && matches!(&self.figures, Figures::Compared(compared) if compared.against == RAW)
     }
 
-    /// Yields to a guarantee where it may.
+    /// Marks the line as yielding to a guarantee where the target allows that.
     pub fn yielding(mut self, like_ours: Option<&Figures>) -> Self {
         if self.ok == Some(false) {
             self.yields = self.target.and_then(|target| target.yields(&self.figures, like_ours));
@@ -54,7 +54,7 @@ impl Line {
     }
 }
 
-/// Where and with what a run took place.
+/// The environment of a run.
 #[derive(Debug, Serialize)]
 pub struct Environment {
     /// Of this crate.
@@ -63,7 +63,7 @@ pub struct Environment {
     pub optimised: bool,
     /// Logical processors.
     pub cores: usize,
-    /// The processor's name, where it tells.
+    /// The processor's name, if known.
     pub processor: Option<String>,
     /// The operating system and its architecture.
     pub system: String,
@@ -73,7 +73,7 @@ pub struct Environment {
     pub quick: bool,
     /// True where the raw side has tables like ours.
     pub like_ours: bool,
-    /// What each server says of its version and its durability.
+    /// The version and the durability settings of each server.
     pub databases: BTreeMap<String, BTreeMap<String, String>>,
 }
 
@@ -103,7 +103,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Begins with the environment.
+    /// Starts the report with the environment.
     ///
     /// # Errors
     /// Fails where the file cannot be written.
@@ -114,7 +114,7 @@ impl Report {
         Ok(report)
     }
 
-    /// Adds a result. It is in the file at once: what comes later may fail.
+    /// Adds a result and writes it to the file at once, because a later workload may fail.
     ///
     /// # Errors
     /// Fails where the file cannot be written.
@@ -139,13 +139,13 @@ impl Report {
         for line in &self.lines {
             let [ours, raw, ratio] = cells(&line.figures);
             let target = line.target.map_or_else(String::new, |target| target.to_string());
-            let verdict = match (line.ok, line.yields) {
+            let result = match (line.ok, line.yields) {
                 (_, Some(yields)) => format!("yields: {:.3}", yields.left),
                 (Some(true), None) => "ok".to_owned(),
                 (Some(false), None) => "MISSED".to_owned(),
                 (None, None) => String::new(),
             };
-            table.add_row([line.db.to_string(), line.workload.to_string(), ours, raw, ratio, target, verdict]);
+            table.add_row([line.db.to_string(), line.workload.to_string(), ours, raw, ratio, target, result]);
         }
         println!("{table}");
         for (line, yields) in self.lines.iter().filter_map(|line| Some((line, line.yields?))) {
@@ -154,7 +154,7 @@ impl Report {
         let missed = self.lines.iter().filter(|line| line.ok == Some(false));
         let missed: Vec<String> = missed.map(|line| format!("{} on {}", line.workload, line.db)).collect();
         if self.lines.iter().all(|line| line.ok.is_none()) {
-            println!("missed: no target was looked at");
+            println!("missed: no target was checked");
         } else {
             println!("missed: {}", if missed.is_empty() { "none".to_owned() } else { missed.join(", ") });
         }

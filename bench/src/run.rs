@@ -1,5 +1,5 @@
-//! The order of repetitions: pairs, each side first in turn, so that whatever drifts meanwhile (the machine's other
-//! work, the disk, the heat) meets both sides alike.
+//! The order of repetitions: pairs, each side first in turn, so that drifts (the machine's other work, the disk, the heat)
+//! affect both sides alike.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -18,7 +18,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The repetitions that are carried out; the first one warms up, except in a quick run, which only tells that it works.
+    /// The repetitions of a run. The first one warms up, except in a quick run, which only checks that the bench works.
     fn numbers(&self) -> std::ops::RangeInclusive<usize> {
         usize::from(self.quick)..=self.repetitions
     }
@@ -29,12 +29,12 @@ impl Plan {
     }
 }
 
-/// Who is measured.
+/// The measured side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// solid-notify.
     Ours,
-    /// What it is compared with.
+    /// The side that it is compared with.
     Raw,
 }
 
@@ -56,7 +56,7 @@ pub struct Rate {
 /// Two series of rates, measured in pairs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Compared {
-    /// What the other side is.
+    /// The other side.
     pub against: &'static str,
     /// The median of our side, per second.
     pub ours: f64,
@@ -74,7 +74,7 @@ pub struct Compared {
     pub repetitions: usize,
 }
 
-/// What the other side mostly is.
+/// The usual other side.
 pub const RAW: &str = "raw";
 
 /// Measures rates of ours; the first one warms up and does not count.

@@ -1,6 +1,6 @@
 //! The figures of a series of repetitions: the median and an interval for it that assumes nothing about the distribution.
 //!
-//! What is measured, and whether it is good enough, is left to the workloads and to `targets`.
+//! The workloads decide what is measured, and `targets` which results are good enough.
 
 use serde::Serialize;
 

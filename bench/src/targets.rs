@@ -1,4 +1,4 @@
-//! What is good enough, and why: a table. What has no row here is measured without a verdict.
+//! The targets and their reasons: a table. A workload without a row is measured without a verdict.
 //!
 //! A target that a guarantee forbids yields to the guarantee: then what the guarantee costs any SQL that gives it is measured,
 //! too, and what is left must reach the target.
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::databases::Product;
 use crate::workloads::{Backlog, Figures, Latency, Workload};
 
-/// What a workload must reach.
+/// A result that a workload must reach.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Target {
@@ -26,7 +26,7 @@ pub enum Target {
         /// Of the 99th percentile.
         p99_ms: f64,
     },
-    /// What a large backlog may cost, and that it does not get worse on the way.
+    /// The cost of a large backlog, which must not grow on the way.
     Backlog {
         /// The highest peak of resident memory.
         rss_mib: f64,
@@ -43,14 +43,14 @@ pub enum Target {
 pub struct Yields {
     /// The guarantee.
     pub to: &'static str,
-    /// What is left without its cost: a ratio, or the median in milliseconds.
+    /// The result without the cost of the guarantee: a ratio, or the median in milliseconds.
     pub left: f64,
 }
 
-/// One of a key at a time, in order; a dedupe key once; no status and no time by which nobody would find a notice. The raw
-/// side's tables know none of that.
+/// The tables keep the order of a key, allow a dedupe key once, and refuse a status or a time that would hide a notice. The
+/// raw side's tables do none of that.
 const TABLES: &str = "the tables' keys and checks, which raw SQL on the same tables keeps as well";
-/// Else a crash of the server gives two senders the same attempt.
+/// Without this guarantee a crash of the server gives two senders the same attempt.
 const DURABLE: &str = "a claim that is on the disk before its handler runs, which raw SQL waits for as well";
 
 use Product::{Mariadb, Postgres, Sqlite};
@@ -59,9 +59,9 @@ use Workload::{
 };
 
 const TARGETS: &[(Product, Workload, Target)] = &[
-    // What the caller pays inside the business transaction: a check of the definition, a returned id, an honest commit.
+    // The cost inside the business transaction: a check of the definition, a returned id, a checked commit.
     (Postgres, EnqueueTx, Target::Ratio(0.90)),
-    // What a running system sees: adding and sending share the machine.
+    // As in a running system, adding and sending share the machine.
     (Postgres, Steady, Target::Ratio(0.90)),
     // History has more columns than the raw one, and every outcome is fenced and judged by its definition.
     (Postgres, Drain, Target::Ratio(0.70)),
@@ -70,9 +70,9 @@ const TARGETS: &[(Product, Workload, Target)] = &[
     (Postgres, Late, Target::Latency { p50_ms: 0.5, p99_ms: 1.5 }),
     // A sweeper reads no more than it sends; what it needs must not depend on how much waits.
     (Postgres, Many, Target::Backlog { rss_mib: 150.0, rss_growth: 1.05, rate_slope: 0.80 }),
-    // Somebody's forgotten transaction must not stop the queue.
+    // A forgotten open transaction must not stop the queue.
     (Postgres, HeldXmin, Target::Ratio(0.80)),
-    // One receiver that hangs is nobody else's trouble.
+    // A receiver that hangs must not slow down the others.
     (Postgres, DeadTarget, Target::Ratio(0.95)),
     (Mariadb, DeadTarget, Target::Ratio(0.95)),
     (Sqlite, DeadTarget, Target::Ratio(0.95)),
@@ -107,7 +107,7 @@ impl Target {
         }
     }
 
-    /// Whether it is reached without what a guarantee costs; `like_ours`: to raw SQL on tables like ours.
+    /// Whether it is reached without the cost of a guarantee; `like_ours`: the ratio to raw SQL on tables like ours.
     pub fn yields(self, figures: &Figures, like_ours: Option<&Figures>) -> Option<Yields> {
         match (self, figures, like_ours) {
             (Self::Ratio(least), _, Some(Figures::Compared(it))) if it.ratio >= least => {

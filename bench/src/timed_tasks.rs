@@ -1,6 +1,6 @@
 //! Timed tasks on Redis against raw scripts that do the least of a delayed queue with leases, called through the same client.
 //!
-//! The raw scripts keep what a lease is for: who lost it changes nothing. What that costs is told as well.
+//! The raw scripts keep the promise of a lease: a consumer that lost it changes nothing. A third side shows what that costs.
 //!
 //! `cargo run --release -p bench -- redis`. What must be reached: 0.85 of raw, and a claim that costs no more where a million
 //! tasks are scheduled that are not due.
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use futures_util::future::try_join_all;
 use redis::Script;
 use redis::aio::ConnectionManager;
-use solid_notify::redis::{Lease, Outcome, Redis, TimedTasks};
+use solid_notify::redis::{Redis, TaskLease, TaskOutcome, TimedTasks};
 use xtask::servers::{Durability, Server, redis as servers};
 
 use crate::statistics::{Median, median};
@@ -21,9 +21,9 @@ const BATCH: usize = 100;
 const KIND: &str = "bench";
 const VALUE: &str = r#"{"order":4711,"state":"booked","text":"sixty bytes of a task"}"#;
 
-/// The least that keeps what a lease promises: a sorted set and a hash, a claim that moves the score to the end of the lease under a
-/// new number, and a finish that asks for that number. No tries, no dead letters, no times of what was due; damage is not looked
-/// for. `bare` leaves the number away: then whoever lost its lease deletes what another one holds.
+/// The least that keeps the promise of a lease: a sorted set and a hash, a claim that moves the score to the end of the lease under
+/// a new number, and a finish that checks that number. It has no tries, no dead letters and no check for damage. `bare` omits
+/// the number, so a consumer that lost its lease deletes the task of another one.
 struct Raw {
     link: ConnectionManager,
     add: Script,
@@ -111,14 +111,14 @@ impl Ours {
     }
 
     async fn drain(&self) -> Result<usize> {
-        let (lease, mut done) = (Lease::of(Duration::from_secs(60)), 0);
+        let (lease, mut done) = (TaskLease::of(Duration::from_secs(60)), 0);
         loop {
             let due = self.0.claim::<serde_json::Value>(KIND, BATCH, &lease).await?;
             if due.tasks.is_empty() {
                 return Ok(done);
             }
             done += due.tasks.len();
-            let outcomes: Vec<_> = due.tasks.iter().map(|task| task.outcome(Outcome::Finish)).collect();
+            let outcomes: Vec<_> = due.tasks.iter().map(|task| task.outcome(TaskOutcome::Finish)).collect();
             ensure!(self.0.settle(KIND, &outcomes).await?.into_iter().all(|held| held), "a lease was lost");
         }
     }
@@ -139,7 +139,7 @@ pub(crate) fn measure(runtime: &tokio::runtime::Runtime, repetitions: u16, quick
     runtime.block_on(compare(&url, repetitions, tasks, scheduled))
 }
 
-/// What is compared.
+/// The compared sides.
 enum Side {
     Ours(Ours),
     Raw(Raw),
@@ -198,7 +198,7 @@ fn tell(what: &str, rounds: &[[Rates; 3]], to: usize, figure: impl Fn(&Rates) ->
     }
 }
 
-/// What a claim and finish cost without, and then with so many tasks that are not due.
+/// Measures claim and finish without tasks that are not due, and then with so many of them.
 async fn with_many_scheduled(ours: &Ours, each: u32, scheduled: usize, repetitions: u16) -> Result<()> {
     let measure = async || -> Result<Vec<f64>> {
         let mut rates = Vec::new();

@@ -1,4 +1,4 @@
-//! The command line: what people write, and what this program writes when it starts itself again as a shop.
+//! The command line: the arguments of a user, and those that this program passes when it starts itself again as a shop.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,32 +13,32 @@ const USAGE: &str = "usage: orders [--kill-while-sending] [FILE]
 FILE has one order a line, as JSON; `-` means standard input. Without it: examples/data/orders.jsonl.
 --kill-while-sending  kill the shop while notices are being sent, not between two attempts; takes about 40 s";
 
-/// Wherever the example is started.
+/// The example's own input, found from any working directory.
 const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/orders.jsonl");
 /// The hidden argument of a shop.
 const SHOP: &str = "--shop-process";
 
-/// What this process is for.
+/// The role of this process.
 pub enum Role {
     Supervisor(SupervisorArguments),
     Shop(ShopArguments),
 }
 
-/// What a person asked for.
+/// The arguments of a user.
 #[derive(Default)]
 pub struct SupervisorArguments {
     pub file: Option<PathBuf>,
     pub kill_while_sending: bool,
 }
 
-/// What a shop must know.
+/// The arguments of a shop process.
 pub struct ShopArguments {
     pub name: String,
     pub database: PathBuf,
     /// The address that orders are sent to.
     pub warehouse: String,
     pub input: PathBuf,
-    /// The last line that it books.
+    /// The last line that this shop books.
     pub last_line: usize,
 }
 
@@ -61,7 +61,7 @@ pub fn role() -> Result<Role> {
 }
 
 impl SupervisorArguments {
-    /// The whole input, and what to call it.
+    /// Returns the whole input, and its name.
     pub fn read_input(&self) -> Result<(Vec<u8>, String)> {
         let (input, name) = match self.file.as_deref() {
             Some(file) if file == "-" => {

@@ -1,5 +1,5 @@
-//! Fifty orders, each in one transaction with the notice that a warehouse must get: what was booked is delivered,
-//! whatever fails, and what was rolled back is never sent.
+//! Fifty orders, each in one transaction with its notice to a warehouse. Every booked order is delivered in spite of
+//! failures, and an order that was rolled back is never sent.
 //!
 //! ```text
 //! cargo run --example orders                                   # examples/data/orders.jsonl
@@ -8,15 +8,14 @@
 //! cargo run --example orders -- --kill-while-sending           # about 40 s: see `supervisor.rs`
 //! ```
 //!
-//! This process plays the warehouse (an HTTP service on localhost, `receiver.rs`) and starts the shop as a process of
-//! its own, which books orders in SQLite and sends them at once. Half-way the shop is killed with SIGKILL; orders are
-//! booked on while no sweeper lives; a second shop sends whatever is left. In the end a table tells from the database
-//! what became of every line, and the warehouse's records must be exactly the booked orders, byte for byte; else the
-//! exit code is 1.
+//! This process plays the warehouse (an HTTP service on localhost, `receiver.rs`). It starts the shop as a process of its
+//! own, which books orders in SQLite and sends them at once. Half-way it kills the shop with SIGKILL, and books more orders
+//! while no sweeper runs. A second shop sends the rest. In the end a table shows the fate of every line, read from the
+//! database. The warehouse's records must be exactly the booked orders, byte for byte; otherwise the exit code is 1.
 //!
-//! An order needs `number`, `total` and `items` with `sku`, `quantity` and `price`. It is rolled back where `total` is
-//! not the sum of its items, where its number was booked before, or where fewer pieces are in stock (1,000 of every
-//! article at first). Two optional fields decide how the warehouse answers:
+//! An order needs `number`, `total` and `items` with `sku`, `quantity` and `price`. It is rolled back if `total` is not the
+//! sum of its items, if its number was booked before, or if fewer pieces are in stock (1,000 of every article at first).
+//! Two optional fields decide how the warehouse answers:
 //!
 //! | field | answer |
 //! |---|---|
@@ -40,36 +39,36 @@ use anyhow::Result;
 use arguments::{Role, ShopArguments};
 use order::{Order, Refused};
 use serde_json::value::RawValue;
-use solid_notify::{Done, Failure, Handler, HandlerResult, Notice, Notify, NotifyDef, Sweeper, add_notice};
+use solid_notify::{Failure, Handler, HandlerResult, Notice, NotifyDef, Outbox, Sweeper, add_notice};
 use sqlx::Sqlite;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 
-/// Opens the database. Every process does this at every start: tables and definition are created once.
-async fn open(database: &Path) -> Result<Notify<Sqlite>> {
+/// Opens the database. Every process does this at every start; tables and definition are created once.
+async fn open(database: &Path) -> Result<Outbox<Sqlite>> {
     let options = SqliteConnectOptions::new().filename(database).create_if_missing(true);
-    let notify = Notify::new(SqlitePool::connect_with(options).await?);
-    notify.migrate().await?;
-    // Short, so that the example ends soon; real intervals are rather `[5s,5m,1h,1d]`. What is in force is the row in
-    // the database, which operators edit while the system runs.
-    notify.define(NotifyDef::new("deliver_order").retry_interval("[200ms,400ms,800ms]").timeout("2s")).await?;
-    order::create_tables(notify.pool()).await?;
-    Ok(notify)
+    let outbox = Outbox::new(SqlitePool::connect_with(options).await?);
+    outbox.migrate().await?;
+    // Short, so that the example ends soon; a real interval would be `[5s,5m,1h,1d]`. The row in the database applies,
+    // which operators edit while the system runs.
+    outbox.define(NotifyDef::new("deliver_order").retry_interval("[200ms,400ms,800ms]").timeout("2s")).await?;
+    order::create_tables(outbox.pool()).await?;
+    Ok(outbox)
 }
 
-/// Books an order and adds its notice in one transaction: afterwards both exist, or neither.
-async fn book(notify: &Notify<Sqlite>, order: &Order, line: usize, process: &str) -> Result<()> {
-    let mut tx = notify.begin().await?;
-    // Anywhere in the transaction. A raw JSON value keeps its bytes: no decimal is rounded, no key is moved.
+/// Books an order and adds its notice in one transaction: both exist afterwards, or neither.
+async fn book(outbox: &Outbox<Sqlite>, order: &Order, line: usize, process: &str) -> Result<()> {
+    let mut tx = outbox.begin().await?;
+    // Anywhere in the transaction. A raw JSON value keeps its bytes, so no decimal is rounded and no key is moved.
     let added = add_notice(&mut tx, "deliver_order", &order.json).await?;
     order.insert(&mut tx, line, added.id(), process).await?;
-    // Where a rule is broken, `?` drops the transaction: it is rolled back, and its notice with it.
+    // If a rule is broken, `?` drops the transaction, which rolls back the order and its notice.
     order.take_from_stock(&mut tx).await?;
     order.check_total()?;
     tx.commit().await?;
     Ok(())
 }
 
-/// Delivers the notices of `deliver_order`. A verdict per attempt; retries are the definition's business.
+/// Delivers the notices of `deliver_order`. It returns a result per attempt; the definition decides about retries.
 struct Deliver {
     http: reqwest::Client,
     warehouse: String,
@@ -80,54 +79,54 @@ impl Handler for Deliver {
 
     async fn handle(&self, notice: Notice<Box<RawValue>>) -> HandlerResult {
         let request = self.http.post(&self.warehouse).header("Content-Type", "application/json");
-        // At least once means that a notice may come twice: the receiver deduplicates by this.
-        let request = request.header("Idempotency-Key", notice.idempotency_id());
+        // "At least once" means that a notice may come twice: the receiver deduplicates by this id.
+        let request = request.header("Idempotency-Key", notice.idempotency_key());
         let response = request.body(notice.raw_param().to_owned()).send().await?;
         let (status, answer) = (response.status(), response.text().await?);
         match status.as_u16() {
-            200..=299 => Ok(Done::Ok),
-            // It passes: try again when the definition says.
+            200..=299 => Ok(()),
+            // The failure is transient: try again when the definition says.
             408 | 429 | 500.. => Err(Failure::retry(format!("{status}: {answer}"))),
             _ => Err(Failure::give_up(format!("{status}: {answer}"))),
         }
     }
 }
 
-/// The shop: books its part of the orders, sends them, and goes on sending until it is closed and nothing is left.
+/// Runs the shop: books its part of the orders, sends them, and goes on sending until it is closed and no notice is left.
 async fn shop(shop: ShopArguments) -> Result<()> {
-    let notify = open(&shop.database).await?;
-    // Nothing stands between this machine and the warehouse; without this, HTTP_PROXY would.
+    let outbox = open(&shop.database).await?;
+    // No proxy stands between this machine and the warehouse; without this, HTTP_PROXY would apply.
     let http = reqwest::Client::builder().no_proxy().build()?;
-    let sweeper = Sweeper::builder(&notify)
+    let sweeper = Sweeper::builder(&outbox)
         .node_name(&shop.name)
         .register("deliver_order", Deliver { http, warehouse: shop.warehouse })
         .start()
         .await?;
-    book_lines(&notify, &std::fs::read(&shop.input)?, shop.last_line, &shop.name).await?;
+    book_lines(&outbox, &std::fs::read(&shop.input)?, shop.last_line, &shop.name).await?;
     supervisor::closing_time().await;
-    while order::undelivered(notify.pool()).await? > 0 {
+    while order::undelivered(outbox.pool()).await? > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     sweeper.shutdown().await;
     Ok(())
 }
 
-/// Books the lines up to `last_line`, from where whoever was there before left off. Bad lines are reported, and noted
-/// in a table of their own, in a transaction of their own.
-async fn book_lines(notify: &Notify<Sqlite>, input: &[u8], last_line: usize, process: &str) -> Result<()> {
-    let done = order::lines_done(notify.pool()).await?;
+/// Books the lines up to `last_line`, from where the last process stopped. Invalid lines are printed, and stored in a table
+/// of their own, in a transaction of their own.
+async fn book_lines(outbox: &Outbox<Sqlite>, input: &[u8], last_line: usize, process: &str) -> Result<()> {
+    let done = order::lines_done(outbox.pool()).await?;
     for (line, text) in order::lines(input).filter(|(line, _)| (done + 1..=last_line).contains(line)) {
         // SQLite has one writer at a time, and sending writes too: leave it a gap.
         tokio::time::sleep(Duration::from_millis(1)).await;
         let refused = match Order::read(text) {
             Err(refused) => refused,
-            Ok(order) => match book(notify, &order, line, process).await {
+            Ok(order) => match book(outbox, &order, line, process).await {
                 Ok(()) => continue,
                 Err(error) => Refused::from_error(error, &order)?,
             },
         };
         println!("  line {line}: {refused}");
-        refused.note(notify.pool(), line).await?;
+        refused.note(outbox.pool(), line).await?;
     }
     Ok(())
 }

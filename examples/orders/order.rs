@@ -1,6 +1,6 @@
-//! The shop's own business: what an order is, its tables, and the rules that make a transaction roll back.
+//! The shop's own business: its orders, its tables, and the rules that make a transaction roll back.
 //!
-//! Plain sqlx; of notices it knows nothing but their ids.
+//! Plain sqlx; it handles notices only by their ids.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use sqlx::sqlite::{SqliteConnection, SqlitePool};
 /// Pieces of every article before the first order.
 const STOCK: i64 = 1000;
 
-/// `refused` is written after the rollback, in a transaction of its own: it is how the report knows of those orders.
+/// `refused` is written after the rollback, in a transaction of its own, so that the report can list those orders.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS orders (
         line      integer PRIMARY KEY,
@@ -31,27 +31,27 @@ pub async fn create_tables(pool: &SqlitePool) -> Result<()> {
     Ok(())
 }
 
-/// The numbered lines that are not blank.
+/// Returns the lines that are not blank, with their numbers.
 pub fn lines(input: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let input = input.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(input);
     let numbered = input.split(|byte| *byte == b'\n').enumerate();
     numbered.map(|(index, line)| (index + 1, line.trim_ascii())).filter(|(_, line)| !line.is_empty())
 }
 
-/// The last line that was booked or refused.
+/// Returns the last line that was booked or refused.
 pub async fn lines_done(pool: &SqlitePool) -> Result<usize> {
     let last = "SELECT coalesce(max(line), 0) FROM (SELECT line FROM orders UNION ALL SELECT line FROM refused)";
     let last: i64 = sqlx::query_scalar(last).fetch_one(pool).await?;
     Ok(usize::try_from(last)?)
 }
 
-/// How many booked orders have a notice that has not ended.
+/// Returns how many booked orders have a notice that has not ended.
 pub async fn undelivered(pool: &SqlitePool) -> Result<i64> {
     let live = "SELECT count(*) FROM notify_msg JOIN orders ON notice_id = notify_msg.id";
     Ok(sqlx::query_scalar(live).fetch_one(pool).await?)
 }
 
-/// What the shop reads of an order; whatever else it has goes to the warehouse unread.
+/// The fields of an order that the shop reads; the others go to the warehouse unread.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with `number`, `total` and `items`")]
 struct Fields {
@@ -70,7 +70,7 @@ struct Item {
     price: Decimal,
 }
 
-/// A decimal from the digits as they were written, never by way of a floating-point number.
+/// Reads a decimal from its digits as written, without a floating-point number.
 fn money<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Decimal, D::Error> {
     let raw = <&RawValue>::deserialize(deserializer)?.get();
     let digits = raw.trim_matches('"');
@@ -87,7 +87,7 @@ pub struct Order {
 impl Order {
     pub fn read(line: &[u8]) -> Result<Self, Refused> {
         let unreadable = |what: &str, error: &dyn fmt::Display| {
-            // A line is always its parser's line 1.
+            // The parser sees one line at a time, so its line number is always 1.
             let error = error.to_string().replace(" at line 1 column ", " at column ");
             Refused { number: None, reason: format!("{what}: {error}") }
         };
@@ -137,16 +137,17 @@ impl Order {
     }
 }
 
-/// Why a line was not booked. Other errors (of the database, say) are no reason to go on.
+/// Why a line was not booked. Other errors (for instance of the database) stop the shop.
 #[derive(Debug)]
 pub struct Refused {
-    /// None where the line could not be read, so that no transaction was begun for it.
+    /// None if the line could not be read, so that no transaction was begun for it.
     number: Option<String>,
     reason: String,
 }
 
 impl Refused {
-    /// The reason if `error` concerns this order alone, else the error. A notice may be too large, for instance.
+    /// Returns the reason if `error` concerns this order alone, otherwise the error. For instance a notice may be too
+    /// large.
     pub fn from_error(error: anyhow::Error, order: &Order) -> Result<Self> {
         if let Some(solid_notify::Error::InvalidNotice { problem, .. }) = error.downcast_ref() {
             return Ok(order.refuse(problem));

@@ -1,5 +1,5 @@
-//! The warehouse: an HTTP service on localhost that fails in the ways `main.rs` lists, deduplicates by the header
-//! `Idempotency-Key`, and remembers everything that it got.
+//! The warehouse: an HTTP service on localhost. It fails in the ways that `main.rs` lists, deduplicates by the header
+//! `Idempotency-Key`, and remembers every request.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ pub struct Receiver {
     received: Arc<Mutex<HashMap<String, Received>>>,
 }
 
-/// What came with one idempotency key.
+/// The requests with one idempotency key.
 #[derive(Default)]
 struct Received {
     body: Bytes,
@@ -32,7 +32,7 @@ struct Received {
     repeats: usize,
 }
 
-/// What the warehouse reads of an order.
+/// The fields of an order that the warehouse reads.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Fields {
@@ -47,7 +47,7 @@ struct ShipTo {
 }
 
 impl Receiver {
-    /// Starts it on a free port; returns it and the address for orders.
+    /// Starts it on a free port. Returns it and the address for orders.
     pub async fn start() -> Result<(Self, String)> {
         let receiver = Self::default();
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -57,19 +57,19 @@ impl Receiver {
         Ok((receiver, url))
     }
 
-    /// The body of every order that it ever heard of, and of those that it accepted.
+    /// Returns the bodies of all orders that it received, and of those that it accepted.
     pub fn bodies(&self) -> (BTreeSet<Bytes>, BTreeSet<Bytes>) {
         let received = self.lock();
         let accepted = received.values().filter(|order| order.accepted).map(|order| order.body.clone()).collect();
         (received.values().map(|order| order.body.clone()).collect(), accepted)
     }
 
-    /// How many idempotency keys it accepted; it accepts each at most once.
+    /// Returns how many idempotency keys it accepted; it accepts each at most once.
     pub fn accepted(&self) -> usize {
         self.lock().values().filter(|order| order.accepted).count()
     }
 
-    /// How many orders came again after it had accepted them.
+    /// Returns how many orders came again after it had accepted them.
     pub fn repeats(&self) -> usize {
         self.lock().values().map(|order| order.repeats).sum()
     }
@@ -79,10 +79,10 @@ impl Receiver {
     }
 }
 
-type Answer = (StatusCode, &'static str);
-const ACCEPTED: Answer = (StatusCode::ACCEPTED, "accepted");
+type Response = (StatusCode, &'static str);
+const ACCEPTED: Response = (StatusCode::ACCEPTED, "accepted");
 
-async fn receive(State(receiver): State<Receiver>, headers: HeaderMap, body: Bytes) -> Answer {
+async fn receive(State(receiver): State<Receiver>, headers: HeaderMap, body: Bytes) -> Response {
     let Some(key) = headers.get("Idempotency-Key").and_then(|key| key.to_str().ok()) else {
         return (StatusCode::BAD_REQUEST, "an Idempotency-Key is missing");
     };
@@ -106,14 +106,14 @@ async fn receive(State(receiver): State<Receiver>, headers: HeaderMap, body: Byt
         (answer, slow)
     };
     if slow {
-        // The sender has hung up before that.
+        // The sender hangs up before that.
         tokio::time::sleep(SLOW).await;
         return (StatusCode::SERVICE_UNAVAILABLE, "the harbour was slow");
     }
     answer
 }
 
-fn answer(fields: &Fields, requests: u32) -> Answer {
+fn answer(fields: &Fields, requests: u32) -> Response {
     if fields.ship_to.country == "AQ" {
         return (StatusCode::UNPROCESSABLE_ENTITY, "we do not ship to Antarctica");
     }

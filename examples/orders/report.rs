@@ -1,4 +1,4 @@
-//! What became of every line: read from the database, and compared with the warehouse's records.
+//! The fate of every line: read from the database, and compared with the warehouse's records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -41,10 +41,10 @@ struct Booked {
     waited_ms: f64,
 }
 
-/// A line that was not booked; without a number where it is not an order.
+/// A line that was not booked; without a number if it is not an order.
 type Refused = (i64, Option<String>, String);
 
-/// What became of a booked order, in the order of the table.
+/// The fate of a booked order, in the order of the table.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
     SentAtOnce,
@@ -90,12 +90,12 @@ impl Booked {
         }
     }
 
-    /// True where one process tried in vain and another one sent it.
+    /// Returns true if one process tried without success and another one delivered it.
     fn changed_hands(&self) -> bool {
         self.errors.iter().any(|error| process(&error.node) != self.sender)
     }
 
-    /// Its attempts, in words.
+    /// Describes its attempts in words.
     fn story(&self) -> String {
         let Self { number, sender, waited_ms, .. } = self;
         let tried: Vec<_> = self.errors.iter().map(|error| process(&error.node)).collect();
@@ -123,12 +123,12 @@ impl fmt::Display for Fate {
     }
 }
 
-/// The process in a worker's id, which is `name-pid-random`.
+/// Returns the process in a worker's id, which is `name-pid-random`.
 fn process(worker: &str) -> &str {
     worker.rsplitn(3, '-').last().unwrap_or(worker)
 }
 
-/// Prints the tables; returns whether the warehouse has exactly what it must have.
+/// Prints the tables. Returns whether the warehouse has exactly the booked orders.
 pub async fn print(pool: &SqlitePool, input: &[u8], receiver: &Receiver) -> Result<bool> {
     let rows = sqlx::query(BOOKED).fetch_all(pool).await.context("reading what became of the orders")?;
     let booked = rows.iter().map(Booked::read).collect::<Result<Vec<_>>>()?;
@@ -217,7 +217,7 @@ fn dead_letters(booked: &[Booked]) -> Table {
     table
 }
 
-/// What is not as it must be. The orders are compared as they stand in the input, so every byte counts.
+/// Returns what is wrong. Orders are compared with the input, byte for byte.
 fn mistakes(booked: &[Booked], input: &[u8], receiver: &Receiver) -> Vec<String> {
     let texts: BTreeMap<usize, &[u8]> = order::lines(input).collect();
     let bodies = |orders: &mut dyn Iterator<Item = &Booked>| -> BTreeSet<Bytes> {

@@ -1,4 +1,4 @@
-//! What is posted to each service, and what becomes of its answers.
+//! The posts to each chat service, and the treatment of its responses.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,7 +20,7 @@ async fn desk(service: impl ChatService) -> Desk {
     Desk::with(AlertChannels::builder().chat("ops", service).build().unwrap()).await
 }
 
-/// What the services compute, written down once more.
+/// A second implementation of the signatures that the services compute.
 fn hmac(key: &str, message: &str) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).unwrap();
     mac.update(message.as_bytes());
@@ -93,13 +93,13 @@ async fn a_refusal_in_an_answer_of_http_200_is_a_failure_and_is_retried() {
 }
 
 #[tokio::test]
-async fn an_error_status_is_a_failure_whatever_the_body_says() {
+async fn an_error_status_is_a_failure_with_every_body() {
     let receiver = Receiver::accepting("").await;
     receiver.now(502, OK);
     let desk = desk(WeCom::new(receiver.url("/send?key=the-key-of-mine"))).await;
     let failed = desk.send(&alert("sync", &[], &["ops"]), Status::Failed).await;
     assert!(error(&failed).contains("502"), "{}", error(&failed));
-    assert_eq!(desk.causes.all(), [["reqwest"]], "its status is there for whoever classifies errors");
+    assert_eq!(desk.causes.all(), [["reqwest"]], "a classifier finds its status");
     desk.close().await;
 }
 
@@ -127,7 +127,7 @@ async fn a_service_that_takes_no_more_is_left_alone_for_as_long_as_it_shuts_out(
 }
 
 #[tokio::test]
-async fn a_chat_that_nobody_answers_for_is_an_error_with_its_cause_and_without_its_url() {
+async fn an_unreachable_chat_reports_its_cause_and_not_its_url() {
     // A port that was free a moment ago.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let desk = desk(Slack::new(format!("http://{free}/services/t0ken-of-slack"))).await;

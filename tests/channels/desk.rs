@@ -1,4 +1,4 @@
-//! Where alerts are sent from in these tests: an outbox in memory with a hand-turned clock, and a sweeper with the handler.
+//! The sender of alerts in these tests: an outbox in memory with a hand-turned clock, and a sweeper with the handler.
 
 use std::error::Error;
 use std::sync::OnceLock;
@@ -22,12 +22,12 @@ const INTERVAL: Duration = Duration::from_secs(3600);
 pub struct Desk {
     backend: MemoryBackend,
     sweeper: Sweeper,
-    /// The types in the chain of each failure that are known to whoever classifies errors.
+    /// The types in the chain of each failure that the classifier recognises.
     pub causes: Calls<Vec<&'static str>>,
 }
 
 impl Desk {
-    /// Begins with this handler.
+    /// Starts with this handler.
     pub async fn with(alerts: AlertChannels) -> Self {
         log();
         let backend = MemoryBackend::default();
@@ -44,13 +44,13 @@ impl Desk {
         self.backend.add_new(NewNotice::new(ALERT_DEFINITION, alert).unwrap()).await.id()
     }
 
-    /// Adds an alert and waits until its first attempt has ended so.
+    /// Adds an alert and waits until its first attempt has ended with this status.
     pub async fn send(&self, alert: &Alert, becomes: Status) -> NoticeRecord {
         let id = self.add(alert).await;
         reaches(&self.backend, id, becomes).await
     }
 
-    /// Turns the clock to the next attempt and waits until it has ended so.
+    /// Turns the clock to the next attempt and waits until it has ended with this status.
     pub async fn retry(&self, before: &NoticeRecord, becomes: Status) -> NoticeRecord {
         self.backend.clock().advance(INTERVAL + Duration::from_secs(60));
         let b: &dyn Backend = &self.backend;
@@ -78,7 +78,7 @@ pub fn error(record: &NoticeRecord) -> &str {
     &record.errors.last().expect("an error").message
 }
 
-/// What this test program has logged.
+/// The log of this test program.
 pub fn log() -> &'static Log {
     static LOG: OnceLock<Log> = OnceLock::new();
     LOG.get_or_init(Log::start)
@@ -112,7 +112,7 @@ impl Handler for Spy {
     }
 }
 
-/// Walks the chain as whoever classifies errors does.
+/// Walks the chain as the classifier does.
 pub fn known_types(error: &(dyn Error + 'static)) -> Vec<&'static str> {
     let mut found = Vec::new();
     let mut cause = Some(error);

@@ -11,7 +11,7 @@ use crate::receiver::Receiver;
 
 #[tokio::test]
 async fn a_silent_mail_server_is_given_up_and_what_the_chat_took_is_remembered() {
-    // It takes connections and never says a word.
+    // It accepts connections and never sends a byte.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let mailer = Mailer::plaintext("127.0.0.1").port(port).from("a@example.com").timeout(Duration::from_millis(300));
@@ -44,7 +44,7 @@ async fn a_mail_server_that_is_not_there_is_named_with_the_cause() {
 }
 
 #[tokio::test]
-async fn a_mail_server_that_does_not_say_good_bye_keeps_nobody_waiting() {
+async fn a_mail_server_that_does_not_say_good_bye_delays_no_alert() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = std::thread::spawn(move || {

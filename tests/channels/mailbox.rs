@@ -15,7 +15,7 @@ pub fn variable(name: &str) -> String {
     })
 }
 
-/// An address that nobody has mailed to before, since a server may outlive a run.
+/// Returns an address that no mail was sent to before, because a server may outlive a run.
 pub fn fresh(name: &str) -> String {
     static RUN: LazyLock<u128> =
         LazyLock::new(|| SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis());
@@ -24,11 +24,11 @@ pub fn fresh(name: &str) -> String {
 
 /// Sends through the port of this variable, and trusts the server's certificate.
 pub fn through(url: &str) -> MailerBuilder {
-    trusting_nobody(url).root_certificate(std::fs::read(variable("SMTP_CERTIFICATE")).unwrap())
+    trusting_the_system_alone(url).root_certificate(std::fs::read(variable("SMTP_CERTIFICATE")).unwrap())
 }
 
 /// The same with the operating system's certificates alone.
-pub fn trusting_nobody(url: &str) -> MailerBuilder {
+pub fn trusting_the_system_alone(url: &str) -> MailerBuilder {
     Mailer::from_url(&variable(url)).unwrap().from("alerts@notify.test").from_name("订单 \"Q\" 📦")
 }
 

@@ -1,4 +1,4 @@
-//! Mails through a real server: what arrives, how it travelled, and what is refused.
+//! Mails through a real server: their contents, their encryption, and refused addresses.
 
 use mail_parser::MimeHeaders;
 use solid_notify::Status;
@@ -6,7 +6,7 @@ use solid_notify::channels::{AlertChannels, ChannelError, Mailer, MailerBuilder,
 use solid_notify_tests::sending::eventually;
 
 use crate::desk::{Desk, alert, error, known_types};
-use crate::mailbox::{delivered, fresh, parsed, the_mail_to, through, trusting_nobody, variable};
+use crate::mailbox::{delivered, fresh, parsed, the_mail_to, through, trusting_the_system_alone, variable};
 use crate::receiver::Receiver;
 
 /// A desk that mails alone.
@@ -20,7 +20,7 @@ fn told(error: &ChannelError) -> String {
 }
 
 #[tokio::test]
-async fn every_address_gets_the_alert_as_text_and_as_html_over_an_encrypted_connection() {
+async fn every_address_gets_text_and_html_over_an_encrypted_connection() {
     let desk = desk(through("SMTP_URL")).await;
     let (first, second) = (fresh("first"), fresh("second"));
     let to = [first.as_str(), &format!("Second <{second}>")];
@@ -38,8 +38,8 @@ async fn every_address_gets_the_alert_as_text_and_as_html_over_an_encrypted_conn
         assert_eq!((form.ctype(), form.subtype()), ("multipart", Some("alternative")));
         let shown: Vec<&str> = mail.to().unwrap().iter().filter_map(|to| to.address()).collect();
         assert_eq!(shown, [&first, &second]);
-        assert_eq!(mail.message_id(), Some(format!("{}@notify.test", record.idempotency_id()).as_str()));
-        // What Exim calls ESMTP with TLS and a signed-in sender.
+        assert_eq!(mail.message_id(), Some(format!("{}@notify.test", record.idempotency_key()).as_str()));
+        // Exim's name for ESMTP with TLS and a signed-in sender.
         assert!(text.contains("with esmtpsa"), "{text}");
         assert!(text.contains("Auto-Submitted: auto-generated\n"), "{text}");
     }
@@ -82,7 +82,7 @@ async fn a_line_end_in_a_name_adds_neither_a_header_nor_a_recipient() {
 }
 
 #[tokio::test]
-async fn a_server_may_encrypt_from_the_first_byte_and_plain_text_is_spoken_where_that_is_asked_for() {
+async fn implicit_tls_works_and_plain_text_only_on_request() {
     for (url, name, how) in
         [("SMTPS_URL", "implicit", "with esmtpsa"), ("SMTP_PLAINTEXT_URL", "plaintext", "with esmtpa")]
     {
@@ -110,9 +110,9 @@ async fn a_server_that_does_not_encrypt_gets_neither_the_password_nor_the_mail()
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_is_refused() {
+async fn an_untrusted_certificate_is_refused() {
     for url in ["SMTP_URL", "SMTPS_URL"] {
-        let error = trusting_nobody(url).build().unwrap().check().await.unwrap_err();
+        let error = trusting_the_system_alone(url).build().unwrap().check().await.unwrap_err();
         assert!(told(&error).contains("certificate"), "{}", told(&error));
         through(url).build().unwrap().check().await.unwrap();
     }
@@ -131,10 +131,10 @@ async fn a_wrong_password_is_an_error_that_does_not_repeat_it() {
 async fn an_address_that_is_refused_is_named_and_the_others_get_the_mail_once() {
     let desk = desk(through("SMTP_URL")).await;
     let (kept, also) = (fresh("kept"), fresh("ALSO"));
-    let to = [kept.as_str(), "nobody@notify.test", "not an address", &also];
+    let to = [kept.as_str(), "missing@notify.test", "not an address", &also];
     let failed = desk.send(&alert("sync", &to, &[]), Status::Failed).await;
     for words in
-        ["refused the address `nobody@notify.test` of the column `email`", "no such mailbox", "\"not an address\""]
+        ["refused the address `missing@notify.test` of the column `email`", "no such mailbox", "\"not an address\""]
     {
         assert!(error(&failed).contains(words), "{words}: {}", error(&failed));
     }
@@ -142,7 +142,7 @@ async fn an_address_that_is_refused_is_named_and_the_others_get_the_mail_once() 
     the_mail_to(&kept).await;
     the_mail_to(&also).await;
     let again = desk.retry(&failed, Status::Failed).await;
-    assert!(error(&again).contains("nobody@notify.test"), "{}", error(&again));
+    assert!(error(&again).contains("missing@notify.test"), "{}", error(&again));
     // A later mail to the same address is there: the earlier one would be, too, if there were one.
     desk.send(&alert("marker", &[&kept], &[]), Status::Succeeded).await;
     eventually("the marker", async || delivered(&kept).len() >= 2).await;

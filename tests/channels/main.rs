@@ -1,5 +1,5 @@
-//! The ready handler of alerts, with a real mail server and real receivers of chat messages: who gets what, what is retried,
-//! and what stays secret. The tests with the mail server are there where `mail` is selected.
+//! The ready-made handler of alerts, with a real mail server and real receivers of chat messages: recipients, retries and
+//! secrets. The tests with the mail server are compiled where `mail` is selected.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod chats;
@@ -11,3 +11,4 @@ mod mailbox;
 mod mails;
 mod receiver;
 mod recipients;
+mod setting_up;

@@ -1,4 +1,4 @@
-//! A real HTTP server that chat messages are posted to. It notes them, and answers as it is told.
+//! A real HTTP server that chat messages are posted to. It records them, and answers as the test sets it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -25,12 +25,12 @@ pub struct Posted {
 pub type Headers = Vec<(&'static str, &'static str)>;
 
 /// An answer: status, headers, body.
-type Answer = (u16, Headers, String);
+type Prepared = (u16, Headers, String);
 
 /// The server. It ends when dropped.
 pub struct Receiver {
     pub posted: Calls<Posted>,
-    answers: Arc<Mutex<VecDeque<Answer>>>,
+    answers: Arc<Mutex<VecDeque<Prepared>>>,
     address: String,
     task: JoinHandle<()>,
 }
@@ -53,7 +53,7 @@ impl Receiver {
         Self { posted, answers, address, task }
     }
 
-    /// Answers so from now on, after what was told before.
+    /// Adds a response, which it repeats after the ones set before.
     pub fn then(&self, status: u16, body: &str) {
         self.then_with(status, Vec::new(), body);
     }
@@ -63,7 +63,7 @@ impl Receiver {
         self.answers.lock().unwrap().push_back((status, headers, body.to_owned()));
     }
 
-    /// Forgets what was told to answer, and answers so.
+    /// Replaces all responses by this one.
     pub fn now(&self, status: u16, body: &str) {
         self.answers.lock().unwrap().clear();
         self.then(status, body);
@@ -81,7 +81,7 @@ impl Drop for Receiver {
     }
 }
 
-type Shared = (Calls<Posted>, Arc<Mutex<VecDeque<Answer>>>);
+type Shared = (Calls<Posted>, Arc<Mutex<VecDeque<Prepared>>>);
 
 async fn receive(
     State((posted, answers)): State<Shared>,

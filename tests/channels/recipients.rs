@@ -1,4 +1,4 @@
-//! Who gets an alert: what its columns name, defaults, unknown names, and who is left for a retry.
+//! The recipients of an alert: those of its columns, defaults, unknown names, and those left for a retry.
 
 use solid_notify::Status;
 use solid_notify::channels::{AlertChannels, Mailer, Slack};
@@ -29,7 +29,7 @@ async fn a_retry_reaches_only_those_who_have_not_got_it() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_not_known_is_told_with_those_that_are_and_keeps_the_alert_from_nobody() {
+async fn an_unknown_chat_is_reported_and_the_known_ones_get_the_alert() {
     let receiver = Receiver::accepting("ok").await;
     let alerts = AlertChannels::builder()
         .chat("ops", Slack::new(receiver.url("/ops")))
@@ -44,7 +44,7 @@ async fn a_name_that_is_not_known_is_told_with_those_that_are_and_keeps_the_aler
 }
 
 #[tokio::test]
-async fn an_alert_that_names_nobody_goes_to_the_defaults_and_one_that_names_somebody_does_not() {
+async fn an_alert_goes_to_the_defaults_only_when_it_names_no_receiver() {
     let receiver = Receiver::accepting("ok").await;
     let alerts = AlertChannels::builder()
         .chat("ops", Slack::new(receiver.url("/ops")))
@@ -59,10 +59,10 @@ async fn an_alert_that_names_nobody_goes_to_the_defaults_and_one_that_names_some
 }
 
 #[tokio::test]
-async fn an_alert_for_nobody_is_logged_as_an_error_and_counts_as_delivered() {
+async fn an_alert_without_receivers_is_logged_and_counts_as_delivered() {
     let desk = Desk::with(AlertChannels::builder().build().unwrap()).await;
-    desk.send(&alert("an-alert-for-nobody", &[], &[]), Status::Succeeded).await;
-    let lines = log().errors_with("an-alert-for-nobody");
+    desk.send(&alert("an-alert-without-receivers", &[], &[]), Status::Succeeded).await;
+    let lines = log().errors_with("an-alert-without-receivers");
     assert!(lines.len() == 1 && lines[0].contains("connection refused"), "{lines:?}");
     desk.close().await;
 }
@@ -79,7 +79,7 @@ async fn addresses_without_a_mailer_are_an_error_and_chats_get_it_nevertheless()
 }
 
 #[tokio::test]
-async fn what_is_no_address_is_given_up_at_once_if_nothing_else_is_left_to_do() {
+async fn a_wrong_address_is_given_up_at_once_when_no_other_is_left() {
     let mailer = Mailer::plaintext("127.0.0.1").from("alerts@example.com").build().unwrap();
     let desk = Desk::with(AlertChannels::builder().mail(mailer).build().unwrap()).await;
     let dead = desk.send(&alert("sync", &["ops at example.com"], &[]), Status::DeadLetter).await;
@@ -88,7 +88,7 @@ async fn what_is_no_address_is_given_up_at_once_if_nothing_else_is_left_to_do() 
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_before_the_first_alert() {
+fn wrong_settings_are_refused_before_the_first_alert() {
     let hook = || Slack::new("https://hooks.example.com/t0ken-of-slack");
     let cases = [
         (AlertChannels::builder().chat("a,b", hook()), "`a,b` cannot be the name"),

@@ -2,7 +2,7 @@
 //!
 //! `notify-child JOB` sweeps the database at `NOTIFY_CHILD_URL`, whose tables and definition `job` exist, and writes what
 //! it does to files of the current directory, a line an event, each in one write, so that the parent reads whole lines of a
-//! process that was killed. What its handler does, each notice says itself.
+//! process that was killed. Each notice says what its handler does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs::{File, OpenOptions};
@@ -13,18 +13,18 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
-use solid_notify::{Dialect, Done, HandlerResult, Notice, Notify, Sweeper, add_notice};
+use solid_notify::{Dialect, HandlerResult, Notice, Outbox, Sweeper, add_notice};
 use sqlx::pool::PoolOptions;
 
 /// The parameter of a notice.
 #[derive(Deserialize)]
 struct Param {
-    /// What the test knows it by; ids of rolled-back notices may be given again.
+    /// The name of the notice in the test, because ids of rolled-back notices may be used again.
     token: String,
     then: Then,
 }
 
-/// What the handler does, after it wrote that it was called.
+/// The action of the handler, after it recorded its call.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Then {
@@ -55,7 +55,7 @@ fn main() {
     }
 }
 
-/// The parent holds the other end of our input: when it is gone, nobody wants this process any more.
+/// The parent holds the other end of our input: when it closes, this process ends.
 fn end_with_the_parent() {
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -65,23 +65,23 @@ fn end_with_the_parent() {
 
 async fn run<DB: Dialect>(url: &str, job: &str) {
     let pool = PoolOptions::<DB>::new().max_connections(4).connect(url).await.unwrap();
-    let notify = Notify::new(pool);
+    let outbox = Outbox::new(pool);
     // The tests count all notices that there are.
-    let builder = Sweeper::builder(&notify).node_name("child").outage_grace(Duration::ZERO).housekeeping(false);
+    let builder = Sweeper::builder(&outbox).node_name("child").outage_grace(Duration::ZERO).housekeeping(false);
     let sweeper = builder.handler("job", handler()).start().await.unwrap();
     match job {
         "sweep" => {}
-        "load" => produce_for_ever(&notify).await,
+        "load" => produce_for_ever(&outbox).await,
         "abort-before-commit" => {
-            let mut tx = notify.begin().await.unwrap();
+            let mut tx = outbox.begin().await.unwrap();
             add(&mut tx, "never").await;
             std::process::abort();
         }
         "commit-and-abort" => {
-            // Between two sweeps, so that no other way than the hand-over could send them.
+            // Between two sweeps, so that only the dispatch can send them.
             sweeper.idle().await;
             tokio::time::sleep(Duration::from_millis(100)).await;
-            let mut tx = notify.begin().await.unwrap();
+            let mut tx = outbox.begin().await.unwrap();
             for n in 0..3 {
                 add(&mut tx, &format!("committed-{n}")).await;
             }
@@ -104,7 +104,7 @@ fn handler() -> impl Fn(Notice<Param>) -> futures_util::future::BoxFuture<'stati
                 Then::Deliver => {
                     tokio::time::sleep(Duration::from_millis(fastrand::u64(5..25))).await;
                     delivered.add(&event);
-                    Ok(Done::Ok)
+                    Ok(())
                 }
                 Then::Fail => Err(solid_notify::Failure::give_up("no such customer")),
                 Then::Block => std::future::pending().await,
@@ -125,14 +125,14 @@ async fn add<DB: Dialect>(tx: &mut solid_notify::NoticeTx<'_, DB>, token: &str) 
 }
 
 /// Commits notices and rolls some back, from several tasks; each token is on the disk before the next begins.
-async fn produce_for_ever<DB: Dialect>(notify: &Notify<DB>) {
+async fn produce_for_ever<DB: Dialect>(outbox: &Outbox<DB>) {
     let committed = Arc::new(Lines::open("committed"));
     for task in 0..3 {
-        let (notify, committed) = (notify.clone(), Arc::clone(&committed));
+        let (outbox, committed) = (outbox.clone(), Arc::clone(&committed));
         tokio::spawn(async move {
             for n in 0_u32.. {
                 let own = format!("{}-{task}-{n}", std::process::id());
-                let mut tx = notify.begin().await.unwrap();
+                let mut tx = outbox.begin().await.unwrap();
                 if n % 5 == 4 {
                     add(&mut tx, &format!("rolled-back-{own}")).await;
                     tx.rollback().await.unwrap();

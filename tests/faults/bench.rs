@@ -8,7 +8,7 @@ use solid_notify::Dialect;
 use solid_notify_tests::proxy::Proxy;
 use sqlx::{ConnectOptions, Executor, Pool, Row};
 use tokio::task::spawn_blocking;
-use xtask::servers::{Server, mariadb, postgres};
+use xtask::servers::{Server, mariadb, mysql, postgres};
 
 use crate::injected::Fault;
 
@@ -71,7 +71,7 @@ macro_rules! speak {
 pub trait Bench: Sized + Send + Sync + 'static {
     type Db: Dialect;
     const NAME: &str;
-    /// What can be done to it, in this order.
+    /// The faults of this database, in this order.
     const FAULTS: &[Fault];
     /// Statements that make every statement on our tables fail now and then, as in a deadlock, and count it; and that end
     /// this. None: it has no such errors.
@@ -81,10 +81,10 @@ pub trait Bench: Sized + Send + Sync + 'static {
 
     async fn start(directory: &Path) -> Self;
 
-    /// For the harness.
+    /// The URL for the harness.
     fn url(&self) -> String;
 
-    /// For the processes, which come through the proxy where there is one.
+    /// The URL for the processes, which use the proxy if there is one.
     fn node_url(&self) -> String {
         self.url()
     }
@@ -124,7 +124,7 @@ impl Far {
         Self { server: Arc::new(Mutex::new(server)), proxy, url }
     }
 
-    /// Talks to the server, on a thread for that.
+    /// Calls the server on a thread for blocking work.
     pub async fn server<R: Send + 'static>(&self, talk: impl FnOnce(&mut Server) -> R + Send + 'static) -> R {
         let server = Arc::clone(&self.server);
         spawn_blocking(move || talk(&mut server.lock().unwrap())).await.unwrap()
@@ -264,6 +264,92 @@ impl Bench for MariaDb {
         let sql = "SELECT count(*) FROM information_schema.processlist WHERE user = 'node'; KILL CONNECTION USER node";
         // No answer: the server is just being restarted.
         self.0.server(|server| server.query(sql)).await.map_or(0, |ended| ended.parse().unwrap())
+    }
+
+    speak!();
+}
+
+/// MySQL has no sequences: the numbers of a table count what is rolled back, too.
+macro_rules! mysql_conflict {
+    ($operation:literal, $table:literal) => {
+        concat!(
+            "CREATE TABLE IF NOT EXISTS fault_",
+            $operation,
+            "_",
+            $table,
+            " (id bigint AUTO_INCREMENT PRIMARY KEY);
+             CREATE TRIGGER fault_",
+            $operation,
+            "_",
+            $table,
+            " BEFORE ",
+            $operation,
+            " ON ",
+            $table,
+            " FOR EACH ROW
+             IF rand() < IF('",
+            $table,
+            "' = 'notify_node', 0.5, 0.02) THEN
+                 INSERT INTO fault_",
+            $operation,
+            "_",
+            $table,
+            " VALUES ();
+                 IF rand() < 0.5 THEN
+                     SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'on purpose';
+                 ELSE
+                     SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'on purpose';
+                 END IF;
+             END IF;"
+        )
+    };
+}
+
+pub struct MySql(Far);
+
+impl Bench for MySql {
+    type Db = sqlx::MySql;
+    const NAME: &str = "MySQL";
+    const FAULTS: &[Fault] = Fault::OF_SERVERS;
+    const CONFLICTS: Option<(&str, &str)> = Some((
+        concat!(
+            mysql_conflict!("insert", "notify_msg"),
+            mysql_conflict!("update", "notify_msg"),
+            mysql_conflict!("delete", "notify_msg"),
+            mysql_conflict!("insert", "notify_msg_history"),
+            mysql_conflict!("insert", "notify_node"),
+            mysql_conflict!("update", "notify_node"),
+        ),
+        "DROP TRIGGER IF EXISTS fault_insert_notify_msg; DROP TRIGGER IF EXISTS fault_update_notify_msg;
+         DROP TRIGGER IF EXISTS fault_delete_notify_msg; DROP TRIGGER IF EXISTS fault_insert_notify_msg_history;
+         DROP TRIGGER IF EXISTS fault_insert_notify_node; DROP TRIGGER IF EXISTS fault_update_notify_node",
+    ));
+    const COUNT_CONFLICTS: &str = "
+        SELECT substring_index(name, '/fault_', -1), CAST(greatest(autoinc, 1) - 1 AS char)
+        FROM information_schema.innodb_tablestats WHERE name LIKE concat(database(), '/fault%')";
+
+    async fn start(_directory: &Path) -> Self {
+        Self(Far::start(mysql::start, solid_notify_tests::prepare_mysql!("node")).await)
+    }
+
+    fn url(&self) -> String {
+        self.0.url.clone()
+    }
+
+    fn node_url(&self) -> String {
+        self.0.through_the_proxy().replace("root@", "node@")
+    }
+
+    fn far(&self) -> Option<&Far> {
+        Some(&self.0)
+    }
+
+    async fn end_sessions(&self) -> usize {
+        // No answer: the server is just being restarted.
+        self.0
+            .server(|server| server.query("CALL end_sessions('node')"))
+            .await
+            .map_or(0, |ended| ended.parse().unwrap())
     }
 
     speak!();

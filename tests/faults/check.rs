@@ -1,5 +1,4 @@
-//! The checker: what every run must fulfil, whatever was done to it. It knows the evidence alone, nothing of how the
-//! library works.
+//! The checker: the rules of every run, with every fault. It uses only the evidence, and nothing of the library's internals.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,10 +7,10 @@ use crate::evidence::{Call, Evidence, Fate, Made, Row};
 const SUCCEEDED: i64 = 1;
 const DEAD_LETTER: i64 = 3;
 
-/// Says what is wrong, each as a sentence.
+/// A check of one rule. Returns a sentence for each violation.
 type Rule = fn(&Evidence) -> Vec<String>;
 
-/// Every rule, and what it has to complain of.
+/// Returns every rule with its violations.
 pub fn check(evidence: &Evidence) -> BTreeMap<&'static str, Vec<String>> {
     let rules: [(&'static str, Rule); 9] = [
         ("every committed notice has ended", every_committed_notice_has_ended),
@@ -43,7 +42,7 @@ fn every_committed_notice_has_ended(evidence: &Evidence) -> Vec<String> {
         }
     }
     let is_unlike = |row: &&Row| {
-        let last = |call: &&Call| call.attempt == row.attempt && verdict(call) == Some(true);
+        let last = |call: &&Call| call.attempt == row.attempt && result(call) == Some(true);
         let last_ok = evidence.calls_of(row.id).iter().any(|call| last(&call));
         // Where its process was killed before that was stored.
         let crashed = row.errors.iter().any(|error| error.is_crash() && error.attempt == row.attempt);
@@ -109,9 +108,9 @@ fn calls_are_settled(evidence: &Evidence) -> Vec<String> {
         let calls = evidence.calls_of(row.id);
         let record = |attempt| row.errors.iter().filter(move |error| error.attempt == attempt).collect::<Vec<_>>();
         let settled = |call: &Call| match record(call.attempt).as_slice() {
-            [] => row.status == SUCCEEDED && call.attempt == row.attempt && verdict(call) == Some(true),
+            [] => row.status == SUCCEEDED && call.attempt == row.attempt && result(call) == Some(true),
             [error] if error.is_crash() => evidence.killed.contains_key(&call.node),
-            [error] => error.process() == call.node && verdict(call) == Some(false),
+            [error] => error.process() == call.node && result(call) == Some(false),
             _ => false,
         };
         let was_called = |attempt| calls.iter().any(|call| call.attempt == attempt);
@@ -131,7 +130,7 @@ fn crashes_have_a_cause(evidence: &Evidence) -> Vec<String> {
     wrong.map(|(id, error)| format!("notice {id}: {error:?}")).collect()
 }
 
-/// A dead letter has used all its tries, and nobody uses more. A limit that was edited on the way may have been any of
+/// A dead letter has used all its tries, and no notice uses more. A limit that was edited meanwhile may have been any of
 /// those that it ever was.
 fn tries_are_within_the_limits(evidence: &Evidence) -> Vec<String> {
     let made: HashMap<&str, &Made> = evidence.made.iter().map(|made| (&*made.token, made)).collect();
@@ -175,6 +174,6 @@ fn keys_are_kept_in_order(evidence: &Evidence) -> Vec<String> {
     wrong
 }
 
-fn verdict(call: &Call) -> Option<bool> {
+fn result(call: &Call) -> Option<bool> {
     call.ended.map(|(_, ok)| ok)
 }

@@ -1,4 +1,4 @@
-//! What is known at the end of a run: what producers and handlers saw, and what became of the rows.
+//! The evidence at the end of a run: the records of producers and handlers, and the final rows.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
@@ -18,7 +18,7 @@ pub struct Row {
     pub errors: Vec<Recorded>,
 }
 
-/// An attempt that did not succeed, as the row tells.
+/// An attempt that did not succeed, from the row.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Recorded {
     pub attempt: i64,
@@ -38,7 +38,7 @@ impl Recorded {
     }
 }
 
-/// What a producer knew of a notice.
+/// The producer's record of a notice.
 #[derive(Debug, Clone)]
 pub struct Made {
     pub token: String,
@@ -52,7 +52,7 @@ pub enum Fate {
     /// With its id.
     Committed(i64),
     RolledBack,
-    /// The answer to the commit was lost, or the process was killed before it could tell.
+    /// The reply to the commit was lost, or the process was killed before it recorded the end.
     Maybe,
 }
 
@@ -87,7 +87,7 @@ pub struct Evidence {
     pub live: Vec<i64>,
     /// The least and the highest `max_retry_times` that each definition had, by its first name.
     pub limits: HashMap<String, RangeInclusive<i64>>,
-    /// What cannot be: a handler's end without its begin.
+    /// Contradictions: a handler's end without its begin.
     pub nonsense: Vec<String>,
 }
 

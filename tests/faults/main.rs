@@ -1,4 +1,4 @@
-//! Whatever fails: over twenty thousand notices on each database, committed by a process that is killed now and then and
+//! All faults: over twenty thousand notices on each database, committed by a process that is killed now and then and
 //! sent by sweepers of which three attempts in ten fail, while one fault after the other is injected, then all at once.
 //!
 //! `nodes.rs` runs the processes (`tests/node/`), `injected/` holds the faults, `phases.rs` says when which strikes and
@@ -20,7 +20,7 @@ macro_rules! on_private_databases {
         $(#[cfg($module)]
         mod $module {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn every_committed_notice_ends_whatever_fails() {
+            async fn every_committed_notice_ends_despite_faults() {
                 crate::phases::all::<crate::bench::$bench>().await;
             }
         })+
@@ -30,4 +30,5 @@ on_private_databases! {
     sqlite, Sqlite;
     postgres, Postgres;
     mariadb, MariaDb;
+    mysql, MySql;
 }

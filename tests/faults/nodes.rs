@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 
 use crate::injected::Fault;
 
-/// What a process is for.
+/// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Producer,
@@ -19,7 +19,7 @@ pub enum Role {
     WithWrongClock(i32),
 }
 
-/// The processes that run, and the names of those that are no more.
+/// The running processes, and the names of the ended ones.
 pub struct Nodes {
     directory: PathBuf,
     url: String,
@@ -104,7 +104,7 @@ impl Nodes {
         }
     }
 
-    /// Names the processes that have ended though nobody asked them to, with the end of their logs.
+    /// Names the processes that have ended without a request, with the end of their logs.
     pub fn fallen(&mut self) -> Vec<String> {
         let fallen = self.running.iter_mut().filter_map(|node| {
             let status = node.child.try_wait().unwrap()?;
@@ -129,14 +129,14 @@ impl Nodes {
         }
     }
 
-    /// The ends of all logs that say something.
+    /// Returns the ends of all logs that are not empty.
     pub fn logs(&self) -> String {
         let names = (1..=self.started).flat_map(|n| ['p', 's', 'c'].map(|letter| format!("{letter}{n}")));
         let words = names.map(|name| (self.last_words(&name), name)).filter(|(words, _)| !words.is_empty());
         words.map(|(words, name)| format!("--- {name}\n{words}\n")).collect()
     }
 
-    /// Without what is logged of every failure and of every kill.
+    /// Removes the lines that every failure and every kill logs.
     fn last_words(&self, name: &str) -> String {
         let text = std::fs::read_to_string(self.log_of(name)).unwrap_or_default();
         let is_usual = |line: &&str| line.contains("an attempt failed") || line.contains("the lease expired");

@@ -10,7 +10,7 @@ use solid_notify_tests::journal::Event;
 use crate::bench::Bench;
 use crate::check::check;
 use crate::injected::{Fault, Strikes};
-use crate::run::{Counts, Run};
+use crate::run::{Run, RunCounts};
 
 /// How long each fault strikes by itself.
 const ALONE: Duration = Duration::from_secs(6);
@@ -98,7 +98,7 @@ async fn phase<B: Bench>(run: &Run<B>, name: &str, strike: LocalBoxFuture<'_, St
     run.journal.add(&Event::Phase { name: name.to_owned() });
     let (before, began) = (run.counts().await, Instant::now());
     let strikes = strike.await;
-    let Counts { committed, unknown, refused, delivered, failed, .. } = run.counts().await;
+    let RunCounts { committed, unknown, refused, delivered, failed, .. } = run.counts().await;
     let line = format!(
         "{:8} {name:26} {:5.1} s {:6} committed {:4} unknown {:4} refused {:6} delivered {:6} failed  {}\n",
         B::NAME,
@@ -116,7 +116,7 @@ async fn phase<B: Bench>(run: &Run<B>, name: &str, strike: LocalBoxFuture<'_, St
     }
 }
 
-/// The protocol is wanted also where the tests pass; what they print is not shown then.
+/// Prints a line also when the test passes, because the test harness hides the normal output then.
 fn tell(line: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

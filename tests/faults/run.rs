@@ -1,11 +1,11 @@
-//! One run: the database, the processes, the journal as it grows, and what every fault needs of them.
+//! One run: the database, the processes, the growing journal, and the calls that every fault needs.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use solid_notify::{NewNotice, Notify, NotifyDef};
+use solid_notify::{NewNotice, NotifyDef, Outbox};
 use solid_notify_tests::journal::{Event, Journal, Reader};
 use sqlx::Pool;
 use sqlx::pool::PoolOptions;
@@ -24,12 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(40);
 const BACKLOG: usize = 1000;
 /// How long the rest may take once nothing is added any more.
 const DRAINING: Duration = Duration::from_secs(90);
-/// Rows that are being sent by processes that are no more.
+/// Claimed rows of processes that have ended.
 const HELD_BY_THE_DEAD: &str = "status = 5 AND next_call_time > '2020-01-02 00:00:00'";
 
 pub struct Run<B: Bench> {
     pub bench: B,
-    pub notify: Notify<B::Db>,
+    pub outbox: Outbox<B::Db>,
     pub nodes: Mutex<Nodes>,
     pub journal: Journal,
     seen: Mutex<Seen>,
@@ -40,18 +40,18 @@ pub struct Run<B: Bench> {
     _directory: TempDir,
 }
 
-/// What was read of the journal.
+/// The events that were read from the journal.
 struct Seen {
     reader: Reader,
     events: Vec<Event>,
-    counts: Counts,
+    counts: RunCounts,
     /// The tokens of the definition that is edited.
     edited: HashSet<String>,
 }
 
 /// How much of each happened.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Counts {
+pub struct RunCounts {
     pub committed: usize,
     pub unknown: usize,
     pub refused: usize,
@@ -77,7 +77,7 @@ impl Seen {
     }
 }
 
-impl Counts {
+impl RunCounts {
     fn add(&mut self, event: &Event) {
         match event {
             Event::Committed { .. } => self.committed += 1,
@@ -97,26 +97,30 @@ impl<B: Bench> Run<B> {
         let directory = tempfile::tempdir().unwrap();
         let bench = B::start(directory.path()).await;
         let pool: Pool<B::Db> = PoolOptions::new().max_connections(4).connect(&bench.url()).await.unwrap();
-        let notify = Notify::new(pool);
-        notify.migrate().await.unwrap();
+        let outbox = Outbox::new(pool);
+        outbox.migrate().await.unwrap();
         for def in [
             NotifyDef::new("plain").retry_interval("[100ms,300ms]").max_retry_times(6),
             NotifyDef::new("keyed").retry_interval("20ms").max_retry_times(4),
             NotifyDef::new("edited").retry_interval("[100ms]").max_retry_times(3).handler("edited"),
         ] {
-            notify.define(def.timeout("20s")).await.unwrap();
+            outbox.define(def.timeout("20s")).await.unwrap();
         }
         let path = directory.path().join("journal");
         let journal = Journal::open(&path);
-        let seen =
-            Seen { reader: Reader::open(&path), events: Vec::new(), counts: Counts::default(), edited: HashSet::new() };
+        let seen = Seen {
+            reader: Reader::open(&path),
+            events: Vec::new(),
+            counts: RunCounts::default(),
+            edited: HashSet::new(),
+        };
         let mut nodes = Nodes::new(directory.path(), bench.node_url());
         for role in [Role::Producer, Role::Sweeper, Role::Sweeper] {
             nodes.start(role);
         }
         Self {
             bench,
-            notify,
+            outbox,
             nodes: Mutex::new(nodes),
             journal,
             seen: Mutex::new(seen),
@@ -132,7 +136,7 @@ impl<B: Bench> Run<B> {
         limits.into_iter().map(|(name, limits)| (name.to_owned(), limits)).collect()
     }
 
-    pub async fn counts(&self) -> Counts {
+    pub async fn counts(&self) -> RunCounts {
         let mut seen = self.seen.lock().await;
         seen.refresh();
         seen.counts
@@ -151,7 +155,7 @@ impl<B: Bench> Run<B> {
     pub async fn add(&self, by: &str, delay: Duration) -> Option<String> {
         let token = format!("{by}.{}.0", fastrand::u64(..));
         self.journal.add(&Event::Begun { token: token.clone(), def: "plain".into(), key: None });
-        let mut tx = self.notify.begin().await.ok()?;
+        let mut tx = self.outbox.begin().await.ok()?;
         let id = NewNotice::new("plain", &token).unwrap().delay(delay).add(&mut tx).await.ok()?.id();
         tx.commit().await.ok()?;
         self.journal.add(&Event::Committed { token: token.clone(), id: id.expect("it is no duplicate") });
@@ -184,7 +188,7 @@ impl<B: Bench> Run<B> {
     pub async fn sql(&self, sql: &str) -> u64 {
         let began = Instant::now();
         loop {
-            match B::sql(self.notify.pool(), sql).await {
+            match B::sql(self.outbox.pool(), sql).await {
                 Ok(rows) => return rows,
                 Err(error) => assert!(began.elapsed() < PATIENCE, "{}: {sql}: {error}", B::NAME),
             }
@@ -195,7 +199,7 @@ impl<B: Bench> Run<B> {
     pub async fn rows(&self, sql: &str) -> Vec<Vec<Option<String>>> {
         let began = Instant::now();
         loop {
-            match B::rows(self.notify.pool(), sql).await {
+            match B::rows(self.outbox.pool(), sql).await {
                 Ok(rows) => return rows,
                 Err(error) => assert!(began.elapsed() < PATIENCE, "{}: {sql}: {error}", B::NAME),
             }
@@ -223,7 +227,7 @@ impl<B: Bench> Run<B> {
                 "UPDATE notify_msg SET next_call_time = '2020-01-01 00:00:00' WHERE {HELD_BY_THE_DEAD} AND ({dead})"
             );
             // An error is one of the faults; there is a next time.
-            if let Ok(rows) = B::sql(self.notify.pool(), &expire).await {
+            if let Ok(rows) = B::sql(self.outbox.pool(), &expire).await {
                 self.cut_off.fetch_add(usize::try_from(rows).unwrap(), Ordering::Relaxed);
             }
         }
@@ -235,7 +239,7 @@ impl<B: Bench> Run<B> {
         loop {
             tokio::time::sleep(Duration::from_millis(200)).await;
             // An error is one of the faults; there is a next time.
-            if let Ok(rows) = B::rows(self.notify.pool(), &live()).await {
+            if let Ok(rows) = B::rows(self.outbox.pool(), &live()).await {
                 let order = if one(&rows) > BACKLOG { "hold" } else { "go" };
                 self.nodes.lock().await.tell(order).await;
             }
@@ -289,17 +293,17 @@ impl<B: Bench> Run<B> {
         Evidence::new(&self.seen.lock().await.events, history, live, Self::limits())
     }
 
-    /// What is left and why, for a message.
+    /// Describes the live notices and the reason for them, for a message.
     pub async fn missing(&self) -> String {
         let columns =
             ["id", "def_id", "status", "attempt", "failures", "crashes", "worker", "next_call_time", "ordering_key"];
         let columns = columns.map(|name| format!("'{name} ', CAST({name} AS char(60))")).join(", ");
         let left = B::rows(
-            self.notify.pool(),
+            self.outbox.pool(),
             &format!("SELECT {columns} FROM notify_msg WHERE {NO_ALERT} ORDER BY id LIMIT 25"),
         )
         .await;
-        let count = B::rows(self.notify.pool(), &live()).await;
+        let count = B::rows(self.outbox.pool(), &live()).await;
         let lines = match left {
             Ok(rows) => {
                 let line = |row: Vec<Option<String>>| {

@@ -2,8 +2,8 @@
 //!
 //! `notify-node NAME producer` commits notices and sends them; `notify-node NAME sweeper` only sends. Both sweep the
 //! database at `NOTIFY_NODE_URL`, whose tables and definitions exist, write what they do to `journal` in the current
-//! directory, and are told by lines of their input what else to do: `exhaust MILLISECONDS`, `hold`, `go`, `quiet`,
-//! `stop`. Everything goes wrong here on purpose; nothing of it may end this process.
+//! directory, and read further commands from their input: `exhaust MILLISECONDS`, `hold`, `go`, `quiet`,
+//! `stop`. The faults are deliberate, and none of them may end this process.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod produce;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use solid_notify::{Dialect, Done, Failure, HandlerResult, Notice, Notify, Sweeper};
+use solid_notify::{Dialect, Failure, HandlerResult, Notice, Outbox, Sweeper};
 use solid_notify_tests::journal::{Event, Journal};
 use sqlx::pool::{PoolConnection, PoolOptions};
 use tokio::sync::mpsc;
@@ -24,13 +24,13 @@ const CONNECTIONS: u32 = 6;
 /// How many attempts of a hundred fail.
 const FAILING: u32 = 30;
 
-/// What the parts of this process share.
+/// The state that the parts of this process share.
 pub struct Node {
     name: String,
     journal: Journal,
     /// No more notices are to be produced.
     quiet: AtomicBool,
-    /// None for now.
+    /// No more transactions for now.
     held: AtomicBool,
 }
 
@@ -64,7 +64,7 @@ fn options<DB: Dialect>() -> PoolOptions<DB> {
     PoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(Duration::from_secs(1))
 }
 
-/// The lines of our input. The harness holds its other end: when it is gone, nobody wants this process any more.
+/// The lines of our input. The harness holds its other end: when it closes, this process ends.
 fn listen() -> mpsc::UnboundedReceiver<String> {
     let (tell, orders) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -83,13 +83,13 @@ async fn run<DB: Dialect>(
     node: Arc<Node>,
     mut orders: mpsc::UnboundedReceiver<String>,
 ) {
-    let notify = Notify::builder(pool.connect_lazy(url).unwrap()).call_timeout(Duration::from_secs(2)).build();
+    let outbox = Outbox::builder(pool.connect_lazy(url).unwrap()).call_timeout(Duration::from_secs(2)).build();
     let sweeper = loop {
-        let mut builder = Sweeper::builder(&notify)
+        let mut builder = Sweeper::builder(&outbox)
             .node_name(&node.name)
             .first_send(role == "producer")
             .maintenance_interval(Duration::from_millis(500))
-            // Its notices would be judged with the others.
+            // The checker would judge its notices with the others.
             .housekeeping(false)
             .outage_grace(Duration::from_secs(1));
         for name in ["plain", "keyed", "edited"] {
@@ -103,7 +103,7 @@ async fn run<DB: Dialect>(
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
     let producers = match role {
-        "producer" => produce::start(&notify, &node),
+        "producer" => produce::start(&outbox, &node),
         "sweeper" => Vec::new(),
         other => panic!("no role is called {other}"),
     };
@@ -111,7 +111,7 @@ async fn run<DB: Dialect>(
         match order.split_once(' ') {
             Some(("exhaust", time)) => {
                 let time = Duration::from_millis(time.parse().unwrap());
-                tokio::spawn(exhaust(notify.pool().clone(), Arc::clone(&node), time));
+                tokio::spawn(exhaust(outbox.pool().clone(), Arc::clone(&node), time));
             }
             None if order == "hold" => node.held.store(true, Ordering::Relaxed),
             None if order == "go" => node.held.store(false, Ordering::Relaxed),
@@ -127,7 +127,7 @@ async fn run<DB: Dialect>(
     sweeper.shutdown().await;
 }
 
-/// Tells of its begin and its end, and fails now and then.
+/// A handler that records its begin and its end, and fails now and then.
 fn handler(
     node: &Arc<Node>,
 ) -> impl Fn(Notice<String>) -> futures_util::future::BoxFuture<'static, HandlerResult> + use<> {
@@ -140,7 +140,7 @@ fn handler(
             tokio::time::sleep(Duration::from_millis(fastrand::u64(1..8))).await;
             let ok = fastrand::u32(..100) >= FAILING;
             node.journal.add(&Event::Ended { id, attempt, ok });
-            if ok { Ok(Done::Ok) } else { Err(Failure::retry("the receiver is out")) }
+            if ok { Ok(()) } else { Err(Failure::retry("the receiver is out")) }
         })
     }
 }
@@ -151,7 +151,7 @@ async fn exhaust<DB: Dialect>(pool: sqlx::Pool<DB>, node: Arc<Node>, time: Durat
     for _ in 0..CONNECTIONS {
         match pool.acquire().await {
             Ok(connection) => held.push(connection),
-            // The database is in other trouble just now.
+            // Another fault of the database is under way.
             Err(_) => return,
         }
     }

@@ -1,10 +1,10 @@
-//! Producers: tasks that commit transactions of a few notices each, and write before and after what they know of them.
+//! Producers: tasks that commit transactions of a few notices each, and record them before and after.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use solid_notify::{Dialect, Error, NewNotice, Notify};
+use solid_notify::{Dialect, Error, NewNotice, Outbox};
 use solid_notify_tests::journal::Event;
 use tokio::task::JoinHandle;
 
@@ -16,12 +16,12 @@ const KEYS: u64 = 6;
 /// How long the application waits for one of its transactions.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-pub fn start<DB: Dialect>(notify: &Notify<DB>, node: &Arc<Node>) -> Vec<JoinHandle<()>> {
-    let task = |number| tokio::spawn(produce(notify.clone(), Arc::clone(node), number));
+pub fn start<DB: Dialect>(outbox: &Outbox<DB>, node: &Arc<Node>) -> Vec<JoinHandle<()>> {
+    let task = |number| tokio::spawn(produce(outbox.clone(), Arc::clone(node), number));
     (0..TASKS).map(task).collect()
 }
 
-async fn produce<DB: Dialect>(notify: Notify<DB>, node: Arc<Node>, task: usize) {
+async fn produce<DB: Dialect>(outbox: Outbox<DB>, node: Arc<Node>, task: usize) {
     // Counts the transactions of unknown outcome: one that is still to be committed would overlap with the next of its
     // key, and have no order. So the task's keys are new ones after it.
     let mut generation = 0;
@@ -36,7 +36,7 @@ async fn produce<DB: Dialect>(notify: Notify<DB>, node: Arc<Node>, task: usize) 
         let own = format!("{}.{task}.{n}", node.name);
         let key = format!("{}.{task}.{generation}.{}", node.name, fastrand::u64(..KEYS));
         let mut transaction = Transaction { node: &node, own, key, added: Vec::new(), committing: false };
-        let done = tokio::time::timeout(PATIENCE, transaction.run(&notify)).await;
+        let done = tokio::time::timeout(PATIENCE, transaction.run(&outbox)).await;
         let refused = match done {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
@@ -45,7 +45,7 @@ async fn produce<DB: Dialect>(notify: Notify<DB>, node: Arc<Node>, task: usize) 
         if let Some(why) = refused {
             generation += 1;
             transaction.failed(why);
-            // Whoever is refused tries again, but not at once.
+            // A refused producer tries again, but not at once.
             tokio::time::sleep(Duration::from_millis(fastrand::u64(50..150))).await;
         }
     }
@@ -56,15 +56,15 @@ struct Transaction<'a> {
     node: &'a Node,
     own: String,
     key: String,
-    /// The tokens and ids of what shares its fate.
+    /// The tokens and ids of the notices of this transaction.
     added: Vec<(String, i64)>,
     /// From now on an error says nothing about the outcome.
     committing: bool,
 }
 
 impl Transaction<'_> {
-    async fn run<DB: Dialect>(&mut self, notify: &Notify<DB>) -> Result<(), Error> {
-        let mut tx = notify.begin().await?;
+    async fn run<DB: Dialect>(&mut self, outbox: &Outbox<DB>) -> Result<(), Error> {
+        let mut tx = outbox.begin().await?;
         for n in 0..fastrand::u32(1..=5) {
             let (def, key) = match fastrand::u32(..10) {
                 0..4 => ("plain", None),

@@ -49,7 +49,7 @@ async fn every_node_shows_the_snapshot() {
     assert_eq!(gauge(OLDEST_DUE, "definition=waiting"), 37.0);
     assert_eq!((gauge(DEAD_LETTERS, "definition=bad"), gauge(DEAD_LETTERS, "definition=waiting")), (1.0, 0.0));
     assert_eq!(gauge(COUNTS_AGE, ""), 9.0);
-    // What a gauge said of an old name is no longer true.
+    // The gauge of an old name becomes zero.
     let renamed = |mut def: NotifyDef| {
         def.name = "renamed".to_owned();
         def

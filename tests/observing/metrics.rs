@@ -8,7 +8,7 @@ use solid_notify::metrics::{
     ADDED, ALERTS_HELD_BACK, ALERTS_SENT, ALL, ATTEMPTS, DELIVERY, LATENESS, LEASE_LOSSES, SETTLE_BATCH,
 };
 use solid_notify::{
-    ALERT_DEFINITION, Alert, Done, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper, add_notice, add_notices,
+    ALERT_DEFINITION, Alert, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper, add_notice, add_notices,
 };
 use solid_notify_core::store::Look;
 use solid_notify_core::transition::Next;
@@ -28,10 +28,12 @@ async fn every_attempt_is_counted_by_its_outcome_and_class() {
         b.outbox().define(def).await.unwrap();
     }
     b.outbox().define(NotifyDef::new("confirmed").handler("good").need_confirm(true)).await.unwrap();
+    // Its timetables tick by the clock on the wall, which is the start of the one that this test turns.
     let sweeper = Sweeper::builder(b.outbox())
-        .handler("good", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .housekeeping(false)
+        .handler("good", |_: Notice<i64>| async { Ok(()) })
         .handler("bad", |_: Notice<i64>| async { Err(Failure::retry("connection refused")) })
-        .handler("skipped", |_: Notice<i64>| async { Ok(Done::Skip("not today".into())) })
+        .handler("skipped", |_: Notice<i64>| async { Err(Failure::skip("not today")) })
         .start()
         .await
         .unwrap();
@@ -39,7 +41,7 @@ async fn every_attempt_is_counted_by_its_outcome_and_class() {
     let confirmed = add(&b, "confirmed").await;
     reaches(&b, good, Status::Succeeded).await;
     reaches(&b, skipped, Status::Cancelled).await;
-    reaches(&b, confirmed, Status::AwaitingConfirm).await;
+    reaches(&b, confirmed, Status::AwaitingAck).await;
     reaches(&b, bad, Status::Failed).await;
     sweeper.idle().await;
     b.clock().advance(Duration::from_secs(5));
@@ -52,7 +54,7 @@ async fn every_attempt_is_counted_by_its_outcome_and_class() {
         [
             "definition=bad,outcome=dead_letter,class=network",
             "definition=bad,outcome=failed,class=network",
-            "definition=confirmed,outcome=awaiting_confirmation,class=-",
+            "definition=confirmed,outcome=awaiting_ack,class=-",
             "definition=good,outcome=succeeded,class=-",
             "definition=skipped,outcome=skipped,class=-",
         ]
@@ -68,14 +70,14 @@ async fn every_attempt_is_counted_by_its_outcome_and_class() {
 }
 
 #[tokio::test]
-async fn a_retry_that_is_late_is_told_by_how_much_and_its_delivery_from_the_insert_on() {
+async fn retry_delays_are_measured_and_deliveries_from_the_insert_on() {
     let recorder = recorder();
     let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
     let b = MemoryBackend::default();
     b.outbox().define(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
     let sweeper = Sweeper::builder(b.outbox())
         .handler("sync", |notice: Notice<i64>| async move {
-            if notice.attempt() == 1 { Err(Failure::retry("busy")) } else { Ok(Done::Ok) }
+            if notice.attempt() == 1 { Err(Failure::retry("busy")) } else { Ok(()) }
         })
         .start()
         .await
@@ -105,12 +107,12 @@ async fn an_outcome_that_lost_its_lease_is_counted_as_that() {
         .handler("sync", move |notice: Notice<i64>| {
             let store = Arc::clone(of_handler.outbox().store());
             async move {
-                // Somebody else settles it.
+                // Another call settles it.
                 let worker = solid_notify_core::Store::find(&*store, notice.id()).await?.unwrap().worker.unwrap();
-                let held = store.look(&Look::HeldBy { worker }, 10).await?;
+                let held = store.look(&Look::ClaimedBy { worker }, 10).await?;
                 let next = Next::Wait { status: Status::Failed, after: Duration::from_secs(3600) };
                 store.settle(&[outcome(&held[0], next)]).await?;
-                Ok(Done::Ok)
+                Ok(())
             }
         })
         .start()
@@ -125,7 +127,7 @@ async fn an_outcome_that_lost_its_lease_is_counted_as_that() {
 }
 
 #[tokio::test]
-async fn alerts_are_counted_and_what_was_held_back_when_a_digest_tells_of_it() {
+async fn alerts_are_counted_and_suppressed_ones_with_their_digest() {
     let recorder = recorder();
     let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
     let b = MemoryBackend::default();
@@ -136,7 +138,7 @@ async fn alerts_are_counted_and_what_was_held_back_when_a_digest_tells_of_it() {
         .handler("sync", |_: Notice<i64>| async { Err(Failure::retry("refused")) })
         .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
             noted.note(notice.param().more);
-            async { Ok(Done::Ok) }
+            async { Ok(()) }
         })
         .start()
         .await
@@ -158,15 +160,15 @@ async fn alerts_are_counted_and_what_was_held_back_when_a_digest_tells_of_it() {
     assert_eq!((value(&shown, ALERTS_SENT, ""), value(&shown, ALERTS_HELD_BACK, "")), (2.0, 3.0));
 }
 
-async fn what_is_committed_is_counted_and_nothing_else<D: Database>() {
+async fn only_committed_notices_are_counted<D: Database>() {
     let recorder = recorder();
     let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
     let db = TestDb::<D>::with_real_clock().await;
     for name in ["one", "two"] {
-        db.notify.define(NotifyDef::new(name)).await.unwrap();
+        db.outbox.define(NotifyDef::new(name)).await.unwrap();
     }
     let added = || (value(&shown, ADDED, "definition=one"), value(&shown, ADDED, "definition=two"));
-    let mut tx = db.notify.begin().await.unwrap();
+    let mut tx = db.outbox.begin().await.unwrap();
     add_notice(&mut tx, "one", 1).await.unwrap();
     let later = NewNotice::new("two", 1).unwrap().delay(Duration::from_secs(3600));
     add_notices(&mut tx, [NewNotice::new("one", 2).unwrap(), later]).await.unwrap();
@@ -176,19 +178,19 @@ async fn what_is_committed_is_counted_and_nothing_else<D: Database>() {
     assert_eq!(added(), (0.0, 0.0), "not before the commit");
     tx.commit().await.unwrap();
     assert_eq!(added(), (2.0, 1.0));
-    let mut tx = db.notify.begin().await.unwrap();
+    let mut tx = db.outbox.begin().await.unwrap();
     add_notice(&mut tx, "one", 4).await.unwrap();
     tx.rollback().await.unwrap();
     let mut plain = db.pool.begin().await.unwrap();
     add_notice(&mut plain, "one", 5).await.unwrap();
     plain.commit().await.unwrap();
-    assert_eq!(added(), (2.0, 1.0), "nobody knows of the commit of a plain transaction");
+    assert_eq!(added(), (2.0, 1.0), "the commit of a plain transaction is not seen");
     // Under its new name it is counted as that.
-    let seen = db.notify.definitions().await.unwrap().into_iter().find(|state| state.row.name == "two").unwrap().row;
+    let seen = db.outbox.definitions().await.unwrap().into_iter().find(|state| state.row.name == "two").unwrap().row;
     let mut renamed = seen.clone();
     renamed.name = "three".to_owned();
-    db.notify.update(&seen, renamed).await.unwrap();
-    let mut tx = db.notify.begin().await.unwrap();
+    db.outbox.update(&seen, renamed).await.unwrap();
+    let mut tx = db.outbox.begin().await.unwrap();
     add_notice(&mut tx, "three", 1).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!((added(), value(&shown, ADDED, "definition=three")), ((2.0, 1.0), 1.0));
@@ -200,8 +202,8 @@ macro_rules! on_one_thread {
         $(#[cfg($module)]
         mod $module {
             #[tokio::test]
-            async fn what_is_committed_is_counted_and_nothing_else() {
-                super::what_is_committed_is_counted_and_nothing_else::<solid_notify_tests::$database>().await;
+            async fn only_committed_notices_are_counted() {
+                super::only_committed_notices_are_counted::<solid_notify_tests::$database>().await;
             }
         })+
     };

@@ -1,4 +1,4 @@
-//! What was recorded, as Prometheus gets it.
+//! The recorded metrics, as Prometheus gets them.
 
 use std::collections::BTreeMap;
 

@@ -13,7 +13,7 @@ async fn a_thousand_definitions_are_read_at_once<D: Database>() {
     let (_, read) = texts.iter().find(|(name, _)| *name == "read_counts").unwrap();
     assert!(!read.contains("notify_msg"), "{read}");
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
     db.sql("CREATE TABLE digit (d integer)").await;
     db.sql("INSERT INTO digit VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)").await;
     let is_mysql = <D::Db as sqlx::Database>::NAME == "MySQL";
@@ -25,7 +25,7 @@ async fn a_thousand_definitions_are_read_at_once<D: Database>() {
          SELECT id, 1000000, 10000000, create_time, create_time FROM notify_def",
     )
     .await;
-    let operator = db.notify.operator("test");
+    let operator = db.outbox.operator("test");
     let mut fastest = Duration::MAX;
     for _ in 0..20 {
         let began = Instant::now();

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use opentelemetry::trace::{SpanKind, Status as SpanStatus, TracerProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
-use solid_notify::{Done, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Failure, NewNotice, Notice, NotifyDef, Status, Sweeper};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, eventually, reaches, record};
 use solid_notify_tests::{Database, TestDb};
 use tracing::Instrument;
 use tracing_subscriber::layer::SubscriberExt;
 
-/// What is exported of this thread's spans, as long as the guard lives.
+/// Exports this thread's spans as long as the guard lives.
 struct Exported {
     spans: InMemorySpanExporter,
     _provider: SdkTracerProvider,
@@ -52,7 +52,7 @@ fn attribute(span: &SpanData, key: &str) -> String {
     found.map(|attribute| attribute.value.to_string()).unwrap_or_default()
 }
 
-/// A traceparent of a producer that nobody exports.
+/// A traceparent of a producer that no exporter records.
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 async fn the_trace_of_the_producer_goes_on_in_the_handler(b: &dyn Backend) {
@@ -67,7 +67,7 @@ async fn the_trace_of_the_producer_goes_on_in_the_handler(b: &dyn Backend) {
                 // A span of the handler is within that of the attempt.
                 noted.note(());
                 tracing::info_span!("work").in_scope(|| ());
-                Ok(Done::Ok)
+                Ok(())
             }
         })
         .start()
@@ -87,13 +87,13 @@ async fn the_trace_of_the_producer_goes_on_in_the_handler(b: &dyn Backend) {
         assert_eq!(attempt.parent_span_id, producer.span_context.span_id());
         assert_eq!(attempt.span_kind, SpanKind::Consumer);
         let of = |key| attribute(&attempt, key);
-        assert_eq!((of("definition"), of("attempt"), of("verdict")), ("sync".into(), "1".into(), "delivered".into()));
+        assert_eq!((of("definition"), of("attempt"), of("result")), ("sync".into(), "1".into(), "delivered".into()));
         let stored = record(b, *id).await.trace_context.unwrap();
         assert!(stored.contains(&producer.span_context.trace_id().to_string()), "{stored}");
         let works = exported.named("work");
         assert!(works.iter().any(|work| work.parent_span_id == attempt.span_context.span_id()), "{works:?}");
     }
-    // What the producer says itself counts; without a span there is nothing to say.
+    // The trace context that the producer gives has priority; without a span there is none.
     let given = b.add_new(NewNotice::new("sync", 1).unwrap().trace_context(PARENT));
     let given = given.instrument(tracing::info_span!("producer")).await.id();
     let attempt = exported.attempts(given, 1).await.remove(0);
@@ -109,7 +109,7 @@ async fn a_retry_much_later_is_a_trace_of_its_own_with_a_link(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync").retry_interval("[1s,1h]")).await.unwrap();
     let sweeper = Sweeper::builder(b.outbox())
         .handler("sync", |notice: Notice<i64>| async move {
-            if notice.attempt() < 3 { Err(Failure::retry("connection refused")) } else { Ok(Done::Ok) }
+            if notice.attempt() < 3 { Err(Failure::retry("connection refused")) } else { Ok(()) }
         })
         .start()
         .await
@@ -132,7 +132,7 @@ async fn a_retry_much_later_is_a_trace_of_its_own_with_a_link(b: &dyn Backend) {
     assert_ne!(trace(&attempts[2]), producer);
     assert_eq!(attempts[2].links[0].span_context.trace_id().to_string(), producer);
     assert_eq!(
-        (attribute(&attempts[0], "verdict"), attribute(&attempts[0], "class")),
+        (attribute(&attempts[0], "result"), attribute(&attempts[0], "class")),
         ("failed".into(), "network".into())
     );
     assert!(matches!(attempts[0].status, SpanStatus::Error { .. }), "{:?}", attempts[0].status);
@@ -148,7 +148,7 @@ async fn a_trace_context_that_cannot_be_read_is_ignored(b: &dyn Backend) {
     let sweeper = Sweeper::builder(b.outbox())
         .handler("sync", move |notice: Notice<i64>| {
             noted.note(notice.trace_context().map(str::to_owned));
-            async { Ok(Done::Ok) }
+            async { Ok(()) }
         })
         .start()
         .await
@@ -159,7 +159,7 @@ async fn a_trace_context_that_cannot_be_read_is_ignored(b: &dyn Backend) {
         reaches(b, id, Status::Succeeded).await;
         let attempt = exported.attempts(id, 1).await.remove(0);
         assert!(attempt.links.is_empty(), "{text}");
-        assert_eq!(seen.all().last().unwrap().as_deref(), Some(text), "the handler gets what was stored");
+        assert_eq!(seen.all().last().unwrap().as_deref(), Some(text), "the handler gets the stored trace context");
     }
     sweeper.shutdown().await;
 }
@@ -184,14 +184,14 @@ solid_notify_tests::on_each_store!(span_suite);
 async fn a_producer_in_plain_sql_gives_its_trace<D: Database>(statement: &str) {
     let exported = Exported::start();
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
     db.sql(&statement.replace("TRACE", PARENT)).await;
     let seen = Calls::default();
     let noted = seen.clone();
-    let sweeper = Sweeper::builder(&db.notify)
+    let sweeper = Sweeper::builder(&db.outbox)
         .handler("sync", move |notice: Notice<i64>| {
             noted.note(notice.id());
-            async { Ok(Done::Ok) }
+            async { Ok(()) }
         })
         .start()
         .await
@@ -218,5 +218,7 @@ plain_sql! {
         "INSERT INTO notify_add (name, param, trace_context) VALUES ('sync', '1', 'TRACE')";
     plain_sql_gives_its_trace_on_postgres postgres Postgres "SELECT notify_add('sync', '1', trace_context => 'TRACE')";
     plain_sql_gives_its_trace_on_mariadb mariadb MariaDb
-        "CALL notify_add_with('sync', '1', NULL, NULL, NULL, NULL, 'TRACE', @id)";
+        "CALL notify_add_with('sync', '1', NULL, NULL, NULL, NULL, NULL, 'TRACE', @id)";
+    plain_sql_gives_its_trace_on_mysql mysql MySql
+        "CALL notify_add_with('sync', '1', NULL, NULL, NULL, NULL, NULL, 'TRACE', @id)";
 }

@@ -1,6 +1,9 @@
-//! Confirming by plain SQL.
+//! Acks by plain SQL.
 
-use solid_notify::{Done, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use std::time::Duration;
+
+use solid_notify::{NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{reaches, record};
 use solid_notify_tests::{TestDb, on_each_database};
@@ -8,28 +11,29 @@ use solid_notify_tests::{TestDb, on_each_database};
 use super::statement::Plain;
 
 on_each_database!(
-    an_acknowledgement_counts_if_and_only_if_its_transaction_commits,
+    an_ack_counts_if_and_only_if_its_transaction_commits,
     each_state_has_its_answer,
-    a_trigger_confirms,
+    a_trigger_acks,
+    next_notice_of_the_ordering_key_is_due_after_an_ack,
 );
 
-/// A notice that was delivered and awaits its confirmation.
+/// Adds a notice that was delivered and awaits its ack.
 async fn delivered<D: Plain>(db: &TestDb<D>) -> i64 {
-    db.notify.define(NotifyDef::new("sync").need_confirm(true)).await.unwrap();
+    db.outbox.define(NotifyDef::new("sync").need_confirm(true)).await.unwrap();
     let sweeper =
-        Sweeper::builder(&db.notify).handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) }).start().await.unwrap();
+        Sweeper::builder(&db.outbox).handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     let notice = NewNotice::new("sync", 1).unwrap().description("d").ordering_key("k");
     let id = db.add_new(notice).await.id();
-    reaches(db, id, Status::AwaitingConfirm).await;
+    reaches(db, id, Status::AwaitingAck).await;
     sweeper.shutdown().await;
     id
 }
 
-async fn an_acknowledgement_counts_if_and_only_if_its_transaction_commits<D: Plain>() {
+async fn an_ack_counts_if_and_only_if_its_transaction_commits<D: Plain>() {
     let db = TestDb::<D>::with_real_clock().await;
     let id = delivered(&db).await;
     db.shell().run(format!("BEGIN; {} ROLLBACK;", D::ack(id))).well();
-    assert_eq!(record(&db, id).await.status, Status::AwaitingConfirm);
+    assert_eq!(record(&db, id).await.status, Status::AwaitingAck);
     let before = record(&db, id).await;
     let said = db.shell().run(format!("BEGIN; {} COMMIT;", D::ack(id))).well();
     assert!(D::ANSWERS.is_none_or(|[done, ..]| said.contains(done)), "{said}");
@@ -59,21 +63,37 @@ async fn each_state_has_its_answer<D: Plain>() {
     let record = record(&db, id).await;
     assert_eq!(record.end_reason.as_deref(), Some("confirmed after it had been given up"));
     assert_eq!(record.status, Status::Succeeded);
-    let audit = db.notify.operate().audit(10).await.unwrap();
+    let audit = db.outbox.operate().audit(10).await.unwrap();
     assert_eq!(audit.len(), 1, "{audit:?}");
-    assert_eq!(
-        (audit[0].act.as_str(), audit[0].notice_id, audit[0].def_id),
-        ("confirm", Some(id), Some(record.def_id))
-    );
+    assert_eq!((audit[0].act.as_str(), audit[0].notice_id, audit[0].def_id), ("ack", Some(id), Some(record.def_id)));
     says(id + 1000, 4);
     db.close().await;
 }
 
-async fn a_trigger_confirms<D: Plain>() {
+async fn a_trigger_acks<D: Plain>() {
     let db = TestDb::<D>::with_real_clock().await;
     let id = delivered(&db).await;
     db.shell().run(D::ANSWERS_TABLE).well();
     db.shell().run(format!("INSERT INTO replies VALUES ({id});")).well();
     assert_eq!(record(&db, id).await.status, Status::Succeeded);
+    db.close().await;
+}
+
+async fn next_notice_of_the_ordering_key_is_due_after_an_ack<D: Plain>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    let id = delivered(&db).await;
+    let next = db.add(NewNotice::new("sync", 2).unwrap().ordering_key("k")).await.unwrap().id().unwrap();
+    let def_id = db.outbox.operator("alice").definition("sync").await.unwrap().id;
+    let claim = Claim {
+        def_id,
+        what: ClaimWhat::Slice(Status::NotSent),
+        limit: 10,
+        lease: Duration::from_secs(60),
+        worker: "worker-1".to_owned(),
+        quota: None,
+    };
+    assert_eq!(db.outbox.store().claim(&claim).await.unwrap().notices, [], "the claim blocks it");
+    db.shell().run(format!("BEGIN; {} COMMIT;", D::ack(id))).well();
+    assert_eq!(db.outbox.store().claim(&claim).await.unwrap().notices[0].id, next);
     db.close().await;
 }

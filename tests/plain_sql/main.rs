@@ -1,11 +1,11 @@
 //! Notices added by plain SQL, as people, triggers and other languages do: typed into the client programs of the databases.
 //!
-//! Here is what holds on every database; what only one of them knows is in the module of its name.
+//! This file has the cases of every database; cases of a single one are in the module of its name.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod ack;
-#[cfg(mariadb)]
-mod on_mariadb;
+#[cfg(any(mariadb, mysql))]
+mod on_mysql;
 #[cfg(postgres)]
 mod on_postgres;
 #[cfg(sqlite)]
@@ -15,7 +15,9 @@ mod statement;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use solid_notify::{Done, Notice, NoticeRecord, NotifyDef, Status, Sweeper};
+use solid_notify::{Notice, NoticeRecord, NotifyDef, Status, Sweeper};
+#[cfg(any(postgres, mariadb, mysql))]
+use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_tests::sending::{Calls, definition, eventually};
 use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Executor};
@@ -23,24 +25,32 @@ use sqlx::{AssertSqlSafe, Executor};
 use statement::{Add, Plain};
 
 on_each_database!(
-    what_is_committed_is_there_with_all_that_was_said_of_it,
-    what_is_not_said_has_its_default,
+    a_committed_notice_has_all_its_arguments,
+    an_omitted_argument_has_its_default,
     a_trigger_adds_notices_which_are_sent,
     a_trigger_that_names_no_definition_fails_its_statement,
     a_name_that_is_unknown_deleted_or_null_is_refused,
-    what_no_notice_can_have_is_refused,
+    arguments_that_no_notice_can_have_are_refused,
     a_duplicate_adds_nothing_and_aborts_nothing,
     a_duplicate_of_an_open_transaction_waits_for_it,
+    a_key_unique_until_claimed_is_free_after_the_claim,
     a_delay_below_zero_is_none_and_the_longest_has_ten_years,
     quotes_and_characters_of_all_kinds_survive,
 );
+
+#[cfg(any(postgres, mariadb, mysql))]
+mod servers {
+    use super::*;
+
+    solid_notify_tests::on_each_server!(a_notice_that_covers_a_change_is_not_claimed_before_its_commit);
+}
 
 /// The notices that are there, sent or not, oldest first.
 async fn notices<D: Database>(db: &TestDb<D>) -> Vec<NoticeRecord> {
     let ids = "SELECT id FROM notify_msg UNION ALL SELECT id FROM notify_msg_history ORDER BY id;";
     let mut notices = Vec::new();
     for id in db.shell().run(ids).well().lines() {
-        notices.push(db.notify.find(id.parse().unwrap()).await.unwrap().unwrap());
+        notices.push(db.outbox.find(id.parse().unwrap()).await.unwrap().unwrap());
     }
     notices
 }
@@ -48,7 +58,7 @@ async fn notices<D: Database>(db: &TestDb<D>) -> Vec<NoticeRecord> {
 /// A database with the definition `sync`.
 async fn with_sync<D: Database>() -> TestDb<D> {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
     db
 }
 
@@ -57,7 +67,7 @@ fn delay(notice: &NoticeRecord) -> Duration {
     notice.next_call_time.unwrap().duration_since(notice.create_time).unwrap()
 }
 
-async fn what_is_committed_is_there_with_all_that_was_said_of_it<D: Plain>() {
+async fn a_committed_notice_has_all_its_arguments<D: Plain>() {
     let db = with_sync::<D>().await;
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let all = Add {
@@ -86,7 +96,7 @@ async fn what_is_committed_is_there_with_all_that_was_said_of_it<D: Plain>() {
     db.close().await;
 }
 
-async fn what_is_not_said_has_its_default<D: Plain>() {
+async fn an_omitted_argument_has_its_default<D: Plain>() {
     let db = with_sync::<D>().await;
     db.shell().run(format!("{} {}", D::ADD_SEVEN, D::add(&Add { param: None, ..Add::new("sync", "") }))).well();
     let notices = notices(&db).await;
@@ -101,14 +111,14 @@ async fn what_is_not_said_has_its_default<D: Plain>() {
 
 async fn a_trigger_adds_notices_which_are_sent<D: Plain>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.notify.define(NotifyDef::new("order_changed")).await.unwrap();
+    db.outbox.define(NotifyDef::new("order_changed")).await.unwrap();
     let calls = Calls::<Value>::default();
     let noted = calls.clone();
     let note = move |notice: Notice<Value>| {
         noted.note(notice.param().clone());
-        async { Ok(Done::Ok) }
+        async { Ok(()) }
     };
-    let sweeper = Sweeper::builder(&db.notify).handler("order_changed", note).start().await.unwrap();
+    let sweeper = Sweeper::builder(&db.outbox).handler("order_changed", note).start().await.unwrap();
     db.shell().run(D::ORDERS).well();
     db.shell()
         .run(
@@ -137,9 +147,9 @@ async fn a_trigger_that_names_no_definition_fails_its_statement<D: Plain>() {
 
 async fn a_name_that_is_unknown_deleted_or_null_is_refused<D: Plain>() {
     let db = with_sync::<D>().await;
-    db.notify.define(NotifyDef::new("gone")).await.unwrap();
+    db.outbox.define(NotifyDef::new("gone")).await.unwrap();
     let gone = definition(&db, "gone").await;
-    db.notify.delete(&gone).await.unwrap();
+    db.outbox.delete(&gone).await.unwrap();
     db.sql("CREATE TABLE business (id integer)").await;
     let deleted = format!("gone (deleted {})", gone.id);
     let long = "x".repeat(5_000);
@@ -162,7 +172,7 @@ async fn a_name_that_is_unknown_deleted_or_null_is_refused<D: Plain>() {
     db.close().await;
 }
 
-async fn what_no_notice_can_have_is_refused<D: Plain>() {
+async fn arguments_that_no_notice_can_have_are_refused<D: Plain>() {
     let db = with_sync::<D>().await;
     let (long, longest) = ("é".repeat(201), "é".repeat(200));
     let (essay, trace) = ("x".repeat(65_537), "x".repeat(1_001));
@@ -196,7 +206,7 @@ async fn what_no_notice_can_have_is_refused<D: Plain>() {
 
 async fn a_duplicate_adds_nothing_and_aborts_nothing<D: Plain>() {
     let db = with_sync::<D>().await;
-    db.notify.define(NotifyDef::new("other")).await.unwrap();
+    db.outbox.define(NotifyDef::new("other")).await.unwrap();
     db.sql("CREATE TABLE business (id integer)").await;
     let keyed = |name| Add { dedupe_key: Some("order 7"), ..Add::new(name, "1") };
     let again = D::add(&Add { param: Some("2"), ..keyed("sync") });
@@ -240,6 +250,41 @@ where
     db.close().await;
 }
 
+async fn a_key_unique_until_claimed_is_free_after_the_claim<D: Plain>() {
+    let db = with_sync::<D>().await;
+    let keyed = D::add(&Add { until_claimed: Some("order 7"), ..Add::new("sync", "1") });
+    db.shell().run(format!("{keyed} {keyed}")).well();
+    assert_eq!(notices(&db).await.len(), 1);
+    db.sql("UPDATE notify_msg SET status = 5, attempt = 1").await;
+    db.shell().run(format!("{keyed} {keyed}")).well();
+    assert_eq!(notices(&db).await.len(), 2);
+    let both = Add { until_claimed: Some("order 7"), dedupe_key: Some("order 7"), ..Add::new("sync", "1") };
+    let complaint = db.shell().run(D::add(&both)).refused();
+    assert!(complaint.contains("a notice has one dedupe key"), "{complaint}");
+    db.close().await;
+}
+
+/// Its handler would not see the changes of the transaction. (SQLite has one writer: the claim would wait.)
+#[cfg(any(postgres, mariadb, mysql))]
+async fn a_notice_that_covers_a_change_is_not_claimed_before_its_commit<D: Plain>()
+where
+    for<'c> &'c mut <D::Db as sqlx::Database>::Connection: Executor<'c, Database = D::Db>,
+{
+    let db = with_sync::<D>().await;
+    let keyed = D::add(&Add { until_claimed: Some("order 7"), ..Add::new("sync", "1") });
+    db.shell().run(&keyed).well();
+    let mut open = db.pool.begin().await.unwrap();
+    (&mut *open).execute(sqlx::raw_sql(AssertSqlSafe(keyed))).await.unwrap();
+    let def_id = db.outbox.definitions().await.unwrap().iter().find(|def| def.row.name == "sync").unwrap().row.id;
+    let what = ClaimWhat::Slice(Status::NotSent);
+    let claim =
+        Claim { def_id, what, limit: 10, lease: Duration::from_secs(60), worker: "worker".to_owned(), quota: None };
+    assert!(db.outbox.store().claim(&claim).await.unwrap().notices.is_empty());
+    open.commit().await.unwrap();
+    assert_eq!(db.outbox.store().claim(&claim).await.unwrap().notices.len(), 1);
+    db.close().await;
+}
+
 async fn a_delay_below_zero_is_none_and_the_longest_has_ten_years<D: Plain>() {
     let db = with_sync::<D>().await;
     for (text, seconds) in [("-3600", 0), ("-1e12", 0), ("0", 0), ("1e12", 315_576_000)] {
@@ -253,7 +298,7 @@ async fn a_delay_below_zero_is_none_and_the_longest_has_ten_years<D: Plain>() {
 async fn quotes_and_characters_of_all_kinds_survive<D: Plain>() {
     let db = TestDb::<D>::with_real_clock().await;
     let text = r#"it's "sync" \ %s $1 ; -- 東京 😀"#;
-    db.notify.define(NotifyDef::new(text)).await.unwrap();
+    db.outbox.define(NotifyDef::new(text)).await.unwrap();
     let param = json!({ text: ["line\nbreak", text] }).to_string();
     let add = Add {
         description: Some(text),

@@ -1,6 +1,6 @@
-//! What only Postgres knows: search paths, and roles with few rights.
+//! Cases of Postgres alone: search paths, and roles with few rights.
 
-use solid_notify::Notify;
+use solid_notify::Outbox;
 use solid_notify_tests::databases::Cleanup;
 use solid_notify_tests::shell::Shell;
 use solid_notify_tests::{Postgres, TestDb};
@@ -54,7 +54,8 @@ async fn as_role(db: &TestDb<Postgres>, test: impl AsyncFnOnce(&str)) {
 async fn it_needs_the_rights_that_its_comment_names() {
     let db = with_sync::<Postgres>().await;
     as_role(&db, async |role| {
-        let add = format!("SET ROLE {role}; SELECT {}.notify_add('sync', '1', dedupe_key => 'k');", schema(&db));
+        let add =
+            format!("SET ROLE {role}; SELECT {}.notify_add('sync', '1', unique_until_ended => 'k');", schema(&db));
         for right in [
             &format!("USAGE ON SCHEMA {}", schema(&db)),
             "SELECT ON notify_def",
@@ -67,18 +68,25 @@ async fn it_needs_the_rights_that_its_comment_names() {
         }
         let ids = Shell::psql().run(format!("{add} {add}")).well();
         assert_eq!(ids, "1\n1", "the second is a duplicate");
+        let add = add.replace("unique_until_ended => 'k'", "unique_until_claimed => 'state'");
+        let complaint = Shell::psql().run(format!("{add} {add}")).refused();
+        assert!(complaint.contains("permission denied"), "{complaint}");
+        db.sql(&format!("GRANT UPDATE (id) ON notify_msg TO {role}")).await;
+        let ids = Shell::psql().run(format!("{add} {add}")).well();
+        let (one, other) = ids.split_once('\n').unwrap();
+        assert_eq!(one, other, "the second is a duplicate");
     })
     .await;
     db.close().await;
 }
 
-/// Its tables are found although that "$user" is somebody else then.
+/// The tables are found although "$user" is another role then.
 #[tokio::test]
 async fn a_schema_that_was_found_by_the_name_of_its_user_is_found_by_others() {
     let db = with_sync::<Postgres>().await;
     as_role(&db, async |role| {
         db.sql(&format!("CREATE SCHEMA AUTHORIZATION {role}")).await;
-        let printed = Notify::<sqlx::Postgres>::schema();
+        let printed = Outbox::<sqlx::Postgres>::schema();
         Shell::psql().run(format!("SET ROLE {role}; SET search_path = \"$user\"; {printed}")).well();
         Shell::psql().run(format!("INSERT INTO {role}.notify_def (name) VALUES ('sync');")).well();
         let added = format!("SELECT {role}.notify_add('sync', '1'); SELECT count(*) FROM {role}.notify_msg;");

@@ -11,6 +11,7 @@ pub struct Add<'a> {
     /// Seconds, as they are written in SQL.
     pub delay: Option<&'a str>,
     pub ordering_key: Option<&'a str>,
+    pub until_claimed: Option<&'a str>,
     pub dedupe_key: Option<&'a str>,
     pub trace_context: Option<&'a str>,
 }
@@ -18,7 +19,8 @@ pub struct Add<'a> {
 impl<'a> Add<'a> {
     pub fn new(name: &'a str, param: &'a str) -> Self {
         let (description, delay, ordering_key, dedupe_key, trace_context) = (None, None, None, None, None);
-        Self { name: Some(name), param: Some(param), description, delay, ordering_key, dedupe_key, trace_context }
+        let (name, param, until_claimed) = (Some(name), Some(param), None);
+        Self { name, param, description, delay, ordering_key, until_claimed, dedupe_key, trace_context }
     }
 
     /// All of it, in the order that every database has.
@@ -30,6 +32,7 @@ impl<'a> Add<'a> {
             text(self.description),
             self.delay.map_or("NULL".to_owned(), delay),
             text(self.ordering_key),
+            text(self.until_claimed),
             text(self.dedupe_key),
             text(self.trace_context),
         ]
@@ -43,22 +46,22 @@ pub trait Plain: Database {
     const ADD_SEVEN: &'static str;
     /// A business table whose triggers add notices of `order_changed`, which have a JSON object of the row.
     const ORDERS: &'static str;
-    /// What is said of a parameter that is no JSON.
+    /// The error for a parameter that is no JSON.
     const NOT_JSON: &'static str = "notify_add: the parameter is not JSON";
 
-    /// What an acknowledgement says: done, already succeeded, cancelled, of a dead letter, unknown. None where it says nothing.
+    /// The results of an ack: done, already succeeded, cancelled, of a dead letter, unknown. None where it returns nothing.
     const ANSWERS: Option<[&'static str; 5]> =
-        Some(["done", "already_succeeded", "cancelled", "dead_letter_confirmed", "unknown"]);
-    /// A business table whose trigger acknowledges the notice of each row.
+        Some(["done", "already_succeeded", "cancelled", "dead_letter_acked", "unknown"]);
+    /// A business table whose trigger acks the notice of each row.
     const ANSWERS_TABLE: &'static str;
 
-    /// The statement that acknowledges a notice.
+    /// The statement that acks a notice.
     fn ack(id: i64) -> String;
 
-    /// The statement that says all of it.
+    /// The statement with all arguments.
     fn add(notice: &Add) -> String;
 
-    /// What is said of a name without a definition.
+    /// The error for a name without a definition.
     fn no_definition(name: &str) -> String {
         format!("notify_add: there is no definition {}", quoted(name))
     }

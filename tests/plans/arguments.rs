@@ -1,4 +1,4 @@
-//! What the statements are given when their plans are looked at.
+//! The arguments of the statements when the test reads their plans.
 
 use serde_json::{Value, json};
 
@@ -10,10 +10,10 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
     };
     let batches = |object: fn(i64) -> Value| [1, 500].map(|count| vec![batch(count, object)]).to_vec();
     let list = |values: &[&str]| values.iter().map(ToString::to_string).collect::<Vec<_>>();
-    // Definition and status: big lanes, small ones, and one that is empty.
-    let each_lane = |statuses: [&str; 2], more: &[&str]| -> Vec<Vec<String>> {
-        let lanes = ["1", "2", "3", "4", "5"].map(|def_id| statuses.map(|status| list(&[def_id, status])));
-        lanes.into_iter().flatten().map(|lane| [lane, list(more)].concat()).collect()
+    // Definition and status: big queue slices, small ones, and an empty one.
+    let each_slice = |statuses: [&str; 2], more: &[&str]| -> Vec<Vec<String>> {
+        let slices = ["1", "2", "3", "4", "5"].map(|def_id| statuses.map(|status| list(&[def_id, status])));
+        slices.into_iter().flatten().map(|slice| [slice, list(more)].concat()).collect()
     };
     // Ids or attempts, as `Arg::Ids` passes them.
     let listed = |count: i64, of: fn(i64) -> i64| {
@@ -32,31 +32,41 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
     };
     let new = |id: i64| {
         json!({ "place": id, "owner": 1, "param": "{}", "description": null, "trace_context": null,
-                "ordering_key": null, "dedupe_key": id.to_string(), "send_at": null, "delay": 5 })
+                "ordering_key": null, "dedupe_key": id.to_string(), "until_ended": 1, "send_at": null, "delay": 5 })
     };
     let times = ["'1970-01-01 00:00:00'", "'9999-12-31 23:59:59'", "10001", "501"];
     match statement {
-        "insert_plain" | "insert_known" | "add_alert" | "add_ticks" => Vec::new(),
+        "insert_plain" | "insert_known" | "definition_id" | "definition_id_now" | "definition_ids" | "own_server"
+        | "add_alert" | "add_ticks" => Vec::new(),
+        // MySQL shows the table that VALUES go into as read.
+        "insert" | "insert_keyed" if database == "MySQL" => Vec::new(),
         "insert" | "insert_keyed" => {
-            let definition = if database == "MySQL" { "1" } else { "'most'" };
-            vec![list(&[definition, "'{}'", "NULL", "NULL", "'one key'", "'17'", "NULL", "0"])]
+            vec![list(&["'most'", "'{}'", "NULL", "NULL", "'one key'", "'17'", "1", "NULL", "0"])]
         }
         "insert_many" | "insert_many_keyed" => batches(new),
-        "duplicates" => batches(|id| json!({ "owner": 1, "own_key": id.to_string() })),
+        "duplicates" | "hold_duplicates" => batches(|id| json!({ "owner": 1, "own_key": id.to_string() })),
         "due" => {
             let marks = json!([{ "owner": 1, "from_0": 5, "from_2": 5, "from_5": 5, "from_4": 5 }]);
             vec![list(&["'[]'"]), vec![format!("'{marks}'")]]
         }
-        "overdue" => ["1", "500"].iter().flat_map(|limit| each_lane(["0", "5"], &[limit, "5"])).collect(),
-        "claim_lane" | "claim_suspects" => {
-            ["1", "20", "500"].iter().flat_map(|limit| each_lane(["0", "5"], &[limit, "'w'", "60000", "5"])).collect()
+        "overdue" => ["1", "500"].iter().flat_map(|limit| each_slice(["0", "5"], &[limit, "5"])).collect(),
+        "claim_slice" | "claim_crash_looping" => {
+            ["1", "20", "500"].iter().flat_map(|limit| each_slice(["0", "5"], &[limit, "'w'", "60000", "5"])).collect()
         }
+        "window" => ["50", "1000"].iter().flat_map(|size| each_slice(["0", "5"], &[size, "5"])).collect(),
+        "lock_first" => {
+            let keys = |id: i64| json!({ "own_key": if id == 100 { "one key".into() } else { id.to_string() } });
+            [1, 500].map(|count| vec!["1".to_owned(), batch(count, keys)]).to_vec()
+        }
+        "oldest_blocked" => ["1", "5"].map(|id| list(&[id, "10000"])).to_vec(),
+        "first_blocked" => batches(|id| json!({ "owner": 1, "own_key": id.to_string() })),
+        "block" => [1, 500].map(|count| vec![ids(count), "600000".to_owned()]).to_vec(),
         "claim_ids" | "claim_fresh" | "take" => {
-            [1, 20, 500].map(|count| each_lane(["0", "5"], &[&ids(count), "'w'", "60000"])).concat()
+            [1, 20, 500].map(|count| each_slice(["0", "5"], &[&ids(count), "'w'", "60000"])).concat()
         }
         "claim_keys" => {
             let keys = |id: i64| json!({ "own_key": if id == 100 { "one key".into() } else { id.to_string() } });
-            [1, 500].map(|count| each_lane(["0", "5"], &[&batch(count, keys), "'w'", "60000"])).concat()
+            [1, 500].map(|count| each_slice(["0", "5"], &[&batch(count, keys), "'w'", "60000"])).concat()
         }
         "settle" => batches(|id| {
             json!({ "notice_id": id, "attempt": 0, "was": 5, "overdue": 0, "ends": id % 2, "keep": 1, "new_status": 1, "after_ms": 5,
@@ -66,24 +76,24 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "settle_kept" | "settle_gone" => [1, 500].map(|count| vec![ids(count), listed(count, |_| 0)]).to_vec(),
         "hold" => batches(|id| json!({ "notice_id": id, "attempt": 0, "was": 5, "overdue": 0 })),
         "archive" | "reschedule" => batches(settled),
-        "remove" | "evict" | "verify" | "still_first" | "archive_bare" => each_ids(),
+        "remove" | "evict" | "verify" | "still_first" | "archive_bare" | "keys_of" | "free" | "unblock" => each_ids(),
         "extend" | "extendable" => batches(|id| json!({ "notice_id": id, "attempt": 0, "lease": 60000 })),
-        "held_by" => vec![list(&["'nobody'", "500"])],
+        "held_by" => vec![list(&["'no-node'", "500"])],
         "find" | "lock_live" | "lock_ended" | "answerable" | "ended" | "stands_where" => {
             vec![list(&["777"]), list(&["200777"])]
         }
-        "list_ended_newest" | "list_ended_oldest" => each_lane(["1", "3"], &times),
-        "list_live_newest" | "list_live_oldest" => each_lane(["0", "5"], &times),
-        "list_dead_newest" | "list_dead_oldest" => each_lane(["'auth'", "'timeout'"], &times),
-        "count_ended" | "count_live" => each_lane(["0", "3"], &times),
-        "count_dead" => each_lane(["'auth'", "'-'"], &times),
-        "next_class" | "lock_alert" | "lock_alert_now" | "look_alert" => each_lane(["''", "'auth'"], &[]),
+        "list_ended_newest" | "list_ended_oldest" => each_slice(["1", "3"], &times),
+        "list_live_newest" | "list_live_oldest" => each_slice(["0", "5"], &times),
+        "list_dead_newest" | "list_dead_oldest" => each_slice(["'auth'", "'timeout'"], &times),
+        "count_ended" | "count_live" => each_slice(["0", "3"], &times),
+        "count_dead" => each_slice(["'auth'", "'-'"], &times),
+        "next_class" | "lock_alert" | "lock_alert_now" | "look_alert" => each_slice(["''", "'auth'"], &[]),
         "retry_groups" => ["1", "2", "4"].map(|def_id| list(&[def_id, "1000000"])).to_vec(),
         "hold_ended" => batches(|id| json!({ "notice_id": 200_000 + id, "attempt": 1, "was": 3 })),
         "revive" | "retime_window" => batches(|id| json!({ "notice_id": 200_000 + id, "due": 5 })),
-        "retime" | "rewrite" | "refuse" | "confirm_late" | "follow_up" | "hasten_alert" => vec![list(&["777", "'5'"])],
+        "retime" | "rewrite" | "refuse" | "ack_late" | "follow_up" | "advance_follow_up" => vec![list(&["777", "'5'"])],
         "ahead" => ["'one key'", "'17'"].map(|key| list(&["1", key, "777"])).to_vec(),
-        "purgeable" => each_lane(["1", "3"], &["1000", "500"]),
+        "purgeable" => each_slice(["1", "3"], &["1000", "500", "0"]),
         "purge" | "cancel" => each_ids().into_iter().map(|ids| [ids, list(&["1", "1000"])].concat()).collect(),
         "purge_definition" | "take_count" | "count_sending" => ["1", "5"].map(|id| list(&[id, "1000"])).to_vec(),
         other => panic!("tell this test the arguments of {other}"),

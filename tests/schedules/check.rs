@@ -1,4 +1,4 @@
-//! The promises, checked when a schedule has ended. What breaks one at once is told by the world itself.
+//! Checks the promises when a schedule has ended. The world itself reports promises that break during the schedule.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,11 @@ use solid_notify::{AlertKind, AlertReason, Status};
 use std::time::Duration;
 
 use crate::ledger::{Fate, Ledger, Run};
-use crate::plan::{BUSY_TRIES, CONFIRMED, COOLDOWN, EDITED, LEASE, NOBODY, RULED, SHORTEST, START, TICK, TIMEOUT};
+use crate::plan::{
+    BUSY_TRIES, CONFIRMED, COOLDOWN, EDITED, GRACE, LEASE, RULED, SHORTEST, START, TICK, TIMEOUT, UNHANDLED,
+};
 
-/// Everything that is wrong with a schedule.
+/// Returns every broken promise of a schedule.
 pub fn all(ledger: &Ledger) -> Vec<String> {
     let mut wrong = ledger.broken.clone();
     for check in
@@ -20,7 +22,7 @@ pub fn all(ledger: &Ledger) -> Vec<String> {
     wrong
 }
 
-/// G2: everything that was committed has ended, unless nobody can send it (G7).
+/// G2: every committed notice has ended, unless no node has its handler (G7).
 fn ends(ledger: &Ledger, wrong: &mut Vec<String>) {
     for (id, committed) in &ledger.committed {
         let record = ledger.ended.get(id);
@@ -31,7 +33,7 @@ fn ends(ledger: &Ledger, wrong: &mut Vec<String>) {
                 let skipped = ledger.runs_of(*id).any(|run| matches!(run.ended, Some((_, Fate::Skipped))));
                 skipped || ledger.cancelled.contains(id)
             }
-            (NOBODY, status) => status == Some(Status::NotSent) && record.is_some_and(|record| record.attempt == 0),
+            (UNHANDLED, status) => status == Some(Status::NotSent) && record.is_some_and(|record| record.attempt == 0),
             // Without history a success leaves nothing.
             ("forgotten", None) => delivered,
             (_, Some(Status::Succeeded)) => delivered,
@@ -44,14 +46,15 @@ fn ends(ledger: &Ledger, wrong: &mut Vec<String>) {
     }
 }
 
-/// G1: a handler sees only what was committed, with an attempt that its node was given.
+/// G1: a handler gets only committed notices, with an attempt that the store gave to its node.
 fn only_what_was_committed(ledger: &Ledger, wrong: &mut Vec<String>) {
     for run in &ledger.runs {
         let (id, attempt) = (run.id, run.attempt);
         if !ledger.committed.contains_key(&id) {
             wrong.push(format!("G1: notice {id} was sent and never committed"));
         }
-        let given = |claim: &&crate::ledger::Claimed| (claim.id, claim.attempt, claim.node) == (id, attempt, run.node);
+        let given =
+            |claim: &&crate::ledger::ClaimRecord| (claim.id, claim.attempt, claim.node) == (id, attempt, run.node);
         if ledger.claims.iter().filter(given).count() != 1 {
             wrong.push(format!(
                 "G3: attempt {attempt} of notice {id} was sent by node {}, which does not have it",
@@ -65,10 +68,12 @@ fn only_what_was_committed(ledger: &Ledger, wrong: &mut Vec<String>) {
     }
 }
 
-/// No notice is sent twice at the same time, unless its sender was cut off by a kill or an operator ended it.
+/// No notice is sent twice at the same time, unless a kill cut off its sender or an operator ended its attempt.
 fn one_at_a_time(ledger: &Ledger, wrong: &mut Vec<String>) {
     for (n, run) in ledger.runs.iter().enumerate() {
-        let end = run.ended.map_or(run.began + TIMEOUT, |(at, _)| at);
+        // A handler ends by itself, by its time-out, or is given up by a shutdown.
+        let given_up = ledger.shut_down.get(&run.node).map_or(Duration::MAX, |began| *began + GRACE);
+        let end = run.ended.map_or(given_up.min(run.began + TIMEOUT), |(at, _)| at);
         let beside = ledger.runs[n + 1..].iter().find(|other| other.id == run.id && other.began < end);
         if let Some(beside) = beside {
             wrong.push(format!("notice {} was sent by node {} and node {} at once", run.id, run.node, beside.node));
@@ -109,7 +114,7 @@ fn cadence(ledger: &Ledger, wrong: &mut Vec<String>) {
     }
 }
 
-/// G5: tries are those that were tried, and within their limit.
+/// G5: the stored tries equal the real attempts, and are within the limit.
 fn tries(ledger: &Ledger, wrong: &mut Vec<String>) {
     for (id, record) in &ledger.ended {
         let definition = ledger.definition(*id);
@@ -129,7 +134,7 @@ fn tries(ledger: &Ledger, wrong: &mut Vec<String>) {
         if crashes > lost {
             wrong.push(format!("G5: notice {id} has {crashes} crashes, and lost {lost} attempts with their processes"));
         }
-        // Deliveries that nobody confirmed are failures, too, and an operator ends an attempt without its outcome.
+        // Deliveries without an ack are failures, too, and an operator ends an attempt without its outcome.
         if definition == CONFIRMED || ledger.cancelled.contains(id) {
             continue;
         }
@@ -148,7 +153,7 @@ fn crashes(ledger: &Ledger, wrong: &mut Vec<String>) {
         let died = |run: &&Run| run.ended.is_none() && ledger.killed.contains(&run.node);
         let lost = ledger.runs_of(*id).filter(died).count();
         let crashes = record.crashes;
-        // An operator and a late confirmation end an attempt whatever becomes of it.
+        // An operator or a late ack ends an attempt without its outcome.
         let outdone = record.status == Status::Cancelled || ledger.answers.contains(id);
         if !outdone && usize::try_from(crashes).unwrap() < lost {
             wrong.push(format!("G5: notice {id} has {crashes} crashes, and {lost} processes died while sending it"));
@@ -165,7 +170,7 @@ fn crashes(ledger: &Ledger, wrong: &mut Vec<String>) {
     }
 }
 
-/// What a failure is the last one of: a handler gave up, its class is not retried (so often), or the row allows no more by then.
+/// Why a failure is the last one: a handler gave up, its class is not retried (so often), or the row allows no more retries.
 fn last_words(ledger: &Ledger, wrong: &mut Vec<String>) {
     for (id, committed) in &ledger.committed {
         let runs: Vec<_> = ledger.runs_of(*id).collect();
@@ -189,7 +194,7 @@ fn last_words(ledger: &Ledger, wrong: &mut Vec<String>) {
     }
 }
 
-/// Each tick of the timetable is one notice, once somebody looks at it, and none is left out.
+/// Each tick of the timetable that a sweeper has seen is one notice, and no tick is left out.
 fn ticks(ledger: &Ledger, wrong: &mut Vec<String>) {
     for (tick, notices) in ledger.ticks.iter().filter(|(_, notices)| notices.len() != 1) {
         wrong.push(format!("the tick at {tick} is {notices:?}"));
@@ -204,7 +209,7 @@ fn ticks(ledger: &Ledger, wrong: &mut Vec<String>) {
     }
 }
 
-/// G8: after an alert nobody is told of the same again within the cool-down, whichever node it happens on.
+/// G8: within the cool-down no node raises the same alert again.
 fn cooldown(ledger: &Ledger, wrong: &mut Vec<String>) {
     let mut raised: BTreeMap<(&str, AlertReason), Vec<_>> = BTreeMap::new();
     for (id, alert) in ledger.told.iter().filter(|(_, alert)| alert.kind == AlertKind::Raised) {
@@ -219,7 +224,7 @@ fn cooldown(ledger: &Ledger, wrong: &mut Vec<String>) {
     }
 }
 
-/// G8: each notice that was given up is told, by itself or among those that were held back.
+/// G8: each dead letter is reported, by an alert of its own or in the count of suppressed ones.
 fn alerts(ledger: &Ledger, wrong: &mut Vec<String>) {
     let mut dead: BTreeMap<&str, i64> = BTreeMap::new();
     for (id, _) in ledger.dead_letters() {
@@ -230,7 +235,7 @@ fn alerts(ledger: &Ledger, wrong: &mut Vec<String>) {
         let itself = i64::from(alert.kind == AlertKind::Raised);
         *told.entry(alert.definition.as_str()).or_default() += itself + alert.more;
     }
-    // A dead letter that was confirmed late is a success, and was told.
+    // A dead letter with a late ack is a success, and was reported.
     for (definition, dead) in dead {
         let told = told.get(definition).copied().unwrap_or(0);
         if told < dead || (told > dead && definition != CONFIRMED) {

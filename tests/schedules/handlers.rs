@@ -1,16 +1,16 @@
-//! The handlers of a schedule. What befalls an attempt depends on the seed, the notice and the attempt alone.
+//! The handlers of a schedule. The outcome of an attempt depends only on the seed, the notice and the attempt.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fastrand::Rng;
-use solid_notify::{Alert, Done, ErrorClass, Failure, Notice, Outbox, Sweeper, SweeperBuilder};
+use solid_notify::{Alert, AnyOutbox, ErrorClass, Failure, Notice, Sweeper, SweeperBuilder};
 
 use crate::ledger::{Fate, Run};
-use crate::plan::{BROKEN, FRAGILE, NOBODY, RULED, TICKING, TIMEOUT, definitions};
+use crate::plan::{BROKEN, FRAGILE, RULED, TICKING, TIMEOUT, UNHANDLED, definitions};
 use crate::world::{Node, World};
 
-/// What handlers panic with.
+/// The text of a handler's panic.
 pub const PANIC: &str = "panics as planned";
 
 /// The parameter of a tick.
@@ -20,11 +20,11 @@ struct Ticked {
 }
 
 /// A sweeper's handlers, as they run on one node.
-pub fn builder(outbox: &Outbox, world: &Arc<World>, node: &Arc<Node>) -> SweeperBuilder {
+pub fn builder(outbox: &AnyOutbox, world: &Arc<World>, node: &Arc<Node>) -> SweeperBuilder {
     let mut builder = Sweeper::builder(outbox).node_name(format!("node{}", node.number));
     for def in definitions() {
         // The broken one is mended at the end; then it needs a handler.
-        if def.name == NOBODY || def.name == TICKING {
+        if def.name == UNHANDLED || def.name == TICKING {
             continue;
         }
         let (world, node) = (Arc::clone(world), Arc::clone(node));
@@ -41,7 +41,7 @@ pub fn builder(outbox: &Outbox, world: &Arc<World>, node: &Arc<Node>) -> Sweeper
             let tick = humantime::parse_rfc3339(&notice.param().tick)?.duration_since(SystemTime::UNIX_EPOCH)?;
             world.tell(format_args!("node {} sends {} of {}", node.number, notice.id(), notice.param().tick));
             world.ledger().ticks.entry(tick.as_secs()).or_default().insert(notice.id());
-            Ok(Done::Ok)
+            Ok(())
         }
     });
     let (world, node) = (Arc::clone(world), Arc::clone(node));
@@ -57,16 +57,16 @@ pub fn builder(outbox: &Outbox, world: &Arc<World>, node: &Arc<Node>) -> Sweeper
             ));
             let mut ledger = world.ledger();
             ledger.told.insert(notice.id(), notice.param().clone());
-            Ok(Done::Ok)
+            Ok(())
         }
     })
 }
 
-async fn handle(world: &World, node: &Node, notice: &Notice<i64>) -> Result<Done, Failure> {
+async fn handle(world: &World, node: &Node, notice: &Notice<i64>) -> Result<(), Failure> {
     let (id, attempt) = (notice.id(), notice.attempt());
     node.lives().await;
     let mut rng = Rng::with_seed(world.seed ^ (id as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (attempt as u64) << 48);
-    // At the end everybody is well, so that everything ends.
+    // At the end all receivers work, so that every notice ends.
     let fate = if world.is_over() { Fate::Delivered } else { fate(notice.definition(), &mut rng) };
     let number = {
         let mut ledger = world.ledger();
@@ -88,14 +88,14 @@ async fn handle(world: &World, node: &Node, notice: &Notice<i64>) -> Result<Done
     match fate {
         Fate::Delivered => {
             world.delivered(id, &mut rng);
-            Ok(Done::Ok)
+            Ok(())
         }
         Fate::Failed => Err(Failure::retry(std::io::Error::other("as planned"))),
         Fate::Postponed => Err(Failure::retry_in(Duration::from_secs(rng.u64(5..40)), "busy as planned")),
         Fate::Refused => Err(Failure::retry("no entry as planned").class(ErrorClass::Auth)),
         Fate::Busy => Err(Failure::retry("full as planned").class(ErrorClass::Busy)),
         Fate::GaveUp => Err(Failure::give_up("no use")),
-        Fate::Skipped => Ok(Done::Skip("as planned".to_owned())),
+        Fate::Skipped => Err(Failure::skip("as planned".to_owned())),
         Fate::Panicked => panic!("{PANIC}"),
         Fate::Hangs => std::future::pending().await,
     }

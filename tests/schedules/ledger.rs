@@ -1,4 +1,4 @@
-//! What happened in a schedule, as those outside of the product know it.
+//! The record of a schedule, as seen from outside of the product.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -18,19 +18,21 @@ pub struct Ledger {
     /// Every call of a handler, in order.
     pub runs: Vec<Run>,
     /// Every attempt that the store gave to a node.
-    pub claims: Vec<Claimed>,
-    /// Nodes that were killed, or ended with a claim that they did not know of.
+    pub claims: Vec<ClaimRecord>,
+    /// Nodes that were killed, or ended without the reply to a claim.
     pub gone: BTreeSet<usize>,
     pub kills: usize,
     /// Nodes that were killed.
     pub killed: BTreeSet<usize>,
+    /// When the shutdown of a node began.
+    pub shut_down: BTreeMap<usize, Duration>,
     pub lost_answers: usize,
-    /// Settles that met somebody else's notice.
+    /// Settles of notices that another node had claimed meanwhile.
     pub outdone: usize,
-    /// Confirmations that the store took.
+    /// Acks that the store took.
     pub answers: BTreeSet<i64>,
     pub cancelled: BTreeSet<i64>,
-    /// Alerts by the id of their notice, each as it was told last.
+    /// Alerts by the id of their notice, each as it was sent last.
     pub told: BTreeMap<i64, Alert>,
     /// The notices of each tick of the timetable, as their handler saw them, by the tick's second.
     pub ticks: BTreeMap<u64, BTreeSet<i64>>,
@@ -38,11 +40,11 @@ pub struct Ledger {
     pub opened: usize,
     /// From when on the edited definition has no more retries on any node.
     pub edited: Option<Time>,
-    /// When the last sweepers were told to stop.
+    /// When the shutdown of the last sweepers began.
     pub lasted: Time,
-    /// What broke a promise at the moment that it happened.
+    /// Promises that broke during the schedule.
     pub broken: Vec<String>,
-    /// How each notice and each alert stands at the end, as far as there is something of it.
+    /// The state of each notice and each alert at the end, if its row exists.
     pub ended: BTreeMap<i64, NoticeRecord>,
     pub alerts: BTreeMap<i64, NoticeRecord>,
     story: String,
@@ -66,8 +68,8 @@ pub struct Run {
     pub ended: Option<(Time, Fate)>,
 }
 
-/// What the store gave to a node.
-pub struct Claimed {
+/// An attempt that the store gave to a node.
+pub struct ClaimRecord {
     pub id: i64,
     pub attempt: i64,
     pub node: usize,
@@ -98,7 +100,7 @@ impl Fate {
         !matches!(self, Self::Delivered | Self::Skipped)
     }
 
-    /// True where the next notice would have fared no better: what counts for a circuit breaker.
+    /// True where the next notice would fail, too: such failures count for a circuit breaker.
     pub fn is_of_target(self) -> bool {
         self.fails() && self != Self::GaveUp
     }
@@ -115,6 +117,7 @@ impl Ledger {
             gone: BTreeSet::new(),
             kills: 0,
             killed: BTreeSet::new(),
+            shut_down: BTreeMap::new(),
             lost_answers: 0,
             outdone: 0,
             answers: BTreeSet::new(),
@@ -149,8 +152,8 @@ impl Ledger {
         self.committed.get(&id).map_or("", |committed| committed.definition)
     }
 
-    /// What was given of a definition, in order.
-    pub fn claims_of(&self, definition: &str) -> impl Iterator<Item = &Claimed> {
+    /// The attempts of a definition that the store gave, in order.
+    pub fn claims_of(&self, definition: &str) -> impl Iterator<Item = &ClaimRecord> {
         self.claims.iter().filter(move |claim| self.definition(claim.id) == definition)
     }
 

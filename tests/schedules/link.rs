@@ -1,5 +1,5 @@
-//! What is between a node and the database: calls are late, refused, carried out without an answer, or carried out long after
-//! their error; and everything that the store carries out is looked at.
+//! The link between a node and the database: calls are late, refused, executed without a reply, or executed long after their
+//! error. It shows each executed call to the watch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +8,10 @@ use async_trait::async_trait;
 use fastrand::Rng;
 use solid_notify::{NoticeRecord, NotifyDef, StoreError};
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::notice::Claimed;
+use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
-    Claim, Claims, DueTimes, Edit, Edited, Lease, Look, Node as Beat, Pulse, Purge, Settle, Settled, Store, Tick,
+    Claim, Claims, ClusterView, DueTimes, Edit, Edited, Lease, Look, Node as Beat, Purge, Settle, Settled, Store, Tick,
+    Ticked,
 };
 
 use crate::watch::is_held;
@@ -18,7 +19,7 @@ use crate::world::{Node, World};
 
 /// A handler is entered this much before its start is written down, at most.
 pub const SOONER: Duration = Duration::from_millis(2);
-/// How late a retry may be where nothing goes wrong: a look, a claim and their ways.
+/// How late a retry may be without faults: a look, a claim and their ways.
 pub const LATE: Duration = Duration::from_millis(1_200);
 
 pub struct Link {
@@ -27,20 +28,20 @@ pub struct Link {
     pub node: Arc<Node>,
 }
 
-/// What a link makes of a call.
+/// The fault that a link adds to a call.
 enum Weather {
     Fine,
     Refused(FaultKind),
     AnswerLost,
-    /// It is answered with an error, and carried out so much later.
+    /// The call returns an error, and is executed so much later.
     Late(Duration),
-    /// It is carried out, and once more so much later.
+    /// The call is executed, and once more so much later.
     Twice(Duration),
 }
 
 impl Link {
-    /// Carries out a call, or whatever the weather makes of it. `again`: whether it may be carried out twice (a driver
-    /// never repeats a claim by itself; an outcome is settled again by us).
+    /// Executes a call with the fault of this moment. `again`: whether it may be executed twice (a driver never repeats a
+    /// claim by itself; the sweeper settles an outcome again).
     async fn pass<T, F>(
         &self,
         doing: &'static str,
@@ -122,7 +123,7 @@ impl Store for Link {
         self.store.edit(edit, who).await
     }
 
-    async fn tick(&self, tick: &Tick) -> Result<bool, StoreError> {
+    async fn tick(&self, tick: &Tick) -> Result<Ticked, StoreError> {
         let tick = tick.clone();
         self.pass("tick", true, move |store| {
             let tick = tick.clone();
@@ -150,7 +151,7 @@ impl Store for Link {
         .await
     }
 
-    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError> {
         let look = look.clone();
         self.pass("look", false, move |store| {
             let look = look.clone();
@@ -169,7 +170,7 @@ impl Store for Link {
                 let after = world.stand(batch.iter().map(|settle| settle.id)).await;
                 for (n, settle) in batch.iter().enumerate() {
                     // A rescuer that was slower than others, and then sent the notice itself, settles both at once. At most one
-                    // of them is of the attempt that stands; the others meet what that one left, which is not their doing.
+                    // of them is of the current attempt; the others find the state that it left.
                     let carried_out = |m: &usize| {
                         let (other, stands) = (&batch[*m], before[*m].as_ref());
                         other.id == settle.id && settled[*m] == Settled::Done && is_held(other, stands)
@@ -184,7 +185,7 @@ impl Store for Link {
         .await
     }
 
-    async fn extend(&self, leases: &[Lease]) -> Result<(), StoreError> {
+    async fn extend(&self, leases: &[Lease]) -> Result<Vec<i64>, StoreError> {
         let leases = leases.to_vec();
         self.pass("extend", true, move |store| {
             let leases = leases.clone();
@@ -206,7 +207,7 @@ impl Store for Link {
         .await
     }
 
-    async fn beat(&self, beat: &Beat) -> Result<Pulse, StoreError> {
+    async fn beat(&self, beat: &Beat) -> Result<ClusterView, StoreError> {
         let beat = beat.clone();
         self.pass("beat", true, move |store| {
             let beat = beat.clone();

@@ -3,7 +3,8 @@
 //!
 //! Everything random comes from the seed and everything runs in one thread, so a seed is a schedule:
 //! `SCHEDULE=17 cargo test -p solid-notify-tests --test schedules` replays number 17 and prints it; `SCHEDULES=100000` runs more of
-//! them. Which guards of the product they find is told by `GUARDS.md` beside this file. The store is that of the test kit; that the others behave the same is what the conformance suite is for.
+//! them. `MUTANTS.md` beside this file lists the mutants that they find. The store is that of the test kit; the conformance
+//! suite checks that the other stores behave the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 mod check;
@@ -20,12 +21,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ledger::Ledger;
 
-/// How many schedules a test run looks at.
+/// The number of schedules of a test run.
 const SCHEDULES: u64 = 4000;
 
 /// Runs a schedule to its end.
 fn run(seed: u64) -> Ledger {
-    // What the product draws by itself (jitter, pauses) is drawn in this thread, too.
+    // The product's own random values (jitter, pauses) come from this thread, too.
     fastrand::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(world::run(plan::Plan::of(seed)))
@@ -35,7 +36,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))
 }
 
-/// Panics of handlers are part of the schedules, and not news.
+/// Hides panics of handlers, because they are part of the schedules.
 fn quiet() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -48,7 +49,7 @@ fn quiet() {
     });
 }
 
-/// Runs a schedule and checks it; tells what is wrong.
+/// Runs a schedule, checks it, and returns the broken promises.
 fn examine(seed: u64) -> Result<(), String> {
     let ledger = catch_unwind(AssertUnwindSafe(|| run(seed))).map_err(|_| "it panicked".to_owned())?;
     let wrong = check::all(&ledger);

@@ -1,17 +1,17 @@
-//! What applications, receivers and operators do in a schedule, whatever the sweepers are at.
+//! The applications, receivers and operators of a schedule, which act independently of the sweepers.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 use solid_notify::{Added, NewNotice, NoticeConnection, NotifyDef};
 use solid_notify_core::store::Edit;
-use solid_notify_testkit::MemoryNotify;
+use solid_notify_testkit::MemoryOutbox;
 
 use crate::ledger::Committed;
-use crate::plan::{BROKEN, CONFIRMED, EDITED, FRAGILE, NOBODY, ORDERED, PACED, RULED, SWITCHED, WINDOWED};
+use crate::plan::{BROKEN, CONFIRMED, EDITED, FRAGILE, ORDERED, PACED, RULED, SWITCHED, UNHANDLED, WINDOWED};
 use crate::world::World;
 
-/// What applications add, the more often the likelier.
+/// The definitions that applications add to; one that is listed twice is twice as likely.
 const NAMES: [&str; 18] = [
     "plain",
     "plain",
@@ -23,7 +23,7 @@ const NAMES: [&str; 18] = [
     ORDERED,
     CONFIRMED,
     SWITCHED,
-    NOBODY,
+    UNHANDLED,
     PACED,
     PACED,
     FRAGILE,
@@ -43,8 +43,8 @@ impl World {
         self.store().edit(&Edit::Replace { seen, new }, "eve").await.unwrap();
     }
 
-    pub async fn transaction(&self, notify: &MemoryNotify, rng: &mut Rng) {
-        let mut tx = notify.begin();
+    pub async fn transaction(&self, outbox: &MemoryOutbox, rng: &mut Rng) {
+        let mut tx = outbox.begin();
         let mut added = Vec::new();
         for _ in 0..rng.usize(1..4) {
             let name = if rng.u8(0..20) == 0 { BROKEN } else { rng.choice(NAMES).unwrap() };
@@ -55,7 +55,7 @@ impl World {
             }
             let dedupe = (rng.u8(0..8) == 0).then(|| rng.char('p'..'t').to_string());
             if let Some(dedupe) = &dedupe {
-                notice = notice.dedupe_key(dedupe.clone());
+                notice = notice.unique_until_ended(dedupe.clone());
             }
             if rng.u8(0..8) == 0 {
                 notice = notice.delay(Duration::from_millis(rng.u64(0..30_000)));
@@ -82,11 +82,11 @@ impl World {
 
     /// Everything is paused for a while.
     pub async fn pause(&self, lasts: Duration) {
-        self.notify.operator("eve").pause_all("as planned").await.unwrap();
+        self.outbox.operator("eve").pause_all("as planned").await.unwrap();
         self.tell(format_args!("everything is paused for {lasts:?}"));
         *self.paused.lock().unwrap() = Some(self.now());
         tokio::time::sleep(lasts).await;
-        self.notify.operator("eve").resume_all().await.unwrap();
+        self.outbox.operator("eve").resume_all().await.unwrap();
         self.tell("everything goes on");
         *self.paused.lock().unwrap() = None;
     }
@@ -94,23 +94,23 @@ impl World {
     pub async fn cancel(&self, rng: &mut Rng) {
         let ids: Vec<i64> = self.ledger().committed.keys().copied().collect();
         let Some(id) = rng.choice(ids) else { return };
-        let answer = self.notify.operator("eve").cancel(id, "as planned").await.unwrap();
+        let answer = self.outbox.operator("eve").cancel(id, "as planned").await.unwrap();
         self.tell(format_args!("{id} is cancelled: {answer:?}"));
         if answer.is_done() {
             self.ledger().cancelled.insert(id);
         }
     }
 
-    /// The receiver has it; mostly it says so some time later.
+    /// The receiver has got the delivery. Mostly it acks some time later.
     pub fn delivered(&self, id: i64, rng: &mut Rng) {
         if self.ledger().definition(id) != CONFIRMED || rng.u8(0..10) < 3 {
             return;
         }
-        let (notify, after) = (self.notify.clone(), Duration::from_millis(rng.u64(0..40_000)));
+        let (outbox, after) = (self.outbox.clone(), Duration::from_millis(rng.u64(0..40_000)));
         self.ledger().answers.insert(id);
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
-            notify.ack(id).await.unwrap();
+            outbox.ack(id).await.unwrap();
         });
     }
 

@@ -1,4 +1,4 @@
-//! What a seed stands for: how many nodes, what may befall them, and for how long.
+//! The plan that a seed stands for: the number of nodes, their faults, and the duration.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use solid_notify::NotifyDef;
 pub struct Plan {
     pub seed: u64,
     pub nodes: usize,
-    /// How long there is trouble.
+    /// How long faults occur.
     pub lasts: Duration,
     /// Transactions of producers.
     pub transactions: usize,
-    /// The share of calls that are refused, whose answers are lost, or that are carried out long after their error.
+    /// The share of calls that are refused, whose replies are lost, or that are executed long after their error.
     pub faults: f64,
     /// The share of calls that take seconds.
     pub slow: f64,
@@ -54,7 +54,7 @@ impl Plan {
         }
     }
 
-    /// True where nothing keeps a node from its work but its own handlers.
+    /// True where only its own handlers delay a node.
     pub fn is_calm(&self) -> bool {
         self.faults == 0.0 && self.kills == 0 && self.deployments == 0 && self.outages == 0
     }
@@ -62,6 +62,8 @@ impl Plan {
 
 /// How long an attempt may take.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a shutdown leaves handlers: the default.
+pub const GRACE: Duration = Duration::from_secs(15);
 /// How long an attempt belongs to its node.
 pub const LEASE: Duration = Duration::from_secs(50);
 /// The least time between two alerts.
@@ -73,10 +75,10 @@ pub const SWITCHED: &str = "switched";
 /// The definition whose row is invalid.
 pub const BROKEN: &str = "broken";
 /// The definition that no node has a handler for.
-pub const NOBODY: &str = "nobody";
+pub const UNHANDLED: &str = "unhandled";
 /// The definition whose notices go one at a time per key.
 pub const ORDERED: &str = "ordered";
-/// The definition whose deliveries are to be confirmed.
+/// The definition whose deliveries need an ack.
 pub const CONFIRMED: &str = "confirmed";
 
 /// The definition whose attempts are limited over all nodes: at most [`RATE`] begin within [`PER`], and [`AT_ONCE`] run.
@@ -121,7 +123,7 @@ pub fn definitions() -> Vec<NotifyDef> {
         def(CONFIRMED).need_confirm(true).max_confirm_delay("30s"),
         def(SWITCHED),
         def(BROKEN),
-        def(NOBODY),
+        def(UNHANDLED),
         def(PACED).rate_limit("3/10s").max_concurrency_total(2),
         def(FRAGILE).breaker_failures(3).breaker_pause("15s"),
         def(TICKING).schedule("*/15 * * * * *").schedule_missed("all"),

@@ -1,25 +1,25 @@
-//! What the store carries out, looked at in the same moment: who has which attempt, what an outcome changed, and whether the limits
-//! over all nodes were kept. The circuit breaker is told here a second time, as its documentation tells it.
+//! Watches the changes of the store at the moment that they happen: which node has which attempt, what an outcome changed, and
+//! whether the limits over all nodes were kept. It has a second implementation of the circuit breaker, written after its docs.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use solid_notify::{NoticeRecord, Status};
-use solid_notify_core::notice::Claimed as Given;
-use solid_notify_core::store::{SUSPECT_CRASHES, Settle, Settled};
+use solid_notify_core::notice::ClaimedNotice as Given;
+use solid_notify_core::store::{CRASH_LOOP, Settle, Settled};
 
-use crate::ledger::{Claimed, Fate, Ledger, Time};
+use crate::ledger::{ClaimRecord, Fate, Ledger, Time};
 use crate::plan::{AT_ONCE, FAILURES, FRAGILE, LEASE, PACED, PAUSE, PER, RATE, SWITCHED, WINDOWED, is_open};
 use crate::world::{Node, World};
 
-/// An edit of a definition is in force after so long (G6), and the claims of before have been carried out.
+/// After this time an edit of a definition is in force (G6), and the claims from before it were executed.
 pub const IN_FORCE: Duration = Duration::from_millis(5_100);
 /// The store counts in milliseconds.
 const ROUNDED: Duration = Duration::from_millis(2);
-/// From the question whether a window is open to the claim: two ways where nothing goes wrong, else two that are slow.
+/// The time from the check of a window to the claim: two ways, which are slow when there are faults.
 const ASKED: (Duration, Duration) = (Duration::from_millis(30), Duration::from_secs(13));
 
-/// The circuit of the fragile definition, as it should be.
+/// The expected circuit of the fragile definition.
 #[derive(Default)]
 pub struct Circuit {
     failures: u32,
@@ -28,7 +28,7 @@ pub struct Circuit {
     probe: Option<i64>,
 }
 
-/// Whether a notice stands as it did when this outcome of it was decided.
+/// Whether a notice is in the state in which this outcome of it was decided.
 pub fn is_held(settle: &Settle, stands: Option<&NoticeRecord>) -> bool {
     stands.is_some_and(|record| record.attempt == settle.attempt && record.status == settle.from)
 }
@@ -49,7 +49,7 @@ impl World {
             before = self.stand(same.into_iter()).await;
         }
         let definition = self.ledger().definition(id);
-        let suspects = if given.crashes >= SUSPECT_CRASHES { self.suspects(&given.worker).await } else { 0 };
+        let crash_looping = if given.crashes >= CRASH_LOOP { self.crash_looping(&given.worker).await } else { 0 };
         let sending = if definition == PACED { self.sending(PACED).await } else { 0 };
         let mut ledger = self.ledger();
         if node.dead.load(Ordering::Relaxed) || node.stopped.load(Ordering::Relaxed) {
@@ -61,8 +61,8 @@ impl World {
         if let Some(first) = before.iter().flatten().find(|record| !record.status.is_final()) {
             ledger.broken.push(format!("notice {id} went before {} of its key", first.id));
         }
-        // What a node claimed without knowing it is not in its hands.
-        if suspects > 1 && ledger.plan.faults == 0.0 {
+        // A node does not send notices of a claim whose reply was lost.
+        if crash_looping > 1 && ledger.plan.faults == 0.0 {
             ledger.broken.push(format!("node {} was given {id} beside another one that may kill it", node.number));
         }
         if sending > AT_ONCE {
@@ -83,7 +83,7 @@ impl World {
         if definition == FRAGILE {
             self.probes(&mut ledger, id);
         }
-        ledger.claims.push(Claimed { id, attempt, node: node.number, at: now });
+        ledger.claims.push(ClaimRecord { id, attempt, node: node.number, at: now });
         if definition == PACED {
             let begun: Vec<Time> = ledger.claims_of(PACED).map(|claim| claim.at).collect();
             let first = begun.len().checked_sub(RATE + 1).map(|nth| begun[nth]);
@@ -93,14 +93,12 @@ impl World {
         }
     }
 
-    /// How many a node is sending that have killed others.
-    async fn suspects(&self, worker: &str) -> usize {
+    /// Returns how many crash-looping notices a node is sending.
+    async fn crash_looping(&self, worker: &str) -> usize {
         let ids: Vec<i64> = self.ledger().committed.keys().copied().collect();
         let records = self.stand(ids.into_iter()).await;
         let is = |record: &&NoticeRecord| {
-            record.crashes >= SUSPECT_CRASHES
-                && record.status == Status::Sending
-                && record.worker.as_deref() == Some(worker)
+            record.crashes >= CRASH_LOOP && record.status == Status::Sending && record.worker.as_deref() == Some(worker)
         };
         records.iter().flatten().filter(is).count()
     }
@@ -128,7 +126,7 @@ impl World {
         (circuit.until, circuit.probe) = (Some(now + LEASE), Some(id));
     }
 
-    /// How notices stand.
+    /// The states of notices.
     pub async fn stand(&self, ids: impl Iterator<Item = i64>) -> Vec<Option<NoticeRecord>> {
         let mut records = Vec::new();
         for id in ids {
@@ -137,7 +135,7 @@ impl World {
         records
     }
 
-    /// The store carried out a settle: it may have changed what was settled, and nothing else.
+    /// The store executed a settle: it may have changed the settled notices, and nothing else.
     pub fn settled(
         &self,
         settle: &Settle,

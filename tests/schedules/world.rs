@@ -7,27 +7,27 @@ use std::time::{Duration, SystemTime};
 use fastrand::Rng;
 use solid_notify::{HandClock, NoticeRecord, Sweeper};
 use solid_notify_core::store::{Look, Store};
-use solid_notify_testkit::MemoryNotify;
+use solid_notify_testkit::MemoryOutbox;
 
 use crate::handlers::builder;
 use crate::ledger::{Ledger, Time};
 use crate::link::Link;
-use crate::plan::{BROKEN, EDITED, NOBODY, Plan, START, SWITCHED, definitions};
+use crate::plan::{BROKEN, EDITED, Plan, START, SWITCHED, UNHANDLED, definitions};
 use crate::watch::{Circuit, IN_FORCE};
 
-/// After an outage the database answers everybody for so long: whoever waits for others to come back waits 10 s.
+/// How long the database works after an outage. It is longer than the 10 s in which nodes wait for others to come back.
 const CLEAR: Duration = Duration::from_secs(20);
 /// By then everything must have ended.
 const LIMIT: Duration = Duration::from_secs(6 * 3600);
-/// For what alerts have to tell afterwards: three cool-downs.
+/// The time for the last alerts: three cool-downs.
 const AFTERMATH: Duration = Duration::from_secs(45);
 
 pub struct World {
     pub seed: u64,
     clock: HandClock,
     start: SystemTime,
-    /// The store as it is, without a link.
-    pub notify: MemoryNotify,
+    /// The store itself, without a link.
+    pub outbox: MemoryOutbox,
     ledger: Mutex<Ledger>,
     rng: Mutex<Rng>,
     down: AtomicBool,
@@ -56,7 +56,7 @@ impl Node {
 
 struct Running {
     node: Arc<Node>,
-    notify: MemoryNotify,
+    outbox: MemoryOutbox,
     sweeper: Sweeper,
 }
 
@@ -82,7 +82,7 @@ pub async fn run(plan: Plan) -> Ledger {
         seed,
         clock: clock.clone(),
         start,
-        notify: MemoryNotify::with_clock(clock),
+        outbox: MemoryOutbox::with_clock(clock),
         ledger: Mutex::new(Ledger::new(plan)),
         rng: Mutex::new(rng.fork()),
         down: AtomicBool::new(false),
@@ -93,7 +93,7 @@ pub async fn run(plan: Plan) -> Ledger {
         circuit: Mutex::default(),
     });
     for def in definitions() {
-        world.notify.define(def).await.unwrap();
+        world.outbox.define(def).await.unwrap();
     }
     world.edit(BROKEN, |def| def.retry_interval("[5s,5x]")).await;
     let mut running = Vec::new();
@@ -108,8 +108,8 @@ pub async fn run(plan: Plan) -> Ledger {
             Happening::Transaction => {
                 // Some producers have no sweeper in their process.
                 let place = rng.choice(&running).filter(|_| rng.u8(0..10) > 2);
-                let notify = place.map_or(&world.notify, |place| &place.notify).clone();
-                world.transaction(&notify, &mut rng).await;
+                let outbox = place.map_or(&world.outbox, |place| &place.outbox).clone();
+                world.transaction(&outbox, &mut rng).await;
             }
             Happening::Kill | Happening::Deployment => {
                 let gone = running.swap_remove(rng.usize(..running.len()));
@@ -202,18 +202,18 @@ impl World {
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
-        self.notify.store()
+        self.outbox.store()
     }
 
     async fn start_node(self: &Arc<Self>, number: usize) -> Running {
         let node = Arc::new(Node { number, dead: AtomicBool::new(false), stopped: AtomicBool::new(false) });
         let (world, of) = (Arc::clone(self), Arc::clone(&node));
-        let notify = self.notify.beside(|store| Arc::new(Link { store, world, node: of }));
+        let outbox = self.outbox.beside(|store| Arc::new(Link { store, world, node: of }));
         loop {
-            match builder(&notify, self, &node).start().await {
+            match builder(&outbox, self, &node).start().await {
                 Ok(sweeper) => {
                     self.tell(format_args!("node {number} starts"));
-                    return Running { node, notify, sweeper };
+                    return Running { node, outbox, sweeper };
                 }
                 // As a process that is started again.
                 Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
@@ -234,18 +234,20 @@ impl World {
         let world = Arc::clone(self);
         tokio::spawn(async move {
             world.tell(format_args!("node {} is shut down", gone.node.number));
+            let began = world.now();
+            world.ledger().shut_down.insert(gone.node.number, began);
             let worker = gone.sweeper.node_id().to_owned();
             gone.sweeper.shutdown().await;
             gone.node.stopped.store(true, Ordering::Relaxed);
             world.tell(format_args!("node {} has ended", gone.node.number));
-            if !world.store().look(&Look::HeldBy { worker }, 1).await.unwrap().is_empty() {
-                // A claim of its last moment whose answer was lost, or outcomes that the database did not take for 10 s.
+            if !world.store().look(&Look::ClaimedBy { worker }, 1).await.unwrap().is_empty() {
+                // A claim of its last moment whose reply was lost, or outcomes that the database refused for 10 s.
                 world.ledger().gone.insert(gone.node.number);
             }
         });
     }
 
-    /// No more trouble: everybody is well, and everything must end.
+    /// Ends all faults. From now on every notice must end.
     async fn end(self: Arc<Self>, mut running: Vec<Running>, count: usize) -> Ledger {
         while self.is_down() || self.paused.lock().unwrap().is_some() || self.now() < *self.clear_until.lock().unwrap()
         {
@@ -266,7 +268,7 @@ impl World {
             tokio::time::sleep(Duration::from_secs(5)).await;
             let records = self.stand(ids.iter().copied()).await;
             let is_left =
-                |record: &NoticeRecord| !record.status.is_final() && self.ledger().definition(record.id) != NOBODY;
+                |record: &NoticeRecord| !record.status.is_final() && self.ledger().definition(record.id) != UNHANDLED;
             if self.now() > limit || !records.iter().flatten().any(is_left) {
                 break;
             }

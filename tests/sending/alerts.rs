@@ -1,29 +1,29 @@
-//! Alerts: what a person is told, how often, and that it is never lost.
+//! Alerts: which ones are sent, how often, and that none is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use solid_notify::{
-    ALERT_DEFINITION, Alert, AlertKind, AlertReason, Done, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper,
+    ALERT_DEFINITION, Alert, AlertKind, AlertReason, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper,
     SweeperBuilder,
 };
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, add, edit_by_hand, eventually, reaches, update};
+use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, update};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A sweeper whose handler `sync` fails while it is told to, and that notes the alerts.
+/// Builds a sweeper whose handler `sync` fails while the flag is set, and that records the alerts.
 fn failing(b: &dyn Backend, fails: &Arc<AtomicBool>, alerts: &Calls<Alert>) -> SweeperBuilder {
     let (fails, alerts) = (Arc::clone(fails), alerts.clone());
     Sweeper::builder(b.outbox())
         .handler("sync", move |_: Notice<i64>| {
             let fails = fails.load(Ordering::SeqCst);
-            async move { if fails { Err(Failure::retry("connection refused")) } else { Ok(Done::Ok) } }
+            async move { if fails { Err(Failure::retry("connection refused")) } else { Ok(()) } }
         })
         .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
             alerts.note(notice.into_param());
-            async { Ok(Done::Ok) }
+            async { Ok(()) }
         })
 }
 
@@ -38,7 +38,7 @@ async fn told(alerts: &Calls<Alert>, count: usize) -> Vec<Alert> {
     all
 }
 
-pub async fn a_final_failure_is_told_with_all_that_there_is_to_know(b: &dyn Backend) {
+pub async fn a_final_failure_raises_an_alert_with_all_details(b: &dyn Backend) {
     let def = NotifyDef::new("sync").max_retry_times(0).email("a@example.org, b@example.org").alert_to("ops");
     b.outbox().define(def).await.unwrap();
     let alerts = Calls::default();
@@ -55,7 +55,7 @@ pub async fn a_final_failure_is_told_with_all_that_there_is_to_know(b: &dyn Back
     sweeper.shutdown().await;
 }
 
-pub async fn every_trigger_tells_what_it_names(b: &dyn Backend) {
+pub async fn every_trigger_raises_the_alerts_that_it_names(b: &dyn Backend) {
     for (name, trigger) in
         [("final", "final_failure"), ("each", "each_failure"), ("never", "never"), ("third", "after_failures")]
     {
@@ -78,7 +78,7 @@ pub async fn every_trigger_tells_what_it_names(b: &dyn Backend) {
         sweeper.idle().await;
         b.clock().advance(MINUTE);
     }
-    eventually("all are told", async || alerts.count() >= 9).await;
+    eventually("all are sent", async || alerts.count() >= 9).await;
     let of = |name: &str| {
         let all = alerts.all().into_iter().filter(|alert| alert.definition == name);
         all.map(|alert| alert.reason).collect::<Vec<_>>()
@@ -91,7 +91,7 @@ pub async fn every_trigger_tells_what_it_names(b: &dyn Backend) {
     sweeper.shutdown().await;
 }
 
-pub async fn what_is_held_back_is_told_in_a_digest_and_then_that_it_is_over(b: &dyn Backend) {
+pub async fn suppressed_alerts_come_in_a_digest_before_the_recovery(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
     let (alerts, fails) = (Calls::default(), on());
     let sweeper = failing(b, &fails, &alerts).start().await.unwrap();
@@ -113,7 +113,7 @@ pub async fn what_is_held_back_is_told_in_a_digest_and_then_that_it_is_over(b: &
     assert_eq!((digest.kind, digest.more), (AlertKind::Digest, 12));
     assert!(digest.title().starts_with("sync: 12 more failures since "), "{}", digest.title());
     assert_eq!(digest.since, humantime::format_rfc3339_millis(began).to_string());
-    // Nothing new, and nothing has succeeded: nobody is told.
+    // Nothing new, and nothing has succeeded: no alert is sent.
     sweeper.idle().await;
     b.clock().advance(5 * MINUTE);
     sweeper.idle().await;
@@ -149,7 +149,7 @@ pub async fn an_alert_goes_to_whom_the_definition_names_when_it_is_sent(b: &dyn 
     let mut told = told(&alerts, 2).await;
     told.sort_by(|one, other| other.definition.cmp(&one.definition));
     assert_eq!(told[0].email, ["new@example.org"]);
-    assert_eq!(told[1].email, ["all@example.org"], "of the built-in definition, for those that name nobody");
+    assert_eq!(told[1].email, ["all@example.org"], "of the built-in definition, for those without receivers");
     sweeper.shutdown().await;
 }
 
@@ -185,7 +185,7 @@ pub async fn an_alert_that_could_not_be_sent_is_sent_again(b: &dyn Backend) {
     let sweeper = failing(b, &on(), &Calls::default())
         .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
             let first = noted.note((notice.id(), notice.param().notice_id)) == 0;
-            async move { if first { Err(Failure::retry("greylisted")) } else { Ok(Done::Ok) } }
+            async move { if first { Err(Failure::retry("greylisted")) } else { Ok(()) } }
         })
         .start()
         .await
@@ -207,7 +207,7 @@ pub async fn a_digest_that_could_not_be_sent_loses_nothing(b: &dyn Backend) {
         .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
             let alert = notice.param();
             let refused = alert.kind == AlertKind::Digest && noted.note(alert.more) == 0;
-            async move { if refused { Err(Failure::retry("greylisted")) } else { Ok(Done::Ok) } }
+            async move { if refused { Err(Failure::retry("greylisted")) } else { Ok(()) } }
         })
         .start()
         .await
@@ -224,16 +224,16 @@ pub async fn a_digest_that_could_not_be_sent_loses_nothing(b: &dyn Backend) {
     reaches(b, id, Status::DeadLetter).await;
     sweeper.idle().await;
     b.clock().advance(MINUTE);
-    eventually("it is told", async || digests.count() == 2).await;
+    eventually("it is sent", async || digests.count() == 2).await;
     assert_eq!(digests.all(), [3, 4]);
     sweeper.idle().await;
     b.clock().advance(6 * MINUTE);
     sweeper.idle().await;
-    assert_eq!(digests.count(), 2, "all of it was told");
+    assert_eq!(digests.count(), 2, "all of it was reported");
     sweeper.shutdown().await;
 }
 
-pub async fn an_alert_needs_no_confirmation(b: &dyn Backend) {
+pub async fn an_alert_needs_no_ack(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new(ALERT_DEFINITION).need_confirm(true)).await.unwrap();
     b.outbox().define(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
     let alerts = Calls::default();
@@ -280,29 +280,32 @@ pub async fn sweepers_share_a_cool_down(b: &dyn Backend) {
     }
 }
 
-pub async fn a_confirmation_that_is_overdue_is_told(b: &dyn Backend) {
+pub async fn an_overdue_ack_raises_an_alert(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync").need_confirm(true).max_confirm_delay("10m")).await.unwrap();
     let alerts = Calls::default();
     let sweeper = failing(b, &Arc::default(), &alerts).start().await.unwrap();
     let id = add(b, "sync").await;
-    reaches(b, id, Status::AwaitingConfirm).await;
+    reaches(b, id, Status::AwaitingAck).await;
     b.clock().advance(10 * MINUTE);
     let alert = told(&alerts, 1).await.remove(0);
-    assert_eq!((alert.reason, alert.notice_id), (AlertReason::ConfirmationOverdue, Some(id)));
+    assert_eq!((alert.reason, alert.notice_id), (AlertReason::AckOverdue, Some(id)));
     sweeper.shutdown().await;
 }
 
-pub async fn what_no_attempt_shows_is_told_as_well(b: &dyn Backend) {
+pub async fn conditions_outside_of_attempts_raise_alerts_too(b: &dyn Backend) {
     let outbox = b.outbox();
     outbox.define(NotifyDef::new("broken")).await.unwrap();
     edit_by_hand(b, "broken", |def| def.retry_interval("[5x]")).await;
-    outbox.define(NotifyDef::new("nobody")).await.unwrap();
+    outbox.define(NotifyDef::new("unhandled")).await.unwrap();
     outbox.define(NotifyDef::new("slow").handler("not_here").backlog_alert_age("10m")).await.unwrap();
     outbox.define(NotifyDef::new("quiet").handler("nobody_else").alert_trigger_type("never")).await.unwrap();
     outbox.define(NotifyDef::new("sync").max_retry_times(0).dead_alert_count(2)).await.unwrap();
-    for name in ["broken", "nobody", "slow", "quiet"] {
+    outbox.define(NotifyDef::new("lost")).await.unwrap();
+    for name in ["broken", "unhandled", "slow", "quiet", "lost"] {
         b.add_new(NewNotice::new(name, 1).unwrap()).await;
     }
+    // Before the sweeper has ever read it.
+    b.delete_by_hand(definition(b, "lost").await.id).await;
     let alerts = Calls::default();
     let sweeper = failing(b, &on(), &alerts).start().await.unwrap();
     for _ in 0..2 {
@@ -324,7 +327,8 @@ pub async fn what_no_attempt_shows_is_told_as_well(b: &dyn Backend) {
     use AlertReason::{Backlog, DeadLetters, FinalFailure, InvalidDefinition, NoHandler};
     let expected = [
         ("broken", InvalidDefinition),
-        ("nobody", NoHandler),
+        ("lost", InvalidDefinition),
+        ("unhandled", NoHandler),
         ("slow", Backlog),
         ("slow", NoHandler),
         ("sync", FinalFailure),
@@ -332,6 +336,20 @@ pub async fn what_no_attempt_shows_is_told_as_well(b: &dyn Backend) {
     ];
     let mut expected: Vec<_> = expected.map(|(name, reason)| (name.to_owned(), reason)).to_vec();
     expected.sort_unstable();
-    eventually("all of them are told", async || told() == expected).await;
+    eventually("all of them are sent", async || told() == expected).await;
+    sweeper.shutdown().await;
+}
+
+pub async fn a_notice_behind_its_ordering_key_is_backlog(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").need_confirm(true).backlog_alert_age("10m")).await.unwrap();
+    let alerts = Calls::default();
+    let sweeper = failing(b, &Arc::default(), &alerts).start().await.unwrap();
+    let add = async || b.add_new(NewNotice::new("sync", 1).unwrap().ordering_key("key")).await.id();
+    let first = add().await;
+    reaches(b, first, Status::AwaitingAck).await;
+    add().await;
+    sweeper.idle().await;
+    b.clock().advance(11 * MINUTE);
+    assert_eq!(told(&alerts, 1).await.remove(0).reason, AlertReason::Backlog);
     sweeper.shutdown().await;
 }

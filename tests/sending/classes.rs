@@ -1,16 +1,16 @@
-//! Error classes: what becomes of a failure of each, by the rules of its definition.
+//! Error classes: how the rules of a definition treat failures of each class.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use solid_notify::{Done, SweeperBuilder};
+use solid_notify::SweeperBuilder;
 use solid_notify::{ErrorClass, Failure, HttpStatus, NewNotice, Notice, NoticeRecord, NotifyDef, Status, Sweeper};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record, update};
 
-/// A sweeper whose handler `sync` fails each time, and its calls.
+/// Builds a sweeper whose handler `sync` fails each time, and returns its calls.
 fn failing(b: &dyn Backend, failure: impl Fn() -> Failure + Send + Sync + 'static) -> (SweeperBuilder, Calls<()>) {
     let (calls, failure) = (Calls::default(), Arc::new(failure));
     let noted = calls.clone();
@@ -22,7 +22,7 @@ fn failing(b: &dyn Backend, failure: impl Fn() -> Failure + Send + Sync + 'stati
     (builder, calls)
 }
 
-/// The notice after its failure number `failures`, when it waits for its retry.
+/// Returns the notice after its failure number `failures`, when it waits for its retry.
 async fn failed(b: &dyn Backend, id: i64, failures: i64) -> NoticeRecord {
     eventually("a failed try", async || {
         let record = record(b, id).await;
@@ -38,7 +38,7 @@ fn wait_of(b: &dyn Backend, record: &NoticeRecord) -> u64 {
     record.next_call_time.unwrap().duration_since(b.clock().now()).unwrap().as_secs()
 }
 
-pub async fn what_does_not_pass_by_itself_is_not_retried(b: &dyn Backend) {
+pub async fn a_permanent_error_is_not_retried(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     for (status, class) in [(401, "auth"), (404, "not_found"), (422, "invalid")] {
         let (builder, calls) = failing(b, move || HttpStatus(status).into());
@@ -57,7 +57,7 @@ pub async fn what_does_not_pass_by_itself_is_not_retried(b: &dyn Backend) {
     let sweeper = builder.start().await.unwrap();
     let id = add(b, "sync").await;
     assert_eq!(failed(b, id, 1).await.last_class.as_deref(), Some("unavailable"));
-    // Whoever asks for a retry gets it.
+    // A handler that asks for a retry gets it.
     sweeper.shutdown().await;
     let wish = || Failure::retry_in(Duration::from_secs(77), HttpStatus(401));
     let sweeper = failing(b, wish).0.start().await.unwrap();
@@ -119,7 +119,7 @@ pub async fn a_class_has_its_own_intervals(b: &dyn Backend) {
     let failure = move || HttpStatus(if now.load(Ordering::Relaxed) { 429 } else { 503 }).into();
     let sweeper = failing(b, failure).0.start().await.unwrap();
     let id = add(b, "sync").await;
-    // The delay is that of the tries used, whatever their classes were.
+    // The delay depends on the number of tries, not on their classes.
     for (failures, is_busy, delay) in [(1, true, 60), (2, false, 6), (3, true, 180)] {
         let shown = failed(b, id, failures).await;
         assert_eq!(wait_of(b, &shown), delay, "after {failures}");
@@ -156,13 +156,13 @@ pub async fn wrong_rules_pause_the_definition_until_they_are_corrected(b: &dyn B
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     edit_by_hand(b, "sync", |def| def.retry_rules(r#"{"auth": "5x"}"#)).await;
     let sweeper =
-        Sweeper::builder(b.outbox()).handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) }).start().await.unwrap();
+        Sweeper::builder(b.outbox()).handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     let id = add(b, "sync").await;
     sweeper.idle().await;
     assert_eq!(record(b, id).await.attempt, 0);
     let problems = definition(b, "sync").await.policy().unwrap_err();
     assert_eq!(problems[0].column, "retry_rules");
-    // White space is no rules at all.
+    // White space alone is no rule.
     edit_by_hand(b, "sync", |def| def.retry_rules(" \n")).await;
     b.outbox().wake();
     reaches(b, id, Status::Succeeded).await;
@@ -186,7 +186,7 @@ pub async fn a_classifier_of_the_application_wins_and_may_panic(b: &dyn Backend)
     sweeper.shutdown().await;
 }
 
-pub async fn what_has_no_type_is_guessed_unless_that_is_switched_off(b: &dyn Backend) {
+pub async fn an_error_without_a_type_is_guessed_unless_that_is_switched_off(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     for (guess, class) in [(true, "network"), (false, "unknown")] {
         let (builder, _calls) = failing(b, || "OMP: Connection refused".into());

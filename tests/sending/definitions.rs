@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use solid_notify::{Done, Failure, Notice, NotifyDef, Status, Sweeper, SweeperBuilder};
+use solid_notify::{Failure, Notice, NotifyDef, Status, Sweeper, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record, update};
 use tokio::sync::Semaphore;
 
-/// A sweeper whose handler `sync` succeeds and notes the ids.
+/// Builds a sweeper whose handler `sync` succeeds and records the ids.
 fn good(b: &dyn Backend) -> (SweeperBuilder, Calls<i64>) {
     let calls = Calls::default();
     let noted = calls.clone();
     let builder = Sweeper::builder(b.outbox()).handler("sync", move |notice: Notice<i64>| {
         noted.note(notice.id());
-        async { Ok(Done::Ok) }
+        async { Ok(()) }
     });
     (builder, calls)
 }
@@ -59,7 +59,7 @@ pub async fn a_disabled_definition_sends_and_counts_nothing(b: &dyn Backend) {
 pub async fn a_definition_without_a_handler_here_is_left_to_others(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let stranger =
-        Sweeper::builder(b.outbox()).handler("mail", |_: Notice<i64>| async { Ok(Done::Ok) }).start().await.unwrap();
+        Sweeper::builder(b.outbox()).handler("mail", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     let id = add(b, "sync").await;
     stranger.idle().await;
     let untouched = record(b, id).await;
@@ -89,7 +89,7 @@ pub async fn a_renamed_definition_keeps_its_notices(b: &dyn Backend) {
     // The row names its handler: nothing changes for its notices.
     reaches(b, sent, Status::Succeeded).await;
     sweeper.idle().await;
-    // This one was sent by the handler of its name, and nobody has one of the new name yet.
+    // The handler of the old name sent this one, and no node has a handler of the new name yet.
     assert_eq!(record(b, waits).await.attempt, 0);
     update(b, "new_sync", |def| def.handler("sync")).await;
     reaches(b, waits, Status::Succeeded).await;
@@ -97,7 +97,7 @@ pub async fn a_renamed_definition_keeps_its_notices(b: &dyn Backend) {
     sweeper.shutdown().await;
 }
 
-pub async fn a_deleted_definition_sends_what_is_in_flight(b: &dyn Backend) {
+pub async fn a_deleted_definition_sends_its_notices_in_flight(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
     let id = add(b, "sync").await;
     let failing = Sweeper::builder(b.outbox())
@@ -123,7 +123,7 @@ pub async fn an_edit_by_hand_is_in_force_within_five_seconds(b: &dyn Backend) {
     let (builder, _calls) = good(b);
     let sweeper = builder.start().await.unwrap();
     let id = add(b, "sync").await;
-    // Nobody wakes the sweeper: it reads the definitions again by itself.
+    // The edit wakes no sweeper: it reads the definitions again by itself.
     edit_by_hand(b, "sync", |def| def.enabled(true)).await;
     let began = Instant::now();
     reaches(b, id, Status::Succeeded).await;

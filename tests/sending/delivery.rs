@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use solid_notify::{Done, Failure, FirstAttempt, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Failure, FirstAttempt, NewNotice, Notice, NotifyDef, Status, Sweeper};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, PATIENCE, add, definition, eventually, reaches, record, seconds};
@@ -11,7 +11,7 @@ pub async fn committed_notices_are_sent_at_once(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let sweeper = Sweeper::builder(b.outbox())
         .poll_interval(Duration::from_secs(2))
-        .handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .handler("sync", |_: Notice<i64>| async { Ok(()) })
         .start()
         .await
         .unwrap();
@@ -20,19 +20,19 @@ pub async fn committed_notices_are_sent_at_once(b: &dyn Backend) {
         let added = b.add_new(NewNotice::new("sync", n).unwrap()).await;
         let id = added.id();
         assert_eq!(added.first_attempt(PATIENCE).await, FirstAttempt::Succeeded);
-        assert_eq!(record(b, id).await.status, Status::Succeeded, "told only when it is stored");
+        assert_eq!(record(b, id).await.status, Status::Succeeded, "the reply comes only when it is stored");
     }
     // Twenty waits for a poll would take twenty times two seconds.
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     assert_eq!(sweeper.shutdown().await.succeeded, 20);
 }
 
-pub async fn notices_that_nobody_hands_over_are_found_by_the_sweep_and_at_once_by_a_wake(b: &dyn Backend) {
+pub async fn notices_without_a_dispatch_are_found_by_the_sweep_or_a_wake(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let sweeper = Sweeper::builder(b.outbox())
         .first_send(false)
         .poll_interval(Duration::from_millis(300))
-        .handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .handler("sync", |_: Notice<i64>| async { Ok(()) })
         .start()
         .await
         .unwrap();
@@ -55,7 +55,7 @@ pub async fn a_delayed_notice_is_sent_at_its_time(b: &dyn Backend) {
     let sweeper = Sweeper::builder(b.outbox())
         .handler("sync", move |_: Notice<i64>| {
             noted.note(clock.now());
-            async { Ok(Done::Ok) }
+            async { Ok(()) }
         })
         .start()
         .await
@@ -127,8 +127,8 @@ pub async fn the_producer_learns_the_outcome_of_the_first_attempt(b: &dyn Backen
     let lonely = b.add_new(NewNotice::new("good", 1).unwrap()).await;
     assert_eq!(lonely.first_attempt(PATIENCE).await, FirstAttempt::NotHere, "no sweeper runs here");
     let sweeper = Sweeper::builder(b.outbox())
-        .handler("good", |_: Notice<i64>| async { Ok(Done::Ok) })
-        .handler("paused", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .handler("good", |_: Notice<i64>| async { Ok(()) })
+        .handler("paused", |_: Notice<i64>| async { Ok(()) })
         .handler("bad", |_: Notice<i64>| async { Err(Failure::retry("refused")) })
         .handler("slow", |_: Notice<i64>| async { std::future::pending().await })
         .start()
@@ -156,7 +156,7 @@ pub async fn a_handler_sees_the_notice_and_may_rewrite_its_description(b: &dyn B
     let noted = calls.clone();
     let sweeper = Sweeper::builder(b.outbox())
         .handler("sync", move |notice: Notice<serde_json::Value>| {
-            let seen = (notice.id(), notice.idempotency_id(), notice.age(), notice.trace_context().map(str::to_owned));
+            let seen = (notice.id(), notice.idempotency_key(), notice.age(), notice.trace_context().map(str::to_owned));
             let before = noted.note(seen);
             async move {
                 assert_eq!(notice.param()["order"], 7);
@@ -164,7 +164,7 @@ pub async fn a_handler_sees_the_notice_and_may_rewrite_its_description(b: &dyn B
                 assert_eq!((notice.definition(), notice.handler_config()), ("sync", Some("{\"url\":1}")));
                 assert_eq!(notice.description().as_deref(), Some(if before == 0 { "as added" } else { "after try 1" }));
                 notice.set_description(format!("after try {}", before + 1));
-                if before == 0 { Err(Failure::retry("once")) } else { Ok(Done::Ok) }
+                if before == 0 { Err(Failure::retry("once")) } else { Ok(()) }
             }
         })
         .start()
@@ -196,9 +196,9 @@ async fn claim_and_die(b: &dyn Backend, name: &str, what: ClaimWhat) {
 pub async fn a_notice_whose_sender_died_is_sent_again_and_the_crash_is_counted(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let id = add(b, "sync").await;
-    claim_and_die(b, "sync", ClaimWhat::Lane(Status::NotSent)).await;
+    claim_and_die(b, "sync", ClaimWhat::Slice(Status::NotSent)).await;
     let sweeper =
-        Sweeper::builder(b.outbox()).handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) }).start().await.unwrap();
+        Sweeper::builder(b.outbox()).handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     sweeper.idle().await;
     b.clock().advance(Duration::from_secs(59));
     sweeper.idle().await;
@@ -218,7 +218,7 @@ pub async fn a_notice_that_kills_its_process_each_time_runs_out(b: &dyn Backend)
     let calls = Calls::default();
     let noted = calls.clone();
     let sweeper = Sweeper::builder(b.outbox())
-        .handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .handler("sync", |_: Notice<i64>| async { Ok(()) })
         .handler("block", move |_: Notice<i64>| {
             noted.note(());
             async { std::future::pending().await }
@@ -231,7 +231,7 @@ pub async fn a_notice_that_kills_its_process_each_time_runs_out(b: &dyn Backend)
     add(b, "block").await;
     eventually("the slot is taken", async || calls.count() == 1).await;
     let id = add(b, "sync").await;
-    let claims = [ClaimWhat::Lane(Status::NotSent), ClaimWhat::Lane(Status::Failed), ClaimWhat::Suspects];
+    let claims = [ClaimWhat::Slice(Status::NotSent), ClaimWhat::Slice(Status::Failed), ClaimWhat::CrashLooping];
     for (crashes, what) in (1..).zip(claims) {
         claim_and_die(b, "sync", what).await;
         b.clock().advance(Duration::from_secs(60));
@@ -256,7 +256,7 @@ pub async fn a_long_wait_for_the_handler_keeps_its_lease(b: &dyn Backend) {
             let wait = wait.clone();
             async move {
                 let _permit = wait.acquire().await;
-                Ok(Done::Ok)
+                Ok(())
             }
         })
         .start()

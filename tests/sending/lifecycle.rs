@@ -1,9 +1,9 @@
-//! Start, idleness and end of a sweeper, and what it cleans up.
+//! Start, idleness and shutdown of a sweeper, and its clean-up.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use solid_notify::{Done, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Failure, NewNotice, Notice, NotifyDef, Status, Sweeper};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, edit_by_hand, eventually, gated, reaches, record, update};
 use tokio::sync::Semaphore;
@@ -14,11 +14,12 @@ pub async fn a_shutdown_waits_for_running_handlers(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let gate = Arc::new(Semaphore::new(0));
     let calls = Calls::default();
-    let sweeper = Sweeper::builder(b.outbox()).handler("sync", gated(&calls, &gate)).start().await.unwrap();
+    // Added before the start, so that only the sweep claims it. A sweep that lost it to its first send could claim the late one.
     let id = add(b, "sync").await;
+    let sweeper = Sweeper::builder(b.outbox()).handler("sync", gated(&calls, &gate)).start().await.unwrap();
     eventually("it is being sent", async || calls.count() == 1).await;
     let mut stopping = Box::pin(sweeper.shutdown());
-    // Told to stop, but waiting for the handler, however long that takes.
+    // The shutdown has begun and waits for the handler, without a limit.
     tokio::time::timeout(Duration::from_millis(200), &mut stopping).await.unwrap_err();
     let late = add(b, "sync").await;
     gate.add_permits(1);
@@ -54,8 +55,9 @@ pub async fn a_dropped_sweeper_ends_what_is_running_and_claims_nothing_more(b: &
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let gate = Arc::new(Semaphore::new(0));
     let calls = Calls::default();
-    let sweeper = Sweeper::builder(b.outbox()).handler("sync", gated(&calls, &gate)).start().await.unwrap();
+    // Added before the start, so that only the sweep claims it. A sweep that lost it to its first send could claim the late one.
     let id = add(b, "sync").await;
+    let sweeper = Sweeper::builder(b.outbox()).handler("sync", gated(&calls, &gate)).start().await.unwrap();
     eventually("it is being sent", async || calls.count() == 1).await;
     drop(sweeper);
     let late = add(b, "sync").await;
@@ -69,7 +71,7 @@ pub async fn run_until_idle_sends_what_is_due_and_ends(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("bad").retry_interval("5s").max_retry_times(1)).await.unwrap();
     let builder = || {
         Sweeper::builder(b.outbox())
-            .handler("good", |_: Notice<i64>| async { Ok(Done::Ok) })
+            .handler("good", |_: Notice<i64>| async { Ok(()) })
             .handler("bad", |_: Notice<i64>| async { Err(Failure::retry("no")) })
     };
     for _ in 0..30 {
@@ -95,7 +97,7 @@ pub async fn history_is_purged_by_what_the_definition_says(b: &dyn Backend) {
     }
     b.outbox().define(NotifyDef::new("bad").max_retry_times(0).keep_history("none")).await.unwrap();
     let sweeper = Sweeper::builder(b.outbox())
-        .handler("good", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .handler("good", |_: Notice<i64>| async { Ok(()) })
         .handler("bad", |_: Notice<i64>| async { Err(Failure::retry("no")) })
         .start()
         .await
@@ -120,7 +122,7 @@ pub async fn a_broken_row_purges_nothing(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("broken").handler("sync")).await.unwrap();
     b.outbox().define(NotifyDef::new("sync").keep_history("1h")).await.unwrap();
     let sweeper =
-        Sweeper::builder(b.outbox()).handler("sync", |_: Notice<i64>| async { Ok(Done::Ok) }).start().await.unwrap();
+        Sweeper::builder(b.outbox()).handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     let kept = add(b, "broken").await;
     reaches(b, kept, Status::Succeeded).await;
     edit_by_hand(b, "broken", |def| def.timeout("soon")).await;

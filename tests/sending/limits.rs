@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use solid_notify::{
-    Alert, AlertReason, Done, ErrorClass, Failure, FirstAttempt, NewNotice, Notice, NotifyDef, Status, Sweeper,
+    Alert, AlertReason, ErrorClass, Failure, FirstAttempt, NewNotice, Notice, NotifyDef, Status, Sweeper,
     SweeperBuilder,
 };
 use solid_notify_testkit::conformance::Backend;
@@ -16,15 +16,13 @@ use tokio::sync::Semaphore;
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A sweeper whose handler `sync` notes the ids, and fails while it is told to.
+/// Builds a sweeper whose handler `sync` records the ids, and fails while the flag is set.
 fn sending(b: &dyn Backend, calls: &Calls<i64>, fails: &Arc<AtomicBool>) -> SweeperBuilder {
     let (calls, fails) = (calls.clone(), Arc::clone(fails));
     Sweeper::builder(b.outbox()).handler("sync", move |notice: Notice<i64>| {
         calls.note(notice.id());
         let fails = fails.load(Ordering::SeqCst);
-        async move {
-            if fails { Err(Failure::retry("out of service").class(ErrorClass::Unavailable)) } else { Ok(Done::Ok) }
-        }
+        async move { if fails { Err(Failure::retry("out of service").class(ErrorClass::Unavailable)) } else { Ok(()) } }
     })
 }
 
@@ -58,7 +56,7 @@ pub async fn three_sweepers_keep_one_rate_in_every_window(b: &dyn Backend) {
     let mut starts: Vec<SystemTime> = Vec::new();
     for id in &ids {
         let done = reaches(b, *id, Status::Succeeded).await;
-        assert_eq!((done.attempt, done.failures), (1, 0), "what waited was not tried");
+        assert_eq!((done.attempt, done.failures), (1, 0), "a waiting notice was not tried");
         starts.push(done.last_call_time.unwrap());
     }
     starts.sort_unstable();
@@ -86,7 +84,7 @@ pub async fn three_sweepers_send_no_more_at_once_than_the_total(b: &dyn Backend)
                 most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 tokio::time::sleep(Duration::from_millis(3)).await;
                 running.fetch_sub(1, Ordering::SeqCst);
-                Ok(Done::Ok)
+                Ok(())
             }
         };
         sweepers.push(builder.handler("sync", handler).start().await.unwrap());
@@ -108,10 +106,10 @@ pub async fn a_limited_backlog_takes_nothing_from_others(b: &dyn Backend) {
     let slow = backlog(b, "slow", 200).await;
     let calls = Calls::default();
     let sweeper = sending(b, &calls, &Arc::default()).max_running(3).start().await.unwrap();
-    eventually("what the rate allows", async || calls.count() == 2).await;
+    eventually("the rate allows two", async || calls.count() == 2).await;
     let receipt = b.add_new(NewNotice::new("slow", 1).unwrap()).await;
     let told = tokio::time::timeout(PATIENCE, receipt.first_attempt(Duration::MAX)).await;
-    assert_eq!(told.expect("it is told at once"), FirstAttempt::StillDue);
+    assert_eq!(told.expect("the reply comes at once"), FirstAttempt::StillDue);
     for _ in 0..5 {
         let receipt = b.add_new(NewNotice::new("sync", 1).unwrap()).await;
         assert_eq!(receipt.first_attempt(10 * SECOND).await, FirstAttempt::Succeeded);
@@ -140,12 +138,12 @@ pub async fn a_circuit_opens_is_probed_and_closes(b: &dyn Backend) {
     let told = alerts.clone();
     let note = move |alert: Notice<Alert>| {
         told.note(alert.param().clone());
-        async { Ok(Done::Ok) }
+        async { Ok(()) }
     };
     let one = sending(b, &calls, &fails).handler("notify.alert", note).start().await.unwrap();
     let other = sending(b, &calls, &fails).start().await.unwrap();
     let idle = async || {
-        // Each may have left something to the other.
+        // Each node may have left notices to the other.
         for _ in 0..2 {
             one.idle().await;
             other.idle().await;
@@ -155,7 +153,7 @@ pub async fn a_circuit_opens_is_probed_and_closes(b: &dyn Backend) {
     b.outbox().wake();
     eventually("the circuit opens", async || calls.count() == 3).await;
     idle().await;
-    eventually("it is told", async || alerts.count() == 1).await;
+    eventually("the alert is sent", async || alerts.count() == 1).await;
     let alert = alerts.all().remove(0);
     assert_eq!((alert.reason, alert.class.as_deref()), (AlertReason::CircuitOpen, Some("unavailable")));
     b.clock().advance(5 * MINUTE - SECOND);
@@ -169,7 +167,7 @@ pub async fn a_circuit_opens_is_probed_and_closes(b: &dyn Backend) {
     for id in &ids {
         failures += record(b, *id).await.failures;
     }
-    assert_eq!(failures, 4, "what waits burns no attempt");
+    assert_eq!(failures, 4, "a waiting notice uses no attempt");
     fails.store(false, Ordering::SeqCst);
     b.clock().advance(5 * MINUTE);
     for id in ids {
@@ -179,14 +177,14 @@ pub async fn a_circuit_opens_is_probed_and_closes(b: &dyn Backend) {
     other.shutdown().await;
 }
 
-pub async fn the_switch_pauses_everything_and_nothing_is_lost_or_told(b: &dyn Backend) {
+pub async fn the_switch_pauses_everything_without_loss_or_alert(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync").max_concurrency(1).backlog_alert_age("10m")).await.unwrap();
     b.outbox().define(NotifyDef::new("probe")).await.unwrap();
     let (calls, gate) = (Calls::default(), Arc::new(Semaphore::new(0)));
     let sweeper = Sweeper::builder(b.outbox())
         .maintenance_interval(Duration::from_millis(10))
         .handler("sync", gated(&calls, &gate))
-        .handler("probe", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .handler("probe", |_: Notice<i64>| async { Ok(()) })
         .start()
         .await
         .unwrap();
@@ -198,7 +196,7 @@ pub async fn the_switch_pauses_everything_and_nothing_is_lost_or_told(b: &dyn Ba
     let begun = calls.count();
     let waits = add(b, "sync").await;
     add(b, "sync").await;
-    // What is running ends and is settled.
+    // Running attempts end and are settled.
     gate.add_permits(1);
     reaches(b, running, Status::Succeeded).await;
     sweeper.idle().await;
@@ -226,7 +224,7 @@ pub async fn the_switch_pauses_everything_and_nothing_is_lost_or_told(b: &dyn Ba
     sweeper.shutdown().await;
 }
 
-/// Adds until the pause is in force: then whoever waits for the first attempt is told so, although there are slots.
+/// Adds until the pause is in force: then `first_attempt` returns `StillDue` although there are slots.
 async fn eventually_still_due(b: &dyn Backend, name: &str) {
     eventually("the pause is in force", async || {
         let receipt = b.add_new(NewNotice::new(name, 1).unwrap()).await;

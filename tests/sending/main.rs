@@ -1,15 +1,16 @@
-//! What sweepers promise, on every store: delivery, verdicts, definitions that change under way, life and death of a
+//! The promises of sweepers, on every store: delivery, verdicts, definitions that change meanwhile, start and end of a
 //! sweeper.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod ack;
 mod alerts;
 mod classes;
-mod confirm;
+mod clocks;
 mod definitions;
 mod delivery;
-mod lanes;
 mod lifecycle;
 mod limits;
+mod slices;
 mod testkit;
 mod timetables;
 mod verdicts;
@@ -20,7 +21,7 @@ macro_rules! sending_suite {
     ($run:ident) => {
         sending_suite! { @cases $run;
             delivery: committed_notices_are_sent_at_once,
-                notices_that_nobody_hands_over_are_found_by_the_sweep_and_at_once_by_a_wake,
+                notices_without_a_dispatch_are_found_by_the_sweep_or_a_wake,
                 a_delayed_notice_is_sent_at_its_time,
                 failures_are_retried_by_the_intervals_and_end_as_a_dead_letter,
                 the_producer_learns_the_outcome_of_the_first_attempt,
@@ -31,13 +32,13 @@ macro_rules! sending_suite {
             verdicts: a_skipped_notice_is_cancelled_with_its_reason,
                 a_handler_can_say_when_to_retry,
                 a_handler_can_give_up_at_once,
-                a_panic_is_a_failure_and_hurts_nobody_else,
+                a_panic_is_a_failure_of_its_notice_alone,
                 a_time_out_is_a_failure,
                 a_parameter_that_does_not_fit_is_a_dead_letter_that_says_so,
                 a_raw_parameter_keeps_its_bytes,
-                what_a_handler_writes_is_stored_by_every_database,
+                texts_of_a_handler_are_stored_by_every_database,
                 a_named_strategy_decides_and_a_panicking_one_falls_back;
-            classes: what_does_not_pass_by_itself_is_not_retried,
+            classes: a_permanent_error_is_not_retried,
                 a_rule_has_it_retried,
                 a_class_can_be_refused_any_retry,
                 a_class_with_more_tries_than_the_others_uses_all_of_them,
@@ -45,7 +46,7 @@ macro_rules! sending_suite {
                 rules_that_change_while_a_retry_waits_hold_for_the_next_failure,
                 wrong_rules_pause_the_definition_until_they_are_corrected,
                 a_classifier_of_the_application_wins_and_may_panic,
-                what_has_no_type_is_guessed_unless_that_is_switched_off,
+                an_error_without_a_type_is_guessed_unless_that_is_switched_off,
                 each_attempt_shows_its_class_and_its_causes,
                 an_unreadable_parameter_is_retried_where_a_rule_says_so,
                 a_notice_that_kills_its_process_follows_the_rule_for_crashes;
@@ -53,38 +54,42 @@ macro_rules! sending_suite {
                 a_disabled_definition_sends_and_counts_nothing,
                 a_definition_without_a_handler_here_is_left_to_others,
                 a_renamed_definition_keeps_its_notices,
-                a_deleted_definition_sends_what_is_in_flight,
+                a_deleted_definition_sends_its_notices_in_flight,
                 an_edit_by_hand_is_in_force_within_five_seconds,
                 a_lowered_limit_ends_a_notice_without_another_try,
                 an_outcome_is_judged_by_the_definition_as_it_is_when_the_attempt_ends;
             testkit: attempts_fail_as_often_as_a_test_wants_and_of_no_other_definition,
                 time_that_passes_stops_at_each_retry,
-                time_that_passes_stops_at_ticks_openings_and_the_ends_of_confirmations,
+                the_clock_stops_at_ticks_openings_and_ack_deadlines,
                 a_rate_lets_through_what_it_allows_while_time_passes,
-                what_was_added_is_found_live_and_ended;
-            versions: a_preview_tells_what_then_becomes_of_the_notices,
+                an_added_notice_is_found_live_and_ended;
+            versions: a_preview_shows_the_effects_on_the_notices,
                 an_edit_by_hand_becomes_a_version_by_itself;
-            lanes: no_more_run_at_once_than_max_concurrency,
+            slices: no_more_run_at_once_than_max_concurrency,
                 a_backlog_of_one_definition_does_not_starve_another,
                 old_retries_do_not_hide_fresh_notices,
                 fresh_notices_do_not_hide_old_retries,
                 definitions_take_turns_where_the_node_is_full,
-                suspects_are_sent_one_at_a_time_and_hold_up_nobody,
+                crash_looping_notices_are_sent_one_at_a_time,
                 a_large_backlog_is_sent_completely_and_once,
-                notices_of_one_key_are_sent_in_their_order_and_those_of_others_meanwhile,
-                what_waits_behind_another_of_its_key_does_not_keep_a_sweeper_from_being_idle;
+                notices_of_one_key_are_sent_in_order_and_other_keys_meanwhile,
+                a_notice_blocked_by_its_key_leaves_the_sweeper_idle;
             limits: three_sweepers_keep_one_rate_in_every_window,
                 three_sweepers_send_no_more_at_once_than_the_total,
                 a_limited_backlog_takes_nothing_from_others,
                 a_circuit_opens_is_probed_and_closes,
-                the_switch_pauses_everything_and_nothing_is_lost_or_told;
+                the_switch_pauses_everything_without_loss_or_alert;
+            clocks: attempts_survive_a_store_clock_that_is_set_ahead_two_minutes,
+                expired_leases_of_others_wait_after_the_store_clock_was_set,
+                attempts_survive_a_store_clock_that_is_set_back_a_year,
+                timetable_ticks_again_after_a_clock_was_a_year_ahead;
             lifecycle: a_shutdown_waits_for_running_handlers,
                 after_the_grace_period_notices_are_handed_back_uncounted,
                 a_dropped_sweeper_ends_what_is_running_and_claims_nothing_more,
                 run_until_idle_sends_what_is_due_and_ends,
                 history_is_purged_by_what_the_definition_says,
                 a_broken_row_purges_nothing;
-            timetables: each_tick_is_sent_once_whoever_of_two_sweepers_sees_it,
+            timetables: each_tick_is_sent_once_by_two_sweepers,
                 ticks_that_were_missed_follow_the_rule_of_the_definition,
                 an_edited_timetable_begins_anew,
                 any_sweeper_ticks_for_one_that_has_the_handler,
@@ -93,27 +98,28 @@ macro_rules! sending_suite {
                 without_housekeeping_nothing_is_purged;
             windows: outside_of_its_window_nothing_is_sent_or_counted_until_it_opens,
                 a_retry_that_is_due_waits_for_the_window_and_keeps_its_time,
-                what_is_being_sent_when_the_window_closes_may_end,
-                dead_senders_and_missing_confirmations_are_judged_outside_of_the_window,
+                an_attempt_may_end_after_its_window_has_closed,
+                dead_senders_and_overdue_acks_are_judged_outside_of_the_window,
                 a_backlog_is_counted_from_the_opening_of_the_window;
-            confirm: a_delivery_that_needs_confirmation_waits_until_it_is_acknowledged,
-                a_confirmation_that_is_overdue_is_a_failed_attempt,
+            ack: a_delivery_that_needs_an_ack_waits_for_it,
+                an_overdue_ack_is_a_failed_attempt,
                 a_refusal_is_a_failed_attempt_with_its_reason,
-                a_handler_can_ask_for_a_confirmation_itself,
-                a_token_confirms_whichever_attempt_it_was_made_for,
+                a_handler_can_ask_for_an_ack_itself,
+                a_token_acks_a_later_attempt_too,
                 an_answer_before_the_handler_returned_decides,
-                what_waits_behind_an_unconfirmed_delivery_of_its_key_is_sent_when_that_is_confirmed;
-            alerts: a_final_failure_is_told_with_all_that_there_is_to_know,
-                every_trigger_tells_what_it_names,
-                what_is_held_back_is_told_in_a_digest_and_then_that_it_is_over,
+                the_next_notice_of_a_key_is_sent_after_the_ack_of_the_first;
+            alerts: a_final_failure_raises_an_alert_with_all_details,
+                every_trigger_raises_the_alerts_that_it_names,
+                suppressed_alerts_come_in_a_digest_before_the_recovery,
                 an_alert_goes_to_whom_the_definition_names_when_it_is_sent,
                 no_alert_is_raised_about_an_alert,
                 an_alert_that_could_not_be_sent_is_sent_again,
                 a_digest_that_could_not_be_sent_loses_nothing,
-                an_alert_needs_no_confirmation,
+                an_alert_needs_no_ack,
                 sweepers_share_a_cool_down,
-                a_confirmation_that_is_overdue_is_told,
-                what_no_attempt_shows_is_told_as_well;
+                an_overdue_ack_raises_an_alert,
+                conditions_outside_of_attempts_raise_alerts_too,
+                a_notice_behind_its_ordering_key_is_backlog;
         }
     };
     (@cases $run:ident; $($group:ident: $($case:ident),+;)+) => {

@@ -1,10 +1,10 @@
-//! What tests of applications are given: a sweeper that sends until nothing is due, lets time pass and fails attempts on
-//! purpose, and what was added.
+//! The test kit for applications: a sweeper that sends until nothing is due, turns the clock and fails attempts on purpose,
+//! and the list of added notices.
 
 use std::time::{Duration, SystemTime};
 
 use solid_notify::testkit::{TestSweeper, assert_added};
-use solid_notify::{Done, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper, SweeperBuilder};
+use solid_notify::{Failure, NewNotice, Notice, NotifyDef, Status, Sweeper, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, record};
 
@@ -12,12 +12,12 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A handler that notes when it is called, by the hand-turned clock.
+/// Builds a handler that records when it is called, by the hand-turned clock.
 fn noting(b: &dyn Backend, name: &str, calls: &Calls<Duration>) -> SweeperBuilder {
     let (began, clock, calls) = (b.clock().now(), b.clock().clone(), calls.clone());
     Sweeper::builder(b.outbox()).handler(name, move |_: Notice<serde_json::Value>| {
         calls.note(clock.now().duration_since(began).unwrap());
-        async { Ok(Done::Ok) }
+        async { Ok(()) }
     })
 }
 
@@ -39,7 +39,7 @@ pub async fn attempts_fail_as_often_as_a_test_wants_and_of_no_other_definition(b
         assert!(record.errors.iter().all(|error| error.message == "out of order"));
     }
     assert_eq!(failed, 2);
-    // What was told is not told again.
+    // An alert is returned once.
     assert_eq!(sweeper.drain().await, solid_notify::Tally::default());
     sweeper.fail_next("sync", 1, || Failure::give_up("gone"));
     let done = sweeper.advance(HOUR).await;
@@ -75,7 +75,7 @@ pub async fn time_that_passes_stops_at_each_retry(b: &dyn Backend) {
     sweeper.shutdown().await;
 }
 
-pub async fn time_that_passes_stops_at_ticks_openings_and_the_ends_of_confirmations(b: &dyn Backend) {
+pub async fn the_clock_stops_at_ticks_openings_and_ack_deadlines(b: &dyn Backend) {
     // To a full hour.
     let since = b.clock().now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     b.clock().advance(HOUR - Duration::from_millis(u64::try_from(since.as_millis() % 3_600_000).unwrap()));
@@ -95,7 +95,7 @@ pub async fn time_that_passes_stops_at_ticks_openings_and_the_ends_of_confirmati
     add(b, "at night").await;
     assert_eq!(sweeper.drain().await, solid_notify::Tally::default());
     let done = sweeper.advance(3 * HOUR).await;
-    // Sent again an hour after the first confirmation did not come in time, and once more.
+    // Sent again an hour after the first ack was overdue, and once more.
     assert_eq!((done.succeeded, done.failed, done.awaiting), (3, 2, 1));
     assert_eq!(assert_added(b.outbox(), "hourly").times(3).await.len(), 3);
     assert_eq!(sweeper.advance(2 * HOUR).await.succeeded, 3);
@@ -120,7 +120,7 @@ pub async fn a_rate_lets_through_what_it_allows_while_time_passes(b: &dyn Backen
     sweeper.shutdown().await;
 }
 
-pub async fn what_was_added_is_found_live_and_ended(b: &dyn Backend) {
+pub async fn an_added_notice_is_found_live_and_ended(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let sweeper = TestSweeper::start(noting(b, "sync", &Calls::default())).await.unwrap();
     let sent = b.add_new(NewNotice::new("sync", serde_json::json!({"order": 7})).unwrap()).await.id();

@@ -1,24 +1,24 @@
-//! Definitions that produce notices by themselves: each tick once, what was missed by its rule, and the built-in ones that keep
-//! house.
+//! Definitions that produce notices by a timetable: each tick once, missed ticks by the rule of the row, and the built-in
+//! housekeeping.
 
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use solid_notify::{Done, Filter, Notice, NotifyDef, Status, Sweeper, SweeperBuilder};
+use solid_notify::{Filter, Notice, NotifyDef, Status, Sweeper, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, update};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// A sweeper whose handlers of these names note the definition and the tick.
+/// Builds a sweeper whose handlers of these names record the definition and the tick.
 fn noting(b: &dyn Backend, names: &[&'static str]) -> (SweeperBuilder, Calls<(String, String)>) {
     let calls = Calls::default();
     let builder = names.iter().fold(Sweeper::builder(b.outbox()), |builder, name| {
         let noted = calls.clone();
         builder.handler(*name, move |notice: Notice<Value>| {
             noted.note((notice.definition().to_owned(), notice.param()["tick"].as_str().unwrap().to_owned()));
-            async { Ok(Done::Ok) }
+            async { Ok(()) }
         })
     });
     (builder, calls)
@@ -34,7 +34,7 @@ async fn begun(b: &dyn Backend, name: &str) {
     .await;
 }
 
-/// Turns the clock to half past the hour, and tells that time.
+/// Turns the clock to half past the hour, and returns that time.
 fn half_past(b: &dyn Backend) -> SystemTime {
     let seconds = b.clock().now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let over = Duration::from_millis(u64::try_from(seconds.as_millis() % 3_600_000).unwrap());
@@ -46,7 +46,7 @@ fn count(calls: &Calls<(String, String)>, name: &str) -> usize {
     calls.all().iter().filter(|(of, _)| of == name).count()
 }
 
-pub async fn each_tick_is_sent_once_whoever_of_two_sweepers_sees_it(b: &dyn Backend) {
+pub async fn each_tick_is_sent_once_by_two_sweepers(b: &dyn Backend) {
     let start = half_past(b);
     b.outbox().define(NotifyDef::new("report").schedule("0 0 * * * * Asia/Shanghai")).await.unwrap();
     let (one, calls) = noting(b, &["report"]);
@@ -94,7 +94,7 @@ pub async fn ticks_that_were_missed_follow_the_rule_of_the_definition(b: &dyn Ba
     assert_eq!((calls.count(), counts), (0, [1, 5, 0, 0]));
     let last = |name| calls_of_second.all().into_iter().filter(|(of, _)| of == name).max().unwrap().1;
     assert_eq!(last("once"), last("all"), "the latest of them");
-    // While it was not enabled it ticked for nobody.
+    // While it was not enabled it added no notices.
     update(b, "paused", |def| def.enabled(true)).await;
     eventually("it is sent", async || count(&calls_of_second, "paused") == 1).await;
     second.idle().await;
@@ -136,7 +136,7 @@ pub async fn any_sweeper_ticks_for_one_that_has_the_handler(b: &dyn Backend) {
     b.clock().advance(HOUR);
     let id = definition(b, "report").await.id;
     eventually("the notice waits", async || {
-        b.outbox().store().due(true).await.unwrap().lanes.iter().any(|lane| lane.def_id == id)
+        b.outbox().store().due(true).await.unwrap().slices.iter().any(|slice| slice.def_id == id)
     })
     .await;
     stranger.shutdown().await;
@@ -182,10 +182,11 @@ pub async fn housekeeping_is_done_by_rows_that_operators_edit(b: &dyn Backend) {
     b.clock().advance(DAY);
     let dead = Filter::dead_letters().definition("notify.purge");
     let operator = b.outbox().operator("alice");
-    eventually("it is told", async || operator.list(&dead, None, 10).await.unwrap().notices.len() == 1).await;
+    eventually("the dead letter is there", async || operator.list(&dead, None, 10).await.unwrap().notices.len() == 1)
+        .await;
     let reason = operator.list(&dead, None, 10).await.unwrap().notices[0].end_reason.clone().unwrap();
     assert!(reason.contains(r#"{"dead_letters": "30d""#), "{reason}");
-    // What was edited stays, and what was deleted is made again.
+    // An edited definition stays, and a deleted one is made again.
     b.outbox().delete(&definition(b, "notify.purge").await).await.unwrap();
     eventually("it is there again", async || {
         let all = b.outbox().definitions().await.unwrap();
@@ -200,7 +201,7 @@ pub async fn without_housekeeping_nothing_is_purged(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync").keep_history("1h").handler("none_here")).await.unwrap();
     let sweeper = Sweeper::builder(b.outbox())
         .housekeeping(false)
-        .handler("none_here", |_: Notice<i64>| async { Ok(Done::Ok) })
+        .handler("none_here", |_: Notice<i64>| async { Ok(()) })
         .start()
         .await
         .unwrap();

@@ -1,16 +1,16 @@
-//! What a handler can answer, and what becomes of the notice.
+//! The results that a handler can return, and the outcome of the notice for each.
 
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use solid_notify::{Done, Failure, NewNotice, Notice, NoticeRecord, NotifyDef, Status, Sweeper};
+use solid_notify::{Failure, NewNotice, Notice, NoticeRecord, NotifyDef, Status, Sweeper};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, reaches, record};
 
-/// One notice, sent by a handler that answers so.
+/// Sends one notice by a handler that returns this result.
 async fn sent(
     b: &dyn Backend,
-    answer: impl Fn() -> Result<Done, Failure> + Send + Sync + 'static,
+    answer: impl Fn() -> Result<(), Failure> + Send + Sync + 'static,
     becomes: Status,
 ) -> NoticeRecord {
     b.outbox().define(NotifyDef::new("sync").max_retry_interval("1h")).await.unwrap();
@@ -30,7 +30,7 @@ async fn sent(
 }
 
 pub async fn a_skipped_notice_is_cancelled_with_its_reason(b: &dyn Backend) {
-    let record = sent(b, || Ok(Done::Skip("already there".to_owned())), Status::Cancelled).await;
+    let record = sent(b, || Err(Failure::skip("already there".to_owned())), Status::Cancelled).await;
     assert_eq!(record.end_reason.as_deref(), Some("already there"));
     assert_eq!((record.failures, record.attempt), (0, 1));
 }
@@ -47,15 +47,15 @@ pub async fn a_handler_can_give_up_at_once(b: &dyn Backend) {
     assert_eq!((record.failures, record.errors.len()), (1, 1));
 }
 
-pub async fn a_panic_is_a_failure_and_hurts_nobody_else(b: &dyn Backend) {
+pub async fn a_panic_is_a_failure_of_its_notice_alone(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let sweeper = Sweeper::builder(b.outbox())
         .handler("sync", |notice: Notice<i64>| {
-            // Also before the future exists.
+            // Also a panic before the future exists.
             assert!(*notice.param() != 1, "one is odd");
             async move {
                 assert!(*notice.param() != 2, "two is even");
-                Ok(Done::Ok)
+                Ok(())
             }
         })
         .start()
@@ -96,7 +96,7 @@ pub async fn a_parameter_that_does_not_fit_is_a_dead_letter_that_says_so(b: &dyn
     let sweeper = Sweeper::builder(b.outbox())
         .handler("sync", move |_: Notice<Vec<u8>>| {
             noted.note(());
-            async { Ok(Done::Ok) }
+            async { Ok(()) }
         })
         .start()
         .await
@@ -122,7 +122,7 @@ pub async fn a_raw_parameter_keeps_its_bytes(b: &dyn Backend) {
     let sweeper = Sweeper::builder(b.outbox())
         .handler("sync", move |notice: Notice<Box<RawValue>>| {
             noted.note(notice.param().get().to_owned());
-            async { Ok(Done::Ok) }
+            async { Ok(()) }
         })
         .start()
         .await
@@ -157,7 +157,7 @@ pub async fn a_named_strategy_decides_and_a_panicking_one_falls_back(b: &dyn Bac
     sweeper.shutdown().await;
 }
 
-pub async fn what_a_handler_writes_is_stored_by_every_database(b: &dyn Backend) {
+pub async fn texts_of_a_handler_are_stored_by_every_database(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync")).await.unwrap();
     let sweeper = Sweeper::builder(b.outbox())
         .handler("sync", |notice: Notice<i64>| async move {

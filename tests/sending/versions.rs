@@ -1,4 +1,4 @@
-//! What is said of an edit beforehand is what then becomes of the notices; an edit by hand is kept as a version.
+//! The preview of an edit matches its effects on the notices; an edit by hand is stored as a version.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use solid_notify_tests::sending::{Calls, add, definition, eventually, record};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A sweeper whose handler `sync` fails and notes the ids.
+/// Builds a sweeper whose handler `sync` fails and records the ids.
 async fn failing(b: &dyn Backend) -> (Sweeper, Calls<i64>) {
     let calls = Calls::default();
     let noted = calls.clone();
@@ -30,7 +30,7 @@ async fn failed(b: &dyn Backend, ids: &[i64], failures: i64) {
     }
 }
 
-pub async fn a_preview_tells_what_then_becomes_of_the_notices(b: &dyn Backend) {
+pub async fn a_preview_shows_the_effects_on_the_notices(b: &dyn Backend) {
     b.outbox().define(NotifyDef::new("sync").retry_interval("1h").max_retry_times(9)).await.unwrap();
     let (sweeper, calls) = failing(b).await;
     let old = [add(b, "sync").await, add(b, "sync").await];
@@ -78,7 +78,7 @@ pub async fn an_edit_by_hand_becomes_a_version_by_itself(b: &dyn Backend) {
     let id = definition(b, "sync").await.id;
     b.edit_by_hand(id, "timeout", "9s").await;
     let alice = b.outbox().operator("alice");
-    // Nobody wakes the sweeper: it reads the definitions again by itself.
+    // The edit wakes no sweeper: it reads the definitions again by itself.
     eventually("the edit is kept", async || alice.versions(id).await.unwrap().len() == 2).await;
     let version = alice.versions(id).await.unwrap().remove(0);
     assert_eq!(version.who, format!("by hand, seen by {}", sweeper.node_id()));

@@ -1,9 +1,9 @@
-//! Sending windows: outside of them nothing is sent and nothing is counted, and what does not send goes on.
+//! Sending windows: outside of them nothing is sent and nothing is counted, and the other loops go on.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use solid_notify::{AlertReason, Done, Failure, FirstAttempt, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{AlertReason, Failure, FirstAttempt, NewNotice, Notice, NotifyDef, Status, Sweeper};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, PATIENCE, add, definition, eventually, gated, reaches, record};
@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Turns the clock to the beginning of a minute, and tells that time.
+/// Turns the clock to the beginning of a minute, and returns that time.
 fn full_minute(b: &dyn Backend) -> SystemTime {
     let since = b.clock().now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     b.clock().advance(Duration::from_millis(60_000 - u64::try_from(since.as_millis() % 60_000).unwrap()));
@@ -32,7 +32,7 @@ pub async fn outside_of_its_window_nothing_is_sent_or_counted_until_it_opens(b: 
     let sweeper = Sweeper::builder(b.outbox())
         .handler("sync", move |_: Notice<i64>| {
             noted.note(());
-            async { Ok(Done::Ok) }
+            async { Ok(()) }
         })
         .start()
         .await
@@ -40,7 +40,7 @@ pub async fn outside_of_its_window_nothing_is_sent_or_counted_until_it_opens(b: 
     let added = b.add_new(NewNotice::new("sync", 1).unwrap()).await;
     let id = added.id();
     let told = tokio::time::timeout(PATIENCE, added.first_attempt(Duration::MAX)).await;
-    assert_eq!(told.expect("it is told at once"), FirstAttempt::StillDue);
+    assert_eq!(told.expect("the reply comes at once"), FirstAttempt::StillDue);
     sweeper.idle().await;
     let waits = record(b, id).await;
     assert_eq!((waits.status, waits.attempt, waits.next_call_time), (Status::NotSent, 0, Some(now)));
@@ -68,7 +68,7 @@ pub async fn a_retry_that_is_due_waits_for_the_window_and_keeps_its_time(b: &dyn
     let sweeper = Sweeper::builder(b.outbox())
         .handler("sync", move |_: Notice<i64>| {
             let first = noted.note(()) == 0;
-            async move { if first { Err(Failure::retry("not now")) } else { Ok(Done::Ok) } }
+            async move { if first { Err(Failure::retry("not now")) } else { Ok(()) } }
         })
         .start()
         .await
@@ -85,7 +85,7 @@ pub async fn a_retry_that_is_due_waits_for_the_window_and_keeps_its_time(b: &dyn
     sweeper.shutdown().await;
 }
 
-pub async fn what_is_being_sent_when_the_window_closes_may_end(b: &dyn Backend) {
+pub async fn an_attempt_may_end_after_its_window_has_closed(b: &dyn Backend) {
     let now = full_minute(b);
     b.outbox().define(NotifyDef::new("sync").timeout("1d").send_window(window(now, 0, 30))).await.unwrap();
     let (calls, gate) = (Calls::default(), Arc::new(Semaphore::new(0)));
@@ -101,19 +101,19 @@ pub async fn what_is_being_sent_when_the_window_closes_may_end(b: &dyn Backend) 
     sweeper.shutdown().await;
 }
 
-pub async fn dead_senders_and_missing_confirmations_are_judged_outside_of_the_window(b: &dyn Backend) {
+pub async fn dead_senders_and_overdue_acks_are_judged_outside_of_the_window(b: &dyn Backend) {
     let now = full_minute(b);
     let def = |name| NotifyDef::new(name).send_window(window(now, 0, 30));
     b.outbox().define(def("sync")).await.unwrap();
     b.outbox().define(def("order").need_confirm(true).max_confirm_delay("1h")).await.unwrap();
     let died = add(b, "sync").await;
-    let (def_id, what) = (definition(b, "sync").await.id, ClaimWhat::Lane(Status::NotSent));
+    let (def_id, what) = (definition(b, "sync").await.id, ClaimWhat::Slice(Status::NotSent));
     let claim = Claim { def_id, what, limit: 1, lease: 60 * MINUTE, worker: "dead-worker".to_owned(), quota: None };
     assert_eq!(b.outbox().store().claim(&claim).await.unwrap().notices.len(), 1);
-    let ok = |_: Notice<i64>| async { Ok(Done::Ok) };
+    let ok = |_: Notice<i64>| async { Ok(()) };
     let sweeper = Sweeper::builder(b.outbox()).handler("sync", ok).handler("order", ok).start().await.unwrap();
     let order = add(b, "order").await;
-    reaches(b, order, Status::AwaitingConfirm).await;
+    reaches(b, order, Status::AwaitingAck).await;
     sweeper.idle().await;
     b.clock().advance(61 * MINUTE);
     let died = reaches(b, died, Status::Failed).await;
@@ -127,7 +127,7 @@ pub async fn dead_senders_and_missing_confirmations_are_judged_outside_of_the_wi
 
 pub async fn a_backlog_is_counted_from_the_opening_of_the_window(b: &dyn Backend) {
     let now = full_minute(b);
-    let def = |name| NotifyDef::new(name).handler("nobody").backlog_alert_age("5m");
+    let def = |name| NotifyDef::new(name).handler("missing").backlog_alert_age("5m");
     b.outbox().define(def("nightly").send_window(window(now, 60, 180))).await.unwrap();
     b.outbox().define(def("always")).await.unwrap();
     let sweeper = Sweeper::builder(b.outbox()).start().await.unwrap();
@@ -137,7 +137,7 @@ pub async fn a_backlog_is_counted_from_the_opening_of_the_window(b: &dyn Backend
     let told = async |def_id, reason| b.outbox().operate().alert_row(def_id, reason).await.unwrap().is_some();
     sweeper.idle().await;
     b.clock().advance(30 * MINUTE);
-    eventually("the one without a window is told", async || told(ids[1], AlertReason::Backlog).await).await;
+    eventually("the one without a window is reported", async || told(ids[1], AlertReason::Backlog).await).await;
     for reason in [AlertReason::Backlog, AlertReason::NoHandler] {
         assert!(!told(ids[0], reason).await, "it waits only for its window");
     }

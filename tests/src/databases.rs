@@ -5,13 +5,13 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use solid_notify::{
-    Added, Confirmation, Confirmed, Dialect, Error, HandClock, NewNotice, Notify, NotifyBuilder, Outbox, add_notices,
+    AckResult, Added, AnyOutbox, Dialect, Error, HandClock, NewNotice, Outbox, OutboxBuilder, Reply, add_notices,
 };
 use solid_notify_testkit::conformance::Backend;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
-use sqlx::{Connection, Executor, Pool};
+use sqlx::{Connection, Executor, Pool, Row};
 use xtask::clients::{self, Client};
 
 use crate::shell::Shell;
@@ -25,11 +25,14 @@ pub trait Database: Send + Sync + 'static {
     /// A fresh, empty database with a pool of `connections`.
     async fn create(connections: u32) -> (Pool<Self::Db>, Cleanup);
 
-    /// The program that people type SQL into.
+    /// The client program for SQL.
     const CLIENT: &'static Client;
 
     /// Runs plain SQL, as an operator would.
     fn sql(pool: &Pool<Self::Db>, sql: &str) -> impl Future<Output = ()> + Send;
+
+    /// The whole number (a bigint) that a query returns.
+    fn number(pool: &Pool<Self::Db>, sql: &'static str) -> impl Future<Output = i64> + Send;
 }
 
 /// SQLite, in a file.
@@ -41,7 +44,7 @@ pub struct MariaDb;
 /// The server at `MYSQL_URL`.
 pub struct MySql;
 
-/// How to get rid of a test's database.
+/// How to drop a test's database.
 pub enum Cleanup {
     /// A file in this directory.
     Directory(tempfile::TempDir),
@@ -95,6 +98,10 @@ impl Database for Postgres {
     async fn sql(pool: &Pool<Self::Db>, sql: &str) {
         pool.execute(sqlx::AssertSqlSafe(sql.to_owned())).await.unwrap();
     }
+
+    async fn number(pool: &Pool<Self::Db>, sql: &'static str) -> i64 {
+        pool.fetch_one(sql).await.unwrap().get(0)
+    }
 }
 
 macro_rules! mysql_family {
@@ -117,6 +124,10 @@ macro_rules! mysql_family {
             async fn sql(pool: &Pool<Self::Db>, sql: &str) {
                 pool.execute(sqlx::AssertSqlSafe(sql.to_owned())).await.unwrap();
             }
+
+            async fn number(pool: &Pool<Self::Db>, sql: &'static str) -> i64 {
+                pool.fetch_one(sql).await.unwrap().get(0)
+            }
         }
     };
 }
@@ -137,12 +148,16 @@ impl Database for Sqlite {
     async fn sql(pool: &Pool<Self::Db>, sql: &str) {
         pool.execute(sqlx::AssertSqlSafe(sql.to_owned())).await.unwrap();
     }
+
+    async fn number(pool: &Pool<Self::Db>, sql: &'static str) -> i64 {
+        pool.fetch_one(sql).await.unwrap().get(0)
+    }
 }
 
 /// A test's database, migrated, with an outbox over it.
 pub struct TestDb<D: Database> {
     /// The outbox.
-    pub notify: Notify<D::Db>,
+    pub outbox: Outbox<D::Db>,
     /// The application's pool.
     pub pool: Pool<D::Db>,
     clock: HandClock,
@@ -165,15 +180,20 @@ impl<D: Database> TestDb<D> {
     pub async fn build(
         connections: u32,
         by_hand: bool,
-        settings: impl FnOnce(NotifyBuilder<D::Db>) -> NotifyBuilder<D::Db>,
+        settings: impl FnOnce(OutboxBuilder<D::Db>) -> OutboxBuilder<D::Db>,
     ) -> Self {
         let (pool, cleanup) = D::create(connections).await;
         let clock = HandClock::new(SystemTime::now());
-        let builder = Notify::builder(pool.clone());
+        let builder = Outbox::builder(pool.clone());
         let builder = if by_hand { builder.clock(clock.clone()) } else { builder };
-        let notify = settings(builder).build();
-        notify.migrate().await.unwrap();
-        Self { notify, pool, clock, cleanup }
+        let outbox = settings(builder).build();
+        outbox.migrate().await.unwrap();
+        Self { outbox, pool, clock, cleanup }
+    }
+
+    /// Opens an existing database. Time is the database's.
+    pub fn over(outbox: Outbox<D::Db>, pool: Pool<D::Db>, cleanup: Cleanup) -> Self {
+        Self { outbox, pool, clock: HandClock::new(SystemTime::now()), cleanup }
     }
 
     /// The client program, in this database.
@@ -186,7 +206,7 @@ impl<D: Database> TestDb<D> {
         D::sql(&self.pool, sql).await;
     }
 
-    /// Drops the database. Not called after a failure, so that one can look at it.
+    /// Drops the database. It stays after a failure, for an inspection.
     pub async fn close(self) {
         self.pool.close().await;
         self.cleanup.run().await;
@@ -195,8 +215,8 @@ impl<D: Database> TestDb<D> {
 
 #[async_trait]
 impl<D: Database> Backend for TestDb<D> {
-    fn outbox(&self) -> &Outbox {
-        &self.notify
+    fn outbox(&self) -> &AnyOutbox {
+        &self.outbox
     }
 
     fn clock(&self) -> &HandClock {
@@ -204,21 +224,21 @@ impl<D: Database> Backend for TestDb<D> {
     }
 
     async fn add(&self, notice: NewNotice) -> Result<Added, Error> {
-        let mut tx = self.notify.begin().await?;
+        let mut tx = self.outbox.begin().await?;
         let added = notice.add(&mut tx).await?;
         tx.commit().await?;
         Ok(added)
     }
 
     async fn add_many(&self, notices: Vec<NewNotice>) -> Result<Vec<Added>, Error> {
-        let mut tx = self.notify.begin().await?;
+        let mut tx = self.outbox.begin().await?;
         let added = add_notices(&mut tx, notices).await?;
         tx.commit().await?;
         Ok(added)
     }
 
-    async fn confirm(&self, answer: &Confirmation, commit: bool) -> Confirmed {
-        let mut tx = self.notify.begin().await.unwrap();
+    async fn apply_ack(&self, answer: &Reply, commit: bool) -> AckResult {
+        let mut tx = self.outbox.begin().await.unwrap();
         let answered = answer.give(&mut tx).await.unwrap();
         match commit {
             true => tx.commit().await.unwrap(),
@@ -236,7 +256,7 @@ impl<D: Database> Backend for TestDb<D> {
     }
 
     async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Added, Error> {
-        let mut tx = self.notify.begin().await?;
+        let mut tx = self.outbox.begin().await?;
         let added = notice.add(&mut tx).await?;
         tx.rollback().await?;
         Ok(added)

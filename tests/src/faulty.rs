@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use solid_notify::{Done, Notice, NoticeRecord, NotifyDef, Outbox, StoreError, Sweeper, SweeperBuilder};
+use solid_notify::{AnyOutbox, Notice, NoticeRecord, NotifyDef, StoreError, Sweeper, SweeperBuilder};
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::notice::Claimed;
+use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
-    Claim, Claims, DueTimes, Edit, Edited, Lease, Look, Node, Pulse, Purge, Settle, Settled, Store, Tick,
+    Claim, Claims, ClusterView, DueTimes, Edit, Edited, Lease, Look, Node, Purge, Settle, Settled, Store, Tick, Ticked,
 };
 use solid_notify_testkit::conformance::Backend;
 use tokio::sync::Semaphore;
@@ -18,32 +18,36 @@ use tokio::sync::Semaphore;
 use crate::memory::MemoryBackend;
 use crate::sending::Calls;
 
-/// What to do instead of a call, or with its answer.
+/// A fault of one call.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Fault {
     /// The call is not carried out.
     Refused(FaultKind),
-    /// The call is carried out, and its answer lost.
+    /// The call is executed, and its reply is lost.
     AnswerLost,
 }
 
-/// A store around another one, with faults to come per method, and a diary.
+/// A store around another one, with planned faults per method, and a list of the calls.
 pub struct Faulty {
     inner: Arc<dyn Store>,
-    /// Faults to come, per method.
+    /// Planned faults, per method.
     pub planned: Mutex<Vec<(&'static str, VecDeque<Fault>)>>,
-    /// Outcomes of this notice can never be written, unless all its texts are ours.
+    /// Outcomes of this notice can never be stored, unless all its texts are ours.
     pub poison: Mutex<Option<i64>>,
     /// How often settles find this notice locked.
     pub locked: Mutex<Option<(i64, u32)>>,
     /// What was called, in order.
     pub diary: Calls<&'static str>,
-    /// Says of each settle whether and how it is refused.
+    /// Returns for each settle whether and how it is refused.
     pub settle_rule: Mutex<Option<SettleRule>>,
     /// Claims of this definition are refused.
-    pub refused_definition: Mutex<Option<i64>>,
-    /// Claims are carried out, and answered only with a permit of this.
+    pub refused_definition: Mutex<Option<(i64, FaultKind)>>,
+    /// How long a look and a reading of the definitions take.
+    pub look_takes: Mutex<Duration>,
+    /// Claims are executed, and return only with a permit of this.
     pub claim_gate: Mutex<Option<Arc<Semaphore>>>,
+    /// Settles return only with a permit of this.
+    pub settle_gate: Mutex<Option<Arc<Semaphore>>>,
     /// How many outcomes were to be settled.
     pub outcomes: AtomicUsize,
 }
@@ -57,6 +61,10 @@ impl Faulty {
         method: &'static str,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
+        if matches!(method, "due" | "definitions") {
+            let takes = *self.look_takes.lock().unwrap_or_else(PoisonError::into_inner);
+            tokio::time::sleep(takes).await;
+        }
         let fault = self.next_fault(method);
         if let Some(Fault::Refused(kind)) = fault {
             self.diary.note("fault");
@@ -97,12 +105,13 @@ impl Store for Faulty {
     async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError> {
         self.pass("due", self.inner.due(thorough)).await
     }
-    async fn tick(&self, tick: &Tick) -> Result<bool, StoreError> {
+    async fn tick(&self, tick: &Tick) -> Result<Ticked, StoreError> {
         self.inner.tick(tick).await
     }
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
-        if *self.refused_definition.lock().unwrap() == Some(claim.def_id) {
-            return Err(StoreError::new("claim", FaultKind::Permanent, "refused on purpose"));
+        let refused = *self.refused_definition.lock().unwrap();
+        if let Some((_, kind)) = refused.filter(|(def_id, _)| *def_id == claim.def_id) {
+            return Err(StoreError::new("claim", kind, "refused on purpose"));
         }
         let gate = self.claim_gate.lock().unwrap().clone();
         let answer = self.pass("claim", self.inner.claim(claim)).await;
@@ -114,12 +123,17 @@ impl Store for Faulty {
         }
         answer
     }
-    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError> {
         self.pass("look", self.inner.look(look, limit)).await
     }
     async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
         self.outcomes.fetch_add(batch.len(), Ordering::SeqCst);
-        let refused = self.settle_rule.lock().unwrap().as_ref().and_then(|rule| rule(batch));
+        let gate = self.settle_gate.lock().unwrap().clone();
+        if let Some(gate) = gate {
+            gate.acquire().await.unwrap().forget();
+        }
+        let refused =
+            self.settle_rule.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|rule| rule(batch));
         if let Some(kind) = refused {
             return Err(StoreError::new("settle", kind, "refused on purpose"));
         }
@@ -137,8 +151,8 @@ impl Store for Faulty {
             _ => None,
         };
         if let Some(id) = locked {
-            let (held_back, rest): (Vec<_>, Vec<_>) = batch.iter().cloned().partition(|settle| settle.id == id);
-            assert_eq!(held_back.len(), 1);
+            let (suppressed, rest): (Vec<_>, Vec<_>) = batch.iter().cloned().partition(|settle| settle.id == id);
+            assert_eq!(suppressed.len(), 1);
             let mut answers = self.inner.settle(&rest).await?.into_iter();
             return Ok(batch
                 .iter()
@@ -147,7 +161,7 @@ impl Store for Faulty {
         }
         self.pass("settle", self.inner.settle(batch)).await
     }
-    async fn extend(&self, leases: &[Lease]) -> Result<(), StoreError> {
+    async fn extend(&self, leases: &[Lease]) -> Result<Vec<i64>, StoreError> {
         self.pass("extend", self.inner.extend(leases)).await
     }
     async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
@@ -156,13 +170,13 @@ impl Store for Faulty {
     async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
         self.pass("purge", self.inner.purge(purge)).await
     }
-    async fn beat(&self, node: &Node) -> Result<Pulse, StoreError> {
+    async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError> {
         self.pass("beat", self.inner.beat(node)).await
     }
 }
 
 /// A memory backend, and an outbox over it that goes through the faulty store.
-pub fn faulty() -> (MemoryBackend, Arc<Faulty>, Outbox) {
+pub fn faulty() -> (MemoryBackend, Arc<Faulty>, AnyOutbox) {
     let backend = MemoryBackend::default();
     let store = Arc::new(Faulty {
         inner: backend.outbox().store().clone(),
@@ -171,23 +185,25 @@ pub fn faulty() -> (MemoryBackend, Arc<Faulty>, Outbox) {
         locked: Mutex::default(),
         diary: Calls::default(),
         settle_rule: Mutex::default(),
-        refused_definition: Mutex::default(),
+        look_takes: Mutex::default(),
         claim_gate: Mutex::default(),
+        settle_gate: Mutex::default(),
+        refused_definition: Mutex::default(),
         outcomes: AtomicUsize::default(),
     });
-    let outbox = Outbox::new(store.clone(), Arc::clone(backend.outbox().operate()), Some(backend.clock().clone()));
+    let outbox = AnyOutbox::new(store.clone(), Arc::clone(backend.outbox().operate()), Some(backend.clock().clone()));
     (backend, store, outbox)
 }
 
-/// A sweeper whose handler succeeds and notes the ids.
-pub fn good(outbox: &Outbox) -> (SweeperBuilder, Calls<i64>) {
+/// Builds a sweeper whose handler succeeds and records the ids.
+pub fn good(outbox: &AnyOutbox) -> (SweeperBuilder, Calls<i64>) {
     let calls = Calls::default();
     let noted = calls.clone();
     let builder = Sweeper::builder(outbox).poll_interval(Duration::from_millis(50)).handler(
         "sync",
         move |notice: Notice<i64>| {
             noted.note(notice.id());
-            async { Ok(Done::Ok) }
+            async { Ok(()) }
         },
     );
     (builder, calls)

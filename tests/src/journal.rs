@@ -1,7 +1,7 @@
-//! A journal that many processes write at once and that outlives any of them: what producers committed, what handlers saw,
-//! whom the harness killed, in one order.
+//! A journal that many processes write at once and that outlives each of them: the commits of producers, the calls of
+//! handlers and the kills of the harness, in one order.
 //!
-//! That order needs no clock, of which one process may have a wrong one: an append happens before another, or after it.
+//! The order of appends needs no clock, because the clock of a process may be wrong.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 /// next, which is where a kill could cut it in two.
 const RECORD: usize = 256;
 
-/// What was seen, by whoever writes it.
+/// The events of one process, which that process writes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// A producer is about to add a notice. Without any word of its end, nobody knows whether it was committed.
+    /// A producer is about to add a notice. Without a later event it is unknown whether the notice was committed.
     Begun {
-        /// What it is known by: `node.task.transaction.number`.
+        /// Its unique name: `node.task.transaction.number`.
         token: String,
         /// The name that its definition has at first.
         def: String,
@@ -30,10 +30,10 @@ pub enum Event {
     Committed {
         /// Of the notice.
         token: String,
-        /// As the producer was told it.
+        /// As the insert returned it.
         id: i64,
     },
-    /// It was rolled back, or never came to a commit.
+    /// It was rolled back, or its commit was never sent.
     RolledBack {
         /// Of the notice.
         token: String,
@@ -43,7 +43,7 @@ pub enum Event {
         /// Of the notice.
         token: String,
     },
-    /// A producer got no transaction, or its notice was not taken.
+    /// A producer got no transaction, or its insert failed.
     Refused {
         /// The process.
         node: String,
@@ -75,7 +75,7 @@ pub enum Event {
         /// The process.
         node: String,
     },
-    /// A process was killed and is no more.
+    /// A process was killed and has ended.
     Killed {
         /// The process.
         node: String,
@@ -87,12 +87,12 @@ pub enum Event {
     },
 }
 
-/// The writing end.
+/// The writer of a journal.
 #[derive(Debug)]
 pub struct Journal(File);
 
 impl Journal {
-    /// Opens the journal, or begins it.
+    /// Opens the journal, or creates it.
     pub fn open(path: &Path) -> Self {
         Self(OpenOptions::new().create(true).append(true).open(path).unwrap())
     }
@@ -107,7 +107,7 @@ impl Journal {
     }
 }
 
-/// The reading end; it remembers how far it read.
+/// The reader of a journal. It remembers its position.
 #[derive(Debug)]
 pub struct Reader(File);
 
@@ -117,7 +117,7 @@ impl Reader {
         Self(File::open(path).unwrap())
     }
 
-    /// What was appended since the last call.
+    /// Returns the events since the last call.
     pub fn fresh(&mut self) -> Vec<Event> {
         let length = usize::try_from(self.0.metadata().unwrap().len()).unwrap();
         let read = usize::try_from(std::io::Seek::stream_position(&mut self.0).unwrap()).unwrap();

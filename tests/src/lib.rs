@@ -1,4 +1,4 @@
-//! What the tests share: a fresh, empty database of each kind, with its outbox.
+//! The shared parts of the tests: a fresh, empty database of each kind, with its outbox.
 //!
 //! Which databases are tested is decided at build time (`build.rs`); a selected one that cannot be reached fails its
 //! tests. Servers come from `POSTGRES_URL`, `MARIADB_URL` and `MYSQL_URL`, which `cargo xtask test` provides.
@@ -44,6 +44,60 @@ macro_rules! on_each_server {
     ($($case:ident),+ $(,)?) => {
         $crate::on_each_database! { @on postgres, Postgres, $($case)+ }
         $crate::on_each_database! { @on mariadb, MariaDb, $($case)+ }
+        $crate::on_each_database! { @on mysql, MySql, $($case)+ }
+    };
+}
+
+/// Makes two tests of each case, by these names, on MariaDB and on MySQL, for features of this family alone.
+#[macro_export]
+macro_rules! on_mysql_family {
+    ($($case:ident: $on_mariadb:ident, $on_mysql:ident;)+) => {$(
+        #[cfg(mariadb)]
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $on_mariadb() {
+            $case::<$crate::MariaDb>().await;
+        }
+
+        #[cfg(mysql)]
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $on_mysql() {
+            $case::<$crate::MySql>().await;
+        }
+    )+};
+}
+
+/// Statements that give a private MySQL server an account, and a procedure `end_sessions`, which ends and counts its sessions:
+/// MariaDB has a statement for that.
+#[macro_export]
+macro_rules! prepare_mysql {
+    ($account:literal) => {
+        concat!(
+            "CREATE USER ",
+            $account,
+            "@'127.0.0.1'; GRANT ALL ON notify.* TO ",
+            $account,
+            "@'127.0.0.1';
+DELIMITER //
+CREATE PROCEDURE end_sessions(account varchar(32))
+BEGIN
+    DECLARE session_id, ended bigint DEFAULT 0;
+    DECLARE at_the_end bool DEFAULT false;
+    DECLARE sessions CURSOR FOR SELECT id FROM information_schema.processlist WHERE user = account;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET at_the_end = true;
+    -- It has ended by itself.
+    DECLARE CONTINUE HANDLER FOR 1094 BEGIN END;
+    OPEN sessions;
+    one_by_one: LOOP
+        FETCH sessions INTO session_id;
+        IF at_the_end THEN LEAVE one_by_one; END IF;
+        KILL session_id;
+        SET ended = ended + 1;
+    END LOOP;
+    SELECT ended;
+END//
+DELIMITER ;
+"
+        )
     };
 }
 

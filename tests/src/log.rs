@@ -1,7 +1,7 @@
-//! What is logged, for tests that look at it.
+//! Collects the log, for tests that check it.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
@@ -11,11 +11,15 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 pub struct Log(Arc<Mutex<Vec<(Level, String)>>>);
 
 impl Log {
-    /// Begins to collect.
+    /// Begins to collect; the tests of one program share the log.
     pub fn start() -> Self {
-        let log = Self::default();
-        tracing::subscriber::set_global_default(Collector(log.clone())).unwrap();
-        log
+        static SHARED: OnceLock<Log> = OnceLock::new();
+        let begin = || {
+            let log = Self::default();
+            tracing::subscriber::set_global_default(Collector(log.clone())).unwrap();
+            log
+        };
+        SHARED.get_or_init(begin).clone()
     }
 
     /// All lines so far.

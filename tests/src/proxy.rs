@@ -10,14 +10,14 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What one connection sees of its traffic.
+/// Sees the traffic of one connection.
 pub trait Wire: Send + Sync + 'static {
-    /// A chunk from the client to the server. What it is made into, in the same length, is passed on.
+    /// Gets a chunk from the client to the server, and may change it in place.
     fn asks(&self, chunk: &mut [u8]) {
         let _ = chunk;
     }
 
-    /// A chunk from the server to the client. False: it is lost, and with it the connection.
+    /// Gets a chunk from the server to the client. False drops the chunk and the connection.
     fn answers(&self, chunk: &[u8]) -> bool {
         let _ = chunk;
         true
@@ -26,15 +26,15 @@ pub trait Wire: Send + Sync + 'static {
 
 impl Wire for () {}
 
-/// What the network does to every connection.
+/// The state of the network, for every connection.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Weather {
     /// Everything passes.
     Fair,
     /// No byte passes in either direction; what was sent arrives later.
     Stall,
-    /// The connections that were open are closed towards the server, while their clients are told nothing until it is
-    /// over. New ones are not affected.
+    /// Closes the open connections towards the server; their clients see nothing of it until the weather changes. New
+    /// connections are not affected.
     HalfOpen,
     /// This fraction of the answers is lost, each with its connection.
     Lossy(f64),
@@ -91,7 +91,7 @@ impl Proxy {
         self.weather.send_replace(weather);
     }
 
-    /// How many chunks were held back or lost and connections half-closed since the last call.
+    /// Returns how many chunks were delayed or lost and how many connections half-closed since the last call.
     pub fn struck(&self) -> usize {
         self.struck.swap(0, Ordering::Relaxed)
     }
@@ -105,7 +105,7 @@ async fn connect(
     mut weather: watch::Receiver<Weather>,
     struck: Arc<AtomicUsize>,
 ) {
-    // A server that is down refuses, and so do we.
+    // A server that is down refuses connections, and so does the proxy.
     let Ok(server) = TcpStream::connect(server).await else { return };
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
@@ -170,7 +170,7 @@ impl Gate {
     }
 }
 
-/// Passes chunks on until one side closes, or `look` says that it was enough.
+/// Passes chunks on until one side closes, or `look` returns false.
 async fn pass(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, mut gate: Gate, look: impl Fn(&mut [u8]) -> bool) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {

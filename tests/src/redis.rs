@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use redis::{Client, Commands};
-use solid_notify::{Added, Confirmation, Confirmed, Error, HandClock, NewNotice, Outbox, add_notices};
-use solid_notify_redis::{Redis, RedisBuilder, RedisNotify};
+use solid_notify::{AckResult, Added, AnyOutbox, Error, HandClock, NewNotice, Reply, add_notices};
+use solid_notify_redis::{Redis, RedisBuilder, RedisOutbox};
 use solid_notify_testkit::conformance::Backend;
 
 use crate::databases::server_url;
@@ -34,7 +34,7 @@ pub struct OwnPrefix {
     urls: String,
     /// The prefix.
     pub prefix: String,
-    /// The clock that its connections go by.
+    /// The clock of its connections.
     pub clock: HandClock,
 }
 
@@ -55,7 +55,7 @@ impl OwnPrefix {
         self.builder().clock(self.clock.clone()).connect().await.expect("Redis must be reachable")
     }
 
-    /// What a person does with `redis-cli`, on the node that has the key.
+    /// Runs a command as `redis-cli` does, on the node that has the key.
     pub fn by_hand(&self, words: &[&str]) -> redis::Value {
         let mut command = redis::cmd(words[0]);
         words[1..].iter().for_each(|word| {
@@ -79,7 +79,7 @@ impl OwnPrefix {
         }
     }
 
-    /// Deletes its keys. Not called after a failure, so that one can look at them.
+    /// Deletes its keys. They stay after a failure, for an inspection.
     pub fn close(self) {
         let pattern = format!("{{{}*", self.prefix);
         self.on_each_node(|connection| {
@@ -94,15 +94,17 @@ impl OwnPrefix {
 /// A store on Redis as a [`Backend`].
 pub struct RedisBackend {
     own: OwnPrefix,
-    notify: RedisNotify,
+    outbox: RedisOutbox,
 }
 
 impl RedisBackend {
-    /// A fresh one, which goes by a hand-turned clock.
+    /// A fresh one with a hand-turned clock. It counts on from 200,000,000,000 notices, so that all cases have ids that no
+    /// number of Lua can distinguish.
     pub async fn new<R: RedisServer>() -> Self {
         let own = OwnPrefix::of::<R>();
-        let notify = RedisNotify::new(own.connect().await);
-        Self { own, notify }
+        own.by_hand(&["SET", &format!("{{{}#}}:seq", own.prefix), "200000000000"]);
+        let outbox = RedisOutbox::new(own.connect().await);
+        Self { own, outbox }
     }
 
     /// Deletes its keys.
@@ -117,8 +119,8 @@ impl RedisBackend {
 
 #[async_trait]
 impl Backend for RedisBackend {
-    fn outbox(&self) -> &Outbox {
-        &self.notify
+    fn outbox(&self) -> &AnyOutbox {
+        &self.outbox
     }
 
     fn clock(&self) -> &HandClock {
@@ -126,22 +128,22 @@ impl Backend for RedisBackend {
     }
 
     async fn add(&self, notice: NewNotice) -> Result<Added, Error> {
-        notice.add(&mut self.notify.clone()).await
+        notice.add(&mut self.outbox.clone()).await
     }
 
     async fn add_many(&self, notices: Vec<NewNotice>) -> Result<Vec<Added>, Error> {
-        add_notices(&mut self.notify.clone(), notices).await
+        add_notices(&mut self.outbox.clone(), notices).await
     }
 
     async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Added, Error> {
-        let mut batch = self.notify.begin();
+        let mut batch = self.outbox.begin();
         let added = notice.add(&mut batch).await?;
         batch.rollback();
         Ok(added)
     }
 
-    async fn confirm(&self, answer: &Confirmation, commit: bool) -> Confirmed {
-        let mut batch = self.notify.begin();
+    async fn apply_ack(&self, answer: &Reply, commit: bool) -> AckResult {
+        let mut batch = self.outbox.begin();
         let answered = answer.give(&mut batch).await.unwrap();
         match commit {
             true => batch.commit().await.unwrap(),

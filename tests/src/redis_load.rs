@@ -1,26 +1,26 @@
 //! A load on Redis while it is disturbed: notices of several definitions and timed tasks of several kinds, so that every node of a
-//! cluster has some. It keeps what was answered and what has arrived; how Redis is disturbed is left to the tests.
+//! cluster has some. It records successful adds and deliveries; the tests disturb Redis.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use solid_notify::{Done, Notice, NotifyDef, Status, Sweeper, add_notice};
-use solid_notify_redis::{Claimed, Lease, Outcome, Redis, RedisNotify, TimedTasks};
+use solid_notify::{Notice, NotifyDef, Status, Sweeper, add_notice};
+use solid_notify_redis::{ClaimedTask, Redis, RedisOutbox, TaskLease, TaskOutcome, TimedTasks};
 use tokio::task::JoinHandle;
 
 use crate::sending::Calls;
 
-/// How long it may take until what was interrupted has arrived: longer than a lease of a notice, on a busy machine.
+/// How long interrupted deliveries may take: longer than a lease of a notice, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The time between two things added by one producer, and between two looks of a consumer.
 const PACE: Duration = Duration::from_millis(10);
 /// Definitions, and as many kinds. Each has a producer of its own.
 const SOURCES: usize = 6;
-/// So many more of each show that all goes on.
+/// So many more of each show that all loops work.
 const SOME: usize = 10;
 
-/// Something whose add was answered.
+/// A notice or a task whose add succeeded.
 #[derive(Debug, Clone, Copy)]
 pub struct Answered {
     /// The number that it carries; each has its own.
@@ -32,7 +32,7 @@ pub struct Answered {
     notice: Option<i64>,
 }
 
-/// What all of it shares.
+/// The state that all its tasks share.
 #[derive(Clone)]
 struct Shared {
     next: Arc<AtomicI64>,
@@ -44,7 +44,7 @@ struct Shared {
 
 /// Producers, a sweeper and a consumer of timed tasks.
 pub struct Load {
-    notify: RedisNotify,
+    outbox: RedisOutbox,
     tasks: TimedTasks,
     shared: Shared,
     sweeper: Sweeper,
@@ -61,10 +61,10 @@ fn kind(source: usize) -> String {
 }
 
 impl Load {
-    /// Begins it over this connection, which all of it shares.
+    /// Starts the load over this connection, which all its tasks share.
     pub async fn start(redis: Redis) -> Self {
-        let (notify, tasks) = (RedisNotify::new(redis.clone()), TimedTasks::new(redis));
-        define(&notify).await;
+        let (outbox, tasks) = (RedisOutbox::new(redis.clone()), TimedTasks::new(redis));
+        define(&outbox).await;
         let shared = Shared {
             next: Arc::default(),
             answered: Calls::default(),
@@ -73,22 +73,22 @@ impl Load {
             stop: Arc::default(),
         };
         // A sweeper waits after an outage, since in one all leases end though their holders live. Here is no other.
-        let mut sweeper = Sweeper::builder(&notify).outage_grace(Duration::from_millis(300));
+        let mut sweeper = Sweeper::builder(&outbox).outage_grace(Duration::from_millis(300));
         for source in 0..SOURCES {
             let arrived = shared.arrived.clone();
             sweeper = sweeper.handler(definition(source), move |notice: Notice<i64>| {
                 arrived.note(*notice.param());
-                async { solid_notify::HandlerResult::Ok(Done::Ok) }
+                async { solid_notify::HandlerResult::Ok(()) }
             });
         }
         let sweeper = sweeper.start().await.unwrap();
         let mut producers = Vec::new();
         for source in 0..SOURCES {
-            producers.push(tokio::spawn(shared.clone().produce_notices(notify.clone(), source)));
+            producers.push(tokio::spawn(shared.clone().produce_notices(outbox.clone(), source)));
             producers.push(tokio::spawn(shared.clone().produce_tasks(tasks.clone(), source)));
         }
         let consumers = vec![tokio::spawn(shared.clone().consume(tasks.clone()))];
-        Self { notify, tasks, shared, sweeper, producers, consumers }
+        Self { outbox, tasks, shared, sweeper, producers, consumers }
     }
 
     /// Its timed tasks.
@@ -96,7 +96,7 @@ impl Load {
         &self.tasks
     }
 
-    /// What was answered so far.
+    /// Returns the successful adds so far.
     pub fn answered(&self) -> Vec<Answered> {
         self.shared.answered.all()
     }
@@ -118,7 +118,7 @@ impl Load {
         .await;
     }
 
-    /// Ends the producers; returns all that they were answered.
+    /// Ends the producers and returns their successful adds.
     pub async fn stop_adding(&mut self) -> Vec<Answered> {
         self.shared.stop.store(true, Ordering::Relaxed);
         for producer in self.producers.drain(..) {
@@ -141,7 +141,7 @@ impl Load {
         for id in added.iter().filter_map(|added| added.notice) {
             within(
                 &format!("notice {id} is done"),
-                async || matches!(self.notify.find(id).await, Ok(Some(record)) if record.status == Status::Succeeded),
+                async || matches!(self.outbox.find(id).await, Ok(Some(record)) if record.status == Status::Succeeded),
             )
             .await;
         }
@@ -162,11 +162,11 @@ impl Load {
 }
 
 /// Defines everything that the load needs.
-pub async fn define(notify: &RedisNotify) {
+pub async fn define(outbox: &RedisOutbox) {
     for source in 0..SOURCES {
-        // A short lease: what a lost answer has claimed is due again soon.
+        // A short lease, so that notices of a claim whose reply was lost are due again soon.
         let def = NotifyDef::new(definition(source)).timeout("1s").retry_interval("100ms").max_retry_times(20);
-        notify.define(def).await.unwrap();
+        outbox.define(def).await.unwrap();
     }
 }
 
@@ -179,10 +179,10 @@ async fn within(what: &str, condition: impl AsyncFn() -> bool) {
 }
 
 impl Shared {
-    async fn produce_notices(self, notify: RedisNotify, source: usize) {
+    async fn produce_notices(self, outbox: RedisOutbox, source: usize) {
         while !self.stop.load(Ordering::Relaxed) {
             let (number, begun) = (self.next.fetch_add(1, Ordering::Relaxed), Instant::now());
-            match add_notice(&mut notify.clone(), &definition(source), number).await {
+            match add_notice(&mut outbox.clone(), &definition(source), number).await {
                 Ok(added) => {
                     let notice = Some(added.id());
                     self.answered.note(Answered { number, begun, source, notice });
@@ -218,10 +218,10 @@ impl Shared {
     }
 
     async fn work_off(&self, tasks: &TimedTasks, kind: &str) -> solid_notify_redis::Result<()> {
-        let due = tasks.claim::<i64>(kind, 100, &Lease::of(Duration::from_secs(1))).await?;
-        let done = |task: &Claimed<i64>| {
+        let due = tasks.claim::<i64>(kind, 100, &TaskLease::of(Duration::from_secs(1))).await?;
+        let done = |task: &ClaimedTask<i64>| {
             self.arrived.note(task.value);
-            task.outcome(Outcome::Finish)
+            task.outcome(TaskOutcome::Finish)
         };
         let outcomes: Vec<_> = due.tasks.iter().map(done).collect();
         if !outcomes.is_empty() {

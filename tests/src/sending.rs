@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
-use solid_notify::{Done, Failure, NewNotice, Notice, NoticeRecord, NotifyDef, Status, Updated};
+use solid_notify::{Failure, NewNotice, Notice, NoticeRecord, NotifyDef, Status, Updated};
 use solid_notify_core::store::{Edit, Edited};
 use solid_notify_testkit::conformance::Backend;
 use tokio::sync::Semaphore;
@@ -21,7 +21,7 @@ pub async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
     }
 }
 
-/// What handlers were called with, in order.
+/// The arguments of handler calls, in order.
 pub struct Calls<T>(Arc<Mutex<Vec<T>>>);
 
 impl<T> Clone for Calls<T> {
@@ -37,7 +37,7 @@ impl<T> Default for Calls<T> {
 }
 
 impl<T: Clone> Calls<T> {
-    /// Notes a call; returns how many there were before.
+    /// Records a call and returns how many there were before.
     pub fn note(&self, call: T) -> usize {
         let mut calls = self.0.lock().unwrap();
         calls.push(call);
@@ -55,18 +55,18 @@ impl<T: Clone> Calls<T> {
     }
 }
 
-/// A handler that notes each call and waits until it is let through.
+/// Builds a handler that records each call and waits for a permit.
 pub fn gated(
     calls: &Calls<()>,
     gate: &Arc<Semaphore>,
-) -> impl Fn(Notice<i64>) -> BoxFuture<'static, Result<Done, Failure>> + Send + Sync + 'static {
+) -> impl Fn(Notice<i64>) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync + 'static {
     let (calls, gate) = (calls.clone(), Arc::clone(gate));
     move |_| {
         calls.note(());
         let gate = Arc::clone(&gate);
         Box::pin(async move {
             gate.acquire_owned().await?.forget();
-            Ok(Done::Ok)
+            Ok(())
         })
     }
 }
@@ -100,7 +100,7 @@ pub async fn update(b: &dyn Backend, name: &str, change: impl FnOnce(NotifyDef) 
     assert!(matches!(done, Updated::Done(_)), "{done:?}");
 }
 
-/// Changes a definition as an operator does by hand: nothing is validated, nobody is woken.
+/// Changes a definition as an operator does by hand: nothing is validated, no sweeper is woken.
 pub async fn edit_by_hand(b: &dyn Backend, name: &str, change: impl FnOnce(NotifyDef) -> NotifyDef) {
     let seen = definition(b, name).await;
     let new = change(seen.clone());

@@ -1,6 +1,6 @@
 //! The client programs of the databases, `psql`, `mariadb` or `mysql`, `sqlite3`: scripts are fed to them as people do.
 //!
-//! A program that is missing fails its tests. Finding and installing them is left to `xtask`.
+//! A missing program fails its tests. `xtask` finds and installs the programs.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,14 +17,14 @@ use crate::databases::{Cleanup, server_url};
 /// A session of a client program that is to be started.
 pub struct Shell(Command);
 
-/// What came of a script.
+/// The result of a script.
 #[derive(Debug)]
 pub struct Said {
     /// Whether the program ended with success. Like a person's script, it stops at the first error.
     pub ok: bool,
     /// What it printed: values only.
     pub out: String,
-    /// What it complained of.
+    /// Its standard error.
     pub complaint: String,
 }
 
@@ -70,7 +70,7 @@ impl Shell {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            // These would lead to another server, or change what is printed.
+            // These would lead to another server, or change the printout.
             if ["PG", "MYSQL_", "MARIADB_"].iter().any(|prefix| text.starts_with(prefix)) {
                 command.env_remove(&name);
             }
@@ -113,14 +113,14 @@ impl Shell {
 }
 
 impl Said {
-    /// What it printed; it must have ended well.
+    /// Returns its output. Fails when the script failed.
     #[track_caller]
     pub fn well(self) -> String {
         assert!(self.ok, "{}", self.complaint);
         self.out
     }
 
-    /// What it complained of; it must have failed.
+    /// Returns its standard error. Fails when the script succeeded.
     #[track_caller]
     pub fn refused(self) -> String {
         assert!(!self.ok, "it was accepted: {}", self.out);

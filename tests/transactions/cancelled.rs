@@ -1,5 +1,5 @@
-//! Every future of a transaction, dropped at every await: afterwards the connection is clean, what exists is what was
-//! committed, and just that is sent.
+//! Every future of a transaction, dropped at every await: afterwards the connection is clean, exactly the committed notices
+//! exist, and exactly those are sent.
 //!
 //! A future is polled a given number of times and then dropped: either at once, when its request is under way, or when it
 //! was woken, so that the answer is there but unread. The number goes up until the future completes.
@@ -71,9 +71,9 @@ impl Cut {
     }
 }
 
-/// What came of the step `k`, against what was said of it.
+/// Compares the effect of the step `k` with its result.
 impl<D: Database<Db: Sql>> Scene<D> {
-    /// The pool's one connection can be had, and it is in no transaction: what it writes is there for others.
+    /// The pool's one connection is free and in no transaction: others see its writes.
     async fn is_clean(&self, cut: Cut, k: i64) {
         let probe = -k;
         let acquired = tokio::time::timeout(SOON, self.db.pool.acquire()).await;
@@ -104,14 +104,14 @@ impl<D: Database<Db: Sql>> Scene<D> {
         format!("{param} = '{k}'")
     }
 
-    /// The sweeper sends just what exists.
+    /// The sweeper sends exactly the notices that exist.
     async fn ends_with_what_exists(self) {
         let rows = self.observe_all("SELECT id FROM work ORDER BY id").await;
         self.ends_with(&rows).await;
     }
 }
 
-/// What a producer is told must not contradict what is.
+/// The first-attempt reply must not contradict the state of the database.
 async fn is_truthful(outcome: impl Future<Output = FirstAttempt>, exists: bool, cut: Cut) {
     let outcome = outcome.await;
     let wrong = if exists { FirstAttempt::RolledBack } else { FirstAttempt::Succeeded };
@@ -123,7 +123,7 @@ async fn a_begin_can_be_dropped_at_every_await<D: Database<Db: Sql>>() {
     // Often, since it depends on how fast the answers come which step a poll reaches.
     for _ in 0..10 {
         Cut::each(async |cut, k| {
-            let begun = cut.apply(scene.notify().begin()).await;
+            let begun = cut.apply(scene.outbox().begin()).await;
             let completed = begun.is_some();
             drop(begun);
             scene.is_clean(cut, k).await;
@@ -175,7 +175,7 @@ async fn all_or_nothing<D: Database<Db: Sql>>(
         let mut tx = scene.begin().await;
         let added = scene.work(&mut tx, before).await;
         let completed = inner_step(&scene, &mut tx, cut, inner).await;
-        // No transaction may be open any more; then this must be refused, lest it stand without the rest.
+        // Where no transaction is open any more, this must be refused, because it would be stored without the rest.
         let added_after = add_notice(&mut tx, "sync", after).await;
         if added_after.is_ok() {
             row::<D>(&mut tx, after).await;

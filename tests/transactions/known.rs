@@ -1,11 +1,11 @@
-//! Notices of definitions whose ids are known from a moment ago: they are added without a look, and the insert itself finds
-//! out whether the transaction is still open.
+//! Notices of definitions whose ids this process has just read: they are added without a look-up, and the insert itself detects
+//! whether the transaction is still open.
 
-#[cfg(any(postgres, mariadb))]
+#[cfg(any(postgres, mariadb, mysql))]
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-#[cfg(any(postgres, mariadb))]
+#[cfg(any(postgres, mariadb, mysql))]
 use solid_notify::NewNotice;
 use solid_notify::{Error, NotifyDef, add_notice};
 #[cfg(mariadb)]
@@ -15,12 +15,12 @@ use solid_notify_tests::Postgres;
 use solid_notify_tests::{Database, on_each_database};
 
 use super::{Scene, Sql};
-#[cfg(any(postgres, mariadb))]
+#[cfg(any(postgres, mariadb, mysql))]
 use super::{hook, run};
 
-on_each_database!(a_definition_that_was_just_read_is_not_looked_up, what_this_process_edits_is_known_at_once,);
+on_each_database!(a_definition_that_was_just_read_is_not_looked_up, an_edit_of_this_process_is_known_at_once,);
 
-#[cfg(any(postgres, mariadb))]
+#[cfg(any(postgres, mariadb, mysql))]
 mod servers {
     use super::*;
 
@@ -36,7 +36,7 @@ impl<D: Database<Db: Sql>> Scene<D> {
     }
 
     async fn read(&self) {
-        self.notify().definitions().await.unwrap();
+        self.outbox().definitions().await.unwrap();
     }
 
     async fn add(&self, name: &str) -> Result<(), Error> {
@@ -52,7 +52,7 @@ async fn a_definition_that_was_just_read_is_not_looked_up<D: Database<Db: Sql>>(
     scene.db.sql("UPDATE notify_def SET name = 'renamed'").await;
     let renamed = Instant::now();
     scene.add("sync").await.unwrap();
-    // It belongs to the definition, whatever its name.
+    // It belongs to the definition under every name.
     assert_eq!(scene.observe("SELECT count(*) FROM notify_msg m JOIN notify_def d ON d.id = m.def_id").await, 1);
     let refused = loop {
         match scene.add("sync").await {
@@ -65,21 +65,21 @@ async fn a_definition_that_was_just_read_is_not_looked_up<D: Database<Db: Sql>>(
     scene.db.close().await;
 }
 
-async fn what_this_process_edits_is_known_at_once<D: Database<Db: Sql>>() {
+async fn an_edit_of_this_process_is_known_at_once<D: Database<Db: Sql>>() {
     let scene = Scene::<D>::known().await;
-    scene.notify().define(NotifyDef::new("other")).await.unwrap();
+    scene.outbox().define(NotifyDef::new("other")).await.unwrap();
     scene.add("other").await.unwrap();
     scene.read().await;
-    let rows = scene.notify().definitions().await.unwrap();
+    let rows = scene.outbox().definitions().await.unwrap();
     let seen = &rows.iter().find(|state| state.row.name == "other").unwrap().row;
-    scene.notify().delete(seen).await.unwrap();
+    scene.outbox().delete(seen).await.unwrap();
     let refused = scene.add("other").await.unwrap_err();
     assert!(matches!(refused, Error::UnknownDefinition { .. }), "{refused:?}");
     scene.db.close().await;
 }
 
 /// The error may be of the application's own statement, or of a later notice.
-#[cfg(any(postgres, mariadb))]
+#[cfg(any(postgres, mariadb, mysql))]
 async fn an_error_behind_a_seen_insert_is_found_out<D: Database<Db: Sql>>() {
     let scene = Scene::<D>::known().await;
     let postgres = <D::Db as sqlx::Database>::NAME == "PostgreSQL";
@@ -115,7 +115,7 @@ async fn a_commit_behind_a_raw_rollback_says_so_on_postgres() {
     scene.ends_with_rows(&[2], &[]).await;
 }
 
-/// An insert cannot tell where nothing was written before it, nor need it where nobody used the transaction.
+/// An insert cannot detect a lost transaction in which nothing was written, and it need not where nothing was done in it.
 #[cfg(postgres)]
 #[tokio::test]
 async fn a_transaction_that_only_read_can_add_on_postgres() {
@@ -132,10 +132,10 @@ async fn a_transaction_that_only_read_can_add_on_postgres() {
     scene.ends_with_rows(&[1, 2, 10, 20], &[]).await;
 }
 
-/// Else it would be committed by itself, whatever becomes of the work.
+/// Otherwise it would be committed by itself, also when the work is rolled back.
 #[cfg(mariadb)]
 #[tokio::test]
-async fn a_notice_of_a_known_definition_is_refused_where_no_transaction_is_open_on_mariadb() {
+async fn a_notice_is_refused_without_an_open_transaction_on_mariadb() {
     let scene = Scene::<MariaDb>::known().await;
     for end in ["ROLLBACK", "COMMIT"] {
         let mut tx = scene.begin().await;
@@ -146,20 +146,21 @@ async fn a_notice_of_a_known_definition_is_refused_where_no_transaction_is_open_
     scene.ends_with(&[]).await;
 }
 
-/// There another transaction begins by itself when one has ended: the insert cannot tell, and another way is taken.
-#[cfg(mariadb)]
-#[tokio::test]
-async fn a_session_without_autocommit_can_add_on_mariadb() {
-    let scene = Scene::<MariaDb>::known().await;
+solid_notify_tests::on_mysql_family!(a_session_without_autocommit_can_add: a_session_without_autocommit_can_add_on_mariadb, a_session_without_autocommit_can_add_on_mysql;);
+
+/// Such a session begins a new transaction when one has ended. The insert cannot detect that, so it uses another check.
+#[cfg(any(mariadb, mysql))]
+async fn a_session_without_autocommit_can_add<D: Database<Db = sqlx::MySql>>() {
+    let scene = Scene::<D>::known().await;
     let mut tx = scene.begin().await;
-    run::<MariaDb>(&mut tx, "SET autocommit = 0").await.unwrap();
+    run::<D>(&mut tx, "SET autocommit = 0").await.unwrap();
     scene.work(&mut tx, 1).await;
     tx.commit().await.unwrap();
-    // What it does behind our back is found out.
+    // A raw ROLLBACK between two inserts is detected.
     let mut tx = scene.begin().await;
-    run::<MariaDb>(&mut tx, "SET autocommit = 0").await.unwrap();
+    run::<D>(&mut tx, "SET autocommit = 0").await.unwrap();
     scene.work(&mut tx, 2).await;
-    run::<MariaDb>(&mut tx, "ROLLBACK").await.unwrap();
+    run::<D>(&mut tx, "ROLLBACK").await.unwrap();
     scene.work(&mut tx, 3).await;
     assert!(matches!(tx.commit().await, Err(Error::TransactionLost { .. })));
     scene.ends_with(&[1]).await;

@@ -1,18 +1,16 @@
-//! Who waits for whom: operators never for an open business transaction, a batch of outcomes never for a locked row.
+//! Lock waits: operators never wait for an open business transaction, a batch of outcomes never for a locked row.
 //! And settings of the application's connections that ours must share.
-#![cfg(any(postgres, mariadb))]
+#![cfg(any(postgres, mariadb, mysql))]
 
 use std::time::Duration;
 
-#[cfg(mariadb)]
+#[cfg(any(mariadb, mysql))]
 use solid_notify::NotifyDef;
 use solid_notify::{Error, Updated, add_notice};
 use solid_notify_core::Status;
 use solid_notify_core::store::{Claim, ClaimWhat, Settled};
 use solid_notify_testkit::conformance::succeed;
 use solid_notify_tests::Database;
-#[cfg(mariadb)]
-use solid_notify_tests::MariaDb;
 #[cfg(postgres)]
 use solid_notify_tests::Postgres;
 
@@ -46,9 +44,9 @@ async fn an_operator_does_not_wait_for_a_transaction_that_added_a_notice<D: Data
     let operator = async {
         scene.db.sql("UPDATE notify_def SET timeout = '7s' WHERE name = 'sync'").await;
         scene.db.sql("INSERT INTO notify_def (name) VALUES ('another')").await;
-        let definitions = scene.notify().definitions().await.unwrap();
+        let definitions = scene.outbox().definitions().await.unwrap();
         let seen = &definitions.iter().find(|definition| definition.row.name == "sync").unwrap().row;
-        scene.notify().update(seen, seen.clone().timeout("8s")).await.unwrap()
+        scene.outbox().update(seen, seen.clone().timeout("8s")).await.unwrap()
     };
     let updated = tokio::time::timeout(SOON, operator).await.expect("an edit never waits for business transactions");
     assert!(matches!(updated, Updated::Done(_)), "{updated:?}");
@@ -81,11 +79,11 @@ async fn an_outcome_whose_row_others_lock_is_left_for_later<D: Database<Db: Sql>
         scene.work(&mut tx, k).await;
     }
     tx.commit().await.unwrap();
-    let store = scene.notify().store();
-    let def_id = scene.notify().definitions().await.unwrap()[0].row.id;
+    let store = scene.outbox().store();
+    let def_id = scene.outbox().definitions().await.unwrap()[0].row.id;
     let claim = Claim {
         def_id,
-        what: ClaimWhat::Lane(Status::NotSent),
+        what: ClaimWhat::Slice(Status::NotSent),
         limit: 10,
         lease: Duration::from_secs(60),
         worker: "worker".to_owned(),
@@ -101,34 +99,35 @@ async fn an_outcome_whose_row_others_lock_is_left_for_later<D: Database<Db: Sql>
     scene.ends_with_rows(&[], &[1, 2, 3]).await;
 }
 
-#[cfg(mariadb)]
-#[tokio::test]
-async fn a_definition_that_is_younger_than_the_snapshot_can_be_used_on_mariadb() {
-    let scene = Scene::<MariaDb>::new(2).await;
+solid_notify_tests::on_mysql_family!(a_definition_that_is_younger_than_the_snapshot_can_be_used: a_definition_that_is_younger_than_the_snapshot_can_be_used_on_mariadb, a_definition_that_is_younger_than_the_snapshot_can_be_used_on_mysql;);
+
+#[cfg(any(mariadb, mysql))]
+async fn a_definition_that_is_younger_than_the_snapshot_can_be_used<D: Database<Db = sqlx::MySql>>() {
+    let scene = Scene::<D>::new(2).await;
     let mut conn = scene.db.pool.acquire().await.unwrap();
-    keep_snapshots::<MariaDb>(&mut conn).await;
+    keep_snapshots::<D>(&mut conn).await;
     let mut tx = sqlx::Connection::begin(&mut *conn).await.unwrap();
     for defined in [false, true] {
         if defined {
-            scene.notify().define(NotifyDef::new("young").handler("sync")).await.unwrap();
+            scene.outbox().define(NotifyDef::new("young").handler("sync")).await.unwrap();
         }
         assert_eq!(sqlx::MySql::numbers(&mut tx, "SELECT count(*) FROM notify_def").await, [1], "a snapshot");
     }
-    super::row::<MariaDb>(&mut tx, 1).await;
+    super::row::<D>(&mut tx, 1).await;
     add_notice(&mut tx, "young", 1).await.unwrap();
     tx.commit().await.unwrap();
     drop(conn);
 
-    // With our own transaction nobody has to wait for it even then.
-    let scene_of_one = Scene::<MariaDb>::new(1).await;
-    keep_snapshots::<MariaDb>(&mut *scene_of_one.db.pool.acquire().await.unwrap()).await;
+    // With our own transaction no session has to wait for it even then.
+    let scene_of_one = Scene::<D>::new(1).await;
+    keep_snapshots::<D>(&mut *scene_of_one.db.pool.acquire().await.unwrap()).await;
     let mut tx = scene_of_one.begin().await;
     scene_of_one.work(&mut tx, 1).await;
-    scene_of_one.notify().define(NotifyDef::new("young").handler("sync")).await.unwrap();
-    super::row::<MariaDb>(&mut tx, 2).await;
+    scene_of_one.outbox().define(NotifyDef::new("young").handler("sync")).await.unwrap();
+    super::row::<D>(&mut tx, 2).await;
     add_notice(&mut tx, "young", 2).await.unwrap();
     let mut other = scene_of_one.observer.acquire().await.unwrap();
-    let edit = run::<MariaDb>(&mut other, "UPDATE notify_def SET timeout = '7s' WHERE name = 'young'");
+    let edit = run::<D>(&mut other, "UPDATE notify_def SET timeout = '7s' WHERE name = 'young'");
     tokio::time::timeout(SOON, edit).await.expect("an edit never waits for business transactions").unwrap();
     drop(other);
     tx.commit().await.unwrap();
@@ -138,11 +137,11 @@ async fn a_definition_that_is_younger_than_the_snapshot_can_be_used_on_mariadb()
 
 #[cfg(postgres)]
 #[tokio::test]
-async fn a_search_path_set_after_connecting_holds_for_our_connections_too_on_postgres() {
+async fn a_late_search_path_holds_for_our_connections_too_on_postgres() {
     use std::str::FromStr;
     use std::sync::Arc;
 
-    use solid_notify::{FirstAttempt, Notify};
+    use solid_notify::{FirstAttempt, Outbox};
     use solid_notify_tests::databases::server_url;
     use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
     use sqlx::{AssertSqlSafe, Executor};
@@ -155,15 +154,15 @@ async fn a_search_path_set_after_connecting_holds_for_our_connections_too_on_pos
         Box::pin(async move { conn.execute(set).await.map(|_| ()) })
     });
     let options = options.connect_with(PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap());
-    let notify = Notify::new(options.await.unwrap());
+    let outbox = Outbox::new(options.await.unwrap());
     let sent = Arc::default();
-    let sweeper = super::sweeper(&notify, &sent).await;
-    let mut tx = notify.begin().await.unwrap();
+    let sweeper = super::sweeper(&outbox, &sent).await;
+    let mut tx = outbox.begin().await.unwrap();
     let added = scene.work(&mut tx, 1).await;
     tx.commit().await.unwrap();
     assert_eq!(added.first_attempt(SOON).await, FirstAttempt::Succeeded);
     assert_eq!(*sent.lock().unwrap(), [1]);
     sweeper.shutdown().await;
-    notify.pool().close().await;
+    outbox.pool().close().await;
     scene.ends_with_rows(&[], &[1]).await;
 }

@@ -2,15 +2,17 @@
 
 use std::sync::atomic::Ordering;
 
-#[cfg(any(postgres, mariadb))]
+#[cfg(any(postgres, mariadb, mysql))]
 use solid_notify::Error;
 use solid_notify::FirstAttempt;
-#[cfg(any(sqlite, postgres, mariadb))]
+#[cfg(any(sqlite, postgres, mariadb, mysql))]
 use solid_notify::add_notice;
-#[cfg(any(sqlite, postgres, mariadb))]
+#[cfg(any(sqlite, postgres, mariadb, mysql))]
 use solid_notify_core::error::FaultKind;
 #[cfg(mariadb)]
 use solid_notify_tests::MariaDb;
+#[cfg(mysql)]
+use solid_notify_tests::MySql;
 #[cfg(postgres)]
 use solid_notify_tests::Postgres;
 use solid_notify_tests::{Database, on_each_database};
@@ -22,12 +24,12 @@ on_each_database!(
     an_answer_of_a_receiver_needs_a_transaction,
 );
 
-#[cfg(any(postgres, mariadb))]
+#[cfg(any(postgres, mariadb, mysql))]
 fn is_lost(result: Result<(), Error>) -> bool {
     matches!(result, Err(Error::TransactionLost { .. }))
 }
 
-#[cfg(any(sqlite, postgres, mariadb))]
+#[cfg(any(sqlite, postgres, mariadb, mysql))]
 fn kind(result: Result<(), solid_notify::Error>) -> Option<FaultKind> {
     match result {
         Err(solid_notify::Error::Store(error)) => Some(error.kind),
@@ -44,7 +46,7 @@ async fn a_transaction_that_was_rolled_back_by_raw_sql_cannot_be_committed<D: Da
     tx.commit().await.unwrap_err();
     assert!(!ran.load(Ordering::Relaxed));
     assert_eq!(added.first_attempt(SOON).await, FirstAttempt::RolledBack);
-    // The connection is none the worse for it.
+    // The connection still works.
     let mut tx = scene.begin().await;
     scene.work(&mut tx, 2).await;
     tx.commit().await.unwrap();
@@ -58,14 +60,14 @@ async fn an_answer_of_a_receiver_needs_a_transaction<D: Database<Db: Sql>>() {
     let refused = solid_notify::ack_notice(&mut conn, 1).await.unwrap_err();
     assert!(matches!(refused, solid_notify::Error::TransactionLost { .. }), "{refused}");
     let mut tx = sqlx::Connection::begin(&mut *conn).await.unwrap();
-    assert_eq!(solid_notify::ack_notice(&mut tx, 1).await.unwrap(), solid_notify::Confirmed::Unknown);
+    assert_eq!(solid_notify::ack_notice(&mut tx, 1).await.unwrap(), solid_notify::AckResult::Unknown);
     tx.commit().await.unwrap();
     drop(conn);
     scene.ends_with(&[]).await;
 }
 
 /// An error that does not abort the transaction: everything depends on its commit alone.
-#[cfg(any(sqlite, mariadb))]
+#[cfg(any(sqlite, mariadb, mysql))]
 async fn a_swallowed_error_changes_nothing<D: Database<Db: Sql>>() {
     let scene = Scene::<D>::swept(2).await;
     for (k, commits) in [(1, true), (2, false)] {
@@ -95,6 +97,12 @@ async fn a_swallowed_error_changes_nothing_on_sqlite() {
 #[tokio::test]
 async fn a_swallowed_error_changes_nothing_on_mariadb() {
     a_swallowed_error_changes_nothing::<MariaDb>().await;
+}
+
+#[cfg(mysql)]
+#[tokio::test]
+async fn a_swallowed_error_changes_nothing_on_mysql() {
+    a_swallowed_error_changes_nothing::<MySql>().await;
 }
 
 #[cfg(postgres)]
@@ -131,10 +139,14 @@ async fn a_swallowed_error_is_found_out_by_the_commit_on_postgres() {
     scene.ends_with(&[4]).await;
 }
 
-#[cfg(mariadb)]
-#[tokio::test]
-async fn a_swallowed_deadlock_is_found_out_by_the_next_notice_and_by_the_commit_on_mariadb() {
-    let scene = Scene::<MariaDb>::swept(3).await;
+solid_notify_tests::on_mysql_family!(a_swallowed_deadlock_is_found_out_by_the_next_notice_and_by_the_commit: a_swallowed_deadlock_is_found_out_by_the_next_notice_and_by_the_commit_on_mariadb, a_swallowed_deadlock_is_found_out_by_the_next_notice_and_by_the_commit_on_mysql;);
+
+#[cfg(any(mariadb, mysql))]
+async fn a_swallowed_deadlock_is_found_out_by_the_next_notice_and_by_the_commit<D: Database<Db = sqlx::MySql>>() {
+    let scene = Scene::<D>::swept(3).await;
+    // MySQL does not report whether a transaction is open.
+    let version: String = sqlx::query_scalar("SELECT version()").fetch_one(&scene.db.pool).await.unwrap();
+    let tells = version.contains("MariaDB");
     let rows: Vec<String> = (1001..=1100).map(|id| format!("({id})")).collect();
     scene.db.sql("CREATE TABLE stock (id int PRIMARY KEY, n int NOT NULL DEFAULT 0)").await;
     scene.db.sql(&format!("INSERT INTO stock (id) VALUES (1), (2), {}", rows.join(", "))).await;
@@ -144,19 +156,19 @@ async fn a_swallowed_deadlock_is_found_out_by_the_next_notice_and_by_the_commit_
         let mut strong = scene.begin().await;
         scene.work(&mut strong, k).await;
         // The server gives up the one that changed fewer rows.
-        run::<MariaDb>(&mut strong, "UPDATE stock SET n = n + 1 WHERE id = 1 OR id > 1000").await.unwrap();
+        run::<D>(&mut strong, "UPDATE stock SET n = n + 1 WHERE id = 1 OR id > 1000").await.unwrap();
         if ours {
             let mut weak = scene.begin().await;
             let added = scene.work(&mut weak, k + 1).await;
             let ran = hook(&mut weak);
             if nested {
                 let mut inner = weak.begin().await.unwrap();
-                meet(&mut strong, &mut inner).await;
+                meet::<D>(&mut strong, &mut inner).await;
                 inner.commit().await.unwrap_err();
             } else {
-                meet(&mut strong, &mut weak).await;
+                meet::<D>(&mut strong, &mut weak).await;
             }
-            if adds {
+            if adds && tells {
                 assert!(matches!(add_notice(&mut weak, "sync", k).await, Err(Error::TransactionLost { .. })));
             }
             assert!(is_lost(weak.commit().await));
@@ -165,8 +177,10 @@ async fn a_swallowed_deadlock_is_found_out_by_the_next_notice_and_by_the_commit_
         } else {
             let mut weak = scene.db.pool.begin().await.unwrap();
             scene.work(&mut weak, k + 1).await;
-            meet(&mut strong, &mut weak).await;
-            assert!(matches!(add_notice(&mut weak, "sync", k).await, Err(Error::TransactionLost { .. })));
+            meet::<D>(&mut strong, &mut weak).await;
+            if adds && tells {
+                assert!(matches!(add_notice(&mut weak, "sync", k).await, Err(Error::TransactionLost { .. })));
+            }
             // sqlx's own commit says Ok of the same.
             weak.commit().await.unwrap();
         }
@@ -175,7 +189,7 @@ async fn a_swallowed_deadlock_is_found_out_by_the_next_notice_and_by_the_commit_
     scene.ends_with(&[10, 20, 30, 40]).await;
 }
 
-/// Else it would be committed by itself, whatever becomes of the work.
+/// Otherwise it would be committed by itself, also when the work is rolled back.
 #[cfg(mariadb)]
 #[tokio::test]
 async fn a_notice_is_refused_where_no_transaction_is_open_any_more_on_mariadb() {
@@ -192,14 +206,27 @@ async fn a_notice_is_refused_where_no_transaction_is_open_any_more_on_mariadb() 
     scene.ends_with(&[]).await;
 }
 
+/// MySQL does not report whether a transaction is open, so the notice is committed by itself.
+#[cfg(mysql)]
+#[tokio::test]
+async fn a_commit_behind_a_raw_rollback_says_so_on_mysql() {
+    let scene = Scene::<MySql>::swept(1).await;
+    let mut tx = scene.begin().await;
+    scene.work(&mut tx, 1).await;
+    run::<MySql>(&mut tx, "ROLLBACK").await.unwrap();
+    add_notice(&mut tx, "sync", 2).await.unwrap();
+    assert!(is_lost(tx.commit().await));
+    scene.ends_with_rows(&[2], &[]).await;
+}
+
 /// `strong` holds row 1 and `weak` takes row 2; then each wants the other's. The weak one's error is swallowed.
-#[cfg(mariadb)]
-async fn meet(strong: &mut sqlx::MySqlConnection, weak: &mut sqlx::MySqlConnection) {
-    run::<MariaDb>(weak, "UPDATE stock SET n = n + 1 WHERE id = 2").await.unwrap();
+#[cfg(any(mariadb, mysql))]
+async fn meet<D: Database<Db = sqlx::MySql>>(strong: &mut sqlx::MySqlConnection, weak: &mut sqlx::MySqlConnection) {
+    run::<D>(weak, "UPDATE stock SET n = n + 1 WHERE id = 2").await.unwrap();
     let both = async {
         tokio::join!(
-            run::<MariaDb>(strong, "UPDATE stock SET n = n + 1 WHERE id = 2"),
-            run::<MariaDb>(weak, "UPDATE stock SET n = n + 1 WHERE id = 1"),
+            run::<D>(strong, "UPDATE stock SET n = n + 1 WHERE id = 2"),
+            run::<D>(weak, "UPDATE stock SET n = n + 1 WHERE id = 1"),
         )
     };
     let (won, lost) = tokio::time::timeout(SOON, both).await.expect("a deadlock is found at once");
@@ -210,7 +237,7 @@ async fn meet(strong: &mut sqlx::MySqlConnection, weak: &mut sqlx::MySqlConnecti
 
 #[cfg(postgres)]
 #[tokio::test]
-async fn a_prepared_transaction_is_sent_when_it_is_committed_at_last_on_postgres() {
+async fn a_prepared_transaction_is_sent_after_its_commit_on_postgres() {
     let mut scene = Scene::<Postgres>::swept(2).await;
     let name = format!("solid_notify_{:016x}", fastrand::u64(..));
     let mut tx = scene.begin().await;
@@ -256,7 +283,7 @@ async fn a_commit_that_a_constraint_refuses_sends_nothing_on_postgres() {
 }
 
 /// The connection dies before the commit. `whoami` is an SQL expression of its id, `kill` ends it.
-#[cfg(any(mariadb, postgres))]
+#[cfg(any(postgres, mariadb, mysql))]
 async fn a_connection_that_was_killed_commits_nothing<D: Database<Db: Sql>>(
     whoami: &str,
     kill: impl Fn(i64) -> String,
@@ -295,6 +322,17 @@ async fn a_connection_that_was_killed_commits_nothing_on_postgres() {
 #[tokio::test]
 async fn a_connection_that_was_killed_commits_nothing_on_mariadb() {
     a_connection_that_was_killed_commits_nothing::<MariaDb>(
+        "SELECT CAST(connection_id() AS signed)",
+        |id| format!("KILL {id}"),
+        |id| format!("SELECT count(*) FROM information_schema.processlist WHERE id = {id}"),
+    )
+    .await;
+}
+
+#[cfg(mysql)]
+#[tokio::test]
+async fn a_connection_that_was_killed_commits_nothing_on_mysql() {
+    a_connection_that_was_killed_commits_nothing::<MySql>(
         "SELECT CAST(connection_id() AS signed)",
         |id| format!("KILL {id}"),
         |id| format!("SELECT count(*) FROM information_schema.processlist WHERE id = {id}"),

@@ -1,9 +1,9 @@
-//! Savepoints, ours, sqlx's and raw ones: what is rolled back to one takes its notices along, and nothing else.
+//! Savepoints, ours, sqlx's and raw ones: a rollback to one removes the notices since it, and nothing else.
 
 use std::sync::Arc;
 
 use solid_notify::FirstAttempt::{NotHere, RolledBack, Succeeded};
-use solid_notify::{Done, Notice, Sweeper};
+use solid_notify::{Notice, Sweeper};
 use solid_notify_tests::{Database, on_each_database};
 use sqlx::{Acquire, Connection};
 use tokio::sync::Semaphore;
@@ -16,7 +16,7 @@ on_each_database!(
     savepoints_of_sqlx_are_seen_through,
     raw_savepoints_are_seen_through,
     an_id_that_is_given_again_belongs_to_the_notice_that_exists,
-    what_was_rolled_back_is_known_although_no_slot_is_free,
+    a_rollback_is_known_although_no_slot_is_free,
 );
 
 async fn an_inner_transaction_takes_its_notices_along_when_it_is_rolled_back<D: Database<Db: Sql>>() {
@@ -90,7 +90,7 @@ async fn savepoints_of_sqlx_are_seen_through<D: Database<Db: Sql>>() {
     let added = scene.work(&mut inner, 3).await;
     inner.commit().await.unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(added.first_attempt(SOON).await, NotHere, "nobody followed it");
+    assert_eq!(added.first_attempt(SOON).await, NotHere, "no commit hook saw it");
 
     let mut tx = scene.db.pool.begin().await.unwrap();
     scene.work(&mut tx, 4).await;
@@ -116,7 +116,7 @@ async fn raw_savepoints_are_seen_through<D: Database<Db: Sql>>() {
     run::<D>(&mut tx, "ROLLBACK TO SAVEPOINT a").await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(before.first_attempt(SOON).await, Succeeded);
-    // The claim found out: nobody had told us.
+    // The claim found out, because no hook had reported it.
     assert_eq!(gone.first_attempt(SOON).await, RolledBack);
     assert_eq!(gone_too.first_attempt(SOON).await, RolledBack);
     scene.ends_with(&[1]).await;
@@ -141,7 +141,7 @@ async fn an_id_that_is_given_again_belongs_to_the_notice_that_exists<D: Database
     scene.ends_with(&[3]).await;
 }
 
-async fn what_was_rolled_back_is_known_although_no_slot_is_free<D: Database<Db: Sql>>() {
+async fn a_rollback_is_known_although_no_slot_is_free<D: Database<Db: Sql>>() {
     let mut scene = Scene::<D>::new(2).await;
     let (entered, gate) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let handler = {
@@ -151,11 +151,11 @@ async fn what_was_rolled_back_is_known_although_no_slot_is_free<D: Database<Db: 
             async move {
                 entered.add_permits(1);
                 gate.acquire().await.unwrap().forget();
-                Ok(Done::Ok)
+                Ok(())
             }
         }
     };
-    let builder = Sweeper::builder(scene.notify()).handler("sync", handler).max_running(1);
+    let builder = Sweeper::builder(scene.outbox()).handler("sync", handler).max_running(1);
     scene.sweeper = Some(builder.start().await.unwrap());
     let mut tx = scene.begin().await;
     let running = scene.work(&mut tx, 1).await;

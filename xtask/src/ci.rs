@@ -1,29 +1,30 @@
-//! `cargo xtask ci`: everything that CI checks, each step timed, all steps even when one has
-//! failed; and what is only looked at each night, because it takes long.
+//! `cargo xtask ci`: everything that CI checks. It times each step and runs all steps even when one has failed.
+//! The long steps run only at night.
 
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use xtask::servers::unstable;
 
-use crate::mutate::guards;
+use crate::mutate::mutants;
 use crate::provide::provide;
-use crate::run::{Outcome, cargo, interrupted, run};
+use crate::run::{CommandResult, cargo, interrupted, run};
 use crate::selection::Selection;
 use crate::test::run_tests;
 
 /// How a step ended.
-enum Verdict {
+enum StepResult {
     Passed,
     Failed(String),
-    /// It could not be done, which is told but fails nothing.
+    /// The step could not be done. The summary says so, and the run does not fail.
     Skipped(&'static str),
 }
 
 /// A step and its name.
-type Step<'a> = (&'static str, &'a dyn Fn() -> Result<Verdict>);
+type Step<'a> = (&'static str, &'a dyn Fn() -> Result<StepResult>);
 
-/// Runs all steps, with `nightly` also the long ones, and prints a summary. Fails when one of them has failed.
+/// Runs all steps, with `nightly` also the long ones, and prints a summary. The exit code is 1 when a step has failed.
 pub(crate) fn ci(selection: &Selection, nightly: bool) -> Result<ExitCode> {
     let steps: [Step<'_>; 6] = [
         ("format", &|| step(&mut cargo(&["fmt", "--all", "--check"]))),
@@ -35,28 +36,28 @@ pub(crate) fn ci(selection: &Selection, nightly: bool) -> Result<ExitCode> {
         ("advisories", &advisories),
         ("tests", &|| Ok(run_tests(selection, &[])?.into())),
     ];
-    let long: [Step<'_>; 2] = [("guards", &|| unguarded(selection)), ("faults", &|| soak(selection))];
+    let long: [Step<'_>; 3] =
+        [("newest servers", &newest), ("mutants", &|| surviving_mutants(selection)), ("faults", &|| soak(selection))];
     let long = if nightly { &long[..] } else { &[] };
     let mut summary = Vec::new();
     let mut code = 0;
     for (name, perform) in steps.iter().chain(long) {
         println!("\n==> {name}");
         let begin = Instant::now();
-        // What keeps a step from being done is a failure of this step; the others still tell
-        // something.
-        let verdict = perform().unwrap_or_else(|error| Verdict::Failed(format!("{error:#}")));
+        // An error that prevents a step is a failure of this step, and the other steps still run.
+        let verdict = perform().unwrap_or_else(|error| StepResult::Failed(format!("{error:#}")));
         let words = match &verdict {
-            Verdict::Passed => "passed".to_owned(),
-            Verdict::Skipped(reason) => format!("not done: {reason}"),
-            Verdict::Failed(reason) => format!("FAILED: {reason}"),
+            StepResult::Passed => "passed".to_owned(),
+            StepResult::Skipped(reason) => format!("not done: {reason}"),
+            StepResult::Failed(reason) => format!("FAILED: {reason}"),
         };
-        if matches!(verdict, Verdict::Failed(_)) {
+        if matches!(verdict, StepResult::Failed(_)) {
             code = 1;
         }
         println!("{words}");
         summary.push(format!("{name:<14} {:>7.1} s  {words}", begin.elapsed().as_secs_f64()));
         if interrupted() {
-            code = Outcome::Interrupted.code();
+            code = CommandResult::Interrupted.code();
             break;
         }
     }
@@ -64,29 +65,39 @@ pub(crate) fn ci(selection: &Selection, nightly: bool) -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-impl From<Outcome> for Verdict {
-    fn from(outcome: Outcome) -> Self {
+impl From<CommandResult> for StepResult {
+    fn from(outcome: CommandResult) -> Self {
         match outcome {
-            Outcome::Exited(status) if status.success() => Self::Passed,
-            Outcome::Exited(status) => Self::Failed(status.to_string()),
-            Outcome::Interrupted => Self::Failed("interrupted".to_owned()),
-            Outcome::TimedOut => Self::Failed("took too long".to_owned()),
+            CommandResult::Exited(status) if status.success() => Self::Passed,
+            CommandResult::Exited(status) => Self::Failed(status.to_string()),
+            CommandResult::Interrupted => Self::Failed("interrupted".to_owned()),
+            CommandResult::TimedOut => Self::Failed("took too long".to_owned()),
         }
     }
 }
 
-fn step(command: &mut Command) -> Result<Verdict> {
+fn step(command: &mut Command) -> Result<StepResult> {
     Ok(run(command, None)?.into())
 }
 
-/// Whether a test misses each guard.
-fn unguarded(selection: &Selection) -> Result<Verdict> {
-    let holes = guards(selection, None, false)?;
-    Ok(if holes == 0 { Verdict::Passed } else { Verdict::Failed(format!("{holes} guards are not missed")) })
+/// Runs the tests on the newest servers, in a process of its own, because an environment variable chooses the servers.
+fn newest() -> Result<StepResult> {
+    let own = std::env::current_exe().context("cannot find the path of this program")?;
+    step(
+        Command::new(own)
+            .args(["test", "--only", "postgres,pgbouncer,redis,redis_cluster"])
+            .env(unstable::VARIABLE, "newest"),
+    )
 }
 
-/// Every fault again and again, for as long as NOTIFY_SOAK says.
-fn soak(selection: &Selection) -> Result<Verdict> {
+/// Checks that no mutant survives.
+fn surviving_mutants(selection: &Selection) -> Result<StepResult> {
+    let holes = mutants(selection, None, false)?;
+    Ok(if holes == 0 { StepResult::Passed } else { StepResult::Failed(format!("{holes} mutants survived")) })
+}
+
+/// Injects every fault again and again, for the time in NOTIFY_SOAK (default: 30m).
+fn soak(selection: &Selection) -> Result<StepResult> {
     let provided = provide(selection)?;
     let time = std::env::var("NOTIFY_SOAK").unwrap_or_else(|_| "30m".to_owned());
     let mut faults = cargo(&["test", "--package", "solid-notify-tests", "--test", "faults"]);
@@ -95,28 +106,28 @@ fn soak(selection: &Selection) -> Result<Verdict> {
     step(&mut faults)
 }
 
-fn documentation() -> Result<Verdict> {
+fn documentation() -> Result<StepResult> {
     step(cargo(&["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// What needs no network: licences, banned crates, sources.
-fn dependencies() -> Result<Verdict> {
+/// Checks licences, banned crates and sources, which needs no network.
+fn dependencies() -> Result<StepResult> {
     if !cargo(&["deny", "--version"]).output()?.status.success() {
         println!("installing cargo-deny");
         let outcome = run(&mut cargo(&["install", "cargo-deny", "--locked"]), None)?;
         if !outcome.succeeded() {
-            return Ok(Verdict::Failed(format!("cargo-deny cannot be installed ({outcome:?})")));
+            return Ok(StepResult::Failed(format!("cargo-deny cannot be installed ({outcome:?})")));
         }
     }
     step(&mut cargo(&["deny", "check", "bans", "licenses", "sources"]))
 }
 
-/// Known vulnerabilities. Fetching them is tried by itself first, so that a missing network is told
-/// apart from a finding without looking at messages.
-fn advisories() -> Result<Verdict> {
+/// Checks for known vulnerabilities. Fetching the database is a command of its own, so that a missing network differs from
+/// a finding without parsing messages.
+fn advisories() -> Result<StepResult> {
     let fetched = run(&mut cargo(&["deny", "fetch", "db"]), Some(Duration::from_secs(120)))?;
     if !fetched.succeeded() {
-        return Ok(Verdict::Skipped("the advisory database cannot be fetched"));
+        return Ok(StepResult::Skipped("the advisory database cannot be fetched"));
     }
     step(&mut cargo(&["deny", "check", "advisories"]))
 }

@@ -1,6 +1,6 @@
-//! The client programs that people type SQL into: `psql`, `mariadb`, `mysql`, `sqlite3`. Tests run them as people do.
+//! The client programs for SQL: `psql`, `mariadb`, `mysql`, `sqlite3`. Tests run scripts in them.
 //!
-//! They are looked for where a server's programs are. Installing them is left to the `xtask` program.
+//! They are searched in the folders of a server's programs. The `xtask` program installs them.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub struct Client {
     elsewhere: &'static [(&'static str, &'static str)],
     /// The package of Debian and Ubuntu that has it.
     pub package: &'static str,
-    /// What a person installs.
+    /// What to install.
     pub how_to_install: &'static str,
 }
 
@@ -65,10 +65,10 @@ pub const SQLITE3: Client = Client {
 };
 
 impl Client {
-    /// Where the program is.
+    /// Returns the path of the program.
     ///
     /// # Errors
-    /// Says what to install.
+    /// Fails when the program is missing, and says what to install.
     pub fn find(&self) -> Result<PathBuf> {
         let mut folders = usual_folders();
         folders.extend(self.elsewhere.iter().flat_map(|(parent, prefix)| versioned_folders(parent, prefix)));

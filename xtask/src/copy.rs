@@ -1,7 +1,7 @@
-//! A copy of the workspace to take guards away in, with a target directory of its own.
+//! A copy of the workspace to make mutants in, with a target directory of its own.
 //!
-//! It stays where it is between runs, below the target directory: a fresh one would cost a build of everything each time. Each
-//! run makes it equal to the workspace again, whatever the run before left behind.
+//! It stays below the target directory between runs, because a fresh copy would cost a build of everything each time. Each run
+//! makes it equal to the workspace again.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -22,11 +22,11 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
-    /// Brings the copy up to the state of the workspace: what is not committed and not ignored counts, too.
+    /// Makes the copy equal to the workspace, including files that are neither committed nor ignored.
     pub(crate) fn of_the_workspace() -> Result<Self> {
         let from = workspace_root();
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| from.join("target"), PathBuf::from);
-        let place = target.join("guards");
+        let place = target.join("mutants");
         let copy = Self { root: place.join("workspace"), target: place.join("target") };
         let listed = Command::new("git")
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -48,7 +48,7 @@ impl Copy {
         Ok(copy)
     }
 
-    /// Removes what the workspace no longer has.
+    /// Removes files that the workspace no longer has.
     fn remove_others(&self, folder: &Path, files: &BTreeSet<&Path>) -> Result<()> {
         for entry in fs::read_dir(self.root.join(folder)).context("cannot look into the copy")? {
             let entry = entry?;
@@ -76,13 +76,13 @@ impl Copy {
     pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = cargo(arguments);
         command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
-        // Much is built and little is debugged here.
+        // Builds are frequent here, and debug information is not needed.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "1");
         command
     }
 }
 
-/// Makes `to` what `from` is. A file that has the same content keeps its time, so that cargo does not build it again.
+/// Makes `to` equal to `from`. A file with the same content keeps its time, so that cargo does not build it again.
 fn bring(from: &Path, to: &Path) -> std::io::Result<()> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)?;
@@ -95,7 +95,7 @@ fn bring(from: &Path, to: &Path) -> std::io::Result<()> {
         }
     } else if fs::read(to).ok() != Some(fs::read(from)?) {
         fs::copy(from, to)?;
-        // `copy` keeps nothing but the content and the rights: the time is now, which cargo goes by.
+        // `copy` keeps only the content and the permissions. The time is now, so cargo builds the file again.
     }
     Ok(())
 }

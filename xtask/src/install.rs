@@ -1,4 +1,4 @@
-//! Installing database programs on Debian and its relatives, without their services being started.
+//! Installs database programs on Debian and its relatives, without starting their services.
 
 use std::fs;
 use std::io::Write;
@@ -29,7 +29,7 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
 
 fn apt_get(arguments: &[&str]) -> Result<()> {
     let mut command = Command::new("apt-get");
-    // Another package manager may be at work; and a question would wait for an answer for ever.
+    // Another package manager may be running; and a question would wait for an answer for ever.
     command.args(["-o", "DPkg::Lock::Timeout=120"]).args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
     // Standard output is for the URLs that `cargo xtask servers` prints.
     command.stdout(std::io::stderr());
@@ -40,9 +40,8 @@ fn apt_get(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Debian's way to say that packages may not start services: a program that answers 101 to every
-/// question. The standard port stays free this way, and no server runs that nobody asked for. An
-/// existing answer of the administrator is kept.
+/// Forbids packages to start services, in Debian's way: a program that exits with 101. So the standard port stays free, and
+/// no unwanted server runs. An existing program of the administrator stays.
 struct NoServices<'a> {
     written: Option<&'a Path>,
 }

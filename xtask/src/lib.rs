@@ -1,4 +1,4 @@
-//! What the tasks share with the tests: private servers, client programs, and the list of guards.
+//! The parts that the tasks share with the tests: private servers, client programs, and the list of mutants.
 //!
 //! The `xtask` program starts servers for a whole test run; a test that restarts a server under load
 //! starts its own one through [`servers`], and a test that types SQL as people do finds the program
@@ -6,5 +6,5 @@
 //! left to the program.
 
 pub mod clients;
-pub mod guards;
+pub mod mutants;
 pub mod servers;

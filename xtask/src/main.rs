@@ -1,7 +1,7 @@
 //! The workspace's own tasks: `cargo xtask test`, `cargo xtask servers`, `cargo xtask ci`, `cargo xtask
-//! guards`.
+//! mutants`.
 //!
-//! This file reads the command line and hands over; each task has its own file.
+//! This file parses the command line; each task has its own file.
 
 mod ci;
 mod copy;
@@ -15,6 +15,7 @@ mod selection;
 mod serve;
 mod table;
 mod test;
+mod unpack;
 mod verdict;
 
 use std::process::ExitCode;
@@ -30,20 +31,22 @@ Usage:
   cargo xtask servers [--only DATABASES]
       Starts the same servers, prints their URLs and waits for Ctrl-C.
   cargo xtask ci [--nightly]
-      Everything that CI checks: format, lints, documentation, dependencies, tests. With --nightly
-      also what takes long: the guards, and faults for NOTIFY_SOAK (30m unless set).
-  cargo xtask guards [--only PART,...] [--schedules] [--write]
-      Takes each guard of tests/guards.toml away, one at a time, and looks which test turns red.
-      PART is of a guard's name or file. With --write the table tests/GUARDS.md is brought up to date.
-      With --schedules it is the seeded schedules that are to find it, and the table is
-      tests/schedules/GUARDS.md; without --only those are taken away that schedules go through.
+      Checks everything that CI checks: format, lints, documentation, dependencies, tests. With --nightly
+      also the long steps: the tests on the newest servers, the mutants, and faults for NOTIFY_SOAK (30m unless set).
+  cargo xtask mutants [--only PART,...] [--schedules] [--write]
+      Makes each mutant of tests/mutants.toml, one at a time, and prints which tests find it (turn red).
+      PART is part of a mutant's name or file. --write updates the table tests/MUTANTS.md.
+      --schedules runs the seeded schedules instead, and the table is tests/schedules/MUTANTS.md;
+      without --only it makes the mutants whose guards the schedules reach.
 
-DATABASES is a list such as `sqlite,postgres`, out of sqlite, postgres, mariadb, mysql, mail, redis and
-redis_cluster.
-Without it all are tested, mysql only when MYSQL_URL is set. A server comes from POSTGRES_URL,
-MARIADB_URL, MYSQL_URL, SMTP_URL, REDIS_URL or REDIS_CLUSTER_URL when set; otherwise a private one is started from installed programs,
-which are installed when that is possible, or from Docker. The client programs (psql, mariadb or
-mysql, sqlite3), which tests run, are installed in the same way.
+DATABASES is a list such as `sqlite,postgres`, out of sqlite, postgres, mariadb, mysql, pgbouncer, mail,
+redis and redis_cluster.
+Without it all are tested. A server comes from POSTGRES_URL, MARIADB_URL, MYSQL_URL, SMTP_URL, REDIS_URL or
+REDIS_CLUSTER_URL when set; otherwise a private one is started from installed programs, which are installed
+when that is possible (MySQL's are unpacked into a folder of the user's cache), or from Docker. The client
+programs (psql, mariadb or mysql, sqlite3), which tests run, are installed in the same way.
+With NOTIFY_TEST_SERVERS=newest, PostgreSQL and Redis (Valkey) servers come from that folder, too, in the
+newest versions of Debian.
 ";
 
 fn main() -> ExitCode {
@@ -58,17 +61,16 @@ fn main() -> ExitCode {
 
 fn perform(task: Task) -> Result<ExitCode> {
     run::mind_interrupts()?;
-    let mysql_url_is_set = std::env::var_os("MYSQL_URL").is_some();
     match task {
-        Task::Test { only, arguments } => test::test(&Selection::new(only.as_deref(), mysql_url_is_set)?, &arguments),
-        Task::Servers { only } => serve::serve(&Selection::new(only.as_deref(), mysql_url_is_set)?),
-        Task::Ci { nightly } => ci::ci(&Selection::new(None, mysql_url_is_set)?, nightly),
-        Task::Guards { only, schedules: true, write } => {
-            hunt::guards(&Selection::new(Some("sqlite"), mysql_url_is_set)?, only.as_deref(), write)?;
+        Task::Test { only, arguments } => test::test(&Selection::new(only.as_deref())?, &arguments),
+        Task::Servers { only } => serve::serve(&Selection::new(only.as_deref())?),
+        Task::Ci { nightly } => ci::ci(&Selection::new(None)?, nightly),
+        Task::Mutants { only, schedules: true, write } => {
+            hunt::mutants(&Selection::new(Some("sqlite"))?, only.as_deref(), write)?;
             Ok(ExitCode::SUCCESS)
         }
-        Task::Guards { only, schedules: false, write } => {
-            let holes = mutate::guards(&Selection::new(None, mysql_url_is_set)?, only.as_deref(), write)?;
+        Task::Mutants { only, schedules: false, write } => {
+            let holes = mutate::mutants(&Selection::new(None)?, only.as_deref(), write)?;
             Ok(if holes == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Task::Help => {
@@ -83,7 +85,7 @@ enum Task {
     Test { only: Option<String>, arguments: Vec<String> },
     Servers { only: Option<String> },
     Ci { nightly: bool },
-    Guards { only: Option<String>, schedules: bool, write: bool },
+    Mutants { only: Option<String>, schedules: bool, write: bool },
     Help,
 }
 
@@ -111,13 +113,13 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task> {
         ("test", []) => Ok(Task::Test { only, arguments: rest }),
         ("servers", []) if rest.is_empty() => Ok(Task::Servers { only }),
         ("ci", [] | ["--nightly"]) if rest.is_empty() && only.is_none() => Ok(Task::Ci { nightly: !flags.is_empty() }),
-        ("guards", flags) if rest.is_empty() && !flags.contains(&"--nightly") => {
+        ("mutants", flags) if rest.is_empty() && !flags.contains(&"--nightly") => {
             let has = |flag| flags.contains(&flag);
-            Ok(Task::Guards { only, schedules: has("--schedules"), write: has("--write") })
+            Ok(Task::Mutants { only, schedules: has("--schedules"), write: has("--write") })
         }
         ("help" | "--help" | "-h", _) => Ok(Task::Help),
         ("", _) => bail!("which task?\n\n{USAGE}"),
-        ("test" | "servers" | "ci" | "guards", _) => bail!("`{name}` does not take these arguments\n\n{USAGE}"),
+        ("test" | "servers" | "ci" | "mutants", _) => bail!("`{name}` does not take these arguments\n\n{USAGE}"),
         _ => bail!("unknown task `{name}`\n\n{USAGE}"),
     }
 }
@@ -144,10 +146,10 @@ mod tests {
         assert_eq!(parsed("ci")?, Task::Ci { nightly: false });
         assert_eq!(parsed("ci --nightly")?, Task::Ci { nightly: true });
         assert_eq!(
-            parsed("guards --write --only=lease")?,
-            Task::Guards { only: Some("lease".to_owned()), schedules: false, write: true }
+            parsed("mutants --write --only=lease")?,
+            Task::Mutants { only: Some("lease".to_owned()), schedules: false, write: true }
         );
-        assert_eq!(parsed("guards --schedules")?, Task::Guards { only: None, schedules: true, write: false });
+        assert_eq!(parsed("mutants --schedules")?, Task::Mutants { only: None, schedules: true, write: false });
         Ok(())
     }
 
@@ -163,7 +165,7 @@ mod tests {
             "ci --write",
             "ci --schedules",
             "servers -- --nocapture",
-            "guards --nightly",
+            "mutants --nightly",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

@@ -1,7 +1,7 @@
-//! `cargo xtask guards`: takes each guard of the product away, one at a time, and looks which test turns red. A guard that
-//! no test misses is a hole in the tests.
+//! `cargo xtask mutants`: makes each mutant of the product, one at a time, and runs its tests. A mutant that no test finds
+//! survives: it is a hole in the tests.
 //!
-//! The guards are listed in `tests/guards.toml`; what came of a run stands in `tests/GUARDS.md`.
+//! The mutants are listed in `tests/mutants.toml`; the results of a run are in `tests/MUTANTS.md`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,60 +9,61 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use xtask::guards::{Guard, read};
+use xtask::mutants::{Mutant, read};
 
 use crate::copy::Copy;
 use crate::provide::{Provided, provide};
-use crate::run::{Outcome, interrupted, run, workspace_root};
+use crate::run::{CommandResult, interrupted, run, workspace_root};
 use crate::selection::Selection;
 use crate::table;
-use crate::verdict::{Results, Verdict};
+use crate::verdict::{MutantResult, Results};
 
-/// How long the tests of one guard may take. Those that go on for longer miss it, too.
+/// How long the tests of one mutant may take. Tests that take longer have found it, too.
 pub(crate) const TIME_TO_TEST: Duration = Duration::from_secs(120);
-/// How long a build may take: the first one builds everything.
+/// How long a build may take. The first one builds everything.
 pub(crate) const TIME_TO_BUILD: Duration = Duration::from_secs(20 * 60);
 
-/// Takes away the guards whose name or file contains one of the parts in `only`, separated by commas; returns how many of them are not missed.
-pub(crate) fn guards(selection: &Selection, only: Option<&str>, write: bool) -> Result<usize> {
+/// Makes the mutants whose name or file contains one of the parts in `only`, separated by commas. Returns how many survive.
+pub(crate) fn mutants(selection: &Selection, only: Option<&str>, write: bool) -> Result<usize> {
     let all = read(&workspace_root())?;
     let chosen = chosen(&all, only)?;
     let bench = Bench::set_up(selection, &chosen)?;
     bench.is_green_with_all(&chosen)?;
 
     let (mut found, mut holes) = (Vec::new(), 0);
-    for (n, guard) in (1..).zip(&chosen) {
+    for (n, mutant) in (1..).zip(&chosen) {
         let began = Instant::now();
-        let verdict = bench.without(guard)?;
+        let verdict = bench.without(mutant)?;
         let (word, details) = match &verdict {
-            Verdict::Red(failed) => ("red", failed.join(", ")),
-            Verdict::Green => ("GREEN", format!("no test misses it: {}", guard.tests)),
-            Verdict::DoesNotCompile(error) => ("DOES NOT COMPILE", error.clone()),
+            MutantResult::Red(failed) => ("red", failed.join(", ")),
+            MutantResult::Green => ("GREEN", format!("it survives these tests: {}", mutant.tests)),
+            MutantResult::DoesNotCompile(error) => ("DOES NOT COMPILE", error.clone()),
         };
-        holes += usize::from(!matches!(verdict, Verdict::Red(_)));
+        holes += usize::from(!matches!(verdict, MutantResult::Red(_)));
         let (count, took) = (chosen.len(), began.elapsed().as_secs_f64());
-        println!("{n:>3}/{count} {took:>5.1} s  {word}: {}\n                 {details}", guard.name);
-        found.push((*guard, verdict));
+        println!("{n:>3}/{count} {took:>5.1} s  {word}: {}\n                 {details}", mutant.name);
+        found.push((*mutant, verdict));
         if write {
             table::write(&workspace_root(), &all, &found)?;
         }
     }
-    // What turned red was the absence of the guards, and not a server that had gone.
+    // Without a mutant the tests are still green, so the mutants turned them red, and not a server that had ended.
     bench.is_green_with_all(&chosen)?;
-    println!("{} guards, {holes} of them not missed", found.len());
+    println!("{} mutants, {holes} of them survived", found.len());
     Ok(holes)
 }
 
-/// The guards whose name or file contains one of the parts, separated by commas.
-pub(crate) fn chosen<'a>(all: &'a [Guard], only: Option<&str>) -> Result<Vec<&'a Guard>> {
-    let has = |guard: &Guard, part| guard.name.contains(part) || guard.files().iter().any(|file| file.contains(part));
-    let is_meant = |guard: &&Guard| only.is_none_or(|parts| parts.split(',').any(|part| has(guard, part)));
-    let chosen: Vec<&Guard> = all.iter().filter(is_meant).collect();
-    ensure!(!chosen.is_empty(), "no guard is called like that");
+/// Returns the mutants whose name or file contains one of the parts, separated by commas.
+pub(crate) fn chosen<'a>(all: &'a [Mutant], only: Option<&str>) -> Result<Vec<&'a Mutant>> {
+    let has =
+        |mutant: &Mutant, part| mutant.name.contains(part) || mutant.files().iter().any(|file| file.contains(part));
+    let is_meant = |mutant: &&Mutant| only.is_none_or(|parts| parts.split(',').any(|part| has(mutant, part)));
+    let chosen: Vec<&Mutant> = all.iter().filter(is_meant).collect();
+    ensure!(!chosen.is_empty(), "no mutant has such a name or file");
     Ok(chosen)
 }
 
-/// Where guards are taken away.
+/// The copy of the workspace and the servers that mutants are tested with.
 pub(crate) struct Bench<'a> {
     copy: Copy,
     provided: Provided,
@@ -70,20 +71,22 @@ pub(crate) struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// A copy of the workspace that has all of these guards.
-    pub(crate) fn set_up(selection: &'a Selection, chosen: &[&Guard]) -> Result<Self> {
+    /// Copies the workspace and checks that each of these mutants can be made there.
+    pub(crate) fn set_up(selection: &'a Selection, chosen: &[&Mutant]) -> Result<Self> {
         let bench = Self { copy: Copy::of_the_workspace()?, provided: provide(selection)?, selection };
-        for guard in chosen {
-            guard.taken_away(bench.copy.root()).with_context(|| format!("the guard {:?} is not there", guard.name))?;
+        for mutant in chosen {
+            mutant
+                .taken_away(bench.copy.root())
+                .with_context(|| format!("cannot make the mutant {:?}", mutant.name))?;
         }
         Ok(bench)
     }
 
-    /// Runs the tests of all guards on the copy as it is, those of a test program together.
-    fn is_green_with_all(&self, guards: &[&Guard]) -> Result<()> {
+    /// Runs the tests of all mutants on the copy with all guards, those of one test program together.
+    fn is_green_with_all(&self, mutants: &[&Mutant]) -> Result<()> {
         let mut programs: BTreeMap<Vec<&str>, Vec<&str>> = BTreeMap::new();
-        for guard in guards {
-            let (build, filters) = guard.selection();
+        for mutant in mutants {
+            let (build, filters) = mutant.selection();
             let known = programs.entry(build).or_default();
             known.extend(filters);
             known.sort_unstable();
@@ -95,24 +98,24 @@ impl<'a> Bench<'a> {
             let (outcome, printed) = self.test(&build, &filters, 5 * TIME_TO_TEST)?;
             ensure!(outcome.succeeded(), "tests fail with all guards in place:\n{printed}");
             let results = Results::read(&printed);
-            for guard in guards {
-                let (of, filters) = guard.selection();
-                ensure!(of != build || results.has(&filters), "{:?} selects no test: {}", guard.name, guard.tests);
+            for mutant in mutants {
+                let (of, filters) = mutant.selection();
+                ensure!(of != build || results.has(&filters), "{:?} selects no test: {}", mutant.name, mutant.tests);
             }
             println!("{} tests are green: {}", results.passed.len(), build.join(" "));
         }
         Ok(())
     }
 
-    /// What the tests of a guard say where it is not there.
-    fn without(&self, guard: &Guard) -> Result<Verdict> {
-        self.while_away(guard, || self.judge(guard))
+    /// Runs the tests of a mutant with its guard deleted.
+    fn without(&self, mutant: &Mutant) -> Result<MutantResult> {
+        self.while_away(mutant, || self.judge(mutant))
     }
 
-    /// Takes a guard away for as long as `look` looks. Afterwards it is there again.
-    pub(crate) fn while_away<T>(&self, guard: &Guard, look: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// Deletes the guard while `look` runs, and restores it afterwards.
+    pub(crate) fn while_away<T>(&self, mutant: &Mutant, look: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut original = Vec::new();
-        for (file, text) in guard.taken_away(self.copy.root())? {
+        for (file, text) in mutant.taken_away(self.copy.root())? {
             original.push((file, fs::read_to_string(self.copy.root().join(file))?));
             self.copy.write(file, &text)?;
         }
@@ -123,18 +126,18 @@ impl<'a> Bench<'a> {
         seen
     }
 
-    fn judge(&self, guard: &Guard) -> Result<Verdict> {
-        let (build, filters) = guard.selection();
+    fn judge(&self, mutant: &Mutant) -> Result<MutantResult> {
+        let (build, filters) = mutant.selection();
         let (outcome, printed) = self.test(&build, &[], TIME_TO_BUILD)?;
         if !outcome.succeeded() {
-            return Ok(Verdict::of_a_build(&printed));
+            return Ok(MutantResult::of_a_build(&printed));
         }
         let (outcome, printed) = self.test(&build, &filters, TIME_TO_TEST)?;
-        Ok(Verdict::of(outcome, &printed))
+        Ok(MutantResult::of(outcome, &printed))
     }
 
-    /// Builds tests, or runs those that match the filters; returns what was printed, too.
-    pub(crate) fn test(&self, build: &[&str], filters: &[&str], limit: Duration) -> Result<(Outcome, String)> {
+    /// Builds the tests, or runs those that match the filters. Returns the printout, too.
+    pub(crate) fn test(&self, build: &[&str], filters: &[&str], limit: Duration) -> Result<(CommandResult, String)> {
         let mut command = self.copy.cargo(&["test"]);
         command.args(build);
         if filters.is_empty() {
@@ -152,9 +155,9 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Runs a program whose printout is not shown.
-fn printed_by(command: &mut Command, limit: Duration) -> Result<(Outcome, String)> {
-    let folder = tempfile::tempdir().context("there is no room for a printout")?;
+/// Runs a program and returns its printout instead of showing it.
+fn printed_by(command: &mut Command, limit: Duration) -> Result<(CommandResult, String)> {
+    let folder = tempfile::tempdir().context("cannot make a directory for the printout")?;
     let path = folder.path().join("printed");
     let file = File::create(&path)?;
     command.stdout(file.try_clone()?).stderr(file);

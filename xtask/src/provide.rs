@@ -1,5 +1,5 @@
-//! Providing a server and a client program for every chosen database, and for mail: which way to take, and starting
-//! the servers at the same time.
+//! Provides a server and a client program for every chosen database, and for mail. It chooses how to get each, and starts the
+//! servers in parallel.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,11 +9,12 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use xtask::clients::Client;
 use xtask::servers::docker::{self, Container};
 use xtask::servers::redis::Cluster;
-use xtask::servers::{Server, exim, mariadb, postgres, redis};
+use xtask::servers::{Server, exim, mariadb, mysql, pgbouncer, postgres, redis, unstable};
 
 use crate::install;
 use crate::reach::reach;
 use crate::selection::{Database, Selection};
+use crate::unpack;
 
 /// The servers of a run. Dropping them stops those that were started here.
 pub(crate) struct Provided {
@@ -25,7 +26,9 @@ pub(crate) struct Provided {
 enum Source {
     /// SQLite runs within the tests.
     InProcess,
-    /// A server that somebody else runs.
+    /// The program is installed, and the tests start it.
+    ByTests,
+    /// A server that was running before.
     Given {
         url: String,
         place: String,
@@ -42,6 +45,7 @@ pub(crate) fn provide(selection: &Selection) -> Result<Provided> {
     }
     let mut plans: Vec<Plan> = selection.chosen.iter().map(|database| Plan::new(*database)).collect();
     install_what_is_missing(&mut plans);
+    unpack_what_is_missing(&mut plans);
 
     let sources: Vec<Result<Source>> = thread::scope(|scope| {
         let threads: Vec<_> =
@@ -71,7 +75,7 @@ pub(crate) fn provide(selection: &Selection) -> Result<Provided> {
 }
 
 impl Provided {
-    /// The variables that tell of every server, and their values: most have a URL alone.
+    /// The variables that describe every server, and their values: most have only a URL.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let of_one = |(database, source): &(Database, Source)| match (database, source) {
             (Database::Mail, Source::Private(server)) => exim::variables(server),
@@ -80,7 +84,7 @@ impl Provided {
         self.servers.iter().flat_map(of_one).collect()
     }
 
-    /// Tells the tests about the servers, and nothing about the databases that are not selected.
+    /// Sets the variables of the selected servers in the environment of the tests, and removes those of the others.
     pub(crate) fn describe_to(&self, command: &mut Command) {
         for variable in self.left_out.iter().filter_map(|database| database.url_variable()) {
             command.env_remove(variable);
@@ -92,7 +96,7 @@ impl Provided {
 impl Source {
     fn url(&self) -> Option<&str> {
         match self {
-            Self::InProcess => None,
+            Self::InProcess | Self::ByTests => None,
             Self::Given { url, .. } => Some(url),
             Self::Private(server) => Some(server.url()),
             Self::Container(container) => Some(container.url()),
@@ -103,6 +107,7 @@ impl Source {
     fn describe(&self) -> String {
         match self {
             Self::InProcess => "runs within the tests, no server".to_owned(),
+            Self::ByTests => "installed; the tests start their own".to_owned(),
             Self::Given { place, .. } => format!("the given server at {place}"),
             Self::Private(server) => {
                 format!("private server on port {} from {}", server.port(), server.programs().display())
@@ -117,12 +122,13 @@ impl Source {
     }
 }
 
-/// What is known before a server is provided.
+/// The facts that decide how to provide a server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Facts {
     url: bool,
     installed: bool,
     installable: bool,
+    unpackable: bool,
     docker: bool,
 }
 
@@ -132,12 +138,12 @@ enum Way {
     Url,
     Installed,
     Install,
+    Unpack,
     Docker,
 }
 
-/// The ways to try, in this order; none is left when a person has to do something. What is given is
-/// never replaced by something else, since a run on another server than the wanted one would prove
-/// nothing.
+/// Returns the ways to try, in this order; none means that a person must install something. A server from a variable is never
+/// replaced by another one, because a run on another server would prove nothing.
 fn ways(facts: Facts) -> Vec<Way> {
     if facts.url {
         return vec![Way::Url];
@@ -145,15 +151,15 @@ fn ways(facts: Facts) -> Vec<Way> {
     if facts.installed {
         return vec![Way::Installed];
     }
-    let others = [(facts.installable, Way::Install), (facts.docker, Way::Docker)];
+    let others = [(facts.installable, Way::Install), (facts.unpackable, Way::Unpack), (facts.docker, Way::Docker)];
     others.into_iter().filter_map(|(possible, way)| possible.then_some(way)).collect()
 }
 
-/// How one database is going to be provided.
+/// How to provide one database.
 struct Plan {
     database: Database,
     ways: Vec<Way>,
-    /// That no client program is installed.
+    /// The error that no client program is installed.
     client_is_missing: bool,
     /// Why the programs could not be installed.
     failure: Option<String>,
@@ -165,19 +171,24 @@ impl Plan {
         facts.installed = match database {
             Database::Postgres => postgres::is_installed(),
             Database::Mariadb => mariadb::is_installed(),
+            Database::Mysql => mysql::is_installed(),
+            Database::Pgbouncer => pgbouncer::is_installed(),
             Database::Mail => exim::is_installed(),
             Database::Redis | Database::RedisCluster => redis::is_installed(),
-            Database::Sqlite | Database::Mysql => false,
+            Database::Sqlite => false,
         };
         if !facts.url && !facts.installed && database.how_to_install().is_some() {
-            facts.installable = install::is_possible();
+            let newest = unstable::is_wanted() && unstable_has(database);
+            facts.unpackable =
+                (newest || matches!(database, Database::Mysql | Database::Pgbouncer)) && unpack::is_possible();
+            facts.installable = !newest && !database.server_packages().is_empty() && install::is_possible();
             facts.docker = database.has_image() && docker::is_available();
         }
         let client_is_missing = database.client().is_some_and(|client| client.find().is_err());
         Self { database, ways: ways(facts), client_is_missing, failure: None }
     }
 
-    /// The packages that this database waits for.
+    /// The packages that this database needs.
     fn packages(&self) -> impl Iterator<Item = &'static str> {
         let server = self.ways.first() == Some(&Way::Install);
         let server = if server { self.database.server_packages() } else { &[] };
@@ -193,6 +204,8 @@ impl Plan {
             (database, Some(Way::Url)) => given(database),
             (Database::Postgres, Some(Way::Installed)) => postgres::start().map(private),
             (Database::Mariadb, Some(Way::Installed)) => mariadb::start().map(private),
+            (Database::Mysql, Some(Way::Installed)) => mysql::start().map(private),
+            (Database::Pgbouncer, Some(Way::Installed)) => Ok(Source::ByTests),
             (Database::Mail, Some(Way::Installed)) => exim::start().map(private),
             (Database::Redis, Some(Way::Installed)) => redis::start().map(private),
             (Database::RedisCluster, Some(Way::Installed)) => {
@@ -200,12 +213,13 @@ impl Plan {
             }
             (Database::Postgres, Some(Way::Docker)) => docker::postgres().map(container),
             (Database::Mariadb, Some(Way::Docker)) => docker::mariadb().map(container),
+            (Database::Mysql, Some(Way::Docker)) => docker::mysql().map(container),
             (Database::Redis, Some(Way::Docker)) => docker::redis().map(container),
             (database, _) => Err(nothing_works(database, self.failure.as_deref())),
         }
     }
 
-    /// Looks for the client once more, after what was missing has been installed.
+    /// Searches the client again after the installation.
     fn client(&self) -> Result<Option<PathBuf>> {
         self.database.client().map(Client::find).transpose().map_err(|error| {
             let failure = self.failure.as_deref().map(tried).unwrap_or_default();
@@ -235,6 +249,28 @@ fn install_what_is_missing(plans: &mut [Plan]) {
     }
 }
 
+fn unpack_what_is_missing(plans: &mut [Plan]) {
+    let mut waiting: Vec<&mut Plan> = plans.iter_mut().filter(|plan| plan.ways.first() == Some(&Way::Unpack)).collect();
+    if waiting.is_empty() {
+        return;
+    }
+    let outcome = unpack::unpack();
+    for plan in &mut waiting {
+        match &outcome {
+            Ok(()) => plan.ways = vec![Way::Installed],
+            Err(error) => {
+                plan.ways.remove(0);
+                plan.failure = Some(format!("{error:#}"));
+            }
+        }
+    }
+}
+
+/// Whether the folder with the newest servers has one for this database.
+fn unstable_has(database: Database) -> bool {
+    matches!(database, Database::Postgres | Database::Mysql | Database::Redis | Database::RedisCluster)
+}
+
 fn given_url(database: Database) -> Option<String> {
     std::env::var(database.url_variable()?).ok().filter(|url| !url.is_empty())
 }
@@ -258,15 +294,16 @@ fn tried(failure: &str) -> String {
     format!(" (that was tried: {failure})")
 }
 
-/// What a person can do.
+/// Returns an error that says what a person can do.
 fn nothing_works(database: Database, failure: Option<&str>) -> Error {
-    let variable = database.url_variable().unwrap_or_default();
+    let variable = database.url_variable();
     let programs = database.how_to_install().unwrap_or_default();
     let failure = failure.map(tried).unwrap_or_default();
     anyhow!(
         "there is no server. Do one of these: install {programs}{failure}; \
-         {}or set {variable} to the URL of a running server; or leave it out with --only",
-        if database.has_image() { "or start Docker; " } else { "" }
+         {}{}or leave it out with --only",
+        if database.has_image() { "or start Docker; " } else { "" },
+        variable.map(|variable| format!("or set {variable} to the URL of a running server; ")).unwrap_or_default()
     )
 }
 
@@ -275,21 +312,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_given_server_comes_first_then_installed_programs_then_installing_then_docker() {
-        let cases: [([bool; 4], &[Way]); 9] = [
-            // url, installed, installable, docker
-            ([true, true, true, true], &[Way::Url]),
-            ([true, false, false, false], &[Way::Url]),
-            ([false, true, true, true], &[Way::Installed]),
-            ([false, true, false, false], &[Way::Installed]),
-            ([false, false, true, true], &[Way::Install, Way::Docker]),
-            ([false, false, true, false], &[Way::Install]),
-            ([false, false, false, true], &[Way::Docker]),
-            ([true, false, true, true], &[Way::Url]),
-            ([false, false, false, false], &[]),
+    fn a_given_server_comes_first_then_programs_then_docker() {
+        let cases: [([bool; 5], &[Way]); 10] = [
+            // url, installed, installable, unpackable, docker
+            ([true, true, true, true, true], &[Way::Url]),
+            ([true, false, false, false, false], &[Way::Url]),
+            ([false, true, true, true, true], &[Way::Installed]),
+            ([false, true, false, false, false], &[Way::Installed]),
+            ([false, false, true, false, true], &[Way::Install, Way::Docker]),
+            ([false, false, true, false, false], &[Way::Install]),
+            ([false, false, false, true, true], &[Way::Unpack, Way::Docker]),
+            ([false, false, false, false, true], &[Way::Docker]),
+            ([true, false, true, false, true], &[Way::Url]),
+            ([false, false, false, false, false], &[]),
         ];
-        for ([url, installed, installable, docker], expected) in cases {
-            let facts = Facts { url, installed, installable, docker };
+        for ([url, installed, installable, unpackable, docker], expected) in cases {
+            let facts = Facts { url, installed, installable, unpackable, docker };
             assert_eq!(ways(facts), expected, "{facts:?}");
         }
     }
@@ -300,6 +338,7 @@ mod tests {
         for (database, words) in [
             (Database::Postgres, ["apt-get install postgresql", "brew install postgresql", "POSTGRES_URL"]),
             (Database::Mariadb, ["apt-get install mariadb-server", "brew install mariadb", "MARIADB_URL"]),
+            (Database::Mysql, ["apt-get install mysql-server", "brew install mysql", "MYSQL_URL"]),
         ] {
             let message = plan(database).start().err().map(|error| error.to_string()).unwrap_or_default();
             for word in words.into_iter().chain(["Docker", "--only"]) {
@@ -309,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_mail_server_the_message_names_no_docker_since_there_is_no_image() {
+    fn without_a_mail_server_the_message_names_no_docker() {
         let message = nothing_works(Database::Mail, None).to_string();
         let words = ["apt-get install exim4-daemon-light", "SMTP_URL", "--only"];
         assert!(words.iter().all(|word| message.contains(word)) && !message.contains("Docker"), "{message}");
@@ -329,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_installation_is_told() {
+    fn a_failed_installation_is_reported() {
         let message = nothing_works(Database::Postgres, Some("apt-get update failed")).to_string();
         assert!(message.contains("that was tried: apt-get update failed"), "{message}");
     }

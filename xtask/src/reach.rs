@@ -1,15 +1,14 @@
-//! Whether the server behind a URL can be reached at all. Signing in is left to the tests.
+//! Checks that the server of a URL accepts connections. The tests sign in.
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
-/// Connects to the URL's host and port, and returns both for a message; a password in the URL is
-/// not repeated.
+/// Connects to the URL's host and port, and returns both for a message, without a password of the URL.
 pub(crate) fn reach(url: &str, default_port: u16) -> Result<String> {
     let Some((host, port)) = host_and_port(url, default_port) else {
-        return Err(anyhow!("it is no URL of the form scheme://user:password@host:port/database"));
+        return Err(anyhow!("it must be a URL of the form scheme://user:password@host:port/database"));
     };
     let shown = format!("{host}:{port}");
     let addresses = (host.as_str(), port).to_socket_addrs().with_context(|| format!("{shown} has no address"))?;
@@ -72,7 +71,7 @@ mod tests {
         let url = format!("postgres://user:secret@127.0.0.1:{port}/notify");
         assert_eq!(reach(&url, 5432)?, format!("127.0.0.1:{port}"));
         drop(listener);
-        let message = format!("{:#}", reach(&url, 5432).err().context("nobody listens")?);
+        let message = format!("{:#}", reach(&url, 5432).err().context("a server listens")?);
         assert!(message.contains(&format!("127.0.0.1:{port}")) && !message.contains("secret"), "{message}");
         Ok(())
     }

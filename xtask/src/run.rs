@@ -1,4 +1,4 @@
-//! Running other programs so that a Ctrl-C ends them, and leaves us alive to stop the servers.
+//! Runs other programs so that a Ctrl-C ends them, and this process stays alive to stop the servers.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -15,19 +15,19 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum CommandResult {
     Exited(ExitStatus),
-    /// Somebody asked *us* to end, and the program was ended for that.
+    /// A signal asked *this* process to end, so the program was ended.
     Interrupted,
     TimedOut,
 }
 
-impl Outcome {
+impl CommandResult {
     pub(crate) fn succeeded(self) -> bool {
         matches!(self, Self::Exited(status) if status.success())
     }
 
-    /// The exit code that passes this on.
+    /// Returns the exit code that reports this outcome.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Exited(status) => status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1),
@@ -50,19 +50,19 @@ pub(crate) fn mind_interrupts() -> Result<()> {
     Ok(())
 }
 
-/// Whether somebody has asked us to end.
+/// True after a signal asked this process to end.
 pub(crate) fn interrupted() -> bool {
     INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
-/// Runs a program to its end, without input. It and its children are ended when we are asked to end
-/// or the time is up.
-pub(crate) fn run(command: &mut Command, limit: Option<Duration>) -> Result<Outcome> {
+/// Runs a program to its end, without input. Ends it and its children when a signal asks this process to end or the time
+/// is up.
+pub(crate) fn run(command: &mut Command, limit: Option<Duration>) -> Result<CommandResult> {
     if interrupted() {
-        return Ok(Outcome::Interrupted);
+        return Ok(CommandResult::Interrupted);
     }
-    // Its own process group is what ends the children, too: cargo, the tests that it runs, and
-    // whatever they run.
+    // A process group of its own, so that the children end, too: cargo, the tests that it runs, and the programs of
+    // those tests.
     let mut child = command
         .stdin(Stdio::null())
         .process_group(0)
@@ -71,16 +71,20 @@ pub(crate) fn run(command: &mut Command, limit: Option<Duration>) -> Result<Outc
     let begin = Instant::now();
     loop {
         if let Some(status) = child.try_wait().context("cannot wait for a program")? {
-            // A program that dies of our Ctrl-C has not failed by itself.
-            return Ok(if interrupted() && !status.success() { Outcome::Interrupted } else { Outcome::Exited(status) });
+            // A program that our Ctrl-C ended has not failed by itself.
+            return Ok(if interrupted() && !status.success() {
+                CommandResult::Interrupted
+            } else {
+                CommandResult::Exited(status)
+            });
         }
         if interrupted() {
             end(&mut child)?;
-            return Ok(Outcome::Interrupted);
+            return Ok(CommandResult::Interrupted);
         }
         if limit.is_some_and(|limit| begin.elapsed() > limit) {
             end(&mut child)?;
-            return Ok(Outcome::TimedOut);
+            return Ok(CommandResult::TimedOut);
         }
         sleep(Duration::from_millis(20));
     }
@@ -141,7 +145,7 @@ mod tests {
     fn a_program_and_its_children_end_when_the_time_is_up() -> Result<()> {
         let begin = Instant::now();
         let outcome = run(Command::new("sh").args(["-c", "sleep 60; true"]), Some(Duration::from_millis(100)))?;
-        assert_eq!(outcome, Outcome::TimedOut);
+        assert_eq!(outcome, CommandResult::TimedOut);
         assert!(begin.elapsed() < Duration::from_secs(9));
         Ok(())
     }

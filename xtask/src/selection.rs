@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 use xtask::clients::{self, Client};
-use xtask::servers::{exim, mariadb, postgres, redis};
+use xtask::servers::{exim, mariadb, mysql, pgbouncer, postgres, redis};
 
 /// A database that the workspace's tests know; or mail, whose server is provided in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,8 +12,10 @@ pub(crate) enum Database {
     Sqlite,
     Postgres,
     Mariadb,
-    /// MySQL 8. No programs are looked for: it clashes with MariaDB's on one machine.
+    /// MySQL. Its packages and MariaDB's exclude each other, so on Debian it is unpacked into a folder of its own.
     Mysql,
+    /// A pooler of connections to PostgreSQL. The tests that need one start it.
+    Pgbouncer,
     /// A mail server: for the tests of the channels.
     Mail,
     /// One Redis server.
@@ -23,8 +25,16 @@ pub(crate) enum Database {
 }
 
 impl Database {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Sqlite, Self::Postgres, Self::Mariadb, Self::Mysql, Self::Mail, Self::Redis, Self::RedisCluster];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Sqlite,
+        Self::Postgres,
+        Self::Mariadb,
+        Self::Mysql,
+        Self::Pgbouncer,
+        Self::Mail,
+        Self::Redis,
+        Self::RedisCluster,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -32,16 +42,17 @@ impl Database {
             Self::Postgres => "postgres",
             Self::Mariadb => "mariadb",
             Self::Mysql => "mysql",
+            Self::Pgbouncer => "pgbouncer",
             Self::Mail => "mail",
             Self::Redis => "redis",
             Self::RedisCluster => "redis_cluster",
         }
     }
 
-    /// The variable with the server's URL. SQLite has no server.
+    /// The variable with the server's URL. SQLite has no server, and PgBouncer is started by tests.
     pub(crate) fn url_variable(self) -> Option<&'static str> {
         match self {
-            Self::Sqlite => None,
+            Self::Sqlite | Self::Pgbouncer => None,
             Self::Postgres => Some("POSTGRES_URL"),
             Self::Mariadb => Some("MARIADB_URL"),
             Self::Mysql => Some("MYSQL_URL"),
@@ -57,25 +68,28 @@ impl Database {
             Self::Postgres => Some(postgres::HOW_TO_INSTALL),
             Self::Mariadb => Some(mariadb::HOW_TO_INSTALL),
             Self::Mail => Some(exim::HOW_TO_INSTALL),
+            Self::Mysql => Some(mysql::HOW_TO_INSTALL),
+            Self::Pgbouncer => Some(pgbouncer::HOW_TO_INSTALL),
             Self::Redis | Self::RedisCluster => Some(redis::HOW_TO_INSTALL),
-            Self::Sqlite | Self::Mysql => None,
+            Self::Sqlite => None,
         }
     }
 
-    /// The packages of Debian and Ubuntu that have these programs.
+    /// The packages of Debian and Ubuntu that have these programs. MySQL's cannot be installed beside MariaDB's, and
+    /// PgBouncer is too old in some releases.
     pub(crate) fn server_packages(self) -> &'static [&'static str] {
         match self {
             Self::Postgres => &["postgresql"],
             Self::Mariadb => &["mariadb-server"],
             Self::Mail => &["exim4-daemon-light", "openssl"],
             Self::Redis | Self::RedisCluster => &["redis-server"],
-            Self::Sqlite | Self::Mysql => &[],
+            Self::Sqlite | Self::Mysql | Self::Pgbouncer => &[],
         }
     }
 
     /// Whether there is an image to make a container of.
     pub(crate) fn has_image(self) -> bool {
-        matches!(self, Self::Postgres | Self::Mariadb | Self::Redis)
+        matches!(self, Self::Postgres | Self::Mariadb | Self::Mysql | Self::Redis)
     }
 
     /// The program that people type SQL into.
@@ -85,7 +99,7 @@ impl Database {
             Self::Postgres => Some(&clients::PSQL),
             Self::Mariadb => Some(&clients::MARIADB),
             Self::Mysql => Some(&clients::MYSQL),
-            Self::Mail | Self::Redis | Self::RedisCluster => None,
+            Self::Pgbouncer | Self::Mail | Self::Redis | Self::RedisCluster => None,
         }
     }
 }
@@ -104,28 +118,24 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Reads the list behind `--only`. Without it, all databases are chosen, MySQL only when its
-    /// URL is set.
-    pub(crate) fn new(only: Option<&str>, mysql_url_is_set: bool) -> Result<Self> {
+    /// Reads the list behind `--only`. Without it, all databases are chosen.
+    pub(crate) fn new(only: Option<&str>) -> Result<Self> {
         let mut wanted = Vec::new();
         for name in only.unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty()) {
             match Database::ALL.into_iter().find(|database| database.name() == name) {
                 Some(database) => wanted.push(database),
-                None => bail!("`{name}` is none of sqlite, postgres, mariadb, mysql, mail, redis, redis_cluster"),
+                None => {
+                    bail!("`{name}` is none of sqlite, postgres, mariadb, mysql, pgbouncer, mail, redis, redis_cluster")
+                }
             }
         }
         if only.is_some() && wanted.is_empty() {
             bail!("--only names no database");
         }
-        if wanted.contains(&Database::Mysql) && !mysql_url_is_set {
-            bail!("mysql is tested on a running MySQL 8 server only: set MYSQL_URL");
-        }
         let mut selection = Self { chosen: Vec::new(), left_out: Vec::new() };
         for database in Database::ALL {
             if only.is_some() && !wanted.contains(&database) {
                 selection.left_out.push((database, "not named by --only"));
-            } else if database == Database::Mysql && !mysql_url_is_set {
-                selection.left_out.push((database, "MYSQL_URL is not set"));
             } else {
                 selection.chosen.push(database);
             }
@@ -143,34 +153,40 @@ impl Selection {
 mod tests {
     use super::*;
 
-    fn names(only: Option<&str>, mysql_url_is_set: bool) -> Result<String> {
-        Selection::new(only, mysql_url_is_set).map(|selection| selection.names())
+    fn names(only: Option<&str>) -> Result<String> {
+        Selection::new(only).map(|selection| selection.names())
     }
 
     #[test]
-    fn mysql_is_chosen_by_itself_only_with_its_url() -> Result<()> {
-        assert_eq!(names(None, false)?, "sqlite,postgres,mariadb,mail,redis,redis_cluster");
-        assert_eq!(names(None, true)?, "sqlite,postgres,mariadb,mysql,mail,redis,redis_cluster");
+    fn without_a_list_all_are_chosen() -> Result<()> {
+        assert_eq!(names(None)?, "sqlite,postgres,mariadb,mysql,pgbouncer,mail,redis,redis_cluster");
         Ok(())
     }
 
     #[test]
     fn only_leaves_out_the_rest_and_says_so() -> Result<()> {
-        let selection = Selection::new(Some("postgres, sqlite"), true)?;
+        let selection = Selection::new(Some("postgres, sqlite"))?;
         assert_eq!(selection.names(), "sqlite,postgres");
         let reason = "not named by --only";
         assert_eq!(
             selection.left_out,
-            [Database::Mariadb, Database::Mysql, Database::Mail, Database::Redis, Database::RedisCluster]
-                .map(|left| (left, reason))
+            [
+                Database::Mariadb,
+                Database::Mysql,
+                Database::Pgbouncer,
+                Database::Mail,
+                Database::Redis,
+                Database::RedisCluster
+            ]
+            .map(|left| (left, reason))
         );
         Ok(())
     }
 
     #[test]
     fn a_list_that_cannot_be_meant_is_refused() {
-        for only in ["", ",", "postgresql", "sqlite,oracle", "mysql"] {
-            assert!(names(Some(only), false).is_err(), "{only}");
+        for only in ["", ",", "postgresql", "sqlite,oracle"] {
+            assert!(names(Some(only)).is_err(), "{only}");
         }
     }
 }

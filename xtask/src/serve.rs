@@ -15,7 +15,7 @@ use crate::selection::Selection;
 pub(crate) fn serve(selection: &Selection) -> Result<ExitCode> {
     let provided = provide(selection)?;
     for (variable, url) in provided.variables() {
-        // A quote within quotes, as a shell wants it.
+        // A quote within quotes, in the syntax of a shell.
         println!("export {variable}='{}'", url.replace('\'', r"'\''"));
     }
     println!("export NOTIFY_TEST_DATABASES='{}'", selection.names());

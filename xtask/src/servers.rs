@@ -1,16 +1,19 @@
 //! Throw-away servers for databases and mail: each in its own temporary directory, on its own port, gone when
 //! dropped.
 //!
-//! [`postgres::start`], [`mariadb::start`], [`redis::start`] and [`exim::start`] use the programs installed on this machine,
-//! [`docker`] uses containers. Nothing here touches a server that it did not start itself, and the
-//! standard ports stay free. Which of the ways is taken, and installing programs, is left to the
-//! `xtask` program. Unix only.
+//! [`postgres::start`], [`mariadb::start`], [`mysql::start`], [`redis::start`], [`pgbouncer::start`] and [`exim::start`] use
+//! the programs installed on this machine or unpacked by it ([`unstable`]), [`docker`] uses containers. This module changes no
+//! server that it did not start, and the standard ports stay free. The `xtask` program chooses the way and installs programs.
+//! Unix only.
 
 pub mod docker;
 pub mod exim;
 pub mod mariadb;
+pub mod mysql;
+pub mod pgbouncer;
 pub mod postgres;
 pub mod redis;
+pub mod unstable;
 
 mod engine;
 mod place;
@@ -21,7 +24,7 @@ mod watchdog;
 
 pub use server::{Ending, Server};
 
-/// What a server does so that its data survives a crash of the *machine*.
+/// How a server protects its data from a crash of the *machine*.
 ///
 /// A crash of the server alone (`kill -9`) loses no committed transaction with either of them,
 /// because the write-ahead log reaches the operating system at every commit. Tests that kill the
@@ -30,7 +33,6 @@ pub use server::{Ending, Server};
 pub enum Durability {
     /// The log is never forced to the disk: for tests, whose data is thrown away anyway.
     Fast,
-    /// The settings that the server has by default: for benchmarks, which would otherwise measure
-    /// too well.
+    /// The server's default settings: for benchmarks, whose figures would be too good otherwise.
     Default,
 }

@@ -1,48 +1,48 @@
-//! `tests/GUARDS.md`: which test turns red without which guard, for people.
+//! `tests/MUTANTS.md`: the tests that find each mutant, for people.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use xtask::guards::{Guard, LIST, TABLE, rows};
+use xtask::mutants::{LIST, Mutant, TABLE, rows};
 
-use crate::verdict::Verdict;
+use crate::verdict::MutantResult;
 
-/// How many of the tests that turn red are named.
+/// How many of the tests that find a mutant are named.
 const NAMED: usize = 3;
 
-/// Writes the table of all guards. What this run did not look at keeps its row.
-pub(crate) fn write(root: &Path, all: &[Guard], found: &[(&Guard, Verdict)]) -> Result<()> {
+/// Writes the table of all mutants. Mutants that this run did not test keep their rows.
+pub(crate) fn write(root: &Path, all: &[Mutant], found: &[(&Mutant, MutantResult)]) -> Result<()> {
     let path = root.join(TABLE);
     let before = fs::read_to_string(&path).unwrap_or_default();
     let mut known: BTreeMap<String, String> = rows(&before).into_iter().collect();
-    known.extend(found.iter().map(|(guard, verdict)| (guard.name.clone(), row(guard, verdict))));
-    let rows: Vec<&str> = all.iter().filter_map(|guard| known.get(&guard.name)).map(String::as_str).collect();
+    known.extend(found.iter().map(|(mutant, verdict)| (mutant.name.clone(), row(mutant, verdict))));
+    let rows: Vec<&str> = all.iter().filter_map(|mutant| known.get(&mutant.name)).map(String::as_str).collect();
     let head = format!(
-        "# What guards what\n\n\
-         Each guard of the product, and the tests that turn red when it is taken away. The guards are listed in `{LIST}`; this\n\
-         table is written by `cargo xtask guards --write`, and `cargo xtask ci --nightly` looks again. The promises are those\n\
-         of the README.\n\n\
-         | guard | promise | where | red without it |\n|---|---|---|---|\n"
+        "# Mutants and the tests that find them\n\n\
+         A guard is a check in the code that keeps a promise. A mutant is the deliberate deletion of a guard. This table has each mutant of\n\
+         `{LIST}` and the tests that turn red with it. `cargo xtask mutants --write` writes the table, and\n\
+         `cargo xtask ci --nightly` checks that no mutant survives. The promises are those of the README.\n\n\
+         | mutant (the guard that it deletes) | promise | where | found by |\n|---|---|---|---|\n"
     );
     fs::write(&path, format!("{head}{}\n", rows.join("\n"))).with_context(|| format!("cannot write {TABLE}"))
 }
 
-fn row(guard: &Guard, verdict: &Verdict) -> String {
+fn row(mutant: &Mutant, verdict: &MutantResult) -> String {
     let tests = match verdict {
-        Verdict::Red(failed) => {
+        MutantResult::Red(failed) => {
             let named: Vec<String> = failed.iter().take(NAMED).map(|name| code(name)).collect();
             let more = if failed.len() > NAMED { " …" } else { "" };
             format!("{}{more}", named.join("<br>"))
         }
-        Verdict::Green => "**none**".to_owned(),
-        Verdict::DoesNotCompile(_) => "**does not compile**".to_owned(),
+        MutantResult::Green => "**none**".to_owned(),
+        MutantResult::DoesNotCompile(_) => "**does not compile**".to_owned(),
     };
-    let files: Vec<String> = guard.files().into_iter().map(|file| code(file.trim_start_matches("crates/"))).collect();
-    let because = guard.because.as_ref().map(|why| format!("<br>{} at once: {why}", guard.change.len()));
+    let files: Vec<String> = mutant.files().into_iter().map(|file| code(file.trim_start_matches("crates/"))).collect();
+    let because = mutant.because.as_ref().map(|why| format!("<br>{} at once: {why}", mutant.change.len()));
     let place = files.join("<br>") + &because.unwrap_or_default();
-    format!("| {} | {} | {place} | {tests} |", guard.name, guard.promise)
+    format!("| {} | {} | {place} | {tests} |", mutant.name, mutant.promise)
 }
 
 fn code(text: &str) -> String {

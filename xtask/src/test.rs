@@ -7,19 +7,19 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::provide::provide;
-use crate::run::{Outcome, cargo, run};
+use crate::run::{CommandResult, cargo, run};
 use crate::selection::{Database, Selection};
 
-/// Runs the tests. The servers stop when this returns, in whatever way.
+/// Runs the tests. The servers stop when this returns or fails.
 pub(crate) fn test(selection: &Selection, arguments: &[String]) -> Result<ExitCode> {
     run_tests(selection, arguments).map(|outcome| ExitCode::from(outcome.code()))
 }
 
 /// As [`test`], for a caller that goes on afterwards.
-pub(crate) fn run_tests(selection: &Selection, arguments: &[String]) -> Result<Outcome> {
+pub(crate) fn run_tests(selection: &Selection, arguments: &[String]) -> Result<CommandResult> {
     let provided = provide(selection)?;
 
-    // One run tells of everything that is wrong.
+    // One run reports all failures.
     let mut tests = cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"]);
     tests.args(with_deselected_filtered(selection, arguments)).env("NOTIFY_TEST_DATABASES", selection.names());
     provided.describe_to(&mut tests);
@@ -46,7 +46,19 @@ pub(crate) fn run_tests(selection: &Selection, arguments: &[String]) -> Result<O
 }
 
 /// Each checks its own outcome.
-const EXAMPLES: [&str; 6] = ["orders", "confirm", "alerts", "timetable", "simulate", "observe"];
+const EXAMPLES: [&str; 11] = [
+    "quick_start",
+    "orders",
+    "ack",
+    "alerts",
+    "timetable",
+    "simulate",
+    "observe",
+    "guide_tutorial",
+    "guide_adding",
+    "guide_definitions",
+    "guide_testing",
+];
 
 /// These need a Redis at `REDIS_URL`.
 const REDIS_EXAMPLES: [&str; 2] = ["timed_once", "repush"];
@@ -56,9 +68,7 @@ const REDIS_EXAMPLES: [&str; 2] = ["timed_once", "repush"];
 fn with_deselected_filtered(selection: &Selection, arguments: &[String]) -> Vec<String> {
     let mut arguments = arguments.to_vec();
     let deselected = |database| !selection.chosen.contains(&database);
-    for database in [Database::Postgres, Database::Mariadb, Database::Mail, Database::Redis, Database::RedisCluster]
-        .into_iter()
-        .filter(|database| deselected(*database))
+    for database in Database::ALL.into_iter().filter(|database| *database != Database::Sqlite && deselected(*database))
     {
         if !arguments.iter().any(|argument| argument == "--") {
             arguments.push("--".to_owned());
@@ -74,23 +84,26 @@ mod tests {
 
     fn filtered(only: &str, arguments: &[&str]) -> Result<String> {
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Ok(with_deselected_filtered(&Selection::new(Some(only), false)?, &arguments).join(" "))
+        Ok(with_deselected_filtered(&Selection::new(Some(only))?, &arguments).join(" "))
     }
 
     #[test]
     fn a_deselected_database_starts_no_private_server_in_a_test() -> Result<()> {
-        assert_eq!(filtered("postgres,mariadb,mail,redis,redis_cluster", &["--test", "lease"])?, "--test lease");
         assert_eq!(
-            filtered("postgres,mail,redis,redis_cluster", &["--test", "lease"])?,
+            filtered("postgres,mariadb,mysql,pgbouncer,mail,redis,redis_cluster", &["--test", "lease"])?,
+            "--test lease"
+        );
+        assert_eq!(
+            filtered("postgres,mysql,pgbouncer,mail,redis,redis_cluster", &["--test", "lease"])?,
             "--test lease -- --skip private_mariadb"
         );
         assert_eq!(
-            filtered("mariadb,mail,redis,redis_cluster", &["--", "--nocapture"])?,
+            filtered("mariadb,mysql,pgbouncer,mail,redis,redis_cluster", &["--", "--nocapture"])?,
             "-- --nocapture --skip private_postgres"
         );
         assert_eq!(
             filtered("sqlite", &[])?,
-            "-- --skip private_postgres --skip private_mariadb --skip private_mail --skip private_redis --skip private_redis_cluster"
+            "-- --skip private_postgres --skip private_mariadb --skip private_mysql --skip private_pgbouncer --skip private_mail --skip private_redis --skip private_redis_cluster"
         );
         Ok(())
     }

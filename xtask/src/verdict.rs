@@ -1,17 +1,17 @@
-//! What became of a run of tests, read from what `cargo test` printed.
+//! The results of a test run, read from the printout of `cargo test`.
 
 use std::collections::BTreeSet;
 
-use crate::run::Outcome;
+use crate::run::CommandResult;
 
-/// What the tests said of a guard that is not there.
+/// The result of the tests of one mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// They miss it. These failed.
+pub(crate) enum MutantResult {
+    /// The mutant is found: these tests failed.
     Red(Vec<String>),
-    /// They do not miss it: a hole.
+    /// The mutant survives: no test failed.
     Green,
-    /// Nothing was tested.
+    /// The mutant does not compile, so no test ran.
     DoesNotCompile(String),
 }
 
@@ -23,11 +23,11 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// From lines such as `test postgres::adding::a_case ... ok`.
+    /// Reads lines such as `test postgres::adding::a_case ... ok`.
     pub(crate) fn read(printed: &str) -> Self {
         let mut results = Self::default();
         for line in printed.lines() {
-            // What a test prints itself may stand before the word.
+            // The test's own output may stand before the word.
             let Some(line) = line.strip_prefix("test ") else { continue };
             let Some((name, rest)) = line.split_once(" ... ") else { continue };
             let name = name.trim_end_matches(" - should panic").to_owned();
@@ -40,21 +40,21 @@ impl Results {
         results
     }
 
-    /// True where a test of this selection was run.
+    /// True if a test of this selection ran.
     pub(crate) fn has(&self, filters: &[&str]) -> bool {
         let matches = |name: &String| filters.is_empty() || filters.iter().any(|filter| name.contains(filter));
         self.passed.iter().chain(&self.failed).any(matches)
     }
 }
 
-impl Verdict {
-    /// Of tests that ended like this.
-    pub(crate) fn of(outcome: Outcome, printed: &str) -> Self {
+impl MutantResult {
+    /// Returns the result of tests that ended with this outcome and printout.
+    pub(crate) fn of(outcome: CommandResult, printed: &str) -> Self {
         if outcome.succeeded() {
             return Self::Green;
         }
         let mut failed: Vec<String> = Results::read(printed).failed.into_iter().collect();
-        if outcome == Outcome::TimedOut {
+        if outcome == CommandResult::TimedOut {
             failed.push("(did not end)".to_owned());
         } else if failed.is_empty() {
             failed.push("(the test program died)".to_owned());
@@ -62,7 +62,7 @@ impl Verdict {
         Self::Red(failed)
     }
 
-    /// The first error of a compiler's printout.
+    /// Returns the first error of a compiler's printout.
     pub(crate) fn of_a_build(printed: &str) -> Self {
         let error = printed.lines().find(|line| line.starts_with("error"));
         Self::DoesNotCompile(error.unwrap_or("the build failed").to_owned())
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_read_whatever_is_printed_between_them() {
+    fn results_are_read_between_other_output() {
         let results = Results::read(
             "running 3 tests\ntest a::good ... ok\ntest b::bad ... FAILED\ntest talks ... said this\nok\n\
              test result: FAILED. 1 passed; 1 failed;\ntest c - should panic ... ok\n",
@@ -85,9 +85,9 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_do_not_end_miss_the_guard() {
-        let red = |names: &[&str]| Verdict::Red(names.iter().map(ToString::to_string).collect());
-        assert_eq!(Verdict::of(Outcome::TimedOut, "test x ... FAILED"), red(&["x", "(did not end)"]));
-        assert_eq!(Verdict::of(Outcome::TimedOut, ""), red(&["(did not end)"]));
+    fn tests_that_do_not_end_find_the_mutant() {
+        let red = |names: &[&str]| MutantResult::Red(names.iter().map(ToString::to_string).collect());
+        assert_eq!(MutantResult::of(CommandResult::TimedOut, "test x ... FAILED"), red(&["x", "(did not end)"]));
+        assert_eq!(MutantResult::of(CommandResult::TimedOut, ""), red(&["(did not end)"]));
     }
 }

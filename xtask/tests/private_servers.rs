@@ -1,7 +1,7 @@
-//! Private servers for real: they answer, keep their data over a crash, and leave nothing behind.
+//! Tests of private servers: they respond, keep their data over a crash, and leave nothing behind.
 //!
 //! These tests need the installed programs and fail without them, naming what to install. `cargo
-//! xtask test` installs them where it can. The names begin with `private_postgres`, `private_mariadb`
+//! xtask test` installs them where it can. The names begin with `private_postgres`, `private_mariadb`, `private_mysql`,
 //! `private_mail` and `private_redis`, because the task filters a deselected database's tests out by them.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use xtask::servers::{Durability, Ending, Server, exim, mariadb, postgres, redis};
+use xtask::servers::{Durability, Ending, Server, exim, mariadb, mysql, postgres, redis, unstable};
 
 #[test]
 fn private_postgres_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {
@@ -23,6 +23,13 @@ fn private_postgres_answers_keeps_its_data_and_leaves_nothing_behind() -> Result
 fn private_mariadb_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {
     let server = mariadb::start()?;
     assert_eq!(server.url(), format!("mysql://root@127.0.0.1:{}/notify", server.port()));
+    answers_keeps_its_data_and_leaves_nothing_behind(server)
+}
+
+#[test]
+fn private_mysql_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {
+    let server = mysql::start()?;
+    assert_eq!(server.url(), format!("mysql://root@127.0.0.1:{}/notify?ssl-mode=disabled", server.port()));
     answers_keeps_its_data_and_leaves_nothing_behind(server)
 }
 
@@ -49,6 +56,17 @@ fn private_mariadb_has_the_settings_that_its_durability_names() -> Result<()> {
 }
 
 #[test]
+fn private_mysql_has_the_settings_that_its_durability_names() -> Result<()> {
+    let fast = mysql::start()?;
+    let settings = "SELECT concat_ws(',', @@innodb_flush_log_at_trx_commit, @@sync_binlog, @@log_bin)";
+    assert_eq!(fast.query(settings)?, "2,0,1");
+    assert_eq!(fast.query("SELECT @@max_connections")?, "300");
+    let durable = mysql::start_with(Durability::Default)?;
+    assert_eq!(durable.query(settings)?, "1,1,1");
+    Ok(())
+}
+
+#[test]
 fn private_postgres_ends_with_a_process_that_is_killed() -> Result<()> {
     ends_with_a_process_that_is_killed("postgres")
 }
@@ -59,12 +77,17 @@ fn private_mariadb_ends_with_a_process_that_is_killed() -> Result<()> {
 }
 
 #[test]
+fn private_mysql_ends_with_a_process_that_is_killed() -> Result<()> {
+    ends_with_a_process_that_is_killed("mysql")
+}
+
+#[test]
 fn private_mail_ends_with_a_process_that_is_killed() -> Result<()> {
     ends_with_a_process_that_is_killed("mail")
 }
 
 #[test]
-fn private_mail_listens_in_three_ways_comes_back_and_leaves_nothing_behind() -> Result<()> {
+fn private_mail_listens_in_three_ways_restarts_and_cleans_up() -> Result<()> {
     let mut server = exim::start()?;
     let (directory, port) = (server.directory().to_owned(), server.port());
     assert!(server.query("SELECT 1").is_err(), "it is no database");
@@ -138,7 +161,7 @@ fn answers_keeps_its_data_and_leaves_nothing_behind(mut server: Server) -> Resul
     nothing_is_left(&directory, port)
 }
 
-/// Starts the `servers` task, kills it in the roughest way, and expects that its server goes, too.
+/// Starts the `servers` task, kills it by SIGKILL, and expects that its server ends, too.
 fn ends_with_a_process_that_is_killed(database: &str) -> Result<()> {
     let temporary = tempfile::tempdir()?;
     // Servers that run as another account must be able to enter it.
@@ -147,6 +170,7 @@ fn ends_with_a_process_that_is_killed(database: &str) -> Result<()> {
         .args(["servers", "--only", database])
         .env_remove("POSTGRES_URL")
         .env_remove("MARIADB_URL")
+        .env_remove("MYSQL_URL")
         .env_remove("SMTP_URL")
         .env_remove("REDIS_URL")
         .env("TMPDIR", temporary.path())
@@ -157,8 +181,20 @@ fn ends_with_a_process_that_is_killed(database: &str) -> Result<()> {
     let mut line = String::new();
     std::io::BufRead::read_line(&mut output, &mut line)?;
     let port = line.rsplit(':').next().and_then(|rest| rest.split(['/', '?', '\'']).next()?.parse().ok());
-    let port = port.with_context(|| format!("no URL in «{line}»"))?;
-    let directories: Vec<PathBuf> = std::fs::read_dir(temporary.path())?.flatten().map(|entry| entry.path()).collect();
+    let port: u16 = port.with_context(|| format!("no URL in «{line}»"))?;
+    // A server with a root of its own has its directory there.
+    let within = unstable::folder().map(|root| root.join("tmp"));
+    let of_this_server = |directory: &PathBuf| {
+        directory.starts_with(temporary.path())
+            || processes_naming(directory).iter().any(|line| line.contains(&port.to_string()))
+    };
+    let directories: Vec<PathBuf> = [Some(temporary.path().to_owned()), within]
+        .iter()
+        .flatten()
+        .flat_map(std::fs::read_dir)
+        .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
+        .filter(of_this_server)
+        .collect();
     let [directory] = directories.as_slice() else { anyhow::bail!("one directory expected: {directories:?}") };
     TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
 
@@ -183,8 +219,9 @@ fn nothing_is_left(directory: &Path, port: u16) -> Result<()> {
     }
 }
 
+/// By its last name, which is unique: a server with a root of its own sees another path.
 fn processes_naming(directory: &Path) -> Vec<String> {
-    let directory = directory.to_string_lossy();
+    let directory = directory.file_name().unwrap_or_default().to_string_lossy();
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };

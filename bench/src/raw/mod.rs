@@ -1,9 +1,8 @@
 //! The raw side: the least SQL that enqueues, leases and finishes, as a good engineer would write it by hand for one
 //! database and one kind of message.
 //!
-//! It has no definitions, no retries, no fence, no time-outs and no lost connections; what it shares with our side is
-//! what no transactional outbox can do without. Each database's statements are in a file of its own; the loops around
-//! them are here, once.
+//! It has no definitions, no retries, no fence, no time-outs and no handling of lost connections. Both sides do the work
+//! that every transactional outbox needs. Each database's statements are in a file of its own; the loops are here.
 
 mod mysql;
 mod postgres;
@@ -24,28 +23,28 @@ use crate::notice::{Parameter, handle};
 /// How to connect to a database.
 pub type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
 
-/// What the bench asks of a database.
+/// The SQL and the figures that the bench needs for a database.
 pub trait Measured: Dialect {
     /// Its name.
     const PRODUCT: Product;
     /// The tables `business`, `raw_msg` and `raw_history`.
     const TABLES: &'static str;
-    /// What gives the raw side tables like ours instead: the same columns, checks and indexes.
+    /// SQL that gives the raw side tables like ours instead: the same columns, checks and indexes.
     const LIKE_OURS: Option<&'static str>;
-    /// What keeps a session from waiting for the disk, where it may choose.
+    /// The setting with which a session does not wait for the disk, if there is one.
     const UNFORCED: Option<&'static str> = None;
-    /// What empties all tables of both sides, and makes the next repetition meet the same server as the one before.
+    /// SQL that empties all tables of both sides, and brings the server into the same state before each repetition.
     const RESET: &'static [&'static str];
-    /// What follows a fill, so that the planner knows of it and the server has written it.
+    /// SQL after a fill, so that the planner has its statistics and the server has written it.
     const AFTER_FILL: &'static [&'static str];
-    /// How many loops drain side by side: the faster of one and two, as tried.
+    /// How many loops drain side by side: one or two, whichever measured faster.
     const DRAINING: usize;
 
     /// Connect options, the same for both sides; without a name: to make and drop databases.
     fn options(url: &str, name: Option<&str>) -> sqlx::Result<Options<Self>>;
-    /// What makes a database of this name, where it needs making.
+    /// SQL that makes a database of this name, where it must be made.
     fn create(name: &str) -> Option<String>;
-    /// What drops it.
+    /// SQL that drops the database.
     fn drop(name: &str) -> Option<String>;
     /// Queues `count` notices that have become due one millisecond after the other.
     fn fill(table: Table, def_id: i64, count: usize) -> String;
@@ -66,7 +65,7 @@ pub trait Measured: Dialect {
     /// Deletes what was sent, and keeps it in `raw_history` if wanted.
     fn finish<'c>(conn: &'c mut Self::Connection, ids: &'c [i64], keep: bool) -> BoxFuture<'c, sqlx::Result<()>>;
     /// Prepares a connection that leases.
-    fn greet_worker(conn: &mut Self::Connection) -> BoxFuture<'_, sqlx::Result<()>> {
+    fn run_first_statement(conn: &mut Self::Connection) -> BoxFuture<'_, sqlx::Result<()>> {
         let _ = conn;
         Box::pin(std::future::ready(Ok(())))
     }
@@ -76,13 +75,13 @@ pub trait Measured: Dialect {
 pub const DEF_ID: i64 = 1;
 /// As many as our side takes at once.
 const BATCH: usize = 500;
-/// How long to wait after a short batch. Shorter, and the worker takes the producers' time for batches of a few.
+/// How long to wait after a short batch. With a shorter wait the worker takes the producers' time for small batches.
 const LINGER: Duration = Duration::from_millis(10);
 
-/// What to lease.
+/// The messages to lease.
 #[derive(Debug, Clone, Copy)]
 pub enum Lease {
-    /// So many of what is due, the longest due first.
+    /// So many due messages, the longest due first.
     Due(usize),
     /// Just this one.
     Id(i64),
@@ -94,7 +93,7 @@ pub type Leased = (i64, String);
 /// One transaction: a business statement and a message.
 ///
 /// # Errors
-/// What the database said.
+/// Errors of the database.
 pub async fn enqueue<DB: Measured>(pool: &Pool<DB>, order: i64) -> Result<()> {
     let mut tx = pool.begin().await?;
     DB::business(&mut tx, order).await?;
@@ -106,7 +105,7 @@ pub async fn enqueue<DB: Measured>(pool: &Pool<DB>, order: i64) -> Result<()> {
 /// Inserts a message.
 ///
 /// # Errors
-/// What the database said.
+/// Errors of the database.
 pub async fn add<DB: Measured>(conn: &mut DB::Connection, order: i64) -> Result<()> {
     let parameter = serde_json::to_string(&Parameter::new(order))?;
     Ok(DB::enqueue(conn, &parameter).await?)
@@ -115,12 +114,12 @@ pub async fn add<DB: Measured>(conn: &mut DB::Connection, order: i64) -> Result<
 /// So many connections for [`work`].
 ///
 /// # Errors
-/// What the database said.
+/// Errors of the database.
 pub async fn workers<DB: Measured>(arena: &Arena<DB>, count: usize) -> Result<Vec<DB::Connection>> {
     let mut workers = Vec::new();
     for _ in 0..count {
         let mut worker = arena.connect().await?;
-        DB::greet_worker(&mut worker).await?;
+        DB::run_first_statement(&mut worker).await?;
         workers.push(worker);
     }
     Ok(workers)
@@ -129,7 +128,7 @@ pub async fn workers<DB: Measured>(arena: &Arena<DB>, count: usize) -> Result<Ve
 /// After a repetition: nothing is queued, and all of it is in history.
 ///
 /// # Errors
-/// Tells what is not so.
+/// Fails when rows are left or missing, with their numbers.
 pub async fn check<DB: Measured>(arena: &Arena<DB>, count: usize, keep: bool) -> Result<()> {
     let queued = arena.number("SELECT count(*) FROM raw_msg").await?;
     let ended = arena.number("SELECT count(*) FROM raw_history WHERE status = 1").await?;
@@ -141,7 +140,7 @@ pub async fn check<DB: Measured>(arena: &Arena<DB>, count: usize, keep: bool) ->
 /// Leases, calls the no-op and finishes, until `total` are done, side by side on the given connections.
 ///
 /// # Errors
-/// What the database said.
+/// Errors of the database.
 pub async fn work<DB: Measured>(connections: Vec<DB::Connection>, total: usize, keep: bool) -> Result<()> {
     let done = Arc::new(AtomicUsize::new(0));
     let workers = connections.into_iter().map(|connection| {
@@ -190,7 +189,7 @@ fn joined(ids: &[i64]) -> String {
     text
 }
 
-/// What every driver does alike, and sqlx's bounds cannot say for all of them at once.
+/// The operations that every driver has, and that sqlx's bounds cannot express for all of them.
 macro_rules! driver {
     ($db:ty, $settings:expr, $business:expr, $enqueue:expr) => {
         fn settings(

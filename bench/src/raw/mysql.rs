@@ -1,4 +1,4 @@
-//! Raw SQL on MariaDB.
+//! Raw SQL on MariaDB and MySQL.
 
 use std::str::FromStr;
 
@@ -17,6 +17,7 @@ const PICK_ONE: &str =
     "SELECT id, param FROM raw_msg WHERE def_id = ? AND id = ? AND status = 0 FOR UPDATE SKIP LOCKED";
 
 impl Measured for MySql {
+    // Both products are measured alike.
     const PRODUCT: Product = Product::Mariadb;
     const TABLES: &'static str = "
         CREATE TABLE business (id bigint NOT NULL AUTO_INCREMENT PRIMARY KEY, amount bigint NOT NULL, note text)
@@ -80,17 +81,17 @@ impl Measured for MySql {
             Table::Ours => "notify_msg",
             Table::Raw => "raw_msg",
         };
-        // MariaDB's sequence tables; a recursive query is limited to a thousand rows by default.
+        // A recursive query is limited to a thousand rows by default, and only MariaDB has tables of numbers.
         format!(
             "INSERT INTO {table} (def_id, param, create_time, next_call_time)
              SELECT {def_id}, concat('{{\"order\":', seq, ',\"state\":\"booked\",\"customer\":4711,\"sum\":\"129.90\"}}'),
                  UTC_TIMESTAMP(6) - INTERVAL ({count} - seq) * 1000 MICROSECOND,
                  UTC_TIMESTAMP(6) - INTERVAL ({count} - seq) * 1000 MICROSECOND
-             FROM seq_1_to_{count}"
+             FROM JSON_TABLE(concat('[0', repeat(',0', {count} - 1), ']'), '$[*]' COLUMNS (seq FOR ORDINALITY)) AS numbers"
         )
     }
 
-    fn greet_worker(conn: &mut MySqlConnection) -> BoxFuture<'_, sqlx::Result<()>> {
+    fn run_first_statement(conn: &mut MySqlConnection) -> BoxFuture<'_, sqlx::Result<()>> {
         Box::pin(async move {
             // REPEATABLE READ, the default, would lock the gaps between due rows.
             conn.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;

@@ -9,7 +9,7 @@ use sqlx::{Connection, Sqlite, SqliteConnection};
 use super::{DEF_ID, Lease, Leased, Measured, Options, driver, joined};
 use crate::databases::{Product, Table};
 
-// Times are milliseconds since 1970: the least that does.
+// Times are milliseconds since 1970, the cheapest form.
 const LEASE: &str = "UPDATE raw_msg SET status = 5, attempt = attempt + 1, worker = 'raw',
          next_call_time = CAST(unixepoch('subsec') * 1000 AS integer) + 60000
      WHERE id IN (SELECT id FROM raw_msg WHERE def_id = $1 AND status = 0
@@ -43,7 +43,7 @@ impl Measured for Sqlite {
             attempt integer NOT NULL, next_call_time integer NOT NULL, create_time integer NOT NULL,
             worker text, finish_time integer NOT NULL);
         CREATE INDEX raw_history_finished ON raw_history (def_id, status, finish_time)";
-    // There is no LIKE, and the targets are reached without knowing what the tables cost.
+    // SQLite has no CREATE TABLE LIKE, and it reaches the targets without a measurement on tables like ours.
     const LIKE_OURS: Option<&'static str> = None;
     const RESET: &'static [&'static str] = &[
         "DELETE FROM business",
@@ -69,8 +69,8 @@ impl Measured for Sqlite {
     fn options(url: &str, _name: Option<&str>) -> sqlx::Result<Options<Self>> {
         // `synchronous` stays at SQLite's default, FULL.
         let options = SqliteConnectOptions::new().filename(url).create_if_missing(true);
-        // Eight producers without a pause wait for one lock, which SQLite gives to whoever asks at the right moment: on a busy
-        // machine one of them may wait for longer than the 5 s of sqlx's default.
+        // Eight producers without a pause wait for one lock, and SQLite has no queue for it. On a busy machine one producer
+        // may wait for longer than the 5 s of sqlx's default.
         Ok(options.journal_mode(SqliteJournalMode::Wal).busy_timeout(Duration::from_secs(60)))
     }
 

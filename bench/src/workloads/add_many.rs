@@ -20,7 +20,7 @@ pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Rate
         arena.reset().await?;
         let began = Instant::now();
         for _ in 0..CALLS {
-            ours::add_many(&arena.notify, at_once).await?;
+            ours::add_many(&arena.outbox, at_once).await?;
         }
         let rate = rate(CALLS * at_once, began);
         let queued = arena.number("SELECT count(*) FROM notify_msg").await?;

@@ -39,12 +39,12 @@ pub struct Backlog {
     pub notices: usize,
 }
 
-/// What was seen of the process at one moment.
+/// A sample of the process.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     seconds: f64,
     sent: usize,
-    /// None once it has ended, while its last words are being read.
+    /// None once it has ended, while its last lines are being read.
     rss_mib: Option<f64>,
 }
 
@@ -61,10 +61,10 @@ pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Back
         .kill_on_drop(true)
         .spawn()?;
     let process = child.id().context("the sweeping process is gone")?;
-    let mut lines = BufReader::new(child.stdout.take().context("it has no output")?).lines();
+    let mut lines = BufReader::new(child.stdout.take().context("the sweeping process has no output")?).lines();
     let (mut samples, mut peak) = (Vec::new(), 0.0_f64);
     while let Some(line) = lines.next_line().await? {
-        let (micros, sent) = line.split_once(' ').context("it speaks another language")?;
+        let (micros, sent) = line.split_once(' ').context("cannot parse a line of the sweeping process")?;
         let seconds = micros.parse::<f64>()? / 1e6;
         let memory = memory(process)?;
         peak = memory.map_or(peak, |(_, highest)| peak.max(highest));
@@ -72,17 +72,17 @@ pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Back
     }
     ensure!(child.wait().await?.success(), "the sweeping process failed");
     ours::check(arena, count, true).await?;
-    let last = samples.last().context("it never said anything")?;
+    let last = samples.last().context("the sweeping process printed no line")?;
     let backlog = judge(&samples, count, last.seconds, peak);
     eprintln!("    {:.0}/s, {:.0} MiB", backlog.rate, backlog.rss_mib);
     Ok(backlog)
 }
 
-/// The process that sends until nothing is left: tells, now and then, the microseconds since its start and how many it has
-/// sent.
+/// Runs the process that sends until nothing is left. It prints, now and then, the microseconds since its start and how many
+/// notices it has sent.
 ///
 /// # Errors
-/// Those of the library.
+/// Errors of the library.
 pub async fn sweep<DB: Measured>(address: &Address) -> Result<()> {
     let arena = Arena::<DB>::open(address).await?;
     let sent = Arc::new(AtomicUsize::new(0));
@@ -92,7 +92,7 @@ pub async fn sweep<DB: Measured>(address: &Address) -> Result<()> {
     let called = move |_| {
         count.fetch_add(1, Ordering::Relaxed);
     };
-    let sweeper = ours::sweeper(&arena.notify, called).start().await?;
+    let sweeper = ours::sweeper(&arena.outbox, called).start().await?;
     let mut clock = tokio::time::interval(SAMPLING);
     {
         let mut idle = std::pin::pin!(sweeper.idle());
@@ -134,10 +134,10 @@ fn judge(samples: &[Sample], count: usize, seconds: f64, rss_mib: f64) -> Backlo
     }
 }
 
-/// What was seen while the n-th quarter of the notices was sent, from 1.
+/// Returns the samples while the n-th quarter of the notices was sent, from 1.
 fn quarter(samples: &[Sample], count: usize, n: usize) -> Vec<Sample> {
     let range = count * (n - 1) / 4..=count * n / 4;
-    // After the last notice was handed over, nothing more is to be seen of the rate.
+    // Samples after the last notice show nothing of the rate.
     let mut ended = false;
     let within = samples.iter().filter(|sample| {
         let counts = range.contains(&sample.sent) && !ended;
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_the_same_has_no_slope() {
+    fn constant_values_have_no_slope() {
         let backlog = steadily(|_| 50.0, as_f64);
         assert_eq!((backlog.rss_slope_mib, backlog.rate_slope), (Some(0.0), Some(1.0)));
         assert_eq!((backlog.rate, backlog.rss_mib), (10.0, 60.0));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use solid_notify::{Done, Notice};
+use solid_notify::Notice;
 use tokio::sync::Notify;
 
 use super::drain;
@@ -18,7 +18,7 @@ use crate::raw::Measured;
 use crate::run::{Compared, Plan, Side, pairs};
 
 const COUNT: usize = 200_000;
-/// What waits for the dead target.
+/// The notices that wait for the dead target.
 const WAITING: usize = 20_000;
 
 /// The other side is ours, too: without the dead target's notices. A rate is from the start until the last notice of the
@@ -33,7 +33,7 @@ pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Comp
         }
         let (left, done, tried) = (AtomicUsize::new(count), Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
         let (left, told, tries) = (Arc::new(left), Arc::clone(&done), Arc::clone(&tried));
-        let builder = ours::sweeper(&arena.notify, move |_| {
+        let builder = ours::sweeper(&arena.outbox, move |_| {
             if left.fetch_sub(1, Ordering::Relaxed) == 1 {
                 told.notify_one();
             }
@@ -42,7 +42,7 @@ pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Comp
             tries.fetch_add(1, Ordering::Relaxed);
             async {
                 std::future::pending::<()>().await;
-                Ok(Done::Ok)
+                Ok(())
             }
         });
         let began = Instant::now();

@@ -25,7 +25,7 @@ pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan, definition: &s
 /// Queues `count` notices of a definition.
 ///
 /// # Errors
-/// What the database said.
+/// Errors of the database.
 pub async fn fill<DB: Measured>(arena: &Arena<DB>, side: Side, definition: &str, count: usize) -> Result<()> {
     match side {
         Side::Ours => arena.fill(Table::Ours, arena.definition(definition).await?, count).await,
@@ -36,13 +36,13 @@ pub async fn fill<DB: Measured>(arena: &Arena<DB>, side: Side, definition: &str,
 /// Sends the `count` notices that are queued; returns the rate, from the start until all are settled.
 ///
 /// # Errors
-/// Those of the library or the database, and notices that were not sent.
+/// Errors of the library or the database, and notices that were not sent.
 pub async fn once<DB: Measured>(arena: &Arena<DB>, side: Side, definition: &str, count: usize) -> Result<f64> {
     let keep = definition != WITHOUT_HISTORY;
     match side {
         Side::Ours => {
             let began = Instant::now();
-            let sweeper = ours::sweeper(&arena.notify, |_| {}).start().await?;
+            let sweeper = ours::sweeper(&arena.outbox, |_| {}).start().await?;
             sweeper.idle().await;
             let rate = rate(count, began);
             let sent = sweeper.shutdown().await.succeeded;

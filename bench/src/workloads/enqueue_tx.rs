@@ -11,7 +11,7 @@ use crate::run::{Compared, Plan, RAW, Side, pairs};
 
 pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Compared> {
     let count = plan.scaled(match DB::PRODUCT {
-        Product::Postgres | Product::Mariadb => 10_000,
+        Product::Postgres | Product::Mariadb | Product::Mysql => 10_000,
         Product::Sqlite => 5_000,
     });
     pairs(plan, RAW, async |side| {
@@ -24,7 +24,7 @@ pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Comp
 /// Does `count` transactions; returns the rate.
 ///
 /// # Errors
-/// Those of the library or the database, and notices that are not there afterwards.
+/// Errors of the library or the database, and notices that are not there afterwards.
 pub async fn once<DB: Measured>(arena: &Arena<DB>, side: Side, count: usize) -> Result<f64> {
     let began = Instant::now();
     produce(arena, side, count).await?;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
-use solid_notify::Notify;
+use solid_notify::Outbox;
 use sqlx::Pool;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -41,22 +41,22 @@ pub struct Latency {
 pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Latency> {
     arena.reset().await?;
     let (called, mut calls) = mpsc::unbounded_channel();
-    let sweeper = ours::sweeper(&arena.notify, move |id| {
+    let sweeper = ours::sweeper(&arena.outbox, move |id| {
         // The receiver lives as long as the sweeper.
         let _ = called.send((id, Instant::now()));
     });
     let sweeper = sweeper.start().await?;
     let mut worker = arena.connect().await?;
-    DB::greet_worker(&mut worker).await?;
+    DB::run_first_statement(&mut worker).await?;
     let mut unforced = None;
     if let Some(setting) = DB::UNFORCED {
         let worker = unforced.insert(arena.connect().await?);
-        DB::greet_worker(worker).await?;
+        DB::run_first_statement(worker).await?;
         DB::plain(worker, setting.to_owned()).await?;
     }
 
-    let (notify, pool) = (arena.notify.clone(), arena.pool.clone());
-    // A task, as what commits in an application is one: whoever waits on another thread than the runtime's is woken later.
+    let (outbox, pool) = (arena.outbox.clone(), arena.pool.clone());
+    // In a task, because applications commit in tasks. A thread outside of the runtime would wake up later.
     let samples = tokio::spawn(async move {
         let (mut ours, mut raw, mut quick) = (Vec::new(), Vec::new(), Vec::new());
         let mut grid = tokio::time::interval(GRID);
@@ -64,7 +64,7 @@ pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Late
         let warm_up = plan.scaled(WARM_UP);
         for sample in 0..warm_up + plan.scaled(SAMPLES) {
             grid.tick().await;
-            let our = our_sample(&notify, &mut calls).await?;
+            let our = our_sample(&outbox, &mut calls).await?;
             grid.tick().await;
             let other = raw_sample(&pool, &mut worker).await?;
             let mut without = None;
@@ -94,10 +94,10 @@ pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Late
 }
 
 async fn our_sample<DB: Measured>(
-    notify: &Notify<DB>,
+    outbox: &Outbox<DB>,
     calls: &mut mpsc::UnboundedReceiver<(i64, Instant)>,
 ) -> Result<f64> {
-    let mut tx = notify.begin().await?;
+    let mut tx = outbox.begin().await?;
     DB::business(&mut tx, 1).await?;
     let added = ours::add(&mut tx, 1).await?;
     tx.commit().await?;

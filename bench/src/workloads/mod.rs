@@ -1,4 +1,4 @@
-//! What is measured: a file each. How often and in which order is left to `run`, what is good enough to `targets`.
+//! The workloads, a file each. `run` decides how often and in which order they run, `targets` which results are good enough.
 
 mod add_many;
 pub mod backlog;
@@ -46,7 +46,7 @@ pub enum Workload {
     AddMany,
 }
 
-/// What was measured.
+/// The result of a measurement.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum Figures {
@@ -61,7 +61,7 @@ pub enum Figures {
 }
 
 impl Workload {
-    /// Whether there is such a thing on a database.
+    /// True if the workload exists for a database.
     pub fn runs_on(self, product: Product) -> bool {
         self != Self::HeldXmin || product == Product::Postgres
     }
@@ -69,7 +69,7 @@ impl Workload {
     /// Measures it.
     ///
     /// # Errors
-    /// Those of the library or the database, and a repetition that did not do all of its work.
+    /// Errors of the library or the database, and a repetition that did not do all of its work.
     pub async fn measure<DB: Measured>(self, arena: &Arena<DB>, plan: Plan) -> Result<Figures> {
         Ok(match self {
             Self::EnqueueTx => Figures::Compared(enqueue_tx::measure(arena, plan).await?),

@@ -19,7 +19,7 @@ const TASKS: usize = 8;
 pub async fn produce<DB: Measured>(arena: &Arena<DB>, side: Side, count: usize) -> Result<()> {
     let left = Arc::new(AtomicI64::new(i64::try_from(count)?));
     let tasks = (0..TASKS).map(|_| {
-        let (notify, pool, left) = (arena.notify.clone(), arena.pool.clone(), Arc::clone(&left));
+        let (outbox, pool, left) = (arena.outbox.clone(), arena.pool.clone(), Arc::clone(&left));
         tokio::spawn(async move {
             loop {
                 let order = left.fetch_sub(1, Ordering::Relaxed);
@@ -27,7 +27,7 @@ pub async fn produce<DB: Measured>(arena: &Arena<DB>, side: Side, count: usize) 
                     return anyhow::Ok(());
                 }
                 match side {
-                    Side::Ours => ours::enqueue(&notify, order).await?,
+                    Side::Ours => ours::enqueue(&outbox, order).await?,
                     Side::Raw => raw::enqueue(&pool, order).await?,
                 }
             }

@@ -13,7 +13,7 @@ use crate::run::{Compared, Plan, RAW, Side, pairs};
 pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Compared> {
     // Some ten seconds: how it begins and ends shall not count.
     let count = plan.scaled(match DB::PRODUCT {
-        Product::Postgres | Product::Mariadb => 60_000,
+        Product::Postgres | Product::Mariadb | Product::Mysql => 60_000,
         Product::Sqlite => 20_000,
     });
     pairs(plan, RAW, async |side| {
@@ -26,11 +26,11 @@ pub async fn measure<DB: Measured>(arena: &Arena<DB>, plan: Plan) -> Result<Comp
 /// Adds `count` notices while this process sends them; returns the rate, from the first transaction until all are settled.
 ///
 /// # Errors
-/// Those of the library or the database, and notices that were not sent.
+/// Errors of the library or the database, and notices that were not sent.
 pub async fn once<DB: Measured>(arena: &Arena<DB>, side: Side, count: usize) -> Result<f64> {
     match side {
         Side::Ours => {
-            let sweeper = ours::sweeper(&arena.notify, |_| {}).start().await?;
+            let sweeper = ours::sweeper(&arena.outbox, |_| {}).start().await?;
             let began = Instant::now();
             produce(arena, side, count).await?;
             sweeper.idle().await;

@@ -1,5 +1,5 @@
-//! [`AlertChannels`]: the handler of the definition `notify.alert`. It decides who gets an alert and what becomes of it; how
-//! it is sent is left to the channels.
+//! [`AlertChannels`]: the handler of the definition `notify.alert`. It selects the recipients of an alert and turns their
+//! results into one; the channels do the sending.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 
 use futures_util::future::join;
 use solid_notify_core::Alert;
-use solid_notify_sweeper::{Done, Failure, Handler, HandlerResult, Notice};
+use solid_notify_sweeper::{Failure, Handler, HandlerResult, Notice};
 
 #[cfg(feature = "chat")]
 use crate::chat::{self, Chat, ChatService};
@@ -17,14 +17,14 @@ use crate::error::ChannelError;
 #[cfg(feature = "mail")]
 use crate::mail::{self, Mailer};
 
-/// Sends alerts by mail and to chats. The crate's page shows how it is registered.
+/// Sends alerts by mail and to chats. The crate's page shows how to register it.
 ///
-/// - An alert goes to the addresses in its `email` and to the chats that its `alert_to` names. Where it names neither, it goes
-///   to the defaults; where there are none of these, it is logged at error level and counts as delivered.
-/// - `alert_to` holds names only. URLs and secrets stay in the program's configuration: tables are read by many people, and
-///   are copied to other places.
-/// - Each recipient is on its own: one that fails keeps the alert from no other, and the retry leaves out those who have it.
-///   Who has it is stored in the description of the alert's notice.
+/// - An alert goes to the addresses in its `email` and to the chats that its `alert_to` names. If it names neither, it goes to
+///   the defaults. Without defaults it is logged at error level and counts as delivered.
+/// - `alert_to` holds names only. URLs and secrets stay in the program's configuration, because many people read the tables and
+///   copy them to other places.
+/// - Each recipient is independent: a failure for one does not keep the alert from another, and the retry leaves out recipients
+///   that have the alert. They are stored in the description of the alert's notice.
 pub struct AlertChannels {
     #[cfg(feature = "mail")]
     mailer: Option<Mailer>,
@@ -35,7 +35,7 @@ pub struct AlertChannels {
     defaults: Recipients,
 }
 
-/// [`AlertChannels`] that are being set up.
+/// Builds [`AlertChannels`].
 #[derive(Default)]
 pub struct AlertChannelsBuilder {
     #[cfg(feature = "mail")]
@@ -45,7 +45,7 @@ pub struct AlertChannelsBuilder {
     defaults: Recipients,
 }
 
-/// Who gets an alert: addresses, and names of chats.
+/// The recipients of an alert: addresses, and names of chats.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Recipients {
     email: Vec<String>,
@@ -62,7 +62,7 @@ impl Recipients {
     }
 }
 
-/// Each once, without blanks around it.
+/// Returns each name once, without blanks around it.
 fn cleaned(names: &[String]) -> Vec<String> {
     let mut clean: Vec<String> = Vec::new();
     for name in names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
@@ -74,12 +74,12 @@ fn cleaned(names: &[String]) -> Vec<String> {
 }
 
 impl AlertChannels {
-    /// Begins without any channel.
+    /// Returns a builder without any channel.
     pub fn builder() -> AlertChannelsBuilder {
         AlertChannelsBuilder::default()
     }
 
-    /// Mails to those who have not got it; returns what went wrong.
+    /// Sends the mail to the addresses that do not have it yet. Returns the errors.
     #[cfg(feature = "mail")]
     async fn mail(&self, progress: &Progress<'_>, names: &[String]) -> Vec<ChannelError> {
         let (mut addresses, mut errors) = (Vec::new(), Vec::new());
@@ -98,7 +98,7 @@ impl AlertChannels {
             return errors;
         };
         let notice = progress.notice;
-        match mailer.send(notice.param(), &notice.idempotency_id(), &addresses).await {
+        match mailer.send(notice.param(), &notice.idempotency_key(), &addresses).await {
             Ok(refused) => {
                 addresses.retain(|address| refused.iter().all(|(other, _)| other != address));
                 progress.note(addresses.iter().map(AsRef::as_ref));
@@ -114,7 +114,7 @@ impl AlertChannels {
         if names.is_empty() { Vec::new() } else { vec![no_mailer(names.iter().cloned())] }
     }
 
-    /// Posts to the chats that have not got it, to all at the same time; returns what went wrong.
+    /// Posts to all chats that do not have it yet, at the same time. Returns the errors.
     #[cfg(feature = "chat")]
     async fn chat(&self, progress: &Progress<'_>, names: &[String]) -> Vec<ChannelError> {
         let text = progress.notice.param().text();
@@ -151,20 +151,20 @@ impl Handler for AlertChannels {
             recipients = self.defaults.clone();
         }
         if recipients.is_empty() {
-            tracing::error!(definition = alert.definition, "an alert that names nobody: {}", alert.text());
-            return Ok(Done::Ok);
+            tracing::error!(definition = alert.definition, "an alert without a recipient: {}", alert.text());
+            return Ok(());
         }
         let progress = Progress::of(&notice);
         let (mails, chats) =
             join(self.mail(&progress, &recipients.email), self.chat(&progress, &recipients.chats)).await;
-        verdict(mails.into_iter().chain(chats).collect())
+        result(mails.into_iter().chain(chats).collect())
     }
 }
 
-/// What becomes of an alert.
-fn verdict(errors: Vec<ChannelError>) -> HandlerResult {
+/// Turns the errors of all recipients into the handler's result.
+fn result(errors: Vec<ChannelError>) -> HandlerResult {
     let Some(error) = ChannelError::all(errors) else {
-        return Ok(Done::Ok);
+        return Ok(());
     };
     Err(match error.delay() {
         _ if error.is_hopeless() => Failure::give_up(error),
@@ -173,8 +173,8 @@ fn verdict(errors: Vec<ChannelError>) -> HandlerResult {
     })
 }
 
-/// Who has got the alert. It is written down after each delivery, not at the end: a handler that is given up for its time-out
-/// leaves its description behind.
+/// The recipients that have the alert. It is stored after each delivery and not at the end, because the description of a
+/// handler that is cancelled by its time-out is kept.
 struct Progress<'a> {
     notice: &'a Notice<Alert>,
     delivered: Mutex<Delivered>,
@@ -201,36 +201,37 @@ impl<'a> Progress<'a> {
 }
 
 impl AlertChannelsBuilder {
-    /// Sends mails through this server.
+    /// Sets the server through which mails are sent.
     #[cfg(feature = "mail")]
     pub fn mail(mut self, mailer: Mailer) -> Self {
         self.mailer = Some(mailer);
         self
     }
 
-    /// Posts to this chat what names `name` in `alert_to`. A name has neither a comma nor an `@`, and is given once.
+    /// Adds a chat under the name that `alert_to` uses. A name has neither a comma nor an `@`, and is used once.
     #[cfg(feature = "chat")]
     pub fn chat(mut self, name: impl Into<String>, service: impl ChatService) -> Self {
         self.chats.push(Chat::new(name.into(), service));
         self
     }
 
-    /// An address that gets the alerts which name nobody. May be called several times.
+    /// Adds an address that gets the alerts without a recipient of their own. May be called several times.
     pub fn default_email(mut self, address: impl Into<String>) -> Self {
         self.defaults.email.push(address.into());
         self
     }
 
-    /// The name of a chat that gets the alerts which name nobody. May be called several times.
+    /// Adds the name of a chat that gets the alerts without a recipient of their own. May be called several times.
     pub fn default_chat(mut self, name: impl Into<String>) -> Self {
         self.defaults.chats.push(name.into());
         self
     }
 
-    /// The handler.
+    /// Builds the handler.
     ///
     /// # Errors
-    /// Says which name, URL or address cannot be meant, so that nobody learns it from an alert that did not arrive.
+    /// Returns an error for an invalid name, URL or address, so that the mistake shows at the start and not when an alert
+    /// is lost.
     pub fn build(self) -> Result<AlertChannels, ChannelError> {
         #[cfg(feature = "mail")]
         for address in &self.defaults.email {

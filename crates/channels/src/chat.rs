@@ -1,7 +1,7 @@
-//! Chats: posting an alert to the webhook of a group, and judging the answer.
+//! Chats: posts an alert to the webhook of a group, and interprets the answer.
 //!
-//! What a service wants to be posted and what its answers mean is in a file of its own each, without any I/O; this one is the
-//! shell around them. A program adds a service of its own by [`ChatService`].
+//! The request format and the answers of each service are in a file of its own, without any I/O; this file is the shell
+//! around them. A program adds a service of its own with [`ChatService`].
 
 mod code;
 mod cut;
@@ -25,21 +25,21 @@ pub use we_com::WeCom;
 
 use crate::error::ChannelError;
 
-/// Well below the 30 s that a definition gives its handler unless it says otherwise.
+/// Well below 30 s, the default `timeout` of a definition.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to wait after "too many requests" that says no time.
+/// How long to wait after "too many requests" without a stated time.
 const USUAL_DELAY: Duration = Duration::from_secs(60);
-/// Answers are a line; whatever is longer is not read to its end.
+/// An answer is usually one line; a longer one is not read to its end.
 const ANSWER_LIMIT: usize = 16 * 1024;
-/// How much of an answer is told.
+/// How many characters of an answer an error contains.
 const EXCERPT: usize = 200;
 
-/// A chat service: what to post, and what its answers mean. [`DingTalk`], [`Feishu`], [`WeCom`] and [`Slack`] are; others can
-/// be written:
+/// A chat service: which request to post, and what its answers mean. [`DingTalk`], [`Feishu`], [`WeCom`] and [`Slack`] are
+/// built in; a program can add others:
 ///
 /// ```
 /// use std::time::SystemTime;
-/// use solid_notify_channels::{Answer, ChatService, Post, Verdict};
+/// use solid_notify_channels::{ChatResponse, ChatService, Post, ChatResult};
 ///
 /// struct Teams { url: String }
 ///
@@ -47,29 +47,30 @@ const EXCERPT: usize = 200;
 ///     fn post(&self, text: &str, _now: SystemTime) -> Post {
 ///         Post { url: self.url.clone(), body: serde_json::json!({ "text": text }) }
 ///     }
-///     fn judge(&self, answer: &Answer<'_>) -> Verdict {
-///         if answer.status == 200 { Verdict::Accepted } else { Verdict::Refused { reason: answer.excerpt() } }
+///     fn judge(&self, answer: &ChatResponse<'_>) -> ChatResult {
+///         if answer.status == 200 { ChatResult::Accepted } else { ChatResult::Refused { reason: answer.excerpt() } }
 ///     }
 /// }
 /// ```
 pub trait ChatService: Send + Sync + 'static {
-    /// The request that posts this text, which may have several lines. It is cut here to what the service takes.
+    /// Returns the request that posts this text, which may have several lines. The service cuts the text to its limit.
     fn post(&self, text: &str, now: SystemTime) -> Post;
 
-    /// What an answer means. Not asked about the status 429; a status of failure is a failure whatever this says.
-    fn judge(&self, answer: &Answer<'_>) -> Verdict;
+    /// Returns what an answer means. It is not called for the status 429. An error status is a failure, whatever this
+    /// returns.
+    fn judge(&self, answer: &ChatResponse<'_>) -> ChatResult;
 
-    /// What must not be in an error's text beside the parts of the URL, which are taken out in any case.
+    /// Returns texts to remove from error texts. The parts of the URL are removed in any case.
     fn secrets(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// A request: `POST`, with a body of JSON. It shows no URL in `Debug`, because that is a secret.
+/// A `POST` request with a JSON body. `Debug` does not show the URL, because it is a secret.
 pub struct Post {
-    /// Where to.
+    /// The target.
     pub url: String,
-    /// What.
+    /// The JSON body.
     pub body: Value,
 }
 
@@ -79,46 +80,46 @@ impl fmt::Debug for Post {
     }
 }
 
-/// What a service answered.
+/// The answer of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Answer<'a> {
-    /// The status of HTTP.
+pub struct ChatResponse<'a> {
+    /// The HTTP status.
     pub status: u16,
-    /// How long to wait, where a header says so.
+    /// How long to wait, if a header says so.
     pub retry_after: Option<Duration>,
     /// The body, or its beginning.
     pub body: &'a str,
 }
 
-impl Answer<'_> {
-    /// The beginning of the body in one line, for an error's text.
+impl ChatResponse<'_> {
+    /// Returns the beginning of the body in one line, for an error's text.
     pub fn excerpt(&self) -> String {
         let line = self.body.split_whitespace().collect::<Vec<_>>().join(" ");
         cut::cut(&line, EXCERPT, |_| 1)
     }
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ChatResult {
     /// The message is in the chat.
     Accepted,
-    /// Not now: try again after `delay`.
+    /// The service accepts no message now: try again after `delay`.
     TooOften {
         /// How long to wait.
         delay: Duration,
         /// The answer, for an error's text.
         reason: String,
     },
-    /// No.
+    /// The service refused the message.
     Refused {
         /// The answer, for an error's text.
         reason: String,
     },
 }
 
-/// A chat that alerts can name.
+/// A chat with the name that alerts use.
 pub(crate) struct Chat {
     pub(crate) name: String,
     service: Box<dyn ChatService>,
@@ -129,7 +130,7 @@ impl Chat {
         Self { name, service: Box::new(service) }
     }
 
-    /// Tells early what the first alert would find out.
+    /// Checks the URL at the start, so that a mistake shows before the first alert.
     pub(crate) fn check(&self) -> Result<(), ChannelError> {
         let name = &self.name;
         let url = Url::parse(&self.service.post("", SystemTime::now()).url)
@@ -145,7 +146,7 @@ impl Chat {
     /// Posts a text.
     pub(crate) async fn send(&self, client: &Client, text: &str) -> Result<(), ChannelError> {
         let chat = || self.name.clone();
-        // The URL is the secret of most services, and an error of reqwest repeats it.
+        // The URL is the secret of most services, and reqwest's errors contain it.
         let silent =
             |error: reqwest::Error| ChannelError::NoAnswer { chat: chat(), source: error.without_url().into() };
         let post = self.service.post(text, SystemTime::now());
@@ -154,42 +155,42 @@ impl Chat {
         let failure = response.error_for_status_ref().err().map(|error| error.without_url().into());
         let retry_after = retry_after(response.headers());
         let body = beginning(response).await.map_err(silent)?;
-        let answer = Answer { status: status.as_u16(), retry_after, body: &body };
-        let verdict = match status {
+        let answer = ChatResponse { status: status.as_u16(), retry_after, body: &body };
+        let result = match status {
             StatusCode::TOO_MANY_REQUESTS => {
-                Verdict::TooOften { delay: retry_after.unwrap_or(USUAL_DELAY), reason: answer.excerpt() }
+                ChatResult::TooOften { delay: retry_after.unwrap_or(USUAL_DELAY), reason: answer.excerpt() }
             }
             _ => self.service.judge(&answer),
         };
         let hidden = |reason: String| hide(reason, &post.url, &self.service.secrets());
-        match verdict {
-            Verdict::Accepted if status.is_success() => Ok(()),
-            Verdict::Accepted => {
+        match result {
+            ChatResult::Accepted if status.is_success() => Ok(()),
+            ChatResult::Accepted => {
                 let reason = hidden(format!("{status}: {}", answer.excerpt()));
                 Err(ChannelError::Refused { chat: chat(), reason, source: failure })
             }
-            Verdict::TooOften { delay, reason } => {
+            ChatResult::TooOften { delay, reason } => {
                 Err(ChannelError::TooOften { chat: chat(), delay, reason: hidden(reason) })
             }
-            Verdict::Refused { reason } => {
+            ChatResult::Refused { reason } => {
                 Err(ChannelError::Refused { chat: chat(), reason: hidden(reason), source: failure })
             }
         }
     }
 }
 
-/// The client for all chats.
+/// Builds the HTTP client for all chats.
 pub(crate) fn client() -> Result<Client, ChannelError> {
     Client::builder()
         .timeout(TIMEOUT)
-        // A webhook does not move, and whoever it would move to would learn its secret.
+        // A webhook does not move, and a redirect would reveal its secret to another server.
         .redirect(redirect::Policy::none())
         .user_agent(concat!("solid-notify/", env!("CARGO_PKG_VERSION")))
         .build()
         .map_err(|error| ChannelError::setup_failed("the HTTP client for chats", error))
 }
 
-/// The seconds to wait: the standard's header, and that of Feishu's gateway.
+/// Returns the seconds to wait: from the standard header, or from that of Feishu's gateway.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = |name| headers.get(name)?.to_str().ok()?.trim().parse().ok();
     ["retry-after", "x-ogw-ratelimit-reset"].into_iter().find_map(seconds).map(Duration::from_secs)
@@ -207,17 +208,17 @@ async fn beginning(mut response: Response) -> Result<String, reqwest::Error> {
     Ok(String::from_utf8_lossy(&body).into_owned())
 }
 
-/// Takes out what is secret: some services repeat the token that they did not know.
+/// Removes secrets, because some services repeat an unknown token in their answer.
 fn hide(reason: String, url: &str, secrets: &[String]) -> String {
     let url = Url::parse(url).ok();
     let segments = url.iter().filter_map(Url::path_segments).flatten().map(str::to_owned);
     let values = url.iter().flat_map(Url::query_pairs).map(|(_, value)| value.into_owned());
-    // Shorter ones are no secrets, and are parts of many words.
+    // Shorter parts are not secrets, and occur in many words.
     let secrets = segments.chain(values).chain(secrets.iter().cloned()).filter(|part| part.len() >= 6);
     secrets.fold(reason, |reason, secret| reason.replace(&secret, "…"))
 }
 
-/// A text with the word before it that a robot wants in each message.
+/// Puts the keyword that a robot requires in each message before the text.
 fn with_keyword(keyword: Option<&str>, text: &str) -> String {
     keyword.map_or_else(|| text.to_owned(), |keyword| format!("{keyword}\n{text}"))
 }
@@ -226,8 +227,8 @@ fn with_keyword(keyword: Option<&str>, text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn judged(service: &dyn ChatService, status: u16, body: &str) -> Verdict {
-        service.judge(&Answer { status, retry_after: None, body })
+    fn judged(service: &dyn ChatService, status: u16, body: &str) -> ChatResult {
+        service.judge(&ChatResponse { status, retry_after: None, body })
     }
 
     #[test]
@@ -243,20 +244,20 @@ mod tests {
             (&DingTalk::new("u"), "<html>sign in</html>", "no `errcode` in the answer <html>sign in</html>"),
         ];
         for (service, body, reason) in cases {
-            assert_eq!(judged(service, 200, body), Verdict::Refused { reason: reason.to_owned() });
+            assert_eq!(judged(service, 200, body), ChatResult::Refused { reason: reason.to_owned() });
         }
     }
 
     #[test]
-    fn what_a_service_accepts_is_delivered() {
-        assert_eq!(judged(&DingTalk::new("u"), 200, r#"{"errcode":0,"errmsg":"ok"}"#), Verdict::Accepted);
-        assert_eq!(judged(&WeCom::new("u"), 200, r#"{"errcode":0,"errmsg":"ok"}"#), Verdict::Accepted);
-        assert_eq!(judged(&Feishu::new("u"), 200, r#"{"code":0,"msg":"success","data":{}}"#), Verdict::Accepted);
-        assert_eq!(judged(&Slack::new("u"), 200, "ok"), Verdict::Accepted);
+    fn a_message_that_a_service_accepts_is_delivered() {
+        assert_eq!(judged(&DingTalk::new("u"), 200, r#"{"errcode":0,"errmsg":"ok"}"#), ChatResult::Accepted);
+        assert_eq!(judged(&WeCom::new("u"), 200, r#"{"errcode":0,"errmsg":"ok"}"#), ChatResult::Accepted);
+        assert_eq!(judged(&Feishu::new("u"), 200, r#"{"code":0,"msg":"success","data":{}}"#), ChatResult::Accepted);
+        assert_eq!(judged(&Slack::new("u"), 200, "ok"), ChatResult::Accepted);
     }
 
     #[test]
-    fn who_sends_too_often_waits_as_long_as_the_service_shuts_out() {
+    fn a_throttled_sender_waits_as_long_as_the_service_shuts_it_out() {
         let cases: [(&dyn ChatService, &str, u64); 4] = [
             (&DingTalk::new("u"), r#"{"errcode":130101,"errmsg":"send too fast"}"#, 600),
             (&WeCom::new("u"), r#"{"errcode":45009,"errmsg":"api freq out of limit"}"#, 60),
@@ -264,10 +265,10 @@ mod tests {
             (&Feishu::new("u"), r#"{"code":99991400,"msg":"request trigger frequency limit"}"#, 60),
         ];
         for (service, body, seconds) in cases {
-            let verdict = judged(service, 200, body);
+            let result = judged(service, 200, body);
             assert!(
-                matches!(verdict, Verdict::TooOften { delay, .. } if delay == Duration::from_secs(seconds)),
-                "{verdict:?}"
+                matches!(result, ChatResult::TooOften { delay, .. } if delay == Duration::from_secs(seconds)),
+                "{result:?}"
             );
         }
     }

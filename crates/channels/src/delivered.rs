@@ -1,20 +1,22 @@
-//! Who has already got an alert, remembered in its notice's text for people: `delivered to: ops@example.com, ops`.
+//! The recipients that already have an alert, stored in the description of its notice: `delivered to: ops@example.com,
+//! ops`.
 //!
-//! A retry reads it back and leaves them out. The column is there in any case and people see it, so nothing else is stored.
+//! A retry reads the list and leaves them out. The description exists in any case and people can read it, so nothing else
+//! is stored.
 
-/// What a list begins with. It may stand behind other text.
+/// The beginning of the list. Other text may stand before it.
 const MARK: &str = "delivered to: ";
 
-/// The names of those who have it. A mail address has an `@`; the name of a chat has none.
+/// The names of the recipients that have it. A mail address has an `@`; the name of a chat has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Delivered {
-    /// What somebody else wrote before the list.
+    /// Other text before the list.
     before: String,
     names: Vec<String>,
 }
 
 impl Delivered {
-    /// Reads what the last attempt left.
+    /// Reads the description that the last attempt left.
     pub(crate) fn read(description: Option<&str>) -> Self {
         let description = description.unwrap_or_default();
         let Some((before, list)) = description.rsplit_once(MARK) else {
@@ -39,12 +41,12 @@ impl Delivered {
         }
     }
 
-    /// Whether anybody has it: before that there is nothing to write.
+    /// Returns whether any recipient has it; before that there is nothing to store.
     pub(crate) fn is_begun(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// The text to store.
+    /// Returns the description to store.
     pub(crate) fn text(&self) -> String {
         format!("{}{MARK}{}", self.before, self.names.join(", "))
     }
@@ -55,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_attempt_writes_the_next_one_reads() {
+    fn the_next_attempt_reads_the_list_of_the_last_one() {
         let mut delivered = Delivered::read(None);
         assert!(!delivered.has("ops"));
         delivered.add("ops@example.com");
@@ -66,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_stays_before_the_list() {
+    fn foreign_text_stays_before_the_list() {
         let mut delivered = Delivered::read(Some("raised by the backlog"));
         delivered.add("ops");
         assert_eq!(delivered.text(), "raised by the backlog; delivered to: ops");

@@ -1,7 +1,7 @@
-//! [`ChannelError`]: why an alert did not reach somebody, or why a channel cannot be set up.
+//! [`ChannelError`]: why an alert did not reach a recipient, or why a channel cannot be set up.
 //!
-//! The errors of the clients below (`lettre`, `reqwest`, `std::io`) stay in the chain of sources, so that whoever classifies
-//! an error by its type finds them. Secrets are in none of the texts.
+//! The errors of the clients (`lettre`, `reqwest`, `std::io`) stay in the chain of sources, so that the sweeper can
+//! classify an error by its type. None of the texts contains a secret.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use solid_notify_core::error::BoxError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelError {
-    /// What was given to a builder does not do.
+    /// A value that was given to a builder is invalid.
     #[error("{what}")]
     Setup {
         /// What is wrong, in words for the person who configures it.
         what: String,
-        /// Why, where something below said so.
+        /// The underlying error, if there is one.
         source: Option<BoxError>,
     },
     /// An alert names a chat that was not given to [`crate::AlertChannelsBuilder`].
@@ -28,13 +28,13 @@ pub enum ChannelError {
         /// The names that are known.
         known: Vec<String>,
     },
-    /// An alert names mail addresses, and there is no mailer.
+    /// An alert names mail addresses, but no mailer is set.
     #[error("the column `email` names {addresses}, and there is no mailer: give one to `AlertChannels::builder()`")]
     NoMailer {
         /// The addresses, separated by commas.
         addresses: String,
     },
-    /// Not an address: no mail can be sent to it, now or later.
+    /// Not an address: no mail can ever be sent to it.
     #[error("the column `email` has {address:?}, which is no mail address")]
     NotAnAddress {
         /// The text.
@@ -47,7 +47,7 @@ pub enum ChannelError {
     AddressRefused {
         /// The address.
         address: String,
-        /// Its answer.
+        /// The server's answer.
         source: BoxError,
     },
     /// The mail was not handed over.
@@ -57,7 +57,7 @@ pub enum ChannelError {
         to: String,
         /// Host and port.
         server: String,
-        /// A `lettre::transport::smtp::Error`, or an `std::io::Error` where the time was up.
+        /// A `lettre::transport::smtp::Error`, or an `std::io::Error` if the time-out expired.
         source: BoxError,
     },
     /// A chat's server did not answer.
@@ -73,22 +73,22 @@ pub enum ChannelError {
     Refused {
         /// The chat's name.
         chat: String,
-        /// Its answer.
+        /// The server's answer.
         reason: String,
-        /// A `reqwest::Error` with the status, where that told of an error.
+        /// A `reqwest::Error` with the status, if that was an error status.
         source: Option<BoxError>,
     },
-    /// A chat got more messages than it takes in a time.
+    /// A chat got more messages than it accepts in a time.
     #[error("the chat `{chat}` takes no more messages for {} s: {reason}", .delay.as_secs())]
     TooOften {
         /// The chat's name.
         chat: String,
         /// How long to wait.
         delay: Duration,
-        /// Its answer.
+        /// The server's answer.
         reason: String,
     },
-    /// Several of these. The first one is the source, since a chain has room for one.
+    /// Several of these errors. The first one is the source, because a chain has room for one.
     #[error("{}", several(.first, .others))]
     Several {
         /// One of them.
@@ -109,7 +109,7 @@ impl ChannelError {
         Self::Setup { what: what.into(), source: Some(source.into()) }
     }
 
-    /// All of these as one; `None` where there is none.
+    /// Returns all errors as one; `None` if there are none.
     pub(crate) fn all(mut errors: Vec<Self>) -> Option<Self> {
         match errors.len() {
             0 | 1 => errors.pop(),
@@ -120,7 +120,7 @@ impl ChannelError {
         }
     }
 
-    /// How long to wait before the next try, where the receiver said so.
+    /// Returns how long to wait before the next try, if the receiver said so.
     pub fn delay(&self) -> Option<Duration> {
         match self {
             Self::TooOften { delay, .. } => Some(*delay),
@@ -129,8 +129,8 @@ impl ChannelError {
         }
     }
 
-    /// True where no later try can do better, whatever anybody corrects: the text is in the alert and is no address. A wrong
-    /// password or an unknown name is different: the next release of a program, or another node, may know better.
+    /// Returns true if no later try can succeed: the text in the alert is not an address. A wrong password or an unknown
+    /// name is different, because a later release of the program, or another node, may have the right one.
     pub fn is_hopeless(&self) -> bool {
         match self {
             Self::NotAnAddress { .. } => true,
@@ -148,7 +148,7 @@ fn each<'a>(first: &'a ChannelError, others: &'a [ChannelError]) -> impl Iterato
     std::iter::once(first).chain(others)
 }
 
-/// Each with its causes, since the chain has those of the first one only.
+/// Returns the texts of all errors with their causes, because the chain contains the causes of the first one only.
 fn several(first: &ChannelError, others: &[ChannelError]) -> String {
     let mut text = String::new();
     for error in each(first, others) {
@@ -156,7 +156,7 @@ fn several(first: &ChannelError, others: &[ChannelError]) -> String {
         let mut cause = std::error::Error::source(error);
         while let Some(error) = cause {
             let own = error.to_string();
-            // Some errors tell those below them by themselves.
+            // The texts of some errors already contain their causes.
             if !text.ends_with(&own) {
                 let _ = write!(text, ": {own}");
             }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn no_address() -> ChannelError {
-        ChannelError::NotAnAddress { address: "nobody".to_owned(), source: "no @".into() }
+        ChannelError::NotAnAddress { address: "no-address".to_owned(), source: "no @".into() }
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_nobody_can_correct_is_hopeless() {
+    fn only_uncorrectable_errors_are_hopeless() {
         assert!(ChannelError::all(vec![no_address(), no_address()]).unwrap().is_hopeless());
         assert!(!ChannelError::all(vec![no_address(), silent("ops")]).unwrap().is_hopeless());
         let unknown = ChannelError::UnknownChat { name: "opps".to_owned(), known: vec!["ops".to_owned()] };

@@ -1,6 +1,6 @@
-//! Ready handlers of solid-notify. There is one so far: [`AlertChannels`] takes the alerts of the built-in definition
-//! `notify.alert` and sends them by mail (feature `mail`) and to chats: DingTalk, Feishu (Lark), WeCom, Slack (feature `chat`).
-//! Users name the crate `solid-notify`, as `solid_notify::channels`.
+//! Ready-made handlers of solid-notify. There is one so far: [`AlertChannels`] handles the alerts of the built-in
+//! definition `notify.alert` and sends them by mail (feature `mail`) and to chats: DingTalk, Feishu (Lark), WeCom, Slack
+//! (feature `chat`). Users name the crate `solid-notify`, as `solid_notify::channels`.
 //!
 //! ```no_run
 //! # #[cfg(all(feature = "mail", feature = "chat"))]
@@ -16,31 +16,31 @@
 //!     .mail(mailer)                                            // for the addresses in `email`
 //!     .chat("ops", DingTalk::new(std::env::var("OPS_URL")?).secret(std::env::var("OPS_SECRET")?))
 //!     .chat("dev", Slack::new(std::env::var("DEV_URL")?))      // for the names in `alert_to`
-//!     .default_chat("ops")                                     // for alerts that name nobody
+//!     .default_chat("ops")                                     // for alerts without a recipient
 //!     .build()?;
 //! let sweeper = sweeper.register(ALERT_DEFINITION, alerts);
 //! # Ok(()) }
 //! ```
 //!
-//! An operator then writes into the row of a definition whom to tell: `email = 'a@example.com, b@example.com'`,
-//! `alert_to = 'ops, dev'`.
+//! An operator then sets the recipients in the row of a definition: `email = 'a@example.com, b@example.com'`, `alert_to =
+//! 'ops, dev'`.
 //!
 //! # What to expect
 //!
-//! - **At least once**, as all that solid-notify sends: a process may die between sending and storing that it has sent. A mail
-//!   has the same `Message-ID` each time, so most mail programs show it once; chats show it twice.
-//! - **Each recipient on its own.** What some got and others did not is retried as the definition `notify.alert` says, for the
-//!   others only. The description of the alert's notice says who has it.
-//! - **A service that says "too often"** is left alone for as long as it shuts out (DingTalk: ten minutes), capped by the
+//! - **At least once**, like all notices of solid-notify: a process may die between sending and storing that it has sent. A
+//!   mail has the same `Message-ID` each time, so most mail programs show it once; chats show it twice.
+//! - **Each recipient is independent.** An alert that reached only some recipients is retried as the definition `notify.alert`
+//!   says, for the others only. The description of the alert's notice lists the recipients that have it.
+//! - **A service that answers "too often"** gets no message for as long as it blocks (DingTalk: ten minutes), capped by the
 //!   definition's `max_retry_interval`.
-//! - **Long texts are cut** to what a service takes, with a mark at the end.
-//! - **Secrets** are in none of the errors, logs and `Debug` texts.
-//! - A name that is not known, a wrong password or a refused address is retried, too, until the tries run out: somebody may
-//!   correct it. Only a text that is no address at all is given up at once, if nothing else is left to do.
+//! - **Long texts are cut** to the service's limit, with a mark at the end.
+//! - **Secrets** appear in no error, log or `Debug` text.
+//! - An unknown name, a wrong password or a refused address is retried too, until the tries run out, because an operator may
+//!   correct it. Only an alert whose recipients are all invalid addresses is given up at once.
 //!
 //! Both clients encrypt with rustls and trust the operating system's certificates.
 
-// Without a channel nothing is ever delivered, so what remembers deliveries is idle.
+// Without a channel no alert is delivered, so the code that remembers deliveries is unused.
 #![cfg_attr(not(any(feature = "mail", feature = "chat")), allow(dead_code))]
 
 mod alerts;
@@ -53,7 +53,7 @@ mod mail;
 
 pub use alerts::{AlertChannels, AlertChannelsBuilder};
 #[cfg(feature = "chat")]
-pub use chat::{Answer, ChatService, DingTalk, Feishu, Post, Slack, Verdict, WeCom};
+pub use chat::{ChatResponse, ChatResult, ChatService, DingTalk, Feishu, Post, Slack, WeCom};
 pub use error::ChannelError;
 #[cfg(feature = "mail")]
 pub use mail::{Mailer, MailerBuilder};

@@ -1,7 +1,7 @@
 //! [`Mailer`]: sends alerts as mails, over SMTP.
 //!
-//! Its settings are in `settings.rs`, what a mail looks like in `message.rs`, the conversation with the server in
-//! `session.rs`. Who gets a mail is decided by [`crate::AlertChannels`].
+//! `settings.rs` has its settings, `message.rs` the form of a mail, `session.rs` the conversation with the server.
+//! [`crate::AlertChannels`] chooses the recipients.
 
 mod message;
 mod session;
@@ -45,40 +45,42 @@ pub struct Mailer {
 }
 
 impl Mailer {
-    /// A server that begins in plain text and is asked to encrypt (STARTTLS), on port 587. One that does not is not used.
+    /// Uses a server that begins in plain text and switches to encryption (STARTTLS), on port 587. Sending fails if the
+    /// server does not offer it.
     pub fn starttls(host: &str) -> MailerBuilder {
         MailerBuilder::new(host, Security::StartTls)
     }
 
-    /// A server that encrypts from the first byte on, on port 465.
+    /// Uses a server that encrypts from the first byte, on port 465.
     pub fn tls(host: &str) -> MailerBuilder {
         MailerBuilder::new(host, Security::Implicit)
     }
 
-    /// A server that is spoken to in plain text, on port 25: a relay on the same machine. Everybody in between reads the
-    /// mails, and the password where one is given.
+    /// Uses a server in plain text, on port 25, for a relay on the same machine. Any host in between can read the mails,
+    /// and the password if there is one.
     pub fn plaintext(host: &str) -> MailerBuilder {
         MailerBuilder::new(host, Security::Plaintext)
     }
 
-    /// A server by its URL: `smtps://user:password@host:465`, `smtp://user:password@host:587?tls=required`, or in plain text
+    /// Uses a server by its URL: `smtps://user:password@host:465`, `smtp://user:password@host:587?tls=required`, or in plain text
     /// `smtp://host:25?tls=none`. User and password are percent-encoded.
     ///
     /// # Errors
-    /// Says what is wrong with it, without repeating the password.
+    /// Returns what is wrong with the URL, without repeating the password.
     pub fn from_url(url: &str) -> Result<MailerBuilder, ChannelError> {
         MailerBuilder::from_url(url)
     }
 
-    /// Signs in at the server and leaves again: tells at a program's start what the first alert would find out.
+    /// Signs in at the server and disconnects, so that a program finds a wrong setting at its start and not with the first
+    /// alert.
     ///
     /// # Errors
-    /// Fails where no mail could be sent: nobody answers, the certificate is not trusted, the password is wrong.
+    /// Fails if no mail could be sent: the server does not answer, its certificate is not trusted, the password is wrong.
     pub async fn check(&self) -> Result<(), ChannelError> {
-        session::check(&self.settings).await.map_err(|source| self.failed("nobody (it was a check)".to_owned(), source))
+        session::check(&self.settings).await.map_err(|source| self.failed("no recipient (a check)".to_owned(), source))
     }
 
-    /// Sends one mail to all these. What is refused of one address is told with it; the others got it.
+    /// Sends one mail to all these addresses. Returns the refused addresses with their errors; the others got the mail.
     pub(crate) async fn send(&self, alert: &Alert, id: &str, to: &[Address]) -> Result<Refused, ChannelError> {
         let names = || to.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let mail = message::compose(alert, &self.settings.from, to, id);
@@ -96,7 +98,7 @@ impl Mailer {
     }
 }
 
-/// The addresses that the server does not take mail for, and why.
+/// The addresses that the server refused, with their errors.
 pub(crate) type Refused = Vec<(Address, ChannelError)>;
 
 impl fmt::Debug for Mailer {
@@ -111,16 +113,16 @@ impl fmt::Debug for Mailer {
     }
 }
 
-/// An address as people write it: `ops@example.com`, or `Ops <ops@example.com>`.
+/// Parses an address as people write it: `ops@example.com`, or `Ops <ops@example.com>`.
 pub(crate) fn address(text: &str) -> Result<Address, ChannelError> {
     let wrong = |source: BoxError| ChannelError::NotAnAddress { address: text.to_owned(), source };
-    // It takes no control character, not even in quotes: a line end would be the end of the command to the server.
+    // The parser refuses control characters, even in quotes, because a line end would end the command to the server.
     let mailbox: Mailbox = text.parse().map_err(|error: AddressError| wrong(error.into()))?;
     let address = mailbox.email;
     if address.domain().is_ascii() {
         return Ok(address);
     }
-    // Other scripts in a domain travel in their ASCII form, which every server takes.
+    // A domain in another script is converted to its ASCII form, which every server accepts.
     let host = Host::parse(address.domain()).map_err(|error| wrong(error.into()))?;
     Address::new(address.user(), host.to_string()).map_err(|error| wrong(error.into()))
 }
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_repeated_with_the_column() {
+    fn a_wrong_address_is_shown_with_its_column() {
         for text in ["ops", "ops@", "@example.com", "a b@example.com", "订单"] {
             let error = address(text).unwrap_err().to_string();
             assert!(error.contains("`email`") && error.contains(text), "{error}");

@@ -8,33 +8,34 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use crate::confirm::{Confirmation, Confirmed};
+use crate::ack::{AckResult, Reply};
+use crate::dispatch::{FirstAttempt, FirstAttemptReceiver};
 use crate::error::{Error, Result};
-use crate::lane::{FirstAttempt, Outcome};
 use crate::notice::{duration_millis, millis_from_time};
 use crate::param;
 
 /// Adds a notice of the definition `name` with the JSON parameter `param`, inside the caller's transaction: it
 /// exists if and only if that transaction commits.
 ///
-/// `connection` is a `NoticeTx` (from `notify.begin()`: sent right after its commit), or a plain sqlx transaction
-/// or connection (found by the next sweep; `notify.wake()` after the commit removes the wait). `param` is anything
+/// `connection` is a `NoticeTx` (from `outbox.begin()`: sent right after its commit), or a plain sqlx transaction
+/// or connection (found by the next sweep; `outbox.wake()` after the commit removes the wait). `param` is anything
 /// that serializes: a `serde_json::Value`, `null` included, a type of your own, or a `Box<RawValue>` whose bytes are
 /// kept as they are.
 ///
 /// # Errors
-/// [`Error::UnknownDefinition`] names the nearest known name. [`Error::InvalidNotice`] for NUL, nesting beyond 24 levels or
-/// a size beyond the limit (1 MiB unless configured). Neither leaves a trace in the transaction. [`Error::Store`] is what
-/// the database said.
+/// [`Error::UnknownDefinition`] names the nearest known name. [`Error::InvalidNotice`] for NUL, nesting beyond 24 levels or a
+/// size beyond the limit (1 MiB unless configured). Both leave the transaction unchanged. [`Error::Store`] carries the error of
+/// the database.
 pub async fn add_notice<C: NoticeConnection>(connection: &mut C, name: &str, param: impl Serialize) -> Result<Receipt> {
     match NewNotice::new(name, param)?.add(connection).await? {
         Added::New(receipt) => Ok(receipt),
-        // Without a key there is nothing to be a duplicate of; a connection that says so has the id that it speaks of.
-        Added::Duplicate(id) => Ok(Receipt::new(id.unwrap_or_default(), Outcome::not_here())),
+        // A notice without a dedupe key is no duplicate. If a connection reports one, the receipt has the id that it reported.
+        Added::Duplicate(id) => Ok(Receipt::new(id.unwrap_or_default(), FirstAttemptReceiver::not_here())),
     }
 }
 
-/// Adds many notices in a few statements: all of them, or none where one cannot be added. One answer each, in their order.
+/// Adds many notices in a few statements: all of them, or none if one cannot be added. Returns one [`Added`] per notice, in
+/// their order.
 ///
 /// They may be of several definitions. Notices of the same ordering key are sent in the order given here; a dedupe key
 /// that comes twice is added once.
@@ -50,8 +51,9 @@ pub async fn add_notice<C: NoticeConnection>(connection: &mut C, name: &str, par
 /// ```
 ///
 /// # Errors
-/// Those of [`add_notice`], for the first notice that has one. Nothing is added then, except where the database itself
-/// refused one of several statements ([`Error::Store`]): roll back after that.
+/// Those of [`add_notice`], for the first notice that has one. Then nothing is added, except where the database rejected one of
+/// several statements ([`Error::Store`]): roll back after that. On a connection without a transaction, [`Error::InvalidNotice`]
+/// for more than 2,000 notices (2 MiB), on MySQL also for some with dedupe keys, because they need several statements.
 pub async fn add_notices<C: NoticeConnection>(
     connection: &mut C,
     notices: impl IntoIterator<Item = NewNotice>,
@@ -61,7 +63,7 @@ pub async fn add_notices<C: NoticeConnection>(
     connection.insert_many(notices.collect()).await
 }
 
-/// A notice to be added, with everything that can be said of it.
+/// A notice to be added, with all its optional properties.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -70,7 +72,7 @@ pub async fn add_notices<C: NoticeConnection>(
 /// let added = NewNotice::new("remind_customer", serde_json::json!({ "order": 7 }))?
 ///     .delay(Duration::from_secs(3600))
 ///     .description("first reminder")
-///     .dedupe_key("reminder-1 of order 7")
+///     .unique_until_ended("reminder-1 of order 7")
 ///     .add(tx)
 ///     .await?;
 /// match added {
@@ -89,6 +91,7 @@ pub struct NewNotice {
     pub(crate) trace_context: Option<String>,
     pub(crate) ordering_key: Option<String>,
     pub(crate) dedupe_key: Option<String>,
+    pub(crate) until_ended: bool,
 }
 
 /// When a notice is to be sent for the first time.
@@ -109,7 +112,7 @@ const TRACE_CONTEXT_LIMIT: usize = 1000;
 pub const KEY_LIMIT: usize = 200;
 
 impl NewNotice {
-    /// A notice of the definition `name`, due at once.
+    /// Creates a notice of the definition `name`, due at once.
     ///
     /// # Errors
     /// [`Error::InvalidNotice`] where `param` cannot be written as JSON.
@@ -117,62 +120,81 @@ impl NewNotice {
         let name = name.into();
         let param = param::to_json(&name, &param)?;
         let (description, trace_context, ordering_key, dedupe_key) = (None, None, None, None);
-        Ok(Self { name, param, send: SendTime::AtOnce, description, trace_context, ordering_key, dedupe_key })
+        let (send, until_ended) = (SendTime::AtOnce, false);
+        Ok(Self { name, param, send, description, trace_context, ordering_key, dedupe_key, until_ended })
     }
 
-    /// Sends it only after `delay`, counted by the database's clock from the insert.
+    /// Delays the first attempt by `delay`, counted by the database's clock from the insert.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.send = SendTime::After(delay);
         self
     }
 
-    /// Sends it at `time`; a time that is over means at once.
+    /// Sets the time of the first attempt; a past time means at once.
     #[must_use]
     pub fn at(mut self, time: SystemTime) -> Self {
         self.send = SendTime::At(time);
         self
     }
 
-    /// A text for people, at most 64 KiB; the handler may rewrite it.
+    /// Sets a description for people, at most 64 KiB. The handler may rewrite it.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.description = Some(text.into());
         self
     }
 
-    /// A trace context (W3C `traceparent`), at most 1,000 bytes, handed to the handler. With the feature `otel` it is that of the
-    /// current span, unless one is given.
+    /// Sets the trace context (W3C `traceparent`), at most 1,000 bytes, which the handler receives. With the feature `otel` the
+    /// default is the trace context of the current span.
     #[must_use]
     pub fn trace_context(mut self, context: impl Into<String>) -> Self {
         self.trace_context = Some(context.into());
         self
     }
 
-    /// Notices of one definition and ordering key are sent one at a time, in the order in which they were inserted: one
-    /// that is delayed, retried or awaits its confirmation holds back those behind it until it has ended, however it ends.
-    /// Other keys go on. One to 200 characters.
+    /// Sets an ordering key of one to 200 characters. Notices of one definition and ordering key are sent one at a time, in the
+    /// order in which they were inserted. One that is delayed, retried or awaits its confirmation blocks those behind it until
+    /// it has ended, in whatever way. Other keys are not affected.
     ///
-    /// Of transactions that overlap in time nobody can say which came first: their notices are sent one at a time, but
-    /// one that is committed late can be sent after one that was inserted after it.
+    /// Transactions that overlap in time have no defined order. Their notices are sent one at a time, but a notice that is
+    /// committed late can be sent after one that was inserted after it.
     #[must_use]
     pub fn ordering_key(mut self, key: impl Into<String>) -> Self {
         self.ordering_key = Some(key.into());
         self
     }
 
-    /// Among the live notices of a definition a dedupe key is given once: adding another one adds nothing and answers
-    /// [`Added::Duplicate`]. A notice that has ended no longer counts. One to 200 characters.
+    /// Sets a dedupe key that lasts until the notice is claimed for its first attempt. While another notice of the definition has
+    /// the key, adding this one inserts nothing and returns [`Added::Duplicate`]. One to 200 characters.
     ///
-    /// It is a unique index, with what that implies: the insert waits for a transaction that has just added the same key,
-    /// and under REPEATABLE READ or SERIALIZABLE the database may ask for another try (40001).
+    /// Choose it for "send the newest state", where the handler reads the state when it runs: no change is lost, because a
+    /// notice that is being sent, or was sent, covers no later change. The notice that covers this one is not claimed before
+    /// the caller's transaction has ended, so its handler reads what that transaction committed. Transactions that add the same
+    /// key without a gap between them delay it.
+    ///
+    /// A dedupe key is a unique index: the insert waits while another transaction that inserted the same key is uncommitted.
+    /// Under REPEATABLE READ or SERIALIZABLE the database may fail it with 40001 (retry the transaction). Use only one of the
+    /// two kinds for a key, because the notice that has the key decides how long it keeps it.
     #[must_use]
-    pub fn dedupe_key(mut self, key: impl Into<String>) -> Self {
-        self.dedupe_key = Some(key.into());
+    pub fn unique_until_claimed(mut self, key: impl Into<String>) -> Self {
+        (self.dedupe_key, self.until_ended) = (Some(key.into()), false);
         self
     }
 
-    /// Adds it through `connection`; see [`add_notice`].
+    /// Sets a dedupe key that lasts until the notice has ended (succeeded, cancelled or a dead letter). While another notice of
+    /// the definition has the key, adding this one inserts nothing and returns [`Added::Duplicate`]. One to 200 characters.
+    ///
+    /// Choose it for "do this once", a reminder for instance. It loses changes if the handler sends a state: a change made
+    /// while the notice is being sent is not sent. See [`Self::unique_until_claimed`], also for the effects of the unique
+    /// index.
+    #[must_use]
+    pub fn unique_until_ended(mut self, key: impl Into<String>) -> Self {
+        (self.dedupe_key, self.until_ended) = (Some(key.into()), true);
+        self
+    }
+
+    /// Adds the notice through `connection`; see [`add_notice`].
     ///
     /// # Errors
     /// Those of [`add_notice`].
@@ -180,7 +202,7 @@ impl NewNotice {
         connection.insert(self.within(crate::trace::current)).await
     }
 
-    /// The same, added within a trace.
+    /// Sets the trace context to that of the current trace, unless one is set.
     fn within(mut self, trace: impl FnOnce() -> Option<String>) -> Self {
         self.trace_context = self.trace_context.or_else(trace);
         self
@@ -188,7 +210,7 @@ impl NewNotice {
 
     /// Checks everything that needs no database.
     pub fn check(&self, param_limit: usize) -> Result<()> {
-        // No definition has such a name, and comparing it to each that exists could take long.
+        // No definition has such a name, and comparing it to every existing name could take long.
         if self.name.contains('\0') || self.name.chars().nth(NAME_LIMIT).is_some() {
             return Err(Error::UnknownDefinition { name: self.name.clone(), nearest: None });
         }
@@ -214,48 +236,53 @@ impl NewNotice {
         param::check(&self.name, &self.param, param_limit)
     }
 
-    /// The name of its definition.
+    /// Returns the name of its definition.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The parameter as JSON text.
+    /// Returns the parameter as JSON text.
     pub fn param_json(&self) -> &str {
         &self.param
     }
 
-    /// The text for people.
+    /// Returns the description.
     pub fn description_text(&self) -> Option<&str> {
         self.description.as_deref()
     }
 
-    /// The trace context.
+    /// Returns the trace context.
     pub fn trace_context_text(&self) -> Option<&str> {
         self.trace_context.as_deref()
     }
 
-    /// The key by which it keeps its place, if it has one.
+    /// Returns the ordering key.
     pub fn ordering_key_text(&self) -> Option<&str> {
         self.ordering_key.as_deref()
     }
 
-    /// The key by which it is told from its duplicates, if it has one.
+    /// Returns the dedupe key.
     pub fn dedupe_key_text(&self) -> Option<&str> {
         self.dedupe_key.as_deref()
     }
 
-    /// True where nothing is said of it but its name and parameter.
+    /// Returns true if its dedupe key lasts until it has ended, false if it lasts until its first claim or there is none.
+    pub fn is_unique_until_ended(&self) -> bool {
+        self.until_ended
+    }
+
+    /// Returns true if only its name and parameter are set.
     pub fn is_plain(&self) -> bool {
         let texts = [&self.description, &self.trace_context, &self.ordering_key, &self.dedupe_key];
         self.is_due_at_once() && texts.into_iter().all(Option::is_none)
     }
 
-    /// True where it is due as soon as it is committed.
+    /// Returns true if it is due as soon as it is committed.
     pub fn is_due_at_once(&self) -> bool {
         self.send == SendTime::AtOnce
     }
 
-    /// True where it becomes due before the sweepers look next; by this process's clock, which only decides about a hint.
+    /// Returns true if it becomes due before the next sweep. Uses this process's clock, because only a hint depends on it.
     pub fn is_due_soon(&self) -> bool {
         let soon = Duration::from_secs(2);
         match self.send {
@@ -265,7 +292,7 @@ impl NewNotice {
         }
     }
 
-    /// When to send it, in milliseconds: an absolute time since 1970, or else a delay from the insert.
+    /// Returns when to send it, in milliseconds: an absolute time since 1970, or else a delay from the insert.
     pub fn send_millis(&self) -> (Option<i64>, i64) {
         match self.send {
             SendTime::AtOnce => (None, 0),
@@ -278,32 +305,32 @@ impl NewNotice {
 /// 9999-01-01, which every database can store, in milliseconds since 1970.
 const LAST_SEND_TIME: i64 = 253_370_764_800_000;
 
-/// Something that a notice can be added through: a transaction, or a connection (then it is added by itself).
+/// A transaction or connection through which a notice can be added. On a bare connection each insert commits by itself.
 ///
 /// Implemented for `NoticeTx`, for sqlx's `Transaction`, `PoolConnection` and the connections of the three databases.
 pub trait NoticeConnection: Send {
-    /// Inserts the notice. [`add_notice`] reads better.
+    /// Inserts the notice. Applications call [`add_notice`].
     fn insert(&mut self, notice: NewNotice) -> impl Future<Output = Result<Added>> + Send;
 
-    /// Inserts all of them, or none where one of them cannot be; one answer each, in their order.
+    /// Inserts all of them, or none if one cannot be inserted; returns one [`Added`] per notice, in their order.
     fn insert_many(&mut self, notices: Vec<NewNotice>) -> impl Future<Output = Result<Vec<Added>>> + Send;
 
-    /// Carries out what the receiver of a notice says. [`crate::ack_notice`] reads better.
-    fn confirm(&mut self, answer: &Confirmation) -> impl Future<Output = Result<Confirmed>> + Send;
+    /// Applies an ack or nack of a notice. Applications call [`crate::ack_notice`].
+    fn apply_ack(&mut self, answer: &Reply) -> impl Future<Output = Result<AckResult>> + Send;
 }
 
-/// What adding a notice did.
+/// Result of adding a notice.
 #[derive(Debug)]
 pub enum Added {
     /// It was inserted.
     New(Receipt),
-    /// Nothing was inserted: there is a live notice with the same dedupe key. Its id, unless this transaction cannot see
-    /// it, or it has just ended.
+    /// Nothing was inserted, because another notice has the dedupe key. The value is its id; `None` if this transaction cannot
+    /// see it or it has just ended.
     Duplicate(Option<i64>),
 }
 
 impl Added {
-    /// The id of the notice that stands for what was added: its own, or the one that it is a duplicate of.
+    /// Returns the id of the new notice, or of the one that it duplicates.
     pub fn id(&self) -> Option<i64> {
         match self {
             Self::New(receipt) => Some(receipt.id()),
@@ -311,7 +338,7 @@ impl Added {
         }
     }
 
-    /// The receipt of what was inserted.
+    /// Returns the receipt of the inserted notice.
     pub fn receipt(self) -> Option<Receipt> {
         match self {
             Self::New(receipt) => Some(receipt),
@@ -320,32 +347,32 @@ impl Added {
     }
 }
 
-/// The receipt for an added notice. It counts once the transaction has committed.
+/// The receipt for an added notice. It is valid once the transaction has committed.
 #[derive(Debug)]
 pub struct Receipt {
     id: i64,
-    outcome: Outcome,
+    outcome: FirstAttemptReceiver,
 }
 
 impl Receipt {
-    /// A receipt; connections make them.
-    pub fn new(id: i64, outcome: Outcome) -> Self {
+    /// Creates a receipt; only implementations of [`NoticeConnection`] need it.
+    pub fn new(id: i64, outcome: FirstAttemptReceiver) -> Self {
         Self { id, outcome }
     }
 
-    /// The notice's id: the one that the handler and every table show.
+    /// Returns the notice's id, which the handler and every table show.
     pub fn id(&self) -> i64 {
         self.id
     }
 
-    /// Waits until the first attempt has ended and its outcome is stored, at most `limit`. Call it after the commit;
-    /// before, it only waits in vain.
+    /// Waits until the first attempt has ended and its outcome is stored, at most `limit`. Call it after the commit; before the
+    /// commit it waits for the whole `limit`.
     pub async fn first_attempt(self, limit: Duration) -> FirstAttempt {
         self.outcome.wait(limit).await
     }
 }
 
-/// The known name most like `name`, if any is like it.
+/// Returns the known name that is most similar to `name`, if one is similar enough.
 pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let scored = known.into_iter().map(|other| (strsim::damerau_levenshtein(name, other), other));
     let (distance, nearest) = scored.min()?;

@@ -1,16 +1,16 @@
-//! The definitions that sweepers make where there are none: rows like any other, which operators see, edit and disable.
+//! The definitions that sweepers create if they are missing: normal rows, which operators can see, edit and disable.
 //!
 //! What their handlers do is left to the sweeper.
 
 use crate::alert::{self, ALERT_DEFINITION};
 use crate::definition::NotifyDef;
 
-/// The name of the built-in definition that purges what is no longer kept, and of its handler.
+/// The name of the built-in definition that purges old rows, and of its handler.
 pub const PURGE_DEFINITION: &str = "notify.purge";
-/// The name of the built-in definition that tells how many dead letters there are, and of its handler.
+/// The name of the built-in definition that reports the number of dead letters, and of its handler.
 pub const DEAD_LETTERS_DEFINITION: &str = "notify.dead_letters";
 
-/// The built-in definitions, those of the housekeeping only where it is wanted.
+/// Returns the built-in definitions; those for housekeeping only if `housekeeping` is set.
 pub fn built_in(housekeeping: bool) -> Vec<NotifyDef> {
     let mut all = vec![alert::built_in()];
     if housekeeping {
@@ -19,7 +19,7 @@ pub fn built_in(housekeeping: bool) -> Vec<NotifyDef> {
     all
 }
 
-/// Whether a definition of this name is a built-in one.
+/// Returns whether a definition of this name is a built-in one.
 pub fn is_built_in(name: &str) -> bool {
     [ALERT_DEFINITION, PURGE_DEFINITION, DEAD_LETTERS_DEFINITION].contains(&name)
 }
@@ -28,7 +28,7 @@ fn purge() -> NotifyDef {
     NotifyDef::new(PURGE_DEFINITION)
         .description("Housekeeping: deletes what is no longer kept. handler_config says how long dead letters and cancelled notices are.")
         .schedule("0 0 3 * * *")
-        // It goes on where it was cut off.
+        // After a timeout the next attempt continues.
         .timeout("10m")
         .keep_history("1d")
         .handler_config(r#"{"dead_letters": "30d", "cancelled": "30d"}"#)
@@ -38,7 +38,7 @@ fn dead_letters() -> NotifyDef {
     NotifyDef::new(DEAD_LETTERS_DEFINITION)
         .description("Housekeeping: tells how many dead letters there are, in the log and as a gauge.")
         .schedule("0 */5 * * * *")
-        // How many there were is of no use.
+        // A past number of dead letters is of no use.
         .schedule_missed("none")
         .keep_history("1d")
 }

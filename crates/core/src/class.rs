@@ -1,7 +1,6 @@
-//! [`ErrorClass`]: the kinds of errors that a definition's `retry_rules` can tell apart.
+//! [`ErrorClass`]: the kinds of errors that a definition's `retry_rules` can distinguish.
 //!
-//! How the class of an error is found is left to the sweeper, and what follows from it to [`crate::definition`] and
-//! [`crate::transition`].
+//! The sweeper determines the class of an error; [`crate::definition`] and [`crate::transition`] decide its effect.
 
 use std::error::Error as StdError;
 
@@ -16,30 +15,30 @@ use crate::error::{Error, FaultKind, StoreError};
 pub enum ErrorClass {
     /// The receiver could not be reached, or the connection broke.
     Network,
-    /// No answer in time: the handler ran longer than the definition's `timeout`, or something within it gave up waiting.
+    /// No response in time: the handler ran longer than the definition's `timeout`, or an operation within it timed out.
     Timeout,
-    /// A database asked for another try (deadlock, serialization failure, lock wait).
+    /// A database requires a retry (deadlock, serialization failure, lock wait).
     Deadlock,
-    /// The receiver says that it is out of service.
+    /// The receiver reports that it is out of service.
     Unavailable,
-    /// The receiver says that it has too much to do.
+    /// The receiver reports that it is overloaded.
     Busy,
     /// The request or the parameter can never be accepted as it is.
     Invalid,
-    /// The receiver does not let us in.
+    /// The receiver rejected the credentials or the access.
     Auth,
-    /// What is asked for does not exist at the receiver.
+    /// The receiver reports that the requested object does not exist.
     NotFound,
     /// The process died (or lost its database) while it was sending.
     Crash,
-    /// It was delivered, and not confirmed in time, or refused by its receiver afterwards.
-    Unconfirmed,
+    /// It was delivered, but not confirmed in time, or nacked by its receiver.
+    Unacked,
     /// Everything else.
     Unknown,
 }
 
 impl ErrorClass {
-    /// The stored name.
+    /// Returns the stored name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Network => "network",
@@ -51,12 +50,12 @@ impl ErrorClass {
             Self::Auth => "auth",
             Self::NotFound => "not_found",
             Self::Crash => "crash",
-            Self::Unconfirmed => "unconfirmed",
+            Self::Unacked => "unacked",
             Self::Unknown => "unknown",
         }
     }
 
-    /// All of them.
+    /// All classes.
     pub const ALL: [ErrorClass; 11] = [
         Self::Network,
         Self::Timeout,
@@ -67,17 +66,17 @@ impl ErrorClass {
         Self::Auth,
         Self::NotFound,
         Self::Crash,
-        Self::Unconfirmed,
+        Self::Unacked,
         Self::Unknown,
     ];
 
-    /// The class of this stored name.
+    /// Returns the class with this stored name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.as_str() == name)
     }
 
-    /// Whether a failure of this class is retried where `retry_rules` say nothing of it: not where another try would end
-    /// in the same way until somebody has changed something.
+    /// Returns whether a failure of this class is retried if `retry_rules` has no rule for it. It is not retried if another
+    /// attempt would fail in the same way until an operator has changed something.
     pub fn is_retried_by_default(self) -> bool {
         !matches!(self, Self::Invalid | Self::Auth | Self::NotFound)
     }
@@ -89,8 +88,8 @@ impl std::fmt::Display for ErrorClass {
     }
 }
 
-/// The class of an error of this crate or of sqlx (of the databases whose features are on), by its type and the
-/// server's code; `None` where it does not tell. Its causes are not looked at.
+/// Returns the class of an error of this crate or of sqlx (of the databases whose features are on), by its type and the
+/// server's code; `None` if these do not determine it. Its causes are not examined.
 pub fn class_of_database_error(error: &(dyn StdError + 'static)) -> Option<ErrorClass> {
     if let Some(error) = error.downcast_ref::<Error>() {
         return match error {
@@ -99,7 +98,7 @@ pub fn class_of_database_error(error: &(dyn StdError + 'static)) -> Option<Error
             }
             Error::TransactionLost { .. } => Some(ErrorClass::Deadlock),
             Error::Store(error) => class_of_fault(error.kind),
-            // Somebody may define it yet, or set the keys.
+            // The definition may be created later, or the keys set.
             Error::UnknownDefinition { .. } | Error::Token { .. } => None,
         };
     }
@@ -112,13 +111,15 @@ pub fn class_of_database_error(error: &(dyn StdError + 'static)) -> Option<Error
     None
 }
 
-/// The class of a fault where no code says anything more exact.
+/// Returns the class of a fault for which no code is more exact.
 pub(crate) fn class_of_fault(fault: FaultKind) -> Option<ErrorClass> {
     match fault {
         FaultKind::Outage => Some(ErrorClass::Unavailable),
         FaultKind::Conflict => Some(ErrorClass::Deadlock),
+        FaultKind::Slow => Some(ErrorClass::Timeout),
+        FaultKind::Busy => Some(ErrorClass::Busy),
         FaultKind::Permanent => Some(ErrorClass::Invalid),
-        // A missing table, a full disk: somebody repairs it, and nobody knows what it says of the notice.
+        // A missing table, a full disk: an operator must repair it, and it shows nothing about the notice.
         FaultKind::Unusable => None,
     }
 }

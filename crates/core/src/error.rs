@@ -1,27 +1,27 @@
-//! The errors of this crate: what was being done, to what, and what would be right.
+//! The errors of this crate. A message says what was being done, with what value, and what would be right.
 //!
-//! Races that are expected (a lost lease, a definition that somebody else changed) are values, not errors.
+//! Expected races (a lost lease, a definition that another editor changed) are values, not errors.
 
 use crate::definition::Problem;
 
-/// What a library error carries as its cause.
+/// The type of a cause.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something was refused or failed. Nothing else is affected by it.
+/// Why a call was rejected or failed. A failed call affects no other notice or definition.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// `add_notice` named a definition that does not exist (or was deleted).
-    #[error("unknown notice definition {name:?}{}; define it first (`notify.define`) or add a row to notify_def", did_you_mean(nearest.as_deref()))]
+    #[error("unknown notice definition {name:?}{}; define it first (`outbox.define`) or add a row to notify_def", did_you_mean(nearest.as_deref()))]
     UnknownDefinition {
         /// The name that was asked for.
         name: String,
         /// The known name that is most like it.
         nearest: Option<String>,
     },
-    /// A part of the notice cannot be stored in the same way by every database.
+    /// A part of the notice that not every database can store unchanged.
     #[error("notice {name:?}: {problem}")]
     InvalidNotice {
         /// The definition's name.
@@ -29,7 +29,7 @@ pub enum Error {
         /// What is wrong, where, and what would be right.
         problem: String,
     },
-    /// A definition that cannot work was given to `define` or `update`.
+    /// `define` or `update` got a definition that cannot work.
     #[error("definition {name:?} is invalid: {}", join(problems))]
     InvalidDefinition {
         /// The definition's name.
@@ -37,11 +37,11 @@ pub enum Error {
         /// Every column that is wrong.
         problems: Vec<Problem>,
     },
-    /// The transaction that was to hold the notice is no longer open: the server ended it, after a deadlock
-    /// for instance, or somebody sent ROLLBACK. Roll back and do the business work again.
+    /// The transaction that should have contained the notice is no longer open: the server ended it, after a deadlock for
+    /// instance, or a ROLLBACK was sent. Roll back and do the business work again.
     ///
-    /// Statements that are run through the connection afterwards are committed one by one, whatever becomes of the
-    /// rest. Where it ended with a raw COMMIT, or with the implicit commit of DDL on MySQL, what was done before stays.
+    /// Later statements on the connection are committed one by one. If the transaction ended with a raw COMMIT, or with the
+    /// implicit commit of DDL on MySQL, its earlier statements are committed.
     #[error(
         "{doing}: the transaction is no longer open, so nothing done in it since then is safe; roll back and retry it"
     )]
@@ -49,16 +49,16 @@ pub enum Error {
         /// What was being done.
         doing: &'static str,
     },
-    /// A confirmation token, or a secret to sign such with, that cannot be used.
+    /// A confirmation token, or a secret to sign tokens with, that cannot be used.
     #[error("the confirmation token cannot be used: {problem}")]
     Token {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// Something that an operator asked for cannot be done as it was said.
+    /// An operator's request that cannot be done as stated.
     #[error("{what}: {problem}")]
     Invalid {
-        /// What: a filter, a rate, a position.
+        /// The part of the request: a filter, a rate, a position.
         what: &'static str,
         /// What is wrong with it, and what would be right.
         problem: String,
@@ -77,41 +77,46 @@ fn join(problems: &[Problem]) -> String {
     lines.join("; ")
 }
 
-/// A store could not do what it was asked.
+/// A call of a store failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{doing}: {source}")]
 #[non_exhaustive]
 pub struct StoreError {
     /// What was being done.
     pub doing: &'static str,
-    /// How it failed, which tells what to do about it.
+    /// The kind of failure, which decides what to do about it.
     pub kind: FaultKind,
     /// The cause.
     pub source: BoxError,
 }
 
-/// What sort of fault a [`StoreError`] is.
+/// The kind of a [`StoreError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// The store could not be reached, or not in time: every caller is affected, and it passes.
+    /// The store could not be reached, or not in time. Every caller is affected. It passes by itself.
     Outage,
-    /// A conflict with others (deadlock, serialization, lock wait): passes when tried again.
+    /// A conflict with another transaction (deadlock, serialization, lock wait). It passes when the call is retried.
     Conflict,
-    /// The store answers but cannot do it: a missing table or right, a full disk, a database that refuses
-    /// connections. It passes when somebody repairs it.
+    /// The statement took longer than its time-out, or an administrator cancelled it; the store executes other statements.
+    Slow,
+    /// The call timed out while it waited for one of this process's own few connections. It means nothing about the store, and
+    /// passes when fewer calls run at the same time.
+    Busy,
+    /// The store responds but cannot execute the call: a missing table or right, a full disk, a database that rejects
+    /// connections. It passes when an operator repairs it.
     Unusable,
-    /// It fails each time with these values, and only with these: others are not affected.
+    /// The call fails each time with these values, and only with these. Other calls are not affected.
     Permanent,
 }
 
 impl StoreError {
-    /// An error of `kind` that happened while `doing`.
+    /// Creates an error of `kind` that happened while `doing`.
     pub fn new(doing: &'static str, kind: FaultKind, source: impl Into<BoxError>) -> Self {
         Self { doing, kind, source: source.into() }
     }
 
-    /// True where trying again may help: at once, when the store is back, or when somebody has repaired it.
+    /// Returns true if a retry may succeed: at once, when the store is back, or when an operator has repaired it.
     pub fn is_transient(&self) -> bool {
         self.kind != FaultKind::Permanent
     }

@@ -3,18 +3,18 @@
 //!
 //! Sending is left to `solid-notify-sweeper`; users name the crate `solid-notify`, which re-exports both.
 //!
-//! The decisions ([`transition`], [`definition`], [`retry`]) do no input or output and read no clock; a store
-//! only persists them, guarded by status and attempt number.
+//! The decisions ([`transition`], [`definition`], [`retry`]) do no input or output and read no clock; a store only persists
+//! them, guarded by status and attempt.
 
+pub mod ack;
 pub mod add;
 pub mod alert;
 pub mod built_in;
 mod class;
 pub mod clock;
-pub mod confirm;
 pub mod definition;
+pub mod dispatch;
 pub mod error;
-pub mod lane;
 pub mod limit;
 pub mod metrics;
 pub mod notice;
@@ -30,19 +30,19 @@ pub mod token;
 pub mod trace;
 pub mod transition;
 
+pub use ack::{AckResult, Reply, ReplyKind, ack_notice, nack_notice};
 pub use add::{Added, NewNotice, NoticeConnection, Receipt, add_notice, add_notices};
 pub use alert::{ALERT_DEFINITION, Alert, AlertKind, AlertReason};
 pub use built_in::{DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
 pub use class::{ErrorClass, class_of_database_error};
 pub use clock::HandClock;
-pub use confirm::{Confirmation, Confirmed, Verdict, ack_notice, nack_notice};
 pub use definition::{NotifyDef, Policy, Problem, RetryRules, Rule};
+pub use dispatch::FirstAttempt;
 pub use error::{Error, Result, StoreError};
-pub use lane::FirstAttempt;
-pub use notice::{AttemptRecord, Claimed, NoticeRecord, Status};
-pub use operate::{Answer, AuditEntry, Explanation, Filter, Operate, Operator, Rate};
-pub use outbox::{Defined, DefinitionState, Outbox, Updated};
+pub use notice::{AttemptRecord, ClaimedNotice, NoticeRecord, Status};
+pub use operate::{AuditEntry, Explanation, Filter, Operate, Operator, Rate, VerbResult};
+pub use outbox::{AnyOutbox, Defined, DefinitionState, Updated};
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-pub use sql::{Dialect, NoticeTx, Notify, NotifyBuilder};
+pub use sql::{Dialect, NoticeTx, Outbox, OutboxBuilder};
 pub use store::Store;
 pub use token::TokenKeys;

@@ -1,8 +1,8 @@
-//! What all nodes together may do of one definition: a rate, a number that is being sent at the same time, and a circuit breaker.
+//! The limits of one definition over all nodes: a rate, a number of notices being sent at the same time, and a circuit breaker.
 //!
-//! Pure: a store locks the row of the definition in `notify_limit`, asks [`allowance`] how many it may claim, writes what
-//! [`begin`] makes of the row, and, when attempts have ended, what [`end`] makes of it; each in the transaction of the claim or
-//! the settle. So what is decided here holds exactly, whoever claims at the same moment.
+//! Pure. A store locks the definition's row in `notify_limit`, asks [`allowance`] how many notices it may claim, and stores the
+//! row that [`begin`] returns. When attempts have ended it stores the row that [`end`] returns. Each happens in the transaction
+//! of the claim or the settle, so the limits are exact even if several nodes claim at the same time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,43 +18,43 @@ use crate::transition::Event;
 /// `breaker_pause`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    /// At most so many attempts begin within any such time.
+    /// The maximum number of attempts that begin within a period.
     pub rate: Option<Rate>,
-    /// At most so many are being sent at the same time.
+    /// The maximum number of notices being sent at the same time.
     pub total: Option<usize>,
-    /// Whether sending stops where the target is unwell.
+    /// When the circuit opens; `None`: never.
     pub breaker: Option<Breaker>,
 }
 
 /// When a circuit opens, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Breaker {
-    /// So many failures in a row open it.
+    /// The number of failures in a row that opens it.
     pub failures: u32,
-    /// So long nothing is sent then; after it a probe is.
+    /// How long no notice is sent then. After it a probe is sent.
     pub pause: Duration,
 }
 
 /// The row of a definition in `notify_limit`. Times are milliseconds since 1970, by the store's clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LimitRow {
-    /// Attempts that began lately, the earliest first: when, and how many.
+    /// Attempts that began recently, the earliest first: when, and how many.
     pub begun: Vec<(i64, u32)>,
     /// Failures in a row.
     pub failures: i64,
-    /// The circuit is open; from this time on a probe may be sent.
+    /// If set, the circuit is open, and from this time on a probe may be sent.
     pub open_until: Option<i64>,
     /// The notice that is being sent as the probe.
     pub probe: Option<i64>,
 }
 
-/// Why a quota lets nothing through.
+/// Why a quota allows no claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Hold {
+pub enum QuotaStop {
     /// The circuit is open.
     Circuit {
-        /// How long until a probe may be sent. One that is being sent ends it earlier.
+        /// How long until a probe may be sent. The end of a running probe may close the circuit earlier.
         after: Duration,
     },
     /// As many attempts have begun as the rate allows.
@@ -62,17 +62,17 @@ pub enum Hold {
         /// How long until the next one may begin.
         after: Duration,
     },
-    /// As many are being sent as may be; the next may when one of them has ended.
+    /// The maximum number of notices is being sent; the next may start when one of them has ended.
     Total,
-    /// Another node claims of this definition at this moment.
+    /// Another node is claiming notices of this definition.
     Busy {
-        /// How long to leave it alone.
+        /// How long to wait.
         after: Duration,
     },
 }
 
-impl Hold {
-    /// How long until it is worth while to ask again; [`FOREVER`] where nobody knows.
+impl QuotaStop {
+    /// Returns how long to wait before the next claim; [`FOREVER`] if that is unknown.
     pub fn again_after(self) -> Duration {
         match self {
             Self::Circuit { after } | Self::Rate { after } | Self::Busy { after } => after,
@@ -80,35 +80,36 @@ impl Hold {
         }
     }
 
-    /// True where the end of an attempt may be the end of it.
+    /// Returns true if the end of an attempt may end it.
     pub fn ends_with_an_attempt(self) -> bool {
         matches!(self, Self::Circuit { .. } | Self::Total)
     }
 }
 
-/// Into how many parts of its time a rate's attempts are counted: those that begin within the same part count as begun with the
-/// last of them. So a place comes back at most such a part later than it could, and never too early.
+/// The number of parts into which a rate's period is divided for counting. Attempts that begin within the same part count as
+/// begun with the last of them. So a free place appears at most one part later than it could, and never too early.
 const PARTS: i64 = 64;
 
-/// How many may be claimed now, at least one; or why none may. `sending`: how many are being sent; `lease`: that of the claim.
+/// Returns how many notices may be claimed now, at least one. `sending`: how many are being sent; `lease`: the lease of the
+/// claim.
 ///
 /// # Errors
-/// What holds them back.
-pub fn allowance(row: &LimitRow, quota: &Quota, now: i64, sending: usize, lease: Duration) -> Result<usize, Hold> {
+/// Why none may be claimed.
+pub fn allowance(row: &LimitRow, quota: &Quota, now: i64, sending: usize, lease: Duration) -> Result<usize, QuotaStop> {
     let mut most = usize::MAX;
     if let (Some(breaker), Some(until)) = (quota.breaker, row.open_until) {
         let left = until.saturating_sub(now);
-        // What lies further ahead than it can was written by a clock that has been set back, or for a pause that was longer.
+        // An open time further ahead than possible was written by a clock that has been set back, or for a longer pause.
         let longest = duration_millis(breaker.pause.max(lease)).saturating_mul(2);
         if left > 0 && left <= longest {
-            return Err(Hold::Circuit { after: duration_from_millis(left) });
+            return Err(QuotaStop::Circuit { after: duration_from_millis(left) });
         }
         most = 1;
     }
     if let Some(total) = quota.total {
         most = most.min(total.saturating_sub(sending));
         if most == 0 {
-            return Err(Hold::Total);
+            return Err(QuotaStop::Total);
         }
     }
     if let Some(rate) = quota.rate {
@@ -122,15 +123,15 @@ pub fn allowance(row: &LimitRow, quota: &Quota, now: i64, sending: usize, lease:
                 (counted < limit).then(|| at.saturating_add(per).saturating_sub(now))
             };
             let after = lately(row, per, now).find_map(frees).unwrap_or(per);
-            return Err(Hold::Rate { after: duration_from_millis(after) });
+            return Err(QuotaStop::Rate { after: duration_from_millis(after) });
         }
         most = most.min(free);
     }
     Ok(most)
 }
 
-/// What attempts that began at `at` make of the row: they count against the rate, and, where the circuit is open, the first of
-/// them is the probe. Its lease bounds it: if its process dies, another probe follows.
+/// Returns the row after attempts have begun at `at`. They count against the rate. If the circuit is open, the first of them is
+/// the probe. Its lease limits the probe: if its process dies, another probe follows.
 pub fn begin(row: &LimitRow, quota: &Quota, at: i64, ids: &[i64], lease: Duration) -> LimitRow {
     let mut new = row.clone();
     new.begun.clear();
@@ -154,37 +155,37 @@ pub fn begin(row: &LimitRow, quota: &Quota, at: i64, ids: &[i64], lease: Duratio
     new
 }
 
-/// The attempts that count at `now` against a rate. One that lies further ahead than it can was written by a clock that has been
-/// set back since.
+/// Returns the attempts that count against a rate at `now`. A time further ahead than possible was written by a clock that has
+/// been set back since.
 fn lately(row: &LimitRow, per: i64, now: i64) -> impl Iterator<Item = (i64, u32)> {
     let counts = move |at: i64| at.saturating_add(per) > now && at <= now.saturating_add(per);
     row.begun.iter().copied().filter(move |(at, _)| counts(*at))
 }
 
-/// What the end of an attempt says of the target.
+/// What the end of an attempt shows about the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sign {
-    /// It took the notice.
+    /// The target accepted the notice.
     Well,
-    /// The next notice would fare no better.
+    /// The next notice would fail, too.
     Unwell,
-    /// Nothing: it lay with the notice, or there was no attempt.
+    /// Nothing: the failure was caused by the notice, or there was no attempt.
     None,
 }
 
 impl Sign {
-    /// What `event` says.
+    /// Returns the sign of `event`.
     pub fn of(event: &Event) -> Self {
         match event {
-            Event::Succeeded | Event::AwaitConfirm(_) => Self::Well,
+            Event::Succeeded | Event::AwaitAck(_) => Self::Well,
             Event::Failed(class) | Event::RetryIn(_, class) if is_of_target(*class) => Self::Unwell,
             _ => Self::None,
         }
     }
 }
 
-/// True for failures that lie with the target, or with the way to it, and not with the one notice. A deadlock asks for just
-/// another try, and whoever did not confirm may be well.
+/// Returns true for failures caused by the target, or by the way to it, and not by the one notice. A deadlock only needs a
+/// retry, and a receiver that did not confirm may be healthy.
 fn is_of_target(class: ErrorClass) -> bool {
     matches!(
         class,
@@ -197,20 +198,20 @@ fn is_of_target(class: ErrorClass) -> bool {
     )
 }
 
-/// What a circuit breaker is to see of an outcome.
+/// The part of an outcome that a circuit breaker evaluates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watched {
     /// The definition.
     pub def_id: i64,
     /// Its breaker.
     pub breaker: Breaker,
-    /// What the outcome says.
+    /// What the outcome shows about the target.
     pub sign: Sign,
-    /// What a person is to be told if it opens the circuit.
+    /// The alarm to raise if it opens the circuit.
     pub alarm: Option<Alarm>,
 }
 
-/// Outcomes of one batch by the definition whose breaker is to see them, each with its notice, in their order.
+/// Groups the outcomes of one batch by the definition whose breaker evaluates them, each with its notice, in their order.
 pub fn watched<'a>(settled: impl Iterator<Item = &'a Settle>) -> BTreeMap<i64, Vec<(i64, &'a Watched)>> {
     let mut by_definition: BTreeMap<i64, Vec<(i64, &Watched)>> = BTreeMap::new();
     for settle in settled {
@@ -221,20 +222,21 @@ pub fn watched<'a>(settled: impl Iterator<Item = &'a Settle>) -> BTreeMap<i64, V
     by_definition
 }
 
-/// What the ends of attempts of one definition, in their order, make of its row, and what is to be told if that opens the circuit.
+/// Returns the row after attempts of one definition have ended, in their order, and the alarm to raise if that opens the
+/// circuit.
 ///
-/// The breaker is that of the last outcome: it was judged by the latest reading of the definition. What is told is of the outcome
-/// that opened the circuit for good, which no other of the same notice in the batch may stand for.
+/// The breaker is that of the last outcome, because that was decided by the latest version of the definition. The alarm is that
+/// of the outcome that opened the circuit for good, even if the batch contains another outcome of the same notice.
 pub fn end<'a>(row: &LimitRow, outcomes: &[(i64, &'a Watched)], now: i64) -> (LimitRow, Option<&'a Alarm>) {
     let Some(breaker) = outcomes.last().map(|(_, watched)| watched.breaker) else { return (row.clone(), None) };
     let (new, opener) = fold(row, breaker, outcomes.iter().map(|(id, watched)| (*id, watched.sign)), now);
     (new, opener.and_then(|nth| outcomes.get(nth)?.1.alarm.as_ref()))
 }
 
-/// What outcomes, in their order, make of the row, and which of them has opened the circuit, if one has.
+/// Returns the row after outcomes, in their order, and the index of the one that opened the circuit, if one did.
 ///
-/// While it is open only the probe's failure counts, since the others began before it was opened. A success closes it,
-/// whoever brings it.
+/// While the circuit is open only the probe's failure counts, because the other attempts began before it opened. Any success
+/// closes it.
 fn fold(
     row: &LimitRow,
     breaker: Breaker,
@@ -258,7 +260,7 @@ fn fold(
                 new.failures = new.failures.saturating_add(1);
                 (new.open_until, new.probe) = (Some(pause), None);
             }
-            // It told nothing: the next one may.
+            // The probe showed nothing: the next attempt may be the probe.
             (Sign::None, Some(_)) if is_probe => (new.open_until, new.probe) = (Some(now), None),
             (Sign::Unwell | Sign::None, _) => {}
         }

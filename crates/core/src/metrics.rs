@@ -1,8 +1,8 @@
-//! The name of every metric, once, with what it says; recorded through the facade `metrics`, so that an application chooses the
-//! recorder. Also the counter of what a process has added.
+//! The name and help text of every metric, recorded through the facade `metrics`, so that an application chooses the recorder.
+//! Also the counter of added notices.
 //!
 //! A handle is made once for a definition, and without a recorder it does nothing. Install the recorder before the first
-//! `Notify::new`: handles that were made before it stay silent. When what is recorded is left to the sweeper.
+//! `Outbox::new`: handles that were made before it record nothing. The sweeper decides when to record.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
@@ -36,7 +36,7 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// What it says.
+    /// Returns its help text.
     pub fn help(&self) -> &'static str {
         self.help.trim()
     }
@@ -46,7 +46,7 @@ macro_rules! metrics {
     ($($(#[doc = $help:literal])+ $constant:ident = $name:literal: $kind:ident of $unit:ident by $labels:expr;)+) => {
         $($(#[doc = $help])+ pub const $constant: &str = $name;)+
 
-        /// All of them.
+        /// All metrics.
         pub const ALL: &[Metric] = &[
             $(Metric { name: $name, kind: Kind::$kind, labels: &$labels, unit: Unit::$unit, help: concat!($($help),+) }),+
         ];
@@ -54,32 +54,33 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// Notices that this process added and committed through `notify.begin()`. Those of other transactions and of plain SQL are
-    /// not among them, since nobody tells of their commits: they are seen in the first attempts.
+    /// Notices that this process added and committed through `outbox.begin()`. Those of other transactions and of plain SQL are
+    /// not included, because their commits are not visible to this library: they appear in the first attempts.
     ADDED = "solid_notify_added_total": Counter of Count by ["definition"];
-    /// Attempts whose outcome this node stored: `succeeded`, `skipped`, `awaiting_confirmation`, `failed` (to be retried) or
-    /// `dead_letter`, with the class of the error (`-` for none). What was handed back is none.
+    /// Attempts whose outcome this node stored: `succeeded`, `skipped`, `awaiting_ack`, `failed` (to be retried) or
+    /// `dead_letter`, with the class of the error (`-` for none). Claims that were handed back are not included.
     ATTEMPTS = "solid_notify_attempts_total": Counter of Count by ["definition", "outcome", "class"];
     /// Outcomes that could not be stored because the lease was lost: those notices are sent again.
     LEASE_LOSSES = "solid_notify_lease_losses_total": Counter of Count by ["definition"];
-    /// Alerts that the handler of `notify.alert` has taken, digests and recoveries among them.
+    /// Alerts that the handler of `notify.alert` has sent, digests and recoveries included.
     ALERTS_SENT = "solid_notify_alerts_sent_total": Counter of Count by [];
-    /// Alarms that a cool-down held back, counted when a digest has told of them.
-    ALERTS_HELD_BACK = "solid_notify_alerts_held_back_total": Counter of Count by [];
-    /// From the insert to the end of the handler that delivered it, waiting times and retries included. Where a delivery has to be
-    /// confirmed, each one counts.
+    /// Alarms that a cool-down suppressed, counted when a digest has reported them.
+    ALERTS_HELD_BACK = "solid_notify_alerts_suppressed_total": Counter of Count by [];
+    /// From the insert to the end of the handler that delivered it, waiting times and retries included. If deliveries must be
+    /// confirmed, each delivery counts.
     DELIVERY = "solid_notify_delivery_seconds": Histogram of Seconds by ["definition"];
     /// How long the handler of an attempt ran.
     ATTEMPT = "solid_notify_attempt_seconds": Histogram of Seconds by ["definition"];
-    /// The error of the cadence: how long the first notice of a lane had been due when the sweep claimed it. One value a claim.
+    /// How late the sweep was: how long the first notice of a queue slice had been due when the sweep claimed it. One value per
+    /// claim.
     LATENESS = "solid_notify_lateness_seconds": Histogram of Seconds by ["definition"];
     /// How many outcomes one transaction has stored.
     SETTLE_BATCH = "solid_notify_settle_batch_size": Histogram of Count by [];
-    /// 1 while the database answers this node, else 0.
+    /// 1 while the database responds to this node, else 0.
     DATABASE_UP = "solid_notify_database_up": Gauge of Count by [];
-    /// Live notices by status (`not_sent`, `failed`, `sending`, `awaiting_confirm`), from the snapshot.
+    /// Live notices by status (`not_sent`, `failed`, `sending`, `awaiting_ack`), from the snapshot.
     LIVE = "solid_notify_live": Gauge of Count by ["definition", "status"];
-    /// For how long the oldest due notice had been due, from the snapshot.
+    /// How long the oldest due notice had been due, from the snapshot.
     OLDEST_DUE = "solid_notify_oldest_due_seconds": Gauge of Seconds by ["definition"];
     /// Dead letters that are kept, from the snapshot.
     DEAD_LETTERS = "solid_notify_dead_letters": Gauge of Count by ["definition"];
@@ -95,7 +96,7 @@ pub const SECONDS_BUCKETS: &[f64] = &[
     21_600.0, 86_400.0,
 ];
 
-/// Tells the recorder what each metric says, and its unit.
+/// Passes the help text and unit of each metric to the recorder.
 pub fn describe() {
     for metric in ALL {
         match metric.kind {
@@ -106,12 +107,12 @@ pub fn describe() {
     }
 }
 
-/// Counts what was added, when it is committed. Connections tell it.
+/// Counts added notices when they are committed. Connections call it.
 #[derive(Default)]
 pub struct Commits(RwLock<HashMap<i64, (String, Counter)>>);
 
 impl Commits {
-    /// Learns the name of a definition, of which a notice is added.
+    /// Registers the name of a definition of which a notice is added.
     pub fn learn(&self, def_id: i64, name: &str) {
         let is_known = |(known, _): &(String, Counter)| known == name;
         if !self.0.read().unwrap_or_else(PoisonError::into_inner).get(&def_id).is_some_and(is_known) {
@@ -120,7 +121,7 @@ impl Commits {
         }
     }
 
-    /// Counts a commit: the definition of each of its notices.
+    /// Counts a commit, given the definition of each of its notices.
     pub fn count(&self, def_ids: impl Iterator<Item = i64>) {
         let counters = self.0.read().unwrap_or_else(PoisonError::into_inner);
         for def_id in def_ids {

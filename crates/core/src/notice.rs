@@ -1,6 +1,6 @@
-//! What a notice is: its states, the record of its attempts, and the views that a store hands out.
+//! The data of a notice: its states, the record of its attempts, and the views that a store returns.
 //!
-//! What happens next to a notice is decided in [`crate::transition`]; nothing here decides.
+//! Decisions about a notice are left to [`crate::transition`].
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,37 +17,37 @@ pub use crate::class::ErrorClass;
 pub enum Status {
     /// 0: never attempted; due at `next_call_time`.
     NotSent = 0,
-    /// 1: delivered, and confirmed where asked. Final.
+    /// 1: delivered, and confirmed if required. Final.
     Succeeded = 1,
     /// 2: the last attempt failed; `next_call_time` is the time of the retry.
     Failed = 2,
-    /// 3: given up; a dead letter. Final.
+    /// 3: finally failed; a dead letter. Final.
     DeadLetter = 3,
-    /// 4: delivered, waits for its confirmation; `next_call_time` is the deadline, the end of all times for none.
-    AwaitingConfirm = 4,
+    /// 4: delivered, waits for its confirmation; `next_call_time` is the deadline, or the latest storable time for none.
+    AwaitingAck = 4,
     /// 5: a worker is sending it; `next_call_time` is the end of its lease.
     Sending = 5,
-    /// 6: not to be sent (any more). Final.
+    /// 6: cancelled, by an operator or by its handler. Final.
     Cancelled = 6,
 }
 
 impl Status {
-    /// The states of live notices, in the order in which their lanes are swept.
-    pub const LIVE: [Status; 4] = [Status::NotSent, Status::Failed, Status::Sending, Status::AwaitingConfirm];
+    /// The states of live notices, in the order in which their queue slices are swept.
+    pub const LIVE: [Status; 4] = [Status::NotSent, Status::Failed, Status::Sending, Status::AwaitingAck];
 
-    /// The number that the tables hold.
+    /// Returns the number that the tables store.
     pub fn code(self) -> i64 {
         self as i64
     }
 
-    /// The state with this number, if there is one.
+    /// Returns the state with this number, if there is one.
     pub fn from_code(code: i64) -> Option<Self> {
         [
             Self::NotSent,
             Self::Succeeded,
             Self::Failed,
             Self::DeadLetter,
-            Self::AwaitingConfirm,
+            Self::AwaitingAck,
             Self::Sending,
             Self::Cancelled,
         ]
@@ -55,7 +55,7 @@ impl Status {
         .find(|status| status.code() == code)
     }
 
-    /// True for the states that no sweeper looks at any more.
+    /// Returns true for the states of ended notices.
     pub fn is_final(self) -> bool {
         !Self::LIVE.contains(&self)
     }
@@ -71,22 +71,22 @@ pub struct AttemptRecord {
     pub time: String,
     /// The worker that made it.
     pub node: String,
-    /// How long it took, in milliseconds; 0 where nobody could measure it (a crash).
+    /// How long it took, in milliseconds; 0 if it could not be measured (a crash).
     pub duration_ms: u64,
-    /// The kind of the error.
+    /// The error class.
     pub class: String,
     /// The error and its causes, cut at 2 KiB.
     pub message: String,
 }
 
-/// How many attempts the column `errors` remembers.
+/// How many attempts the column `errors` keeps.
 pub const REMEMBERED_ATTEMPTS: usize = 20;
 /// The longest message of one attempt, in bytes.
 pub const MESSAGE_LIMIT: usize = 2048;
 
 impl AttemptRecord {
-    /// The record of one attempt of `claimed`; the message is cleaned of NUL and cut at [`MESSAGE_LIMIT`].
-    pub fn new(claimed: &Claimed, duration: Duration, class: ErrorClass, message: &str) -> Self {
+    /// Creates the record of an attempt of `claimed`; the message is cleaned of NUL and cut at [`MESSAGE_LIMIT`].
+    pub fn new(claimed: &ClaimedNotice, duration: Duration, class: ErrorClass, message: &str) -> Self {
         Self {
             attempt: claimed.attempt,
             time: humantime::format_rfc3339_millis(claimed.last_call_time).to_string(),
@@ -98,11 +98,11 @@ impl AttemptRecord {
     }
 }
 
-/// Appends `record` to the stored list and forgets all but the last [`REMEMBERED_ATTEMPTS`]. Of an attempt that is
-/// recorded already (its receiver refused it, say) the first record stays.
+/// Appends `record` to the stored list and keeps only the last [`REMEMBERED_ATTEMPTS`]. If the attempt already has a record (of
+/// a nack, for example), that record stays.
 ///
-/// A list that does not parse (edited by hand, say) is started anew: the record of an attempt must never
-/// keep its outcome from being stored.
+/// A list that does not parse (edited by hand, for example) is replaced by a new one, because the record of an attempt must
+/// never prevent its outcome from being stored.
 pub fn append_attempt(stored: Option<&str>, record: AttemptRecord) -> String {
     let mut list: Vec<AttemptRecord> = stored.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     if list.last().is_none_or(|last| last.attempt != record.attempt) {
@@ -112,7 +112,7 @@ pub fn append_attempt(stored: Option<&str>, record: AttemptRecord) -> String {
     serde_json::to_string(&list[skip..]).unwrap_or_else(|_| "[]".to_owned())
 }
 
-/// A text that every database stores: without NUL, at most `limit` bytes, cut between characters.
+/// Returns a text that every database can store: without NUL, at most `limit` bytes, cut between characters.
 pub fn clean_text(text: &str, limit: usize) -> String {
     let mut clean: String = text.replace('\0', "\u{FFFD}");
     if clean.len() > limit {
@@ -127,16 +127,16 @@ pub fn clean_text(text: &str, limit: usize) -> String {
     clean
 }
 
-/// A notice that a worker holds, or one whose time is over and that must be judged.
+/// A claimed notice, or an overdue one that must be settled.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Claimed {
-    /// The id: stable over all attempts, the one to deduplicate by.
+pub struct ClaimedNotice {
+    /// The id: the same in all attempts. Receivers deduplicate by it.
     pub id: i64,
     /// The id of its definition.
     pub def_id: i64,
     /// The parameter, JSON as it was added, byte for byte.
     pub param: String,
-    /// A text for people, if there is one.
+    /// A description for people, if there is one.
     pub description: Option<String>,
     /// The JSON list of failed attempts, as stored.
     pub errors: Option<String>,
@@ -154,26 +154,26 @@ pub struct Claimed {
     pub last_call_time: SystemTime,
     /// When the notice was added, by the database's clock.
     pub create_time: SystemTime,
-    /// W3C trace context, or whatever the producer stored.
+    /// The trace context that the producer stored, usually W3C.
     pub trace_context: Option<String>,
-    /// The key by which notices of its definition keep their order, if it has one.
+    /// The ordering key, if it has one.
     pub ordering_key: Option<String>,
 }
 
-impl Claimed {
-    /// The tries used so far: failed attempts and crashes.
+impl ClaimedNotice {
+    /// Returns the tries used so far: failed attempts and crashes.
     pub fn tries(&self) -> i64 {
         self.failures.saturating_add(self.crashes)
     }
 
-    /// The record of this very attempt, where there is one although nobody has judged it: its receiver refused it.
+    /// Returns the record of the current attempt if it exists already: the receiver nacked it, and it is not settled yet.
     pub fn refused(&self) -> Option<AttemptRecord> {
         let list: Vec<AttemptRecord> = serde_json::from_str(self.errors.as_deref()?).ok()?;
         list.into_iter().next_back().filter(|last| last.attempt == self.attempt)
     }
 }
 
-/// One notice as it stands in the database, live or in history.
+/// One notice as stored, live or in history.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NoticeRecord {
@@ -185,7 +185,7 @@ pub struct NoticeRecord {
     pub status: Status,
     /// The parameter, JSON.
     pub param: String,
-    /// A text for people.
+    /// A description for people.
     pub description: Option<String>,
     /// The last attempts that failed, oldest first.
     pub errors: Vec<AttemptRecord>,
@@ -193,15 +193,15 @@ pub struct NoticeRecord {
     pub attempt: i64,
     /// How many attempts failed.
     pub failures: i64,
-    /// How many attempts ended with the process.
+    /// How many attempts ended because the process died.
     pub crashes: i64,
     /// The last worker.
     pub worker: Option<String>,
     /// When its last attempt began.
     pub last_call_time: Option<SystemTime>,
-    /// The kind of the last error.
+    /// The class of the last error.
     pub last_class: Option<String>,
-    /// When somebody must look at it next; see [`Status`].
+    /// When it is due next; see [`Status`].
     pub next_call_time: Option<SystemTime>,
     /// When it was added.
     pub create_time: SystemTime,
@@ -209,16 +209,18 @@ pub struct NoticeRecord {
     pub finish_time: Option<SystemTime>,
     /// Why it ended.
     pub end_reason: Option<String>,
-    /// What the producer stored as trace context.
+    /// The trace context that the producer stored.
     pub trace_context: Option<String>,
-    /// The key by which notices of its definition keep their order.
+    /// The ordering key.
     pub ordering_key: Option<String>,
-    /// The key that no other live notice of its definition has.
+    /// Its dedupe key; see [`Self::unique_key`].
     pub dedupe_key: Option<String>,
+    /// True if the dedupe key lasts until it has ended, false if it lasts until the first claim.
+    pub unique_until_ended: bool,
 }
 
 impl NoticeRecord {
-    /// A record with the required parts; stores fill in the rest.
+    /// Creates a record with the required parts; stores fill in the rest.
     pub fn new(id: i64, def_id: i64, status: Status, param: String, create_time: SystemTime) -> Self {
         Self {
             id,
@@ -240,31 +242,38 @@ impl NoticeRecord {
             trace_context: None,
             ordering_key: None,
             dedupe_key: None,
+            unique_until_ended: false,
         }
     }
 }
 
 impl NoticeRecord {
-    /// What its receivers deduplicate by; see [`idempotency_id`].
-    pub fn idempotency_id(&self) -> String {
-        idempotency_id(self.id, self.create_time)
+    /// Returns the dedupe key that no other live notice of its definition may have while this one is live; `None` once the
+    /// first claim has released it.
+    pub fn unique_key(&self) -> Option<&str> {
+        self.dedupe_key.as_deref().filter(|_| self.attempt == 0 || self.unique_until_ended)
+    }
+
+    /// Returns the value by which its receivers deduplicate; see [`idempotency_key`].
+    pub fn idempotency_key(&self) -> String {
+        idempotency_key(self.id, self.create_time)
     }
 }
 
-/// What receivers can deduplicate by: the same in every attempt of a notice, and, since it has the time of the insert
-/// beside the id, another one in another database.
-pub fn idempotency_id(id: i64, create_time: SystemTime) -> String {
+/// Returns the value by which receivers can deduplicate. It is the same in every attempt of a notice. It contains the time of
+/// the insert beside the id, so it differs between databases.
+pub fn idempotency_key(id: i64, create_time: SystemTime) -> String {
     format!("{id}-{}", millis_from_time(create_time))
 }
 
-/// Milliseconds since 1970 as a time; stores speak in milliseconds.
+/// Converts milliseconds since 1970, the stores' unit, to a time.
 pub fn time_from_millis(ms: i64) -> SystemTime {
     let distance = Duration::from_millis(ms.unsigned_abs());
     let time = if ms >= 0 { UNIX_EPOCH.checked_add(distance) } else { UNIX_EPOCH.checked_sub(distance) };
     time.unwrap_or(UNIX_EPOCH)
 }
 
-/// A time as milliseconds since 1970.
+/// Converts a time to milliseconds since 1970.
 pub fn millis_from_time(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => duration_millis(after),
@@ -272,12 +281,12 @@ pub fn millis_from_time(time: SystemTime) -> i64 {
     }
 }
 
-/// A duration in whole milliseconds, a part of one counted as one: a retry is never too early.
+/// Converts a duration to milliseconds, rounded up so that a retry is never too early.
 pub fn duration_millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
-/// Milliseconds as a duration; what is less than none is none.
+/// Converts milliseconds to a duration; negative values become zero.
 pub fn duration_from_millis(ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }
@@ -286,8 +295,8 @@ pub fn duration_from_millis(ms: i64) -> Duration {
 mod tests {
     use super::*;
 
-    fn claimed() -> Claimed {
-        Claimed {
+    fn claimed() -> ClaimedNotice {
+        ClaimedNotice {
             id: 1,
             def_id: 1,
             param: "null".into(),

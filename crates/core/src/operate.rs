@@ -1,10 +1,9 @@
-//! [`Operate`]: what people ask of a store, beside what the send path asks ([`crate::Store`]): looking at notices, and the
-//! operator's verbs. Whatever is changed for a person is written to the audit table, in the same transaction.
+//! [`Operate`]: what operators need of a store, beside what the send path needs ([`crate::Store`]): reading notices, and the
+//! operator's verbs. A store writes each change by an operator to the audit table, in the same transaction.
 //!
-//! A store looks at one lane at a time (a definition and a status), since that is what its indexes know. What a verb does to
-//! a notice is decided by [`verb::decide`]; [`Operator`], the handle for people, puts lanes and windows together.
+//! A store reads one queue slice at a time (a definition and a status), because its indexes begin with these. [`verb::decide`]
+//! decides what a verb does to a notice; [`Operator`], the handle for people, combines queue slices and windows.
 
-mod brakes;
 mod bulk;
 mod definitions;
 mod edit_preview;
@@ -14,123 +13,139 @@ mod listing;
 mod operator;
 mod rate;
 mod retime;
+mod send_limits;
 mod snapshot;
 mod verb;
 
-pub use brakes::{Brakes, Paused, Switch};
 pub use bulk::{Bulk, Preview};
 pub use definitions::DefRef;
 pub use edit_preview::{EditPreview, HandlerChange, InFlight, IntervalChange, NextStep, RetryGroup, preview};
-pub use explain::{Explanation, Surroundings};
+pub use explain::{ExplainContext, Explanation};
 pub use filter::{Filter, NO_CLASS, Position};
 pub use listing::{ClassCount, Counted, Page};
 pub use operator::Operator;
 pub use rate::Rate;
-pub use snapshot::{COUNT_HOLD, COUNT_TIMEOUT, Counts, DefinitionCounts, RECENT, next_count};
+pub use send_limits::{Paused, SendLimits, Switch};
+pub use snapshot::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, next_count};
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub(crate) use verb::rfc3339;
-pub use verb::{Answer, Change, Verb, decide, detail};
+pub use verb::{Change, Verb, VerbResult, decide, detail};
 
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
+use crate::ack::{AckResult, Reply};
 use crate::alert::AlertReason;
-use crate::alert::cooldown::{AlertRow, Standing};
-use crate::confirm::{Confirmation, Confirmed};
+use crate::alert::cooldown::{AlertRow, FollowUpFacts};
 use crate::definition::{NotifyDef, StoredVersion};
 use crate::error::StoreError;
 use crate::notice::Status;
 
-/// What people ask of a store. Object safe, and as free to grow as [`crate::Store`].
+/// What operators need of a store. Object safe; may grow in the same way as [`crate::Store`].
 #[async_trait]
 pub trait Operate: Send + Sync + 'static {
-    /// Carries out what a receiver says of a notice, whatever has become of that.
-    async fn confirm(&self, answer: &Confirmation) -> Result<Confirmed, StoreError>;
+    /// Applies an ack or nack, whatever the state of the notice.
+    async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError>;
 
-    /// How an alert stands: its row, and what is known beside it.
-    async fn alert_row(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, Standing)>, StoreError>;
+    /// Returns the row of an alert and the data beside it that a follow-up needs.
+    async fn alert_row(
+        &self,
+        def_id: i64,
+        reason: AlertReason,
+    ) -> Result<Option<(AlertRow, FollowUpFacts)>, StoreError>;
 
-    /// What people did, the latest first.
+    /// Returns the audit, the latest entry first.
     async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError>;
 
-    /// What people did to this notice, the latest first. Bulk changes are not among it: they are told of by window.
+    /// Returns the audit entries of this notice, the latest first. Bulk changes are not included, because they have one entry
+    /// per window.
     async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError>;
 
-    /// Notices of a lane, in its order.
-    async fn list(&self, lane: &Lane, limit: usize) -> Result<Vec<Listed>, StoreError>;
+    /// Returns notices of a queue slice, in its order.
+    async fn list(&self, slice: &QueueSlice, limit: usize) -> Result<Vec<Listed>, StoreError>;
 
-    /// How many notices a lane has, counted up to `most`.
-    async fn count(&self, lane: &Lane, most: usize) -> Result<usize, StoreError>;
+    /// Counts the notices of a queue slice, up to `most`.
+    async fn count(&self, slice: &QueueSlice, most: usize) -> Result<usize, StoreError>;
 
-    /// The classes that the dead letters of these definitions have: each definition with each of its classes.
+    /// Returns the classes of the dead letters of these definitions: each definition with each of its classes.
     async fn classes(&self, def_ids: &[i64]) -> Result<Vec<(i64, String)>, StoreError>;
 
-    /// Does to one notice what [`decide`] says of it, and writes that down, in one transaction.
-    async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<Answer, StoreError>;
+    /// Applies [`decide`] to one notice and writes an audit entry, in one transaction.
+    async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError>;
 
-    /// Does to a few notices of a lane what a verb says of it, and writes that down, in one transaction. What is no longer
-    /// as it was seen, or is locked, is passed over.
+    /// Applies a verb to a few notices of a queue slice and writes an audit entry, in one transaction. Notices that have
+    /// changed since they were read, or are locked, are skipped.
     async fn change_window(&self, window: &Window) -> Result<WindowDone, StoreError>;
 
-    /// What holds sending back: the switch, and the limits over all nodes. One statement, asked with the definitions.
-    async fn brakes(&self) -> Result<Brakes, StoreError>;
+    /// Returns what stops sending: the switch, and the limits over all nodes. One statement, run together with the definitions.
+    async fn send_limits(&self) -> Result<SendLimits, StoreError>;
 
-    /// Turns the switch that pauses everything, and writes that down, in one transaction; false where it stood so already.
+    /// Sets the switch that pauses everything and writes an audit entry, in one transaction. Returns false if it was already
+    /// set so.
     async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError>;
 
-    /// The notice that stands before this one in its ordering key, or is under way: the one that it waits for.
+    /// Returns the notice that this one waits for: the one before it in its ordering key, or the one of that key that is being
+    /// sent.
     async fn ahead(&self, notice: &crate::NoticeRecord) -> Result<Option<i64>, StoreError>;
 
-    /// The snapshot: the counts of each definition, in the order of the names, as they were last taken.
+    /// Returns since when the oldest first send of a definition has been due that is blocked by its ordering key and that
+    /// [`crate::Store::due`] does not report. Only stores that exclude such notices from what is due return a time.
+    async fn oldest_blocked(&self, _def_id: i64) -> Result<Option<SystemTime>, StoreError> {
+        Ok(None)
+    }
+
+    /// Returns the snapshot: the last counts of each definition, sorted by name.
     async fn counts(&self) -> Result<Vec<DefinitionCounts>, StoreError>;
 
-    /// Counts the notices of a definition anew, where it is time for it and nobody else does; true where it did. They are
-    /// wanted anew after `every`, or later where that took long ([`next_count`]).
+    /// Counts the notices of a definition if that is due and no other node is counting; returns true if it did. The next count
+    /// is due after `every`, or later if this one took long ([`next_count`]).
     async fn refresh_counts(&self, def_id: i64, every: Duration) -> Result<bool, StoreError>;
-    /// The versions of a definition up to this number, the latest first.
+    /// Returns the versions of a definition up to this number, the latest first.
     async fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Result<Vec<StoredVersion>, StoreError>;
 
-    /// Keeps, as versions, what people made of the definitions by SQL; `rows` are all of them, as just read. Each is kept once,
-    /// whoever sees it. False where somebody has a row locked: look again later.
+    /// Returns the last version of each definition, also of those whose row is gone. It reads all of them, so call it rarely.
+    async fn last_versions(&self) -> Result<Vec<StoredVersion>, StoreError>;
+
+    /// Stores edits by SQL as versions; `rows` are all definitions, as just read. Each edit is stored once, whichever node
+    /// notices it. Returns false if another transaction has locked a row: try again later.
     async fn remember(&self, rows: &[NotifyDef], seen_by: &str) -> Result<bool, StoreError>;
 
-    /// The failed notices of a definition that wait for their retry, grouped by what decides about them; `most` of them are
-    /// looked at.
+    /// Returns the failed notices of a definition that wait for their retry, grouped by what decides about them. Reads at most
+    /// `most` notices.
     async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError>;
 
-    /// The store's time, and the nodes that told within this time that they live.
+    /// Returns the store's time, and the nodes that were seen within this time.
     async fn nodes(&self, seen_within: Duration) -> Result<Nodes, StoreError>;
 }
 
-/// Notices of one definition and status, by the time that they are sorted by: when they ended, or, of live ones, when
-/// somebody must look at them.
+/// Notices of one definition and status, sorted by time: for ended ones when they ended, for live ones when they are due next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lane {
+pub struct QueueSlice {
     /// The definition.
     pub def_id: i64,
     /// The status.
     pub status: Status,
-    /// Only dead letters of this class ([`NO_CLASS`]: without one).
+    /// Only dead letters of this class ([`NO_CLASS`]: those without a class).
     pub class: Option<String>,
     /// Only from this time on.
     pub from: Option<SystemTime>,
     /// Only up to this time.
     pub until: Option<SystemTime>,
-    /// Only what comes behind this one.
+    /// Only notices after this position.
     pub after: Option<Position>,
-    /// Whether the latest come first, which only ended notices can.
+    /// Whether the latest come first; only for ended notices.
     pub newest_first: bool,
 }
 
-impl Lane {
-    /// All of a definition and status, in its order.
+impl QueueSlice {
+    /// Returns the whole queue slice of a definition and status.
     pub fn of(def_id: i64, status: Status) -> Self {
         Self { def_id, status, class: None, from: None, until: None, after: None, newest_first: false }
     }
 }
 
-/// A notice in a list: all but its parameter and its attempts, long texts cut.
+/// A notice in a list, without its parameter and attempts; long texts are cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listed {
@@ -144,30 +159,30 @@ pub struct Listed {
     pub attempt: i64,
     /// How many attempts failed.
     pub failures: i64,
-    /// How many attempts ended with the process.
+    /// How many attempts ended because the process died.
     pub crashes: i64,
-    /// The kind of the last error.
+    /// The class of the last error.
     pub last_class: Option<String>,
-    /// A text for people, its first 200 characters.
+    /// The description, its first 200 characters.
     pub description: Option<String>,
     /// When it was added.
     pub create_time: SystemTime,
-    /// When it ended or, of a live one, when somebody must look at it next.
+    /// When it ended or, for a live one, when it is due next.
     pub time: SystemTime,
     /// When its last attempt began.
     pub last_call_time: Option<SystemTime>,
     /// Why it ended, the first 500 characters.
     pub end_reason: Option<String>,
-    /// The key by which notices of its definition keep their order.
+    /// The ordering key.
     pub ordering_key: Option<String>,
     /// The key that no other live notice of its definition has.
     pub dedupe_key: Option<String>,
-    /// Where it stands in its list.
+    /// Its position in the list.
     pub position: Position,
 }
 
 impl Listed {
-    /// One of which nothing more is said than this; stores fill in the rest.
+    /// Creates an entry with the required parts; stores fill in the rest.
     pub fn new(
         id: i64,
         def_id: i64,
@@ -196,21 +211,21 @@ impl Listed {
     }
 }
 
-/// A change of a few notices of one lane.
+/// A change of a few notices of one queue slice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     /// Their definition.
     pub def_id: i64,
-    /// The status that they were seen in, and must still have.
+    /// The status that they were read with, and must still have.
     pub status: Status,
-    /// Which, and how they were seen.
+    /// The notices, as they were read.
     pub notices: Vec<Target>,
-    /// [`Verb::Retry`] for ended notices, [`Verb::Cancel`] for live ones, [`Verb::Reschedule`] for those that wait, each to the
-    /// time of its own; the others are for single notices.
+    /// [`Verb::Retry`] for ended notices, [`Verb::Cancel`] for live ones, [`Verb::Reschedule`] for waiting ones, each to its
+    /// own time. The other verbs are for single notices.
     pub verb: Verb,
-    /// Who does it.
+    /// The operator.
     pub who: String,
-    /// Of what it is a part, for the audit: the filter.
+    /// The filter that selected them, for the audit.
     pub filter: String,
 }
 
@@ -219,23 +234,23 @@ pub struct Window {
 pub struct Target {
     /// Its id.
     pub id: i64,
-    /// The attempt that it was seen with, and must still have.
+    /// The attempt that it was read with, and must still have.
     pub attempt: i64,
-    /// When it is to be due again; a time that is over means at once.
+    /// When it becomes due; a past time means at once.
     pub due: SystemTime,
 }
 
-/// What became of a [`Window`].
+/// Result of a [`Window`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WindowDone {
-    /// Those that were changed.
+    /// The ids that were changed.
     pub changed: Vec<i64>,
-    /// Those that stay, because a live notice has their dedupe key.
+    /// The ids that were not changed, because a live notice has their dedupe key.
     pub dedupe_key_taken: Vec<i64>,
 }
 
 impl WindowDone {
-    /// What the audit says of it: the filter, how many, and from which id to which.
+    /// Returns the detail for the audit: the filter, how many, and the smallest and largest id.
     pub fn detail(&self, window: &Window) -> String {
         let id = |id: Option<&i64>| id.copied().unwrap_or_default();
         let (first, last) = (id(self.changed.iter().min()), id(self.changed.iter().max()));
@@ -250,7 +265,7 @@ impl WindowDone {
     }
 }
 
-/// The answer of [`Operate::nodes`].
+/// Result of [`Operate::nodes`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nodes {
     /// The store's time.
@@ -259,37 +274,37 @@ pub struct Nodes {
     pub seen: Vec<SeenNode>,
 }
 
-/// A process that sends, as it was last heard of.
+/// A sweeper process, as it was last seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenNode {
     /// Its id.
     pub id: String,
     /// The handlers it has.
     pub handlers: Vec<String>,
-    /// When it was heard of.
+    /// When it was last seen.
     pub last_seen: SystemTime,
 }
 
-/// Who did what, and when: a row of `notify_audit`.
+/// An operator's action: a row of `notify_audit`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditEntry {
     /// When, by the database's clock.
     pub time: SystemTime,
-    /// Who.
+    /// The operator.
     pub who: String,
     /// What was done: a verb, such as `retry`.
     pub act: String,
-    /// The definition that it was done to.
+    /// The definition, if the action concerned one.
     pub def_id: Option<i64>,
-    /// The notice that it was done to.
+    /// The notice, if the action concerned one.
     pub notice_id: Option<i64>,
-    /// What exactly, for people.
+    /// The details, for people.
     pub detail: Option<String>,
 }
 
 impl AuditEntry {
-    /// An entry of which nothing more is said than this.
+    /// Creates an entry without definition, notice and detail.
     pub fn new(time: SystemTime, who: impl Into<String>, act: impl Into<String>) -> Self {
         Self { time, who: who.into(), act: act.into(), def_id: None, notice_id: None, detail: None }
     }

@@ -1,18 +1,17 @@
-//! [`Outbox`]: what every store's front shares, whatever the database: definitions, waking, the first-send lane.
+//! [`AnyOutbox`]: what the handles of all stores share: definitions, waking and the dispatch to the sweepers of this process.
 //!
-//! Beginning transactions and migrating belong to the front of a particular database (`Notify<DB>`), which derefs to
-//! this.
+//! Beginning transactions and migrating belong to the handle of a particular database (`Outbox<DB>`), which derefs to this.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
+use crate::ack::{AckResult, Reply};
 use crate::clock::HandClock;
-use crate::confirm::{Confirmation, Confirmed};
 use crate::definition::{ColumnValue, NotifyDef, Problem};
+use crate::dispatch::Dispatch;
 use crate::error::{Error, Result};
-use crate::lane::Lane;
 use crate::metrics::{self, Commits};
 use crate::notice::NoticeRecord;
 use crate::operate::{Operate, Operator};
@@ -20,9 +19,9 @@ use crate::param::DEFAULT_PARAM_LIMIT;
 use crate::store::{Edit, Edited, Store};
 use crate::token::TokenKeys;
 
-/// A store of notices as this process sees it. Clones share everything.
+/// A store of notices as this process sees it. Clones share all state, but not the parameter limit.
 #[derive(Clone)]
-pub struct Outbox {
+pub struct AnyOutbox {
     shared: Arc<Shared>,
     param_limit: usize,
 }
@@ -30,28 +29,27 @@ pub struct Outbox {
 struct Shared {
     store: Arc<dyn Store>,
     operate: Arc<dyn Operate>,
-    lane: Lane,
+    dispatch: Dispatch,
     commits: Commits,
     clock: Option<HandClock>,
     wake: watch::Sender<()>,
     token_keys: RwLock<Option<TokenKeys>>,
 }
 
-impl std::fmt::Debug for Outbox {
+impl std::fmt::Debug for AnyOutbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Outbox").finish_non_exhaustive()
+        f.debug_struct("AnyOutbox").finish_non_exhaustive()
     }
 }
 
-impl Outbox {
-    /// An outbox over `store`, of which people ask what `operate` can do; `clock` is the one that both go by, where that is
-    /// turned by hand.
+impl AnyOutbox {
+    /// Creates an outbox over `store`, with `operate` for operators' requests. `clock` is set if both use a hand-turned clock.
     pub fn new(store: Arc<dyn Store>, operate: Arc<dyn Operate>, clock: Option<HandClock>) -> Self {
         metrics::describe();
         let shared = Shared {
             store,
             operate,
-            lane: Lane::default(),
+            dispatch: Dispatch::default(),
             commits: Commits::default(),
             clock,
             wake: watch::channel(()).0,
@@ -60,7 +58,7 @@ impl Outbox {
         Self { shared: Arc::new(shared), param_limit: DEFAULT_PARAM_LIMIT }
     }
 
-    /// The same outbox with another limit for the parameters that operators give.
+    /// Sets the size limit for parameters that operators give.
     #[must_use]
     pub fn with_param_limit(mut self, bytes: usize) -> Self {
         self.param_limit = bytes;
@@ -71,8 +69,8 @@ impl Outbox {
         self.param_limit
     }
 
-    /// Creates the definition if there is none of its name, and never changes an existing one: what operators set
-    /// stays. A difference is reported, and logged as a warning.
+    /// Creates the definition if its name is free, and never changes an existing one, because operators may have edited it. A
+    /// difference is reported, and logged as a warning.
     ///
     /// # Errors
     /// [`Error::InvalidDefinition`] names every column that cannot work.
@@ -85,7 +83,9 @@ impl Outbox {
                 if differences.is_empty() {
                     Defined::Same(row)
                 } else {
-                    tracing::warn!(definition = %row.name, ?differences, "the stored definition differs from the one in the code; the stored one is followed");
+                    // Without the values, because `handler_config` may contain a secret.
+                    let columns: Vec<&str> = differences.iter().map(|(column, ..)| *column).collect();
+                    tracing::warn!(definition = %row.name, ?columns, "the stored definition differs from the one in the code; the stored one is followed");
                     Defined::Differs { row, differences }
                 }
             }
@@ -94,7 +94,7 @@ impl Outbox {
         Ok(defined)
     }
 
-    /// Replaces the definition if the row is still the one that the editor saw (as got from [`Self::definitions`]).
+    /// Replaces the definition if the row still equals `seen` (as returned by [`Self::definitions`]).
     ///
     /// # Errors
     /// [`Error::InvalidDefinition`] names every column that cannot work.
@@ -104,8 +104,8 @@ impl Outbox {
         Ok(self.edit(edit, APPLICATION).await?.into())
     }
 
-    /// Deletes the definition if the row is still the one that the editor saw: it takes no new notices (from other processes
-    /// some seconds later) and its name is free again; its notices in flight are sent on to their end by the same handler.
+    /// Deletes the definition if the row still equals `seen`. It accepts no new notices (from other processes some seconds
+    /// later), and its name is free again. The same handler sends its remaining notices until they end.
     ///
     /// # Errors
     /// Those of the store.
@@ -122,7 +122,7 @@ impl Outbox {
         Ok(edited)
     }
 
-    /// Every definition as stored, with what is wrong with it, in the order of their names.
+    /// Returns every definition as stored, with its invalid columns, sorted by name.
     ///
     /// # Errors
     /// Those of the store.
@@ -133,7 +133,7 @@ impl Outbox {
         Ok(states)
     }
 
-    /// One notice, live or ended, by its id.
+    /// Returns one notice, live or ended, by its id.
     ///
     /// # Errors
     /// Those of the store.
@@ -141,67 +141,68 @@ impl Outbox {
         Ok(self.shared.store.find(id).await?)
     }
 
-    /// Confirms a notice: it ends as succeeded, whatever its state.
+    /// Acks a notice: it ends as succeeded, whatever its state.
     ///
     /// # Errors
-    /// Those of the store. A race is no error: see [`Confirmed`].
-    pub async fn ack(&self, id: i64) -> Result<Confirmed> {
-        self.confirm(&Confirmation::ack(id)).await
+    /// Those of the store. A race is no error: see [`AckResult`].
+    pub async fn ack(&self, id: i64) -> Result<AckResult> {
+        self.apply_ack(&Reply::ack(id)).await
     }
 
-    /// Refuses the last delivery of a notice: it counts as failed, for this reason, and is sent again as its definition says.
+    /// Nacks the last delivery of a notice: the attempt fails with this reason, and is retried as its definition says.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn nack(&self, id: i64, reason: impl Into<String>) -> Result<Confirmed> {
-        self.confirm(&Confirmation::nack(id, reason)).await
+    pub async fn nack(&self, id: i64, reason: impl Into<String>) -> Result<AckResult> {
+        self.apply_ack(&Reply::nack(id, reason)).await
     }
 
-    /// As [`Self::ack`], by the token that the handler put into its message. That of an earlier attempt counts as well.
+    /// As [`Self::ack`], by the token that the handler put into its message. The token of an earlier attempt is valid, too.
     ///
     /// # Errors
-    /// [`Error::Token`] for one that was not signed here or has expired.
-    pub async fn ack_token(&self, token: &str) -> Result<Confirmed> {
-        let (id, attempt) = self.read_token(token)?;
-        Ok(existed(self.confirm(&Confirmation::ack(id).to_attempt(attempt)).await?))
+    /// [`Error::Token`] for a token that was not signed here or has expired.
+    pub async fn ack_token(&self, token: &str) -> Result<AckResult> {
+        let (id, attempt, created) = self.read_token(token)?;
+        Ok(existed(self.apply_ack(&Reply::ack(id).to_attempt(attempt).added_at(created)).await?))
     }
 
-    /// As [`Self::nack`], by the token of the attempt. One of an earlier attempt changes nothing.
+    /// As [`Self::nack`], by the token of the attempt. The token of an earlier attempt changes nothing.
     ///
     /// # Errors
     /// As [`Self::ack_token`].
-    pub async fn nack_token(&self, token: &str, reason: impl Into<String>) -> Result<Confirmed> {
-        let (id, attempt) = self.read_token(token)?;
-        Ok(existed(self.confirm(&Confirmation::nack(id, reason).to_attempt(attempt)).await?))
+    pub async fn nack_token(&self, token: &str, reason: impl Into<String>) -> Result<AckResult> {
+        let (id, attempt, created) = self.read_token(token)?;
+        Ok(existed(self.apply_ack(&Reply::nack(id, reason).to_attempt(attempt).added_at(created)).await?))
     }
 
-    async fn confirm(&self, answer: &Confirmation) -> Result<Confirmed> {
-        let answered = self.shared.operate.confirm(answer).await?;
-        // What waits behind it, or its retry, is due.
+    async fn apply_ack(&self, answer: &Reply) -> Result<AckResult> {
+        let answered = self.shared.operate.apply_ack(answer).await?;
+        // The next notice of its ordering key, or its own retry, is due.
         self.wake();
         Ok(answered)
     }
 
-    /// The secrets of confirmation tokens, from now on: called at the start, and again whenever they are rotated.
+    /// Sets the secrets of confirmation tokens. Call it at the start, and again whenever they are rotated.
     pub fn use_token_keys(&self, keys: TokenKeys) {
         *self.shared.token_keys.write().unwrap_or_else(PoisonError::into_inner) = Some(keys);
     }
 
-    /// A confirmation token for an attempt, valid for so long: what `notice.confirm_token` gives to handlers.
+    /// Returns a confirmation token for an attempt of a notice that was added at `created`, valid for `valid`. Handlers get it
+    /// from `notice.ack_token`.
     ///
     /// # Errors
-    /// [`Error::Token`] where no keys are set.
-    pub fn token(&self, id: i64, attempt: i64, valid: Duration) -> Result<String> {
+    /// [`Error::Token`] if no keys are set.
+    pub fn token(&self, id: i64, attempt: i64, created: SystemTime, valid: Duration) -> Result<String> {
         let now = self.now();
-        self.with_token_keys(|keys| keys.sign(id, attempt, valid, now).ok_or(NO_KEYS))
+        self.with_token_keys(|keys| keys.sign((id, attempt, created), valid, now).ok_or(NO_KEYS))
     }
 
-    /// The notice and the attempt that a confirmation token speaks for: to answer within a transaction of one's own, by
-    /// [`Confirmation::give`].
+    /// Reads a confirmation token: returns the notice, the attempt, and when the notice was added. Use it to ack or nack within
+    /// your own transaction, by [`Reply::to_attempt`], [`Reply::added_at`] and [`Reply::give`].
     ///
     /// # Errors
-    /// [`Error::Token`] for one that was not signed here or has expired.
-    pub fn read_token(&self, token: &str) -> Result<(i64, i64)> {
+    /// [`Error::Token`] for a token that was not signed here or has expired.
+    pub fn read_token(&self, token: &str) -> Result<(i64, i64, SystemTime)> {
         let now = self.now();
         self.with_token_keys(|keys| keys.read(token, now))
     }
@@ -210,34 +211,34 @@ impl Outbox {
         work(self.shared.token_keys.read().unwrap_or_else(PoisonError::into_inner).as_ref().ok_or(NO_KEYS)?)
     }
 
-    /// By the process's clock: a token's end decides nothing that is stored.
+    /// Uses the process's clock, because the expiry of a token decides nothing that is stored.
     fn now(&self) -> SystemTime {
         self.shared.clock.as_ref().map_or_else(SystemTime::now, HandClock::now)
     }
 
-    /// The outbox in the hands of a person (at most 200 characters of whose name go to the audit): dead letters, retrying,
-    /// cancelling, explaining, editing definitions.
+    /// Returns the handle for an operator: dead letters, retrying, cancelling, explaining, editing definitions. The audit
+    /// stores at most 200 characters of `who`.
     pub fn operator(&self, who: &str) -> Operator {
         Operator::new(self.clone(), who)
     }
 
-    /// Tells the sweepers of this process to look at once for edited definitions and due notices: after the commit of a plain transaction, or
-    /// an edit by SQL. Never waits.
+    /// Wakes the sweepers of this process, which then look for edited definitions and due notices at once. Call it after the
+    /// commit of a plain transaction, or after an edit by SQL. Never waits.
     pub fn wake(&self) {
         self.shared.wake.send_replace(());
     }
 
-    /// For sweepers: changes whenever [`Self::wake`] is called.
+    /// For sweepers: a receiver that changes with each [`Self::wake`].
     pub fn wakes(&self) -> watch::Receiver<()> {
         self.shared.wake.subscribe()
     }
 
-    /// For sweepers: where committed notices are handed over.
-    pub fn lane(&self) -> &Lane {
-        &self.shared.lane
+    /// For sweepers: the dispatch of committed notices.
+    pub fn dispatch(&self) -> &Dispatch {
+        &self.shared.dispatch
     }
 
-    /// For connections: the counter of what this process has committed.
+    /// For connections: the counter of notices that this process has committed.
     pub fn commits(&self) -> &Commits {
         &self.shared.commits
     }
@@ -247,7 +248,7 @@ impl Outbox {
         &self.shared.store
     }
 
-    /// What people ask of the store.
+    /// The operators' side of the store.
     pub fn operate(&self) -> &Arc<dyn Operate> {
         &self.shared.operate
     }
@@ -258,13 +259,13 @@ impl Outbox {
     }
 }
 
-/// Who edits a definition where no operator is named.
+/// The editor's name where no operator is named.
 const APPLICATION: &str = "application";
-const NO_KEYS: Error = Error::Token { problem: "no keys are set (`notify.use_token_keys`)" };
+const NO_KEYS: Error = Error::Token { problem: "no keys are set (`outbox.use_token_keys`)" };
 
-/// What is not found and has a genuine token is gone.
-fn existed(answered: Confirmed) -> Confirmed {
-    if answered == Confirmed::Unknown { Confirmed::Purged } else { answered }
+/// A genuine token proves that the notice existed, so a missing one was purged.
+fn existed(answered: AckResult) -> AckResult {
+    if answered == AckResult::Unknown { AckResult::Purged } else { answered }
 }
 
 pub(crate) fn validate(def: &NotifyDef) -> Result<()> {
@@ -274,7 +275,7 @@ pub(crate) fn validate(def: &NotifyDef) -> Result<()> {
     }
 }
 
-/// What [`Outbox::define`] found.
+/// Result of [`AnyOutbox::define`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Defined {
@@ -291,13 +292,13 @@ pub enum Defined {
     },
 }
 
-/// What became of an edit: [`Outbox::update`], [`Outbox::delete`], and those of an [`Operator`].
+/// Result of an edit: [`AnyOutbox::update`], [`AnyOutbox::delete`], and those of an [`Operator`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Updated {
-    /// The change is stored; the row as it stands.
+    /// The change is stored. Contains the row as it is now.
     Done(NotifyDef),
-    /// Somebody changed the row since the editor saw it (or another row has the new name); that row.
+    /// Another editor changed the row since it was read (or another row has the new name). Contains that row.
     Conflict(NotifyDef),
     /// There is no such row any more.
     Missing,
@@ -313,13 +314,13 @@ impl From<Edited> for Updated {
     }
 }
 
-/// A definition as stored and what is wrong with it.
+/// A definition as stored, with its invalid columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DefinitionState {
     /// The row.
     pub row: NotifyDef,
-    /// Why its notices wait; empty for a valid row.
+    /// Why its notices are not sent; empty for a valid row.
     pub problems: Vec<Problem>,
 }
 
@@ -329,7 +330,7 @@ impl DefinitionState {
         Self { row, problems }
     }
 
-    /// When it was deleted, for one that only finishes what is in flight.
+    /// Returns when it was deleted. A deleted definition only finishes its live notices.
     pub fn deleted(&self) -> Option<SystemTime> {
         self.row.delete_time
     }

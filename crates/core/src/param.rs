@@ -1,18 +1,18 @@
-//! What a parameter must be so that every database stores it unchanged: checked before any SQL.
+//! The checks that make every database store a parameter unchanged, run before any SQL.
 //!
-//! The text is JSON already (serde_json wrote it, or checked it as a raw value); here only its size, its depth
-//! and NUL are looked at.
+//! The text is already JSON (serde_json wrote it, or checked it as a raw value). Only its size, its depth and NUL are checked
+//! here.
 
 use serde::Serialize;
 
 use crate::error::{Error, Result};
 
-/// The largest parameter in bytes, where nothing else is configured: 1 MiB.
+/// The default size limit of a parameter in bytes: 1 MiB.
 pub const DEFAULT_PARAM_LIMIT: usize = 1 << 20;
 /// The deepest nesting of arrays and objects. MariaDB stops reading JSON at 31 levels; some are left for wrapping.
 pub const MAX_DEPTH: usize = 24;
 
-/// `value` as JSON text.
+/// Returns `value` as JSON text.
 pub(crate) fn to_json(name: &str, value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|error| Error::InvalidNotice {
         name: name.to_owned(),
@@ -20,13 +20,13 @@ pub(crate) fn to_json(name: &str, value: &impl Serialize) -> Result<String> {
     })
 }
 
-/// Refuses a parameter above `limit` bytes, deeper than [`MAX_DEPTH`], or with NUL in a string.
+/// Rejects a parameter above `limit` bytes, deeper than [`MAX_DEPTH`], or with NUL in a string.
 pub(crate) fn check(name: &str, json: &str, limit: usize) -> Result<()> {
     let refuse = |problem: String| Err(Error::InvalidNotice { name: name.to_owned(), problem });
     if json.len() > limit {
         return refuse(format!(
             "its parameter has {} bytes of JSON, more than the limit of {limit}; store large data elsewhere and pass its key, \
-             or raise the limit with `Notify::builder(pool).param_limit(bytes)`",
+             or raise the limit with `Outbox::builder(pool).param_limit(bytes)`",
             json.len()
         ));
     }

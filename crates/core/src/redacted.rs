@@ -1,10 +1,10 @@
-//! `Debug` of everything that carries a parameter: it tells the length and never the text, which may hold what must not
-//! stand in a log.
+//! `Debug` of all types with a parameter: it prints the length and never the text, which may contain data that must not be
+//! logged.
 
 use std::fmt;
 
 use crate::add::NewNotice;
-use crate::notice::{Claimed, NoticeRecord};
+use crate::notice::{ClaimedNotice, NoticeRecord};
 
 struct Length<'a>(&'a str);
 
@@ -27,7 +27,7 @@ macro_rules! without_the_parameter {
 }
 
 without_the_parameter!(NewNotice: name, send);
-without_the_parameter!(Claimed: id, def_id, status, attempt, failures, crashes, worker, last_call_time, create_time);
+without_the_parameter!(ClaimedNotice: id, def_id, status, attempt, failures, crashes, worker, last_call_time, create_time);
 without_the_parameter!(
     NoticeRecord: id, def_id, status, attempt, failures, crashes, worker, last_class, last_call_time, next_call_time,
     create_time, finish_time, end_reason
@@ -44,7 +44,7 @@ mod tests {
     fn no_debug_output_shows_a_parameter() {
         let new = NewNotice::new("sync", "secret").unwrap();
         let record = NoticeRecord::new(7, 1, Status::NotSent, "\"secret\"".to_owned(), UNIX_EPOCH);
-        let claimed = Claimed {
+        let claimed = ClaimedNotice {
             id: 7,
             def_id: 1,
             param: "\"secret\"".to_owned(),

@@ -1,8 +1,8 @@
-//! [`Store`]: what the send path asks of a database, in eleven methods. The trait is object safe.
+//! [`Store`]: what the send path needs of a database, in eleven methods. The trait is object safe.
 //!
-//! A store decides nothing: it persists what [`crate::transition`] decided, and guards every change of a live
-//! notice by its status and attempt. Adding notices is not here (it happens inside the caller's transaction, see
-//! [`crate::NoticeConnection`]), nor is browsing for people.
+//! A store decides nothing: it persists what [`crate::transition`] decided, and guards every change of a live notice by its
+//! status and attempt. Adding notices is not here (it happens inside the caller's transaction, see
+//! [`crate::NoticeConnection`]), nor are the listings and verbs for operators ([`crate::Operate`]).
 
 mod outcome;
 
@@ -13,61 +13,62 @@ use async_trait::async_trait;
 
 use crate::definition::NotifyDef;
 use crate::error::StoreError;
-use crate::limit::{Hold, Quota};
-use crate::notice::{Claimed, NoticeRecord, Status};
-pub use outcome::{Alarm, Settle, Settled, Shape, Told};
+use crate::limit::{Quota, QuotaStop};
+use crate::notice::{ClaimedNotice, NoticeRecord, Status};
+pub use outcome::{Alarm, FollowUpResult, Settle, Settled, Shape};
 
 /// A store of definitions and notices.
 ///
-/// Every method may be cancelled at any await without leaving anything half done, has a time-out of its own, and
-/// takes its time from the store's clock, never from the caller's.
+/// Every method may be cancelled at any await without leaving a partial change, has its own time-out, and takes its time from
+/// the store's clock, never from the caller's.
 ///
-/// The trait and the types that it names may grow in minor releases before 1.0: who implements a store of their own
-/// should depend on one minor release.
+/// The trait and the types that it names may grow in minor releases before 1.0. A crate that implements its own store should
+/// depend on one minor release.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// All definitions, deleted ones included (their notices in flight still need them).
+    /// Returns all definitions, deleted ones included, because their live notices still need them.
     async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError>;
 
-    /// Creates, replaces or deletes one definition, and keeps its new version and who made it, in one transaction. What it
-    /// finds there that nobody has told of is kept before, as edited by hand.
+    /// Creates, replaces or deletes one definition and stores its new version with the author, in one transaction. If it finds
+    /// a change without a version (an edit by SQL), it first stores that as a version made by hand.
     async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError>;
 
-    /// When the next notice of each definition is due, per live status. Reads one index entry for each.
+    /// Returns when the next notice of each definition is due, per live status. Reads one index entry for each.
     ///
-    /// Unless it is `thorough`, it and the claims after it may pass over what became due a moment before the earliest
-    /// notice of the last look and was not visible then.
+    /// Unless `thorough` is set, this call and the claims after it may miss a notice that became due just before the earliest
+    /// notice of the last call and was not visible then.
     async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError>;
 
-    /// Notes that a timetable has ticked, and adds a notice for each of its ticks, in one transaction; false, and nothing is
-    /// done, where the row is no longer as it was seen: another node was faster, or the timetable was edited.
-    async fn tick(&self, tick: &Tick) -> Result<bool, StoreError>;
+    /// Stores that a timetable has ticked, and inserts a notice for each of its ticks, in one transaction. It waits for no row
+    /// lock.
+    async fn tick(&self, tick: &Tick) -> Result<Ticked, StoreError>;
 
-    /// Claims due notices of one definition: status [`Status::Sending`], attempt + 1, a lease. No two callers ever
-    /// get the same attempt, and notices that others are just claiming are passed over. So is a notice with an ordering
-    /// key while one of the same definition and key has a smaller id, is being sent or awaits its confirmation. With a quota
-    /// no more are claimed than it lets through, whoever else claims at the same moment.
+    /// Claims due notices of one definition: status [`Status::Sending`], attempt + 1, a lease. No two callers ever get the same
+    /// attempt. Notices that another transaction is claiming are skipped. So is a notice with an ordering key while one of the
+    /// same definition and key has a smaller id, is being sent or awaits its confirmation. With a quota the claims of all nodes
+    /// together never exceed it.
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError>;
 
-    /// Notices that somebody must judge, without claiming them. What is decided is settled under the fence, which holds
-    /// where somebody else was faster.
-    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<Claimed>, StoreError>;
+    /// Returns notices that must be settled by a caller without a claim, and does not claim them. The caller settles its
+    /// decision under the fence, which rejects it if another caller was faster.
+    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError>;
 
-    /// Persists outcomes, each independent of the others; one answer per outcome, in the same order.
+    /// Persists outcomes, each independent of the others. Returns one result per outcome, in the same order.
     async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError>;
 
-    /// Makes leases end `lease` from now, where the attempt is still held.
-    async fn extend(&self, leases: &[Lease]) -> Result<(), StoreError>;
+    /// Makes each lease end `lease` from now if its attempt is still being sent, and returns the ids of those extended. A row that
+    /// another transaction has locked is skipped, so that it does not delay the other leases; the caller tries it again.
+    async fn extend(&self, leases: &[Lease]) -> Result<Vec<i64>, StoreError>;
 
-    /// One notice, live or in history.
+    /// Returns one notice, live or in history.
     async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError>;
 
-    /// Deletes one small window of what is no longer kept; returns the ids, so that the caller can go on until
-    /// a window is not full.
+    /// Deletes one small batch of rows that are no longer kept and returns their ids. The caller repeats the call until a batch
+    /// is not full.
     async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError>;
 
-    /// Says that a node lives, and what it finds wrong; returns the store's time, and what the living nodes can do.
-    async fn beat(&self, node: &Node) -> Result<Pulse, StoreError>;
+    /// Records that a node is alive, and its alarms. Returns the store's time and the handlers of the living nodes.
+    async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError>;
 }
 
 /// A change of one definition.
@@ -80,16 +81,16 @@ pub enum Edit {
     Replace {
         /// The row as the editor saw it.
         seen: NotifyDef,
-        /// The row as it shall be.
+        /// The new row.
         new: NotifyDef,
     },
-    /// As [`Self::Replace`], by what a version of it was.
+    /// As [`Self::Replace`], with the content of an earlier version.
     RollBack {
         /// The row as the editor saw it.
         seen: NotifyDef,
-        /// The row as it shall be.
+        /// The new row.
         new: NotifyDef,
-        /// The version.
+        /// The version that is restored.
         version: i64,
     },
     /// Marks a row as deleted if it still is what the editor saw, and frees its name.
@@ -100,7 +101,7 @@ pub enum Edit {
 }
 
 impl Edit {
-    /// What its version says of it.
+    /// Returns the act of its version.
     pub fn act(&self) -> String {
         match self {
             Self::Create(_) => "created".to_owned(),
@@ -111,42 +112,42 @@ impl Edit {
     }
 }
 
-/// What became of an [`Edit`].
+/// Result of an [`Edit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edited {
-    /// It was carried out; the row as it stands now.
+    /// It is stored. Contains the row as it is now.
     Done(NotifyDef),
-    /// Nothing was changed, because this row stands in the way.
+    /// Nothing was changed, because of a conflict with this row.
     Conflict(NotifyDef),
     /// There is no such row.
     Missing,
 }
 
-/// The answer of [`Store::due`].
+/// Result of [`Store::due`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueTimes {
-    /// The store's time when it looked.
+    /// The store's time of the query.
     pub now: SystemTime,
-    /// Of each definition with a timetable, or that had one, what it ticked last.
+    /// The last tick of each definition that has, or had, a timetable.
     pub ticks: BTreeMap<i64, LastTick>,
-    /// One entry per definition and live status that has a notice with a due time.
-    pub lanes: Vec<DueLane>,
+    /// One entry per queue slice that has a notice with a due time.
+    pub slices: Vec<DueSlice>,
 }
 
-/// When the first notice of a lane is due.
+/// When the first notice of a queue slice is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DueLane {
+pub struct DueSlice {
     /// The definition.
     pub def_id: i64,
-    /// The status, which is the lane.
+    /// The status.
     pub status: Status,
-    /// How long until its first notice is due; zero for one that is due already.
+    /// How long until its first notice is due; zero if it is due already.
     pub after: Duration,
-    /// How long its first notice has been due; zero for one that is not.
+    /// How long its first notice has been due; zero if it is not due yet.
     pub late: Duration,
 }
 
-/// How far a timetable has come: the columns `last_tick` and `tick_schedule` of a definition.
+/// The progress of a timetable: the columns `last_tick` and `tick_schedule` of a definition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LastTick {
     /// The last tick, or when the timetable began.
@@ -160,81 +161,92 @@ pub struct LastTick {
 pub struct Tick {
     /// The definition.
     pub def_id: i64,
-    /// The text of the timetable that ticks, which the row must still have.
+    /// The text of the timetable, which the row must still have.
     pub schedule: Option<String>,
-    /// What the row was seen to have ticked last, and must still have.
+    /// The last tick that was read, which the row must still have.
     pub seen: LastTick,
-    /// The last tick from now on.
+    /// The new last tick.
     pub last: SystemTime,
     /// The parameters of the notices to add, as JSON, in their order. They are due at once.
     pub params: Vec<String>,
 }
 
-/// A wish to claim.
+/// Result of a [`Tick`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ticked {
+    /// It is stored, and its notices are inserted.
+    Done,
+    /// Nothing was done, because the row has changed since it was read: another node was faster, or the timetable was edited.
+    Changed,
+    /// Nothing was done, because another session has locked the row.
+    Locked,
+}
+
+/// A request to claim notices.
 #[derive(Debug, Clone)]
 pub struct Claim {
     /// The definition.
     pub def_id: i64,
-    /// What to take of it.
+    /// Which notices to claim.
     pub what: ClaimWhat,
-    /// The most to take.
+    /// The maximum number of notices.
     pub limit: usize,
-    /// How long the claim holds.
+    /// The length of the lease.
     pub lease: Duration,
-    /// Who claims; unique per start of a worker.
+    /// The worker's id; unique per start of a worker.
     pub worker: String,
-    /// What all nodes together may do of the definition; `None`: it has no such limit, and costs nothing for one.
+    /// The limits of the definition over all nodes; `None`: it has none, which costs no query.
     pub quota: Option<Quota>,
 }
 
-/// The answer of [`Store::claim`].
+/// Result of [`Store::claim`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// What was claimed, the first that was added first.
-    pub notices: Vec<Claimed>,
-    /// Why the quota lets nothing more through after these, if it does not.
-    pub held: Option<Hold>,
+    /// The claimed notices, in the order in which they were added.
+    pub notices: Vec<ClaimedNotice>,
+    /// Why the quota allows no more after these, if it does not.
+    pub stopped_by: Option<QuotaStop>,
 }
 
-impl From<Vec<Claimed>> for Claims {
-    fn from(notices: Vec<Claimed>) -> Self {
-        Self { notices, held: None }
+impl From<Vec<ClaimedNotice>> for Claims {
+    fn from(notices: Vec<ClaimedNotice>) -> Self {
+        Self { notices, stopped_by: None }
     }
 }
 
 /// What to claim of a definition.
 #[derive(Debug, Clone)]
 pub enum ClaimWhat {
-    /// What is due in a lane, the longest due first, but for suspects. [`Status::NotSent`] or [`Status::Failed`].
-    Lane(Status),
-    /// Retries during which the process has died [`SUSPECT_CRASHES`] times or more. One of them may be the cause: sent one
-    /// at a time, it takes no other with it.
-    Suspects,
-    /// Just these, as far as they exist, were never attempted and are due: the first-send lane. That an id comes
-    /// back is the proof that its transaction was committed.
+    /// Due notices of a queue slice except suspects, the longest due first. [`Status::NotSent`] or [`Status::Failed`].
+    Slice(Status),
+    /// Retries during which the process has died [`CRASH_LOOP`] times or more. One of them may be the cause. Sent one at a
+    /// time, it crashes no other attempt.
+    CrashLooping,
+    /// The notices with these ids that exist, were never attempted and are due: the dispatch. An id that is returned proves
+    /// that its transaction was committed.
     Ids(Vec<i64>),
-    /// The first notice of each of these ordering keys, where it was never attempted and is due: what waited behind one
-    /// that has ended.
+    /// The first notice of each of these ordering keys, if it was never attempted and is due. It was blocked by one that has
+    /// ended.
     Keys(Vec<String>),
 }
 
-/// How often the process must have died during a notice's attempts to make it a suspect. Not once: one kill, a deployment
-/// perhaps, interrupts many that are innocent.
-pub const SUSPECT_CRASHES: i64 = 2;
+/// After how many crashes a notice is a suspect. Not after one, because one kill, perhaps a deployment, interrupts many notices
+/// that did not cause it.
+pub const CRASH_LOOP: i64 = 2;
 
-/// What to look for in [`Store::look`].
+/// Which notices [`Store::look`] returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look {
-    /// Notices of a definition in this status whose time is over, the longest first: expired leases, overdue
+    /// Notices of a definition in this status whose time has passed, the longest overdue first: expired leases, overdue
     /// confirmations. They are settled with [`Settle::overdue`].
     Overdue {
         /// The definition.
         def_id: i64,
-        /// [`Status::Sending`] or [`Status::AwaitingConfirm`].
+        /// [`Status::Sending`] or [`Status::AwaitingAck`].
         status: Status,
     },
-    /// Notices that are being sent by this worker, as the store believes.
-    HeldBy {
+    /// Notices that, according to the store, this worker is sending.
+    ClaimedBy {
         /// The worker.
         worker: String,
     },
@@ -245,9 +257,9 @@ pub enum Look {
 pub struct Lease {
     /// The notice.
     pub id: i64,
-    /// The attempt that holds it.
+    /// The attempt that has the lease.
     pub attempt: i64,
-    /// From now until when.
+    /// Its new length from now.
     pub lease: Duration,
 }
 
@@ -262,15 +274,15 @@ pub enum Purge {
         status: Status,
         /// Only those that ended longer ago than this.
         older_than: Duration,
-        /// The size of the window.
+        /// The maximum number of rows.
         limit: usize,
     },
     /// A definition that was deleted longer ago than this and that no notice refers to, live or ended.
     Definition {
         /// The definition.
         def_id: i64,
-        /// How long ago it must have been deleted: transactions that began before the deletion and hold notices of
-        /// it must have ended meanwhile.
+        /// How long ago it must have been deleted. Transactions that began before the deletion and added notices of it must
+        /// have ended by then.
         older_than: Duration,
     },
 }
@@ -284,18 +296,24 @@ pub struct Node {
     pub handlers: Vec<String>,
     /// Its clock minus the store's, as last measured, in milliseconds.
     pub clock_offset_ms: i64,
-    /// What a person is to be told.
+    /// The alarms to raise.
     pub alarms: Vec<Alarm>,
 }
 
-/// The answer of [`Store::beat`].
+/// Result of [`Store::beat`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pulse {
+pub struct ClusterView {
     /// The store's time.
     pub now: SystemTime,
     /// The handlers of all nodes that were seen within [`NODE_LIVES`].
     pub handlers: BTreeSet<String>,
 }
 
-/// A node that was not seen for so long counts as dead.
+/// A node that was not seen for this long counts as dead.
 pub const NODE_LIVES: Duration = Duration::from_secs(180);
+
+/// Returns true if a node was last seen within `within` of `now`. A time further ahead was stored by a wrong clock.
+pub fn was_seen(last_seen: SystemTime, now: SystemTime, within: Duration) -> bool {
+    let apart = now.duration_since(last_seen).unwrap_or_else(|ahead| ahead.duration());
+    apart < within
+}

@@ -1,7 +1,8 @@
-//! Confirmation tokens: what a handler puts into its message so that the receiver can confirm without knowing anything else.
+//! Ack tokens: a handler puts one into its message, so that the receiver can ack or nack without further data.
 //!
-//! A token says which attempt of which notice may be answered and until when, signed with HMAC-SHA-256. It holds no secret: who
-//! has it can answer for this notice, and for no other.
+//! A token contains the attempt and the notice that it is valid for, and its expiry, signed with HMAC-SHA-256. It contains no
+//! secret. A receiver with a token can ack or nack this notice, and no other. The time of the notice's insert is signed, too,
+//! so that a database rejects the tokens of another one with the same secret.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,12 +12,12 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
-use crate::notice::{duration_millis, millis_from_time};
+use crate::notice::{duration_millis, millis_from_time, time_from_millis};
 
 /// The secrets that tokens are signed with: one that signs, and older ones that are still accepted.
 ///
-/// To rotate: give every process the new secret as accepted, then let it sign, then leave out the old one when its last token
-/// has expired.
+/// To rotate: first let every process accept the new secret, then sign with it, then remove the old one when its last token has
+/// expired.
 ///
 /// ```
 /// use solid_notify_core::TokenKeys;
@@ -26,12 +27,12 @@ use crate::notice::{duration_millis, millis_from_time};
 #[derive(Clone)]
 pub struct TokenKeys {
     /// The first one signs.
-    keys: Vec<Key>,
+    keys: Vec<TokenKey>,
 }
 
 #[derive(Clone)]
-struct Key {
-    /// Tells which key signed a token, and nothing of the key.
+struct TokenKey {
+    /// Identifies the key that signed a token, and reveals nothing of the key.
     name: [u8; 4],
     secret: Vec<u8>,
 }
@@ -42,39 +43,42 @@ impl std::fmt::Debug for TokenKeys {
     }
 }
 
-/// The fewest bytes of a secret.
+/// The signed values: a notice's id, its attempt, and when it was added.
+pub(crate) type Signed = (i64, i64, SystemTime);
+
+/// The minimum length of a secret in bytes.
 const SECRET_BYTES: usize = 32;
-/// The form of the tokens.
+/// The version of the token format.
 const VERSION: u8 = 1;
-/// Version, name of the key, id, attempt, expiry.
-const SIGNED_BYTES: usize = 1 + 4 + 8 + 8 + 8;
+/// Version, name of the key, id, attempt, expiry, time of the insert.
+const SIGNED_BYTES: usize = 1 + 4 + 8 + 8 + 8 + 8;
 
 impl TokenKeys {
-    /// Signs with `secret`: 32 random bytes or more, the same in every process.
+    /// Creates keys that sign with `secret`: 32 random bytes or more, the same in every process.
     ///
     /// # Errors
     /// [`Error::Token`] for a secret that is too short.
     pub fn new(secret: &[u8]) -> Result<Self> {
-        Ok(Self { keys: vec![Key::new(secret)?] })
+        Ok(Self { keys: vec![TokenKey::new(secret)?] })
     }
 
-    /// Also accepts what was signed with `secret`.
+    /// Also accepts tokens signed with `secret`.
     ///
     /// # Errors
     /// [`Error::Token`] for a secret that is too short.
     pub fn accept(mut self, secret: &[u8]) -> Result<Self> {
-        self.keys.push(Key::new(secret)?);
+        self.keys.push(TokenKey::new(secret)?);
         Ok(self)
     }
 
-    /// A token for this attempt, valid for so long from `now` on.
-    pub(crate) fn sign(&self, id: i64, attempt: i64, valid: Duration, now: SystemTime) -> Option<String> {
+    /// Returns a token for this attempt of a notice that was added at `created`, valid for `valid` from `now` on.
+    pub(crate) fn sign(&self, (id, attempt, created): Signed, valid: Duration, now: SystemTime) -> Option<String> {
         let key = self.keys.first()?;
         let expires = millis_from_time(now).saturating_add(duration_millis(valid));
         let mut bytes = Vec::with_capacity(SIGNED_BYTES + 32);
         bytes.push(VERSION);
         bytes.extend(key.name);
-        for number in [id, attempt, expires] {
+        for number in [id, attempt, expires, millis_from_time(created)] {
             bytes.extend(number.to_be_bytes());
         }
         let signature = key.mac(&bytes)?.finalize().into_bytes();
@@ -82,9 +86,9 @@ impl TokenKeys {
         Some(URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    /// The notice and the attempt that a token speaks for.
-    pub(crate) fn read(&self, token: &str, now: SystemTime) -> Result<(i64, i64)> {
-        let malformed = || Error::Token { problem: "it is no token of ours, or not all of it" };
+    /// Checks a token and returns its signed values.
+    pub(crate) fn read(&self, token: &str, now: SystemTime) -> Result<Signed> {
+        let malformed = || Error::Token { problem: "it is not a token of this library, or it is incomplete" };
         let bytes = URL_SAFE_NO_PAD.decode(token.trim()).map_err(|_| malformed())?;
         let (signed, signature) = bytes.split_at_checked(SIGNED_BYTES).ok_or_else(malformed)?;
         if signed.first() != Some(&VERSION) {
@@ -96,17 +100,18 @@ impl TokenKeys {
         // Compares in constant time.
         mac.verify_slice(signature).map_err(|_| Error::Token { problem: "its signature is wrong" })?;
         let number = |at: usize| signed.get(at..at + 8)?.try_into().ok().map(i64::from_be_bytes);
-        let (Some(id), Some(attempt), Some(expires)) = (number(5), number(13), number(21)) else {
+        let (Some(id), Some(attempt), Some(expires), Some(created)) = (number(5), number(13), number(21), number(29))
+        else {
             return Err(malformed());
         };
         if millis_from_time(now) >= expires {
             return Err(Error::Token { problem: "it has expired" });
         }
-        Ok((id, attempt))
+        Ok((id, attempt, time_from_millis(created)))
     }
 }
 
-impl Key {
+impl TokenKey {
     fn new(secret: &[u8]) -> Result<Self> {
         if secret.len() < SECRET_BYTES {
             return Err(Error::Token { problem: "its secret is too short: 32 random bytes or more are needed" });
@@ -130,32 +135,33 @@ mod tests {
     use proptest::prelude::*;
 
     const NOW: SystemTime = SystemTime::UNIX_EPOCH;
+    const ADDED: SystemTime = SystemTime::UNIX_EPOCH;
     const HOUR: Duration = Duration::from_secs(3600);
 
     fn keys(seed: u8) -> TokenKeys {
         TokenKeys::new(&[seed; 32]).unwrap()
     }
 
-    fn problem(read: Result<(i64, i64)>) -> String {
+    fn problem(read: Result<Signed>) -> String {
         read.unwrap_err().to_string()
     }
 
     #[test]
     fn a_token_says_what_was_signed_until_it_expires() {
-        let token = keys(1).sign(7, 3, HOUR, NOW).unwrap();
-        assert_eq!(keys(1).read(&token, NOW).unwrap(), (7, 3));
-        assert_eq!(keys(1).read(&token, NOW + HOUR - Duration::from_millis(1)).unwrap(), (7, 3));
+        let token = keys(1).sign((7, 3, ADDED), HOUR, NOW).unwrap();
+        assert_eq!(keys(1).read(&token, NOW).unwrap(), (7, 3, ADDED));
+        assert_eq!(keys(1).read(&token, NOW + HOUR - Duration::from_millis(1)).unwrap(), (7, 3, ADDED));
         assert!(problem(keys(1).read(&token, NOW + HOUR)).contains("expired"));
         assert!(token.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)), "fit for a URL: {token}");
     }
 
     #[test]
     fn keys_rotate() {
-        let old = keys(1).sign(7, 3, HOUR, NOW).unwrap();
+        let old = keys(1).sign((7, 3, ADDED), HOUR, NOW).unwrap();
         let both = keys(2).accept(&[1; 32]).unwrap();
-        assert_eq!(both.read(&old, NOW).unwrap(), (7, 3));
-        let new = both.sign(7, 3, HOUR, NOW).unwrap();
-        assert_eq!(keys(2).read(&new, NOW).unwrap(), (7, 3), "the first one signs");
+        assert_eq!(both.read(&old, NOW).unwrap(), (7, 3, ADDED));
+        let new = both.sign((7, 3, ADDED), HOUR, NOW).unwrap();
+        assert_eq!(keys(2).read(&new, NOW).unwrap(), (7, 3, ADDED), "the first one signs");
         assert!(problem(keys(2).read(&old, NOW)).contains("not accepted"));
     }
 
@@ -166,7 +172,7 @@ mod tests {
 
     #[test]
     fn no_changed_byte_is_accepted() {
-        let token = keys(1).sign(7, 3, HOUR, NOW).unwrap();
+        let token = keys(1).sign((7, 3, ADDED), HOUR, NOW).unwrap();
         let bytes = URL_SAFE_NO_PAD.decode(&token).unwrap();
         for at in 0..bytes.len() {
             let mut forged = bytes.clone();

@@ -1,13 +1,13 @@
-//! The trace of whoever adds a notice goes on where it is sent: W3C trace context, with the feature `otel`. Without it nothing is
-//! stored by itself, and what the producer stored is shown by `notice.trace_context()` all the same.
+//! Continues the trace of the producer where the notice is sent: W3C trace context, with the feature `otel`. Without it no
+//! context is stored automatically, but `notice.trace_context()` still returns the one that the producer stored.
 //!
-//! Only the `traceparent` is stored, a line that any program can write and that a handler can put into a header as it is.
+//! Only the `traceparent` is stored: one line that any program can write and that a handler can copy into a header.
 
 use std::time::Duration;
 
-/// How old a notice may be for its attempt to be a part of the producer's trace. What comes later is a trace of its own with a
-/// link to the producer's: those who keep traces take them for ended after some minutes, and one that goes on for days is
-/// shown by nobody.
+/// The maximum age of a notice whose attempt belongs to the producer's trace. A later attempt starts its own trace with a link
+/// to the producer's, because tracing systems consider a trace ended after some minutes and do not show one that continues for
+/// days.
 pub const SAME_TRACE: Duration = Duration::from_secs(600);
 
 #[cfg(feature = "otel")]
@@ -34,12 +34,12 @@ mod otel {
         let headers = HashMap::from([(HEADER.to_owned(), stored.to_owned())]);
         let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &headers);
         let producer = context.span().span_context().clone();
-        // What cannot be read is not a trace.
+        // An invalid text is ignored.
         if !producer.is_valid() {
             return;
         }
         if same {
-            // An error says that nobody exports this span.
+            // An error means that this span is not exported.
             let _ = span.set_parent(context);
         } else {
             span.add_link(producer);
@@ -47,7 +47,7 @@ mod otel {
     }
 }
 
-/// The context of the current span, where it has one.
+/// Returns the context of the current span, if it has one.
 pub fn current() -> Option<String> {
     #[cfg(feature = "otel")]
     return otel::current();
@@ -55,8 +55,8 @@ pub fn current() -> Option<String> {
     None
 }
 
-/// Makes a new span a part of the producer's trace, or links it to that where the notice is older than [`SAME_TRACE`]. What is
-/// stored and cannot be read is ignored.
+/// Makes a new span part of the producer's trace, or links it if the notice is older than [`SAME_TRACE`]. An invalid stored
+/// context is ignored.
 pub fn go_on(span: &tracing::Span, stored: &str, age: Duration) {
     #[cfg(feature = "otel")]
     if !span.is_disabled() {

@@ -1,49 +1,50 @@
-//! What happens next to a notice: pure functions, `policy + notice + event -> transition`.
+//! The next state of a notice: pure functions, `policy + notice + event -> transition`.
 //!
-//! No input or output, no clock (times are delays from the database's now) and no randomness but what is passed
-//! in. Stores persist the result, guarded by status and attempt number.
+//! No input or output, no clock (times are delays from the database's now) and no randomness except what the caller passes.
+//! Stores persist the result, guarded by status and attempt.
 
 use std::time::Duration;
 
 use crate::definition::{FOREVER, KeepHistory, Policy, Rule};
-use crate::notice::{Claimed, ErrorClass, Status};
+use crate::notice::{ClaimedNotice, ErrorClass, Status};
 use crate::retry::MAX_DELAY;
 
-/// What befell a notice.
+/// Outcome of an attempt, or of a lease or confirmation timeout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// The handler delivered it.
     Succeeded,
-    /// The handler delivered it and asks for a confirmation within this time, [`FOREVER`] for no end.
-    AwaitConfirm(Duration),
-    /// The handler said that it is not to be processed, and why.
+    /// The handler delivered it and requires a confirmation within this time, [`FOREVER`] for no limit.
+    AwaitAck(Duration),
+    /// The handler skipped it, for this reason.
     Skipped(String),
-    /// The attempt failed (an error, a panic, a time-out) in this way: retry by the policy.
+    /// The attempt failed with this class (an error, a panic, a time-out): retry by the policy.
     Failed(ErrorClass),
-    /// The attempt failed in this way, and the handler said when to try again.
+    /// The attempt failed with this class, and the handler set the delay of the retry.
     RetryIn(Duration, ErrorClass),
-    /// No attempt can succeed; why.
+    /// The handler gave up, because no attempt can succeed; the reason.
     GaveUp(String),
-    /// It was claimed, but has no try left: somebody lowered the limit meanwhile. Nothing was attempted.
+    /// It was claimed, but has no try left, because the limit was lowered meanwhile. There was no attempt.
     OutOfTries,
-    /// The lease ran out: the process that was sending it died.
+    /// The lease expired: the process that was sending it died.
     Crashed,
-    /// It was claimed but not tried (shutdown, a pause): it goes back uncounted.
-    HandedBack,
+    /// It was claimed but not attempted (shutdown, a lost response, an error of the database). It is released without counting
+    /// a try and is due again after this time.
+    HandedBack(Duration),
 }
 
-/// Where a notice goes.
+/// The next state of a notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// It stays live and is due after `after`, by the database's clock.
     Wait {
         /// Its live state.
         status: Status,
-        /// How long until somebody must look at it; [`FOREVER`] where nobody must.
+        /// How long until it is due; [`FOREVER`] if it is never due.
         after: Duration,
     },
-    /// It ends.
+    /// It has ended.
     Finish {
         /// Its final state.
         status: Status,
@@ -54,10 +55,10 @@ pub enum Next {
     },
 }
 
-/// A decision: where to, and the counters with which the notice goes there.
+/// A decision: the next state, and the new counters of the notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transition {
-    /// Where it goes.
+    /// The next state.
     pub next: Next,
     /// Failed attempts, this one included.
     pub failures: i64,
@@ -65,26 +66,27 @@ pub struct Transition {
     pub crashes: i64,
 }
 
-/// What of a decision is not in the policy: passed in, so that the decision stays pure.
+/// The inputs of a decision that are not in the policy. The caller passes them, so that the decision stays pure.
 pub struct Chance<'a> {
     /// A random number in `0.0..1.0` for the jitter.
     pub unit: f64,
-    /// The delay of a named strategy before retry number `n`.
+    /// Returns the delay of a named strategy before retry number `n`.
     pub strategy: &'a (dyn Fn(u32) -> Duration + Send + Sync),
 }
 
-/// The soonest retry that a handler can ask for: a mistaken zero must not become a hot loop.
+/// The shortest retry delay that a handler can set, so that a zero by mistake causes no hot loop.
 pub const SOONEST: Duration = Duration::from_millis(100);
 
-/// Decides what `event` makes of `notice` under `policy`.
+/// Decides the effect of `event` on `notice` under `policy`.
 ///
-/// Tries used are `failures + crashes`, at most `1 + max_retry_times`. A crash is sent again at once the first
-/// time (a killed process is mostly a deployment), later by the retry intervals, so that a notice which kills
-/// its process neither runs hot nor, under a limit, for ever. A rule that gives crashes an interval holds from the first on.
+/// Tries used are `failures + crashes`, at most `1 + max_retry_times`. The first crash is retried at once, because a killed
+/// process usually is a deployment. Later crashes are retried by the retry intervals, so that a notice which kills its process
+/// is not retried in a hot loop or, under a limit, without end. If a rule gives crashes an interval, it applies from the first
+/// crash on.
 ///
-/// The policy's rules for the class of a failure come first. That a class is not retried by default does not hold
-/// where the handler itself says when to retry; a rule of the row does.
-pub fn transition(policy: &Policy, notice: &Claimed, event: &Event, chance: &Chance<'_>) -> Transition {
+/// The policy's rules for the class of a failure apply first. A class that is not retried by default is retried if the handler
+/// itself sets the delay, but not if a rule of the row forbids it.
+pub fn transition(policy: &Policy, notice: &ClaimedNotice, event: &Event, chance: &Chance<'_>) -> Transition {
     let failures =
         notice.failures + i64::from(matches!(event, Event::Failed(_) | Event::RetryIn(..) | Event::GaveUp(_)));
     let crashes = notice.crashes + i64::from(matches!(event, Event::Crashed));
@@ -95,13 +97,13 @@ pub fn transition(policy: &Policy, notice: &Claimed, event: &Event, chance: &Cha
     };
     let next = match event {
         Event::Succeeded if policy.need_confirm => confirm(policy.max_confirm_delay),
-        Event::AwaitConfirm(within) => confirm(*within),
+        Event::AwaitAck(within) => confirm(*within),
         Event::Succeeded => finish(Status::Succeeded, None, policy.keep_history != KeepHistory::Never),
         Event::Skipped(reason) => finish(Status::Cancelled, Some(reason.clone()), true),
         Event::GaveUp(reason) => finish(Status::DeadLetter, Some(reason.clone()), true),
         Event::OutOfTries => finish(Status::DeadLetter, Some(exhausted(tries, crashes)), true),
-        Event::HandedBack => {
-            Next::Wait { status: if tries == 0 { Status::NotSent } else { Status::Failed }, after: Duration::ZERO }
+        Event::HandedBack(after) => {
+            Next::Wait { status: if tries == 0 { Status::NotSent } else { Status::Failed }, after: *after }
         }
         Event::Failed(class) if policy.is_exhausted_in(*class, tries) => give_up(policy, *class, tries, crashes),
         Event::RetryIn(_, class) if is_wish_exhausted(policy, *class, tries) => give_up(policy, *class, tries, crashes),
@@ -127,14 +129,14 @@ fn retry(after: Duration) -> Next {
 
 fn confirm(within: Duration) -> Next {
     let after = if within == FOREVER { FOREVER } else { within.min(MAX_DELAY) };
-    Next::Wait { status: Status::AwaitingConfirm, after }
+    Next::Wait { status: Status::AwaitingAck, after }
 }
 
 fn finish(status: Status, reason: Option<String>, keep: bool) -> Next {
     Next::Finish { status, reason, keep }
 }
 
-/// A handler that asks for a retry knows better than the default of a class, but not than the row.
+/// A retry set by a handler overrides the default of a class, but not the row.
 fn is_wish_exhausted(policy: &Policy, class: ErrorClass, tries: i64) -> bool {
     match policy.rules.of(class) {
         Some(_) => policy.is_exhausted_in(class, tries),
@@ -142,7 +144,7 @@ fn is_wish_exhausted(policy: &Policy, class: ErrorClass, tries: i64) -> bool {
     }
 }
 
-/// A dead letter, since no try is left for a failure of `class`; the reason names what left none.
+/// Returns a dead letter, because no try is left for a failure of `class`; the reason names the limit.
 fn give_up(policy: &Policy, class: ErrorClass, tries: i64, crashes: i64) -> Next {
     let reason = match policy.rules.of(class) {
         Some(Rule::Never) => format!("a failure of class {class} is not retried (a rule of retry_rules)"),
@@ -175,8 +177,8 @@ mod tests {
         def.policy().unwrap()
     }
 
-    fn notice(failures: i64, crashes: i64) -> Claimed {
-        Claimed {
+    fn notice(failures: i64, crashes: i64) -> ClaimedNotice {
+        ClaimedNotice {
             id: 1,
             def_id: 1,
             param: "null".into(),
@@ -194,7 +196,7 @@ mod tests {
         }
     }
 
-    fn decide(policy: &Policy, notice: &Claimed, event: Event) -> Transition {
+    fn decide(policy: &Policy, notice: &ClaimedNotice, event: Event) -> Transition {
         transition(policy, notice, &event, &Chance { unit: 0.0, strategy: &|_| Duration::from_secs(1) })
     }
 
@@ -239,11 +241,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_tried_counts_nothing() {
+    fn an_untried_notice_counts_nothing() {
         let policy = policy(NotifyDef::new("a"));
-        let fresh = decide(&policy, &notice(0, 0), Event::HandedBack);
+        let fresh = decide(&policy, &notice(0, 0), Event::HandedBack(Duration::ZERO));
         assert_eq!((waits(&fresh), fresh.failures, fresh.crashes), (Some((Status::NotSent, 0)), 0, 0));
-        let tried = decide(&policy, &notice(1, 1), Event::HandedBack);
+        let tried = decide(&policy, &notice(1, 1), Event::HandedBack(Duration::ZERO));
         assert_eq!((waits(&tried), tried.failures, tried.crashes), (Some((Status::Failed, 0)), 1, 1));
         let lowered = decide(&policy, &notice(9, 0), Event::OutOfTries);
         assert_eq!((ends(&lowered), lowered.failures), (Some((Status::DeadLetter, true)), 9));
@@ -277,7 +279,7 @@ mod tests {
             Just(Event::GaveUp("g".into())),
             Just(Event::OutOfTries),
             Just(Event::Crashed),
-            Just(Event::HandedBack),
+            Just(Event::HandedBack(Duration::ZERO)),
         ]
     }
 
@@ -320,7 +322,7 @@ mod tests {
             let mut state = notice(0, 0);
             let mut attempted = 0_i64;
             for event in events {
-                // What a worker does: a claim without a try left is ended, not attempted.
+                // As a worker does: a claimed notice without a try left is ended, not attempted.
                 let event = if policy.is_exhausted(state.tries()) { Event::OutOfTries } else { event };
                 attempted += i64::from(matches!(event, Event::Failed(_) | Event::RetryIn(..) | Event::GaveUp(_) | Event::Crashed | Event::Succeeded | Event::Skipped(_)));
                 let done = transition(&policy, &state, &event, &Chance { unit: 0.5, strategy: &|_| Duration::ZERO });

@@ -1,7 +1,8 @@
-//! [`Redis`]: a connection to one server or to a cluster, shared by all clones, that comes back by itself; and how scripts run.
+//! [`Redis`]: a connection to one server or to a cluster, shared by all clones, which reconnects by itself. It also runs the
+//! scripts.
 //!
-//! What the scripts do is left to the modules that have them, and how a connection is made and left to [`Line`]. The client
-//! crate is `redis`; nothing of it but its error is part of this crate's interface.
+//! The scripts belong to the modules that include them; [`Line`] connects and reconnects. The client crate is `redis`; only its
+//! error type is part of this crate's interface.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,8 +13,8 @@ use solid_notify_core::HandClock;
 use crate::error::{Error, Result};
 use crate::line::{Line, Target};
 
-/// Settings of a connection; made by [`Redis::builder`].
-#[derive(Debug, Clone)]
+/// Settings of a connection; returned by [`Redis::builder`].
+#[derive(Clone)]
 pub struct RedisBuilder {
     urls: Vec<String>,
     prefix: String,
@@ -22,8 +23,17 @@ pub struct RedisBuilder {
     clock: Option<HandClock>,
 }
 
+/// Leaves out the URLs, which may contain passwords.
+impl std::fmt::Debug for RedisBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut fields = f.debug_struct("RedisBuilder");
+        fields.field("prefix", &self.prefix).field("timeout", &self.timeout);
+        fields.field("allow_eviction", &self.allow_eviction).finish_non_exhaustive()
+    }
+}
+
 impl RedisBuilder {
-    /// What all keys begin with, in braces and before the kind: `notify` unless given. Letters, digits, `_`, `-` and `.`. Two
+    /// The prefix of all keys, in braces and before the kind; `outbox` by default. Letters, digits, `_`, `-` and `.`. Two
     /// applications on one Redis need two prefixes.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
@@ -31,28 +41,29 @@ impl RedisBuilder {
         self
     }
 
-    /// How long a call may take: 10 s unless given.
+    /// Time-out of a call; 10 s by default, at most a day.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        // Bounded, because time-outs are added to points in time.
+        self.timeout = timeout.min(Duration::from_secs(86_400));
         self
     }
 
-    /// Runs also where the server deletes keys when its memory is full (`maxmemory-policy allkeys-…`). Then tasks can be lost.
+    /// Accepts a server that deletes keys when its memory is full (`maxmemory-policy allkeys-…`). Then tasks can be lost.
     #[must_use]
     pub fn allow_eviction(mut self, allow: bool) -> Self {
         self.allow_eviction = allow;
         self
     }
 
-    /// Goes by a clock that tests turn by hand, instead of the server's.
+    /// Uses a clock that tests turn by hand, instead of the server's.
     #[must_use]
     pub fn clock(mut self, clock: HandClock) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Connects. Whether it is a cluster is asked of the first server that answers.
+    /// Connects. Asks the first server that responds whether it belongs to a cluster.
     ///
     /// # Errors
     /// [`Error::Prefix`], [`Error::Evicts`], and [`Error::Redis`] where no server can be reached.
@@ -71,8 +82,8 @@ impl RedisBuilder {
     }
 }
 
-/// A connection to Redis, one server or a cluster. Clones share it; after a loss it is made anew in the background, and calls
-/// meanwhile fail.
+/// A connection to Redis, one server or a cluster. Clones share it. After a loss it reconnects in the background, and calls
+/// fail meanwhile.
 #[derive(Clone)]
 pub struct Redis {
     line: Arc<Line>,
@@ -87,8 +98,8 @@ impl std::fmt::Debug for Redis {
 }
 
 impl Redis {
-    /// Connects with the settings that fit most; `url` is `redis://host:port` or, with the feature `tls`, `rediss://…`. Of a
-    /// cluster a few of its nodes, separated by commas.
+    /// Connects with the default settings. `url` is `redis://host:port` or, with the feature `tls`, `rediss://…`. For a cluster,
+    /// give a few of its nodes, separated by commas.
     ///
     /// # Errors
     /// As [`RedisBuilder::connect`].
@@ -96,35 +107,35 @@ impl Redis {
         Self::builder(url).connect().await
     }
 
-    /// Settings of a connection to `url`.
+    /// Returns the settings of a connection to `url`.
     pub fn builder(url: &str) -> RedisBuilder {
         let urls = url.split(',').map(|url| url.trim().to_owned()).collect();
         let timeout = Duration::from_secs(10);
         RedisBuilder { urls, prefix: "notify".to_owned(), timeout, allow_eviction: false, clock: None }
     }
 
-    /// The prefix of its keys.
+    /// Returns the prefix of the keys.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The clock that is turned by hand, where there is one.
+    /// Returns the hand-turned clock, if one is set.
     pub fn hand_clock(&self) -> Option<&HandClock> {
         self.clock.as_ref()
     }
 
-    /// What every script gets as its time: that of the hand-turned clock, or nothing, and then it asks the server for its own.
+    /// The time argument of every script: that of the hand-turned clock, or empty, and then the script uses the server's time.
     fn time(&self) -> String {
         self.clock.as_ref().map(|clock| clock.now_millis().to_string()).unwrap_or_default()
     }
 
-    /// The server's time, of the node that has this key.
+    /// Returns the time of the server that has this key.
     pub(crate) async fn now(&self, key: &str) -> Result<SystemTime> {
         let ms: i64 = self.run(&NOW, &[key], &[], "asking for the time").await?;
         Ok(solid_notify_core::notice::time_from_millis(ms))
     }
 
-    /// Runs a script with these keys and, behind the time, these arguments.
+    /// Runs a script with these keys. The time is its first argument; `args` follow.
     pub(crate) async fn run<T: FromRedisValue>(
         &self,
         script: &Script,
@@ -134,10 +145,11 @@ impl Redis {
     ) -> Result<T> {
         let answer = self.evaluate(script, keys, args).await.map_err(Error::redis(doing))?;
         redis::from_redis_value(answer)
-            .map_err(|error| Error::Answer { doing, problem: format!("an answer of another form: {error}") })
+            .map_err(|error| Error::VerbResult { doing, problem: format!("cannot read the script's reply: {error}") })
     }
 
-    /// By its hash; a server that does not know it (restarted, failed over, SCRIPT FLUSH) is given the text, which it keeps.
+    /// Calls the script by its hash. A server that does not have it (restarted, failed over, SCRIPT FLUSH) gets the text and
+    /// keeps it.
     async fn evaluate(&self, script: &Script, keys: &[impl AsRef<str>], args: &[&str]) -> RedisResult<Value> {
         let command = |name: &str, body: &str| {
             let mut command = redis::cmd(name);
@@ -148,16 +160,16 @@ impl Redis {
             command.arg(self.time()).arg(args);
             command
         };
-        let told = script.told();
-        match self.line.send(&command("EVALSHA", &told.hash)).await {
+        let source = script.source();
+        match self.line.send(&command("EVALSHA", &source.hash)).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.line.send(&command("EVAL", &told.text)).await
+                self.line.send(&command("EVAL", &source.text)).await
             }
             answered => answered,
         }
     }
 
-    /// Looks at every master: each of them may have its own setting.
+    /// Checks every master, because each may have its own setting.
     async fn refuse_eviction(&self) -> Result<()> {
         let mut command = redis::cmd("INFO");
         command.arg("memory");
@@ -166,7 +178,7 @@ impl Redis {
         collect(answer, &mut texts);
         let policies =
             texts.iter().flat_map(|text| text.lines()).filter_map(|line| line.strip_prefix("maxmemory_policy:"));
-        // The other policies delete only keys that expire, and none of ours does.
+        // The other policies delete only keys that expire, and none of this crate's keys does.
         match policies.map(str::trim).find(|policy| policy.starts_with("allkeys")) {
             Some(policy) => Err(Error::Evicts { policy: policy.to_owned() }),
             None => Ok(()),
@@ -174,7 +186,7 @@ impl Redis {
     }
 }
 
-/// All texts of an answer: a cluster answers with one for each node.
+/// Collects all texts of a reply: a cluster returns one for each node.
 fn collect(value: Value, texts: &mut Vec<String>) {
     match value {
         Value::BulkString(bytes) => texts.push(String::from_utf8_lossy(&bytes).into_owned()),
@@ -185,32 +197,43 @@ fn collect(value: Value, texts: &mut Vec<String>) {
     }
 }
 
-/// A Lua script: these texts behind [`CLOCK`]. It never changes, so that each server compiles it once.
+/// A Lua script: these texts after [`CLOCK`]. It never changes, so each server compiles it once.
 pub(crate) struct Script {
     parts: &'static [&'static str],
-    told: std::sync::OnceLock<Told>,
+    source: std::sync::OnceLock<ScriptSource>,
 }
 
-/// A script as servers are told it: by its hash, or whole.
-struct Told {
+/// The two forms in which servers get a script: its hash, or the whole text.
+struct ScriptSource {
     hash: String,
     text: String,
 }
 
-/// What every script begins with.
+/// The start of every script.
 const CLOCK: &str = include_str!("clock.lua");
 
 impl Script {
     pub(crate) const fn new(parts: &'static [&'static str]) -> Self {
-        Self { parts, told: std::sync::OnceLock::new() }
+        Self { parts, source: std::sync::OnceLock::new() }
     }
 
-    fn told(&self) -> &Told {
-        self.told.get_or_init(|| {
+    fn source(&self) -> &ScriptSource {
+        self.source.get_or_init(|| {
             let text = CLOCK.to_owned() + &self.parts.concat();
-            Told { hash: redis::Script::new(&text).get_hash().to_owned(), text }
+            ScriptSource { hash: redis::Script::new(&text).get_hash().to_owned(), text }
         })
     }
 }
 
 static NOW: Script = Script::new(&[include_str!("now.lua")]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_output_of_the_builder_shows_no_password() {
+        let shown = format!("{:?}", Redis::builder("redis://user:secret@host:6379").timeout(Duration::MAX));
+        assert!(!shown.contains("secret") && shown.contains("notify"), "{shown}");
+    }
+}

@@ -1,33 +1,33 @@
-//! What can go wrong on the way to Redis, and what kind of fault it is to a sweeper.
+//! The errors of calls to Redis, and which kind of fault each is to a sweeper.
 //!
-//! Expected races (a task that somebody else holds by now) are values, not errors.
+//! Expected races (another consumer claimed the task meanwhile) are values, not errors.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
 
-/// Why something on Redis failed.
+/// Error of a call to Redis.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Redis could not be reached, or could not do it.
+    /// Redis could not be reached, or refused the command.
     #[error("{doing}: {source}")]
     Redis {
         /// What was being done.
         doing: &'static str,
-        /// What the client says.
+        /// The client's error.
         source: RedisError,
     },
-    /// Redis deletes keys where its memory is full, tasks that nobody has seen among them.
+    /// Redis deletes keys when its memory is full, among them tasks that were never claimed.
     #[error(
         "this Redis has maxmemory-policy {policy}: it would delete tasks when its memory is full. Set it to noeviction, or say \
          `allow_eviction(true)` if tasks may be lost"
     )]
     Evicts {
-        /// The policy that it has.
+        /// The policy of the server.
         policy: String,
     },
-    /// A prefix that keys cannot begin with.
+    /// The prefix has characters that are not allowed in it.
     #[error("the prefix {prefix:?} cannot be used: expected one or more letters, digits, '_', '-' or '.'")]
     Prefix {
         /// The prefix.
@@ -38,15 +38,15 @@ pub enum Error {
     Encode {
         /// The kind of the task.
         kind: String,
-        /// Why.
+        /// The error of the JSON encoder.
         source: serde_json::Error,
     },
-    /// Redis answered what no script of ours answers: somebody changed the keys by hand, perhaps.
+    /// The reply is not one of this crate's scripts, perhaps because the keys were changed by hand.
     #[error("{doing}: {problem}")]
-    Answer {
+    VerbResult {
         /// What was being done.
         doing: &'static str,
-        /// What was wrong with the answer.
+        /// What is wrong with the reply.
         problem: String,
     },
 }
@@ -59,11 +59,11 @@ impl Error {
         move |source| Self::Redis { doing, source }
     }
 
-    /// What sort of fault it is: whether, and by whom, it passes.
+    /// Returns the kind of fault, which says whether a retry helps or an operator must act.
     pub fn fault(&self) -> FaultKind {
         match self {
             Self::Redis { source, .. } => fault(source),
-            Self::Evicts { .. } | Self::Prefix { .. } | Self::Answer { .. } => FaultKind::Unusable,
+            Self::Evicts { .. } | Self::Prefix { .. } | Self::VerbResult { .. } => FaultKind::Unusable,
             Self::Encode { .. } => FaultKind::Permanent,
         }
     }
@@ -85,25 +85,25 @@ impl From<Error> for solid_notify_core::Error {
     }
 }
 
-/// By kind and code, never by message.
+/// By the error's kind and code, never by its message.
 fn fault(error: &RedisError) -> FaultKind {
     let lost = error.is_io_error() || error.kind() == ErrorKind::ClusterConnectionNotFound;
     match lost || does_not_serve_now(error) {
         true => FaultKind::Outage,
-        // OOM (the memory is full), MISCONF (the disk is), NOPERM, a key of another type: a person must see to it.
+        // OOM (the memory is full), MISCONF (the disk is full), NOPERM, a key of another type: an operator must act.
         false => FaultKind::Unusable,
     }
 }
 
-/// Whether a server has answered that it does not serve now, which passes by itself. A failover shows as a node that is
-/// read-only, that is loading, that misses its master or its replicas, or that does not know its cluster.
+/// True where a server refuses to serve for now, which passes by itself. During a failover a node is read-only, is loading,
+/// misses its master or its replicas, or does not know its cluster.
 pub(crate) fn does_not_serve_now(error: &RedisError) -> bool {
     use ServerErrorKind as S;
     match error.kind() {
         ErrorKind::Server(
             S::BusyLoading | S::ClusterDown | S::MasterDown | S::ReadOnly | S::TryAgain | S::Moved | S::Ask,
         ) => true,
-        // `min-replicas-to-write`: too few of them are there.
+        // `min-replicas-to-write`: too few replicas are connected.
         ErrorKind::Extension => error.code() == Some("NOREPLICAS"),
         _ => false,
     }
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// As the client reads it from the wire.
+    /// Parses an error reply as the client reads it from the wire.
     fn answer(line: &str) -> RedisError {
         match redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).and_then(Value::extract_error) {
             Err(error) => error,
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failover_answers_passes_by_itself() {
+    fn a_reply_during_a_failover_is_a_temporary_error() {
         for line in [
             "LOADING Redis is loading the dataset in memory",
             "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_must_see_to_does_not_pass() {
+    fn errors_that_need_an_operator_are_permanent() {
         for line in [
             "OOM command not allowed when used memory > 'maxmemory'.",
             "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",

@@ -1,19 +1,20 @@
 //! Timed tasks on Redis, and the store of solid-notify for work that needs no database transaction.
 //!
-//! [`TimedTasks`] is a delayed queue with leases that stands by itself. Handlers, definitions and sweepers are left to the other
-//! crates; they use what is here through their `Store` trait.
+//! [`TimedTasks`] is a delayed queue with leases that can be used alone. Handlers, definitions and sweepers are in the other
+//! crates; they use this one through their `Store` trait.
 
 mod connection;
 mod error;
 mod line;
-mod notify;
+mod outbox;
 mod store;
 mod tasks;
 
 pub use connection::{Redis, RedisBuilder};
 pub use error::{Error, Result};
-pub use notify::{RedisBatch, RedisNotify};
+pub use outbox::{RedisBatch, RedisOutbox};
 pub use redis::RedisError;
 pub use tasks::{
-    Claimed, Counts, Damaged, DeadTask, Due, Lease, Outcome, Rescheduled, Settled, Task, TimedTasks, When,
+    ClaimedTask, Damaged, DeadTask, Due, Rescheduled, Task, TaskCounts, TaskLease, TaskOutcome, TaskSettled,
+    TimedTasks, When,
 };

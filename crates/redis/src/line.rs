@@ -1,8 +1,8 @@
-//! [`Line`]: the connection that all clones of a `Redis` share, how it is made, and when it is left for a new one.
+//! [`Line`]: the connection that all clones of a `Redis` share: how it is made, and when a new one replaces it.
 //!
-//! After an I/O error the client makes a connection anew by itself. It would stay for ever with one that swallows what is sent
-//! (a time-out is no loss to it), with one to a server that has become a replica behind a name that leads to another one by now,
-//! and with a password that was refused once. Such a connection is left here.
+//! After an I/O error the client reconnects by itself. It keeps some useless connections for ever: one that swallows what is sent
+//! (a time-out is not a loss to the client), one to a server that has become a replica while its name leads to another server,
+//! and one whose password was refused once. This module replaces such connections.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,30 +16,30 @@ use tokio::sync::Semaphore;
 
 use crate::error::does_not_serve_now;
 
-/// A connection is left no sooner after the last one was, so that nobody is flooded.
+/// Minimum time between two replacements, so that servers are not flooded with connections.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Where Redis is.
-#[derive(Debug, Clone)]
+/// The addresses of Redis.
+#[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) urls: Vec<String>,
     pub(crate) timeout: Duration,
 }
 
-/// A connection that is replaced where it is of no more use.
+/// A connection that is replaced when it has become useless.
 pub(crate) struct Line {
     target: Target,
     current: Mutex<Current>,
-    /// One at a time makes a new connection.
+    /// One permit: only one task connects at a time.
     renewal: Arc<Semaphore>,
 }
 
-/// The connection of now.
+/// The connection in use.
 struct Current {
     link: Link,
-    /// How many there were before it: a call that fails late does not end the successor of its connection.
+    /// The number of connections before it. A call that fails late on an older connection does not replace its successor.
     number: u64,
-    /// When it was made, or when its successor was begun.
+    /// When it was made, or when the last attempt to replace it began.
     begun: Instant,
 }
 
@@ -55,8 +55,8 @@ impl Line {
         Ok(Self { target, current: Mutex::new(current), renewal: Arc::new(Semaphore::new(1)) })
     }
 
-    /// Sends a command and waits for its answer, no longer than the time-out: making a connection, and what the client repeats,
-    /// is part of it.
+    /// Sends a command and waits for its reply, at most for the time-out, which includes connecting and the client's own
+    /// repetitions.
     pub(crate) async fn send(self: &Arc<Self>, command: &Cmd) -> RedisResult<Value> {
         let (mut link, number) = {
             let current = self.current();
@@ -76,7 +76,7 @@ impl Line {
         answered
     }
 
-    /// Makes a new connection in the background, and uses it when it is there. Calls meanwhile go over the old one.
+    /// Connects in the background and then uses the new connection. Calls use the old one meanwhile.
     fn renew(self: &Arc<Self>, number: u64) {
         let Ok(permit) = Arc::clone(&self.renewal).try_acquire_owned() else { return };
         let old = {
@@ -93,9 +93,9 @@ impl Line {
                 Ok(link) => {
                     let mut current = line.current();
                     (current.link, current.number) = (link, number + 1);
-                    tracing::info!("a connection to Redis was of no use and is replaced");
+                    tracing::info!("replaced a connection to Redis that had become useless");
                 }
-                Err(error) => tracing::warn!(%error, "the connection to Redis is of no use, and no other can be made"),
+                Err(error) => tracing::warn!(%error, "cannot replace a connection to Redis that has become useless"),
             }
             drop(permit);
         });
@@ -107,8 +107,8 @@ impl Line {
 }
 
 impl Link {
-    /// Whether the next call over it may well fail for the same reason, since the client does not leave it. That of a cluster
-    /// leaves a node for another that was promoted, unless it only waits for answers.
+    /// True where the next call on it would probably fail for the same reason, because the client keeps the connection. A
+    /// cluster's client moves to a promoted node by itself, unless it only waits for replies.
     fn is_of_no_use(&self, error: &RedisError) -> bool {
         match self {
             Self::Single(_) => {
@@ -121,7 +121,7 @@ impl Link {
 }
 
 impl Target {
-    /// Connects to the first server that answers, and asks it whether it belongs to a cluster.
+    /// Connects to the first server that responds, and asks it whether it belongs to a cluster.
     async fn link(&self) -> RedisResult<Link> {
         let mut single = self.single().await?;
         let info: String = redis::cmd("INFO").arg("cluster").query_async(&mut single).await?;
@@ -131,7 +131,7 @@ impl Target {
         }
     }
 
-    /// A new connection of the same sort.
+    /// Opens a new connection of the same kind.
     async fn another(&self, old: Link) -> RedisResult<Link> {
         match old {
             Link::Single(_) => Ok(Link::Single(self.single().await?)),
@@ -163,7 +163,7 @@ impl Target {
         let builder = ClusterClientBuilder::new(urls)
             .connection_timeout(self.timeout)
             .response_timeout(self.timeout)
-            // A script is not sent again after a lost answer more often than this; redirections count as well.
+            // Limits how often a script is sent again after a lost reply; redirections count as well.
             .retries(5);
         builder.build()?.get_async_connection().await
     }

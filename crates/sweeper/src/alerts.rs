@@ -1,7 +1,7 @@
-//! Alerts, the sweeper's end: what is told of an outcome, to whom, and what a follow-up has to tell.
+//! Alerts on the sweeper's side: which outcomes raise an alert, to which recipients it goes, and what a follow-up reports.
 //!
-//! An alert is a notice of the built-in definition. Its parameter is completed when it is sent, so that it goes to whom the
-//! definition names *then*, with the numbers of *then*.
+//! An alert is a notice of the built-in definition. Its parameter is completed when it is sent, so that it has the
+//! recipients and numbers of that moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,36 +12,37 @@ use solid_notify_core::alert::follow_up::follow_up;
 use solid_notify_core::alert::trigger::trigger;
 use solid_notify_core::definition::AlertTrigger;
 use solid_notify_core::limit::{Breaker, Sign, Watched};
-use solid_notify_core::notice::Claimed;
-use solid_notify_core::store::{Alarm, Told};
+use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::store::{Alarm, FollowUpResult};
 use solid_notify_core::transition::{Event, Transition};
 use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind, AlertReason, NotifyDef, Policy, StoreError};
 
 use crate::definitions::Definition;
-use crate::handler::{AnyHandler, Closure, Done, Failure, Notice, Typed};
+use crate::handler::{AnyHandler, Closure, Failure, Notice, Typed};
 use crate::settle::Outcome;
+use crate::supervise::report;
 use crate::worker::Worker;
 
-/// What becomes of a notice of the built-in definition that was claimed.
+/// What to do with a claimed notice of the built-in alert definition.
 pub(crate) enum Resolved {
-    /// It is sent with this parameter; this was told when it has been.
-    Send(String, Option<Box<Told>>),
-    /// There is nothing to tell (any more).
-    Nothing(Option<Box<Told>>),
+    /// Send it with this parameter; store the second value as reported when it succeeds.
+    Send(String, Option<Box<FollowUpResult>>),
+    /// There is nothing (more) to report.
+    Nothing(Option<Box<FollowUpResult>>),
 }
 
-/// What takes alerts where nobody else does.
+/// Returns the handler that logs alerts, used if no node has a handler for them.
 pub(crate) fn log_alerts() -> Arc<dyn AnyHandler> {
     let log = |notice: Notice<Alert>| async move {
         let alert = notice.param();
         tracing::error!(definition = %alert.definition, reason = alert.reason.as_str(), "{}", alert.text());
-        Ok::<_, Failure>(Done::Ok)
+        Ok::<_, Failure>(())
     };
     Arc::new(Typed(Closure::new(log)))
 }
 
 impl Worker {
-    /// What a person is to be told of an outcome.
+    /// Returns the alert that an outcome raises, if any.
     pub(crate) fn alarm_of(&self, policy: &Policy, outcome: &Outcome, transition: &Transition) -> Option<Box<Alarm>> {
         let reason = trigger(policy, &outcome.event, transition)?;
         let message = match (&outcome.trouble, &transition.next) {
@@ -56,7 +57,7 @@ impl Worker {
         Some(Box::new(alarm))
     }
 
-    /// What the circuit breaker of its definition is to see of an outcome.
+    /// Returns what the circuit breaker of the definition counts of an outcome.
     pub(crate) fn watched(&self, policy: &Policy, outcome: &Outcome) -> Option<Box<Watched>> {
         let breaker = policy.quota?.breaker?;
         let sign = Sign::of(&outcome.event);
@@ -72,7 +73,8 @@ impl Worker {
         Some(Box::new(Watched { def_id: policy.def_id, breaker, sign, alarm: alarm.flatten() }))
     }
 
-    /// Something that a person is to be told of a definition; nothing of alerts themselves.
+    /// Returns an alert about a definition; None (and a log line) if there is no alert definition. Alerts about the alert
+    /// definition itself are left out, except about the clock.
     pub(crate) fn alarm(
         &self,
         def_id: i64,
@@ -82,12 +84,14 @@ impl Worker {
         message: String,
     ) -> Option<Alarm> {
         let Some(alert_def) = self.definitions().alerts() else {
-            tracing::error!(
-                definition,
-                reason = reason.as_str(),
-                message,
-                "there is no definition {ALERT_DEFINITION:?}, so nobody is told of this"
-            );
+            report(|| {
+                tracing::error!(
+                    definition,
+                    reason = reason.as_str(),
+                    message,
+                    "there is no definition {ALERT_DEFINITION:?}, so this alert is not sent"
+                );
+            });
             return None;
         };
         let of_alerts = self.definition(def_id).is_some_and(|definition| definition.is_alerts());
@@ -106,8 +110,8 @@ impl Worker {
     }
 
     /// Completes an alert that is about to be sent.
-    pub(crate) async fn resolve(&self, claimed: &Claimed) -> Result<Resolved, StoreError> {
-        // Somebody may add alerts of their own, as they shall be.
+    pub(crate) async fn resolve(&self, claimed: &ClaimedNotice) -> Result<Resolved, StoreError> {
+        // Applications may insert alerts of their own; those are sent unchanged.
         let Ok(stored) = serde_json::from_str::<StoredAlert>(&claimed.param) else {
             return Ok(Resolved::Send(claimed.param.clone(), None));
         };
@@ -127,11 +131,11 @@ impl Worker {
         alert.alert_to = listed(|row| row.alert_to.as_ref());
         let mut told = None;
         if stored.follow_up {
-            let Some((row, standing)) = self.outbox.operate().alert_row(stored.def_id, stored.reason).await? else {
+            let Some((row, facts)) = self.outbox.operate().alert_row(stored.def_id, stored.reason).await? else {
                 return Ok(Resolved::Nothing(None));
             };
             let sightings = self.settings.maintenance_interval;
-            let (news, about) = follow_up(claimed.def_id, stored.def_id, alert, row, standing, policy, sightings);
+            let (news, about) = follow_up(claimed.def_id, stored.def_id, alert, row, facts, policy, sightings);
             told = Some(Box::new(about));
             match news {
                 Some(full) => alert = full,
@@ -143,7 +147,7 @@ impl Worker {
     }
 }
 
-/// What is told of an open circuit.
+/// Returns the text about an open circuit.
 pub(crate) fn circuit_open(breaker: Breaker, message: &str) -> String {
     let pause = humantime::format_duration(breaker.pause);
     format!(
@@ -152,7 +156,7 @@ pub(crate) fn circuit_open(breaker: Breaker, message: &str) -> String {
     )
 }
 
-/// The entries of a list that people write: separated by commas, semicolons or lines.
+/// Splits a list that people write: entries are separated by commas, semicolons or lines.
 fn names(list: Option<&String>) -> Vec<String> {
     let entries = list.map(String::as_str).unwrap_or_default().split([',', ';', '\n']);
     entries.map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect()

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::{ErrorClass, Outbox, StoreError};
+use solid_notify_core::store::NODE_LIVES;
+use solid_notify_core::{AnyOutbox, ErrorClass, StoreError};
 
 use crate::classify::Classifier;
 use crate::handler::{AnyHandler, Closure, Handler, HandlerResult, Notice, Typed};
@@ -19,14 +20,14 @@ pub(crate) type StrategyFn = Arc<dyn Fn(u32) -> Duration + Send + Sync>;
 /// Handlers and settings of a [`Sweeper`].
 #[must_use = "a sweeper does nothing before `start` or `run_until_idle`"]
 pub struct SweeperBuilder {
-    pub(crate) outbox: Outbox,
+    pub(crate) outbox: AnyOutbox,
     pub(crate) handlers: HashMap<String, Arc<dyn AnyHandler>>,
     pub(crate) strategies: HashMap<String, StrategyFn>,
     pub(crate) classifier: Classifier,
     pub(crate) settings: Settings,
 }
 
-/// The numbers that a sweeper goes by.
+/// The settings of a sweeper.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) node_name: Option<String>,
@@ -41,14 +42,14 @@ pub(crate) struct Settings {
 }
 
 impl SweeperBuilder {
-    pub(crate) fn new(outbox: &Outbox) -> Self {
+    pub(crate) fn new(outbox: &AnyOutbox) -> Self {
         let settings = Settings {
             node_name: None,
             poll_interval: Duration::from_secs(1),
             max_running: 2000,
             first_send: true,
             outage_grace: Duration::from_secs(10),
-            shutdown_grace: Duration::from_secs(30),
+            shutdown_grace: Duration::from_secs(15),
             maintenance_interval: Duration::from_secs(60),
             housekeeping: true,
             count_interval: Duration::from_secs(30),
@@ -62,9 +63,9 @@ impl SweeperBuilder {
         }
     }
 
-    /// Registers an async closure under the name that definitions give as their `handler` (mostly the definition's own
-    /// name). `T` is what the JSON parameter is read into; a parameter that does not fit is a failure of the class
-    /// `invalid`, which by default makes a dead letter.
+    /// Registers an async closure under the name that definitions have in `handler` (usually the definition's own name).
+    /// `T` is the type into which the JSON parameter is deserialised. A parameter that does not fit fails the attempt with
+    /// the class `invalid`, which makes a dead letter by default.
     pub fn handler<T, F, Fut>(self, name: impl Into<String>, handler: F) -> Self
     where
         T: DeserializeOwned + Send + 'static,
@@ -74,13 +75,42 @@ impl SweeperBuilder {
         self.register(name, Closure::new(handler))
     }
 
-    /// Registers a [`Handler`] type. The last one of a name counts.
+    /// As [`Self::handler`], for a closure or function that takes shared state; each attempt gets a clone of `state`.
+    ///
+    /// ```
+    /// # use solid_notify_core::AnyOutbox;
+    /// # use solid_notify_sweeper::{HandlerResult, Notice, Sweeper};
+    /// # fn example(outbox: &AnyOutbox) {
+    /// #[derive(Clone)]
+    /// struct App { url: String }
+    ///
+    /// async fn sync_to_omp(app: App, notice: Notice<i64>) -> HandlerResult {
+    ///     println!("POST {} {}", app.url, notice.param());
+    ///     Ok(())
+    /// }
+    ///
+    /// let app = App { url: "https://omp.example.org".into() };
+    /// let builder = Sweeper::builder(outbox).handler_with("sync_to_omp", app, sync_to_omp);
+    /// # }
+    /// ```
+    pub fn handler_with<S, T, F, Fut>(self, name: impl Into<String>, state: S, handler: F) -> Self
+    where
+        S: Clone + Send + Sync + 'static,
+        T: DeserializeOwned + Send + 'static,
+        F: Fn(S, Notice<T>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = HandlerResult> + Send + 'static,
+    {
+        self.handler(name, move |notice| handler(state.clone(), notice))
+    }
+
+    /// Registers a [`Handler`] type. A later handler replaces an earlier one of the same name.
     pub fn register(mut self, name: impl Into<String>, handler: impl Handler) -> Self {
         self.handlers.insert(name.into(), Arc::new(Typed(handler)));
         self
     }
 
-    /// Registers the retry strategy that definitions name as `strategy:name`: the delay before retry number `n`, from 1.
+    /// Registers the retry strategy that definitions name as `strategy:name`. It returns the delay before retry number `n`,
+    /// from 1.
     pub fn strategy(
         mut self,
         name: impl Into<String>,
@@ -90,14 +120,14 @@ impl SweeperBuilder {
         self
     }
 
-    /// Registers a classifier for errors of the application: asked before any other, for the error of each failed attempt
-    /// and then for each of its causes, until one is known. Several are asked in the order of their registration; a class
-    /// that the handler gave ([`crate::Failure::class`]) comes before all of them.
+    /// Registers a classifier for the application's errors. The sweeper calls it, before the built-in ones, for the error
+    /// of each failed attempt and then for each of its causes, until one returns a class. Several are called in the order
+    /// of their registration. A class that the handler set ([`crate::Failure::class`]) comes before all of them.
     ///
     /// ```
-    /// # use solid_notify_core::{ErrorClass, Outbox};
+    /// # use solid_notify_core::{ErrorClass, AnyOutbox};
     /// # use solid_notify_sweeper::Sweeper;
-    /// # fn example(outbox: &Outbox) {
+    /// # fn example(outbox: &AnyOutbox) {
     /// let builder = Sweeper::builder(outbox).classify(|error| {
     ///     let error = error.downcast_ref::<std::num::ParseIntError>()?;
     ///     Some(ErrorClass::Invalid)
@@ -112,84 +142,90 @@ impl SweeperBuilder {
         self
     }
 
-    /// Whether the class of an error that nobody knows by its type is guessed from its text ("connection refused",
-    /// "timed out"); true unless set. Only classes that are retried by default are guessed.
+    /// Sets whether the class of an error of an unknown type is guessed from its text ("connection refused", "timed out");
+    /// true by default. Only classes that are retried by default are guessed.
     pub fn guess_classes(mut self, on: bool) -> Self {
         self.classifier.guess = on;
         self
     }
 
-    /// A name for this node in tables and logs; the host's unless set. A number that is unique per start is added.
+    /// Sets the name of this node in tables and logs; the host's name by default. The sweeper adds a number that is unique
+    /// per start.
     pub fn node_name(mut self, name: impl Into<String>) -> Self {
         self.settings.node_name = Some(name.into());
         self
     }
 
-    /// How long to sleep at most between two looks for due notices; 1 s unless set, at most 2 s. Due times that are known
-    /// are met precisely whatever this is.
+    /// Sets the longest sleep between two looks for due notices; 1 s by default, at most 2 s. It does not delay due times
+    /// that the sweeper already knows.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.settings.poll_interval = interval.clamp(Duration::from_millis(10), crate::definitions::RELOAD_INTERVAL);
         self
     }
 
-    /// How many notices of all definitions this node sends at the same time; 2,000 unless set.
+    /// Sets how many notices of all definitions this node sends at the same time; 2,000 by default.
     pub fn max_running(mut self, count: usize) -> Self {
         self.settings.max_running = count.max(1);
         self
     }
 
-    /// Whether notices committed in this process are sent at once; true unless set. False leaves them to the next sweep.
+    /// Sets whether notices committed in this process are sent at once; true by default. If false, the next sweep sends
+    /// them.
     pub fn first_send(mut self, on: bool) -> Self {
         self.settings.first_send = on;
         self
     }
 
-    /// After an outage of the database, how long to leave the expired leases of others alone; 10 s unless set. They could
-    /// not extend them meanwhile either. A sweeper that has just been started does the same: perhaps an outage has just ended.
+    /// Sets how long to leave expired leases of other nodes alone after an outage of the database; 10 s by default. Those
+    /// nodes could not extend their leases during the outage either. A sweeper that has just started does the same, because
+    /// an outage may have just ended.
     pub fn outage_grace(mut self, grace: Duration) -> Self {
         self.settings.outage_grace = grace;
         self
     }
 
-    /// How long [`Sweeper::shutdown`] waits for running handlers; 30 s unless set.
+    /// Sets how long [`Sweeper::shutdown`] waits for running handlers; 15 s by default. Handing the rest back and storing
+    /// all outcomes takes up to 10 s more. The 25 s in all are less than the 30 s after which platforms such as Kubernetes
+    /// kill a process.
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.settings.shutdown_grace = grace;
         self
     }
 
-    /// How often to purge history and to tell that this node lives; 60 s unless set.
+    /// Sets how often this node reports that it lives and which conditions it finds; 60 s by default and at most. Other
+    /// nodes take a node for dead that was not seen for 180 s, and would log the alerts that it handles.
     pub fn maintenance_interval(mut self, interval: Duration) -> Self {
-        self.settings.maintenance_interval = interval.max(Duration::from_millis(10));
+        self.settings.maintenance_interval = interval.clamp(Duration::from_millis(10), NODE_LIVES / 3);
         self
     }
 
-    /// Whether this node takes part in the housekeeping, the built-in definitions `notify.purge` and `notify.dead_letters`; true
-    /// unless set. Without it they are not made and have no handler here: for those who purge by other means (partitions, a
-    /// job of their own).
+    /// Sets whether this node runs the housekeeping, the built-in definitions `notify.purge` and `notify.dead_letters`;
+    /// true by default. If false, this node neither creates the definitions nor registers their handlers, for installations
+    /// that purge by other means (partitions, a job of their own).
     pub fn housekeeping(mut self, on: bool) -> Self {
         self.settings.housekeeping = on;
         self
     }
 
-    /// How old the snapshot of counts may get before one of the nodes counts anew; 30 s unless set, at least 1 s.
+    /// Sets how old the snapshot of counts may get before one of the nodes counts again; 30 s by default, at least 1 s, at
+    /// most a day.
     pub fn count_interval(mut self, interval: Duration) -> Self {
-        self.settings.count_interval = interval.max(Duration::from_secs(1));
+        self.settings.count_interval = interval.clamp(Duration::from_secs(1), Duration::from_secs(86_400));
         self
     }
 
-    /// Starts sending.
+    /// Starts the sweeper.
     ///
     /// # Errors
-    /// [`StartError`] when the definitions cannot be read: better seen at the start than in a log. From then on no error
-    /// of the database ends the sweeper.
+    /// [`StartError`] if the definitions cannot be read. After the start no database error ends the sweeper.
     pub async fn start(self) -> Result<Sweeper, StartError> {
         let worker = Worker::new(self);
         worker.reload_definitions().await.map_err(StartError)?;
         Ok(Sweeper::spawn(worker))
     }
 
-    /// Sends what is due until nothing is, then stops: for job platforms that start a process by the clock. Retries that
-    /// are due later are left for the next run.
+    /// Sends what is due until nothing is due, then stops, for job platforms that start a process by the clock. It leaves
+    /// later retries for the next run.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -206,14 +242,45 @@ pub struct StartError(StoreError);
 
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let hint = if self.0.kind == FaultKind::Unusable { " (was `notify.migrate()` run?)" } else { "" };
+        let hint = if self.0.kind == FaultKind::Unusable { " (was `outbox.migrate()` run?)" } else { "" };
         write!(f, "the sweeper cannot start: {}{hint}", self.0)
     }
 }
 
 impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The message above tells all of the store's error; its cause comes next.
+        // The message above contains the store error's whole text, so the source is the store error's cause.
         std::error::Error::source(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use solid_notify_testkit::MemoryOutbox;
+
+    #[test]
+    fn node_beats_often_enough_with_every_setting() {
+        let builder = Sweeper::builder(&MemoryOutbox::new()).maintenance_interval(Duration::from_secs(600));
+        assert!(3 * builder.settings.maintenance_interval <= NODE_LIVES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sweeper_sends_with_the_longest_and_the_shortest_settings() {
+        for set in [Duration::MAX, Duration::ZERO] {
+            let outbox = MemoryOutbox::new();
+            outbox.define(solid_notify_core::NotifyDef::new("sync")).await.unwrap();
+            let mut tx = outbox.begin();
+            solid_notify_core::add_notice(&mut tx, "sync", 1).await.unwrap();
+            tx.commit();
+            let builder = Sweeper::builder(&outbox)
+                .handler("sync", |_: Notice<i64>| async { Ok(()) })
+                .poll_interval(set)
+                .outage_grace(set)
+                .shutdown_grace(set)
+                .maintenance_interval(set)
+                .count_interval(set);
+            assert_eq!(builder.run_until_idle().await.unwrap().succeeded, 1, "{set:?}");
+        }
     }
 }

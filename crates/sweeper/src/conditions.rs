@@ -1,24 +1,25 @@
-//! What no outcome of an attempt shows: a backlog, an invalid definition, a handler that no node has, dead letters that pile up,
-//! a clock that is far off. Looked for by every node with each round of maintenance; the cool-down makes one alert of it.
+//! Conditions that no outcome of an attempt shows: a backlog, an invalid definition, a handler that no node has, too many
+//! dead letters, a clock that is far off. Every node checks them with each round of maintenance; the cool-down merges their
+//! alerts into one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use solid_notify_core::operate::Lane;
-use solid_notify_core::store::{Alarm, DueLane};
+use solid_notify_core::operate::QueueSlice;
+use solid_notify_core::store::{Alarm, DueSlice};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Status, StoreError};
 
 use crate::alerts::{DEFAULT_COOLDOWN, circuit_open};
-use crate::definitions::{Definition, Standing};
+use crate::definitions::{Definition, Readiness};
 use crate::worker::Worker;
 
-/// How long notices may be due whose handler no node has: nodes start one after the other.
+/// How long notices may be due while no node has their handler, because nodes start one after the other.
 const HANDLER_GRACE: Duration = Duration::from_secs(60);
 /// How far a node's clock may be off.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
 impl Worker {
-    /// What is wrong at this moment. `handlers`: those of all living nodes.
+    /// Returns the alerts for the current conditions. `handlers`: those of all living nodes.
     pub(crate) async fn conditions(
         &self,
         handlers: &BTreeSet<String>,
@@ -26,14 +27,17 @@ impl Worker {
     ) -> Result<Vec<Alarm>, StoreError> {
         let definitions = self.definitions();
         let due = self.store().due(true).await?;
-        // What waited because everything was paused is late from its end on.
+        // Notices that waited during a pause of everything count as late from the end of the pause.
         let resumed = definitions.resumed().map(|since| self.moment().saturating_sub(since));
-        let late = |def_id: i64| {
-            let waits = |lane: &&DueLane| matches!(lane.status, Status::NotSent | Status::Failed);
-            let lanes = due.lanes.iter().filter(|lane| lane.def_id == def_id).filter(waits);
-            let late = lanes.map(|lane| lane.late).max().unwrap_or_default().min(resumed.unwrap_or(Duration::MAX));
-            // While their window is closed, notices wait for nothing else.
+        // Notices count as late only from the opening of their window.
+        let no_longer = |def_id: i64, late: Duration| {
+            let late = late.min(resumed.unwrap_or(Duration::MAX));
             definitions.get(def_id).map_or(late, |definition| late.min(definition.open_for(due.now)))
+        };
+        let late = |def_id: i64| {
+            let waits = |slice: &&DueSlice| matches!(slice.status, Status::NotSent | Status::Failed);
+            let slices = due.slices.iter().filter(|slice| slice.def_id == def_id).filter(waits);
+            no_longer(def_id, slices.map(|slice| slice.late).max().unwrap_or_default())
         };
         let mut alarms = Vec::new();
         let told_of = |definition: &&std::sync::Arc<Definition>| {
@@ -50,7 +54,7 @@ impl Worker {
             let mut alarm = |reason, message| {
                 alarms.extend(self.alarm(def_id, &definition.row.name, reason, cooldown, message));
             };
-            if let Standing::Invalid(problems) = &definition.standing {
+            if let Readiness::Invalid(problems) = &definition.readiness {
                 alarm(AlertReason::InvalidDefinition, problems.clone());
             }
             let Some(policy) = definition.policy().filter(|policy| policy.enabled && !definitions.is_paused()) else {
@@ -60,7 +64,12 @@ impl Worker {
             {
                 alarm(AlertReason::CircuitOpen, circuit_open(breaker, ""));
             }
-            let late = late(def_id);
+            let mut late = late(def_id);
+            if policy.backlog_alert_age.is_some()
+                && let Some(since) = self.outbox.operate().oldest_blocked(def_id).await?
+            {
+                late = late.max(no_longer(def_id, due.now.duration_since(since).unwrap_or_default()));
+            }
             let waits = humantime::format_duration(Duration::from_secs(late.as_secs()));
             if !handlers.contains(&policy.handler) && late >= HANDLER_GRACE {
                 let message =
@@ -71,11 +80,23 @@ impl Worker {
                 alarm(AlertReason::Backlog, format!("the oldest due notice has been due for {waits}"));
             }
             if let Some(limit) = policy.dead_alert_count {
-                let lane = Lane::of(def_id, Status::DeadLetter);
-                if self.outbox.operate().count(&lane, limit).await? >= limit {
+                let slice = QueueSlice::of(def_id, Status::DeadLetter);
+                if self.outbox.operate().count(&slice, limit).await? >= limit {
                     alarm(AlertReason::DeadLetters, format!("there are {limit} dead letters or more"));
                 }
             }
+        }
+        for (def_id, name) in self.without_definition().await? {
+            let message = format!(
+                "its row in notify_def was deleted by SQL, and notices of it wait: insert the row again with id {def_id} and name {name:?}"
+            );
+            tracing::warn!(definition = %name, def_id, "{message}");
+            alarms.extend(self.alarm(def_id, &name, AlertReason::InvalidDefinition, DEFAULT_COOLDOWN, message));
+        }
+        for (def_id, message) in self.held_up.lasting() {
+            let Some(definition) = definitions.get(def_id).filter(told_of) else { continue };
+            let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
+            alarms.extend(self.alarm(def_id, &definition.row.name, AlertReason::Locked, cooldown, message));
         }
         let off = Duration::from_millis(clock_offset_ms.unsigned_abs());
         if off > CLOCK_TOLERANCE
@@ -92,19 +113,24 @@ impl Worker {
         Ok(alarms)
     }
 
-    /// Alerts that nobody takes cannot be told of by an alert.
+    /// Logs that alerts are not sent, because an alert cannot report that.
     fn mention_stuck(&self, alerts: &Definition, handlers: &BTreeSet<String>, late: Duration) {
-        let waits = match &alerts.standing {
+        let waits = match &alerts.readiness {
             _ if late < HANDLER_GRACE => return,
-            Standing::Paused(_) => "it is not enabled",
-            Standing::Invalid(_) => "its row is invalid",
-            Standing::NotHere(policy, _) if !handlers.contains(&policy.handler) => "no living node has its handler",
-            Standing::NotHere(..) | Standing::Ready(_) => return,
+            Readiness::Paused(_) => "it is not enabled",
+            Readiness::Invalid(_) => "its row is invalid",
+            Readiness::NotHere(policy, _) if !handlers.contains(&policy.handler) => "no living node has its handler",
+            Readiness::NotHere(..) | Readiness::Ready(_) => return,
         };
         tracing::error!(definition = ALERT_DEFINITION, waits, "alerts are not sent");
     }
 
-    /// Learns what other nodes can do: where one of them takes alerts, this one leaves them to it.
+    /// Returns true once it is known whether another living node handles alerts.
+    pub(crate) fn has_learnt_handlers(&self) -> bool {
+        self.alerts_elsewhere.lock().unwrap_or_else(std::sync::PoisonError::into_inner).is_some()
+    }
+
+    /// Records which handlers the living nodes have. If another node handles alerts, this node leaves them to it.
     pub(crate) fn learn_handlers(&self, handlers: &BTreeSet<String>) {
         let elsewhere = handlers.contains(ALERT_DEFINITION);
         if self.alerts_elsewhere.lock().unwrap_or_else(std::sync::PoisonError::into_inner).replace(elsewhere)
@@ -116,7 +142,7 @@ impl Worker {
 }
 
 impl Definition {
-    /// True for the built-in definition, and for one that was it: renamed, or deleted with alerts in flight.
+    /// Returns true for the built-in alert definition, and for one that was renamed or deleted with alerts in flight.
     pub(crate) fn is_alerts(&self) -> bool {
         self.row.name == ALERT_DEFINITION || self.row.handler_name() == ALERT_DEFINITION
     }
@@ -126,12 +152,12 @@ impl Definition {
 mod tests {
     use super::*;
     use crate::{Sweeper, worker::Worker};
-    use solid_notify_testkit::MemoryNotify;
+    use solid_notify_testkit::MemoryOutbox;
 
     #[tokio::test]
-    async fn a_clock_that_is_far_off_is_told_and_one_that_is_a_little_off_is_not() {
-        let notify = MemoryNotify::new();
-        let worker = Worker::new(Sweeper::builder(&notify));
+    async fn a_clock_raises_an_alert_only_when_it_is_far_off() {
+        let outbox = MemoryOutbox::new();
+        let worker = Worker::new(Sweeper::builder(&outbox));
         worker.reload_definitions().await.unwrap();
         for (offset, told) in [(45_000, true), (-45_000, true), (29_000, false), (-29_000, false)] {
             let alarms = worker.conditions(&BTreeSet::new(), offset).await.unwrap();

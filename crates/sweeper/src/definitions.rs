@@ -1,15 +1,16 @@
-//! The definitions as this node sees them: read again every two seconds, and whenever somebody wakes the sweeper, by
-//! comparing whole rows. What can be sent here, and why the rest waits.
+//! The definitions as this node sees them: which it can send, and why the notices of the others wait. It reads them every
+//! two seconds, and whenever the sweeper is woken, and compares whole rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use solid_notify_core::built_in::built_in;
+use solid_notify_core::error::FaultKind;
 use solid_notify_core::metrics::BREAKER_OPEN;
-use solid_notify_core::operate::{Brakes, Paused};
+use solid_notify_core::operate::{Paused, SendLimits};
 use solid_notify_core::store::{Edit, LastTick};
-use solid_notify_core::{ALERT_DEFINITION, NotifyDef, Outbox, Policy, StoreError};
+use solid_notify_core::{ALERT_DEFINITION, AnyOutbox, NotifyDef, Policy, StoreError};
 
 use crate::alerts::log_alerts;
 use crate::builder::StrategyFn;
@@ -19,44 +20,55 @@ use crate::worker::Worker;
 
 /// How old a node's view of the definitions can get.
 pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
-/// The delay of a strategy that panics.
+/// The delay used if a strategy panics.
 const FALLBACK_DELAY: Duration = Duration::from_secs(300);
 
-/// One reading of `notify_def`, and of what holds sending back.
+/// One reading of `notify_def`, of the pause of everything, and of the circuit breakers.
 #[derive(Default)]
 pub(crate) struct Definitions {
     by_id: BTreeMap<i64, Arc<Definition>>,
     alerts: Option<i64>,
     paused: Option<Paused>,
-    /// When it was seen that everything goes on, on the scale of [`Worker::moment`].
+    /// When this node saw that the pause of everything ended, on the time scale of [`Worker::moment`].
     resumed: Option<Duration>,
-    /// Those whose circuits are open.
+    /// The definitions whose circuits are open.
     open: BTreeSet<i64>,
 }
 
 /// A definition and whether this node sends its notices.
 pub(crate) struct Definition {
     pub(crate) row: NotifyDef,
-    pub(crate) standing: Standing,
-    /// Here, so that it costs its notices nothing.
-    pub(crate) outbox: Outbox,
-    /// What its timetable was seen to have ticked last, and its next tick after that: one search a tick.
-    pub(crate) next_tick: Mutex<Option<(LastTick, SystemTime)>>,
+    pub(crate) readiness: Readiness,
+    /// Stored once per definition, so that it costs nothing per notice.
+    pub(crate) outbox: AnyOutbox,
+    /// The last search for a tick of its timetable, so that there is one search per tick.
+    pub(crate) next_tick: Mutex<Option<NextTick>>,
+}
+
+/// The result of a search for the next tick of a timetable.
+pub(crate) struct NextTick {
+    /// The last tick of the timetable at the search.
+    pub(crate) last: LastTick,
+    /// The store's time at the search.
+    pub(crate) searched: SystemTime,
+    /// The next tick; `None` if there is none.
+    pub(crate) tick: Option<SystemTime>,
 }
 
 /// Whether this node sends a definition's notices, and why not.
-pub(crate) enum Standing {
-    /// It does.
+pub(crate) enum Readiness {
+    /// This node sends them.
     Ready(Arc<Ready>),
-    /// `enabled` is false, or everything is paused. The policy still judges what is running.
+    /// `enabled` is false, or everything is paused. The policy still applies to attempts under way.
     Paused(Policy),
-    /// The row is wrong; the text says where.
+    /// The row is invalid; the text says where.
     Invalid(String),
-    /// No handler, or no strategy, of that name is registered here, the text says which. The policy judges what is running.
+    /// No handler or strategy of that name is registered on this node; the text says which. The policy applies to attempts
+    /// under way.
     NotHere(Policy, String),
 }
 
-/// What it takes to send.
+/// What this node needs to send a definition's notices.
 pub(crate) struct Ready {
     pub(crate) policy: Policy,
     pub(crate) handler: Arc<dyn AnyHandler>,
@@ -69,22 +81,22 @@ impl Definitions {
         self.by_id.get(&def_id)
     }
 
-    /// The id of the built-in definition of alerts.
+    /// Returns the id of the built-in definition of alerts.
     pub(crate) fn alerts(&self) -> Option<i64> {
         self.alerts
     }
 
-    /// Whether everything is paused.
+    /// Returns whether everything is paused.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.is_some()
     }
 
-    /// Since when everything goes on that was paused, on the scale of [`Worker::moment`].
+    /// Returns when the pause of everything ended, on the time scale of [`Worker::moment`].
     pub(crate) fn resumed(&self) -> Option<Duration> {
         self.resumed
     }
 
-    /// Whether the circuit of this definition was open when it was last looked at.
+    /// Returns whether the circuit of this definition was open at the last reading.
     pub(crate) fn is_open(&self, def_id: i64) -> bool {
         self.open.contains(&def_id)
     }
@@ -96,41 +108,46 @@ impl Definitions {
 
 impl Definition {
     pub(crate) fn ready(&self) -> Option<&Arc<Ready>> {
-        match &self.standing {
-            Standing::Ready(ready) => Some(ready),
+        match &self.readiness {
+            Readiness::Ready(ready) => Some(ready),
             _ => None,
         }
     }
 
-    /// False where only other nodes send its notices.
+    /// Returns false if only other nodes send its notices.
     pub(crate) fn is_here(&self) -> bool {
-        !matches!(self.standing, Standing::NotHere(..))
+        !matches!(self.readiness, Readiness::NotHere(..))
     }
 
-    /// The policy by which outcomes are judged, where the row is valid.
+    /// Returns the policy by which outcomes are judged, if the row is valid.
     pub(crate) fn policy(&self) -> Option<&Policy> {
-        match &self.standing {
-            Standing::Ready(ready) => Some(&ready.policy),
-            Standing::Paused(policy) | Standing::NotHere(policy, _) => Some(policy),
-            Standing::Invalid(_) => None,
+        match &self.readiness {
+            Readiness::Ready(ready) => Some(&ready.policy),
+            Readiness::Paused(policy) | Readiness::NotHere(policy, _) => Some(policy),
+            Readiness::Invalid(_) => None,
         }
     }
 }
 
 impl Worker {
-    /// Reads the definitions and tells of changes.
+    /// Reads the definitions, and logs changes.
     pub(crate) async fn reload_definitions(&self) -> Result<(), StoreError> {
         let mut rows = self.store().definitions().await?;
         let mut missing = built_in(self.settings.housekeeping);
         missing.retain(|built_in| !rows.iter().any(|row| row.name == built_in.name));
         if !missing.is_empty() {
-            // Somebody deleted them, or this is the first node of all. Those that there are stay as operators have them.
+            // The definition was deleted, or this is the first node. Existing rows keep the operators' edits.
             for definition in missing {
-                self.store().edit(&Edit::Create(definition), &self.id).await?;
+                match self.store().edit(&Edit::Create(definition), &self.id).await {
+                    Err(error) if error.kind == FaultKind::Outage => return Err(error),
+                    // Another session may have locked this name: nothing else waits for it.
+                    Err(error) => self.health.mention(&error),
+                    Ok(_) => {}
+                }
             }
             rows = self.store().definitions().await?;
         }
-        let Brakes { paused, limits } = self.outbox.operate().brakes().await?;
+        let SendLimits { paused, limits } = self.outbox.operate().send_limits().await?;
         let are_new = self.are_new(&rows);
         let mut view = self.definitions.write().unwrap_or_else(PoisonError::into_inner);
         let is_paused = paused.is_some();
@@ -143,8 +160,8 @@ impl Worker {
             let definition = match view.by_id.get(&row.id) {
                 Some(known) if known.row == row && !turned && !self.takes_alerts_anew(known) => Arc::clone(known),
                 _ => {
-                    let (standing, outbox) = (self.judge(&row, is_paused), self.outbox.clone());
-                    let definition = Definition { standing, row, outbox, next_tick: Mutex::default() };
+                    let (readiness, outbox) = (self.judge(&row, is_paused), self.outbox.clone());
+                    let definition = Definition { readiness, row, outbox, next_tick: Mutex::default() };
                     if !is_paused {
                         report(&definition);
                     }
@@ -158,8 +175,8 @@ impl Worker {
         {
             tracing::error!(
                 definition = %lost.row.name, id,
-                "the notify_def row was deleted by hand; its notices wait, nothing of them is lost: insert the row again with \
-                 this id and name (and delete definitions with `notify.delete`)"
+                "the notify_def row was deleted by hand; its notices wait and none is lost: insert the row again with \
+                 this id and name (and delete definitions with `outbox.delete`)"
             );
         }
         let alerts = by_id
@@ -193,9 +210,10 @@ impl Worker {
         Ok(())
     }
 
-    fn judge(&self, row: &NotifyDef, is_paused: bool) -> Standing {
+    fn judge(&self, row: &NotifyDef, is_paused: bool) -> Readiness {
         let policy = match row.policy() {
-            // Nobody confirms an alert, and what it told would not be known until then.
+            // An alert cannot await a confirmation: no receiver confirms it, and until then the store would not know what
+            // it reported.
             Ok(mut policy) if row.name == ALERT_DEFINITION => {
                 policy.need_confirm = false;
                 policy
@@ -203,15 +221,15 @@ impl Worker {
             Ok(policy) => policy,
             Err(problems) => {
                 let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-                return Standing::Invalid(problems.join("; "));
+                return Readiness::Invalid(problems.join("; "));
             }
         };
         if !policy.enabled || is_paused {
-            return Standing::Paused(policy);
+            return Readiness::Paused(policy);
         }
         let Some(handler) = self.handler(&policy.handler) else {
             let reason = format!("no handler {:?} is registered on this node", policy.handler);
-            return Standing::NotHere(policy, reason);
+            return Readiness::NotHere(policy, reason);
         };
         let strategy = match policy.interval.strategy() {
             None => Arc::new(|_| FALLBACK_DELAY) as StrategyFn,
@@ -219,14 +237,14 @@ impl Worker {
                 Some(strategy) => guarded(Arc::clone(strategy)),
                 None => {
                     let reason = format!("no retry strategy {name:?} is registered on this node");
-                    return Standing::NotHere(policy, reason);
+                    return Readiness::NotHere(policy, reason);
                 }
             },
         };
-        Standing::Ready(Arc::new(Ready { meters: Meters::new(&row.name), policy, handler, strategy }))
+        Readiness::Ready(Arc::new(Ready { meters: Meters::new(&row.name), policy, handler, strategy }))
     }
 
-    /// The handler of this name. Alerts that nobody takes, here or on another node, are logged.
+    /// Returns the handler of this name. Alerts are logged if no node has a handler for them.
     fn handler(&self, name: &str) -> Option<Arc<dyn AnyHandler>> {
         let own = self.handlers.get(name).cloned();
         own.or_else(|| (name == ALERT_DEFINITION && self.logs_alerts()).then(log_alerts))
@@ -236,31 +254,33 @@ impl Worker {
         *self.alerts_elsewhere.lock().unwrap_or_else(PoisonError::into_inner) == Some(false)
     }
 
-    /// True where alerts are to be logged here now and were not, or the other way round.
+    /// Returns true if logging alerts on this node must now begin or end.
     fn takes_alerts_anew(&self, known: &Definition) -> bool {
         known.row.handler_name() == ALERT_DEFINITION
             && known.row.enabled
             && !self.handlers.contains_key(ALERT_DEFINITION)
-            && matches!(known.standing, Standing::Ready(_) | Standing::NotHere(..))
+            && matches!(known.readiness, Readiness::Ready(_) | Readiness::NotHere(..))
             && known.is_here() != self.logs_alerts()
     }
 }
 
-/// A strategy that cannot take the settling of others down with it.
+/// Wraps a strategy so that its panic does not stop the settling of other outcomes.
 fn guarded(strategy: StrategyFn) -> StrategyFn {
     Arc::new(move |n| {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| strategy(n))).unwrap_or_else(|_| {
-            tracing::error!(
-                retry = n,
-                "a retry strategy panicked; the retry waits {}",
-                humantime::format_duration(FALLBACK_DELAY)
-            );
+            crate::supervise::report(|| {
+                tracing::error!(
+                    retry = n,
+                    "a retry strategy panicked; the retry waits {}",
+                    humantime::format_duration(FALLBACK_DELAY)
+                );
+            });
             FALLBACK_DELAY
         })
     })
 }
 
-/// Tells, once per change, whether everything is paused.
+/// Logs, once per change, whether everything is paused.
 fn report_switch(paused: Option<&Paused>) {
     match paused {
         Some(paused) => tracing::warn!("{paused}"),
@@ -268,16 +288,16 @@ fn report_switch(paused: Option<&Paused>) {
     }
 }
 
-/// Tells, once per change of the row, why its notices wait.
+/// Logs, once per change of the row, why its notices wait.
 fn report(definition: &Definition) {
     let name = &definition.row.name;
-    match &definition.standing {
-        Standing::Ready(_) => tracing::debug!(definition = %name, "sending"),
-        Standing::Paused(_) => tracing::info!(definition = %name, "not enabled: its notices wait"),
-        Standing::Invalid(problems) => {
+    match &definition.readiness {
+        Readiness::Ready(_) => tracing::debug!(definition = %name, "sending"),
+        Readiness::Paused(_) => tracing::info!(definition = %name, "not enabled: its notices wait"),
+        Readiness::Invalid(problems) => {
             tracing::error!(definition = %name, %problems, "invalid definition: its notices wait until the row is corrected");
         }
-        Standing::NotHere(_, reason) => {
+        Readiness::NotHere(_, reason) => {
             tracing::info!(definition = %name, %reason, "its notices are left to other nodes")
         }
     }

@@ -1,29 +1,29 @@
-//! The first-send lane, the sweeper's end: notices that were committed in this process are claimed by their ids, in
-//! batches, and run at once.
+//! Dispatch on the sweeper's side: claims notices that this process committed by their ids, in batches, and runs them at
+//! once.
 //!
-//! That an id is claimed proves that its transaction was committed; a COMMIT that was answered proves nothing. Whatever
-//! is not claimed here is due and left to the sweep.
+//! A successful claim proves that the transaction was committed; an `Ok` of COMMIT does not. The sweep takes the notices
+//! that are not claimed here, because they are due.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use solid_notify_core::definition::KeepHistory;
-use solid_notify_core::lane::{FirstAttempt, Fresh};
+use solid_notify_core::dispatch::{FirstAttempt, Fresh};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_core::{NoticeRecord, Status};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
-use crate::definitions::Standing;
+use crate::definitions::Readiness;
 use crate::slots::Slot;
 use crate::worker::Worker;
 
-/// How many commits may wait for the lane.
+/// How many commits may wait for their dispatch.
 pub(crate) const QUEUE: usize = 1024;
 /// The most ids of one claim.
 const BATCH: usize = 500;
-/// The pause between two claims: what is committed alone is claimed at once, and under load one claim takes many.
+/// The pause between two claims: a single commit is claimed at once, and under load one claim takes many.
 const PACE: Duration = Duration::from_millis(15);
 
 pub(crate) async fn first_send_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::Receiver<Vec<Fresh>>>>) {
@@ -63,7 +63,7 @@ pub(crate) async fn first_send_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::
         }
         claimed_at = Some(Instant::now());
     }
-    // What is still queued is due; dropping the reports says so.
+    // Queued notices are due; dropping their reports tells the producers so.
 }
 
 impl Worker {
@@ -73,17 +73,17 @@ impl Worker {
         {
             self.health.note(&error);
         }
-        if self.is_overloaded() {
-            // They are due; the sweep takes them when what was delivered is stored.
+        if self.is_overloaded(def_id) {
+            // The notices are due; the sweep takes them once enough outcomes are stored.
             return self.slots.want_more();
         }
         let Some(definition) = self.definition(def_id) else { return };
-        let ready = match &definition.standing {
-            Standing::Ready(ready) => ready,
-            Standing::NotHere(..) => return self.tell(&ids, &FirstAttempt::NotHere),
-            Standing::Paused(_) | Standing::Invalid(_) => return self.tell(&ids, &FirstAttempt::StillDue),
+        let ready = match &definition.readiness {
+            Readiness::Ready(ready) => ready,
+            Readiness::NotHere(..) => return self.tell(&ids, &FirstAttempt::NotHere),
+            Readiness::Paused(_) | Readiness::Invalid(_) => return self.tell(&ids, &FirstAttempt::StillDue),
         };
-        // Without a slot they wait for one; the sweep takes them.
+        // Notices without a slot wait for one; the sweep takes them.
         let mut ids = ids;
         let slots = self.slots.take(def_id, ready.policy.max_concurrency, ids.len());
         let mut unclaimed = ids.split_off(slots.len());
@@ -102,28 +102,28 @@ impl Worker {
             match self.claim_and_start(&definition, ready, &claim, slots, None).await {
                 Ok(claimed) => unclaimed.extend(ids.into_iter().filter(|id| !claimed.contains(id))),
                 Err(error) => {
-                    self.health.note(&error);
+                    self.health.note_some(&error);
                     unclaimed.extend(ids);
                 }
             }
         }
         unclaimed.retain(|id| self.reports().contains_key(id));
         if !unclaimed.is_empty() {
-            // Apart: a definition with many that wait must not keep the lane from the others.
+            // In a task of its own: a definition with many waiting notices must not delay the dispatch of others.
             let (worker, keep) = (Arc::clone(self), ready.policy.keep_history);
-            // Nobody knows when a quota lets them through, and a window may be closed for days. Asked only now: it may be the claim
-            // that told of the quota.
+            // It is unknown when a quota lets them through, and a window may be closed for days. This is checked after the
+            // claim, because the claim itself may have reported the quota.
             let is_held = self.held_for(&ready.policy).is_some() || self.is_closed(ready).await.unwrap_or(false);
             tokio::spawn(async move { worker.look_for(unclaimed, keep, is_held).await });
         }
     }
 
-    /// Tells the producers of notices that were not claimed what became of those: a sweep never meets one that does not
-    /// exist.
+    /// Reports to the waiting producers what happened to notices that were not claimed, because the sweep never finds a
+    /// notice that does not exist.
     async fn look_for(&self, ids: Vec<i64>, keep: KeepHistory, is_held: bool) {
         for id in ids {
             match self.store().find(id).await {
-                // The sweep of this very node was faster, or somebody is just claiming it: if it is this node, it tells when
+                // The sweep of this node was faster, or another node is claiming it. If it is this node, it reports when
                 // the attempt has ended.
                 Ok(Some(record)) if record.status == Status::NotSent && !is_held => {}
                 Ok(Some(record)) if record.worker.as_deref() == Some(&self.id) && !record.status.is_final() => {}
@@ -146,14 +146,14 @@ impl Worker {
     }
 }
 
-/// What a producer is told of a notice that somebody else took, or that does not exist.
+/// Returns the report for a notice that another node took, or that does not exist.
 fn outcome_of(record: Option<&NoticeRecord>, keep: KeepHistory) -> FirstAttempt {
     let Some(record) = record else {
-        // Without history one that another node has delivered already is gone, too.
+        // Without history, a notice that another node has already delivered is missing too.
         return if keep == KeepHistory::Never { FirstAttempt::StillDue } else { FirstAttempt::RolledBack };
     };
     match record.status {
-        Status::Succeeded | Status::Cancelled | Status::AwaitingConfirm => FirstAttempt::Succeeded,
+        Status::Succeeded | Status::Cancelled | Status::AwaitingAck => FirstAttempt::Succeeded,
         Status::DeadLetter | Status::Failed => {
             let last = record.errors.last().map(|attempt| attempt.message.clone());
             FirstAttempt::Failed(last.or_else(|| record.end_reason.clone()).unwrap_or_default())
@@ -162,7 +162,7 @@ fn outcome_of(record: Option<&NoticeRecord>, keep: KeepHistory) -> FirstAttempt 
     }
 }
 
-/// As many items as there are slots, in batches of at most [`BATCH`].
+/// Returns as many items as there are slots, in batches of at most [`BATCH`].
 pub(crate) fn chunks<T>(items: impl IntoIterator<Item = T>, mut slots: Vec<Slot>) -> Vec<(Vec<T>, Vec<Slot>)> {
     let mut items = items.into_iter();
     let mut chunks = Vec::new();

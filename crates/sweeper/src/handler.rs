@@ -1,6 +1,6 @@
-//! What users write: handlers, the notice that they get, and the verdict that they return.
+//! The types that users write and receive: handlers, the notice that a handler gets, and the result that it returns.
 //!
-//! How a handler is called (time-out, panics, slots) is left to [`crate::run`].
+//! [`crate::run`] calls the handlers; it applies the time-out, catches panics and takes the slots.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,16 +11,16 @@ use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use solid_notify_core::ErrorClass;
 use solid_notify_core::error::BoxError;
-use solid_notify_core::notice::Claimed;
+use solid_notify_core::notice::ClaimedNotice;
 
 use crate::classify::{Classed, boxed};
 use crate::definitions::Definition;
 
-/// Sends the notices of one definition. A closure does for most ([`crate::SweeperBuilder::handler`]); a type of its own
-/// holds shared state ([`crate::SweeperBuilder::register`]).
+/// Sends the notices of one definition. A closure is usually enough ([`crate::SweeperBuilder::handler`]). A type of its own
+/// can hold shared state ([`crate::SweeperBuilder::register`]).
 ///
 /// ```
-/// use solid_notify_sweeper::{Done, Handler, HandlerResult, Notice};
+/// use solid_notify_sweeper::{Handler, HandlerResult, Notice};
 ///
 /// struct Omp { url: String }
 ///
@@ -29,66 +29,70 @@ use crate::definitions::Definition;
 ///
 ///     async fn handle(&self, notice: Notice<Self::Param>) -> HandlerResult {
 ///         println!("POST {} {}", self.url, notice.param());
-///         Ok(Done::Ok)
+///         Ok(())
 ///     }
 /// }
 /// ```
 pub trait Handler: Send + Sync + 'static {
-    /// What the parameter is read into: a type of yours, `serde_json::Value`, or `Box<RawValue>` for its bytes.
+    /// The type into which the parameter is deserialised: your own type, `serde_json::Value`, or `Box<RawValue>` for its
+    /// bytes.
     type Param: DeserializeOwned + Send + 'static;
 
-    /// Sends one notice. It may be called again for a notice whose sending succeeded, after a crash for instance:
-    /// receivers deduplicate by [`Notice::idempotency_id`].
+    /// Sends one notice. The sweeper may call it again for a notice that was already delivered, for instance after a crash.
+    /// Receivers deduplicate by [`Notice::idempotency_key`].
     fn handle(&self, notice: Notice<Self::Param>) -> impl Future<Output = HandlerResult> + Send;
 }
 
-/// A handler's verdict.
-pub type HandlerResult = Result<Done, Failure>;
+/// The result of an attempt: `Ok(())` says that the notice is delivered.
+///
+/// If the definition has `need_confirm`, or the handler called [`Notice::require_ack`], the notice then waits for the ack of its
+/// receiver.
+pub type HandlerResult = Result<(), Failure>;
 
-/// The notice needs no more sending.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Done {
-    /// Delivered.
-    Ok,
-    /// Delivered, and it counts only when it was confirmed, whatever the definition's `need_confirm` says: within this
-    /// time, zero for no end. Without a confirmation it is a failed attempt.
-    AwaitConfirm(Duration),
-    /// Not to be processed, and why: it ends as cancelled.
-    Skip(String),
+/// Why an attempt did not deliver its notice, and what to do with the notice. `?` converts any error into [`Failure::retry`].
+///
+/// It does not implement `std::error::Error`, because only so can every error be converted into it.
+pub struct Failure {
+    pub(crate) next: AfterFailure,
+    error: BoxError,
 }
 
-/// The attempt failed. Any error becomes [`Failure::Retry`] through `?`.
-///
-/// Deliberately no `std::error::Error` itself: only so can every error be converted into it.
-#[non_exhaustive]
-pub enum Failure {
-    /// Retry as the definition says, and its `retry_rules` for the class of the error.
-    Retry(BoxError),
-    /// Retry after this time (capped by `max_retry_interval`), also where the class of the error is not retried by default;
-    /// counted like any failure.
-    RetryIn(Duration, BoxError),
-    /// No attempt can succeed: a dead letter at once.
-    GiveUp(BoxError),
+/// What the sweeper does with a notice whose attempt returned a [`Failure`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AfterFailure {
+    Retry,
+    RetryIn(Duration),
+    GiveUp,
+    Skip,
 }
 
 impl Failure {
-    /// Retry as the definition says.
+    fn new(next: AfterFailure, error: impl Into<BoxError> + 'static) -> Self {
+        Self { next, error: boxed(error) }
+    }
+
+    /// Retries as the definition says, and its `retry_rules` for the class of the error.
     pub fn retry(error: impl Into<BoxError> + 'static) -> Self {
-        Self::Retry(boxed(error))
+        Self::new(AfterFailure::Retry, error)
     }
 
-    /// Retry after `delay`.
+    /// Retries after `delay`, capped by `max_retry_interval`, also where the class of the error is not retried by default. It
+    /// counts like any failure.
     pub fn retry_in(delay: Duration, error: impl Into<BoxError> + 'static) -> Self {
-        Self::RetryIn(delay, boxed(error))
+        Self::new(AfterFailure::RetryIn(delay), error)
     }
 
-    /// Give up at once.
+    /// Makes the notice a dead letter at once, because no attempt can succeed.
     pub fn give_up(error: impl Into<BoxError> + 'static) -> Self {
-        Self::GiveUp(boxed(error))
+        Self::new(AfterFailure::GiveUp, error)
     }
 
-    /// Says of which class the failure is, whatever the error itself would tell: `retry_rules` go by it.
+    /// Ends the notice as cancelled, for this reason, because it must not be sent. It raises no alert.
+    pub fn skip(reason: impl Into<String>) -> Self {
+        Self::new(AfterFailure::Skip, reason.into())
+    }
+
+    /// Sets the class of the failure, which `retry_rules` refer to, instead of the class of the error's type.
     ///
     /// ```
     /// # use solid_notify_core::ErrorClass;
@@ -99,61 +103,52 @@ impl Failure {
     /// ```
     #[must_use]
     pub fn class(self, class: ErrorClass) -> Self {
-        let classed = |error| Box::new(Classed { class, error }) as BoxError;
-        match self {
-            Self::Retry(error) => Self::Retry(classed(error)),
-            Self::RetryIn(delay, error) => Self::RetryIn(delay, classed(error)),
-            Self::GiveUp(error) => Self::GiveUp(classed(error)),
-        }
+        Self { next: self.next, error: Box::new(Classed { class, error: self.error }) }
     }
 
-    /// The error.
+    /// Returns the error; of [`Failure::skip`] the reason.
     pub fn error(&self) -> &BoxError {
-        match self {
-            Self::Retry(error) | Self::RetryIn(_, error) | Self::GiveUp(error) => error,
-        }
+        &self.error
     }
 }
 
 impl<E: Into<BoxError> + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self::Retry(boxed(error))
+        Self::retry(error)
     }
 }
 
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Retry(error) => f.debug_tuple("Retry").field(error).finish(),
-            Self::RetryIn(delay, error) => f.debug_tuple("RetryIn").field(delay).field(error).finish(),
-            Self::GiveUp(error) => f.debug_tuple("GiveUp").field(error).finish(),
-        }
+        f.debug_struct("Failure").field("next", &self.next).field("error", &self.error).finish()
     }
 }
 
-/// A notice as its handler gets it.
+/// A notice, with its parameter, as a handler receives it.
 pub struct Notice<T> {
     param: T,
     facts: Arc<Facts>,
 }
 
-/// What does not depend on the parameter's type.
+/// The part of a [`Notice`] that does not depend on the parameter's type.
 pub(crate) struct Facts {
-    pub(crate) claimed: Claimed,
+    pub(crate) claimed: ClaimedNotice,
     pub(crate) definition: Arc<Definition>,
     description: Mutex<Option<String>>,
+    /// Within which time the handler requires an ack.
+    require_ack: Mutex<Option<Duration>>,
 }
 
 impl Facts {
-    pub(crate) fn new(claimed: Claimed, definition: Arc<Definition>) -> Arc<Self> {
+    pub(crate) fn new(claimed: ClaimedNotice, definition: Arc<Definition>) -> Arc<Self> {
         let description = Mutex::new(claimed.description.clone());
-        Arc::new(Self { claimed, definition, description })
+        Arc::new(Self { claimed, definition, description, require_ack: Mutex::default() })
     }
 
-    /// The notice as it is to be settled: without its parameter, with the description as the handler left it.
-    pub(crate) fn without_param(&self) -> Claimed {
+    /// Returns the notice for the settle: without its parameter, and with the description that the handler set.
+    pub(crate) fn without_param(&self) -> ClaimedNotice {
         let claimed = &self.claimed;
-        Claimed {
+        ClaimedNotice {
             param: String::new(),
             description: self.description(),
             errors: claimed.errors.clone(),
@@ -164,7 +159,12 @@ impl Facts {
         }
     }
 
-    /// The description as the handler left it.
+    /// Returns the time within which the handler requires an ack; `None`: the definition decides.
+    pub(crate) fn required_ack(&self) -> Option<Duration> {
+        *self.require_ack.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the description that the handler set, or the stored one.
     pub(crate) fn description(&self) -> Option<String> {
         self.description.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -182,96 +182,102 @@ impl<T: fmt::Debug> fmt::Debug for Notice<T> {
 }
 
 impl<T> Notice<T> {
-    /// The parameter.
+    /// Returns the parameter.
     pub fn param(&self) -> &T {
         &self.param
     }
 
-    /// The parameter, taken out.
+    /// Returns the parameter by value.
     pub fn into_param(self) -> T {
         self.param
     }
 
-    /// The parameter as JSON, byte for byte as it was added.
+    /// Returns the parameter as JSON, byte for byte as it was inserted.
     pub fn raw_param(&self) -> &str {
         &self.facts.claimed.param
     }
 
-    /// The id, the same in every attempt and every table.
+    /// Returns the id, which is the same in every attempt and every table.
     pub fn id(&self) -> i64 {
         self.facts.claimed.id
     }
 
-    /// What a receiver can deduplicate by: the same in every attempt of this notice, and, since it has the time of its
-    /// insert beside the id, another one in another database.
-    pub fn idempotency_id(&self) -> String {
-        solid_notify_core::notice::idempotency_id(self.id(), self.created())
+    /// Returns an id by which a receiver can deduplicate. It is the same in every attempt of this notice. It contains the
+    /// insert time as well as the id, so notices of different databases differ.
+    pub fn idempotency_key(&self) -> String {
+        solid_notify_core::notice::idempotency_key(self.id(), self.created())
     }
 
-    /// The name of its definition.
+    /// Returns the name of its definition.
     pub fn definition(&self) -> &str {
         &self.facts.definition.row.name
     }
 
-    /// The column `handler_config` of its definition.
+    /// Returns the column `handler_config` of its definition.
     pub fn handler_config(&self) -> Option<&str> {
         self.facts.definition.row.handler_config.as_deref()
     }
 
-    /// The number of this claim, from 1. It also counts claims that were handed back untried.
+    /// Returns the number of this claim, from 1. Claims that were handed back without an attempt count as well.
     pub fn attempt(&self) -> i64 {
         self.facts.claimed.attempt
     }
 
-    /// How many tries were used before this one: failures and crashes.
+    /// Returns how many tries were used before this one: failures and crashes.
     pub fn tries_before(&self) -> i64 {
         self.facts.claimed.tries()
     }
 
-    /// When it was added, by the database's clock.
+    /// Returns when the notice was inserted, by the database's clock.
     pub fn created(&self) -> SystemTime {
         self.facts.claimed.create_time
     }
 
-    /// How old it was when this attempt began, by the database's clock.
+    /// Returns how old the notice was when this attempt began, by the database's clock.
     pub fn age(&self) -> Duration {
         let claimed = &self.facts.claimed;
         claimed.last_call_time.duration_since(claimed.create_time).unwrap_or_default()
     }
 
-    /// The key by which notices of its definition keep their order, if it has one.
+    /// Returns the ordering key, if the notice has one. Notices of one definition with the same key are sent in order.
     pub fn ordering_key(&self) -> Option<&str> {
         self.facts.claimed.ordering_key.as_deref()
     }
 
-    /// The trace context that the producer stored.
+    /// Returns the trace context that the producer stored.
     pub fn trace_context(&self) -> Option<&str> {
         self.facts.claimed.trace_context.as_deref()
     }
 
-    /// A token by which the receiver can confirm this attempt, valid for so long: put it into the message, and have
-    /// `notify.ack_token` called with it. It fits into a URL.
+    /// Returns a token by which the receiver can confirm this attempt; it is valid for the time `valid`. Put it into the
+    /// message; the receiver's reply goes to `outbox.ack_token`. The token is safe in a URL.
     ///
     /// # Errors
-    /// [`solid_notify_core::Error::Token`] where no keys are set (`notify.use_token_keys`).
-    pub fn confirm_token(&self, valid: Duration) -> solid_notify_core::Result<String> {
-        self.facts.definition.outbox.token(self.id(), self.attempt(), valid)
+    /// [`solid_notify_core::Error::Token`] if no keys are set (`outbox.use_token_keys`).
+    pub fn ack_token(&self, valid: Duration) -> solid_notify_core::Result<String> {
+        self.facts.definition.outbox.token(self.id(), self.attempt(), self.created(), valid)
     }
 
-    /// The text for people.
+    /// Requires an ack of the receiver within this time (zero: without a limit), whatever the definition's `need_confirm` says.
+    /// It takes effect when the handler returns `Ok`; without an ack in time the attempt fails.
+    pub fn require_ack(&self, within: Duration) {
+        *self.facts.require_ack.lock().unwrap_or_else(PoisonError::into_inner) = Some(within);
+    }
+
+    /// Returns the description: a text for people.
     pub fn description(&self) -> Option<String> {
         self.facts.description()
     }
 
-    /// Rewrites the text for people; it is stored with the outcome of this attempt.
+    /// Replaces the description. It is stored with the outcome of this attempt.
     pub fn set_description(&self, text: impl Into<String>) {
         *self.facts.description.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.into());
     }
 }
 
-/// A handler without its parameter's type.
+/// A handler whose parameter type is erased.
 pub(crate) trait AnyHandler: Send + Sync {
-    /// Reads the parameter and calls the handler; the outer error tells why the parameter could not be read.
+    /// Deserialises the parameter and calls the handler. The outer error says why the parameter cannot be deserialised.
     fn call(self: Arc<Self>, facts: Arc<Facts>) -> BoxFuture<'static, Result<HandlerResult, String>>;
 }
 
@@ -313,7 +319,8 @@ where
 }
 
 fn read<T: DeserializeOwned>(facts: &Facts) -> Result<T, String> {
-    // Where and what kind, but not serde's own message: it quotes the value, and this text goes to logs and tables.
+    // Only the position and the kind of the error: serde's own message quotes the value, and this text goes to logs and
+    // tables.
     serde_json::from_str(&facts.claimed.param).map_err(|error| {
         let what = match error.classify() {
             serde_json::error::Category::Data => "another type or shape is expected",

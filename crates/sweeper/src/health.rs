@@ -1,8 +1,9 @@
-//! Whether the database answers, and the rule for the time after it did not.
+//! Whether the database answers, and the rule for the time after an outage.
 //!
-//! During an outage nobody can extend a lease, so when it ends all of them have expired at once, though their holders
-//! live and are about to settle. Each sweeper therefore first writes what it has, and takes no expired lease of others
-//! for a while. Nor does one that has just been started: it cannot know whether an outage has ended a moment ago.
+//! During an outage no node can extend a lease. When it ends, all leases have expired at once, although their holders live
+//! and are about to settle. So each sweeper first writes its own outcomes, and for a while takes no expired lease of other
+//! nodes. The same applies to a sweeper that has just started, because an outage may have just ended, and after the store's
+//! clock was set.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -19,18 +20,26 @@ pub(crate) struct Health {
 #[derive(Clone, Copy)]
 enum State {
     Down,
-    /// It answers, and was down until this moment, or may have been.
+    /// The database answers. It was down until this moment, or may have been.
     UpSince(Duration),
 }
 
 impl Health {
-    /// Times are moments of the worker's clock.
+    /// `grace` is how long to leave expired leases alone; `now` is a moment of the worker's clock.
     pub(crate) fn new(grace: Duration, now: Duration) -> Self {
         metrics::gauge!(DATABASE_UP).set(1.0);
         Self { grace, state: Mutex::new(State::UpSince(now)) }
     }
 
-    /// Notes an error of the store; logs it once per outage as an error, then quietly.
+    /// Records an error of a call for some notices or one definition. Only a lost connection concerns all notices.
+    pub(crate) fn note_some(&self, error: &StoreError) {
+        match error.kind {
+            FaultKind::Outage => self.note(error),
+            _ => self.mention(error),
+        }
+    }
+
+    /// Records an error of a call that concerns all notices. An outage is logged as an error once, then at debug level.
     pub(crate) fn note(&self, error: &StoreError) {
         let mut state = self.lock();
         if matches!(error.kind, FaultKind::Outage | FaultKind::Unusable) {
@@ -46,7 +55,7 @@ impl Health {
         }
     }
 
-    /// Logs the error of a call that says nothing about the others: a purge that was too slow, say.
+    /// Logs the error of a call that says nothing about other calls, for instance a slow purge.
     pub(crate) fn mention(&self, error: &StoreError) {
         tracing::warn!(%error, "a database call failed; trying again later");
     }
@@ -55,7 +64,7 @@ impl Health {
         matches!(*self.lock(), State::Down)
     }
 
-    /// The database answers again, and what was pending is written.
+    /// Records that the database answers again and the leases of this node are extended.
     pub(crate) fn recovered(&self, now: Duration) {
         let mut state = self.lock();
         if matches!(*state, State::Down) {
@@ -65,11 +74,19 @@ impl Health {
         }
     }
 
-    /// How long to leave expired leases alone; `None`: no longer.
+    /// Records that the store's clock was set, so leases may have expired although their holders live, as after an outage.
+    pub(crate) fn be_careful(&self, now: Duration) {
+        let mut state = self.lock();
+        if !matches!(*state, State::Down) {
+            *state = State::UpSince(now);
+        }
+    }
+
+    /// Returns how long to leave expired leases alone; `None` when the grace period is over.
     pub(crate) fn grace_left(&self, now: Duration) -> Option<Duration> {
         match *self.lock() {
             State::Down => Some(self.grace),
-            State::UpSince(at) => (at + self.grace).checked_sub(now).filter(|left| !left.is_zero()),
+            State::UpSince(at) => at.saturating_add(self.grace).checked_sub(now).filter(|left| !left.is_zero()),
         }
     }
 
@@ -78,7 +95,7 @@ impl Health {
     }
 }
 
-/// The pause after so many failures before: from 50 ms to 3 s, with jitter.
+/// Returns the pause after `failures` earlier failures: from 50 ms to 3 s, with jitter.
 pub(crate) fn pause_after(failures: u32) -> Duration {
     let pause = Duration::from_millis(50 << failures.min(6)).min(Duration::from_secs(3));
     pause.mul_f64(0.75 + 0.5 * fastrand::f64())
@@ -105,5 +122,16 @@ mod tests {
             health.recovered(Duration::ZERO);
             assert_eq!(up(), Some(DebugValue::Gauge(1.0.into())));
         });
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_was_just_started_is_as_careful_as_after_an_outage() {
+        let clock = solid_notify_testkit::HandClock::new(std::time::UNIX_EPOCH + Duration::from_secs(3600));
+        let worker = crate::worker::Worker::new(crate::Sweeper::builder(
+            &solid_notify_testkit::MemoryOutbox::with_clock(clock.clone()),
+        ));
+        assert_eq!(worker.health.grace_left(worker.moment()), Some(Duration::from_secs(10)));
+        clock.advance(Duration::from_secs(10));
+        assert_eq!(worker.health.grace_left(worker.moment()), None);
     }
 }

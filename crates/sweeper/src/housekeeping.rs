@@ -1,5 +1,5 @@
-//! The handlers of the built-in definitions that keep the tables small and tell of dead letters. When they run, how often they
-//! are retried and who is told when they fail is said by their rows, as for any other definition.
+//! The handlers of the built-in definitions that purge the tables and count dead letters. Their rows set when they run,
+//! their retries and their alerts, as for any other definition.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,26 +9,26 @@ use serde::Deserialize;
 use serde_json::Value;
 use solid_notify_core::built_in::{DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
 use solid_notify_core::definition::KeepHistory;
-use solid_notify_core::operate::Lane;
+use solid_notify_core::operate::QueueSlice;
 use solid_notify_core::store::Purge;
-use solid_notify_core::{ErrorClass, NotifyDef, Outbox, Status, StoreError};
+use solid_notify_core::{AnyOutbox, ErrorClass, NotifyDef, Status, StoreError};
 
-use crate::handler::{AnyHandler, Closure, Done, Failure, Notice, Typed};
+use crate::handler::{AnyHandler, Closure, Failure, Notice, Typed};
 
-/// How far dead letters are counted.
+/// The highest number of dead letters that is counted.
 const MOST: usize = 100_000;
-/// The rows of one purge: few, so that nobody waits for it.
+/// The rows of one purge: few, so that other transactions do not wait for it.
 const WINDOW: usize = 500;
 
-/// Adds the handlers, unless the application has its own.
-pub(crate) fn register(handlers: &mut HashMap<String, Arc<dyn AnyHandler>>, outbox: &Outbox) {
+/// Registers the handlers, unless the application has its own.
+pub(crate) fn register(handlers: &mut HashMap<String, Arc<dyn AnyHandler>>, outbox: &AnyOutbox) {
     let of = outbox.clone();
     let purge = move |notice: Notice<Value>| {
         let (outbox, keep) = (of.clone(), Keep::read(notice.handler_config()));
         async move {
             let keep = keep.map_err(|wrong| Failure::retry(wrong).class(ErrorClass::Invalid))?;
             purge(&outbox, &keep).await?;
-            Ok(Done::Ok)
+            Ok(())
         }
     };
     let of = outbox.clone();
@@ -36,23 +36,23 @@ pub(crate) fn register(handlers: &mut HashMap<String, Arc<dyn AnyHandler>>, outb
         let outbox = of.clone();
         async move {
             tell_dead_letters(&outbox).await?;
-            Ok::<_, Failure>(Done::Ok)
+            Ok::<_, Failure>(())
         }
     };
     handlers.entry(PURGE_DEFINITION.to_owned()).or_insert_with(|| Arc::new(Typed(Closure::new(purge))));
     handlers.entry(DEAD_LETTERS_DEFINITION.to_owned()).or_insert_with(|| Arc::new(Typed(Closure::new(dead_letters))));
 }
 
-/// How long to keep what has no column of its definition for that.
+/// How long to keep rows for which the definition has no column.
 #[derive(Debug, PartialEq, Eq)]
 struct Keep {
-    /// Also of definitions that were deleted.
+    /// Applies to deleted definitions too.
     dead_letters: Duration,
     cancelled: Duration,
 }
 
 impl Keep {
-    /// From the column `handler_config`. What is not said is thirty days.
+    /// Reads the column `handler_config`. A missing value means thirty days.
     fn read(config: Option<&str>) -> Result<Self, String> {
         #[derive(Default, Deserialize)]
         #[serde(default, deny_unknown_fields)]
@@ -75,9 +75,9 @@ impl Keep {
     }
 }
 
-async fn purge(outbox: &Outbox, keep: &Keep) -> Result<(), StoreError> {
+async fn purge(outbox: &AnyOutbox, keep: &Keep) -> Result<(), StoreError> {
     for definition in outbox.store().definitions().await? {
-        // A broken row purges no success: what it says is not known.
+        // A definition with an invalid row purges no successes, because its `keep_history` is unknown.
         let successes = match definition.policy().map(|policy| policy.keep_history) {
             Ok(KeepHistory::For(keep)) => Some(keep),
             Ok(KeepHistory::Never) => Some(Duration::ZERO),
@@ -99,7 +99,7 @@ async fn purge(outbox: &Outbox, keep: &Keep) -> Result<(), StoreError> {
 }
 
 async fn purge_windows(
-    outbox: &Outbox,
+    outbox: &AnyOutbox,
     definition: &NotifyDef,
     status: Status,
     older_than: Duration,
@@ -118,9 +118,9 @@ async fn purge_windows(
     }
 }
 
-async fn tell_dead_letters(outbox: &Outbox) -> Result<(), StoreError> {
+async fn tell_dead_letters(outbox: &AnyOutbox) -> Result<(), StoreError> {
     for definition in outbox.store().definitions().await? {
-        let count = outbox.operate().count(&Lane::of(definition.id, Status::DeadLetter), MOST).await?;
+        let count = outbox.operate().count(&QueueSlice::of(definition.id, Status::DeadLetter), MOST).await?;
         if count > 0 {
             tracing::info!(definition = %definition.name, count, "dead letters");
         }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_long_to_keep_is_read_or_it_is_said_what_would_be_right() {
+    fn a_wrong_time_to_keep_is_reported_with_the_correction() {
         const DAY: u64 = 86_400;
         let keep = |dead, cancelled| Keep {
             dead_letters: Duration::from_secs(dead * DAY),

@@ -1,8 +1,8 @@
-//! The part of solid-notify that a process which *sends* notices needs: handlers, the first-send lane, the sweeper,
-//! settling, timetables and housekeeping.
+//! The part of solid-notify that a process which *sends* notices needs: handlers, dispatch, the sweeper, settling,
+//! timetables and housekeeping.
 //!
-//! What happens to a notice is decided in `solid-notify-core` (`transition`), what a database is asked in its stores;
-//! this crate only moves notices between the two. Users name the crate `solid-notify`.
+//! `solid-notify-core` decides what happens to a notice (`transition`), and its stores send the statements; this crate only
+//! moves notices between the two. Users name the crate `solid-notify`.
 
 mod alerts;
 mod builder;
@@ -13,21 +13,27 @@ mod definitions;
 mod first_send;
 mod handler;
 mod health;
+mod held_up;
 mod housekeeping;
 mod lease;
 mod limited;
 mod maintenance;
 mod meters;
+mod node_id;
 mod outcome;
 mod overdue;
+mod pending;
 mod run;
 mod settle;
+mod settled;
 mod slots;
 mod span;
+mod store_clock;
 mod successor;
 mod supervise;
 mod sweep;
 mod sweeper;
+mod sweeping;
 #[cfg(feature = "testkit")]
 pub mod testing;
 mod timetable;
@@ -36,5 +42,5 @@ mod worker;
 
 pub use builder::{StartError, SweeperBuilder};
 pub use classify::HttpStatus;
-pub use handler::{Done, Failure, Handler, HandlerResult, Notice};
+pub use handler::{Failure, Handler, HandlerResult, Notice};
 pub use sweeper::{Sweeper, Tally};

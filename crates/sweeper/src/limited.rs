@@ -1,19 +1,19 @@
-//! Which definitions' quotas let nothing through just now, as far as this node knows: they are not asked again before it is worth
-//! while, take no slots and no turns of the sweep, and do not keep it from being idle.
+//! Definitions whose quotas currently let nothing through, as far as this node has seen. The sweeper does not claim from
+//! them until it may succeed; until then they take no slots and no turns of the sweep, and the node can be idle.
 //!
-//! What a quota lets through is decided by the store, with each claim; this only remembers its answers.
+//! The store decides with each claim what a quota lets through; this module only remembers its answers.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use solid_notify_core::limit::{Hold, Quota};
+use solid_notify_core::limit::{Quota, QuotaStop};
 use solid_notify_core::{HandClock, Policy};
 use tokio::time::Instant;
 
 use crate::worker::Worker;
 
-/// What is remembered of the definitions with a quota.
+/// The state of the definitions with a quota.
 #[derive(Default)]
 pub(crate) struct Limited {
     of: Mutex<HashMap<i64, Remembered>>,
@@ -21,24 +21,24 @@ pub(crate) struct Limited {
 
 #[derive(Default)]
 struct Remembered {
-    held: Option<Held>,
-    /// How many attempts of it have ended here.
+    held: Option<Stopped>,
+    /// How many attempts of the definition have ended on this node.
     ended: u64,
 }
 
-struct Held {
-    hold: Hold,
-    /// The quota that held; another one is asked at once.
+struct Stopped {
+    hold: QuotaStop,
+    /// The quota at that claim; a changed quota is tried at once.
     quota: Quota,
-    /// Until when not to ask, by the process's clock also where one is turned by hand: that stands still while another node's
-    /// attempt ends.
+    /// When to try again, by the process's clock even if a test turns the outbox's clock: that one stands still while
+    /// another node's attempt ends.
     until: Instant,
-    /// What a hand-turned clock showed; where it shows something else, it is asked at once.
+    /// The time that a test's clock showed; if it shows another one, the quota is tried at once.
     shown: Option<i64>,
 }
 
 impl Limited {
-    /// How long not to ask for more.
+    /// Returns how long not to claim.
     fn left(&self, policy: &Policy, shown: Option<i64>) -> Option<Duration> {
         let quota = policy.quota?;
         let of = self.lock();
@@ -46,20 +46,21 @@ impl Limited {
         held.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }
 
-    /// How long until more may be let through, by what was last told of it.
+    /// Returns how long until the quota may let more through, by the store's last answer.
     #[cfg(feature = "testkit")]
     pub(crate) fn again_after(&self, policy: &Policy) -> Option<Duration> {
         self.lock().get(&policy.def_id)?.held.as_ref().map(|held| held.hold.again_after())
     }
 
-    /// To be asked before a claim, and told to [`Self::hold`] after it.
+    /// Returns the number of ended attempts. The caller reads it before a claim and passes it to [`Self::hold`] after the
+    /// claim.
     pub(crate) fn ended_so_far(&self, def_id: i64) -> u64 {
         self.lock().get(&def_id).map_or(0, |of| of.ended)
     }
 
-    /// Remembers that the quota of a definition lets nothing more through; false where that may be over already, since an attempt
-    /// has ended while the claim was on its way.
-    fn hold(&self, def_id: i64, held: Held, ended_before: u64) -> bool {
+    /// Records that the quota of a definition lets nothing more through. Returns false if that may be over already, because
+    /// an attempt ended during the claim.
+    fn hold(&self, def_id: i64, held: Stopped, ended_before: u64) -> bool {
         let mut of = self.lock();
         let of = of.entry(def_id).or_default();
         let stands = of.ended == ended_before || !held.hold.ends_with_an_attempt();
@@ -67,7 +68,7 @@ impl Limited {
         stands
     }
 
-    /// An attempt has ended and is stored; true where its definition waited for that.
+    /// Records that an attempt has ended and is stored. Returns true if its definition waited for that.
     fn ended(&self, def_id: i64) -> bool {
         let mut of = self.lock();
         let of = of.entry(def_id).or_default();
@@ -85,7 +86,7 @@ impl Limited {
 }
 
 impl Worker {
-    /// How long not to claim of a definition, since its quota lets nothing through.
+    /// Returns how long not to claim from a definition because its quota lets nothing through.
     pub(crate) fn held_for(&self, policy: &Policy) -> Option<Duration> {
         policy.quota?;
         self.limited.left(policy, self.shown())
@@ -95,18 +96,18 @@ impl Worker {
         self.outbox.hand_clock().map(HandClock::now_millis)
     }
 
-    /// Remembers why the quota lets nothing more through: for as long as that is known to last, and at most for one poll
-    /// interval, since another node, or a person, may end it.
-    pub(crate) fn hold_back(&self, policy: &Policy, hold: Hold, ended_before: u64) {
+    /// Records why the quota lets nothing more through. It applies for as long as the reason is known to last, and at most
+    /// for one poll interval, because another node or an operator may end it.
+    pub(crate) fn hold_back(&self, policy: &Policy, hold: QuotaStop, ended_before: u64) {
         let Some(quota) = policy.quota else { return };
         let until = Instant::now() + hold.again_after().min(self.settings.poll_interval);
-        let held = Held { hold, quota, until, shown: self.shown() };
+        let held = Stopped { hold, quota, until, shown: self.shown() };
         if !self.limited.hold(policy.def_id, held, ended_before) {
             self.due_soon.notify_one();
         }
     }
 
-    /// Tells the sweep where the end of this attempt may let others through.
+    /// Wakes the sweep if the end of this attempt may let other notices through.
     pub(crate) fn let_through(&self, policy: &Policy) {
         if policy.quota.is_some() && self.limited.ended(policy.def_id) {
             self.due_soon.notify_one();
@@ -125,14 +126,14 @@ mod tests {
         NotifyDef::new("sync").max_concurrency_total(total).policy().unwrap()
     }
 
-    fn held(hold: Hold) -> Held {
-        Held { hold, quota: policy(3).quota.unwrap(), until: Instant::now() + 10 * SECOND, shown: Some(5) }
+    fn held(hold: QuotaStop) -> Stopped {
+        Stopped { hold, quota: policy(3).quota.unwrap(), until: Instant::now() + 10 * SECOND, shown: Some(5) }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_quota_is_asked_again_when_its_time_is_over_or_it_or_a_hand_turned_clock_has_changed() {
+    async fn a_quota_is_read_again_when_its_time_is_over_or_a_value_changed() {
         let limited = Limited::default();
-        assert!(limited.hold(0, held(Hold::Rate { after: SECOND }), 0));
+        assert!(limited.hold(0, held(QuotaStop::Rate { after: SECOND }), 0));
         assert_eq!(limited.left(&policy(3), Some(5)), Some(10 * SECOND));
         assert_eq!(limited.left(&policy(3), Some(6)), None);
         assert_eq!(limited.left(&policy(4), Some(5)), None);
@@ -144,12 +145,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_attempt_that_ends_lets_the_next_through_where_it_was_waited_for() {
         let limited = Limited::default();
-        assert!(!limited.ended(0), "nobody waits");
-        assert!(limited.hold(0, held(Hold::Total), 1));
+        assert!(!limited.ended(0), "no definition waits");
+        assert!(limited.hold(0, held(QuotaStop::Total), 1));
         assert!(limited.ended(0));
         assert_eq!(limited.left(&policy(3), Some(5)), None);
-        assert!(limited.hold(0, held(Hold::Rate { after: SECOND }), 2));
-        assert!(!limited.ended(0), "a rate does not come back by it");
+        assert!(limited.hold(0, held(QuotaStop::Rate { after: SECOND }), 2));
+        assert!(!limited.ended(0), "the end of an attempt does not refill a rate");
         assert!(limited.left(&policy(3), Some(5)).is_some());
     }
 
@@ -158,7 +159,7 @@ mod tests {
         let limited = Limited::default();
         let before = limited.ended_so_far(0);
         limited.ended(0);
-        assert!(!limited.hold(0, held(Hold::Total), before));
+        assert!(!limited.hold(0, held(QuotaStop::Total), before));
         assert_eq!(limited.left(&policy(3), Some(5)), None);
     }
 }

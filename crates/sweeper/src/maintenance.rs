@@ -1,13 +1,13 @@
-//! What is done now and then: telling that this node lives and what it finds wrong, forgetting producers who stopped waiting.
+//! Periodic work: reports that this node lives and which conditions it finds, and forgets producers that stopped waiting.
 //!
-//! Purging is left to a timetable: [`crate::housekeeping`].
+//! Purging runs by a timetable: [`crate::housekeeping`].
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use solid_notify_core::StoreError;
 use solid_notify_core::notice::millis_from_time;
 use solid_notify_core::store::Node;
+use solid_notify_core::{ALERT_DEFINITION, StoreError};
 
 use crate::worker::Worker;
 
@@ -26,12 +26,14 @@ pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
             biased;
             () = worker.pause(pause) => {}
             () = turned => {}
+            () = worker.beat_now.notified() => {}
         }
     }
 }
 
 impl Worker {
-    /// Tells that this node lives, and what it finds wrong; returns how far its clock is from the database's, in milliseconds.
+    /// Reports that this node lives, and its conditions. Returns the offset of its clock from the database's, in
+    /// milliseconds.
     async fn beat(&self, clock_offset_ms: i64) -> Result<i64, StoreError> {
         let mut handlers: Vec<String> = self.handlers.keys().cloned().collect();
         handlers.sort_unstable();
@@ -40,8 +42,16 @@ impl Worker {
         let pulse = self.store().beat(&node).await?;
         let answered = SystemTime::now();
         let measured = i64::midpoint(millis_from_time(asked), millis_from_time(answered)) - millis_from_time(pulse.now);
-        self.learn_handlers(&pulse.handlers);
-        // Against a clock that a test turns, every other one is off.
+        // After an outage other nodes may not have reported yet: a node that is listed lives, but one that is not listed
+        // may live too.
+        let careful = self.has_learnt_handlers() && self.health.grace_left(self.moment()).is_some();
+        if !careful || pulse.handlers.contains(ALERT_DEFINITION) {
+            self.learn_handlers(&pulse.handlers);
+        }
+        if careful {
+            return Ok(measured);
+        }
+        // Against a clock that a test turns, every real clock is off.
         let off = if self.outbox.hand_clock().is_some() { 0 } else { measured };
         node.alarms = self.conditions(&pulse.handlers, off).await?;
         if !node.alarms.is_empty() {

@@ -1,5 +1,5 @@
-//! What a sweeper records: the handles of its metrics, made once for a definition, so that a notice costs no look-up and no
-//! label. Without a recorder each of them does nothing. The names are in [`solid_notify_core::metrics`].
+//! The metrics of a sweeper. Their handles are made once per definition, so that a notice costs no look-up and no label.
+//! Without a recorder they do nothing. The names are in [`solid_notify_core::metrics`].
 
 use std::array;
 use std::sync::OnceLock;
@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use metrics::{Counter, Histogram};
 use solid_notify_core::metrics as names;
-use solid_notify_core::notice::Claimed;
+use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::operate::NO_CLASS;
-use solid_notify_core::store::{Settle, Told};
+use solid_notify_core::store::{FollowUpResult, Settle};
 use solid_notify_core::transition::{Event, Next};
 use solid_notify_core::{ErrorClass, Status};
 
 use crate::settle::Outcome;
 
-/// How an attempt ends, as the label `outcome` has it.
-const OUTCOMES: [&str; 5] = ["succeeded", "skipped", "awaiting_confirmation", "failed", "dead_letter"];
+/// The values of the label `outcome`.
+const OUTCOMES: [&str; 5] = ["succeeded", "skipped", "awaiting_ack", "failed", "dead_letter"];
 /// All classes, and none.
 const CLASSES: usize = ErrorClass::ALL.len() + 1;
 
 /// The metrics of one definition.
 pub(crate) struct Meters {
     definition: String,
-    /// By outcome and class, made when first needed: most never are.
+    /// By outcome and class, each made when first needed, because most never are.
     attempts: [[OnceLock<Counter>; CLASSES]; OUTCOMES.len()],
     pub(crate) lease_losses: Counter,
     delivery: Histogram,
@@ -44,12 +44,12 @@ impl Meters {
         }
     }
 
-    /// The first notice of a lane was claimed, so long after it was due.
+    /// Records how late the first notice of a queue slice was claimed.
     pub(crate) fn claimed(&self, late: Duration) {
         self.lateness.record(late);
     }
 
-    /// An outcome is stored.
+    /// Records a stored outcome.
     pub(crate) fn settled(&self, outcome: &Outcome, settle: &Settle) {
         let Some(label) = label(&outcome.event, &settle.transition.next) else { return };
         let class = class(outcome);
@@ -60,22 +60,22 @@ impl Meters {
             metrics::counter!(names::ATTEMPTS, "definition" => definition, "outcome" => OUTCOMES[label], "class" => class)
         };
         self.attempts[label][place].get_or_init(counter).increment(1);
-        // Nobody knows how long one took that ended with its process.
+        // The duration of an attempt that ended with its process is unknown.
         if !outcome.duration.is_zero() {
             self.attempt.record(outcome.duration);
         }
-        if OUTCOMES[label] == "succeeded" || OUTCOMES[label] == "awaiting_confirmation" {
+        if OUTCOMES[label] == "succeeded" || OUTCOMES[label] == "awaiting_ack" {
             self.delivery.record(delivered_after(&outcome.claimed, outcome.duration));
         }
     }
 }
 
-/// From the insert to the end of this attempt: by the database's clock, but for the attempt itself.
-fn delivered_after(claimed: &Claimed, attempt: Duration) -> Duration {
+/// Returns the time from the insert to the end of this attempt: by the database's clock, except for the attempt itself.
+fn delivered_after(claimed: &ClaimedNotice, attempt: Duration) -> Duration {
     claimed.last_call_time.duration_since(claimed.create_time).unwrap_or_default() + attempt
 }
 
-/// The class of an outcome's error.
+/// Returns the class of an outcome's error.
 pub(crate) fn class(outcome: &Outcome) -> Option<ErrorClass> {
     match &outcome.event {
         Event::Crashed => Some(ErrorClass::Crash),
@@ -83,14 +83,14 @@ pub(crate) fn class(outcome: &Outcome) -> Option<ErrorClass> {
     }
 }
 
-/// Which of [`OUTCOMES`] it is; none for what was handed back, which was no attempt.
+/// Returns the index into [`OUTCOMES`]; None for a hand-back, which was no attempt.
 fn label(event: &Event, next: &Next) -> Option<usize> {
     match next {
-        _ if *event == Event::HandedBack => None,
+        _ if matches!(event, Event::HandedBack(_)) => None,
         Next::Finish { status: Status::Succeeded, .. } => Some(0),
         Next::Finish { status: Status::DeadLetter, .. } => Some(4),
         Next::Finish { .. } => Some(1),
-        Next::Wait { status: Status::AwaitingConfirm, .. } => Some(2),
+        Next::Wait { status: Status::AwaitingAck, .. } => Some(2),
         Next::Wait { .. } => Some(3),
     }
 }
@@ -99,7 +99,7 @@ fn label(event: &Event, next: &Next) -> Option<usize> {
 pub(crate) struct NodeMeters {
     pub(crate) settle_batch: Histogram,
     alerts_sent: Counter,
-    alerts_held_back: Counter,
+    alerts_suppressed: Counter,
 }
 
 impl NodeMeters {
@@ -108,13 +108,13 @@ impl NodeMeters {
         Self {
             settle_batch: metrics::histogram!(names::SETTLE_BATCH),
             alerts_sent: metrics::counter!(names::ALERTS_SENT),
-            alerts_held_back: metrics::counter!(names::ALERTS_HELD_BACK),
+            alerts_suppressed: metrics::counter!(names::ALERTS_HELD_BACK),
         }
     }
 
-    /// Somebody was told.
-    pub(crate) fn alert_sent(&self, told: Option<&Told>) {
+    /// Records that an alert was sent.
+    pub(crate) fn alert_sent(&self, told: Option<&FollowUpResult>) {
         self.alerts_sent.increment(1);
-        self.alerts_held_back.increment(told.and_then(|told| u64::try_from(told.count).ok()).unwrap_or(0));
+        self.alerts_suppressed.increment(told.and_then(|told| u64::try_from(told.count).ok()).unwrap_or(0));
     }
 }

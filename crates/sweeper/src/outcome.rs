@@ -1,4 +1,5 @@
-//! What is written of an outcome: the decision, the list of failed attempts, texts that every database stores.
+//! Turns an outcome into what the store writes: the decision, the list of failed attempts, and texts that every database
+//! accepts.
 
 use solid_notify_core::add::DESCRIPTION_LIMIT;
 use solid_notify_core::notice::{AttemptRecord, append_attempt, clean_text};
@@ -8,7 +9,7 @@ use solid_notify_core::{ErrorClass, Policy};
 
 use crate::settle::Outcome;
 
-/// The longest reason that a notice ends with, in bytes.
+/// The longest end reason of a notice, in bytes.
 const REASON_LIMIT: usize = 4096;
 
 pub(crate) fn to_settle(outcome: &Outcome, transition: Transition, policy: &Policy) -> Settle {
@@ -30,6 +31,8 @@ pub(crate) fn to_settle(outcome: &Outcome, transition: Transition, policy: &Poli
     };
     Settle {
         id: claimed.id,
+        def_id: claimed.def_id,
+        ordering_key: claimed.ordering_key.clone(),
         attempt: claimed.attempt,
         from: claimed.status,
         overdue: outcome.overdue,
@@ -43,8 +46,8 @@ pub(crate) fn to_settle(outcome: &Outcome, transition: Transition, policy: &Poli
     }
 }
 
-/// Adds the last error to the reason of a notice whose tries ran out. Reasons come from handlers: without NUL, and not
-/// endless.
+/// Adds the last error to the end reason of a notice whose tries ran out. Reasons come from handlers, so NUL is removed and
+/// the length is limited.
 fn explain(mut transition: Transition, outcome: &Outcome) -> Transition {
     if let Next::Finish { reason: Some(reason), .. } = &mut transition.next {
         if let (Event::Failed(_) | Event::RetryIn(..), Some((_, message))) = (&outcome.event, &outcome.trouble) {

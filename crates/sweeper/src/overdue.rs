@@ -1,4 +1,4 @@
-//! Judging what is overdue without claiming it: leases whose holder died, and deliveries that nobody confirmed in time.
+//! Judges overdue notices without claiming them: leases whose holder died, and deliveries that were not confirmed in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::sweep::{BATCH, SHORTEST};
 use crate::worker::Worker;
 
 impl Worker {
-    /// Judges expired leases: whoever held them died while sending. Returns when to look again.
+    /// Judges expired leases: their holders died while sending. Returns when to look again.
     pub(crate) async fn rescue(&self, definition: &Definition, ready: &Arc<Ready>) -> Result<Duration, StoreError> {
         if let Some(left) = self.health.grace_left(self.moment()) {
             return Ok(left.max(SHORTEST));
@@ -22,15 +22,16 @@ impl Worker {
         let expired =
             self.store().look(&Look::Overdue { def_id: definition.row.id, status: Status::Sending }, BATCH).await?;
         for claimed in expired {
-            // One that this node itself still holds is late, not dead: the lease loop extends it.
-            let held = self.held().get(&claimed.id).is_some_and(|held| held.attempt == claimed.attempt);
-            if held || !self.begin_to_judge(claimed.id, claimed.attempt) {
+            // A notice that this node still holds is late, not lost: the lease loop extends its lease.
+            let in_flight =
+                self.in_flight().get(&claimed.id).is_some_and(|in_flight| in_flight.attempt == claimed.attempt);
+            if in_flight || !self.begin_to_judge(claimed.id, claimed.attempt) {
                 continue;
             }
             let event = if claimed.worker == self.id && !self.was_given_up(claimed.id, claimed.attempt) {
-                // Claimed by this very node, which does not know of it: the answer to the claim was lost. Nothing was
-                // tried, so nothing is counted.
-                Event::HandedBack
+                // This node claimed it but has not registered it, so the answer to the claim was lost. It was not
+                // attempted, so nothing is counted.
+                Event::HandedBack(Duration::ZERO)
             } else {
                 tracing::warn!(
                     definition = %definition.row.name, id = claimed.id, attempt = claimed.attempt, worker = %claimed.worker,
@@ -42,28 +43,28 @@ impl Worker {
             outcome.overdue = true;
             self.settle(outcome);
         }
-        // Once it is settled, the settle loop tells that its retry is due.
+        // When it is settled, the settle loop wakes the sweep for its retry.
         Ok(self.settings.poll_interval)
     }
 
-    /// Judges deliveries whose confirmation is overdue, or that their receiver refused: failed attempts. Returns when to look
-    /// again.
-    pub(crate) async fn judge_unconfirmed(
+    /// Judges deliveries whose confirmation is overdue, or that their receiver nacked, as failed attempts. Returns when to
+    /// look again.
+    pub(crate) async fn judge_unacked(
         &self,
         definition: &Definition,
         ready: &Arc<Ready>,
     ) -> Result<Duration, StoreError> {
-        // While the database was down nobody could confirm; but a refusal is one.
+        // No receiver could confirm while the database was down, but a nack that is stored counts.
         let grace = self.health.grace_left(self.moment());
-        let overdue = Look::Overdue { def_id: definition.row.id, status: Status::AwaitingConfirm };
+        let overdue = Look::Overdue { def_id: definition.row.id, status: Status::AwaitingAck };
         for claimed in self.store().look(&overdue, BATCH).await? {
             let refused = claimed.refused().map(|record| record.message);
             if (grace.is_some() && refused.is_none()) || !self.begin_to_judge(claimed.id, claimed.attempt) {
                 continue;
             }
-            let message = refused.unwrap_or_else(|| not_confirmed(ready.policy.max_confirm_delay));
-            let mut outcome = Outcome::new(claimed, Arc::clone(ready), Event::Failed(ErrorClass::Unconfirmed));
-            outcome.trouble = Some((ErrorClass::Unconfirmed, message));
+            let message = refused.unwrap_or_else(|| not_acked(ready.policy.max_confirm_delay));
+            let mut outcome = Outcome::new(claimed, Arc::clone(ready), Event::Failed(ErrorClass::Unacked));
+            outcome.trouble = Some((ErrorClass::Unacked, message));
             outcome.overdue = true;
             self.settle(outcome);
         }
@@ -71,9 +72,9 @@ impl Worker {
     }
 }
 
-fn not_confirmed(within: Duration) -> String {
+fn not_acked(within: Duration) -> String {
     match within {
-        // The handler itself asked for it, or the row was changed since.
+        // The handler itself asked for the confirmation, or the row was changed since.
         FOREVER => "it was not confirmed in time".to_owned(),
         within => format!("it was not confirmed within {}", humantime::format_duration(within)),
     }

@@ -1,101 +1,95 @@
-//! The settle loop: outcomes are judged by the definition as it is now and written in batches, however long the database
-//! takes to accept them.
+//! The settle loop: judges outcomes by the definition as it is now and writes them in batches. It retries for as long as
+//! the database does not accept them.
 //!
-//! A batch that fails waits its turn behind the others, and is halved where it keeps failing or can never be written, so
-//! that one row never keeps others from being settled.
+//! A batch that fails waits behind the others ([`crate::pending`]). A batch that keeps failing, or can never be written, is
+//! halved, so that one row never keeps others from being settled.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use solid_notify_core::lane::FirstAttempt;
-use solid_notify_core::notice::{Claimed, duration_millis};
-use solid_notify_core::store::{Settle, Settled, Shape, Told};
+use solid_notify_core::error::FaultKind;
+use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::store::{FollowUpResult, Settle, Settled, Shape};
 use solid_notify_core::transition::{Chance, Event, Next, transition};
 use solid_notify_core::{AlertReason, ErrorClass, Status, StoreError};
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
 use crate::definitions::Ready;
-use crate::health::pause_after;
 use crate::outcome::to_settle;
+use crate::pending::{Batch, Decided, Pending};
+use crate::supervise::report;
 use crate::worker::Worker;
 
 /// The most outcomes of one batch.
 pub(crate) const BATCH: usize = 500;
-/// The most text of one batch, in bytes: below the smallest packet or statement limit that servers have by default.
-const BATCH_BYTES: usize = 2 << 20;
-/// The pause between one batch and the next that is not full: what ends alone is written at once, and under load one
+/// The pause between two batches, if the second one is not full: a single outcome is written at once, and under load one
 /// transaction settles many.
 const PACE: Duration = Duration::from_millis(30);
-/// The same where somebody waits for an outcome: a producer, or the next notice of an ordering key.
+/// The same pause if a producer, or the next notice of an ordering key, waits for an outcome.
 const URGENT_PACE: Duration = Duration::from_millis(1);
-/// After so many failures that may pass, a batch is halved: perhaps it is one row, or the size.
-const PATIENCE: u32 = 3;
-/// How long a shutdown waits for the database to take the last outcomes.
-const LAST_TRIES: Duration = Duration::from_secs(10);
-/// The end reason of a notice whose outcome cannot be stored with any text of its own.
+/// How long after the hand-back the last outcomes are retried.
+const LAST_TRIES: Duration = Duration::from_secs(9);
+/// The end reason of a notice whose outcome the database refuses with its own texts.
 const SAFE_REASON: &str = "its outcome could not be stored; see the log of the node that sent it";
 
-/// What came of one attempt, to be settled.
+/// The result of one attempt, to be settled.
 pub(crate) struct Outcome {
-    pub(crate) claimed: Claimed,
-    /// What the definition was at the claim, should its row be gone or broken when the outcome is judged.
+    pub(crate) claimed: ClaimedNotice,
+    /// The definition at the claim, used if its row is missing or invalid when the outcome is judged.
     pub(crate) ready: Arc<Ready>,
     pub(crate) event: Event,
     pub(crate) duration: Duration,
     /// The error of a failed attempt.
     pub(crate) trouble: Option<(ErrorClass, String)>,
-    /// True where the notice is not ours, but overdue.
+    /// True if this is an overdue notice that this node judges without having claimed it.
     pub(crate) overdue: bool,
-    /// Of an alert's follow-up: what it has told, where it ends well.
-    pub(crate) told: Option<Box<Told>>,
-    /// Given back when the outcome is stored.
+    /// For the follow-up of an alert: what it reported, stored if it succeeds.
+    pub(crate) told: Option<Box<FollowUpResult>>,
+    /// The permit for a suspect, released when the outcome is stored.
     pub(crate) alone: Option<OwnedSemaphorePermit>,
 }
 
 impl Outcome {
-    pub(crate) fn new(claimed: Claimed, ready: Arc<Ready>, event: Event) -> Self {
+    pub(crate) fn new(claimed: ClaimedNotice, ready: Arc<Ready>, event: Event) -> Self {
         Self { claimed, ready, event, duration: Duration::ZERO, trouble: None, overdue: false, told: None, alone: None }
     }
 }
 
-/// An outcome with its decision.
-struct Decided {
-    settle: Settle,
-    outcome: Outcome,
+/// The outcomes to settle. The queue outlives the loop: a loop that is restarted after a panic continues with it.
+pub(crate) struct SettleQueue {
+    outcomes: mpsc::UnboundedReceiver<Outcome>,
+    /// Received but not judged.
+    fresh: Vec<Outcome>,
+    /// Judged but not written.
+    pending: Pending,
+    /// The batch that is being written. If it was written before a panic, the store reports that on the next try.
+    in_hand: Option<Batch>,
 }
 
-impl Decided {
-    /// The name of its definition, as it was when the attempt began.
-    fn definition(&self) -> &str {
-        &self.outcome.ready.policy.name
+impl SettleQueue {
+    pub(crate) fn new(outcomes: mpsc::UnboundedReceiver<Outcome>) -> Self {
+        Self { outcomes, fresh: Vec::new(), pending: Pending::default(), in_hand: None }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.fresh.is_empty() && self.pending.is_empty()
     }
 }
 
-/// Decisions that are written together.
-struct Batch {
-    decided: Vec<Decided>,
-    failures: u32,
-    not_before: Instant,
-}
-
-impl Batch {
-    fn new(decided: Vec<Decided>) -> Self {
-        Self { decided, failures: 0, not_before: Instant::now() }
-    }
-}
-
-/// Runs until no more outcomes can come and all are written, or nobody waits for them any more.
-pub(crate) async fn settle_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::UnboundedReceiver<Outcome>>>) {
+/// Runs until no more outcomes can come and all are written, or until the last tries after a shutdown are over.
+pub(crate) async fn settle_loop(worker: Arc<Worker>, queue: Arc<Mutex<SettleQueue>>) {
     let mut queue = queue.lock().await;
-    let mut pending: VecDeque<Batch> = VecDeque::new();
+    let queue = &mut *queue;
+    if let Some(batch) = queue.in_hand.take() {
+        queue.pending.put_back(batch);
+    }
     let mut deadline = None;
     let mut written_at = Instant::now();
     loop {
-        let mut fresh = Vec::new();
-        let ready_at = pending.iter().map(|batch| batch.not_before).min();
+        let ready_at = queue.pending.next_at();
         let wait = async {
             match ready_at {
                 Some(moment) => tokio::time::sleep_until(moment).await,
@@ -104,12 +98,13 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::Unbo
         };
         tokio::select! {
             biased;
-            received = queue.recv_many(&mut fresh, BATCH) => {
-                if received == 0 && pending.is_empty() {
+            () = std::future::ready(()), if !queue.fresh.is_empty() => {}
+            received = queue.outcomes.recv_many(&mut queue.fresh, BATCH) => {
+                if received == 0 && queue.is_empty() {
                     break;
                 }
                 if received == 0 {
-                    // Closed: only what is pending is left.
+                    // The channel is closed: only pending outcomes are left.
                     tokio::time::sleep_until(ready_at.unwrap_or_else(Instant::now)).await;
                 }
             }
@@ -117,34 +112,27 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::Unbo
         }
         if worker.abort.is_cancelled() && *deadline.get_or_insert_with(|| Instant::now() + LAST_TRIES) <= Instant::now()
         {
-            let left: usize = fresh.len() + pending.iter().map(|batch| batch.decided.len()).sum::<usize>();
-            tracing::error!(notices = left, "stopping without having stored what became of some notices");
+            let left = queue.fresh.len() + queue.pending.count();
+            report(|| tracing::error!(notices = left, "shutdown ends before all outcomes are stored"));
             break;
         }
-        if !fresh.is_empty() {
-            gather(&worker, &mut queue, &mut fresh, written_at).await;
-            // What tells a person, or is watched by a circuit breaker, may have to wait for other nodes; the others not for it.
-            // And most are successes, which are written with much less work where nothing else is among them.
-            let mut shapes = BTreeMap::<Shape, Vec<Decided>>::new();
-            for decided in fresh.into_iter().map(|outcome| worker.decide(outcome)) {
-                shapes.entry(decided.settle.shape()).or_default().push(decided);
-            }
-            pending.extend(shapes.into_values().flat_map(|decided| cut(decided.into_iter())));
+        if !queue.fresh.is_empty() {
+            gather(&worker, &mut queue.outcomes, &mut queue.fresh, written_at).await;
+            queue.pending.add(queue.fresh.drain(..).filter_map(|outcome| worker.decide(outcome)));
         }
-        // All of them, lest more come than go; after one that failed whoever waits for an end is heard first.
+        // All batches are written, so that the queue does not grow. After a failed batch the loop first
+        // checks for new outcomes and for the shutdown.
         let mut stored = true;
-        while stored
-            && let Some(at) = pending.iter().position(|batch| batch.not_before <= Instant::now())
-            && let Some(batch) = pending.remove(at)
-        {
-            stored = worker.write(batch, &mut pending).await;
+        while stored && let Some(batch) = queue.pending.next() {
+            queue.in_hand = Some(batch);
+            stored = worker.write(queue).await;
             written_at = Instant::now();
         }
     }
 }
 
-/// Gathers more for a batch that is not full, until the pace allows to write it. It is not woken for each outcome: under load that
-/// costs more than the outcome itself.
+/// Gathers more outcomes for a batch that is not full, until the pace allows to write it. It does not wake for each
+/// outcome, because under load that costs more than the outcome itself.
 async fn gather(
     worker: &Worker,
     queue: &mut mpsc::UnboundedReceiver<Outcome>,
@@ -171,16 +159,16 @@ async fn gather(
     }
 }
 
-/// What ends the gathering of a batch before its pace.
+/// Ends the gathering of a batch before its pace.
 #[derive(Default)]
 pub(crate) struct Hurry {
-    /// Somebody waits for an outcome that has been passed on.
+    /// A producer or an ordering key waits for an outcome that was passed on.
     urgent: AtomicBool,
     told: Notify,
 }
 
 impl Hurry {
-    /// An outcome was passed on; `count` are under way.
+    /// Notes that an outcome was passed on; `count` are under way.
     pub(crate) fn note(&self, urgent: bool, count: usize) {
         if urgent {
             self.urgent.store(true, Ordering::Relaxed);
@@ -191,30 +179,21 @@ impl Hurry {
     }
 }
 
-/// Batches of a bounded number and size.
-fn cut(decided: impl Iterator<Item = Decided>) -> Vec<Batch> {
-    let mut batches = Vec::new();
-    let (mut batch, mut bytes) = (Vec::new(), 0);
-    for decided in decided {
-        let size = 300
-            + decided.settle.errors.as_ref().map_or(0, String::len)
-            + decided.settle.description.as_ref().map_or(0, String::len);
-        if !batch.is_empty() && (batch.len() == BATCH || bytes + size > BATCH_BYTES) {
-            batches.push(Batch::new(std::mem::take(&mut batch)));
-            bytes = 0;
-        }
-        bytes += size;
-        batch.push(decided);
-    }
-    if !batch.is_empty() {
-        batches.push(Batch::new(batch));
-    }
-    batches
-}
-
 impl Worker {
+    /// Judges an outcome. If the judgement panics, the attempt is given up: its lease expires and counts a crash.
+    fn decide(&self, outcome: Outcome) -> Option<Decided> {
+        match std::panic::catch_unwind(AssertUnwindSafe(|| self.settle_of(&outcome))) {
+            Ok(settle) => Some(Decided { settle, outcome, stuck: false }),
+            Err(panic) => {
+                std::mem::forget(panic);
+                self.unjudged(&outcome);
+                None
+            }
+        }
+    }
+
     /// Judges an outcome by the definition as it is now.
-    fn decide(&self, outcome: Outcome) -> Decided {
+    fn settle_of(&self, outcome: &Outcome) -> Settle {
         let definition = self.definition(outcome.claimed.def_id);
         let now = definition.as_deref();
         let policy = now.and_then(|definition| definition.policy()).unwrap_or(&outcome.ready.policy);
@@ -222,52 +201,57 @@ impl Worker {
             now.and_then(|definition| definition.ready()).map_or(&outcome.ready.strategy, |now| &now.strategy);
         let chance = Chance { unit: fastrand::f64(), strategy: &**strategy };
         let transition = transition(policy, &outcome.claimed, &outcome.event, &chance);
-        let alarm = self.alarm_of(policy, &outcome, &transition);
-        let mut settle = to_settle(&outcome, transition, policy);
+        let alarm = self.alarm_of(policy, outcome, &transition);
+        let mut settle = to_settle(outcome, transition, policy);
         settle.alarm = alarm;
-        settle.watched = self.watched(policy, &outcome);
+        settle.watched = self.watched(policy, outcome);
         if let Next::Finish { status: Status::Succeeded, keep, .. } = &mut settle.transition.next {
             settle.told.clone_from(&outcome.told);
-            // One that told nobody anything leaves no trace.
+            // A follow-up that sent no alert leaves no history.
             *keep &= outcome.told.as_ref().is_none_or(|told| told.notified);
         }
-        Decided { settle, outcome }
+        settle
     }
 
-    /// True where somebody waits for the outcome to be stored.
+    /// Returns true if a producer or an ordering key waits for the outcome to be stored.
     pub(crate) fn is_urgent(&self, outcome: &Outcome) -> bool {
         outcome.claimed.ordering_key.is_some() || self.reports().contains_key(&outcome.claimed.id)
     }
 
-    /// Tries to write a batch; what could not be written goes back to `pending`. False if all of it did.
-    async fn write(&self, mut batch: Batch, pending: &mut VecDeque<Batch>) -> bool {
+    /// Writes the batch in hand; outcomes that could not be written go back to `pending`. Returns false if the call failed.
+    async fn write(&self, queue: &mut SettleQueue) -> bool {
+        let Some(batch) = &queue.in_hand else { return true };
         let settles: Vec<Settle> = batch.decided.iter().map(|decided| decided.settle.clone()).collect();
-        match self.store().settle(&settles).await {
+        let answer = self.store().settle(&settles).await;
+        let Some(mut batch) = queue.in_hand.take() else { return true };
+        let pending = &mut queue.pending;
+        match answer {
             Ok(answers) => {
                 #[allow(clippy::cast_precision_loss)] // At most a few hundred.
-                self.meters.settle_batch.record(settles.len() as f64);
+                report(|| self.meters.settle_batch.record(settles.len() as f64));
                 let poll = self.settings.poll_interval;
                 let due_soon =
                     |settle: &Settle| matches!(settle.transition.next, Next::Wait { after, .. } if after < poll);
                 if settles.iter().any(|settle| due_soon(settle) || settle.shape() == Shape::Watched) {
-                    // The sweep did not know of them when it went to sleep.
+                    // The sweep did not know of these due times when it went to sleep.
                     self.due_soon.notify_one();
                 }
-                for (decided, answer) in batch.decided.into_iter().zip(answers) {
+                let mut locked = Vec::new();
+                for (decided, answer) in std::mem::take(&mut batch.decided).into_iter().zip(answers) {
                     match answer {
                         Settled::Done => self.settled(decided),
-                        Settled::Locked if !decided.outcome.overdue => {
-                            let not_before = Instant::now() + pause_after(batch.failures);
-                            pending.push_back(Batch {
-                                decided: vec![decided],
-                                failures: batch.failures + 1,
-                                not_before,
-                            });
-                        }
+                        Settled::Locked if !decided.outcome.overdue => locked.push(decided),
                         Settled::Locked | Settled::LostLease | Settled::Ended => self.lost(&decided, answer),
                     }
                 }
-                // Claims may have waited for this, or somebody for idleness.
+                if let Some(def_id) = batch.of {
+                    pending.goes_on(def_id);
+                }
+                if !locked.is_empty() {
+                    self.count_stuck(&mut locked);
+                    pending.put_back(batch.with(locked).again());
+                }
+                // Claims or a wait for idleness may depend on this settle.
                 self.slots.nudge();
                 if self.idle.receiver_count() > 0 && self.holds_nothing() {
                     self.due_soon.notify_one();
@@ -275,46 +259,54 @@ impl Worker {
                 true
             }
             Err(error) if error.is_transient() => {
-                self.health.note(&error);
-                batch.not_before = Instant::now() + pause_after(batch.failures);
-                batch.failures += 1;
-                if batch.failures >= PATIENCE && batch.decided.len() > 1 {
-                    let half = batch.decided.split_off(batch.decided.len() / 2);
-                    let (failures, not_before) = (batch.failures - 1, batch.not_before);
-                    pending.push_back(Batch { decided: half, failures, not_before });
-                    batch.failures = failures;
+                report(|| self.health.note_some(&error));
+                if matches!(error.kind, FaultKind::Outage | FaultKind::Busy) {
+                    pending.put_back(batch.again());
+                } else {
+                    self.count_stuck(&mut batch.decided);
+                    pending.put_back_apart(batch.again());
                 }
-                pending.push_back(batch);
                 false
             }
             Err(error) => {
+                if let Some(def_id) = batch.of {
+                    pending.goes_on(def_id);
+                }
                 self.split(batch.decided, &error, pending);
                 false
             }
         }
     }
 
-    /// Halves a batch that can never be written; one alone becomes a dead letter without any text of its own.
-    fn split(&self, mut decided: Vec<Decided>, error: &StoreError, pending: &mut VecDeque<Batch>) {
+    /// Halves a batch that the database can never accept. A single outcome is written with its texts in ASCII, and if the
+    /// database refuses that too, as a dead letter without any text of its own.
+    fn split(&self, mut decided: Vec<Decided>, error: &StoreError, pending: &mut Pending) {
         if decided.len() > 1 {
             let half = decided.split_off(decided.len() / 2);
-            pending.push_front(Batch::new(half));
-            pending.push_front(Batch::new(decided));
+            pending.put_first(half);
+            pending.put_first(decided);
             return;
         }
         let Some(mut culprit) = decided.pop() else { return };
         let (id, attempt) = (culprit.settle.id, culprit.settle.attempt);
-        tracing::error!(definition = %culprit.definition(), id, attempt, %error, "an outcome cannot be stored");
+        report(
+            || tracing::error!(definition = %culprit.definition(), id, attempt, %error, "the store refused an outcome"),
+        );
+        if culprit.settle.reduce_to_ascii() {
+            pending.put_first(vec![culprit]);
+            return;
+        }
         let is_safe = matches!(&culprit.settle.transition.next, Next::Finish { reason: Some(reason), .. } if reason == SAFE_REASON);
         if is_safe && let Some(alarm) = culprit.settle.alarm.take() {
-            tracing::error!(?alarm, "an alert cannot be stored; this line is all there is of it");
-            pending.push_front(Batch::new(vec![culprit]));
+            report(|| tracing::error!(?alarm, "the store refused an alert; this log line is its only record"));
+            pending.put_first(vec![culprit]);
             return;
         }
         if is_safe {
-            // Not even so. The lease will expire and count as a crash, so the notice runs out of tries in the end.
+            // The database refuses even this form. The lease expires and counts a crash, so the notice finally runs out of
+            // tries.
             self.give_up(id, attempt);
-            self.forget(&culprit.settle);
+            self.forget(&culprit);
             return;
         }
         let reason = Some(SAFE_REASON.to_owned());
@@ -326,67 +318,10 @@ impl Worker {
             (alarm.reason, alarm.message) = (AlertReason::FinalFailure, SAFE_REASON.to_owned());
         }
         culprit.settle.last_class = Some(ErrorClass::Invalid.as_str().to_owned());
-        pending.push_front(Batch::new(vec![culprit]));
-    }
-
-    fn settled(&self, decided: Decided) {
-        let definition = decided.definition();
-        let Decided { settle, outcome } = &decided;
-        let message = outcome.trouble.as_ref().map_or("", |(_, message)| message.as_str());
-        let (id, attempt) = (settle.id, settle.attempt);
-        outcome.ready.meters.settled(outcome, settle);
-        let told = match &settle.transition.next {
-            Next::Finish { status: Status::DeadLetter, reason, .. } => {
-                let reason = reason.as_deref().unwrap_or_default();
-                tracing::error!(%definition, id, attempt, reason, "a notice finally failed: it is a dead letter");
-                self.count(outcome, |counts| &counts.dead);
-                FirstAttempt::Failed(if message.is_empty() { reason } else { message }.to_owned())
-            }
-            Next::Finish { .. } => {
-                self.count(outcome, |counts| &counts.succeeded);
-                FirstAttempt::Succeeded
-            }
-            Next::Wait { .. } if outcome.event == Event::HandedBack => FirstAttempt::StillDue,
-            Next::Wait { status: Status::AwaitingConfirm, .. } => {
-                tracing::debug!(%definition, id, attempt, "delivered, awaiting its confirmation");
-                self.count(outcome, |counts| &counts.awaiting);
-                FirstAttempt::Succeeded
-            }
-            Next::Wait { after, .. } => {
-                let retry_in_ms = duration_millis(*after);
-                tracing::warn!(%definition, id, attempt, retry_in_ms, error = message, "an attempt failed");
-                self.count(outcome, |counts| &counts.failed);
-                FirstAttempt::Failed(message.to_owned())
-            }
-        };
-        // Once nothing is held a test may ask what was counted.
-        self.forget(settle);
-        self.let_through(&outcome.ready.policy);
-        if let (Next::Finish { .. }, Some(key)) = (&settle.transition.next, &outcome.claimed.ordering_key) {
-            self.key_is_free(outcome.claimed.def_id, key);
-        }
-        // Only now: whoever began to wait while the attempt was running is told, too.
-        self.tell(&[id], &told);
-    }
-
-    fn lost(&self, decided: &Decided, answer: Settled) {
-        let definition = decided.definition();
-        let Decided { settle, outcome } = decided;
-        self.forget(settle);
-        self.let_through(&outcome.ready.policy);
-        let told = if answer == Settled::Ended { FirstAttempt::Succeeded } else { FirstAttempt::StillDue };
-        self.tell(&[settle.id], &told);
-        if answer == Settled::Ended && !outcome.overdue {
-            tracing::info!(%definition, id = settle.id, attempt = settle.attempt, "confirmed or cancelled before this attempt was over");
-        } else if outcome.overdue {
-            // Somebody else was faster, or its sender settled it after all.
-            tracing::debug!(%definition, id = settle.id, attempt = settle.attempt, "no longer overdue");
-        } else {
-            outcome.ready.meters.lease_losses.increment(1);
-            tracing::warn!(
-                %definition, id = settle.id, attempt = settle.attempt, event = ?outcome.event,
-                "the lease was lost before the outcome could be stored; the notice is sent again"
-            );
-        }
+        pending.put_first(vec![culprit]);
     }
 }
+
+#[cfg(test)]
+#[path = "settle_tests.rs"]
+mod tests;

@@ -1,6 +1,6 @@
-//! How many notices may be sent at the same time: per definition (`max_concurrency`) and on this node in all.
+//! Limits how many notices are sent at the same time: per definition (`max_concurrency`) and on this node in all.
 //!
-//! Limits change while it runs; a slot that is taken stays taken until its notice is done.
+//! Limits may change at any time; a taken slot stays taken until its attempt ends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 pub(crate) struct Slots {
     max_running: usize,
     taken: Mutex<Taken>,
-    /// Told when a slot becomes free for which a notice was left waiting.
+    /// Notified when a slot becomes free while a due notice waits for one.
     pub(crate) freed: Notify,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Slots {
 struct Taken {
     all: usize,
     by_def: HashMap<i64, usize>,
-    /// More was due than there were slots.
+    /// More notices were due than there were slots.
     hungry: bool,
 }
 
@@ -35,7 +35,7 @@ impl Slots {
         let free = limit.saturating_sub(of_def).min(self.max_running.saturating_sub(taken.all));
         let count = free.min(wanted);
         if count == 0 {
-            // Under the same lock: a slot that becomes free from now on is told of.
+            // Set under the same lock, so that a slot freed from now on wakes the sweep.
             taken.hungry = true;
         }
         if count > 0 {
@@ -45,12 +45,12 @@ impl Slots {
         (0..count).map(|_| Slot { slots: Arc::clone(self), def_id }).collect()
     }
 
-    /// Remembers that more is due than there were slots for: the next slot that becomes free is told of.
+    /// Records that more is due than there were slots: the next freed slot wakes the sweep.
     pub(crate) fn want_more(&self) {
         self.lock().hungry = true;
     }
 
-    /// Tells at once whoever wanted more.
+    /// Wakes the sweep at once if it wanted more slots.
     pub(crate) fn nudge(&self) {
         if std::mem::take(&mut self.lock().hungry) {
             self.freed.notify_one();
@@ -62,7 +62,7 @@ impl Slots {
     }
 }
 
-/// One slot; dropped, it is free again.
+/// One slot; dropping it frees it.
 pub(crate) struct Slot {
     slots: Arc<Slots>,
     def_id: i64,
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_never_has_more_slots_than_its_limit_nor_the_node_more_than_its() {
+    fn slots_stay_within_the_limits_of_definition_and_node() {
         let slots = Slots::new(5);
         let one = slots.take(1, 3, 10);
         assert_eq!(one.len(), 3);

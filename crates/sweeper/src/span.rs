@@ -1,8 +1,8 @@
-//! The span around each attempt: `attempt` of the target `solid_notify::attempt`, at level info. It has the notice's id, its
-//! definition and the number of the attempt, and in the end how the handler judged and the class of its error. Where nobody
-//! subscribes to it, it costs the look at a flag.
+//! The span around each attempt: `attempt` of the target `solid_notify::attempt`, at level info. It has the notice's id,
+//! its definition and the attempt's number, and at the end the handler's result and the class of its error. Without a
+//! subscriber it costs one check of a flag.
 
-use solid_notify_core::notice::Claimed;
+use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::trace;
 use solid_notify_core::transition::Event;
 use tracing::Span;
@@ -11,9 +11,9 @@ use tracing::field::Empty;
 use crate::meters::class;
 use crate::settle::Outcome;
 
-/// The span of an attempt: a root, or a part of its producer's trace, whatever the task that makes it is in.
-pub(crate) fn of(definition: &str, claimed: &Claimed) -> Span {
-    // The fields that begin with `otel` are what `tracing-opentelemetry` takes for the span's own.
+/// Returns the span of an attempt: a root, or a part of its producer's trace, independent of the current span.
+pub(crate) fn of(definition: &str, claimed: &ClaimedNotice) -> Span {
+    // `tracing-opentelemetry` uses the fields that begin with `otel` for the span itself.
     let span = tracing::info_span!(
         target: "solid_notify::attempt",
         parent: None,
@@ -21,7 +21,7 @@ pub(crate) fn of(definition: &str, claimed: &Claimed) -> Span {
         notice = claimed.id,
         definition,
         attempt = claimed.attempt,
-        verdict = Empty,
+        result = Empty,
         class = Empty,
         otel.kind = "consumer",
         otel.status_code = Empty,
@@ -33,20 +33,20 @@ pub(crate) fn of(definition: &str, claimed: &Claimed) -> Span {
     span
 }
 
-/// Says in the span what came of it.
+/// Records the result in the span.
 pub(crate) fn ended(span: &Span, outcome: &Outcome) {
     if span.is_disabled() {
         return;
     }
-    let verdict = match &outcome.event {
+    let result = match &outcome.event {
         Event::Succeeded => "delivered",
-        Event::AwaitConfirm(_) => "awaits confirmation",
+        Event::AwaitAck(_) => "awaits confirmation",
         Event::Skipped(_) => "skipped",
-        Event::HandedBack => "handed back",
+        Event::HandedBack(_) => "handed back",
         Event::GaveUp(_) => "gave up",
         _ => "failed",
     };
-    span.record("verdict", verdict);
+    span.record("result", result);
     if let Some(class) = class(outcome) {
         span.record("class", class.as_str()).record("otel.status_code", "ERROR");
     }

@@ -1,7 +1,7 @@
-//! The successor loop: when a notice with an ordering key has ended, the next one of its key is claimed at once, by one
-//! search, however many wait behind it.
+//! The successor loop: when a notice with an ordering key has ended, it claims the next one of its key at once. That is one
+//! search, however many notices wait behind it.
 //!
-//! A hint like the first-send lane: what is not claimed here is due and left to the sweep.
+//! Like dispatch it is a hint: the sweep takes the notices that are not claimed here, because they are due.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -26,7 +26,7 @@ pub(crate) async fn successor_loop(worker: Arc<Worker>) {
 }
 
 impl Worker {
-    /// Remembers that a notice of this key has ended.
+    /// Records that a notice of this key has ended.
     pub(crate) fn key_is_free(&self, def_id: i64, key: &str) {
         let mut freed = self.freed_keys.lock().unwrap_or_else(PoisonError::into_inner);
         freed.entry(def_id).or_default().insert(key.to_owned());
@@ -39,7 +39,7 @@ impl Worker {
         if self.held_for(&ready.policy).is_some() {
             return;
         }
-        if self.is_overloaded() {
+        if self.is_overloaded(def_id) {
             return self.slots.want_more();
         }
         let slots = self.slots.take(def_id, ready.policy.max_concurrency, keys.len());
@@ -56,7 +56,7 @@ impl Worker {
                 quota: ready.policy.quota,
             };
             if let Err(error) = self.claim_and_start(&definition, ready, &claim, slots, None).await {
-                self.health.note(&error);
+                self.health.note_some(&error);
             }
         }
     }

@@ -1,5 +1,6 @@
-//! Keeps the loops alive: one that panics is started again. They should never, but a sweeper that silently stopped
-//! sending would be found out last.
+//! Keeps the loops alive: restarts a loop that panics. A loop should never panic, but a sweeper that silently stopped
+//! sending would be noticed late. Log lines and metrics run code of the application (a tracing layer, a recorder), so a
+//! panic of them is caught where it would leave work unfinished.
 
 use std::panic::AssertUnwindSafe;
 
@@ -9,7 +10,14 @@ use tokio::task::JoinHandle;
 use crate::health::pause_after;
 use crate::run::panic_text;
 
-/// Runs `make`'s future on a task of its own, and again after a panic.
+/// Runs code that only reports, and catches its panic.
+pub(crate) fn report(what: impl FnOnce()) {
+    if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(what)) {
+        std::mem::forget(panic);
+    }
+}
+
+/// Runs `make`'s future in a task of its own, and again after a panic.
 pub(crate) fn supervised<F>(name: &'static str, make: impl Fn() -> F + Send + 'static) -> JoinHandle<()>
 where
     F: Future<Output = ()> + Send,
@@ -17,7 +25,15 @@ where
     tokio::spawn(async move {
         let mut panics = 0;
         while let Err(panic) = AssertUnwindSafe(make()).catch_unwind().await {
-            tracing::error!(name, panic = panic_text(&*panic), "a loop of the sweeper panicked; it is started again");
+            report(|| {
+                tracing::error!(
+                    name,
+                    panic = panic_text(&*panic),
+                    "a loop of the sweeper panicked; it is started again"
+                );
+            });
+            // The panic's payload may panic again when it is dropped.
+            std::mem::forget(panic);
             tokio::time::sleep(pause_after(panics)).await;
             panics += 1;
         }
@@ -31,8 +47,7 @@ mod tests {
 
     use super::supervised;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_loop_that_panics_is_started_again() {
+    async fn a_loop_is_started_again() {
         let starts = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&starts);
         let task = supervised("test", move || {
@@ -41,5 +56,35 @@ mod tests {
         });
         task.await.unwrap();
         assert_eq!(starts.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_panics_is_started_again() {
+        a_loop_is_started_again().await;
+    }
+
+    /// Panics at each log line.
+    struct Panics;
+
+    impl tracing::Subscriber for Panics {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, _: &tracing::Event<'_>) {
+            panic!("a tracing layer");
+        }
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn loop_is_started_again_where_its_own_log_line_panics() {
+        let _panics = tracing::subscriber::set_default(Panics);
+        a_loop_is_started_again().await;
     }
 }

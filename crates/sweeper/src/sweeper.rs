@@ -1,31 +1,32 @@
-//! [`Sweeper`]: the handle of a running sweeper: its start, its idleness, its end.
+//! [`Sweeper`]: the handle of a running sweeper, with its start, its wait for idleness and its shutdown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use solid_notify_core::Outbox;
+use solid_notify_core::AnyOutbox;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::builder::SweeperBuilder;
 use crate::supervise::supervised;
-use crate::worker::{Counts, Worker};
+use crate::worker::{Totals, Worker};
 use crate::{counts, first_send, lease, maintenance, settle, successor, sweep, versions};
 
-/// Sends the notices of an outbox, in any number of processes at once.
+/// Sends the notices of an outbox. Any number of processes can run a sweeper at once.
 ///
-/// Dropped, it claims nothing more; what is running ends and is stored while the runtime lives. [`Self::shutdown`] waits
-/// for that.
+/// A dropped sweeper claims nothing more. Running handlers end and their outcomes are stored while the runtime lives;
+/// [`Self::shutdown`] waits for that.
 ///
 /// ```
-/// use solid_notify_sweeper::{Done, Notice, Sweeper};
-/// # async fn example(outbox: solid_notify_core::Outbox) -> Result<(), Box<dyn std::error::Error>> {
+/// use solid_notify_sweeper::{Notice, Sweeper};
+/// # async fn example(outbox: solid_notify_core::AnyOutbox) -> Result<(), Box<dyn std::error::Error>> {
 /// let sweeper = Sweeper::builder(&outbox)
 ///     .handler("sync_to_omp", |notice: Notice<serde_json::Value>| async move {
 ///         println!("sending {}", notice.param());
-///         Ok(Done::Ok)
+///         Ok(())
 ///     })
 ///     .start()
 ///     .await?;
@@ -39,20 +40,26 @@ pub struct Sweeper {
     claiming: Vec<JoinHandle<()>>,
     lease: JoinHandle<()>,
     settle: JoinHandle<()>,
-    /// Nothing is left to be cleaned up.
+    /// True after a shutdown: the drop has nothing left to do.
     ended: bool,
 }
 
-/// How long a shutdown waits for handlers that were told to stop and cannot hear it.
-const BLOCKED_GRACE: Duration = Duration::from_secs(5);
+/// The longest time that a shutdown takes in addition to the handlers' grace period. The two steps below end this long
+/// before the end of the shutdown.
+const CLEANUP: Duration = Duration::from_secs(10);
+/// Claims that are under way.
+const CLAIMS_END: Duration = Duration::from_secs(8);
+/// Handlers that block their thread and so cannot be cancelled. The remaining time is for the last outcomes.
+const BLOCKED_END: Duration = Duration::from_secs(6);
 
-/// What a sweeper did: between its start and its end, or for so long as is said. Alerts and housekeeping are not counted.
+/// Totals of outcomes, from the start of the sweeper to its end, or over the stated time. Alerts and housekeeping are not
+/// counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
-    /// Notices that ended well (delivered, or skipped by their handler).
+    /// Notices that succeeded, or were skipped by their handler.
     pub succeeded: u64,
-    /// Attempts that delivered a notice which now waits for its confirmation.
+    /// Attempts that delivered a notice which now awaits its confirmation.
     pub awaiting: u64,
     /// Attempts that failed and will be retried.
     pub failed: u64,
@@ -61,7 +68,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// What was done since `earlier`.
+    /// Returns the counts since `earlier`.
     #[cfg(feature = "testkit")]
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -74,8 +81,8 @@ impl Tally {
 }
 
 impl Sweeper {
-    /// Handlers and settings of a sweeper over `outbox` (a `Notify` derefs to one).
-    pub fn builder(outbox: &Outbox) -> SweeperBuilder {
+    /// Returns a builder for a sweeper over `outbox` (a `Outbox` derefs to one).
+    pub fn builder(outbox: &AnyOutbox) -> SweeperBuilder {
         SweeperBuilder::new(outbox)
     }
 
@@ -101,12 +108,13 @@ impl Sweeper {
         ];
         if worker.settings.first_send {
             let definitions = Arc::downgrade(&worker);
-            // A definition that is not known yet may be one of ours: it is read before the claim.
+            // A definition that this node has not read yet may have its handler here, so its dispatched notices are
+            // accepted too.
             let accepts = move |def_id| {
                 let Some(worker) = definitions.upgrade() else { return false };
                 worker.definition(def_id).is_none_or(|definition| definition.is_here())
             };
-            let queue = Arc::new(Mutex::new(worker.outbox.lane().subscribe(first_send::QUEUE, accepts)));
+            let queue = Arc::new(Mutex::new(worker.outbox.dispatch().subscribe(first_send::QUEUE, accepts)));
             let worker = Arc::clone(&worker);
             claiming.push(supervised("first send", move || {
                 first_send::first_send_loop(Arc::clone(&worker), Arc::clone(&queue))
@@ -115,21 +123,22 @@ impl Sweeper {
         Self { worker, claiming, lease, settle, ended: false }
     }
 
-    /// The id of this node in tables and logs, unique per start.
+    /// Returns the id of this node in tables and logs, unique per start.
     pub fn node_id(&self) -> &str {
         &self.worker.id
     }
 
-    /// Waits until a look finds nothing due and nothing is being sent, by the definitions as they are now.
+    /// Waits until a sweep finds no due notice and no notice is being sent. It first has the sweeper read the definitions
+    /// again.
     pub async fn idle(&self) {
         self.worker.outbox.wake();
         self.idle_as_known().await;
     }
 
-    /// As [`Self::idle`], by the definitions as they were read last.
+    /// Like [`Self::idle`], with the definitions as the sweeper last read them.
     pub(crate) async fn idle_as_known(&self) {
         let mut idle = self.worker.idle.subscribe();
-        // The first look may have begun before this call.
+        // The first sweep that ends may have begun before this call.
         for _ in 0..2 {
             self.worker.due_soon.notify_one();
             if idle.changed().await.is_err() {
@@ -138,35 +147,44 @@ impl Sweeper {
         }
     }
 
-    /// Stops: claims nothing more, waits for running handlers (30 s unless set otherwise), hands the rest back uncounted,
-    /// and stores every outcome; for that it waits up to 10 s for a database that does not answer.
+    /// Stops the sweeper: it claims nothing more, waits for running handlers (15 s by default), hands the rest back
+    /// uncounted, and stores every outcome. It ends at most 10 s after the grace period, even if a handler or the database
+    /// hangs.
     pub async fn shutdown(mut self) -> Tally {
         let worker = Arc::clone(&self.worker);
+        let (grace, began) = (worker.settings.shutdown_grace, Instant::now());
+        let left = |until: Duration| until.saturating_sub(began.elapsed());
+        let end = grace.saturating_add(CLEANUP);
         worker.stop.cancel();
-        for task in &mut self.claiming {
-            // A claim that is under way is finished, so that nothing is claimed and then forgotten.
-            let _ = task.await;
+        // Claims that are under way finish, so that no notice is claimed without being registered.
+        let claims = futures_util::future::join_all(&mut self.claiming);
+        if tokio::time::timeout(left(end - CLAIMS_END), claims).await.is_err() {
+            tracing::error!("the database did not answer; notices of the last claim count a crash");
+            self.claiming.iter().for_each(JoinHandle::abort);
         }
         worker.running.close();
-        if tokio::time::timeout(worker.settings.shutdown_grace, worker.running.wait()).await.is_err() {
-            tracing::warn!("handlers are still running after the grace period; their notices are handed back");
+        if tokio::time::timeout(left(grace), worker.running.wait()).await.is_err() {
+            tracing::warn!("handlers still run after the grace period; their notices are handed back");
         }
         worker.abort.cancel();
-        if tokio::time::timeout(BLOCKED_GRACE, worker.running.wait()).await.is_err() {
+        if tokio::time::timeout(left(end - BLOCKED_END), worker.running.wait()).await.is_err() {
             tracing::error!(
-                "a handler blocks its thread and cannot be stopped; its notice is sent again when its lease is over"
+                "a handler blocks its thread and cannot be cancelled; its notice is sent again when its lease expires"
             );
         }
         worker.close_outcomes();
-        let _ = (&mut self.settle).await;
+        if tokio::time::timeout(left(end), &mut self.settle).await.is_err() {
+            tracing::error!("the database did not answer; outcomes are not stored and may be sent again");
+            self.settle.abort();
+        }
         self.lease.abort();
         self.ended = true;
         self.so_far()
     }
 
-    /// What was done since the start.
+    /// Returns the counts since the start.
     pub(crate) fn so_far(&self) -> Tally {
-        let Counts { succeeded, awaiting, failed, dead } = &self.worker.counts;
+        let Totals { succeeded, awaiting, failed, dead } = &self.worker.totals;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Tally {
             succeeded: count(succeeded),
@@ -183,7 +201,8 @@ impl Drop for Sweeper {
         if self.ended {
             return;
         }
-        // Dropped without a shutdown, or during one: let the claims under way and what is running end, then the last loops.
+        // Dropped without a shutdown, or during one: the claims under way and the running handlers end first, then the last
+        // loops.
         let (worker, lease, claiming) =
             (Arc::clone(&self.worker), self.lease.abort_handle(), std::mem::take(&mut self.claiming));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

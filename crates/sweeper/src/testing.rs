@@ -1,5 +1,5 @@
-//! [`TestSweeper`]: a sweeper in a test's hands: it sends until nothing is due, lets time pass, and fails attempts on
-//! purpose. It is a real sweeper over any store; nothing of the send path knows that it is one.
+//! [`TestSweeper`]: a sweeper for tests. It sends until nothing is due, lets time pass, and fails attempts on request. It
+//! is a real sweeper over any store; the send path has no code for it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,33 +7,33 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use solid_notify_core::definition::Step;
-use solid_notify_core::{Outbox, StoreError};
+use solid_notify_core::{AnyOutbox, StoreError};
 
 use crate::handler::{AnyHandler, Facts};
 use crate::sweep::SHORTEST;
 use crate::worker::Worker;
 use crate::{Failure, HandlerResult, StartError, Sweeper, SweeperBuilder, Tally};
 
-/// How long sending may take in real time before the test is told what hangs.
+/// How long sending may take in real time before the test fails with the list of held notices.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A running sweeper that a test holds: see [`Self::drain`], [`Self::advance`] and [`Self::fail_next`].
+/// A running sweeper for a test: see [`Self::drain`], [`Self::advance`] and [`Self::fail_next`].
 ///
-/// It has the handlers and settings of the builder that the application itself starts, so that what is tested is what
-/// runs. Only the housekeeping is left out, since its notices are nobody's in a test.
+/// It has the handlers and settings of the builder that the application itself starts, so the test covers the real
+/// configuration. Only the housekeeping is switched off, because its notices would disturb a test.
 ///
 /// ```
 /// # use std::time::{Duration, SystemTime};
 /// # use solid_notify_core::{HandClock, NotifyDef, add_notice};
-/// # use solid_notify_sweeper::{Done, Failure, Notice, Sweeper, testing::TestSweeper};
-/// # use solid_notify_testkit::MemoryNotify;
+/// # use solid_notify_sweeper::{Failure, Notice, Sweeper, testing::TestSweeper};
+/// # use solid_notify_testkit::MemoryOutbox;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let notify = MemoryNotify::with_clock(HandClock::new(SystemTime::now()));
-/// notify.define(NotifyDef::new("sync_to_omp").retry_interval("[5s,5m]")).await?;
-/// let builder = Sweeper::builder(&notify).handler("sync_to_omp", |_: Notice<i64>| async { Ok(Done::Ok) });
+/// let outbox = MemoryOutbox::with_clock(HandClock::new(SystemTime::now()));
+/// outbox.define(NotifyDef::new("sync_to_omp").retry_interval("[5s,5m]")).await?;
+/// let builder = Sweeper::builder(&outbox).handler("sync_to_omp", |_: Notice<i64>| async { Ok(()) });
 ///
 /// let sweeper = TestSweeper::start(builder).await?;
 /// sweeper.fail_next("sync_to_omp", 2, || Failure::retry("OMP is out"));
-/// let mut tx = notify.begin();
+/// let mut tx = outbox.begin();
 /// add_notice(&mut tx, "sync_to_omp", 7).await?;
 /// tx.commit();
 /// assert_eq!(sweeper.drain().await.failed, 1);
@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[must_use = "dropped, a sweeper stops claiming"]
 pub struct TestSweeper {
     sweeper: Sweeper,
-    outbox: Outbox,
+    outbox: AnyOutbox,
     faults: Arc<Faults>,
     told: Mutex<Tally>,
 }
@@ -59,7 +59,7 @@ struct Fault {
 }
 
 impl TestSweeper {
-    /// Starts what the builder describes.
+    /// Starts a test sweeper from a builder.
     ///
     /// # Errors
     /// As [`SweeperBuilder::start`].
@@ -73,8 +73,9 @@ impl TestSweeper {
         Ok(Self { sweeper, outbox, faults, told: Mutex::default() })
     }
 
-    /// Fails the next `count` attempts at notices of a definition, whichever they are, instead of calling the handler: of
-    /// those that begin from now on, so say it before the notice is added. Called again, it counts anew; 0 ends it.
+    /// Fails the next `count` attempts at any notices of a definition instead of calling the handler. It applies to
+    /// attempts that begin after this call, so call it before the notice is inserted. A new call replaces the count; 0 ends
+    /// it.
     pub fn fail_next(
         &self,
         definition: impl Into<String>,
@@ -84,11 +85,11 @@ impl TestSweeper {
         lock(&self.faults).insert(definition.into(), Fault { left: count, failure: Arc::new(failure) });
     }
 
-    /// Sends what is due until nothing is, and tells what came of it since the last time: of all attempts, also of those
-    /// that the first-send lane made meanwhile. Retries that are due later are left.
+    /// Sends what is due until nothing is due. Returns the counts of all attempts since the last call, including those of
+    /// dispatched notices. Retries that are due later are left.
     ///
     /// # Panics
-    /// Where that takes longer than 30 s: a handler hangs, or the database is out.
+    /// If that takes longer than 30 s, because a handler hangs or the database does not answer.
     pub async fn drain(&self) -> Tally {
         self.until(self.sweeper.idle()).await;
         self.news()
@@ -101,12 +102,12 @@ impl TestSweeper {
         since
     }
 
-    /// Lets so much time pass on the outbox's hand-turned clock, and tells what came of it as [`Self::drain`] does. The
-    /// clock stops at each moment at which something is due (a retry, a timetable's tick, the end of a confirmation's
-    /// time, an opening window), so that all of it happens in its order and at its time.
+    /// Lets time pass on the outbox's hand-turned clock, and returns the counts as [`Self::drain`] does. The clock stops at
+    /// each moment at which something is due (a retry, a timetable's tick, the end of a confirmation's time, an opening
+    /// window), so that all of it happens in order and on time.
     ///
     /// # Panics
-    /// Where the outbox has no hand-turned clock; where the store does not answer; as [`Self::drain`].
+    /// If the outbox has no hand-turned clock; if the store does not answer; as [`Self::drain`].
     #[allow(clippy::panic)] // Of a test.
     pub async fn advance(&self, by: Duration) -> Tally {
         let Some(clock) = self.outbox.hand_clock() else {
@@ -129,7 +130,7 @@ impl TestSweeper {
         }
     }
 
-    /// Stops as [`Sweeper::shutdown`] does; tells what was done since the start.
+    /// Stops as [`Sweeper::shutdown`] does, and returns the counts since the start.
     pub async fn shutdown(self) -> Tally {
         self.sweeper.shutdown().await
     }
@@ -152,7 +153,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A handler that fails where the test wants it.
+/// A handler that fails on the test's request.
 struct Failing {
     handler: Arc<dyn AnyHandler>,
     faults: Arc<Faults>,
@@ -176,32 +177,32 @@ impl AnyHandler for Failing {
 }
 
 impl Worker {
-    /// How long until something that this sweeper does is due, as far as that is known.
+    /// Returns how long until this sweeper has work, as far as it can tell.
     async fn until_due(&self) -> Result<Duration, StoreError> {
-        // What is known of definitions and circuits would soon be hours old, by the clock that is turned.
+        // By the turned clock, the readings of definitions and circuits would soon be hours old.
         self.reload_definitions().await?;
         let due = self.store().due(true).await?;
         let definitions = self.definitions();
-        let lanes = due.lanes.iter().filter_map(|lane| {
-            let definition = definitions.get(lane.def_id)?;
+        let slices = due.slices.iter().filter_map(|slice| {
+            let definition = definitions.get(slice.def_id)?;
             let policy = &definition.ready()?.policy;
-            let after = lane.after.max(definition.closed_for(lane.status, due.now));
-            // What is due and was not sent waits for another notice, or for a limit.
+            let after = slice.after.max(definition.closed_for(slice.status, due.now));
+            // A due notice that was not sent waits for another notice, or for a limit.
             if after.is_zero() { self.limited.again_after(policy) } else { Some(after) }
         });
         let ticks = definitions.all().filter_map(|definition| match definition.step(&due)? {
             Step::Wait(tick) => tick?.duration_since(due.now).ok(),
             Step::Produce { .. } => Some(Duration::ZERO),
         });
-        Ok(lanes.chain(ticks).min().unwrap_or(Duration::MAX))
+        Ok(slices.chain(ticks).min().unwrap_or(Duration::MAX))
     }
 
-    /// The notices that are being sent, for a message.
+    /// Returns the notices that are being sent, as text for a message.
     fn what_is_held(&self) -> String {
-        let held = self.held();
+        let in_flight = self.in_flight();
         let ids: Vec<String> =
-            held.iter().take(10).map(|(id, held)| format!("{id} (attempt {})", held.attempt)).collect();
-        if ids.is_empty() { "nothing is held here; does the database answer?".to_owned() } else { ids.join(", ") }
+            in_flight.iter().take(10).map(|(id, in_flight)| format!("{id} (attempt {})", in_flight.attempt)).collect();
+        if ids.is_empty() { "nothing is being sent here; does the database answer?".to_owned() } else { ids.join(", ") }
     }
 }
 
@@ -210,22 +211,22 @@ mod tests {
     use std::time::SystemTime;
 
     use solid_notify_core::{HandClock, NotifyDef, add_notice};
-    use solid_notify_testkit::MemoryNotify;
+    use solid_notify_testkit::MemoryOutbox;
 
     use super::*;
-    use crate::{Done, Notice};
+    use crate::Notice;
 
     #[tokio::test(start_paused = true)]
     #[should_panic(expected = "(attempt 1)")]
-    async fn a_handler_that_hangs_is_told() {
-        let notify = MemoryNotify::with_clock(HandClock::new(SystemTime::now()));
-        notify.define(NotifyDef::new("sync")).await.unwrap();
-        let hangs = Sweeper::builder(&notify).handler("sync", |_: Notice<i64>| async {
+    async fn a_handler_that_hangs_is_reported() {
+        let outbox = MemoryOutbox::with_clock(HandClock::new(SystemTime::now()));
+        outbox.define(NotifyDef::new("sync")).await.unwrap();
+        let hangs = Sweeper::builder(&outbox).handler("sync", |_: Notice<i64>| async {
             tokio::time::sleep(2 * PATIENCE).await;
-            Ok(Done::Ok)
+            Ok(())
         });
         let sweeper = TestSweeper::start(hangs).await.unwrap();
-        let mut tx = notify.begin();
+        let mut tx = outbox.begin();
         add_notice(&mut tx, "sync", 7).await.unwrap();
         tx.commit();
         sweeper.drain().await;
@@ -234,7 +235,7 @@ mod tests {
     #[tokio::test]
     #[should_panic(expected = "give the outbox a HandClock to turn")]
     async fn time_is_not_turned_where_there_is_no_clock() {
-        let sweeper = TestSweeper::start(Sweeper::builder(&MemoryNotify::new())).await.unwrap();
+        let sweeper = TestSweeper::start(Sweeper::builder(&MemoryOutbox::new())).await.unwrap();
         sweeper.advance(PATIENCE).await;
     }
 }

@@ -1,22 +1,23 @@
-//! Timetables and windows, the sweeper's end: ticks become notices, and what is due waits while its window is closed.
+//! Timetables and windows on the sweeper's side: ticks become notices, and due notices wait while their window is closed.
 //!
-//! What is to be done is decided in `solid_notify_core::definition`, by the store's time. Any sweeper ticks any valid definition,
-//! also one whose handler only others have.
+//! `solid_notify_core::definition` decides what to do, by the store's time. Any sweeper ticks any valid definition, even
+//! one whose handler only other nodes have.
 
 use std::sync::PoisonError;
 use std::time::{Duration, SystemTime};
 
 use solid_notify_core::definition::Step;
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::store::{DueTimes, Tick};
+use solid_notify_core::store::{DueTimes, LastTick, Tick, Ticked};
 use solid_notify_core::{Status, StoreError};
 
-use crate::definitions::{Definition, Ready};
+use crate::definitions::{Definition, NextTick, Ready};
+use crate::held_up::What;
 use crate::sweep::SHORTEST;
 use crate::worker::Worker;
 
 impl Worker {
-    /// Produces the notices of the timetables that have ticked. Returns when to look again, and whether there was something to do.
+    /// Inserts the notices of the timetables that have ticked. Returns when to look again, and whether there was work.
     pub(crate) async fn tick(&self, due: &DueTimes) -> Result<(Duration, bool), StoreError> {
         let mut sleep = self.settings.poll_interval;
         let mut busy = false;
@@ -34,23 +35,37 @@ impl Worker {
                 break;
             }
             busy = true;
+            if let Some(seen) = due.ticks.get(&definition.row.id).and_then(|seen| seen.at).filter(|seen| *seen > last) {
+                tracing::error!(
+                    definition = %definition.row.name, last_tick = %humantime::format_rfc3339_seconds(seen),
+                    now = %humantime::format_rfc3339_seconds(due.now),
+                    "last_tick lies ahead of the database's clock, which was wrong then; the timetable begins now"
+                );
+            }
             match self.store().tick(&definition.tick(due, last, &ticks)).await {
-                // What was added is due, and there may be more ticks.
-                Ok(true) => sleep = Duration::ZERO,
-                // Another node was faster. Or our view of the row is old, and would be so in the next look, too.
-                Ok(false) => {
+                // The new notices are due, and there may be more ticks.
+                Ok(Ticked::Done) => {
+                    self.goes_on(definition.row.id, &definition.row.name, What::Ticks);
+                    sleep = Duration::ZERO;
+                }
+                // Another node was faster, or this node's view of the row is outdated and would be so at the next look too.
+                Ok(Ticked::Changed) => {
+                    self.goes_on(definition.row.id, &definition.row.name, What::Ticks);
                     self.reload_definitions().await?;
                     sleep = sleep.min(SHORTEST);
                 }
-                Err(error) if matches!(error.kind, FaultKind::Outage | FaultKind::Unusable) => return Err(error),
-                // The others are not to wait for it.
+                // Tried again with the next poll: another node is just recording the tick, or an editor has locked the row
+                // for long.
+                Ok(Ticked::Locked) => self.is_held_up(definition.row.id, &definition.row.name, What::Ticks),
+                Err(error) if error.kind == FaultKind::Outage => return Err(error),
+                // The other definitions do not wait for it.
                 Err(error) => self.health.mention(&error),
             }
         }
         Ok((sleep, busy))
     }
 
-    /// Whether the window of a definition is closed by the store's time at this moment. Without a window this costs nothing.
+    /// Returns whether the window of a definition is closed now by the store's time. Without a window this costs nothing.
     pub(crate) async fn is_closed(&self, ready: &Ready) -> Result<bool, StoreError> {
         let Some(window) = &ready.policy.window else { return Ok(false) };
         let now = self.outbox.operate().nodes(Duration::ZERO).await?.now;
@@ -59,21 +74,25 @@ impl Worker {
 }
 
 impl Definition {
-    /// What its timetable asks for. None where it has none, or produces nothing: not enabled, invalid, deleted.
+    /// Returns what its timetable requires now. None without a timetable, or if the definition produces nothing: not
+    /// enabled, invalid, deleted.
     pub(crate) fn step(&self, due: &DueTimes) -> Option<Step> {
         if self.row.schedule.is_none() && !due.ticks.contains_key(&self.row.id) || self.row.delete_time.is_some() {
             return None;
         }
         let policy = self.policy().filter(|policy| policy.enabled)?;
-        let seen = due.ticks.get(&self.row.id).cloned().unwrap_or_default();
+        let (none, now) = (LastTick::default(), due.now);
+        let seen = due.ticks.get(&self.row.id).unwrap_or(&none);
         let mut next = self.next_tick.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, tick)) = next.as_ref().filter(|(last, tick)| *last == seen && *tick > due.now) {
-            return Some(Step::Wait(Some(*tick)));
+        // A search made when the clock showed a later time may be wrong now.
+        let stands = |next: &&NextTick| next.searched <= now && next.tick.is_none_or(|tick| now < tick);
+        if let Some(found) = next.as_ref().filter(|next| next.last == *seen).filter(stands) {
+            return Some(Step::Wait(found.tick));
         }
         let (schedule, missed) = (policy.schedule.as_ref(), policy.schedule_missed);
-        let step = Step::of(self.row.schedule.as_deref(), schedule, missed, &seen, due.now);
-        if let Step::Wait(Some(tick)) = step {
-            *next = Some((seen, tick));
+        let step = Step::of(self.row.schedule.as_deref(), schedule, missed, seen, now);
+        if let Step::Wait(tick) = step {
+            *next = Some(NextTick { last: seen.clone(), searched: now, tick });
         }
         Some(step)
     }
@@ -91,7 +110,7 @@ impl Definition {
         }
     }
 
-    /// How long notices of a status have to wait for the window to open. Whose sender died, or whose confirmation is overdue, is
+    /// Returns how long notices of a status wait for the window to open. Expired leases and overdue confirmations are
     /// judged at any time.
     pub(crate) fn closed_for(&self, status: Status, now: SystemTime) -> Duration {
         match self.policy().and_then(|policy| policy.window.as_ref()) {
@@ -103,9 +122,48 @@ impl Definition {
         }
     }
 
-    /// For how long the window has been open.
+    /// Returns for how long the window has been open.
     pub(crate) fn open_for(&self, now: SystemTime) -> Duration {
         let window = self.policy().and_then(|policy| policy.window.as_ref());
         window.map_or(Duration::MAX, |window| window.open_for(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::UNIX_EPOCH;
+
+    use solid_notify_core::NotifyDef;
+    use solid_notify_testkit::MemoryOutbox;
+
+    use super::*;
+
+    const HOUR: u64 = 3600;
+
+    #[tokio::test]
+    async fn search_for_a_tick_is_repeated_only_where_it_may_find_another() {
+        let outbox = MemoryOutbox::new();
+        let text = "0 0 0 * * *";
+        outbox.define(NotifyDef::new("report").schedule(text)).await.unwrap();
+        let worker = Worker::new(crate::Sweeper::builder(&outbox));
+        worker.reload_definitions().await.unwrap();
+        let definitions = worker.definitions();
+        let report = definitions.all().find(|definition| definition.row.name == "report").unwrap();
+        let look = |last: u64, now: u64| {
+            let time = |hours: u64| UNIX_EPOCH + Duration::from_secs(hours * HOUR);
+            let last = LastTick { at: Some(time(last)), schedule: Some(text.to_owned()) };
+            let due = DueTimes { now: time(now), ticks: BTreeMap::from([(report.row.id, last)]), slices: Vec::new() };
+            report.step(&due);
+            let next = report.next_tick.lock().unwrap();
+            let hours = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs() / HOUR;
+            next.as_ref().map(|next| (hours(next.searched), next.tick.map(hours)))
+        };
+        assert_eq!(look(24, 25), Some((25, Some(48))));
+        assert_eq!(look(24, 47), Some((25, Some(48))), "it is remembered");
+        assert_eq!(look(24, 24), Some((24, Some(48))), "the clock was set back");
+        assert_eq!(look(48, 49), Some((49, Some(72))), "it has ticked");
+        report.next_tick.lock().unwrap().as_mut().unwrap().tick = None;
+        assert_eq!(look(48, 500), Some((49, None)), "that there is no tick is remembered too");
     }
 }

@@ -1,12 +1,14 @@
-//! Edits of definitions by SQL: found by the readings that take place anyway, and kept as versions, once over all nodes.
+//! Edits of definitions by SQL: the regular readings find them, and one of the nodes keeps each as a version.
 //!
-//! A reading that finds nothing new asks the database for nothing more. They are kept by a loop of its own: where that has to wait
-//! (on SQLite for whoever writes), the definitions are read on meanwhile. What a node has not kept, because somebody had the row
-//! locked or the database failed, it looks for again.
+//! A reading that finds no change sends no more statements. A loop of its own keeps the versions: if it has to wait (on
+//! SQLite for another writer), the definitions are still read meanwhile. If a node could not keep a version, because the
+//! row was locked or the database failed, it tries again.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
-use solid_notify_core::NotifyDef;
+use solid_notify_core::definition::StoredVersion;
+use solid_notify_core::operate::QueueSlice;
+use solid_notify_core::{NotifyDef, Status, StoreError};
 
 use crate::definitions::RELOAD_INTERVAL;
 use crate::worker::Worker;
@@ -26,27 +28,57 @@ pub(crate) async fn versions_loop(worker: Arc<Worker>) {
 }
 
 impl Worker {
-    /// Whether the definitions are other than at the last reading; at the start they are, since nobody watched before.
+    /// Returns whether the definitions differ from the last reading. The first reading always differs, because edits before
+    /// it were not seen.
     pub(crate) fn are_new(&self, rows: &[NotifyDef]) -> bool {
         let known = self.definitions();
-        // Whole rows first: each reading compares them all, and a list of differences is mostly made for nothing.
+        // Compares whole rows first: each reading compares them all, and a list of differences is rarely needed.
         let same = |row: &NotifyDef| {
             known.get(row.id).map(|known| &known.row).is_some_and(|known| {
                 known == row
                     || (known.differences(row).is_empty() && known.delete_time.is_some() == row.delete_time.is_some())
             })
         };
-        // As many as before, and each of them known: none is gone.
+        // The count is the same and each row is known, so none is missing.
         known.all().count() != rows.len() || !rows.iter().all(same)
     }
 
-    /// Keeps what is new, if anything is; false where somebody has to look again.
+    /// Keeps new versions, if there are any. Returns false if it has to be tried again.
     async fn keep_versions(&self) -> bool {
         let rows: Vec<NotifyDef> = self.definitions().all().map(|definition| definition.row.clone()).collect();
         let kept = self.outbox.operate().remember(&rows, &self.id).await;
         if let Err(error) = &kept {
             self.health.mention(error);
         }
-        kept.unwrap_or(false)
+        let known = self.learn_lost(&rows).await;
+        if let Err(error) = &known {
+            self.health.mention(error);
+        }
+        kept.unwrap_or(false) && known.is_ok()
+    }
+
+    /// Finds the definitions that were deleted by SQL from their versions, because their rows are missing and their notices
+    /// wait.
+    async fn learn_lost(&self, rows: &[NotifyDef]) -> Result<(), StoreError> {
+        let last = self.outbox.operate().last_versions().await?;
+        let is_lost = |version: &&StoredVersion| !rows.iter().any(|row| row.id == version.def_id);
+        let lost = last.iter().filter(is_lost).filter_map(|version| Some((version.def_id, version.row().ok()?.name)));
+        *self.lost_definitions.lock().unwrap_or_else(PoisonError::into_inner) = lost.collect();
+        Ok(())
+    }
+
+    /// Returns the definitions deleted by SQL that have live notices: id and name.
+    pub(crate) async fn without_definition(&self) -> Result<Vec<(i64, String)>, StoreError> {
+        let mut waiting = self.lost_definitions.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut found = Vec::new();
+        for (def_id, name) in waiting.drain(..) {
+            for status in Status::LIVE {
+                if self.outbox.operate().count(&QueueSlice::of(def_id, status), 1).await? > 0 {
+                    found.push((def_id, name));
+                    break;
+                }
+            }
+        }
+        Ok(found)
     }
 }

@@ -1,4 +1,5 @@
-//! [`assert_added`]: what was added to an outbox, asked of any store, as the last lines of an application's test ask it.
+//! [`assert_added`]: asserts which notices were added to an outbox over any store, for the last lines of an application's
+//! test.
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
@@ -8,50 +9,50 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::Value;
 use solid_notify_core::add::nearest_name;
-use solid_notify_core::operate::{Lane, Position};
-use solid_notify_core::{NoticeRecord, Outbox, Result, Status};
+use solid_notify_core::operate::{Position, QueueSlice};
+use solid_notify_core::{AnyOutbox, NoticeRecord, Result, Status};
 
 /// How many notices are read at a time.
 const PAGE: usize = 500;
-/// How many notices a failed assertion tells of.
+/// How many notices a failed assertion lists.
 const TOLD: usize = 10;
 
 /// Asserts that notices of a definition were added, and returns them in the order of their ids: live ones, and ended ones
 /// as far as the definition keeps them (`keep_history`).
 ///
-/// Awaited as it is, it wants one notice or more; [`Expectation::with`], [`Expectation::times`] and
-/// [`Expectation::never`] say more. A notice is seen once its transaction is committed, and never if that was rolled back.
+/// Without further conditions it expects one notice or more; [`Expectation::with`], [`Expectation::times`] and
+/// [`Expectation::never`] add conditions. It sees a notice only after its transaction is committed.
 ///
 /// # Panics
-/// Where it is otherwise, or there is no such definition, with what was added instead.
+/// If the expectation is not met, or the definition does not exist; the message lists the notices that were added.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use serde_json::json;
 /// use solid_notify_core::{NotifyDef, add_notice};
-/// use solid_notify_testkit::{MemoryNotify, assert_added};
+/// use solid_notify_testkit::{MemoryOutbox, assert_added};
 ///
-/// let notify = MemoryNotify::new();
-/// notify.define(NotifyDef::new("sync_to_omp")).await?;
-/// let mut tx = notify.begin();
+/// let outbox = MemoryOutbox::new();
+/// outbox.define(NotifyDef::new("sync_to_omp")).await?;
+/// let mut tx = outbox.begin();
 /// add_notice(&mut tx, "sync_to_omp", json!({"order": 7, "state": "booked"})).await?;
-/// assert_added(&notify, "sync_to_omp").never().await;
+/// assert_added(&outbox, "sync_to_omp").never().await;
 /// tx.commit();
 ///
-/// let added = assert_added(&notify, "sync_to_omp").with(json!({"order": 7})).times(1).await;
+/// let added = assert_added(&outbox, "sync_to_omp").with(json!({"order": 7})).times(1).await;
 /// assert_eq!(added[0].ordering_key, None);
 /// # Ok(()) }
 /// ```
 #[track_caller]
-pub fn assert_added<'a>(outbox: &'a Outbox, definition: &'a str) -> Expectation<'a> {
+pub fn assert_added<'a>(outbox: &'a AnyOutbox, definition: &'a str) -> Expectation<'a> {
     Expectation { outbox, definition, with: None, times: None, place: Location::caller() }
 }
 
-/// What [`assert_added`] expects; it is asked when it is awaited.
+/// The expectation of [`assert_added`]; it is checked when it is awaited.
 #[derive(Debug, Clone)]
-#[must_use = "an expectation that is not awaited asks nothing"]
+#[must_use = "an expectation that is not awaited checks nothing"]
 pub struct Expectation<'a> {
-    outbox: &'a Outbox,
+    outbox: &'a AnyOutbox,
     definition: &'a str,
     with: Option<Value>,
     times: Option<usize>,
@@ -59,11 +60,11 @@ pub struct Expectation<'a> {
 }
 
 impl Expectation<'_> {
-    /// Only notices whose parameter has at least this: of an object the members that are named here, to any depth;
-    /// anything else must be equal.
+    /// NoticeCounts only notices whose parameter contains `param`: an object must have at least these members, to any depth; any
+    /// other value must be equal.
     ///
     /// # Panics
-    /// Where `param` is no JSON.
+    /// If `param` cannot be serialised as JSON.
     #[track_caller]
     #[allow(clippy::panic)] // An assertion.
     pub fn with(mut self, param: impl Serialize) -> Self {
@@ -74,13 +75,13 @@ impl Expectation<'_> {
         self
     }
 
-    /// Exactly so many.
+    /// Expects exactly `count` notices.
     pub fn times(mut self, count: usize) -> Self {
         self.times = Some(count);
         self
     }
 
-    /// None at all.
+    /// Expects no notice.
     pub fn never(self) -> Self {
         self.times(0)
     }
@@ -143,20 +144,20 @@ impl<'a> IntoFuture for Expectation<'a> {
     }
 }
 
-/// The notices of a definition, or none where there is no such definition.
-async fn added(outbox: &Outbox, definition: &str) -> Result<Option<Vec<NoticeRecord>>> {
+/// Returns the notices of a definition, or None if the definition does not exist.
+async fn added(outbox: &AnyOutbox, definition: &str) -> Result<Option<Vec<NoticeRecord>>> {
     let states = outbox.definitions().await?;
     let Some(def_id) = states.iter().find(|state| state.row.name == definition).map(|state| state.row.id) else {
         return Ok(None);
     };
-    // Those that have ended come last, so that one that ends meanwhile is seen twice rather than not at all.
+    // Ended notices are read last, so that a notice that ends meanwhile is seen twice and not missed.
     let ended = (0..).map_while(Status::from_code).filter(|status| status.is_final());
     let mut ids = BTreeSet::new();
     for status in Status::LIVE.into_iter().chain(ended) {
         let mut after: Option<Position> = None;
         loop {
-            let lane = Lane { after, ..Lane::of(def_id, status) };
-            let page = outbox.operate().list(&lane, PAGE).await?;
+            let slice = QueueSlice { after, ..QueueSlice::of(def_id, status) };
+            let page = outbox.operate().list(&slice, PAGE).await?;
             ids.extend(page.iter().map(|listed| listed.id));
             match page.last() {
                 Some(last) if page.len() == PAGE => after = Some(last.position.clone()),
@@ -171,7 +172,7 @@ async fn added(outbox: &Outbox, definition: &str) -> Result<Option<Vec<NoticeRec
     Ok(Some(records))
 }
 
-/// Whether `actual` is `expected`, or an object that has what `expected` has.
+/// Returns whether `actual` equals `expected`, or is an object that contains it.
 fn has(actual: &Value, expected: &Value) -> bool {
     match (actual, expected) {
         (Value::Object(actual), Value::Object(expected)) => {
@@ -187,7 +188,7 @@ mod tests {
     use solid_notify_core::{NotifyDef, add_notice};
 
     use super::*;
-    use crate::MemoryNotify;
+    use crate::MemoryOutbox;
 
     #[test]
     fn a_parameter_has_the_members_that_are_named_and_is_equal_otherwise() {
@@ -202,41 +203,41 @@ mod tests {
         }
     }
 
-    async fn notify(params: &[i64]) -> MemoryNotify {
-        let notify = MemoryNotify::new();
-        notify.define(NotifyDef::new("sync_to_omp")).await.unwrap();
-        let mut tx = notify.begin();
+    async fn outbox(params: &[i64]) -> MemoryOutbox {
+        let outbox = MemoryOutbox::new();
+        outbox.define(NotifyDef::new("sync_to_omp")).await.unwrap();
+        let mut tx = outbox.begin();
         for param in params {
             add_notice(&mut tx, "sync_to_omp", param).await.unwrap();
         }
         tx.commit();
-        notify
+        outbox
     }
 
     #[tokio::test]
-    async fn what_was_added_otherwise_is_told_with_the_place_of_the_assertion() {
-        let notify = notify(&[5, 6]).await;
-        let told = assert_added(&notify, "sync_to_omp").with(7).judge().await.unwrap_err();
+    async fn a_failed_assertion_is_reported_with_its_place() {
+        let outbox = outbox(&[5, 6]).await;
+        let told = assert_added(&outbox, "sync_to_omp").with(7).judge().await.unwrap_err();
         for part in ["expect.rs:", "with 7: expected one or more, found 0", "added were 2", "(NotSent): 5"] {
             assert!(told.contains(part), "{part}: {told}");
         }
-        let told = assert_added(&notify, "sync_to_omp").never().judge().await.unwrap_err();
+        let told = assert_added(&outbox, "sync_to_omp").never().judge().await.unwrap_err();
         assert!(told.contains("expected none, found 2"), "{told}");
-        assert_eq!(assert_added(&notify, "sync_to_omp").times(2).await.len(), 2);
-        assert_added(&notify, "sync_to_omp").with(7).never().await;
+        assert_eq!(assert_added(&outbox, "sync_to_omp").times(2).await.len(), 2);
+        assert_added(&outbox, "sync_to_omp").with(7).never().await;
     }
 
     #[tokio::test]
-    async fn an_unknown_definition_is_told_with_the_nearest_name() {
-        let notify = notify(&[]).await;
-        let told = assert_added(&notify, "sync_to_imp").never().judge().await.unwrap_err();
+    async fn an_unknown_definition_is_reported_with_the_nearest_name() {
+        let outbox = outbox(&[]).await;
+        let told = assert_added(&outbox, "sync_to_imp").never().judge().await.unwrap_err();
         assert!(told.contains(r#"no definition "sync_to_imp"; did you mean "sync_to_omp"?"#), "{told}");
     }
 
     #[tokio::test]
     async fn more_notices_than_one_page_are_counted() {
-        let notify = notify(&(0..1100).collect::<Vec<_>>()).await;
-        let added = assert_added(&notify, "sync_to_omp").times(1100).await;
+        let outbox = outbox(&(0..1100).collect::<Vec<_>>()).await;
+        let added = assert_added(&outbox, "sync_to_omp").times(1100).await;
         assert!(added.is_sorted_by_key(|record| record.id));
     }
 }

@@ -1,9 +1,9 @@
-//! For tests with solid-notify: an in-memory store ([`MemoryNotify`]), a hand-turned clock ([`HandClock`]), what was added
-//! ([`assert_added`]), and the [`conformance`] suite that every store must pass.
+//! Tools for tests with solid-notify: an in-memory store ([`MemoryOutbox`]), a hand-turned clock ([`HandClock`]), an
+//! assertion on added notices ([`assert_added`]), and the [`conformance`] suite that every store must pass.
 //!
-//! With the feature `simulate`: what a definition does in an outage, in virtual time.
+//! With the feature `simulate`: the behaviour of a definition in an outage, in virtual time.
 //!
-//! The memory store keeps every promise of a store but durability, so tests of an application's own logic need no
+//! The memory store keeps every promise of a store except durability, so tests of an application's own logic need no
 //! database.
 
 pub mod conformance;
@@ -14,5 +14,5 @@ mod memory_tx;
 pub mod simulate;
 
 pub use expect::{Expectation, assert_added};
-pub use memory_tx::{MemoryNotify, MemoryTx};
+pub use memory_tx::{MemoryOutbox, MemoryTx};
 pub use solid_notify_core::HandClock;

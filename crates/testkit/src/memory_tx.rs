@@ -1,85 +1,86 @@
-//! [`MemoryNotify`] and [`MemoryTx`]: the front of the in-memory store, used like `Notify` and `NoticeTx`.
+//! [`MemoryOutbox`] and [`MemoryTx`]: the public types of the in-memory store, used like `Outbox` and `NoticeTx`.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
+use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::add::nearest_name;
-use solid_notify_core::confirm::{Confirmation, Confirmed};
+use solid_notify_core::dispatch::{FirstAttemptReceiver, FirstAttemptSender, Fresh};
 use solid_notify_core::error::{Error, Result};
-use solid_notify_core::lane::{Fresh, Outcome, Report};
 use solid_notify_core::param::DEFAULT_PARAM_LIMIT;
-use solid_notify_core::{Added, HandClock, NewNotice, NoticeConnection, NotifyDef, Outbox, Receipt, Store};
+use solid_notify_core::{Added, AnyOutbox, HandClock, NewNotice, NoticeConnection, NotifyDef, Receipt, Store};
 
 use crate::memory::{Live, MemoryStore};
 
-/// An outbox in memory, for tests without a database. Through `Deref` it has everything of [`Outbox`].
+/// An outbox in memory, for tests without a database. It derefs to [`AnyOutbox`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use solid_notify_core::{NotifyDef, add_notice};
-/// use solid_notify_testkit::MemoryNotify;
+/// use solid_notify_testkit::MemoryOutbox;
 ///
-/// let notify = MemoryNotify::new();
-/// notify.define(NotifyDef::new("sync_to_omp")).await?;
-/// let mut tx = notify.begin();
+/// let outbox = MemoryOutbox::new();
+/// outbox.define(NotifyDef::new("sync_to_omp")).await?;
+/// let mut tx = outbox.begin();
 /// let added = add_notice(&mut tx, "sync_to_omp", 7).await?;
 /// tx.commit();
-/// assert!(notify.find(added.id()).await?.is_some());
+/// assert!(outbox.find(added.id()).await?.is_some());
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct MemoryNotify {
+pub struct MemoryOutbox {
     store: Arc<MemoryStore>,
-    outbox: Outbox,
+    outbox: AnyOutbox,
 }
 
-impl std::fmt::Debug for MemoryNotify {
+impl std::fmt::Debug for MemoryOutbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MemoryNotify").finish_non_exhaustive()
+        f.debug_struct("MemoryOutbox").finish_non_exhaustive()
     }
 }
 
-impl Default for MemoryNotify {
+impl Default for MemoryOutbox {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl MemoryNotify {
-    /// An empty outbox that goes by the system's clock.
+impl MemoryOutbox {
+    /// Creates an empty outbox with the system's clock.
     pub fn new() -> Self {
         Self::build(None)
     }
 
-    /// An empty outbox that goes by a clock turned by hand.
+    /// Creates an empty outbox with a hand-turned clock.
     pub fn with_clock(clock: HandClock) -> Self {
         Self::build(Some(clock))
     }
 
     fn build(clock: Option<HandClock>) -> Self {
         let store = Arc::new(MemoryStore::new(clock.clone()));
-        Self { outbox: Outbox::new(store.clone(), store.clone(), clock), store }
+        Self { outbox: AnyOutbox::new(store.clone(), store.clone(), clock), store }
     }
 
-    /// The same notices, as another process sees them: with a first-send lane of its own, and with sweepers whose calls go
-    /// through what `wrap` makes of the store: one that is slow, or fails, as tests want it.
+    /// Returns an outbox over the same notices, as another process would have it: it has a dispatch of its own, and its
+    /// sweepers call the store that `wrap` returns. A test can wrap the store in one that is slow or fails.
     pub fn beside(&self, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> Self {
         let store = wrap(Arc::clone(self.outbox.store()));
-        let outbox = Outbox::new(store, Arc::clone(self.outbox.operate()), self.outbox.hand_clock().cloned());
+        let outbox = AnyOutbox::new(store, Arc::clone(self.outbox.operate()), self.outbox.hand_clock().cloned());
         Self { store: Arc::clone(&self.store), outbox }
     }
 
-    /// Makes a definition's row what somebody could make it by SQL, or deletes it: nothing is checked, no version is kept and nobody
-    /// is told. Sweepers find it with their next reading.
+    /// Replaces the row of a definition, or deletes it, like an edit by SQL: the store checks nothing, keeps no version and
+    /// wakes no sweeper. Sweepers find the change with their next reading.
     pub fn edit_by_hand(&self, def_id: i64, row: Option<NotifyDef>) {
         self.store.state().change_behind_the_back(def_id, row);
     }
 
-    /// Begins a transaction: what is added through it exists once it is committed.
+    /// Begins a transaction: notices that are added through it exist after its commit.
     pub fn begin(&self) -> MemoryTx {
         MemoryTx {
-            notify: self.clone(),
+            outbox: self.clone(),
             rows: Vec::new(),
+            covered: Vec::new(),
             answers: Vec::new(),
             fresh: Vec::new(),
             later: Vec::new(),
@@ -88,22 +89,24 @@ impl MemoryNotify {
     }
 }
 
-impl Deref for MemoryNotify {
-    type Target = Outbox;
+impl Deref for MemoryOutbox {
+    type Target = AnyOutbox;
 
-    fn deref(&self) -> &Outbox {
+    fn deref(&self) -> &AnyOutbox {
         &self.outbox
     }
 }
 
-/// A transaction of a [`MemoryNotify`]. Dropped, it rolls back.
+/// A transaction of a [`MemoryOutbox`]. Dropped, it rolls back.
 #[derive(Debug)]
 pub struct MemoryTx {
-    notify: MemoryNotify,
+    outbox: MemoryOutbox,
     rows: Vec<(i64, Row)>,
-    answers: Vec<Confirmation>,
+    /// Duplicates of a notice that is unique only until it is claimed, with the ids of their definitions.
+    covered: Vec<(i64, NewNotice)>,
+    answers: Vec<Reply>,
     fresh: Vec<Fresh>,
-    later: Vec<(i64, Report)>,
+    later: Vec<(i64, FirstAttemptSender)>,
     wake: bool,
 }
 
@@ -116,28 +119,39 @@ impl std::fmt::Debug for Row {
 }
 
 impl MemoryTx {
-    /// Makes the notices exist and hands them to the sweeper of this process.
+    /// Commits the notices and dispatches them to the sweeper of this process.
     pub fn commit(mut self) {
         {
-            let mut state = self.notify.store.state();
+            let mut state = self.outbox.store.state();
+            // A database would keep the first notice from being claimed until this commit. This store locks nothing, so if
+            // the first notice was claimed meanwhile, the duplicate is inserted.
+            let now = self.outbox.store.now();
+            for (def_id, notice) in self.covered.drain(..) {
+                let key = notice.dedupe_key_text().unwrap_or_default();
+                let own = self.rows.iter().map(|(_, row)| &row.0);
+                if !state.live.values().chain(own).any(|live| live.has_dedupe_key(def_id, key)) {
+                    let id = state.next_id();
+                    self.rows.push((id, Row(Live::new(id, def_id, &notice, now))));
+                    self.wake = true;
+                }
+            }
             state.live.extend(self.rows.drain(..).map(|(id, row)| (id, row.0)));
-            let now = self.notify.store.now();
             for answer in &self.answers {
-                state.confirm(answer, now);
+                state.apply_ack(answer, now);
             }
         }
         let def_ids = self.fresh.iter().map(|fresh| fresh.def_id).chain(self.later.iter().map(|(def_id, _)| *def_id));
-        self.notify.outbox.commits().count(def_ids);
+        self.outbox.outbox.commits().count(def_ids);
         let later = self.later.iter_mut().map(|(_, report)| report);
         let reports = self.fresh.iter_mut().map(|fresh| &mut fresh.report).chain(later);
-        reports.for_each(Report::committed);
+        reports.for_each(FirstAttemptSender::committed);
         if self.wake {
-            self.notify.outbox.wake();
+            self.outbox.outbox.wake();
         }
-        self.notify.outbox.lane().hand(std::mem::take(&mut self.fresh));
+        self.outbox.outbox.dispatch().hand(std::mem::take(&mut self.fresh));
     }
 
-    /// Forgets the notices; so does dropping it.
+    /// Rolls the transaction back; dropping it does the same.
     pub fn rollback(self) {}
 }
 
@@ -156,43 +170,47 @@ impl NoticeConnection for MemoryTx {
         Ok(def_ids.into_iter().zip(&notices).map(|(def_id, notice)| self.add(def_id, notice)).collect())
     }
 
-    async fn confirm(&mut self, answer: &Confirmation) -> Result<Confirmed> {
-        Ok(self.confirm_later(answer))
+    async fn apply_ack(&mut self, answer: &Reply) -> Result<AckResult> {
+        Ok(self.ack_later(answer))
     }
 }
 
 impl MemoryTx {
-    /// Tells what an answer will do, which it does with the commit.
-    fn confirm_later(&mut self, answer: &Confirmation) -> Confirmed {
+    /// Returns the result that an ack or nack will have; it takes effect with the commit.
+    fn ack_later(&mut self, answer: &Reply) -> AckResult {
         self.answers.push(answer.clone());
         self.wake = true;
-        let now = self.notify.store.now();
-        self.notify.store.state().clone().confirm(answer, now)
+        let now = self.outbox.store.now();
+        self.outbox.store.state().clone().apply_ack(answer, now)
     }
 
     fn definition_id(&self, name: &str) -> Result<i64> {
-        self.notify.store.state().definition_id(name).map_err(|known| Error::UnknownDefinition {
+        self.outbox.store.state().definition_id(name).map_err(|known| Error::UnknownDefinition {
             name: name.to_owned(),
             nearest: nearest_name(name, known.iter().map(String::as_str)),
         })
     }
 
     fn add(&mut self, def_id: i64, notice: &NewNotice) -> Added {
-        let now = self.notify.store.now();
+        let now = self.outbox.store.now();
         let id = {
-            let mut state = self.notify.store.state();
+            let mut state = self.outbox.store.state();
             if let Some(key) = notice.dedupe_key_text() {
                 let own = self.rows.iter().map(|(id, row)| (id, &row.0));
                 let same = state.live.iter().chain(own).find(|(_, live)| live.has_dedupe_key(def_id, key));
                 if let Some((id, _)) = same {
-                    return Added::Duplicate(Some(*id));
+                    let id = *id;
+                    if !notice.is_unique_until_ended() {
+                        self.covered.push((def_id, notice.clone()));
+                    }
+                    return Added::Duplicate(Some(id));
                 }
             }
             state.next_id()
         };
         self.rows.push((id, Row(Live::new(id, def_id, notice, now))));
-        self.notify.outbox.commits().learn(def_id, notice.name());
-        let (report, outcome): (Report, Outcome) = Report::new();
+        self.outbox.outbox.commits().learn(def_id, notice.name());
+        let (report, outcome): (FirstAttemptSender, FirstAttemptReceiver) = FirstAttemptSender::new();
         if notice.is_due_at_once() {
             self.fresh.push(Fresh { id, def_id, report });
         } else {

@@ -26,7 +26,7 @@ pub async fn stalls<B: Bench>(run: &Run<B>, until: Instant) -> Strikes {
     vec![("stalls".into(), stalls), ("chunks held back".into(), chunks)]
 }
 
-/// The processes go on over new connections before anybody tells them of the old ones.
+/// The processes go on over new connections before they see the end of the old ones.
 pub async fn half_open<B: Bench>(run: &Run<B>, until: Instant) -> Strikes {
     let proxy = &run.bench.far().expect("a server").proxy;
     let mut connections = 0;
@@ -68,8 +68,8 @@ pub async fn lost_answers<B: Bench>(run: &Run<B>, until: Instant) -> Strikes {
     vec![("answers".into(), answers)]
 }
 
-/// Of all processes at once, for longer than anybody waits for a connection. What is committed is sent meanwhile, since
-/// the store has connections of its own.
+/// Empties the pools of all processes at once, for longer than a producer waits for a connection. Committed notices are sent
+/// meanwhile, because the store has connections of its own.
 pub async fn exhaustion<B: Bench>(run: &Run<B>, until: Instant) -> Strikes {
     let (before, mut after) = (run.counts().await, run.counts().await);
     while Instant::now() < until || after.exhausted == before.exhausted || after.refused == before.refused {

@@ -1,5 +1,5 @@
-//! Faults of the database: it restarts, ends sessions, refuses statements as after a deadlock, or somebody else holds the
-//! lock that all writers need.
+//! Faults of the database: it restarts, ends sessions, refuses statements as after a deadlock, or another session holds
+//! the lock that all writers need.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ pub async fn conflicts<B: Bench>(run: &Run<B>, until: Instant) -> Strikes {
 
 async fn counted<B: Bench>(run: &Run<B>) -> BTreeMap<String, usize> {
     // Before the first time there is nothing that counts.
-    let rows = B::rows(run.notify.pool(), B::COUNT_CONFLICTS).await.unwrap_or_default();
+    let rows = B::rows(run.outbox.pool(), B::COUNT_CONFLICTS).await.unwrap_or_default();
     let count = |row: &Vec<Option<String>>| (row[0].clone().unwrap(), row[1].as_deref().unwrap().parse().unwrap());
     rows.iter().map(count).collect()
 }
@@ -67,7 +67,7 @@ pub async fn writer_lock<B: Bench>(run: &Run<B>, until: Instant) -> Strikes {
     while Instant::now() < until || run.counts().await.refused == before {
         run.flows().await;
         let tx = loop {
-            match run.notify.begin().await {
+            match run.outbox.begin().await {
                 Ok(tx) => break tx,
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }

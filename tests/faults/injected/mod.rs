@@ -1,5 +1,5 @@
-//! The faults. Each strikes again and again until its time is up, lets notices flow in between, and tells how often it
-//! really struck.
+//! The faults. Each strikes again and again until its time is up, pauses in between so that notices are sent, and returns how
+//! often it really struck.
 
 mod connections;
 mod database;
@@ -11,7 +11,7 @@ use std::time::Instant;
 use crate::bench::Bench;
 use crate::run::Run;
 
-/// What was struck, and how often. Each must be more than zero.
+/// The counts of each effect. Each must be more than zero.
 pub type Strikes = Vec<(String, usize)>;
 
 /// A kind of fault.

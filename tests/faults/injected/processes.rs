@@ -42,7 +42,7 @@ pub async fn wrong_clocks<B: Bench>(run: &Run<B>, until: Instant) -> Strikes {
         for delayed in delayed {
             let is_sent = async || run.calls(|token, _| token == delayed.token).await > 0;
             while began.elapsed() < DELAY - Duration::from_millis(200) {
-                // Looked at before and after: what is seen has happened before the second look at the time.
+                // The time is read before and after: an observed event happened before the second reading.
                 let sent = is_sent().await;
                 assert!(
                     !sent || delayed.committed.elapsed() > DELAY - Duration::from_millis(100),
@@ -66,7 +66,7 @@ pub async fn wrong_clocks<B: Bench>(run: &Run<B>, until: Instant) -> Strikes {
 
 const DELAY: Duration = Duration::from_secs(2);
 
-/// A notice that is to wait.
+/// A notice with a later send time.
 struct Delayed {
     token: String,
     committed: Instant,

@@ -1,7 +1,7 @@
 //! Database servers from the official container images, for machines without the programs.
 //!
-//! They have no restart: `--rm` and a port chosen by Docker do not go with it. A test that restarts
-//! its server needs installed programs.
+//! They cannot restart, because `--rm` and a port chosen by Docker prevent it. A test that restarts its server needs
+//! installed programs.
 
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -19,7 +19,7 @@ pub struct Container {
     watchdog: Watchdog,
 }
 
-/// Whether Docker is installed and its service answers.
+/// True if Docker is installed and its service responds.
 #[must_use]
 pub fn is_available() -> bool {
     // Without a service, some versions of `docker info` succeed and print an empty version.
@@ -52,8 +52,23 @@ pub fn mariadb() -> Result<Container> {
     let settings = "--skip-name-resolve --max-connections=300 \
         --innodb-buffer-pool-size=128M --innodb-flush-log-at-trx-commit=2";
     let mut container = Container::run("mariadb:11", 3306, &environment, settings)?;
-    container.url = format!("mysql://root@127.0.0.1:{}/notify", container.port(3306)?);
+    container.url = format!("mysql://root@127.0.0.1:{}/notify?ssl-mode=disabled", container.port(3306)?);
     container.wait_until_it_answers("mariadb --protocol=tcp -h 127.0.0.1 -u root -D notify -e")?;
+    Ok(container)
+}
+
+/// Starts MySQL: `root` without a password over TCP, database `notify`.
+///
+/// # Errors
+/// As in [`postgres`].
+pub fn mysql() -> Result<Container> {
+    let environment = ["-e", "MYSQL_ALLOW_EMPTY_PASSWORD=1", "-e", "MYSQL_ROOT_HOST=%", "-e", "MYSQL_DATABASE=notify"];
+    let settings = "--skip-name-resolve --max-connections=300 \
+        --innodb-buffer-pool-size=128M --innodb-flush-log-at-trx-commit=2 --sync-binlog=0";
+    let mut container = Container::run("mysql:8.4", 3306, &environment, settings)?;
+    container.url = format!("mysql://root@127.0.0.1:{}/notify?ssl-mode=disabled", container.port(3306)?);
+    // TCP on purpose, as in [`postgres`].
+    container.wait_until_it_answers("mysql --protocol=tcp -h 127.0.0.1 -u root -D notify -e")?;
     Ok(container)
 }
 

@@ -1,4 +1,4 @@
-//! What differs between the servers' products, as seen by the code that runs any of them.
+//! The differences between the servers' products, for the code that runs any of them.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,14 +10,18 @@ use super::place::Place;
 
 /// A server's product whose programs are installed.
 ///
-/// It only says which commands to run; running them, waiting and stopping is the same for all and
-/// is left to [`Server`](super::Server).
+/// It only returns the commands to run. [`Server`](super::Server) runs them, waits and stops, which is the same for all.
 pub(super) trait Engine: Send + Sync {
     /// The product's name in messages.
     fn name(&self) -> &'static str;
 
     /// The folder of the server program, for messages.
     fn programs(&self) -> &Path;
+
+    /// The folder that the programs see as `/`, where it is not the machine's own.
+    fn root(&self) -> Option<&Path> {
+        None
+    }
 
     /// The URL on this port: that of the database `notify`, where it is a database.
     fn url(&self, port: u16) -> String;
@@ -33,8 +37,8 @@ pub(super) trait Engine: Send + Sync {
         None
     }
 
-    /// Whether it answers, and surely the one in this place. A database is asked by [`Engine::ask`] instead.
-    fn greet(&self, _place: &Place, _port: u16) -> Result<()> {
+    /// Checks that the server in this place responds. A database is asked by [`Engine::ask`] instead.
+    fn check_session(&self, _place: &Place, _port: u16) -> Result<()> {
         Ok(())
     }
 
@@ -49,8 +53,7 @@ pub(super) trait Engine: Send + Sync {
 /// How the client program reaches the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The socket in the server's own directory, in no particular database. What answers there is
-    /// surely ours.
+    /// The socket in the server's own directory, in no particular database. Only our server responds there.
     Socket,
     /// The TCP port, in the database `notify`: the way that the URL describes.
     Tcp,

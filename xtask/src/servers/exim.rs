@@ -2,7 +2,7 @@
 //!
 //! It listens on three ports: at the first one it begins in plain text and encrypts on demand (STARTTLS), at the next one it
 //! encrypts from the first byte on, at the third one it never does. Its certificate is its own. Only what is special to Exim is
-//! here; starting, waiting and stopping is left to [`Server`].
+//! here; [`Server`] starts it, waits and stops it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -19,7 +19,7 @@ use super::engine::Engine;
 use super::place::Place;
 use super::programs::{find, usual_folders};
 
-/// What to install so that [`start`] works.
+/// The programs to install so that [`start`] works.
 pub const HOW_TO_INSTALL: &str = "the mail server `exim4` or `exim`, and `openssl` \
     (Debian and Ubuntu: `apt-get install exim4-daemon-light openssl`; Fedora: `dnf install exim openssl`; \
     Homebrew: `brew install exim`)";
@@ -38,14 +38,14 @@ pub fn start() -> Result<Server> {
     Server::start(Box::new(Exim { programs }), &["Debian-exim", "exim", "mail", "nobody"])
 }
 
-/// Whether [`start`] would find the programs.
+/// True if [`start`] would find the programs.
 #[must_use]
 pub fn is_installed() -> bool {
     Programs::find().is_some()
 }
 
-/// What tests are told of a server: its URLs, the file with its certificate, and the folder with what it delivered, a file for
-/// each mail and recipient.
+/// The variables that describe a server to tests: its URLs, the file with its certificate, and the folder with the delivered
+/// mails, one file for each mail and recipient.
 #[must_use]
 pub fn variables(server: &Server) -> Vec<(&'static str, String)> {
     let at = |folder: &str| server.directory().join(folder).display().to_string();
@@ -95,7 +95,7 @@ impl Engine for Exim {
     fn initialise(&self, place: &Place) -> Result<Command> {
         let (settings, request) = (place.directory().join("exim.conf"), place.directory().join("openssl.conf"));
         fs::write(settings, configuration(place, &self.programs.exim)).context("cannot write Exim's configuration")?;
-        fs::write(&request, CERTIFICATE_REQUEST).context("cannot write what the certificate is to say")?;
+        fs::write(&request, CERTIFICATE_REQUEST).context("cannot write the request of the certificate")?;
         let mut command = place.command(&self.programs.openssl);
         command.args(["req", "-x509", "-nodes", "-newkey", "rsa:2048", "-days", "30", "-config"]).arg(request);
         command.args(["-keyout", "key.pem", "-out", CERTIFICATE]);
@@ -110,14 +110,18 @@ impl Engine for Exim {
         command
     }
 
-    fn greet(&self, place: &Place, port: u16) -> Result<()> {
+    fn check_session(&self, place: &Place, port: u16) -> Result<()> {
         let limit = Duration::from_secs(5);
         let stream = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), limit)?;
         stream.set_read_timeout(Some(limit))?;
         let mut greeting = String::new();
         BufReader::new(stream).read_line(&mut greeting)?;
-        // It greets with the name of its directory, which no other server does.
-        ensure!(greeting.contains(&*place.directory().to_string_lossy()), "a stranger answers: {}", greeting.trim());
+        // Its first line has the name of its directory, which no other server has.
+        ensure!(
+            greeting.contains(&*place.directory().to_string_lossy()),
+            "another program answers: {}",
+            greeting.trim()
+        );
         Ok(())
     }
 
@@ -164,8 +168,8 @@ primary_hostname = notify.test
 smtp_banner = {directory}
 local_interfaces = 127.0.0.1
 daemon_smtp_ports = FIRST_PORT : SECOND_PORT : THIRD_PORT
-# A process that serves the last client of a server that has ended may hold the port for a moment. If somebody else has it,
-# another port is tried by whoever starts the server.
+# A process that serves the last client of an ended server may hold the port for a moment. If another program has it,
+# the caller starts the server on another port.
 daemon_startup_retries = 2
 daemon_startup_sleep = 1s
 tls_on_connect_ports = SECOND_PORT
@@ -182,7 +186,7 @@ acl_smtp_data = mail
 begin acl
 recipient:
   deny
-    local_parts = nobody
+    local_parts = missing
     message = no such mailbox
   accept
     authenticated = *

@@ -1,9 +1,8 @@
 //! A private MariaDB server from installed programs: `root` without a password over TCP, database
 //! `notify`.
 //!
-//! The character set stays the server's own default (`latin1` before MariaDB 11.6), on purpose: the
-//! tests want to meet it. Only what is special to MariaDB is here; starting, waiting and stopping
-//! is left to [`Server`].
+//! The character set stays the server's own default (`latin1` before MariaDB 11.6), because the tests must work with it. Only
+//! the special parts of MariaDB are here; [`Server`] starts it, waits and stops it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,12 +15,12 @@ use super::place::Place;
 use super::programs::{find, usual_folders, versioned_folders};
 use super::{Durability, Server};
 
-/// What to install so that [`start`] works.
+/// The programs to install so that [`start`] works.
 pub const HOW_TO_INSTALL: &str = "MariaDB's programs `mariadbd`, `mariadb-install-db` and \
     `mariadb` (Debian and Ubuntu: `apt-get install mariadb-server`; Fedora: `dnf install mariadb-server`; \
     Homebrew: `brew install mariadb`)";
 
-/// Starts a server that is fast and forgets everything when the machine crashes.
+/// Starts a fast server that loses its data when the machine crashes.
 ///
 /// # Errors
 /// Fails when the programs are not installed, naming what to install, and when the server does not
@@ -40,7 +39,7 @@ pub fn start_with(durability: Durability) -> Result<Server> {
     Server::start(Box::new(MariaDb { programs, durability }), &["mysql", "nobody"])
 }
 
-/// Whether [`start`] would find the programs.
+/// True if [`start`] would find the programs.
 #[must_use]
 pub fn is_installed() -> bool {
     Programs::find().is_some()
@@ -75,17 +74,31 @@ impl Programs {
 }
 
 /// A `mysqld` may also be MySQL's, whose data directory is made in another way.
-fn is_mariadb(server: &Path) -> bool {
+pub(super) fn is_mariadb(server: &Path) -> bool {
     let output = Command::new(server).args(["--no-defaults", "--version"]).output();
     output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("MariaDB"))
 }
 
-fn socket(place: &Place) -> PathBuf {
-    place.directory().join("socket")
+pub(super) fn socket(place: &Place) -> PathBuf {
+    place.home().join("socket")
+}
+
+/// The command by which the client `program` of MariaDB or MySQL runs `sql`.
+pub(super) fn client(program: &Path, place: &Place, port: u16, way: Way, sql: &str) -> Command {
+    let mut command = place.command(program);
+    command.args(["--no-defaults", "--user=root", "--connect-timeout=5", "--batch", "--skip-column-names"]);
+    match way {
+        Way::Socket => command.arg("--protocol=socket").arg(option("socket", &socket(place))),
+        Way::Tcp => {
+            command.args(["--protocol=tcp", "--host=127.0.0.1", &format!("--port={port}"), "--database=notify"])
+        }
+    };
+    command.args(["-e", sql]);
+    command
 }
 
 /// `--name=path`, also for a path that is no valid UTF-8.
-fn option(name: &str, path: &Path) -> std::ffi::OsString {
+pub(super) fn option(name: &str, path: &Path) -> std::ffi::OsString {
     let mut option = std::ffi::OsString::from(format!("--{name}="));
     option.push(path);
     option
@@ -131,16 +144,7 @@ impl Engine for MariaDb {
     }
 
     fn ask(&self, place: &Place, port: u16, way: Way, sql: &str) -> Option<Command> {
-        let mut command = place.command(&self.programs.client);
-        command.args(["--no-defaults", "--user=root", "--connect-timeout=5", "--batch", "--skip-column-names"]);
-        match way {
-            Way::Socket => command.arg("--protocol=socket").arg(option("socket", &socket(place))),
-            Way::Tcp => {
-                command.args(["--protocol=tcp", "--host=127.0.0.1", &format!("--port={port}"), "--database=notify"])
-            }
-        };
-        command.args(["-e", sql]);
-        Some(command)
+        Some(client(&self.programs.client, place, port, way, sql))
     }
 
     fn graceful(&self) -> Signal {

@@ -1,4 +1,4 @@
-//! Where a server lives: its directory, the account that it runs as, and a port nobody uses.
+//! Where a server lives: its directory, the account that it runs as, and a free port.
 
 use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;
@@ -16,6 +16,8 @@ use tempfile::TempDir;
 /// A temporary directory that belongs to the account which the server runs as.
 pub(super) struct Place {
     directory: TempDir,
+    /// The folder that the programs see as `/`, if it is not the machine's own. The directory is in it.
+    root: Option<PathBuf>,
     account: Option<Account>,
 }
 
@@ -28,8 +30,8 @@ struct Account {
 
 impl Place {
     /// Makes the directory. When we are root, it belongs to the first of `accounts` that exists,
-    /// because servers refuse to run as root; otherwise it is our own.
-    pub(super) fn new(accounts: &[&str]) -> Result<Self> {
+    /// because servers refuse to run as root; otherwise it is our own. With a `root` for the programs it is in the `tmp` of that.
+    pub(super) fn new(accounts: &[&str], root: Option<&Path>) -> Result<Self> {
         let account = if rustix::process::geteuid().is_root() {
             let found = accounts.iter().find_map(|name| Account::named(name));
             ensure!(found.is_some(), "a server refuses to run as root, and none of {accounts:?} exists");
@@ -40,13 +42,13 @@ impl Place {
         // A socket's path may have about 100 characters, so the name stays short.
         let directory = tempfile::Builder::new()
             .prefix("notify-")
-            .tempdir()
+            .tempdir_in(root.map_or_else(std::env::temp_dir, |root| root.join("tmp")))
             .context("cannot make a temporary directory for a server")?;
         if let Some(account) = account {
             chown(directory.path(), Some(account.user), Some(account.group))
                 .with_context(|| format!("cannot give {} to the server's account", directory.path().display()))?;
         }
-        Ok(Self { directory, account })
+        Ok(Self { directory, root: root.map(Path::to_owned), account })
     }
 
     /// The numbers of the account that the server runs as, and of its group.
@@ -59,9 +61,15 @@ impl Place {
         self.directory.path()
     }
 
-    /// The data directory. The server's programs make it.
+    /// The directory as the server's programs see it.
+    pub(super) fn home(&self) -> PathBuf {
+        let below = self.root.as_ref().and_then(|root| self.directory().strip_prefix(root).ok());
+        below.map_or_else(|| self.directory().to_owned(), |below| Path::new("/").join(below))
+    }
+
+    /// The data directory as the server's programs see it. They make it.
     pub(super) fn data(&self) -> PathBuf {
-        self.directory().join("data")
+        self.home().join("data")
     }
 
     /// The file that takes everything the server's programs print.
@@ -76,12 +84,12 @@ impl Place {
         lines[lines.len().saturating_sub(60)..].join("\n")
     }
 
-    /// How long the log is by now: a point for [`Place::log_since`].
+    /// Returns the length of the log so far: a point for [`Place::log_since`].
     pub(super) fn log_length(&self) -> usize {
         self.read_log().len()
     }
 
-    /// What was logged after that point.
+    /// Returns the log after that point.
     pub(super) fn log_since(&self, length: usize) -> String {
         String::from_utf8_lossy(self.read_log().get(length..).unwrap_or_default()).into_owned()
     }
@@ -91,9 +99,18 @@ impl Place {
         std::fs::read(self.log()).unwrap_or_default()
     }
 
-    /// A command that runs in the directory, as the server's account.
+    /// A command that runs in the directory, as the server's account; with a root of its own, in that.
     pub(super) fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
+        let mut command = match &self.root {
+            // It becomes the program, so that signals reach that.
+            Some(root) => {
+                let mut command = Command::new("chroot");
+                let (user, group) = self.owner();
+                command.arg(format!("--userspec={user}:{group}")).arg("--groups=").arg(root).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
         command.current_dir(self.directory()).stdin(Stdio::null());
         for (name, _) in std::env::vars_os() {
             if steers_a_database_program(&name) {
@@ -102,8 +119,8 @@ impl Place {
         }
         // The log is searched for English words. The usual place for temporary files may be closed
         // to the server's account, and would keep what a killed server leaves behind.
-        command.env("LC_ALL", "C").env("TMPDIR", self.directory());
-        if let Some(account) = self.account {
+        command.env("LC_ALL", "C").env("TMPDIR", self.home());
+        if let Some(account) = self.account.filter(|_| self.root.is_none()) {
             command.uid(account.user).gid(account.group);
         }
         command

@@ -1,8 +1,7 @@
 //! A private PostgreSQL server from installed programs: superuser `postgres` without a password,
 //! database `notify`.
 //!
-//! Only what is special to PostgreSQL is here; starting, waiting and stopping is left to
-//! [`Server`].
+//! Only the special parts of PostgreSQL are here; [`Server`] starts it, waits and stops it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,14 +12,14 @@ use rustix::process::Signal;
 use super::engine::{Engine, Way};
 use super::place::Place;
 use super::programs::{find, usual_folders, versioned_folders};
-use super::{Durability, Server};
+use super::{Durability, Server, unstable};
 
-/// What to install so that [`start`] works.
+/// The programs to install so that [`start`] works.
 pub const HOW_TO_INSTALL: &str = "PostgreSQL's server programs `initdb`, `postgres` and `psql` \
     (Debian and Ubuntu: `apt-get install postgresql`; Fedora: `dnf install postgresql-server`; \
     Homebrew: `brew install postgresql@17`)";
 
-/// Starts a server that is fast and forgets everything when the machine crashes.
+/// Starts a fast server that loses its data when the machine crashes.
 ///
 /// # Errors
 /// Fails when the programs are not installed, naming what to install, and when the server does not
@@ -36,10 +35,11 @@ pub fn start() -> Result<Server> {
 pub fn start_with(durability: Durability) -> Result<Server> {
     let programs =
         Programs::find().with_context(|| format!("no PostgreSQL server is installed: install {HOW_TO_INSTALL}"))?;
-    Server::start(Box::new(Postgres { programs, durability }), &["postgres", "nobody"])
+    let accounts = if programs.root.is_some() { unstable::ACCOUNTS } else { &["postgres", "nobody"] };
+    Server::start(Box::new(Postgres { programs, durability }), accounts)
 }
 
-/// Whether [`start`] would find the programs.
+/// True if [`start`] would find the programs.
 #[must_use]
 pub fn is_installed() -> bool {
     Programs::find().is_some()
@@ -51,6 +51,8 @@ struct Postgres {
 }
 
 struct Programs {
+    /// The folder that they see as `/`, if it is another one.
+    root: Option<PathBuf>,
     /// The folder with `initdb` and `postgres`.
     folder: PathBuf,
     /// The client may be installed elsewhere.
@@ -59,6 +61,9 @@ struct Programs {
 
 impl Programs {
     fn find() -> Option<Self> {
+        if unstable::is_wanted() {
+            return Self::within(unstable::folder()?);
+        }
         let mut folders = usual_folders();
         // Debian, the makers' packages for Fedora and its relatives, Homebrew on both kinds of Mac.
         folders.extend(versioned_folders("/usr/lib/postgresql", ""));
@@ -69,7 +74,14 @@ impl Programs {
             folders.iter().find(|folder| folder.join("initdb").is_file() && folder.join("postgres").is_file())?.clone();
         folders.insert(0, folder.clone());
         let psql = find(&folders, &["psql"])?;
-        Some(Self { folder, psql })
+        Some(Self { root: None, folder, psql })
+    }
+
+    fn within(root: PathBuf) -> Option<Self> {
+        let folders = versioned_folders(root.join("usr/lib/postgresql").to_str()?, "");
+        let folder = Path::new("/").join(folders.first()?.strip_prefix(&root).ok()?);
+        let psql = folder.join("psql");
+        Some(Self { root: Some(root), folder, psql })
     }
 }
 
@@ -79,7 +91,11 @@ impl Engine for Postgres {
     }
 
     fn programs(&self) -> &Path {
-        &self.programs.folder
+        self.root().unwrap_or(&self.programs.folder)
+    }
+
+    fn root(&self) -> Option<&Path> {
+        self.programs.root.as_deref()
     }
 
     fn url(&self, port: u16) -> String {
@@ -98,7 +114,7 @@ impl Engine for Postgres {
 
     fn serve(&self, place: &Place, port: u16) -> Command {
         let mut command = place.command(&self.programs.folder.join("postgres"));
-        command.arg("-D").arg(place.data()).arg("-k").arg(place.directory()).arg("-p").arg(port.to_string());
+        command.arg("-D").arg(place.data()).arg("-k").arg(place.home()).arg("-p").arg(port.to_string());
         let mut settings = vec!["listen_addresses=127.0.0.1", "max_connections=200", "max_prepared_transactions=10"];
         if self.durability == Durability::Fast {
             // `synchronous_commit` stays on: a commit still writes its log before it returns, so
@@ -115,7 +131,7 @@ impl Engine for Postgres {
         let mut command = place.command(&self.programs.psql);
         command.env("PGCONNECT_TIMEOUT", "5");
         match way {
-            Way::Socket => command.arg("-h").arg(place.directory()).args(["-d", "postgres"]),
+            Way::Socket => command.arg("-h").arg(place.home()).args(["-d", "postgres"]),
             Way::Tcp => command.args(["-h", "127.0.0.1", "-d", "notify"]),
         };
         command.args([

@@ -1,4 +1,4 @@
-//! Ending a process that we started, together with its children, without unsafe code.
+//! Ends a process that we started, together with its children, without unsafe code.
 
 use std::fs;
 use std::process::Command;
@@ -30,8 +30,7 @@ pub(super) fn kill_with_children(process: Pid) {
     }
 }
 
-/// Whether a process still holds anything. A dead one that nobody has reaped yet does not; its new
-/// parent, the system's first process, may take its time.
+/// Whether a process still holds anything. A zombie does not; its new parent, the system's first process, may reap it later.
 fn is_alive(process: Pid) -> bool {
     match fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())) {
         Ok(line) => !line.rsplit_once(')').is_some_and(|(_, after)| after.starts_with(" Z")),

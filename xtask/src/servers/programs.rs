@@ -1,5 +1,4 @@
-//! Finding installed programs. What they are called and where else they may be is left to each
-//! database product.
+//! Finds installed programs. Each database product gives their names and further folders.
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +30,7 @@ pub(crate) fn find(folders: &[PathBuf], names: &[&str]) -> Option<PathBuf> {
 }
 
 /// The numbers in a name, for sorting: `postgresql@9.6` is older than `postgresql@17`.
-fn version_in(name: &str) -> Vec<u64> {
+pub(super) fn version_in(name: &str) -> Vec<u64> {
     name.split(|character: char| !character.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
 }
 

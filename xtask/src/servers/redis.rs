@@ -1,7 +1,7 @@
 //! Private Redis servers from installed programs: one, or a cluster of three masters without or with a replica for each.
 //!
-//! Only what is special to Redis is here; starting, waiting and stopping is left to [`Server`]. Unless something else is wanted
-//! they write a log of every change, so that a `kill -9` of the server alone loses nothing.
+//! Only the special parts of Redis are here; [`Server`] starts it, waits and stops it. By default
+//! the servers write a log of every change, so that a `kill -9` of the server alone loses nothing.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -16,9 +16,9 @@ use rustix::process::Signal;
 use super::engine::Engine;
 use super::place::Place;
 use super::programs::{find, usual_folders};
-use super::{Durability, Server};
+use super::{Durability, Server, unstable};
 
-/// What to install so that [`start`] and [`start_cluster`] work.
+/// The programs to install so that [`start`] and [`start_cluster`] work.
 pub const HOW_TO_INSTALL: &str = "Redis's server program `redis-server`, version 7 or later (Debian and Ubuntu: \
     `apt-get install redis-server`; Fedora: `dnf install valkey`; Homebrew: `brew install redis`)";
 
@@ -26,21 +26,21 @@ pub const HOW_TO_INSTALL: &str = "Redis's server program `redis-server`, version
 const SLOTS: u16 = 16384;
 const MASTERS: u16 = 3;
 
-/// What a server writes down (`appendonly`, `appendfsync`).
+/// What a server writes to disk (`appendonly`, `appendfsync`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Log {
-    /// Nothing but the snapshots that somebody asks for.
+    /// Nothing but the snapshots that a command asks for.
     Nothing,
-    /// Every change, and the disk is left to the operating system.
+    /// Every change, and the operating system decides when it reaches the disk.
     Unforced,
-    /// Every change, forced to the disk each second. While that goes on it may answer before it writes, so that a `kill -9` loses
-    /// some.
+    /// Every change, forced to the disk each second. Meanwhile it may reply before it writes, so that a `kill -9` loses some
+    /// changes.
     EverySecond,
-    /// Every change, forced to the disk before it is answered.
+    /// Every change, forced to the disk before the reply.
     Always,
 }
 
-/// Starts a server that forgets everything when the machine crashes.
+/// Starts a server that loses its data when the machine crashes.
 ///
 /// # Errors
 /// Fails when the program is not installed, naming what to install, and when the server does not answer in time, with the end of
@@ -57,7 +57,7 @@ pub fn start_with(durability: Durability) -> Result<Server> {
     start_logging(if durability == Durability::Fast { Log::Unforced } else { Log::EverySecond })
 }
 
-/// Starts a server that writes this down.
+/// Starts a server that writes this to disk.
 ///
 /// # Errors
 /// See [`start`].
@@ -65,7 +65,7 @@ pub fn start_logging(log: Log) -> Result<Server> {
     start_one(log, Part::Alone)
 }
 
-/// Whether [`start`] would find the program.
+/// True if [`start`] would find the program.
 #[must_use]
 pub fn is_installed() -> bool {
     program().is_some()
@@ -154,12 +154,20 @@ fn start_nodes(count: u16, part: Part) -> Result<Cluster> {
 }
 
 fn start_one(log: Log, part: Part) -> Result<Server> {
-    let program = program().with_context(|| format!("no Redis server is installed: install {HOW_TO_INSTALL}"))?;
-    Server::start(Box::new(Redis { program, log, part }), &["redis", "nobody"])
+    let (root, program) =
+        program().with_context(|| format!("no Redis server is installed: install {HOW_TO_INSTALL}"))?;
+    let accounts = if root.is_some() { unstable::ACCOUNTS } else { &["redis", "nobody"] };
+    Server::start(Box::new(Redis { root, program, log, part }), accounts)
 }
 
-fn program() -> Option<PathBuf> {
-    find(&usual_folders(), &["redis-server", "valkey-server"])
+/// Returns the program, and the folder that it sees as `/` if it is another one.
+fn program() -> Option<(Option<PathBuf>, PathBuf)> {
+    if unstable::is_wanted() {
+        let root = unstable::folder()?;
+        let program = unstable::program(&root, "/usr/bin/valkey-server")?;
+        return Some((Some(root), program));
+    }
+    Some((None, find(&usual_folders(), &["redis-server", "valkey-server"])?))
 }
 
 /// Whether a server belongs to a cluster.
@@ -172,6 +180,7 @@ enum Part {
 }
 
 struct Redis {
+    root: Option<PathBuf>,
     program: PathBuf,
     log: Log,
     part: Part,
@@ -183,7 +192,11 @@ impl Engine for Redis {
     }
 
     fn programs(&self) -> &Path {
-        self.program.parent().unwrap_or(&self.program)
+        self.root().or_else(|| self.program.parent()).unwrap_or(&self.program)
+    }
+
+    fn root(&self) -> Option<&Path> {
+        self.root.as_deref()
     }
 
     fn url(&self, port: u16) -> String {
@@ -199,7 +212,7 @@ impl Engine for Redis {
     fn serve(&self, place: &Place, port: u16) -> Command {
         let mut command = place.command(&self.program);
         command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""]);
-        // A replica gets everything at once, instead of after five seconds in which others might come.
+        // A replica gets everything at once, without the usual wait of five seconds for further replicas.
         command.args(["--repl-diskless-sync-delay", "0"]);
         match self.log {
             Log::Nothing => command.args(["--appendonly", "no"]),
@@ -217,10 +230,10 @@ impl Engine for Redis {
         command
     }
 
-    fn greet(&self, place: &Place, port: u16) -> Result<()> {
+    fn check_session(&self, place: &Place, port: u16) -> Result<()> {
         let answer = ask(port, &["CONFIG", "GET", "dir"])?;
-        // Nobody else has this directory.
-        ensure!(answer.contains(&*place.data().to_string_lossy()), "a stranger answers: {}", answer.trim());
+        // No other server has this directory.
+        ensure!(answer.contains(&*place.data().to_string_lossy()), "another program answers: {}", answer.trim());
         Ok(())
     }
 
@@ -252,7 +265,7 @@ fn wait_until(port: u16, question: &[&str], is_so: impl Fn(&str) -> bool) -> Res
     }
 }
 
-/// Sends one command and returns the lines of what it answers. The protocol is plain enough for that.
+/// Sends one command and returns the lines of the reply.
 fn ask(port: u16, words: &[&str]) -> Result<String> {
     let limit = Duration::from_secs(5);
     let mut stream = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), limit)?;

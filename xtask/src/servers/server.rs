@@ -1,4 +1,4 @@
-//! Running a server of any product: start on a free port, wait until it answers, restart, stop.
+//! Runs a server of any product: starts it on a free port, waits until it responds, restarts and stops it.
 
 use std::path::Path;
 use std::process::Child;
@@ -32,14 +32,13 @@ pub struct Server {
 /// How a server ends before it is started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// An orderly shutdown, which ends the clients' sessions: what an administrator does.
+    /// An orderly shutdown, which ends the clients' sessions, as an administrator does it.
     Graceful,
-    /// `kill -9` of the server and its children: what a crash does. Committed transactions are
-    /// kept.
+    /// `kill -9` of the server and its children, as in a crash. Committed transactions are kept.
     Kill,
 }
 
-/// What keeps a server from running, where trying again on another port helps with one of them.
+/// Why a server does not run. For one of the reasons, another port helps.
 enum Trouble {
     PortTaken,
     Other(anyhow::Error),
@@ -144,7 +143,7 @@ impl Server {
 
     /// Makes the data directory and starts the server on a free port.
     pub(super) fn start(engine: Box<dyn Engine>, accounts: &[&str]) -> Result<Self> {
-        let place = Place::new(accounts)?;
+        let place = Place::new(accounts, engine.root())?;
         let watchdog = Watchdog::over_server(engine.discard().1, place.directory().as_os_str())?;
         let mut server = Self { engine, place: Some(place), watchdog, child: None, port: 0, url: String::new() };
         server.initialise()?;
@@ -188,7 +187,7 @@ impl Server {
             return Ok(());
         };
         self.kill()?;
-        // All products print the operating system's words for it.
+        // All products print the operating system's error text.
         let port_taken = self.place()?.log_since(log_before).contains("Address already in use");
         Err(if port_taken { Trouble::PortTaken } else { Trouble::Other(error) })
     }
@@ -210,7 +209,7 @@ impl Server {
             }
             sleep(Duration::from_millis(20));
         }
-        // Then as the URL says. The database is missing after the first start only.
+        // Then by the URL. The database is missing after the first start only.
         if self.is_database()? && self.ask(Way::Tcp, "SELECT 1").is_err() {
             self.ask(Way::Socket, "CREATE DATABASE notify")?;
             self.ask(Way::Tcp, "SELECT 1")?;
@@ -218,12 +217,12 @@ impl Server {
         Ok(())
     }
 
-    /// Whether ours answers: a database over its socket, where no other server can.
+    /// Checks that our server responds: a database over its socket, which no other server has.
     fn knock(&self) -> Result<()> {
         if self.is_database()? {
             return self.ask(Way::Socket, "SELECT 1").map(drop);
         }
-        self.engine.greet(self.place()?, self.port)
+        self.engine.check_session(self.place()?, self.port)
     }
 
     fn is_database(&self) -> Result<bool> {
@@ -251,12 +250,12 @@ impl Server {
 
     fn signal(&self, signal: Signal) {
         if let Some(child) = &self.child {
-            // An error means that it has ended by itself, which the caller finds out next.
+            // An error means that it has ended by itself, which the caller detects next.
             let _ = kill_process(Pid::from_child(child), signal);
         }
     }
 
-    /// Begins the end. What is killed is killed with its children.
+    /// Begins the shutdown. A kill includes the children.
     fn send(&mut self, signal: Signal) -> Result<()> {
         if signal == Signal::KILL {
             return self.kill();

@@ -1,4 +1,4 @@
-//! A shell that ends what we started when we are killed before we can do it ourselves.
+//! A shell that ends our servers when this process is killed before it can do so.
 //!
 //! It reads a pipe whose other end only this process holds. The operating system closes that end
 //! whenever the process ends, in whatever way, and the shell then cleans up. This needs neither
@@ -58,10 +58,10 @@ impl Watchdog {
             .args(arguments)
             .current_dir("/")
             .stdin(Stdio::piped())
-            // It outlives us, so it must not hold the pipes that somebody reads our output from.
+            // It outlives us, so it must not hold the pipes of our output, whose reader waits for their end.
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // A Ctrl-C at the terminal ends us, not the one who cleans up after us.
+            // A Ctrl-C at the terminal ends this process, not the shell that cleans up.
             .process_group(0)
             .spawn()
             .context("cannot start the shell that watches over a server")?;
@@ -79,7 +79,7 @@ impl Watchdog {
         self.tell("none")
     }
 
-    /// Sends the watchdog away: we have cleaned up ourselves.
+    /// Ends the watchdog after this process has cleaned up.
     pub(super) fn dismiss(&mut self) -> Result<()> {
         self.tell("done")?;
         drop(self.shell.stdin.take());

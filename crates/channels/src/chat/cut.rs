@@ -1,9 +1,9 @@
-//! Cutting a text to what a service takes. Each says in its own unit how much that is.
+//! Cuts a text to a service's limit. Each service counts in its own unit.
 
-/// What stands at the end of a text that was cut.
+/// The end of a text that was cut.
 const MARK: &str = " […]";
 
-/// The text, or as much of its beginning as fits, with a mark. `size` is what one character takes.
+/// Returns the text, or as much of its beginning as fits, with a mark. `size` is the size of one character.
 pub(super) fn cut(text: &str, limit: usize, size: fn(char) -> usize) -> String {
     let total: usize = text.chars().map(size).sum();
     if total <= limit {
@@ -18,12 +18,12 @@ pub(super) fn cut(text: &str, limit: usize, size: fn(char) -> usize) -> String {
     text.chars().take_while(fits).chain(MARK.chars()).collect()
 }
 
-/// Bytes of UTF-8.
+/// Returns the size in bytes of UTF-8.
 pub(super) fn utf8(character: char) -> usize {
     character.len_utf8()
 }
 
-/// Bytes within a string of JSON, at most.
+/// Returns the largest size in bytes within a JSON string.
 pub(super) fn json(character: char) -> usize {
     match character {
         '"' | '\\' | '\n' | '\r' | '\t' => 2,

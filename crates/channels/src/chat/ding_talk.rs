@@ -8,18 +8,18 @@ use serde_json::json;
 use super::code::Codes;
 use super::cut::{cut, json as json_size};
 use super::sign::{signature, since_1970};
-use super::{Answer, ChatService, Post, Verdict};
+use super::{ChatResponse, ChatResult, ChatService, Post};
 
-/// What is commonly named as the limit of a request's body is 20,000 bytes; the pages about the robot name none. The rest is
-/// for what stands around the text.
+/// The commonly stated limit of a request's body is 20,000 bytes; the pages about the robot state none. The difference is
+/// for the JSON around the text.
 const TEXT_LIMIT: usize = 19_000;
 
-/// Who sends more than 20 messages a minute is shut out for ten minutes.
+/// DingTalk blocks a robot for ten minutes after more than 20 messages in a minute.
 const CODES: Codes = Codes { code: "errcode", words: "errmsg", too_often: &[130101], delay: Duration::from_secs(600) };
 
-/// The custom robot of a DingTalk group: its webhook's URL, and its secret where it wants signatures (加签).
+/// The custom robot of a DingTalk group: its webhook's URL, and its secret if it requires signatures (加签).
 ///
-/// A robot may instead want a keyword in each message: give it to [`DingTalk::keyword`].
+/// A robot may require a keyword in each message instead: set it with [`DingTalk::keyword`].
 #[derive(Clone)]
 pub struct DingTalk {
     url: String,
@@ -28,18 +28,18 @@ pub struct DingTalk {
 }
 
 impl DingTalk {
-    /// The robot with this webhook: `https://oapi.dingtalk.com/robot/send?access_token=…`.
+    /// Creates the robot of this webhook: `https://oapi.dingtalk.com/robot/send?access_token=…`.
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into(), secret: None, keyword: None }
     }
 
-    /// The secret that messages are signed with: `SEC…`.
+    /// Sets the secret that signs messages: `SEC…`.
     pub fn secret(mut self, secret: impl Into<String>) -> Self {
         self.secret = Some(secret.into());
         self
     }
 
-    /// A word that stands before each message, because the robot takes none without it.
+    /// Sets a word that is put before each message, because the robot refuses messages without it.
     pub fn keyword(mut self, keyword: impl Into<String>) -> Self {
         self.keyword = Some(keyword.into());
         self
@@ -54,14 +54,14 @@ impl ChatService for DingTalk {
             return Post { url: self.url.clone(), body };
         };
         let time = since_1970(now).as_millis();
-        // Base64 has three characters that mean something else in a query.
+        // Three characters of Base64 have another meaning in a query.
         let sign = signature(secret, &format!("{time}\n{secret}"));
         let sign = sign.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
         let joint = if self.url.contains('?') { '&' } else { '?' };
         Post { url: format!("{}{joint}timestamp={time}&sign={sign}", self.url), body }
     }
 
-    fn judge(&self, answer: &Answer<'_>) -> Verdict {
+    fn judge(&self, answer: &ChatResponse<'_>) -> ChatResult {
         CODES.judge(answer)
     }
 
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_body_of_a_long_message_stays_below_the_limit_with_its_keyword_first() {
+    fn the_body_of_a_long_message_fits_with_its_keyword_first() {
         let post = DingTalk::new("u").keyword("告警").post(&"\"订单\"\n".repeat(10_000), UNIX_EPOCH);
         let size = post.body.to_string().len();
         assert!((18_000..=20_000).contains(&size), "{size}");

@@ -8,18 +8,19 @@ use serde_json::json;
 use super::code::Codes;
 use super::cut::{cut, json as json_size};
 use super::sign::{signature, since_1970};
-use super::{Answer, ChatService, Post, Verdict};
+use super::{ChatResponse, ChatResult, ChatService, Post};
 
-/// A request's body may have 20 KB; the rest is for what stands around the text.
+/// A request's body may have 20 KB; the difference is for the JSON around the text.
 const TEXT_LIMIT: usize = 19_000;
 
-/// 100 messages a minute and five a second are taken. 11232 is the bots' own code, the longer one that of the gateway.
+/// Feishu accepts 100 messages a minute and five a second. 11232 is the bots' own code; the longer one comes from the
+/// gateway.
 const CODES: Codes =
     Codes { code: "code", words: "msg", too_often: &[11232, 99991400], delay: Duration::from_secs(60) };
 
-/// The custom bot of a Feishu or Lark group: its webhook's URL, and its secret where it wants signatures.
+/// The custom bot of a Feishu or Lark group: its webhook's URL, and its secret if it requires signatures.
 ///
-/// A bot may instead want a keyword in each message: give it to [`Feishu::keyword`].
+/// A bot may require a keyword in each message instead: set it with [`Feishu::keyword`].
 #[derive(Clone)]
 pub struct Feishu {
     url: String,
@@ -28,18 +29,18 @@ pub struct Feishu {
 }
 
 impl Feishu {
-    /// The bot with this webhook: `https://open.feishu.cn/open-apis/bot/v2/hook/…`, Lark's at `open.larksuite.com`.
+    /// Creates the bot of this webhook: `https://open.feishu.cn/open-apis/bot/v2/hook/…`, Lark's at `open.larksuite.com`.
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into(), secret: None, keyword: None }
     }
 
-    /// The secret that messages are signed with.
+    /// Sets the secret that signs messages.
     pub fn secret(mut self, secret: impl Into<String>) -> Self {
         self.secret = Some(secret.into());
         self
     }
 
-    /// A word that stands before each message, because the bot takes none without it.
+    /// Sets a word that is put before each message, because the bot refuses messages without it.
     pub fn keyword(mut self, keyword: impl Into<String>) -> Self {
         self.keyword = Some(keyword.into());
         self
@@ -48,19 +49,19 @@ impl Feishu {
 
 impl ChatService for Feishu {
     fn post(&self, text: &str, now: SystemTime) -> Post {
-        // `<at user_id="all">` in an error's text would call everybody: a space no wider than nothing takes its meaning.
+        // `<at user_id="all">` in an error's text would outbox all members; a zero-width space makes it plain text.
         let text = super::with_keyword(self.keyword.as_deref(), text).replace("<at", "<\u{200b}at");
         let mut body = json!({ "msg_type": "text", "content": { "text": cut(&text, TEXT_LIMIT, json_size) } });
         if let Some(secret) = &self.secret {
             let time = since_1970(now).as_secs();
-            // Time and secret are the key here, and nothing is signed with it.
+            // Time and secret together are the HMAC key, and the signed message is empty.
             body["sign"] = signature(&format!("{time}\n{secret}"), "").into();
             body["timestamp"] = time.to_string().into();
         }
         Post { url: self.url.clone(), body }
     }
 
-    fn judge(&self, answer: &Answer<'_>) -> Verdict {
+    fn judge(&self, answer: &ChatResponse<'_>) -> ChatResult {
         CODES.judge(answer)
     }
 
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_called_by_the_text_of_an_error() {
+    fn the_text_of_an_error_mentions_no_member() {
         let post = Feishu::new("u").post("failed: <at user_id=\"all\">", UNIX_EPOCH);
         assert!(!post.body["content"]["text"].as_str().unwrap().contains("<at"));
     }

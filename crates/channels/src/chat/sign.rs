@@ -1,4 +1,4 @@
-//! The signature that DingTalk and Feishu want: HMAC-SHA256 as Base64. What is signed with what differs, and is left to each.
+//! The signature that DingTalk and Feishu require: HMAC-SHA256 as Base64. Each of them chooses the key and the message.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ pub(super) fn signature(key: &str, message: &str) -> String {
             mac.update(message.as_bytes());
             STANDARD.encode(mac.finalize().into_bytes())
         }
-        // HMAC takes keys of any length. (RFC 2104)
+        // Not reachable: HMAC takes keys of any length (RFC 2104).
         Err(_) => String::new(),
     }
 }

@@ -1,4 +1,4 @@
-//! [`Slack`]: an incoming webhook of a Slack channel, and of what is compatible with it (Mattermost, Rocket.Chat).
+//! [`Slack`]: an incoming webhook of a Slack channel, or of a compatible service (Mattermost, Rocket.Chat).
 
 use std::fmt;
 use std::time::SystemTime;
@@ -6,19 +6,19 @@ use std::time::SystemTime;
 use serde_json::json;
 
 use super::cut::cut;
-use super::{Answer, ChatService, Post, Verdict};
+use super::{ChatResponse, ChatResult, ChatService, Post};
 
-/// Longer texts are cut by Slack itself, without a mark.
+/// Slack itself cuts longer texts, without a mark.
 const TEXT_LIMIT: usize = 40_000;
 
-/// An incoming webhook of a Slack channel. Its URL is all that it needs, and is its secret.
+/// An incoming webhook of a Slack channel. It needs only its URL, which is its secret.
 #[derive(Clone)]
 pub struct Slack {
     url: String,
 }
 
 impl Slack {
-    /// The channel with this webhook: `https://hooks.slack.com/services/…`.
+    /// Creates the channel of this webhook: `https://hooks.slack.com/services/…`.
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into() }
     }
@@ -26,7 +26,7 @@ impl Slack {
 
 impl ChatService for Slack {
     fn post(&self, text: &str, _now: SystemTime) -> Post {
-        // Cut before it is escaped, so that no escape is cut; and by what it will be then.
+        // Cut before escaping, so that no escape is cut, but measured with the size after escaping.
         let text = cut(text, TEXT_LIMIT, |character| escape(character).map_or(1, str::len));
         let mut escaped = String::with_capacity(text.len());
         for character in text.chars() {
@@ -38,16 +38,16 @@ impl ChatService for Slack {
         Post { url: self.url.clone(), body: json!({ "text": escaped }) }
     }
 
-    fn judge(&self, answer: &Answer<'_>) -> Verdict {
-        // The body is `ok`, or words such as `no_service`; what is compatible answers other things with a status of success.
+    fn judge(&self, answer: &ChatResponse<'_>) -> ChatResult {
+        // Slack answers `ok`, or words such as `no_service`; compatible services have other bodies with a success status.
         match answer.status {
-            200..=299 => Verdict::Accepted,
-            status => Verdict::Refused { reason: format!("HTTP {status}: {}", answer.excerpt()) },
+            200..=299 => ChatResult::Accepted,
+            status => ChatResult::Refused { reason: format!("HTTP {status}: {}", answer.excerpt()) },
         }
     }
 }
 
-/// The three characters that Slack reads as markup: `<!channel>` in an error's text would call everybody.
+/// The three characters that Slack reads as markup: `<!channel>` in an error's text would outbox all members.
 fn escape(character: char) -> Option<&'static str> {
     match character {
         '&' => Some("&amp;"),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_called_by_the_text_of_an_error() {
+    fn the_text_of_an_error_mentions_no_member() {
         assert_eq!(posted("failed: <!channel> & more"), "failed: &lt;!channel&gt; &amp; more");
     }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::code::Codes;
 use super::cut::{cut, utf8};
-use super::{Answer, ChatService, Post, Verdict};
+use super::{ChatResponse, ChatResult, ChatService, Post};
 
 /// A text may have 2048 bytes of UTF-8.
 const TEXT_LIMIT: usize = 2048;
@@ -15,14 +15,14 @@ const TEXT_LIMIT: usize = 2048;
 /// A bot may send 20 messages a minute.
 const CODES: Codes = Codes { code: "errcode", words: "errmsg", too_often: &[45009], delay: Duration::from_secs(60) };
 
-/// The bot of a WeCom group. Its webhook's URL is all that it needs, and is its secret.
+/// The bot of a WeCom group. It needs only its webhook's URL, which is its secret.
 #[derive(Clone)]
 pub struct WeCom {
     url: String,
 }
 
 impl WeCom {
-    /// The bot with this webhook: `https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=…`.
+    /// Creates the bot of this webhook: `https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=…`.
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into() }
     }
@@ -34,7 +34,7 @@ impl ChatService for WeCom {
         Post { url: self.url.clone(), body }
     }
 
-    fn judge(&self, answer: &Answer<'_>) -> Verdict {
+    fn judge(&self, answer: &ChatResponse<'_>) -> ChatResult {
         CODES.judge(answer)
     }
 }

@@ -5,18 +5,18 @@ use lettre::message::{Mailbox, Message, MultiPart};
 use lettre::{Address, error::Error};
 use solid_notify_core::Alert;
 
-/// Longer subjects are cut: programs show about a hundred characters.
+/// Longer subjects are cut, because mail programs show about a hundred characters.
 const SUBJECT_LIMIT: usize = 250;
 
-/// The mail in the form in which it travels. `id` is the same for each attempt, so that a mail program shows a mail that came
-/// twice once.
+/// Returns the mail in its wire format. `id` is the same for each attempt, so that a mail program shows a mail that arrives
+/// twice only once.
 pub(super) fn compose(alert: &Alert, from: &Mailbox, to: &[Address], id: &str) -> Result<Vec<u8>, Error> {
     let subject: String = one_line(&alert.title()).chars().take(SUBJECT_LIMIT).collect();
     let mut mail = Message::builder()
         .from(from.clone())
         .subject(subject)
         .message_id(Some(format!("<{}@{}>", safe_id(id), from.email.domain())))
-        // "Nobody answers this": keeps holiday notes away. (RFC 3834)
+        // It marks the mail as automatic, so that mailboxes send no absence notes in reply (RFC 3834).
         .raw_header(HeaderValue::new(HeaderName::new_from_ascii_str("Auto-Submitted"), "auto-generated".to_owned()));
     for address in to {
         mail = mail.to(Mailbox::new(None, address.clone()));
@@ -25,21 +25,22 @@ pub(super) fn compose(alert: &Alert, from: &Mailbox, to: &[Address], id: &str) -
     Ok(mail.formatted())
 }
 
-/// The text without line ends and other control characters: what follows a line end in a header would be a header.
+/// Returns the text without line ends and other control characters, because text after a line end in a header would be
+/// another header.
 pub(super) fn one_line(text: &str) -> String {
     let is_break = |character: char| character.is_control() || matches!(character, '\u{2028}' | '\u{2029}');
     let text: String = text.chars().map(|character| if is_break(character) { ' ' } else { character }).collect();
     text.trim().to_owned()
 }
 
-/// What may stand in an id.
+/// Replaces the characters that an id must not contain.
 fn safe_id(id: &str) -> String {
     id.chars()
         .map(|character| if character.is_ascii_alphanumeric() || character == '-' { character } else { '-' })
         .collect()
 }
 
-/// Styles stand at the elements, because mail programs drop style sheets.
+/// Returns the alert as HTML. Styles stand at the elements, because mail programs drop style sheets.
 fn html(alert: &Alert) -> String {
     let facts = [
         ("definition", alert.definition.clone()),
@@ -94,7 +95,7 @@ mod tests {
         String::from_utf8(compose(alert, &from.parse().unwrap(), &to, "7-1700000000000").unwrap()).unwrap()
     }
 
-    /// The names of the headers, which end at the first empty line.
+    /// Returns the names of the headers, which end at the first empty line.
     fn headers(mail: &str) -> Vec<&str> {
         let head = mail.split("\r\n\r\n").next().unwrap();
         head.split("\r\n")

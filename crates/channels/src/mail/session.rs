@@ -1,8 +1,8 @@
-//! The conversation with a mail server. One mail goes to all recipients in one transaction; each of them may be refused by
-//! itself.
+//! The conversation with a mail server. One mail goes to all recipients in one transaction; the server may refuse each of
+//! them separately.
 //!
-//! A connection is used once. Alerts are rare, and one that was given up half-way (a handler's time-out drops it) must not be
-//! used again: its next answer would be the one to the last question.
+//! A connection is used once. Alerts are rare, and a connection that was dropped half-way (by a handler's time-out) must
+//! not be reused, because its next answer would belong to an earlier command.
 
 use std::io;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use tokio::time::timeout;
 
 use super::settings::{Security, Settings};
 
-/// How long the answer to a good-bye is waited for.
+/// How long to wait for the answer to QUIT.
 const PATIENCE_AT_THE_END: Duration = Duration::from_secs(1);
 
-/// Whom the server does not take the mail for, and why; it took it for the others.
+/// The addresses that the server refused, with their errors; it accepted the mail for the others.
 pub(super) type Refusals = Vec<(Address, Error)>;
 
 /// Sends a mail.
@@ -36,7 +36,7 @@ pub(super) async fn send(settings: &Settings, to: &[Address], mail: &[u8]) -> Re
     Ok(refusals)
 }
 
-/// Signs in, and leaves.
+/// Signs in and disconnects.
 pub(super) async fn check(settings: &Settings) -> Result<(), BoxError> {
     let mut connection = within(settings, open(settings)).await?;
     leave(&mut connection).await;
@@ -50,7 +50,7 @@ async fn open(settings: &Settings) -> Result<AsyncSmtpConnection, Error> {
     let mut connection =
         AsyncSmtpConnection::connect_tokio1(place, Some(*timeout), hello, from_the_start, None).await?;
     if let (Security::StartTls, Some(tls)) = (security, tls) {
-        // Fails where the server does not offer it, so that nobody in between can talk us out of it.
+        // Fails if the server does not offer STARTTLS, so that an attacker in between cannot suppress the encryption.
         connection.starttls(tls.clone(), hello).await?;
     }
     if let Some(credentials) = credentials {
@@ -66,7 +66,7 @@ async fn hand_over(
     mail: &[u8],
 ) -> Result<Refusals, Error> {
     let mut parameters = Vec::new();
-    // Without it such an address is refused by itself below.
+    // Without this extension the server refuses such an address separately below.
     let has_utf8 = to.iter().any(|address| !AsRef::<str>::as_ref(address).is_ascii());
     if has_utf8 && connection.server_info().supports_feature(Extension::SmtpUtfEight) {
         parameters.push(MailParameter::SmtpUtfEight);
@@ -87,12 +87,13 @@ async fn hand_over(
     Ok(refusals)
 }
 
-/// An answer, but not "421: the service ends now", which is about the server. (RFC 5321, 3.8 and 4.2.3)
+/// Returns true for an answer about the address. 421 ("the service ends now") is about the server (RFC 5321, 3.8 and
+/// 4.2.3).
 fn is_about_the_address(error: &Error) -> bool {
     error.status().is_some_and(|code| u16::from(code) != 421)
 }
 
-/// Limits the whole conversation: the client below only limits how long it takes to connect.
+/// Limits the whole conversation, because the client's own time-out covers only the connecting.
 async fn within<T>(settings: &Settings, conversation: impl Future<Output = Result<T, Error>>) -> Result<T, BoxError> {
     match timeout(settings.timeout, conversation).await {
         Ok(outcome) => Ok(outcome?),
@@ -103,8 +104,8 @@ async fn within<T>(settings: &Settings, conversation: impl Future<Output = Resul
     }
 }
 
-/// Says good-bye. What it answers changes nothing: the mail is its own by now. So nobody waits for it for long, since who has
-/// got the mail is noted afterwards.
+/// Sends QUIT. The answer does not matter, because the server already has the mail. The wait is short, because the delivery
+/// is noted only afterwards.
 async fn leave(connection: &mut AsyncSmtpConnection) {
     let _ = timeout(PATIENCE_AT_THE_END, connection.abort()).await;
 }

@@ -1,4 +1,4 @@
-//! What a [`Mailer`] is told: its builder, and the URL that says the same.
+//! The settings of a [`Mailer`]: its builder, and the equivalent URL.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use super::Mailer;
 use super::message::one_line;
 use crate::error::ChannelError;
 
-/// Shorter than the 30 s that a definition gives its handler unless it says otherwise: so an error tells which server was
-/// silent, and what the others took is stored.
+/// Shorter than 30 s, the default `timeout` of a definition. So the error names the server that did not answer, and the
+/// deliveries by other channels are stored.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How the connection is encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Security {
-    /// Begins in plain text; nothing but the request for encryption is said in it.
+    /// Begins in plain text, in which only the request for encryption is sent.
     StartTls,
-    /// From the first byte on.
+    /// Encrypted from the first byte.
     Implicit,
-    /// Never.
+    /// Never encrypted.
     Plaintext,
 }
 
-/// A mailer that is being set up: [`Mailer::starttls`], [`Mailer::tls`], [`Mailer::plaintext`] or [`Mailer::from_url`].
+/// Builds a mailer: [`Mailer::starttls`], [`Mailer::tls`], [`Mailer::plaintext`] or [`Mailer::from_url`].
 #[derive(Clone)]
 pub struct MailerBuilder {
     host: String,
@@ -42,7 +42,7 @@ pub struct MailerBuilder {
     timeout: Duration,
 }
 
-/// What a conversation with the server needs. No `Debug`: it holds the password.
+/// The settings that a conversation with the server needs. No `Debug`, because it holds the password.
 pub(super) struct Settings {
     pub(super) host: String,
     pub(super) port: u16,
@@ -55,7 +55,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Host and port, for messages.
+    /// Returns host and port, for messages.
     pub(super) fn server(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
@@ -81,7 +81,7 @@ impl MailerBuilder {
     }
 
     pub(super) fn from_url(url: &str) -> Result<Self, ChannelError> {
-        // The URL holds a password, so no message repeats any of it but its scheme and its option.
+        // The URL holds a password, so no message repeats more of it than its scheme and its option.
         let parsed =
             Url::parse(url).map_err(|error| ChannelError::setup_failed("the URL of the mail server", error))?;
         let host = match parsed.host() {
@@ -93,7 +93,7 @@ impl MailerBuilder {
         let option = parsed.query_pairs().find(|(name, _)| name == "tls").map(|(_, value)| value.into_owned());
         let security = match (parsed.scheme(), option.as_deref()) {
             ("smtps", None) => Security::Implicit,
-            // Without a word about it the safe way is meant. "If the server happens to offer it" is no security at all.
+            // Without an option encryption is required: "encrypt if the server offers it" would not be secure.
             ("smtp", None | Some("required")) => Security::StartTls,
             ("smtp", Some("none")) => Security::Plaintext,
             _ => {
@@ -116,54 +116,54 @@ impl MailerBuilder {
         Ok(builder)
     }
 
-    /// The port, where it is not the usual one (587, 465 and 25).
+    /// Sets the port, if it is not the usual one (587, 465 and 25).
     pub fn port(mut self, port: u16) -> Self {
         self.port = port;
         self
     }
 
-    /// The account that the server asks for.
+    /// Sets the account on the server.
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         self.credentials = Some(Credentials::new(user.into(), password.into()));
         self
     }
 
-    /// Whom the mails are from: `alerts@example.com`, or `Alerts <alerts@example.com>`. It must be said.
+    /// Sets the sender: `alerts@example.com`, or `Alerts <alerts@example.com>`. It is required.
     pub fn from(mut self, address: impl Into<String>) -> Self {
         self.from = Some(address.into());
         self
     }
 
-    /// The name that people see beside that address, in any script.
+    /// Sets the sender's name, in any script.
     pub fn from_name(mut self, name: impl Into<String>) -> Self {
         self.from_name = Some(name.into());
         self
     }
 
-    /// Trusts this certificate, too, in PEM: that of a company's own authority, for instance. The operating system's are
-    /// trusted in any case.
+    /// Trusts this certificate as well, in PEM, for instance that of a company's own authority. The operating system's
+    /// certificates are trusted in any case.
     pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.root_certificates.push(pem.into());
         self
     }
 
-    /// How long the whole conversation with the server may take: 20 s unless said otherwise. Let it stay below the `timeout`
-    /// of the definition `notify.alert`.
+    /// Sets how long the whole conversation with the server may take: 20 s by default. Keep it below the `timeout` of the
+    /// definition `notify.alert`.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// The mailer. It has not spoken to the server yet: [`Mailer::check`] does.
+    /// Builds the mailer. It does not connect to the server; [`Mailer::check`] does.
     ///
     /// # Errors
-    /// Says which setting is missing or cannot be read.
+    /// Returns which setting is missing or invalid.
     pub fn build(self) -> Result<Mailer, ChannelError> {
         let from = self
             .from
-            .ok_or_else(|| ChannelError::setup("the mailer does not know whom its mails are from: `.from(..)`"))?;
+            .ok_or_else(|| ChannelError::setup("the mailer has no sender address: set one with `.from(..)`"))?;
         let mut from: Mailbox = from.parse().map_err(|error| {
-            ChannelError::setup_failed(format!("`{from}`, which mails are to be from, is no address"), error)
+            ChannelError::setup_failed(format!("cannot read the sender `{from}` as a mail address"), error)
         })?;
         from.name = self.from_name.or(from.name).map(|name| one_line(&name));
         let tls = match self.security {
@@ -271,7 +271,7 @@ mod tests {
     fn a_mailer_wants_to_know_whom_its_mails_are_from() {
         let missing = Mailer::tls("mail.example").build().map(|_| ()).unwrap_err();
         assert!(missing.to_string().contains(".from("), "{missing}");
-        let wrong = Mailer::tls("mail.example").from("nobody").build().map(|_| ()).unwrap_err();
-        assert!(wrong.to_string().contains("`nobody`"), "{wrong}");
+        let wrong = Mailer::tls("mail.example").from("no-address").build().map(|_| ()).unwrap_err();
+        assert!(wrong.to_string().contains("`no-address`"), "{wrong}");
     }
 }

@@ -1,9 +1,9 @@
--- For MySQL 8 and MariaDB 10.6. The server's default character set may be latin1, so every table says utf8mb4.
--- Names and keys compare byte by byte and without padding ('a' is not 'a '): the collation has another name on
--- each server, hence the two executable comments. Times are UTC whatever the session's time zone is.
--- Each statement is committed by itself, so a run that was cut short is taken up: IF NOT EXISTS.
--- '0000-00-00' and the like, which a lax sql_mode lets in, are no times: hence the checks.
--- Definitions are written by people: durations are text ("1h"), choices are named.
+-- For MySQL 8 and MariaDB 10.6. The server's default character set may be latin1, so every table sets utf8mb4.
+-- Names and keys compare byte by byte and without padding ('a' is not 'a '). The collation has another name on
+-- each server, hence the two executable comments. Times are UTC in every time zone of the session.
+-- Each statement commits by itself. IF NOT EXISTS lets the next run continue after one that was cut short.
+-- The checks refuse '0000-00-00' and similar values, which a lax sql_mode accepts and which are not times.
+-- People edit definitions: durations are text ("1h"), choices are names.
 CREATE TABLE IF NOT EXISTS notify_def (
     id                       bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
     name                     varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */ NOT NULL,
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS notify_def (
     breaker_pause            varchar(100) NOT NULL DEFAULT '1m',
     keep_history             varchar(100) NOT NULL DEFAULT '30d',
     handler_config           text,
-    -- Not for people: the last tick of the timetable, and the timetable that it belongs to.
+    -- Written by sweepers: the last tick of the timetable, and the timetable that it belongs to.
     last_tick                datetime(6),
     tick_schedule            varchar(1000) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     create_time              datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
@@ -57,8 +57,8 @@ CREATE TABLE IF NOT EXISTS notify_def (
                AND last_tick >= '1970-01-01')
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
--- Live notices only: narrow and short-lived. LONGTEXT, not JSON: the parameter keeps its bytes.
--- No foreign key to notify_def: an edit of a definition never waits for an open business transaction.
+-- Only live notices, so the table stays small. LONGTEXT and not JSON, so that the parameter keeps its bytes.
+-- No foreign key to notify_def, so that an edit of a definition never waits for an open business transaction.
 CREATE TABLE IF NOT EXISTS notify_msg (
     id             bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
     def_id         bigint NOT NULL,
@@ -75,22 +75,29 @@ CREATE TABLE IF NOT EXISTS notify_msg (
     next_call_time datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     create_time    datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     dedupe_key     varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
+    dedupe_until_ended bool,
     ordering_key   varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     trace_context  varchar(1000),
-    -- The ordering key while the notice is under way. There are no partial indexes here, but nulls are no duplicates.
+    -- Set while the notice waits behind an unfinished one of its ordering key: the time at which it was due. Then next_call_time
+    -- is the time of the next look.
+    blocked_since  datetime(6),
+    -- The ordering key while the notice is under way, else null. MySQL has no partial indexes, but nulls are not duplicates.
     under_way      varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */
                    GENERATED ALWAYS AS (CASE WHEN status IN (4, 5) THEN ordering_key END) STORED,
+    -- The dedupe key while the notice has it (until its first claim, or until it has ended), else null.
+    unique_key     varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */
+                   GENERATED ALWAYS AS (CASE WHEN attempt = 0 OR dedupe_until_ended THEN dedupe_key END) STORED,
     CONSTRAINT notify_msg_keys CHECK (char_length(dedupe_key) >= 1 AND char_length(ordering_key) >= 1),
     CONSTRAINT notify_msg_status CHECK (status IN (0, 2, 4, 5)),
-    -- 9999-12-31 is the deadline of a confirmation that is waited for without end.
+    -- 9999-12-31 is the due time of a notice that waits for its confirmation without end.
     CONSTRAINT notify_msg_times CHECK (next_call_time >= '1970-01-01' AND create_time >= '1970-01-01'),
-    -- Status is the lane, next_call_time the moment at which somebody must look at the row.
+    -- A definition and a status make a queue slice. next_call_time is the next time at which a sweeper must look at the row.
     KEY notify_msg_due (def_id, status, next_call_time),
-    -- A dedupe key is given once among the live notices of a definition.
-    UNIQUE KEY notify_msg_dedupe (def_id, dedupe_key),
-    -- Finds what stands before a notice of its ordering key. (No unique index could: in those the id is not part of the order.)
+    -- Only one notice of a definition has a dedupe key.
+    UNIQUE KEY notify_msg_dedupe (def_id, unique_key),
+    -- Finds the notices in front of one in its ordering key. (Not a unique index: in those the id is not part of the order.)
     KEY notify_msg_order (def_id, ordering_key, id),
-    -- Of an ordering key one notice is under way at a time, whoever claims.
+    -- Only one notice of an ordering key is under way at a time.
     UNIQUE KEY notify_msg_under_way (def_id, under_way)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
@@ -110,18 +117,19 @@ CREATE TABLE IF NOT EXISTS notify_msg_history (
     next_call_time datetime(6),
     create_time    datetime(6) NOT NULL,
     dedupe_key     varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
+    dedupe_until_ended bool,
     ordering_key   varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     trace_context  varchar(1000),
     finish_time    datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     end_reason     text,
-    -- The class of a dead letter ('-': none); null for what ended otherwise.
+    -- The class of a dead letter ('-': none); null for successes and cancelled notices.
     dead_class     varchar(30) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */
                    GENERATED ALWAYS AS (CASE WHEN status = 3 THEN coalesce(nullif(last_class, ''), '-') END) STORED,
     CONSTRAINT notify_msg_history_status CHECK (status IN (1, 3, 6)),
     CONSTRAINT notify_msg_history_times CHECK (finish_time >= '1970-01-01'),
     KEY notify_msg_history_finished (def_id, status, finish_time),
-    -- Dead letters by their class, newest or oldest first. There are no partial indexes here, so a success has an entry
-    -- too: about a hundredth of what sending it costs.
+    -- Dead letters by their class, newest or oldest first. MySQL has no partial indexes, so a success has an entry too, which
+    -- costs about a hundredth of sending it.
     KEY notify_msg_history_dead (def_id, dead_class, finish_time)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
@@ -133,17 +141,17 @@ CREATE TABLE IF NOT EXISTS notify_node (
     last_seen       datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
--- What people are being told of, by definition and reason: the cool-down that all nodes share.
+-- The open alerts, by definition and reason, with the cool-down that all nodes share.
 CREATE TABLE IF NOT EXISTS notify_alert (
     def_id        bigint NOT NULL,
     reason        varchar(100) NOT NULL,
     opened        datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     last_notified datetime(6),
-    held_back     bigint NOT NULL DEFAULT 0,
+    suppressed     bigint NOT NULL DEFAULT 0,
     last_seen     datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
-    -- The notice that looks again after the cool-down.
+    -- The notice that is sent after the cool-down and reports suppressed alerts.
     follow_up     bigint,
-    -- Of the last one.
+    -- Of the last alarm.
     notice_id     bigint,
     class         varchar(30),
     message       longtext,
@@ -151,7 +159,7 @@ CREATE TABLE IF NOT EXISTS notify_alert (
     PRIMARY KEY (def_id, reason)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
--- What the rows of notify_def were, as a JSON object of the columns that people edit (and "deleted": true), with who made them so.
+-- The versions of the rows of notify_def, each a JSON object of the editable columns (and "deleted": true), with its author.
 CREATE TABLE IF NOT EXISTS notify_def_version (
     def_id     bigint NOT NULL,
     version    bigint NOT NULL,
@@ -162,21 +170,21 @@ CREATE TABLE IF NOT EXISTS notify_def_version (
     PRIMARY KEY (def_id, version)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
--- How definitions stand that have a limit over all nodes; one row each, locked by whoever claims. `UPDATE notify_limit SET
+-- The state of cluster-wide limits: one row for each definition that has one. A claim locks it. `UPDATE notify_limit SET
 -- open_until = NULL, failures = 0` closes a circuit by hand.
 CREATE TABLE IF NOT EXISTS notify_limit (
     def_id     bigint NOT NULL PRIMARY KEY,
-    -- Attempts that began lately: a JSON list of [milliseconds since 1970, how many].
+    -- Attempts that began recently: a JSON list of [milliseconds since 1970, number of attempts].
     begun      longtext,
-    -- In a row.
+    -- Failures in a row.
     failures   bigint NOT NULL DEFAULT 0,
-    -- The circuit is open; from then on a probe may be sent.
+    -- Not null: the circuit is open. From this time on a probe may be sent.
     open_until datetime(6),
-    -- The notice that is the probe.
+    -- The id of the notice that is the probe.
     probe      bigint
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
--- The one switch that pauses everything: `UPDATE notify_switch SET paused = 1, who = '…', since = UTC_TIMESTAMP(), reason = '…'`.
+-- The switch that pauses all sending: `UPDATE notify_switch SET paused = 1, who = '…', since = UTC_TIMESTAMP(), reason = '…'`.
 CREATE TABLE IF NOT EXISTS notify_switch (
     id     smallint NOT NULL DEFAULT 1 PRIMARY KEY,
     paused tinyint(1) NOT NULL DEFAULT 0,
@@ -189,19 +197,19 @@ CREATE TABLE IF NOT EXISTS notify_switch (
 
 INSERT IGNORE INTO notify_switch (id) VALUES (1);
 
--- The snapshot: how many notices a definition had, counted every now and then by whoever moves next_time on.
+-- A snapshot of the number of notices of each definition. A node that moves next_time on takes it.
 CREATE TABLE IF NOT EXISTS notify_count (
     def_id             bigint NOT NULL PRIMARY KEY,
     not_sent           bigint NOT NULL DEFAULT 0,
     failed             bigint NOT NULL DEFAULT 0,
     sending            bigint NOT NULL DEFAULT 0,
-    awaiting_confirm   bigint NOT NULL DEFAULT 0,
+    awaiting_ack   bigint NOT NULL DEFAULT 0,
     dead_letters       bigint NOT NULL DEFAULT 0,
     cancelled          bigint NOT NULL DEFAULT 0,
     recently_succeeded bigint NOT NULL DEFAULT 0,
-    -- Of first sends and retries.
+    -- The earliest due time of first sends and retries; null: none is due.
     oldest_due         datetime(6),
-    -- Null: never yet.
+    -- Null: not counted yet.
     taken_at           datetime(6),
     next_time          datetime(6) NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
@@ -214,6 +222,6 @@ CREATE TABLE IF NOT EXISTS notify_audit (
     def_id    bigint,
     notice_id bigint,
     detail    longtext,
-    -- What was done to a notice.
+    -- Finds the entries of a notice.
     KEY notify_audit_notice (notice_id, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;

@@ -1,10 +1,10 @@
--- Confirms a notice by plain SQL: in the caller's transaction, in triggers, from any language.
+-- Acknowledges a notice by plain SQL: in the caller's transaction, in triggers, from any language.
 --     CALL notify_ack(7, @answer);
--- The answer is what it did: 'done' (the notice has ended as succeeded), 'dead_letter_confirmed' (it had been given up, and is
--- a success now), 'already_succeeded', 'cancelled', or 'unknown' (there is none of this id, or no more).
--- It has several steps: outside of a transaction, each is committed by itself, so begin one.
--- It runs with the rights of its caller, in a trigger of its definer, who needs EXECUTE; SELECT, UPDATE and DELETE on notify_msg;
--- SELECT, INSERT, UPDATE and DELETE on notify_msg_history; INSERT on notify_audit.
+-- The answer is what it did: 'done' (the notice has ended as succeeded), 'dead_letter_acked' (it was a dead letter and is
+-- a success now), 'already_succeeded', 'cancelled', or 'unknown' (there is no notice with this id, or it was purged).
+-- It has several steps, and outside a transaction each of them commits by itself, so begin one.
+-- It runs with the rights of its caller, in a trigger of its definer, which needs EXECUTE; SELECT, UPDATE and DELETE on
+-- notify_msg; SELECT, INSERT, UPDATE and DELETE on notify_msg_history; INSERT on notify_audit.
 SET @notify_sql_mode = @@sql_mode, sql_mode = 'TRADITIONAL';
 DELIMITER //
 DROP PROCEDURE IF EXISTS notify_ack
@@ -14,15 +14,17 @@ BEGIN
     DECLARE found_id bigint;
     DECLARE ended smallint;
     DECLARE owner bigint;
+    DECLARE the_key varchar(200) CHARACTER SET utf8mb4;
+    DECLARE next_id bigint;
     DECLARE was_live bool DEFAULT false;
     DECLARE look int DEFAULT 0;
     DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
     SET answer = 'unknown';
-    -- Twice: between the two looks it may have been revived. The locks wait for whoever settles it at this moment.
+    -- Two rounds, because the notice may be revived between the two looks. The locks wait for a settle in progress.
     looks: WHILE look < 2 DO
         SET look = look + 1;
-        -- Without a lock at first: where there is no row, the place where one may come would be locked, and with it
-        -- everybody's next notice until this transaction ends.
+        -- Without a lock at first: where there is no row, the gap would be locked, and inserts of other sessions would wait for
+        -- the end of this transaction.
         SELECT id INTO found_id FROM notify_msg WHERE id = the_id;
         SET was_live = found_id IS NOT NULL;
         IF was_live THEN
@@ -30,20 +32,29 @@ BEGIN
             SELECT id INTO found_id FROM notify_msg WHERE id = the_id FOR UPDATE;
         END IF;
         IF found_id IS NOT NULL THEN
-            -- An ended notice whose id was given once more.
+            -- Deletes an ended notice that has the same id (an id that was given twice).
             DELETE FROM notify_msg_history WHERE id = the_id;
             INSERT INTO notify_msg_history (id, def_id, param, description, errors, status, attempt, failures, crashes, worker,
-                last_class, last_call_time, next_call_time, create_time, dedupe_key, ordering_key, trace_context, finish_time,
+                last_class, last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, finish_time,
                 end_reason)
             SELECT id, def_id, param, description, errors, 1, attempt, failures, crashes, worker, NULL, last_call_time, NULL,
-                   create_time, dedupe_key, ordering_key, trace_context, UTC_TIMESTAMP(6), 'confirmed'
+                   create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, UTC_TIMESTAMP(6), 'confirmed'
             FROM notify_msg WHERE id = the_id;
+            SELECT def_id, ordering_key INTO owner, the_key FROM notify_msg WHERE id = the_id;
             DELETE FROM notify_msg WHERE id = the_id;
+            -- Unblocks the next notice of its ordering key.
+            IF the_key IS NOT NULL THEN
+                SELECT id INTO next_id FROM notify_msg FORCE INDEX (notify_msg_order)
+                WHERE def_id = owner AND ordering_key = the_key COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */
+                ORDER BY def_id, ordering_key, id LIMIT 1;
+                UPDATE notify_msg SET next_call_time = UTC_TIMESTAMP(6), blocked_since = NULL
+                WHERE id = next_id AND blocked_since IS NOT NULL;
+            END IF;
             SET answer = 'done';
             LEAVE looks;
         END IF;
         SELECT status, def_id INTO ended, owner FROM notify_msg_history WHERE id = the_id;
-        -- The snapshot of the transaction may be older than its end.
+        -- The transaction's snapshot may be older than the end of the notice.
         IF was_live OR ended IS NOT NULL THEN
             SELECT status, def_id INTO ended, owner FROM notify_msg_history WHERE id = the_id FOR UPDATE;
         END IF;
@@ -53,10 +64,10 @@ BEGIN
                 SET status = 1, finish_time = UTC_TIMESTAMP(6), end_reason = 'confirmed after it had been given up'
                 WHERE id = the_id;
                 INSERT INTO notify_audit (who, act, def_id, notice_id, detail)
-                VALUES (left(current_user(), 200), 'confirm', owner, the_id,
+                VALUES (left(current_user(), 200), 'ack', owner, the_id,
                         'a late confirmation made a success of the dead letter');
             END IF;
-            SET answer = CASE ended WHEN 3 THEN 'dead_letter_confirmed' WHEN 6 THEN 'cancelled' ELSE 'already_succeeded' END;
+            SET answer = CASE ended WHEN 3 THEN 'dead_letter_acked' WHEN 6 THEN 'cancelled' ELSE 'already_succeeded' END;
             LEAVE looks;
         END IF;
     END WHILE;

@@ -1,6 +1,6 @@
--- Any value can be put into any column here, hence the checks: a time is UTC text as datetime() or strftime()
--- write it, with or without milliseconds, and a number is a whole number.
--- Definitions are written by people: durations are text ("1h"), choices are named.
+-- SQLite stores any value in any column, hence the checks: a time is UTC text in the format of datetime() or strftime(),
+-- with or without milliseconds, and a number is a whole number.
+-- People edit definitions: durations are text ("1h"), choices are names.
 CREATE TABLE notify_def (
     id                       integer PRIMARY KEY AUTOINCREMENT,
     name                     text NOT NULL CONSTRAINT notify_def_name UNIQUE
@@ -37,7 +37,7 @@ CREATE TABLE notify_def (
     breaker_pause            text NOT NULL DEFAULT '1m',
     keep_history             text NOT NULL DEFAULT '30d',
     handler_config           text,
-    -- Not for people: the last tick of the timetable, and the timetable that it belongs to.
+    -- Written by sweepers: the last tick of the timetable, and the timetable that it belongs to.
     last_tick                text,
     tick_schedule            text,
     create_time              text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
@@ -56,9 +56,9 @@ CREATE TABLE notify_def (
     )
 );
 
--- Live notices only: narrow and short-lived. Times are UTC text with milliseconds.
--- AUTOINCREMENT: an id is never used twice, so history cannot clash with a new notice.
--- No foreign key to notify_def: an edit of a definition never waits for an open business transaction.
+-- Only live notices, so the table stays small. Times are UTC text with milliseconds.
+-- AUTOINCREMENT never uses an id twice, so a new notice cannot have the id of one in history.
+-- No foreign key to notify_def, so that an edit of a definition never waits for an open business transaction.
 CREATE TABLE notify_msg (
     id             integer PRIMARY KEY AUTOINCREMENT,
     def_id         integer NOT NULL,
@@ -75,27 +75,33 @@ CREATE TABLE notify_msg (
     next_call_time text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     create_time    text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     dedupe_key     text,
+    dedupe_until_ended integer,
     ordering_key   text,
     trace_context  text,
+    -- Set while the notice waits behind an unfinished one of its ordering key: the time at which it was due. Then next_call_time
+    -- is the time of the next look.
+    blocked_since  text,
     CONSTRAINT notify_msg_keys CHECK (
         typeof(dedupe_key) IN ('text', 'null') AND typeof(ordering_key) IN ('text', 'null')
         AND length(dedupe_key) BETWEEN 1 AND 200 AND length(ordering_key) BETWEEN 1 AND 200
+        AND (dedupe_until_ended IS NULL OR dedupe_until_ended IN (0, 1))
     ),
-    -- 9999-12-31 is the deadline of a confirmation that is waited for without end.
+    -- 9999-12-31 is the due time of a notice that waits for its confirmation without end.
     CONSTRAINT notify_msg_times CHECK (
         (next_call_time IS strftime('%Y-%m-%d %H:%M:%f', next_call_time) OR next_call_time IS datetime(next_call_time))
         AND (create_time IS strftime('%Y-%m-%d %H:%M:%f', create_time) OR create_time IS datetime(create_time))
     )
 );
 
--- Status is the lane, next_call_time the moment at which somebody must look at the row.
+-- A definition and a status make a queue slice. next_call_time is the next time at which a sweeper must look at the row.
 CREATE INDEX notify_msg_due ON notify_msg (def_id, status, next_call_time);
 
--- A dedupe key is given once among the live notices of a definition.
-CREATE UNIQUE INDEX notify_msg_dedupe ON notify_msg (def_id, dedupe_key) WHERE dedupe_key IS NOT NULL;
+-- Only one notice of a definition has a dedupe key, until its first claim or until it has ended.
+CREATE UNIQUE INDEX notify_msg_dedupe ON notify_msg (def_id, dedupe_key)
+    WHERE dedupe_key IS NOT NULL AND (attempt = 0 OR dedupe_until_ended);
 
--- Finds what stands before a notice of its ordering key. Whoever is under way has the first place, and there is only one
--- such place: of a key one notice is under way at a time, whoever claims.
+-- Finds the notices in front of one in its ordering key. The notice under way has the first place. The index is unique, so only
+-- one notice of a key is under way at a time.
 CREATE UNIQUE INDEX notify_msg_order
     ON notify_msg (def_id, ordering_key, (CASE WHEN status IN (4, 5) THEN 0 ELSE id END)) WHERE ordering_key IS NOT NULL;
 
@@ -115,11 +121,12 @@ CREATE TABLE notify_msg_history (
     next_call_time text,
     create_time    text NOT NULL,
     dedupe_key     text,
+    dedupe_until_ended integer,
     ordering_key   text,
     trace_context  text,
     finish_time    text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     end_reason     text,
-    -- The class of a dead letter ('-': none); null for what ended otherwise.
+    -- The class of a dead letter ('-': none); null for successes and cancelled notices.
     dead_class     text GENERATED ALWAYS AS (CASE WHEN status = 3 THEN coalesce(nullif(last_class, ''), '-') END) VIRTUAL,
     CONSTRAINT notify_msg_history_times CHECK (
         (finish_time IS strftime('%Y-%m-%d %H:%M:%f', finish_time) OR finish_time IS datetime(finish_time))
@@ -128,7 +135,7 @@ CREATE TABLE notify_msg_history (
 
 CREATE INDEX notify_msg_history_finished ON notify_msg_history (def_id, status, finish_time);
 
--- Dead letters by their class, newest or oldest first. A success is not in it.
+-- Dead letters by their class, newest or oldest first. It has no successes.
 CREATE INDEX notify_msg_history_dead ON notify_msg_history (def_id, dead_class, finish_time) WHERE dead_class IS NOT NULL;
 
 CREATE TABLE notify_node (
@@ -139,17 +146,17 @@ CREATE TABLE notify_node (
     last_seen       text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now'))
 );
 
--- What people are being told of, by definition and reason: the cool-down that all nodes share.
+-- The open alerts, by definition and reason, with the cool-down that all nodes share.
 CREATE TABLE notify_alert (
     def_id        integer NOT NULL,
     reason        text NOT NULL,
     opened        text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     last_notified text,
-    held_back     integer NOT NULL DEFAULT 0,
+    suppressed     integer NOT NULL DEFAULT 0,
     last_seen     text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    -- The notice that looks again after the cool-down.
+    -- The notice that is sent after the cool-down and reports suppressed alerts.
     follow_up     integer,
-    -- Of the last one.
+    -- Of the last alarm.
     notice_id     integer,
     class         text,
     message       text,
@@ -157,7 +164,7 @@ CREATE TABLE notify_alert (
     PRIMARY KEY (def_id, reason)
 );
 
--- What the rows of notify_def were, as a JSON object of the columns that people edit (and "deleted": true), with who made them so.
+-- The versions of the rows of notify_def, each a JSON object of the editable columns (and "deleted": true), with its author.
 CREATE TABLE notify_def_version (
     def_id     integer NOT NULL,
     version    integer NOT NULL,
@@ -171,23 +178,23 @@ CREATE TABLE notify_def_version (
     )
 );
 
--- How definitions stand that have a limit over all nodes; one row each, locked by whoever claims. `UPDATE notify_limit SET
+-- The state of cluster-wide limits: one row for each definition that has one. A claim locks it. `UPDATE notify_limit SET
 -- open_until = NULL, failures = 0` closes a circuit by hand.
 CREATE TABLE notify_limit (
     def_id     integer PRIMARY KEY,
-    -- Attempts that began lately: a JSON list of [milliseconds since 1970, how many].
+    -- Attempts that began recently: a JSON list of [milliseconds since 1970, number of attempts].
     begun      text,
-    -- In a row.
+    -- Failures in a row.
     failures   integer NOT NULL DEFAULT 0 CONSTRAINT notify_limit_failures CHECK (typeof(failures) = 'integer'),
-    -- The circuit is open; from then on a probe may be sent.
+    -- Not null: the circuit is open. From this time on a probe may be sent.
     open_until text CONSTRAINT notify_limit_open_until CHECK (
         open_until IS strftime('%Y-%m-%d %H:%M:%f', open_until) OR open_until IS datetime(open_until)
     ),
-    -- The notice that is the probe.
+    -- The id of the notice that is the probe.
     probe      integer CONSTRAINT notify_limit_probe CHECK (typeof(probe) IN ('integer', 'null'))
 );
 
--- The one switch that pauses everything: `UPDATE notify_switch SET paused = 1, who = '…', since = datetime(), reason = '…'`.
+-- The switch that pauses all sending: `UPDATE notify_switch SET paused = 1, who = '…', since = datetime(), reason = '…'`.
 CREATE TABLE notify_switch (
     id     integer PRIMARY KEY DEFAULT 1 CONSTRAINT notify_switch_one CHECK (id = 1),
     paused integer NOT NULL DEFAULT 0 CONSTRAINT notify_switch_paused CHECK (paused IN (0, 1)),
@@ -198,24 +205,24 @@ CREATE TABLE notify_switch (
 
 INSERT INTO notify_switch (id) VALUES (1);
 
--- The snapshot: how many notices a definition had, counted every now and then by whoever moves next_time on.
+-- A snapshot of the number of notices of each definition. A node that moves next_time on takes it.
 CREATE TABLE notify_count (
     def_id             integer NOT NULL PRIMARY KEY,
     not_sent           integer NOT NULL DEFAULT 0,
     failed             integer NOT NULL DEFAULT 0,
     sending            integer NOT NULL DEFAULT 0,
-    awaiting_confirm   integer NOT NULL DEFAULT 0,
+    awaiting_ack   integer NOT NULL DEFAULT 0,
     dead_letters       integer NOT NULL DEFAULT 0,
     cancelled          integer NOT NULL DEFAULT 0,
     recently_succeeded integer NOT NULL DEFAULT 0,
-    -- Of first sends and retries.
+    -- The earliest due time of first sends and retries; null: none is due.
     oldest_due         text,
-    -- Null: never yet.
+    -- Null: not counted yet.
     taken_at           text,
     next_time          text NOT NULL,
     CONSTRAINT notify_count_numbers CHECK (
         typeof(not_sent) = 'integer' AND typeof(failed) = 'integer' AND typeof(sending) = 'integer'
-        AND typeof(awaiting_confirm) = 'integer' AND typeof(dead_letters) = 'integer' AND typeof(cancelled) = 'integer'
+        AND typeof(awaiting_ack) = 'integer' AND typeof(dead_letters) = 'integer' AND typeof(cancelled) = 'integer'
         AND typeof(recently_succeeded) = 'integer'
     ),
     CONSTRAINT notify_count_times CHECK (
@@ -233,5 +240,5 @@ CREATE TABLE notify_audit (
     detail    text
 );
 
--- What was done to a notice.
+-- Finds the entries of a notice.
 CREATE INDEX notify_audit_notice ON notify_audit (notice_id, id) WHERE notice_id IS NOT NULL;

@@ -1,47 +1,47 @@
-//! What a follow-up tells when it is sent: a pure function, the same for a sweeper and for a simulation.
+//! The content of a follow-up when it is sent: a pure function, the same for a sweeper and for a simulation.
 //!
-//! Whether there is news, and which, is decided in [`super::cooldown`]; who gets it is left to whoever sends it.
+//! [`super::cooldown`] decides whether there is news, and which; the caller determines the recipients.
 
 use std::time::Duration;
 
-use super::cooldown::{AlertRow, News, Standing, news};
+use super::cooldown::{AlertRow, FollowUpFacts, News, news};
 use super::{Alert, AlertKind};
 use crate::definition::{KeepHistory, Policy};
 use crate::notice::time_from_millis;
-use crate::store::Told;
+use crate::store::FollowUpResult;
 
-/// The cool-down of what is about no valid definition.
+/// The cool-down where there is no valid definition.
 pub const DEFAULT_COOLDOWN: Duration = Duration::from_secs(300);
 
-/// What a follow-up that is due tells, if anything, and what that makes of its row ([`super::cooldown::tell`]) once it has been
-/// told. `alert` is completed: it says the reason and the definition already. `sightings`: see [`news`].
+/// Returns the alert of a due follow-up, if there is news, and the effect on its row ([`super::cooldown::tell`]) once it has
+/// been sent. `alert` has its reason and definition set; this function fills in the rest. `sightings`: see [`news`].
 pub fn follow_up(
     alert_def: i64,
     def_id: i64,
     mut alert: Alert,
     row: AlertRow,
-    standing: Standing,
+    facts: FollowUpFacts,
     policy: Option<&Policy>,
     sightings: Duration,
-) -> (Option<Alert>, Told) {
+) -> (Option<Alert>, FollowUpResult) {
     let cooldown = policy.map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
-    // What is purged before it is looked for leaves no trace.
+    // Successes that may be purged before the follow-up searches for them count as not kept.
     let keeps = policy.is_none_or(|policy| match policy.keep_history {
         KeepHistory::Never => false,
         KeepHistory::For(time) => time > cooldown.saturating_mul(2),
         KeepHistory::Forever => true,
     });
-    let (kind, next) = match news(&row, alert.reason, standing, keeps, sightings, cooldown) {
+    let (kind, next) = match news(&row, alert.reason, facts, keeps, sightings, cooldown) {
         News::Recovered => (Some(AlertKind::Recovered), None),
         News::Digest => (Some(AlertKind::Digest), Some(cooldown)),
         News::Quiet(pause) => (None, Some(pause)),
         News::Stale => (None, None),
     };
-    let told = Told {
+    let told = FollowUpResult {
         alert_def,
         def_id,
         reason: alert.reason,
-        count: row.held_back,
+        count: row.suppressed,
         seen: row.last_seen,
         closes: next.is_none(),
         notified: kind.is_some(),
@@ -50,18 +50,18 @@ pub fn follow_up(
     };
     let alert = kind.map(|kind| {
         alert.kind = kind;
-        complete(&mut alert, row, standing.succeeded);
+        complete(&mut alert, row, facts.succeeded);
         alert
     });
     (alert, told)
 }
 
-/// Says what the row of an alert knows.
+/// Fills in the fields that the row of an alert contains.
 fn complete(alert: &mut Alert, row: AlertRow, succeeded: Option<i64>) {
-    alert.more = row.held_back;
+    alert.more = row.suppressed;
     alert.since = humantime::format_rfc3339_millis(time_from_millis(row.opened)).to_string();
     if alert.kind == AlertKind::Recovered {
-        // Of a condition the last look that saw it, of failures the first success.
+        // For a condition, the last check that noticed it; for failures, the first success.
         let ended = if alert.reason.is_delivery() { succeeded } else { Some(row.last_seen) };
         alert.lasted_ms = ended.and_then(|ended| u64::try_from(ended - row.opened).ok());
     }
@@ -75,16 +75,16 @@ mod tests {
     use super::*;
     use crate::{AlertReason, NotifyDef};
 
-    /// What is told ten minutes after the last failure, where something succeeded a minute after it.
-    fn ten_minutes_later(def: NotifyDef, held_back: i64, succeeded: Option<i64>) -> (Option<Alert>, Told) {
-        let row = AlertRow { opened: 0, last_notified: Some(0), held_back, last_seen: 60_000, ..AlertRow::default() };
-        let standing = Standing { now: 660_000, succeeded, still_failing: false };
+    /// Returns what is sent ten minutes after the last failure, if a notice succeeded a minute after it.
+    fn ten_minutes_later(def: NotifyDef, suppressed: i64, succeeded: Option<i64>) -> (Option<Alert>, FollowUpResult) {
+        let row = AlertRow { opened: 0, last_notified: Some(0), suppressed, last_seen: 60_000, ..AlertRow::default() };
+        let facts = FollowUpFacts { now: 660_000, succeeded, still_failing: false };
         let alert = Alert::new(AlertKind::Raised, AlertReason::FinalFailure, "sync", "");
-        follow_up(1, 2, alert, row, standing, Some(&def.policy().unwrap()), Duration::from_secs(60))
+        follow_up(1, 2, alert, row, facts, Some(&def.policy().unwrap()), Duration::from_secs(60))
     }
 
     #[test]
-    fn the_news_and_what_they_make_of_the_row_go_together() {
+    fn a_follow_up_alert_fits_the_change_of_its_row() {
         let sync = || NotifyDef::new("sync");
         let (alert, told) = ten_minutes_later(sync(), 7, None);
         assert_eq!(alert.unwrap().title(), "sync: 7 more failures since 00:00");

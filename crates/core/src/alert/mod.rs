@@ -1,5 +1,5 @@
-//! [`Alert`]: what an operator is told. It is the parameter of the notices of the built-in definition
-//! [`ALERT_DEFINITION`], so any handler can take it; ready ones are in the crate `solid-notify-channels`.
+//! [`Alert`]: the content of an alert to an operator. It is the parameter of the notices of the built-in definition
+//! [`ALERT_DEFINITION`], so any handler can send it; ready ones are in the crate `solid-notify-channels`.
 
 pub mod cooldown;
 pub mod follow_up;
@@ -8,44 +8,44 @@ pub mod trigger;
 use serde::{Deserialize, Serialize};
 
 use crate::definition::NotifyDef;
-use crate::store::{Alarm, Told};
+use crate::store::{Alarm, FollowUpResult};
 use cooldown::AlertRow;
 
-/// The name of the built-in definition whose notices are alerts, and of the handler that takes them.
+/// The name of the built-in definition whose notices are alerts, and of its handler.
 pub const ALERT_DEFINITION: &str = "notify.alert";
 
-/// The built-in definition, as sweepers make it where there is none; one that there is stays as operators have it.
+/// Returns the built-in definition, which sweepers create if it is missing. An existing row is not changed.
 pub fn built_in() -> NotifyDef {
     NotifyDef::new(ALERT_DEFINITION)
         .description("Alerts: tells people of what fails. Its email and alert_to hold for definitions that have none.")
-        // For about a day. A password or an address that is wrong may be corrected meanwhile.
+        // Retries for about a day, so that a wrong password or address can be corrected meanwhile.
         .retry_interval("[10s,1m,5m,15m]")
         .max_retry_times(100)
         .retry_rules(r#"{ "auth": 101, "invalid": 101, "not_found": 101 }"#)
         .alert_trigger_type("never")
 }
 
-/// An alert as its handler gets it.
+/// An alert as its handler receives it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Alert {
-    /// Whether something has begun, goes on, or is over.
+    /// Whether the problem has begun, continues, or is over.
     pub kind: AlertKind,
-    /// What happened.
+    /// The kind of problem.
     pub reason: AlertReason,
-    /// The name of the definition that it happened to.
+    /// The name of the definition concerned.
     pub definition: String,
-    /// The notice that it happened to, where it was one.
+    /// The notice that caused it, if one did.
     pub notice_id: Option<i64>,
-    /// The class of the error, where there was one: the stored name of an [`crate::ErrorClass`].
+    /// The class of the error, if there was one: the stored name of an [`crate::ErrorClass`].
     pub class: Option<String>,
-    /// The error and its causes, or what else there is to say.
+    /// The error and its causes, or another description.
     pub message: String,
-    /// How many more of the same were held back since the last alert.
+    /// How many more of the same were suppressed since the last alert.
     pub more: i64,
     /// When it began, RFC 3339 in UTC, by the database's clock.
     pub since: String,
-    /// How long it lasted, in milliseconds, where it is over and that is known: without history no success is seen.
+    /// How long it lasted, in milliseconds, if it is over and that is known. Without history no success is known.
     pub lasted_ms: Option<u64>,
     /// The node that noticed it.
     pub node: String,
@@ -55,35 +55,35 @@ pub struct Alert {
     pub alert_to: Vec<String>,
 }
 
-/// Whether what an [`Alert`] tells of has begun, goes on, or is over.
+/// Whether the problem of an [`Alert`] has begun, continues, or is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AlertKind {
-    /// The first of its sort, or the first after the cool-down.
+    /// The first of its kind, or the first after the cool-down.
     Raised,
-    /// It happened more often meanwhile.
+    /// More of the same happened meanwhile.
     Digest,
     /// Deliveries succeed again.
     Recovered,
 }
 
-/// What an [`Alert`] is about. With the definition it is what a cool-down is counted for.
+/// The kind of problem. Each definition and reason has its own cool-down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AlertReason {
-    /// A notice was given up: a dead letter.
+    /// A notice finally failed: a dead letter.
     FinalFailure,
     /// An attempt failed.
     Failure,
-    /// The same notice failed as often as `alert_trigger_fail_times` says.
+    /// The same notice failed at least `alert_trigger_fail_times` times.
     RepeatedFailures,
     /// A delivery was not confirmed in time.
-    ConfirmationOverdue,
+    AckOverdue,
     /// The oldest due notice is older than `backlog_alert_age`.
     Backlog,
-    /// The row of the definition is wrong, and its notices wait.
+    /// The row of the definition is invalid, and its notices wait.
     InvalidDefinition,
     /// No living node has the handler, and notices are due.
     NoHandler,
@@ -91,43 +91,46 @@ pub enum AlertReason {
     DeadLetters,
     /// The clock of a node is far off.
     Clock,
-    /// So many failures in a row that the circuit is open (`breaker_failures`): its notices wait.
+    /// The circuit is open after `breaker_failures` failures in a row, and the definition's notices wait.
     CircuitOpen,
+    /// Another session has locked a row for so long that notices, ticks or outcomes of the definition wait.
+    Locked,
 }
 
 impl AlertReason {
-    /// The stored name.
+    /// Returns the stored name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::FinalFailure => "final_failure",
             Self::Failure => "failure",
             Self::RepeatedFailures => "repeated_failures",
-            Self::ConfirmationOverdue => "confirmation_overdue",
+            Self::AckOverdue => "ack_overdue",
             Self::Backlog => "backlog",
             Self::InvalidDefinition => "invalid_definition",
             Self::NoHandler => "no_handler",
             Self::DeadLetters => "dead_letters",
             Self::Clock => "clock",
             Self::CircuitOpen => "circuit_open",
+            Self::Locked => "locked",
         }
     }
 }
 
-/// The parameter of an alert's notice as it is stored. Who is told, and what of a follow-up there is to tell, is found out when
-/// it is sent.
+/// The parameter of an alert's notice as stored. The recipients, and the content of a follow-up, are determined when it is
+/// sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StoredAlert {
-    /// The definition that it is about.
+    /// The definition concerned.
     pub def_id: i64,
     /// Its name at that time.
     pub definition: String,
-    /// What it is about.
+    /// The kind of problem.
     pub reason: AlertReason,
-    /// True for what looks again after the cool-down.
+    /// True for a follow-up, which checks again after the cool-down.
     #[serde(default)]
     pub follow_up: bool,
-    /// The notice that it happened to.
+    /// The notice that caused it.
     pub notice_id: Option<i64>,
     /// The class of its error.
     pub class: Option<String>,
@@ -138,7 +141,7 @@ pub struct StoredAlert {
 }
 
 impl StoredAlert {
-    /// What tells of `alarm`, now or when its cool-down is over.
+    /// Creates the alert of `alarm`, or the follow-up for the end of its cool-down.
     pub fn new(alarm: &Alarm, follow_up: bool) -> Self {
         Self {
             def_id: alarm.def_id,
@@ -152,8 +155,8 @@ impl StoredAlert {
         }
     }
 
-    /// The next follow-up of what `told` told of; the row of the alert knows the rest.
-    pub fn again(told: &Told, row: &AlertRow) -> Self {
+    /// Creates the next follow-up after `told`; the other fields come from the row of the alert.
+    pub fn again(told: &FollowUpResult, row: &AlertRow) -> Self {
         Self {
             def_id: told.def_id,
             definition: String::new(),
@@ -166,14 +169,14 @@ impl StoredAlert {
         }
     }
 
-    /// The JSON that is stored.
+    /// Returns the JSON that is stored.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_else(|_| "null".to_owned())
     }
 }
 
 impl Alert {
-    /// An alert that says `message` of a definition; the other parts can be set.
+    /// Creates an alert with `message` for a definition; the other fields can be set.
     pub fn new(
         kind: AlertKind,
         reason: AlertReason,
@@ -196,7 +199,7 @@ impl Alert {
         }
     }
 
-    /// One line: the subject of a mail.
+    /// Returns one line: the subject of a mail.
     pub fn title(&self) -> String {
         let name = &self.definition;
         let notice = self.notice_id.map(|id| format!(" (notice {id})")).unwrap_or_default();
@@ -204,13 +207,14 @@ impl Alert {
             AlertReason::FinalFailure => format!("finally failed{notice}"),
             AlertReason::Failure => format!("failed{notice}"),
             AlertReason::RepeatedFailures => format!("fails repeatedly{notice}"),
-            AlertReason::ConfirmationOverdue => format!("was not confirmed{notice}"),
+            AlertReason::AckOverdue => format!("was not confirmed{notice}"),
             AlertReason::Backlog => "has a backlog".to_owned(),
             AlertReason::InvalidDefinition => "has an invalid definition: its notices wait".to_owned(),
             AlertReason::NoHandler => "has no handler on any node: its notices wait".to_owned(),
             AlertReason::DeadLetters => "has many dead letters".to_owned(),
             AlertReason::Clock => "a clock is far off".to_owned(),
             AlertReason::CircuitOpen => "has an open circuit: its notices wait".to_owned(),
+            AlertReason::Locked => "waits for a row that another session has locked".to_owned(),
         };
         match self.kind {
             AlertKind::Raised => format!("{name}: {what}"),
@@ -223,7 +227,7 @@ impl Alert {
         }
     }
 
-    /// How long it lasted, for people: `47 min`.
+    /// Returns how long it lasted, for people: `47 min`.
     pub fn lasted(&self) -> String {
         let seconds = self.lasted_ms.unwrap_or(0).div_ceil(1000);
         match seconds {
@@ -233,7 +237,7 @@ impl Alert {
         }
     }
 
-    /// All of it as lines of plain text: the body of a mail or of a chat message.
+    /// Returns the whole alert as lines of plain text: the body of a mail or of a chat message.
     pub fn text(&self) -> String {
         let mut lines = vec![self.title()];
         let mut say = |name: &str, value: Option<String>| {
@@ -254,32 +258,33 @@ impl Alert {
 }
 
 impl AlertReason {
-    /// True where it is about the outcome of an attempt, so that a success shows that it is over.
+    /// Returns true if it concerns the outcome of an attempt, so that a success shows that it is over.
     pub fn is_delivery(self) -> bool {
-        matches!(self, Self::FinalFailure | Self::Failure | Self::RepeatedFailures | Self::ConfirmationOverdue)
+        matches!(self, Self::FinalFailure | Self::Failure | Self::RepeatedFailures | Self::AckOverdue)
     }
 
-    /// All of them.
-    pub const ALL: [AlertReason; 10] = [
+    /// All reasons.
+    pub const ALL: [AlertReason; 11] = [
         Self::FinalFailure,
         Self::Failure,
         Self::RepeatedFailures,
-        Self::ConfirmationOverdue,
+        Self::AckOverdue,
         Self::Backlog,
         Self::InvalidDefinition,
         Self::NoHandler,
         Self::DeadLetters,
         Self::Clock,
         Self::CircuitOpen,
+        Self::Locked,
     ];
 
-    /// The reason of this stored name.
+    /// Returns the reason with this stored name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == name)
     }
 }
 
-/// The minutes of a time: `10:42` of `2026-11-21T10:42:07.123Z`.
+/// Returns hour and minute of a time: `10:42` of `2026-11-21T10:42:07.123Z`.
 fn clock_time(time: &str) -> &str {
     time.get(11..16).unwrap_or(time)
 }

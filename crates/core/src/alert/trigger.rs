@@ -1,12 +1,11 @@
-//! Which outcomes of attempts are told to a person: a pure function.
+//! Which outcomes of attempts raise an alert: a pure function.
 
 use super::AlertReason;
 use crate::definition::{AlertTrigger, Policy};
 use crate::notice::{ErrorClass, Status};
 use crate::transition::{Event, Next, Transition};
 
-/// What a person is to be told of an outcome, where there is something. A notice that is given up is told of with every
-/// trigger but `never`.
+/// Returns the reason to alert for an outcome, if there is one. A dead letter raises an alert with every trigger but `never`.
 pub fn trigger(policy: &Policy, event: &Event, transition: &Transition) -> Option<AlertReason> {
     let dead = matches!(transition.next, Next::Finish { status: Status::DeadLetter, .. });
     let failed = matches!(event, Event::Failed(_) | Event::RetryIn(..) | Event::Crashed);
@@ -14,7 +13,7 @@ pub fn trigger(policy: &Policy, event: &Event, transition: &Transition) -> Optio
     match policy.alert_trigger {
         AlertTrigger::Never => None,
         _ if dead => Some(AlertReason::FinalFailure),
-        _ if *event == Event::Failed(ErrorClass::Unconfirmed) => Some(AlertReason::ConfirmationOverdue),
+        _ if *event == Event::Failed(ErrorClass::Unacked) => Some(AlertReason::AckOverdue),
         AlertTrigger::EachFailure if failed => Some(AlertReason::Failure),
         AlertTrigger::AfterFailures(times) if failed && tries >= times => Some(AlertReason::RepeatedFailures),
         _ => None,
@@ -42,8 +41,8 @@ mod tests {
     const FAILED: Event = Event::Failed(ErrorClass::Network);
 
     #[test]
-    fn each_trigger_tells_what_it_names() {
-        use AlertReason::{ConfirmationOverdue, Failure, FinalFailure, RepeatedFailures};
+    fn each_trigger_raises_the_alerts_that_it_names() {
+        use AlertReason::{AckOverdue, Failure, FinalFailure, RepeatedFailures};
         for (kind, first, third, dead) in [
             ("final_failure", None, None, Some(FinalFailure)),
             ("each_failure", Some(Failure), Some(Failure), Some(FinalFailure)),
@@ -54,8 +53,8 @@ mod tests {
             assert_eq!(reason(def(kind), FAILED, 3, false), third, "{kind}");
             assert_eq!(reason(def(kind), FAILED, 1, true), dead, "{kind}");
             assert_eq!(reason(def(kind), Event::Succeeded, 1, false), None, "{kind}");
-            let overdue = (kind != "never").then_some(ConfirmationOverdue);
-            assert_eq!(reason(def(kind), Event::Failed(ErrorClass::Unconfirmed), 1, false), overdue, "{kind}");
+            let overdue = (kind != "never").then_some(AckOverdue);
+            assert_eq!(reason(def(kind), Event::Failed(ErrorClass::Unacked), 1, false), overdue, "{kind}");
         }
     }
 }

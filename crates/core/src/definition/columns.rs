@@ -1,6 +1,6 @@
-//! The columns of `notify_def`: one list from which the struct, its setters and the stores' statements are made.
+//! The columns of `notify_def`: the struct, its setters and the stores' statements are made from this one list.
 //!
-//! What a value means is left to [`super::Policy`].
+//! Parsing the values is left to [`super::Policy`].
 
 use std::time::SystemTime;
 
@@ -17,7 +17,7 @@ pub enum ColumnValue {
     Bool(bool),
 }
 
-/// A Rust type that a column can have. Named by the setters, but out of reach of other crates.
+/// A Rust type that a column can have. The setters name it, but other crates cannot reach it.
 #[allow(unreachable_pub)]
 pub trait Column: Sized {
     /// What the setter takes: the type without its `Option`.
@@ -139,51 +139,51 @@ macro_rules! notify_def {
 }
 
 notify_def! {
-    /// The registered handler that sends its notices; none: the one called like the definition.
+    /// The registered handler that sends its notices; none: the handler with the definition's name.
     handler: Option<String> = None,
-    /// A text for people.
+    /// A description for people.
     description: Option<String> = None,
     /// `false`: notices are accepted, but nothing is sent and nothing is counted.
     enabled: bool = true,
-    /// When it produces notices by itself: see [`super::Schedule`]; none: never.
+    /// The timetable by which it adds notices itself: see [`super::Schedule`]; none: never.
     schedule: Option<String> = None,
-    /// What becomes of ticks that nobody was there to see: `once`, `all` or `none`.
+    /// What to do with ticks that passed while no sweeper ran: `once`, `all` or `none`.
     schedule_missed: String = "once".to_owned(),
     /// When its notices may be sent: see [`super::SendWindow`]; none: always.
     send_window: Option<String> = None,
     /// When to retry: see [`crate::retry`].
     retry_interval: String = "[5s,5m,1h,1d]".to_owned(),
-    /// Retries after the first try; none: what `retry_interval` implies; -1: no limit.
+    /// Retries after the first attempt; none: what `retry_interval` implies; -1: no limit.
     max_retry_times: Option<i64> = None,
     /// The longest interval; none: no cap.
     max_retry_interval: Option<String> = None,
-    /// What is other where an attempt fails in a certain class, as JSON: see [`super::RetryRules`].
+    /// Exceptions for certain error classes, as JSON: see [`super::RetryRules`].
     retry_rules: Option<String> = None,
     /// How long one attempt may take.
     timeout: String = "30s".to_owned(),
     /// When to alert: `final_failure`, `each_failure`, `never` or `after_failures`.
     alert_trigger_type: String = "final_failure".to_owned(),
-    /// How many failures of the same notice `after_failures` waits for.
+    /// The number of failures of one notice at which `after_failures` alerts.
     alert_trigger_fail_times: i64 = 3,
-    /// The least time between two alerts of one definition and reason.
+    /// The minimum time between two alerts of one definition and reason.
     alert_cooldown: String = "5m".to_owned(),
-    /// The addresses that alerts are mailed to, separated by commas.
+    /// The mail addresses for alerts, separated by commas.
     email: Option<String> = None,
     /// The chat targets of alerts.
     alert_to: Option<String> = None,
-    /// Alert when the oldest due notice is older than this.
+    /// Alerts when the oldest due notice is older than this.
     backlog_alert_age: Option<String> = None,
-    /// Alert when there are so many dead letters.
+    /// Alerts when there are at least this many dead letters.
     dead_alert_count: Option<i64> = None,
-    /// Whether a delivery counts only when it was confirmed.
+    /// Whether a delivery counts only when the receiver has acked it.
     need_confirm: bool = false,
-    /// How long to wait for a confirmation; `0`: for ever.
+    /// How long to wait for a confirmation; `0`: without limit.
     max_confirm_delay: String = "0".to_owned(),
     /// How many of its notices one node sends at the same time.
     max_concurrency: i64 = 20,
-    /// How many attempts may begin in what time, over all nodes: `100/1m`; none: any number.
+    /// How many attempts may begin in a period, over all nodes: `100/1m`; none: no limit.
     rate_limit: Option<String> = None,
-    /// How many of its notices all nodes together send at the same time; none: any number.
+    /// How many of its notices all nodes together send at the same time; none: no limit.
     max_concurrency_total: Option<i64> = None,
     /// How many failures in a row, over all nodes, open the circuit; none: it never opens.
     breaker_failures: Option<i64> = None,
@@ -191,7 +191,7 @@ notify_def! {
     breaker_pause: String = "1m".to_owned(),
     /// How long succeeded notices stay in history: a duration, `none` or `forever`.
     keep_history: String = "30d".to_owned(),
-    /// Settings of the handler, in a form of its own.
+    /// Settings of the handler, in the handler's own format.
     handler_config: Option<String> = None,
 }
 

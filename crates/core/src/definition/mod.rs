@@ -1,7 +1,7 @@
-//! A definition (`notify_def` row) as people write it, and [`Policy`], what the code reads out of it.
+//! A definition (`notify_def` row) as people write it, and [`Policy`], its parsed form.
 //!
-//! A row keeps the text of every column, also of those that are wrong: an invalid row must be shown, reported
-//! and healed, not lost. How rows are stored is left to the stores.
+//! A row keeps the text of every column, also of an invalid one, so that an operator can see and repair it. How rows are stored
+//! is left to the stores.
 
 mod columns;
 mod policy;
@@ -51,7 +51,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The name that a deleted definition is given, unique by its id, so that its own becomes free.
+/// Returns the name that a deleted definition gets. It is unique by the id, so that the original name becomes free.
 pub fn deleted_name(seen: &NotifyDef) -> String {
     let suffix = format!(" (deleted {})", seen.id);
     let room = 200 - suffix.chars().count();

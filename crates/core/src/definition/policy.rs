@@ -1,6 +1,6 @@
-//! [`Policy`]: a definition's columns parsed and checked once, so that the send path meets no text.
+//! [`Policy`]: a definition's columns, parsed and checked once, so that the send path parses no text.
 //!
-//! Whether a handler or a named strategy exists is not known here; a sweeper decides that for its own node.
+//! It does not check whether a handler or a named strategy exists, because that differs between nodes; a sweeper checks it.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::limit::{Breaker, Quota};
 use crate::operate::Rate;
 use crate::retry::{RetryInterval, duration};
 
-/// A definition that can be followed.
+/// A valid definition in parsed form.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Policy {
@@ -21,87 +21,87 @@ pub struct Policy {
     pub name: String,
     /// The name of the handler that sends its notices.
     pub handler: String,
-    /// False: nothing is sent.
+    /// If false, no notice is sent.
     pub enabled: bool,
-    /// When it produces notices by itself.
+    /// The timetable by which it adds notices itself.
     pub schedule: Option<Schedule>,
-    /// What becomes of ticks that are found late.
+    /// What to do with ticks that are found late.
     pub schedule_missed: MissedTicks,
     /// When its notices may be sent; none: always.
     pub window: Option<Arc<SendWindow>>,
     /// When to retry.
     pub interval: RetryInterval,
-    /// Retries after the first try; `None`: no limit.
+    /// Retries after the first attempt; `None`: no limit.
     pub max_retries: Option<u32>,
     /// The longest interval before its jitter.
     pub max_interval: Option<Duration>,
-    /// What is other for failures of a class.
+    /// Exceptions for certain error classes.
     pub rules: RetryRules,
     /// How long one attempt may take.
     pub timeout: Duration,
-    /// Attempts at the same time on one node.
+    /// How many of its notices one node sends at the same time.
     pub max_concurrency: usize,
-    /// What all nodes together may do; `None`: the definition has no such limit.
+    /// The limits over all nodes; `None`: the definition has none.
     pub quota: Option<Quota>,
-    /// What becomes of succeeded notices.
+    /// Whether and how long succeeded notices stay in history.
     pub keep_history: KeepHistory,
-    /// Whether a delivery counts only when it was confirmed.
+    /// Whether a delivery counts only when the receiver has acked it.
     pub need_confirm: bool,
-    /// How long to wait for a confirmation; [`FOREVER`] where there is no end to it.
+    /// How long to wait for a confirmation; [`FOREVER`]: without limit.
     pub max_confirm_delay: Duration,
     /// When to alert.
     pub alert_trigger: AlertTrigger,
-    /// The least time between two alerts of the same reason.
+    /// The minimum time between two alerts of the same reason.
     pub alert_cooldown: Duration,
-    /// Alert when the oldest due notice is older than this.
+    /// Alerts when the oldest due notice is older than this.
     pub backlog_alert_age: Option<Duration>,
-    /// Alert when there are so many dead letters.
+    /// Alerts when there are at least this many dead letters.
     pub dead_alert_count: Option<usize>,
 }
 
-/// Which outcomes of attempts are told to a person. A confirmation that is overdue is told unless it is `Never`.
+/// Which outcomes of attempts raise an alert. An overdue confirmation raises one with each trigger but `Never`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlertTrigger {
-    /// Notices that are given up.
+    /// Dead letters.
     FinalFailure,
     /// Every failed attempt.
     EachFailure,
     /// None.
     Never,
-    /// Attempts of a notice that has then failed so often, and notices that are given up before that.
+    /// Failed attempts of a notice that has failed at least this often, and dead letters.
     AfterFailures(i64),
 }
 
 /// How long a succeeded notice stays in `notify_msg_history`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeepHistory {
-    /// It does not even enter it.
+    /// It does not enter history.
     Never,
-    /// At least so long.
+    /// At least this long.
     For(Duration),
-    /// Nobody purges it.
+    /// It is never purged.
     Forever,
 }
 
 /// A wait without end.
 pub const FOREVER: Duration = Duration::MAX;
-/// What a lease is longer than the attempt that it covers.
+/// How much longer a lease is than the attempt's timeout.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(30);
 
 impl Policy {
-    /// How long a claim holds: the attempt's time-out and 30 s.
+    /// Returns the length of a lease: the attempt's timeout and 30 s.
     pub fn lease(&self) -> Duration {
         self.timeout.saturating_add(LEASE_MARGIN)
     }
 
-    /// True where `tries` (failures and crashes) leave none over by `max_retry_times`; see also [`Self::is_exhausted_in`].
+    /// Returns true if `tries` (failures and crashes) use up `max_retry_times`; see also [`Self::is_exhausted_in`].
     pub fn is_exhausted(&self, tries: i64) -> bool {
         self.max_retries.is_some_and(|retries| tries > i64::from(retries))
     }
 }
 
 impl NotifyDef {
-    /// Parses every column, or tells of each that is wrong.
+    /// Parses every column, or returns every invalid one.
     pub fn policy(&self) -> Result<Policy, Vec<Problem>> {
         let mut check = Check { problems: Vec::new() };
         check.name("name", &self.name);
@@ -171,7 +171,7 @@ impl NotifyDef {
     }
 }
 
-/// Collects what is wrong, so that one look shows all of it.
+/// Collects all invalid columns, so that one check reports all of them.
 struct Check {
     problems: Vec<Problem>,
 }
@@ -259,7 +259,7 @@ impl Check {
         let text = def.rate_limit.as_deref().map(str::trim).filter(|text| !text.is_empty());
         let rate = text.and_then(|text| text.parse::<Rate>().ok());
         if let (Some(text), None) = (text, rate) {
-            self.wrong("rate_limit", text, "a number from 1 on, and in what time: `100/1m`, `5` (a second)");
+            self.wrong("rate_limit", text, "a number of at least 1 and a period: `100/1m`, or `5` (per second)");
         }
         let total = def.max_concurrency_total.map(|most| self.at_least_one("max_concurrency_total", most));
         let failures = def.breaker_failures.map(|failures| self.at_least_one("breaker_failures", failures));

@@ -1,4 +1,4 @@
-//! Tests of [`super::Policy`]: what the columns of a row come to, and what is told of those that are wrong.
+//! Tests of [`super::Policy`]: how the columns of a row are parsed, and what is reported of invalid ones.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ fn tries_are_one_more_than_the_retries() {
 }
 
 #[test]
-fn a_wrong_duration_is_told_as_exactly_as_it_can_be() {
+fn a_wrong_duration_is_reported_with_its_place() {
     for (text, expected) in [
         ("soon", "a duration such as `30s` or `1h 30m`"),
         ("30", "a duration such as `30s` or `1h 30m` (a unit behind `30`, such as `30s`)"),

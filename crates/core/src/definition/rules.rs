@@ -1,7 +1,6 @@
-//! [`RetryRules`]: the column `retry_rules`, what is other than the definition says where an attempt fails in a certain
-//! class.
+//! [`RetryRules`]: the column `retry_rules`, exceptions from the definition's retries for certain error classes.
 //!
-//! It only reads the column and tells how many tries a class has; what follows for a notice is left to
+//! This module reads the column and says when the tries of a class are used up. Decisions about a notice are left to
 //! [`crate::transition`].
 
 use std::fmt;
@@ -22,10 +21,10 @@ const SHOWN: usize = 300;
 /// | form | a failure of that class |
 /// |---|---|
 /// | `"never"` | makes a dead letter at once |
-/// | a number of 1 or more | is retried while the notice has used fewer tries than that, whatever `max_retry_times` says |
+/// | a number of 1 or more | is retried while the notice has used fewer tries than that, whatever `max_retry_times` is |
 /// | an interval, as in `retry_interval` | is retried after its delays, the first after the first try, as often as the definition says |
 ///
-/// Where a class has no rule, the definition's interval and limit hold, but `invalid`, `auth` and `not_found` are
+/// Where a class has no rule, the definition's interval and limit apply, except that `invalid`, `auth` and `not_found` are
 /// `"never"` ([`ErrorClass::is_retried_by_default`]). `max_retry_interval` caps the delays of a rule, too.
 ///
 /// ```
@@ -38,23 +37,23 @@ const SHOWN: usize = 300;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RetryRules(Vec<(ErrorClass, Rule)>);
 
-/// What holds where an attempt fails in a class.
+/// The rule for failures of one class.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Rule {
     /// Not retried: a dead letter at once.
     Never,
-    /// So many tries in all, instead of `1 + max_retry_times`.
+    /// This many tries in all, instead of `1 + max_retry_times`.
     Tries(u32),
     /// Delays of its own.
     Interval(RetryInterval),
 }
 
 impl RetryRules {
-    /// Reads the column. Null, nothing and white space are no rules.
+    /// Parses the column. Null, an empty text and white space are no rules.
     ///
     /// # Errors
-    /// Everything that is wrong in it: each says where, and what would be right.
+    /// Every invalid entry, each with its place and what would be right.
     pub fn parse(column: Option<&str>) -> Result<Self, Vec<Problem>> {
         let Some(text) = column.filter(|text| !text.trim().is_empty()) else { return Ok(Self::default()) };
         let problem = |expected: String| Problem::new(COLUMN, crate::notice::clean_text(text, SHOWN), expected);
@@ -78,15 +77,15 @@ impl RetryRules {
         if problems.is_empty() { Ok(Self(rules)) } else { Err(problems) }
     }
 
-    /// The rule of the row for a class; none: its default.
+    /// Returns the rule of the row for a class; `None`: the class has its default.
     pub fn of(&self, class: ErrorClass) -> Option<&Rule> {
         self.0.iter().find(|(of, _)| *of == class).map(|(_, rule)| rule)
     }
 }
 
 impl Policy {
-    /// True where `tries` (failures and crashes, this one included) leave none over for a notice whose attempt has just
-    /// failed in `class`.
+    /// Returns true if no try is left after `tries` (failures and crashes, this one included) for a notice whose attempt has
+    /// just failed in `class`.
     pub fn is_exhausted_in(&self, class: ErrorClass, tries: i64) -> bool {
         match self.rules.of(class) {
             Some(Rule::Never) => true,
@@ -96,13 +95,13 @@ impl Policy {
         }
     }
 
-    /// True where `tries` leave none over whatever the next attempt would fail in.
+    /// Returns true if no try is left after `tries`, in whichever class the next attempt would fail.
     pub fn is_exhausted_in_all(&self, tries: i64) -> bool {
         let over = |rule: &Rule| !matches!(rule, Rule::Tries(most) if tries < i64::from(*most));
         self.is_exhausted(tries) && self.rules.0.iter().all(|(_, rule)| over(rule))
     }
 
-    /// The interval by which a failure of `class` is retried.
+    /// Returns the interval by which a failure of `class` is retried.
     pub fn interval_in(&self, class: ErrorClass) -> &RetryInterval {
         match self.rules.of(class) {
             Some(Rule::Interval(interval)) => interval,
@@ -111,14 +110,14 @@ impl Policy {
     }
 }
 
-/// The rule of a value, or what was expected instead.
+/// Parses one rule. The error says what was expected.
 fn rule(value: &Value) -> Result<Rule, String> {
-    const FORMS: &str = "an interval such as \"5m\", a number of tries from 1 on, or \"never\"";
+    const FORMS: &str = "an interval such as \"5m\", a number of tries (1 or more), or \"never\"";
     match value {
         Value::String(text) if text.trim() == "never" => Ok(Rule::Never),
         Value::String(text) => match text.parse::<RetryInterval>() {
             Ok(interval) if interval.strategy().is_some() => {
-                Err(format!("{FORMS}; a named strategy stands in retry_interval only ({})", quoted(text)))
+                Err(format!("{FORMS}; a named strategy works in retry_interval only ({})", quoted(text)))
             }
             Ok(interval) => Ok(Rule::Interval(interval)),
             Err(error) => Err(format!("{FORMS} ({error})")),
@@ -131,7 +130,7 @@ fn rule(value: &Value) -> Result<Rule, String> {
     }
 }
 
-/// A name as it stands in JSON, and not of any length.
+/// Quotes a name as in JSON, cut to 60 bytes.
 fn quoted(name: &str) -> String {
     format!("{:?}", crate::notice::clean_text(name, 60))
 }
@@ -140,7 +139,7 @@ fn all_classes() -> String {
     ErrorClass::ALL.map(ErrorClass::as_str).join(", ")
 }
 
-/// The entries of an object in their order, those of one name included: a map would keep the last and say nothing.
+/// The entries of an object in their order, duplicates included. A map would silently keep only the last one.
 struct Entries(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Entries {
@@ -198,8 +197,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place_and_what_would_be_right() {
-        const FORMS: &str = "an interval such as \"5m\", a number of tries from 1 on, or \"never\"";
+    fn a_wrong_rule_is_reported_with_its_place_and_the_correction() {
+        const FORMS: &str = "an interval such as \"5m\", a number of tries (1 or more), or \"never\"";
         for (text, expected) in [
             (
                 "never",
@@ -211,7 +210,7 @@ mod tests {
             ),
             (
                 "{\"aut\": \"never\"}",
-                "instead of \"aut\" one of the classes network, timeout, deadlock, unavailable, busy, invalid, auth, not_found, crash, unconfirmed, unknown",
+                "instead of \"aut\" one of the classes network, timeout, deadlock, unavailable, busy, invalid, auth, not_found, crash, unacked, unknown",
             ),
             ("{\"auth\": 1, \"auth\": 2}", "one rule for \"auth\" and not two"),
             (
@@ -227,7 +226,7 @@ mod tests {
             ("{\"auth\": [\"5m\"]}", &format!("for \"auth\" {FORMS}, and not [\"5m\"]")),
             (
                 "{\"auth\": \"strategy:mine\"}",
-                &format!("for \"auth\" {FORMS}; a named strategy stands in retry_interval only (\"strategy:mine\")"),
+                &format!("for \"auth\" {FORMS}; a named strategy works in retry_interval only (\"strategy:mine\")"),
             ),
         ] {
             let problems = RetryRules::parse(Some(text)).unwrap_err();
@@ -265,7 +264,7 @@ mod tests {
             let allowed = (1..20).take_while(|tries| !policy.is_exhausted_in(class, *tries)).count();
             assert_eq!(allowed, last, "{class}");
         }
-        // A notice is claimed while the most generous of them leaves a try.
+        // A notice can be claimed while the most generous rule leaves a try.
         assert!(!policy.is_exhausted_in_all(4) && policy.is_exhausted_in_all(5));
     }
 

@@ -1,19 +1,19 @@
-//! What rules per class make of a notice: every class with every form, more tries and fewer.
+//! The effect of rules per class on a notice: every class with every form, more tries and fewer.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use proptest::prelude::*;
 
 use super::{NotifyDef, Policy};
-use crate::notice::{Claimed, ErrorClass, Status};
+use crate::notice::{ClaimedNotice, ErrorClass, Status};
 use crate::transition::{Chance, Event, Next, transition};
 
 fn policy(rules: &str) -> Policy {
     NotifyDef::new("a").retry_interval("5s").max_retry_times(2).retry_rules(rules).policy().unwrap()
 }
 
-fn notice(failures: i64, crashes: i64) -> Claimed {
-    Claimed {
+fn notice(failures: i64, crashes: i64) -> ClaimedNotice {
+    ClaimedNotice {
         id: 1,
         def_id: 1,
         param: "null".into(),
@@ -31,11 +31,11 @@ fn notice(failures: i64, crashes: i64) -> Claimed {
     }
 }
 
-fn decide(policy: &Policy, notice: &Claimed, event: &Event) -> Next {
+fn decide(policy: &Policy, notice: &ClaimedNotice, event: &Event) -> Next {
     transition(policy, notice, event, &Chance { unit: 0.0, strategy: &|_| Duration::from_secs(1) }).next
 }
 
-/// The seconds until the retry, or why there is none.
+/// Returns the seconds until the retry, or why there is none.
 fn after(policy: &Policy, failures: i64, event: &Event) -> Result<u64, String> {
     match decide(policy, &notice(failures, 0), event) {
         Next::Wait { status, after } => {
@@ -50,7 +50,7 @@ fn after(policy: &Policy, failures: i64, event: &Event) -> Result<u64, String> {
 }
 
 #[test]
-fn every_class_follows_its_rule_whatever_its_form() {
+fn every_class_follows_its_rule_in_each_form() {
     for class in ErrorClass::ALL {
         let failed = Event::Failed(class);
         let rule = |form: &str| policy(&format!("{{\"{class}\": {form}}}"));
@@ -145,7 +145,7 @@ proptest! {
         let mut state = notice(0, 0);
         let mut ended = false;
         for class in classes {
-            // What a worker does: a claim without a try left is ended, not attempted.
+            // As a worker does: a claimed notice without a try left is ended, not attempted.
             prop_assert!(!policy.is_exhausted_in_all(state.tries()), "a retry was promised and is then refused");
             let event = Event::Failed(ErrorClass::ALL[class]);
             let done = transition(&policy, &state, &event, &Chance { unit: 0.5, strategy: &|_| Duration::ZERO });

@@ -1,13 +1,13 @@
-//! [`Schedule`]: the column `schedule`, a cron expression and the time zone in which it is read; which of its ticks are to
-//! produce notices, and when to look again. Pure: the caller says what time it is.
+//! [`Schedule`]: the column `schedule`, a cron expression with its time zone. Decides which of its ticks produce notices, and
+//! when to check again. Pure: the caller passes the time.
 //!
-//! That of many nodes one produces them is left to [`crate::Store::tick`].
+//! [`crate::Store::tick`] ensures that only one of many nodes produces them.
 
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use croner::parser::{CronParser, Seconds, Year};
-use croner::{Cron, Weekday};
+use croner::{Cron, CronPattern, YEAR_LOWER_LIMIT, YEAR_UPPER_LIMIT};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
@@ -18,15 +18,21 @@ use crate::store::LastTick;
 pub const MISSED_AFTER: Duration = Duration::from_secs(60);
 /// The most notices that are produced in one transaction.
 pub const TICKS_AT_ONCE: usize = 500;
+/// A stored last tick further ahead of the store's clock than this, with another tick in between, was stored by a wrong clock.
+const AHEAD: Duration = Duration::from_secs(3600);
+/// How many years a search for a tick covers. The rarest day, 29 February on a given weekday, is at most 40 years away.
+const SEARCHED_YEARS: i32 = 41;
+/// A timetable must tick within [`SEARCHED_YEARS`] of this second, 1 January 2026 in UTC.
+const FIRST_SEARCHED: i64 = 1_767_225_600;
 
-const EXPECTED: &str = "six cron fields (second minute hour day month weekday) and perhaps a time zone behind them, such as \
+const EXPECTED: &str = "six cron fields (second minute hour day month weekday) and optionally a time zone after them, such as \
      `0 0 3 * * * Asia/Shanghai`";
 
 /// A timetable: its ticks are whole seconds of a time zone.
 ///
-/// Where clocks are set, the rule is that of [croner](https://docs.rs/croner): a time that is given by numbers alone ticks once
-/// on such a day, in a skipped hour with the first second behind it, in a repeated hour the first time. One with `*` or a step in
-/// its second, minute or hour does not tick in a skipped hour, and ticks both times in a repeated one.
+/// Where clocks are set, the rule is that of [croner](https://docs.rs/croner). A time that is given by numbers alone ticks once
+/// on such a day: in a skipped hour with the first second after it, in a repeated hour the first time. One with `*` or a step
+/// in its second, minute or hour does not tick in a skipped hour, and ticks both times in a repeated one.
 ///
 /// ```
 /// use std::time::{Duration, UNIX_EPOCH};
@@ -42,36 +48,37 @@ pub struct Schedule {
     zone: TimeZone,
 }
 
-/// What becomes of ticks that are found more than [`MISSED_AFTER`] late: the column `schedule_missed`.
+/// What to do with ticks that are found more than [`MISSED_AFTER`] late: the column `schedule_missed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissedTicks {
     /// One notice, for the latest of them.
     Once,
     /// A notice for each.
     All,
-    /// Nothing.
+    /// No notice.
     None,
 }
 
-/// What a node is to do about a timetable that it has just looked at.
+/// What a node must do about a timetable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Store `last` as the last tick, and with it a notice for each of `ticks`.
+    /// Store `last` as the last tick, and insert a notice for each of `ticks` in the same transaction.
     Produce {
-        /// Up to when the timetable is done.
+        /// The time up to which all ticks are handled.
         last: SystemTime,
-        /// The ticks to produce notices for, at most [`TICKS_AT_ONCE`]; more of them are found by the next look.
+        /// The ticks to produce notices for, at most [`TICKS_AT_ONCE`]; the next check finds more of them.
         ticks: Vec<SystemTime>,
     },
-    /// There is nothing to do before this time; none: not at all.
+    /// Nothing until this time; `None`: nothing at all.
     Wait(Option<SystemTime>),
 }
 
 impl Step {
-    /// What is to be done about the timetable `text`, which reads as `schedule`, where the row has `seen`.
+    /// Decides what to do about the timetable `text`, which parses to `schedule`, where the row has `seen`.
     ///
-    /// A timetable that is new or was edited begins now: what it would have ticked before is nobody's. So is one whose last
-    /// tick somebody removed.
+    /// A timetable that is new or edited, or whose last tick was removed by SQL, begins now: earlier ticks produce nothing. A
+    /// clock that was set back repeats no tick, unless it was set back by more than an hour and one whole interval of the
+    /// timetable. Then the clock was wrong when the last tick was stored, and the timetable begins now.
     pub fn of(
         text: Option<&str>,
         schedule: Option<&Schedule>,
@@ -84,35 +91,52 @@ impl Step {
             return begin;
         }
         let Some(schedule) = schedule else { return Self::Wait(None) };
-        let Some(last) = seen.at else { return begin };
+        let Some(last) = seen.at.filter(|last| !schedule.is_ahead(*last, now)) else { return begin };
         schedule.due(missed, last, now)
     }
 }
 
 impl Schedule {
-    /// The first tick after `time`, if there is one before the year 5000.
+    /// Returns the first tick after `time`, or `None` if there is none within 41 years.
     pub fn next_after(&self, time: SystemTime) -> Option<SystemTime> {
         let from = self.second_of(millis_from_time(time))?;
-        let next = self.cron.find_next_occurrence(&from, false).ok()?;
+        let year = i32::from(from.year());
+        let next = self.within(year, year + SEARCHED_YEARS)?.find_next_occurrence(&from, false).ok()?;
         (next > from).then(|| time_from_millis(next.timestamp().as_millisecond()))
     }
 
-    /// The last tick before `time`.
+    /// Returns the last tick before `time`, or `None` if there is none within 41 years.
     pub fn last_before(&self, time: SystemTime) -> Option<SystemTime> {
         let from = self.second_of(millis_from_time(time) - 1)?;
-        let last = self.cron.find_previous_occurrence(&from, true).ok()?;
+        let year = i32::from(from.year());
+        let last = self.within(year - SEARCHED_YEARS, year)?.find_previous_occurrence(&from, true).ok()?;
         (last <= from).then(|| time_from_millis(last.timestamp().as_millisecond()))
     }
 
-    /// The parameter of the notice of a tick, as JSON: the tick's time in the timetable's zone.
+    /// Returns the same pattern for these years only. croner steps over other years as a whole, so a search that finds nothing
+    /// ends soon. `None` if croner supports none of them.
+    fn within(&self, first: i32, last: i32) -> Option<Cron> {
+        let mut cron = self.cron.clone();
+        cron.pattern.years = CronPattern::new("").years;
+        let years = format!("{}-{}", first.max(YEAR_LOWER_LIMIT), last.min(YEAR_UPPER_LIMIT));
+        cron.pattern.years.parse(&years).ok()?;
+        Some(cron)
+    }
+
+    /// Returns the parameter of a tick's notice, as JSON: the tick's time in the timetable's zone.
     pub fn param(&self, tick: SystemTime) -> String {
         let time = Timestamp::from_millisecond(millis_from_time(tick)).unwrap_or_default();
         let offset = self.zone.to_offset(time);
         format!(r#"{{"tick":"{}"}}"#, time.display_with_offset(offset))
     }
 
-    /// The ticks that are to produce notices, `last` having been the last one: first what was missed, then what is on time.
-    /// A clock that was set back repeats no tick.
+    /// Returns true if only a wrong clock can have stored `last`.
+    fn is_ahead(&self, last: SystemTime, now: SystemTime) -> bool {
+        last.duration_since(now).is_ok_and(|ahead| ahead > AHEAD)
+            && self.last_before(last).is_some_and(|tick| tick > now)
+    }
+
+    /// Returns the ticks after `last` that produce notices: first the missed ones, then those on time.
     fn due(&self, missed: MissedTicks, last: SystemTime, now: SystemTime) -> Step {
         let next = self.next_after(last);
         if next.is_none_or(|next| next > now) {
@@ -148,18 +172,26 @@ impl FromStr for Schedule {
             7 => (&fields[..6], fields[6]),
             other => return Err(format!("{EXPECTED}; there are {other} fields")),
         };
-        // What may stand in a field, so that no other text ever reaches the library.
+        // The characters that a field may contain, so that no other text reaches croner.
         let known = |c: char| c.is_ascii_alphanumeric() || "*,-/?#+".contains(c);
         if let Some(field) = cron.iter().find(|field| !field.chars().all(known)) {
             return Err(format!("{EXPECTED}; `{field}` is no such field"));
         }
+        // croner skips an empty element, and a field without any value never ticks. (`+` before the weekday is no element.)
+        let elements = |field: &str| field.trim_start_matches('+').split(',').any(str::is_empty);
+        if let Some(field) = cron.iter().find(|field| elements(field)) {
+            return Err(format!("{EXPECTED}; `{field}` has an empty list element"));
+        }
         let parser = CronParser::builder().seconds(Seconds::Required).year(Year::Disallowed).build();
         let cron = parser.parse(&cron.join(" ")).map_err(|error| format!("{EXPECTED}; {error}"))?;
-        let zone = zone_of(zone)?;
-        if !has_a_day(&cron) {
-            return Err("a timetable that ticks some day; there is no such day of that month".to_owned());
+        let schedule = Self { cron, zone: zone_of(zone)? };
+        if schedule.next_after(time_from_millis(FIRST_SEARCHED * 1000)).is_none() {
+            return Err(
+                "a timetable that ticks some day; there is no such day of that month, or clocks always skip that time"
+                    .to_owned(),
+            );
         }
-        Ok(Self { cron, zone })
+        Ok(schedule)
     }
 }
 
@@ -176,22 +208,7 @@ impl FromStr for MissedTicks {
     }
 }
 
-/// The time zone of this name in the IANA list, which is part of the program: the same on every node of a release.
+/// Returns the time zone with this name of the IANA list, which is compiled in: all nodes of a release have the same.
 pub(super) fn zone_of(name: &str) -> Result<TimeZone, String> {
     TimeZone::get(name).map_err(|_| format!("an IANA time zone such as `Asia/Shanghai` or `UTC`, not `{name}`"))
-}
-
-/// Whether there is a day on which it ticks. A search for a tick that never comes would go through thousands of years.
-fn has_a_day(cron: &Cron) -> bool {
-    // In these years there is every kind: with and without a leap day, beginning with each weekday.
-    let days = jiff::civil::date(2000, 1, 1).series(jiff::Span::new().days(1)).take_while(|day| day.year() < 2028);
-    let matches = |day: jiff::civil::Date| {
-        let (year, month) = (i32::from(day.year()), day.month().unsigned_abs().into());
-        let weekday = Weekday::from_days_from_sunday(day.weekday().to_sunday_zero_offset().unsigned_abs().into());
-        let of_month = cron.pattern.month_match(month)?;
-        Ok::<_, croner::errors::CronError>(
-            of_month && cron.pattern.day_match(year, month, day.day().unsigned_abs().into(), weekday)?,
-        )
-    };
-    days.into_iter().any(|day| matches(day).unwrap_or(false))
 }

@@ -1,4 +1,4 @@
-//! Timetables: how they are read, their ticks where clocks are set, and what becomes of ticks that were missed.
+//! Timetables: how they are parsed, their ticks where clocks are set, and what happens to missed ticks.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ fn schedule(text: &str) -> Schedule {
     text.parse().unwrap()
 }
 
-/// The next `count` ticks after a time, in UTC.
+/// Returns the next `count` ticks after a time, in UTC.
 fn ticks(text: &str, after: &str, count: usize) -> Vec<String> {
     let schedule = schedule(text);
     let next = |time: &SystemTime| schedule.next_after(*time);
@@ -39,7 +39,7 @@ fn a_schedule_ticks_in_its_zone_and_in_utc_where_none_is_named() {
 }
 
 #[test]
-fn a_time_in_a_skipped_hour_ticks_behind_it_and_an_interval_does_not_tick_in_it() {
+fn a_skipped_hour_delays_a_time_and_has_no_tick_of_an_interval() {
     // In Berlin 02:00 became 03:00 on 29 March 2026, which is 01:00 in UTC.
     assert_eq!(
         ticks("0 30 2 * * * Europe/Berlin", "2026-03-28T00:00:00Z", 3),
@@ -53,7 +53,7 @@ fn a_time_in_a_skipped_hour_ticks_behind_it_and_an_interval_does_not_tick_in_it(
 }
 
 #[test]
-fn a_time_in_a_repeated_hour_ticks_the_first_time_and_an_interval_both_times() {
+fn a_repeated_hour_ticks_once_for_a_time_and_twice_for_an_interval() {
     // In Berlin 03:00 became 02:00 on 25 October 2026, which is 01:00 in UTC.
     assert_eq!(
         ticks("0 30 2 * * * Europe/Berlin", "2026-10-24T12:00:00Z", 2),
@@ -87,7 +87,7 @@ fn the_last_tick_before_a_time_is_found_where_clocks_are_set() {
 }
 
 #[test]
-fn a_wrong_schedule_is_told_with_what_would_be_right() {
+fn a_wrong_schedule_is_reported_with_the_correction() {
     for (text, why) in [
         ("", "there are 0 fields"),
         ("0 3 * * *", "there are 5 fields"),
@@ -99,6 +99,13 @@ fn a_wrong_schedule_is_told_with_what_would_be_right() {
         ("0 0 3 * * * Middle/Earth", "not `Middle/Earth`"),
         ("0 0 0 30 2 *", "no such day"),
         ("0 0 0 31 4,6,9,11 *", "no such day"),
+        ("0 0 0 30 2 +mon", "no such day"),
+        ("10 , * * * *", "`,` has an empty list element"),
+        ("0 1, * * * *", "`1,` has an empty list element"),
+        ("0 0 ,3 * * *", "`,3` has an empty list element"),
+        ("0 0 3 1,,2 * *", "`1,,2` has an empty list element"),
+        ("0 0 3 1 * +", "`+` has an empty list element"),
+        ("0 0 3 1 * +,", "`+,` has an empty list element"),
     ] {
         let error = text.parse::<Schedule>().unwrap_err();
         assert!(error.contains(why), "{text}: {error}");
@@ -111,7 +118,7 @@ fn produced(step: Step) -> (String, Vec<String>) {
     (text(last), ticks.into_iter().map(text).collect())
 }
 
-/// What is to be done at a time about a timetable that ticked last at another.
+/// Returns the step at the time `now` for a timetable whose last tick was `last`.
 fn step(text: &str, missed: MissedTicks, last: &str, now: &str) -> Step {
     let seen = LastTick { at: Some(at(last)), schedule: Some(text.to_owned()) };
     Step::of(Some(text), Some(&schedule(text)), missed, &seen, at(now))
@@ -127,8 +134,26 @@ fn each_tick_is_produced_once_and_the_next_one_is_waited_for() {
     let next = Step::Wait(Some(at("2026-11-22T04:00:00Z")));
     assert_eq!(once("2026-11-22T03:00:00Z", "2026-11-22T03:00:00Z"), next);
     assert_eq!(once("2026-11-22T03:00:00Z", "2026-11-22T03:59:59.999Z"), next);
-    // The store's clock was set back: what has ticked does not tick again.
-    assert_eq!(once("2026-11-22T03:00:00Z", "2026-11-22T01:30:00Z"), next);
+    // The store's clock was set back: past ticks do not tick again.
+    assert_eq!(once("2026-11-22T03:00:00Z", "2026-11-22T02:00:00Z"), next);
+}
+
+#[test]
+fn timetable_begins_now_where_its_last_tick_is_of_a_wrong_year() {
+    let now = "2026-11-22T02:30:00Z";
+    let begins = |text: &str, last| {
+        let step = step(text, MissedTicks::Once, last, now);
+        step == Step::Produce { last: at(now), ticks: Vec::new() }
+    };
+    assert!(begins(HOURLY, "2027-11-22T02:30:00Z"));
+    assert!(begins(HOURLY, "2026-11-22T04:00:00Z"), "two ticks early");
+    assert!(!begins(HOURLY, "2026-11-22T03:00:00Z"));
+    // A clock that was six hours ahead has run today's only tick: it is not run twice.
+    assert!(!begins("0 0 3 * * *", "2026-11-22T03:00:00Z"));
+    assert!(begins("0 0 3 * * *", "2026-11-24T03:00:00Z"));
+    // A minute of ticks that came early is not repeated; the price is an hour without ticks.
+    assert!(!begins("0 * * * * *", "2026-11-22T03:30:00Z"));
+    assert!(begins("0 * * * * *", "2026-11-22T03:31:00Z"));
 }
 
 #[test]
@@ -154,13 +179,13 @@ fn many_missed_ticks_are_produced_some_at_a_time_the_oldest_first() {
     let (last, ticks) = produced(step(every_second, MissedTicks::All, "2026-11-22T00:00:00Z", "2026-11-22T01:00:00Z"));
     assert_eq!((ticks.len(), ticks[0].as_str()), (TICKS_AT_ONCE, "2026-11-22T00:00:01Z"));
     assert_eq!(last, "2026-11-22T00:08:20Z");
-    // A year of seconds is not walked through.
+    // The search does not step through a year of seconds.
     let (_, ticks) = produced(step(every_second, MissedTicks::Once, "2025-11-22T00:00:00Z", "2026-11-22T01:00:00Z"));
     assert_eq!(ticks.len(), 62, "one for all that were missed, and one for each that is on time");
 }
 
 #[test]
-fn a_timetable_that_is_new_edited_or_removed_begins_now_and_produces_nothing() {
+fn a_new_edited_or_removed_timetable_begins_now_without_notices() {
     let now = at("2026-11-22T03:30:00Z");
     let begin = Step::Produce { last: now, ticks: Vec::new() };
     let parsed = schedule(HOURLY);
@@ -172,11 +197,69 @@ fn a_timetable_that_is_new_edited_or_removed_begins_now_and_produces_nothing() {
     assert_eq!(of(Some(HOURLY), &LastTick::default()), begin);
     assert_eq!(of(Some(HOURLY), &seen(Some("0 30 * * * *"))), begin);
     assert_eq!(of(None, &seen(Some(HOURLY))), begin);
-    assert_eq!(of(Some(HOURLY), &LastTick { at: None, ..seen(Some(HOURLY)) }), begin, "somebody removed the time");
+    assert_eq!(of(Some(HOURLY), &LastTick { at: None, ..seen(Some(HOURLY)) }), begin, "the time was removed by hand");
     assert_eq!(of(None, &seen(None)), Step::Wait(None));
 }
 
+#[test]
+fn schedule_whose_time_is_always_skipped_is_refused() {
+    // On the last Sunday of March clocks in Berlin go from 2 to 3, on the last Friday of April those in Cairo from 0 to 1.
+    for text in ["0 */30 2 * 3 SUN#L Europe/Berlin", "* * 2 * 3 SUN#L Europe/Berlin", "0 */30 0 * 4 FRI#L Africa/Cairo"]
+    {
+        let began = std::time::Instant::now();
+        let error = text.parse::<Schedule>().unwrap_err();
+        assert!(error.contains("clocks always skip that time"), "{text}: {error}");
+        assert!(began.elapsed() < Duration::from_secs(5), "{text}: {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn rarest_day_is_found_forward_and_backward() {
+    let text = "0 0 0 29 2 +mon";
+    assert_eq!(ticks(text, "2072-03-01T00:00:00Z", 2), ["2112-02-29T00:00:00Z", "2140-02-29T00:00:00Z"]);
+    assert_eq!(schedule(text).last_before(at("2112-02-29T00:00:00Z")), Some(at("2072-02-29T00:00:00Z")));
+}
+
+/// Texts that are nearly timetables: lists with empty elements, modifiers, rare days, and zones in which clocks are set.
+fn nearly_schedules() -> impl Strategy<Value = String> {
+    let second = prop_oneof!["\\*", "[0-5]?[0-9]", "\\*/[1-9]", "[0-9]{0,2},[0-9]{0,2}", ",", "[0-5]?[0-9]-59/?[0-9]?"];
+    let hour = prop_oneof!["\\*", "[0-3]", "\\*/[1-9]", "[0-9]{0,2},[0-9]{0,2}", "0-3", ","];
+    let day =
+        prop_oneof!["\\*", "\\?", "[1-3]?[0-9]", "29", "30", "31", "L", "LW", "[1-3]?[0-9]W", "[0-9]{0,2},[0-9]{0,2}"];
+    let month = prop_oneof!["\\*", "1?[0-9]", "2", "3,10", "feb", "[0-9]{0,2},[0-9]{0,2}"];
+    let weekday = prop_oneof!["\\*", "[0-7]", "[0-7]#[1-5L]", "\\+[0-7](#[1-5L])?", "[0-7]L", "mon-fri", "[+,]{1,2}"];
+    let zone = prop_oneof![
+        "",
+        " Europe/Berlin",
+        " America/New_York",
+        " Pacific/Apia",
+        " Australia/Lord_Howe",
+        " Africa/Cairo"
+    ];
+    (second.clone(), second, hour, day, month, weekday, zone).prop_map(
+        |(second, minute, hour, day, month, weekday, zone)| {
+            format!("{second} {minute} {hour} {day} {month} {weekday}{zone}")
+        },
+    )
+}
+
 proptest! {
+    #[test]
+    fn accepted_schedule_ticks_and_answers_within_bounded_time(text in nearly_schedules(), years in 0_u64..80) {
+        let began = std::time::Instant::now();
+        let parsed = text.parse::<Schedule>();
+        let read = began.elapsed();
+        prop_assert!(read < Duration::from_secs(5), "{text}: read in {read:?}");
+        if let Ok(schedule) = parsed {
+            let now = at("2026-11-22T03:30:00Z") + Duration::from_secs(years * 31_557_600);
+            let next = schedule.next_after(now);
+            prop_assert!(next.is_some_and(|next| next > now), "{text}");
+            prop_assert!(schedule.last_before(now).is_some_and(|last| last < now), "{text}");
+            let took = began.elapsed() - read;
+            prop_assert!(took < Duration::from_secs(5), "{text}: {took:?}");
+        }
+    }
+
     #[test]
     fn no_text_panics_or_is_searched_for_long(text in prop_oneof![
         ".*",

@@ -1,5 +1,5 @@
-//! Versions of a definition: its row as it was, with who changed it and when. What a store is to keep of a change, and how a
-//! version is read again, is decided here; stores only keep it.
+//! Versions of a definition: its row at a time, with the author and the time of the change. This module decides which versions
+//! a store must keep and how a version is read again; stores only keep them.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 use super::{ColumnValue, NotifyDef};
 use crate::operate::AuditEntry;
 
-/// The act of a version that was found in the table: somebody edited the row by SQL.
+/// The act of a version that was found in the table, because a person edited the row by SQL.
 pub const BY_HAND: &str = "by hand";
-/// What says that the row was deleted, beside its columns.
+/// The key beside the columns that marks the row as deleted.
 const DELETED: &str = "deleted";
-/// The longest name of a person in characters: what the narrowest column holds.
+/// The longest name of an author in characters: what the narrowest column holds.
 const WHO_LIMIT: usize = 200;
 
 /// A column that differs: its name, its value before, its value after.
@@ -25,17 +25,17 @@ pub type Difference = (&'static str, ColumnValue, ColumnValue);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DefVersion {
-    /// Its number, from 1 on.
+    /// Its number, starting at 1.
     pub version: i64,
-    /// When it was stored, by the database's clock. An edit by SQL is stored when it is seen.
+    /// When it was stored, by the database's clock. An edit by SQL is stored when a node notices it.
     pub time: SystemTime,
-    /// Who made it.
+    /// The author.
     pub who: String,
-    /// How: `created`, `edited`, `deleted`, `rolled back to 3`, `by hand`.
+    /// The kind of change: `created`, `edited`, `deleted`, `rolled back to 3`, `by hand`.
     pub act: String,
-    /// The row as it was then. Columns that did not exist have their defaults; `delete_time` tells whether it was deleted.
+    /// The row at that time. Columns that did not exist have their defaults; `delete_time` is set if it was deleted.
     pub row: NotifyDef,
-    /// What is other than in the version before; nothing in the first.
+    /// The differences from the version before; empty for the first.
     pub differences: Vec<Difference>,
 }
 
@@ -44,20 +44,20 @@ pub struct DefVersion {
 pub struct StoredVersion {
     /// The definition.
     pub def_id: i64,
-    /// Its number, from 1 on.
+    /// Its number, starting at 1.
     pub version: i64,
     /// When it was stored.
     pub time: SystemTime,
-    /// Who made it, at most 200 characters.
+    /// The author, at most 200 characters.
     pub who: String,
-    /// How.
+    /// The kind of change.
     pub act: String,
     /// The columns that people edit as one JSON object, and `"deleted": true` in that of a deleted row.
     pub definition: String,
 }
 
 impl StoredVersion {
-    /// The version that follows `last` when the row has become `row`; none where `last` already says so.
+    /// Returns the version that follows `last` when the row has become `row`; `None` if `last` already equals it.
     pub fn after(last: Option<&Self>, row: &NotifyDef, act: &str, who: &str, time: SystemTime) -> Option<Self> {
         if last.is_some_and(|last| last.says(row)) {
             return None;
@@ -72,8 +72,8 @@ impl StoredVersion {
         })
     }
 
-    /// What the audit says of it: which columns, and not their values, which this version keeps. The first one changes nothing
-    /// that was there.
+    /// Returns the audit entry of this version. It names the changed columns without their values, because the version has
+    /// them. `None` for the first version, which changes no earlier one.
     pub fn audit(&self, last: Option<&Self>) -> Option<AuditEntry> {
         let (last, row) = (last?, self.row());
         let (before, row) = (last.row().ok()?, row.ok()?);
@@ -84,10 +84,10 @@ impl StoredVersion {
         Some(entry)
     }
 
-    /// The row as it was then, with the defaults of columns that did not exist.
+    /// Returns the row at that time, with the defaults of columns that did not exist.
     ///
     /// # Errors
-    /// What of the stored text cannot be read, where somebody spoiled it.
+    /// A description of the part that cannot be read, if a person edited the stored text.
     pub fn row(&self) -> Result<NotifyDef, String> {
         let columns = self.columns()?;
         let mut row = NotifyDef::new("");
@@ -97,7 +97,7 @@ impl StoredVersion {
         Ok(row)
     }
 
-    /// `present` with the columns that this version has; those that did not exist then stay.
+    /// Returns `present` with the columns of this version. Columns that did not exist then keep their present values.
     ///
     /// # Errors
     /// As [`Self::row`].
@@ -125,7 +125,7 @@ impl StoredVersion {
         Ok(row)
     }
 
-    /// The row that this version tells of, as deleted: by SQL, since it is gone.
+    /// Returns the row of this version, marked as deleted now. For a row that was deleted by SQL.
     pub fn gone(&self, now: SystemTime) -> Option<NotifyDef> {
         let mut row = self.row().ok()?;
         row.delete_time = Some(now);
@@ -140,36 +140,36 @@ impl StoredVersion {
     fn says(&self, row: &NotifyDef) -> bool {
         let same =
             |own: NotifyDef| own.delete_time.is_some() == row.delete_time.is_some() && own.differences(row).is_empty();
-        // Mostly it is the very text that would be written now. One of another release, or of a person, has to be read.
+        // Usually the text equals the one written now. The text of another release, or of an edit by hand, must be parsed.
         self.definition == written(row) || self.row().is_ok_and(same)
     }
 }
 
-/// Who edited a row by SQL, as far as anybody knows.
+/// Returns the author of an edit by SQL, of which only the node that noticed it is known.
 pub fn by_hand(seen_by: &str) -> String {
     format!("by hand, seen by {seen_by}")
 }
 
-/// The definitions of which the last version does not say what the row does: `rows` are all rows, `last` all last versions.
+/// Returns the definitions whose last version differs from the row. `rows` are all rows, `last` all last versions.
 pub fn unseen(rows: &[NotifyDef], last: &[StoredVersion]) -> Vec<i64> {
     let mut last: BTreeMap<i64, &StoredVersion> = last.iter().map(|version| (version.def_id, version)).collect();
     let changed = |row: &&NotifyDef| !last.remove(&row.id).is_some_and(|version| version.says(row));
     let mut ids: Vec<i64> = rows.iter().filter(changed).map(|row| row.id).collect();
-    // Of these the row is gone. One that was deleted and purged has no version.
+    // The rows of these were deleted by SQL. A definition that was deleted and purged has no version.
     let lost = |version: &&&StoredVersion| version.row().is_ok_and(|row| row.delete_time.is_none());
     ids.extend(last.values().filter(lost).map(|version| version.def_id));
     ids
 }
 
-/// Versions, the latest first, with what each changed; the last one of `stored` only where it is the first of all. Those that
-/// somebody spoiled are passed over.
+/// Returns versions, the latest first, with the changes of each. The oldest of `stored` is only shown if it is the first
+/// version. Versions that cannot be parsed are skipped.
 pub(crate) fn for_people(stored: &[StoredVersion]) -> Vec<DefVersion> {
     let mut shown: Vec<DefVersion> = Vec::with_capacity(stored.len());
     for version in stored.iter().rev() {
         let row = match version.row() {
             Ok(row) => row,
             Err(error) => {
-                tracing::error!(def_id = version.def_id, error, "a version cannot be read and is passed over");
+                tracing::error!(def_id = version.def_id, error, "cannot read a version; it is skipped");
                 continue;
             }
         };
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_last_version_says_is_not_stored_again() {
+    fn a_row_equal_to_its_last_version_is_not_stored_again() {
         let first = version(None, &row()).unwrap();
         assert_eq!(version(Some(&first), &row()), None);
         let mut touched = row();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_somebody_spoiled_is_told_and_followed_by_a_good_one() {
+    fn a_spoiled_version_is_reported_and_followed_by_a_good_one() {
         let mut spoiled = version(None, &row()).unwrap();
         for (text, problem) in [
             ("[]", "no JSON object"),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_by_sql_is_found_by_comparing_rows_and_last_versions() {
+    fn edits_by_sql_are_found_by_comparing_rows_with_last_versions() {
         let stored = version(None, &row()).unwrap();
         assert!(unseen(&[row()], std::slice::from_ref(&stored)).is_empty());
         assert_eq!(unseen(&[row().timeout("1s")], std::slice::from_ref(&stored)), [7]);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn people_see_what_each_version_changed_and_the_audit_names_the_columns_without_values() {
+    fn versions_show_values_and_the_audit_only_column_names() {
         let first = version(None, &row()).unwrap();
         let second = version(Some(&first), &row().timeout("1s").handler_config("secret")).unwrap();
         let shown = for_people(&[second.clone(), first.clone()]);

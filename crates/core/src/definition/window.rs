@@ -1,5 +1,5 @@
-//! [`SendWindow`]: the column `send_window`, the times of day at which the notices of a definition may be sent. Pure: the caller
-//! says what time it is.
+//! [`SendWindow`]: the column `send_window`, the times of day at which the notices of a definition may be sent. Pure: the
+//! caller passes the time.
 //!
 //! ```text
 //! window = entry { ";" entry } [ zone ]           zone: of the IANA list, for all entries; UTC where there is none
@@ -8,8 +8,9 @@
 //! range  = HH:MM "-" HH:MM                        up to, but not including, the end; 24:00 is the end of the day
 //! ```
 //!
-//! Open is when a clock on the wall there shows a time of a range. So an hour that is skipped is never open, and one that is
-//! repeated is open both times. A range that ends before it begins goes on past midnight, and belongs to the day on which it began.
+//! The window is open when a clock on the wall in that zone shows a time of a range. A skipped hour is therefore never open,
+//! and a repeated hour is open both times. A range that ends before it begins continues past midnight, and belongs to the day
+//! on which it began.
 
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
@@ -21,15 +22,15 @@ use jiff::{Span, Timestamp};
 use super::schedule::zone_of;
 use crate::notice::{millis_from_time, time_from_millis};
 
-/// How far to search for the next opening, in days: a range of one weekday may fall into a skipped hour, even a skipped day.
+/// How many days to search for the next opening. A range of one weekday may fall into a skipped hour, even a skipped day.
 const SEARCHED_DAYS: i32 = 22;
 const MIDNIGHT: u16 = 24 * 60;
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
-const EXPECTED: &str = "time ranges, perhaps behind weekdays, and perhaps a time zone at the end, such as `01:00-06:00 Asia/Shanghai` or \
+const EXPECTED: &str = "time ranges, optionally after weekdays, and optionally a time zone at the end, such as `01:00-06:00 Asia/Shanghai` or \
      `mon-fri 22:00-06:00; sat,sun 00:00-24:00 Europe/Berlin`";
 
-/// When notices may be sent.
+/// The times at which notices may be sent.
 ///
 /// ```
 /// use std::time::{Duration, UNIX_EPOCH};
@@ -46,19 +47,20 @@ pub struct SendWindow {
 
 #[derive(Debug, Clone, PartialEq)]
 struct Entry {
-    /// From Monday on.
+    /// Monday first.
     days: [bool; 7],
     /// In minutes of the day.
     ranges: Vec<(u16, u16)>,
 }
 
 impl SendWindow {
-    /// Whether notices may be sent at this time.
+    /// Returns whether notices may be sent at `time`.
     pub fn is_open(&self, time: SystemTime) -> bool {
         self.is_open_at(timestamp(time))
     }
 
-    /// When notices may be sent next: `time` itself where they may be sent then. None where that is never within three weeks.
+    /// Returns when notices may be sent next: `time` itself if the window is open then, `None` if it does not open within three
+    /// weeks.
     pub fn opens(&self, time: SystemTime) -> Option<SystemTime> {
         let now = timestamp(time);
         if self.is_open_at(now) {
@@ -69,7 +71,7 @@ impl SendWindow {
         next.map(|next| time_from_millis(next.as_millisecond()))
     }
 
-    /// How long it has been open at this time; zero where it is not, [`Duration::MAX`] where it never closes.
+    /// Returns how long the window has been open at `time`: zero if it is closed, [`Duration::MAX`] if it never closes.
     pub fn open_for(&self, time: SystemTime) -> Duration {
         let now = timestamp(time);
         if !self.is_open_at(now) {
@@ -99,8 +101,8 @@ impl SendWindow {
         })
     }
 
-    /// All times at which it may open, on days counted from that of `now`: when a clock there shows the beginning of a range,
-    /// the first or the second time, and when clocks are set.
+    /// Returns all times at which it may open, on days counted from that of `now`: each time a clock in the zone shows the
+    /// beginning of a range (the first and the second time), and each change of the clocks.
     fn edges(&self, now: Timestamp, days: std::ops::RangeInclusive<i32>) -> Vec<Timestamp> {
         let today = self.zone.to_datetime(now).date();
         let day = |n: i32| today.checked_add(Span::new().days(n)).ok();
@@ -139,7 +141,7 @@ impl FromStr for SendWindow {
         let pieces: Vec<&str> = text.split(';').collect();
         let (mut entries, mut zone) = (Vec::new(), TimeZone::UTC);
         for (nth, piece) in pieces.iter().enumerate() {
-            // Weekdays, then times, then the zone: only the times begin with a digit and have no letters.
+            // Weekdays, then times, then the zone. Only the times begin with a digit and contain no letters.
             let times = piece.find(|c: char| c.is_ascii_digit()).ok_or_else(|| wrong(piece, "has no time range"))?;
             let (days, rest) = piece.split_at(times);
             let (times, name) = rest.split_at(rest.find(char::is_alphabetic).unwrap_or(rest.len()));
@@ -175,7 +177,7 @@ fn read_days(text: &str) -> Result<[bool; 7], String> {
     for piece in text.split(',') {
         let (first, last) = piece.split_once('-').unwrap_or((piece, piece));
         let (first, last) = (day(first)?, day(last)?);
-        // `sat-mon` goes over the end of the week.
+        // `sat-mon` continues over the end of the week.
         let length = (last + 7 - first) % 7;
         (0..=length).for_each(|n| days[(first + n) % 7] = true);
     }
@@ -186,13 +188,13 @@ fn range(text: &str) -> Result<(u16, u16), String> {
     let (from, to) = text.split_once('-').ok_or_else(|| wrong(text, "is no range such as `22:00-06:00`"))?;
     let (from, to) = (minute(from)?, minute(to)?);
     match (from, to) {
-        (MIDNIGHT, _) => Err(wrong(text, "begins when the day is over")),
+        (MIDNIGHT, _) => Err(wrong(text, "begins at the end of the day")),
         (from, to) if from == to => Err(wrong(text, "is empty; the whole day is 00:00-24:00")),
         range => Ok(range),
     }
 }
 
-/// A time of the day in minutes, up to 24:00.
+/// Parses a time of the day into minutes, up to 24:00.
 fn minute(text: &str) -> Result<u16, String> {
     let text = text.trim();
     let number = |part: &str, most: u16| {

@@ -1,4 +1,4 @@
-//! Windows: how they are read, when they are open and when they open next, also where clocks are set.
+//! Windows: how they are parsed, when they are open and when they open next, also where clocks are set.
 
 use std::time::{Duration, SystemTime};
 
@@ -36,7 +36,7 @@ fn a_window_is_open_from_its_beginning_up_to_its_end() {
 }
 
 #[test]
-fn what_goes_past_midnight_belongs_to_the_day_on_which_it_began() {
+fn a_window_past_midnight_belongs_to_the_day_on_which_it_began() {
     let weeknights = window("mon-fri 22:00-06:00");
     // 20 November 2026 is a Friday.
     for (time, open) in [
@@ -94,7 +94,7 @@ fn an_hour_that_is_repeated_is_open_both_times() {
 }
 
 #[test]
-fn how_long_it_has_been_open_is_told() {
+fn the_time_since_a_window_opened_is_returned() {
     let open_for = |text: &str, time: &str| window(text).open_for(at(time)).as_secs();
     assert_eq!(open_for("22:00-06:00", "2026-11-22T05:00:00Z"), 7 * 3600);
     assert_eq!(open_for("22:00-06:00; 06:00-08:00", "2026-11-22T07:00:00Z"), 9 * 3600, "without a pause between");
@@ -103,14 +103,14 @@ fn how_long_it_has_been_open_is_told() {
 }
 
 #[test]
-fn a_wrong_window_is_told_with_what_would_be_right() {
+fn a_wrong_window_is_reported_with_the_correction() {
     for (text, why) in [
         ("at night", "`at night` has no time range"),
         ("01:00-06:00;", "`` has no time range"),
         ("01:00", "`01:00` is no range"),
         ("01:00-25:00", "`25:00` is no time"),
         ("1:0-2:00", "`1:0` is no time"),
-        ("24:00-06:00", "begins when the day is over"),
+        ("24:00-06:00", "begins at the end of the day"),
         ("06:00-06:00", "is empty; the whole day is 00:00-24:00"),
         ("monday 01:00-02:00", "`monday` is none of mon"),
         ("01:00-06:00 Middle/Earth", "not `Middle/Earth`"),

@@ -21,7 +21,7 @@ fn breaking(failures: u32) -> Quota {
     Quota { rate: None, total: None, breaker: Some(breaker(failures)) }
 }
 
-/// So many at this time, by nobody in particular.
+/// Begins this many attempts at this time, with arbitrary notices.
 fn begun(row: &LimitRow, quota: &Quota, at: i64, count: usize) -> LimitRow {
     begin(row, quota, at, &vec![7; count], LEASE)
 }
@@ -65,8 +65,8 @@ fn so_many_may_be_sent_at_once_as_are_not_being_sent() {
     let quota = Quota { rate: None, total: Some(3), breaker: None };
     let of = |sending| allowance(&LimitRow::default(), &quota, START, sending, LEASE);
     assert_eq!((of(0), of(2)), (Ok(3), Ok(1)));
-    assert_eq!((of(3), of(9)), (Err(Hold::Total), Err(Hold::Total)), "also where the limit was lowered");
-    assert_eq!(Hold::Total.again_after(), FOREVER);
+    assert_eq!((of(3), of(9)), (Err(QuotaStop::Total), Err(QuotaStop::Total)), "also where the limit was lowered");
+    assert_eq!(QuotaStop::Total.again_after(), FOREVER);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn failures_in_a_row_open_the_circuit_and_a_success_between_them_does_not() {
     assert_eq!((row, opened_by), (LimitRow::default(), None), "open and closed within one batch");
 }
 
-/// An outcome as a breaker sees it; `told` stands for the alarm.
+/// An outcome as a breaker evaluates it; `told` stands for the alarm.
 fn watched(sign: Sign, failures: u32, told: &str) -> Watched {
     let alarm = Alarm {
         def_id: 7,
@@ -109,7 +109,7 @@ fn watched(sign: Sign, failures: u32, told: &str) -> Watched {
 }
 
 #[test]
-fn the_breaker_of_the_latest_reading_judges_a_batch_and_who_opened_the_circuit_is_told() {
+fn the_latest_breaker_judges_a_batch_and_its_opener_is_reported() {
     let told = |outcomes: &[(i64, Watched)]| {
         let outcomes: Vec<(i64, &Watched)> = outcomes.iter().map(|(id, watched)| (*id, watched)).collect();
         let (row, alarm) = end(&LimitRow::default(), &outcomes, START);
@@ -117,18 +117,18 @@ fn the_breaker_of_the_latest_reading_judges_a_batch_and_who_opened_the_circuit_i
     };
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(told(&[]), (0, None));
-    // The row was edited between two judgements, one way and the other.
+    // The row was edited between two outcomes, in one direction and the other.
     assert_eq!(told(&[(1, watched(Sign::Unwell, 1, "a")), (2, watched(Sign::Unwell, 2, "b"))]), (2, some("b")));
     assert_eq!(told(&[(1, watched(Sign::Unwell, 9, "a")), (2, watched(Sign::Unwell, 1, "b"))]), (1, some("a")));
-    // Two attempts at one notice: the second opened it for good.
+    // Two attempts of one notice: the second opened it for good.
     let again = [Sign::Unwell, Sign::Well, Sign::Unwell].into_iter().zip(["a", "b", "c"]);
     let again: Vec<(i64, Watched)> = again.map(|(sign, told)| (1, watched(sign, 1, told))).collect();
     assert_eq!(told(&again), (1, some("c")));
-    // The first opened it, and the second told nothing.
+    // The first opened it, and the second shows nothing.
     assert_eq!(told(&[(1, watched(Sign::Unwell, 1, "a")), (1, watched(Sign::None, 1, "b"))]), (1, some("a")));
 }
 
-/// An open circuit whose pause is over, with its probe under way.
+/// An open circuit whose pause is over, with its probe running.
 fn probing() -> LimitRow {
     let open = LimitRow { failures: 3, open_until: Some(START), ..LimitRow::default() };
     begin(&open, &breaking(3), START, &[42], LEASE)
@@ -160,7 +160,7 @@ fn the_probe_decides_and_stragglers_do_not_but_for_a_success() {
 }
 
 #[test]
-fn a_pause_that_was_shortened_or_a_clock_that_was_set_back_keeps_no_circuit_open() {
+fn a_shortened_pause_or_a_clock_set_back_keeps_no_circuit_open() {
     let open = LimitRow { open_until: Some(START + 3_600_000), ..LimitRow::default() };
     assert_eq!(free(&open, &breaking(3), START), Ok(1));
     assert_eq!(free(&open, &Quota { breaker: None, ..rate("5/1s") }, START), Ok(5), "a breaker that was taken away");
@@ -175,15 +175,15 @@ fn only_what_lies_with_the_target_is_a_sign_of_it() {
         assert_eq!(Sign::of(&Event::RetryIn(Duration::ZERO, class)), expected, "{class}");
     }
     assert_eq!(Sign::of(&Event::Succeeded), Sign::Well);
-    assert_eq!(Sign::of(&Event::AwaitConfirm(FOREVER)), Sign::Well);
-    for event in [Event::Crashed, Event::HandedBack, Event::OutOfTries, Event::GaveUp("x".into())] {
+    assert_eq!(Sign::of(&Event::AwaitAck(FOREVER)), Sign::Well);
+    for event in [Event::Crashed, Event::HandedBack(Duration::ZERO), Event::OutOfTries, Event::GaveUp("x".into())] {
         assert_eq!(Sign::of(&event), Sign::None);
     }
 }
 
 proptest! {
     #[test]
-    fn within_no_window_do_more_begin_than_the_rate_allows_and_a_place_comes_back_almost_at_once(
+    fn no_window_exceeds_the_rate_and_a_free_place_is_used_at_once(
         limit in 1_u32..200,
         per in 1_i64..20_000,
         claims in proptest::collection::vec((0_i64..700, 1_usize..300), 1..120),
@@ -196,7 +196,7 @@ proptest! {
             let within = |time: i64| -> usize {
                 log.iter().filter(|(at, _)| at + time > now).map(|(_, count)| count).sum()
             };
-            // The second one: with what is surely over left out, whatever part it was counted in.
+            // The second count leaves out what is certainly over, in whichever part it was counted.
             let (in_window, lately) = (within(per), within(per + per / PARTS + 1));
             let limit = usize::try_from(limit).unwrap();
             match allowance(&row, &quota, now, 0, LEASE) {
@@ -219,7 +219,7 @@ proptest! {
     }
 
     #[test]
-    fn however_outcomes_and_claims_follow_a_circuit_never_lets_two_probes_run_nor_stays_open_for_ever(
+    fn a_circuit_runs_one_probe_at_a_time_and_closes_in_the_end(
         events in proptest::collection::vec((0_i64..90_000, 0_u8..5), 1..200),
     ) {
         let quota = breaking(3);

@@ -1,16 +1,16 @@
-//! Verbs for many notices: looked at before ([`Operator::preview`]), done in small windows.
+//! Verbs for many notices: counted before ([`Operator::preview`]), executed in small windows.
 
 use std::time::SystemTime;
 
 use super::filter::Filter;
-use super::listing::{ClassCount, Counted, counts, definitions_of, lanes_of, merged};
+use super::listing::{ClassCount, Counted, counts, definitions_of, merged, slices_of};
 use super::operator::{Operator, cancel};
 use super::verb::Verb;
-use super::{Lane, Listed, Rate, Target, Window};
+use super::{Listed, QueueSlice, Rate, Target, Window};
 use crate::error::Result;
 use crate::notice::Status;
 
-/// What a bulk verb would meet.
+/// The notices that a bulk verb would change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Preview {
@@ -26,27 +26,28 @@ pub struct Preview {
     pub first: Vec<i64>,
 }
 
-/// What a bulk verb did.
+/// Result of a bulk verb.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Bulk {
     /// How many notices were changed.
     pub changed: u64,
-    /// How many stay as they are, because a live notice has their dedupe key.
+    /// How many were not changed, because a live notice has their dedupe key.
     pub dedupe_key_taken: u64,
-    /// How many were no longer as they had just been seen, or locked by somebody else: retried, purged or sent meanwhile.
+    /// How many were skipped, because they had changed (retried, purged or sent) since they were read, or another transaction
+    /// had locked them.
     pub passed_over: u64,
-    /// When the last of the changed ones is due, where they are due again.
+    /// When the last of the changed notices is due, if they are due again.
     pub last_due: Option<SystemTime>,
 }
 
-/// The notices of one transaction: few, so that nobody waits for it.
+/// The number of notices per transaction: few, so that other transactions wait only briefly for its locks.
 const WINDOW: usize = 500;
 /// How many ids a preview shows.
 const FIRST: usize = 5;
 
 impl Operator {
-    /// What there is of `filter`: how many, of which classes, from when to when.
+    /// Counts the notices that `filter` selects, by class, with the earliest and the latest time.
     ///
     /// # Errors
     /// As [`Self::list`].
@@ -57,8 +58,8 @@ impl Operator {
         let mut total = Counted::default();
         by_class.iter().for_each(|class| total.add(class.count));
         let end = async |newest_first: bool, limit: usize| {
-            let lanes = lanes_of(&definitions, filter, newest_first);
-            merged(self.operate(), lanes, None, limit).await.map(|page| page.notices)
+            let slices = slices_of(&definitions, filter, newest_first);
+            merged(self.operate(), slices, None, limit).await.map(|page| page.notices)
         };
         let (first, last) = (end(false, FIRST).await?, end(true, 1).await?);
         Ok(Preview {
@@ -73,22 +74,22 @@ impl Operator {
     /// Retries dead letters or cancelled notices, the oldest first, as [`Self::retry`] does: the first is due now, the others
     /// one after the other at this rate.
     ///
-    /// It takes what had ended before the call began, so nothing that fails again is taken twice. Each window of 500 is a
-    /// transaction of its own with one entry in the audit: where the call is cut short, what was moved is moved and due at
-    /// its time, and calling again goes on with the rest (whose rate is counted from then). Who retries the same at the
-    /// same moment shares the work: each notice is retried once.
+    /// It only retries notices that had ended before the call began, so a notice that fails again is not retried twice. Each
+    /// window of 500 is its own transaction with one entry in the audit. If the call is interrupted, the notices changed so far
+    /// stay due at their times, and another call continues with the rest (with a rate counted from then). Two calls with the
+    /// same filter at the same time share the work: each notice is retried once.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # #[cfg(feature = "sqlite")] {
     /// # let pool = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
-    /// # let notify = solid_notify_core::Notify::new(pool);
-    /// # notify.migrate().await?;
-    /// # notify.define(solid_notify_core::NotifyDef::new("sync_to_omp")).await?;
+    /// # let outbox = solid_notify_core::Outbox::new(pool);
+    /// # outbox.migrate().await?;
+    /// # outbox.define(solid_notify_core::NotifyDef::new("sync_to_omp")).await?;
     /// use solid_notify_core::operate::Filter;
     ///
     /// let filter = Filter::dead_letters().definition("sync_to_omp").class("timeout");
-    /// let alice = notify.operator("alice");
+    /// let alice = outbox.operator("alice");
     /// println!("{} notices, {:?}", alice.preview(&filter).await?.total, alice.preview(&filter).await?.by_class);
     /// let done = alice.retry_all(&filter, "100/1m".parse()?).await?;
     /// println!("{} are sent again, the last at {:?}", done.changed, done.last_due);
@@ -97,8 +98,8 @@ impl Operator {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::list`]; [`crate::Error::Invalid`] for what has not ended or was delivered. After an error of the store some
-    /// windows may be done.
+    /// As [`Self::list`]; [`crate::Error::Invalid`] for statuses other than dead letter and cancelled. After an error of the
+    /// store some windows may be done.
     pub async fn retry_all(&self, filter: &Filter, rate: Rate) -> Result<Bulk> {
         filter.check(
             &[Status::DeadLetter, Status::Cancelled],
@@ -109,56 +110,57 @@ impl Operator {
         filter.until = Some(filter.until.map_or(started, |until| until.min(started)));
         let told = format!("{filter}, at a rate of {rate}");
         let mut done = Bulk::default();
-        for lane in self.lanes(&filter).await? {
+        for slice in self.slices(&filter).await? {
             let due = |n: u64, _: &Listed| Some(started + rate.offset(n));
-            self.windows(lane, &Verb::Retry, &told, &mut done, due).await?;
+            self.windows(slice, &Verb::Retry, &told, &mut done, due).await?;
         }
         Ok(done)
     }
 
-    /// Cancels notices that wait (not sent, failed, awaiting their confirmation), as [`Self::cancel`] does, those of them that
-    /// had been added before the call began. What is just being sent is left alone.
+    /// Cancels waiting notices (not sent, failed, awaiting their confirmation) that were added before the call began, as
+    /// [`Self::cancel`] does. A notice that is being sent is not changed.
     ///
-    /// Each window of 500 is a transaction of its own with one entry in the audit; calling again goes on.
+    /// Each window of 500 is its own transaction with one entry in the audit; another call continues.
     ///
     /// # Errors
-    /// As [`Self::list`]; [`crate::Error::Invalid`] for what has ended or is being sent.
+    /// As [`Self::list`]; [`crate::Error::Invalid`] for statuses of ended notices and for being sent.
     pub async fn cancel_all(&self, filter: &Filter, reason: &str) -> Result<Bulk> {
         filter.check(
-            &[Status::NotSent, Status::Failed, Status::AwaitingConfirm],
+            &[Status::NotSent, Status::Failed, Status::AwaitingAck],
             "only notices that wait are cancelled in bulk (`Filter::waiting()`)",
         )?;
         let started = self.operate().nodes(std::time::Duration::ZERO).await?.now;
         let mut done = Bulk::default();
-        for lane in self.lanes(filter).await? {
-            // Others may add faster than we cancel.
+        for slice in self.slices(filter).await? {
+            // Producers may add notices faster than this call cancels them.
             let known = |_: u64, notice: &Listed| (notice.create_time <= started).then_some(started);
-            self.windows(lane, &cancel(reason), &filter.to_string(), &mut done, known).await?;
+            self.windows(slice, &cancel(reason), &filter.to_string(), &mut done, known).await?;
         }
         done.last_due = None;
         Ok(done)
     }
 
-    async fn lanes(&self, filter: &Filter) -> Result<Vec<Lane>> {
-        Ok(lanes_of(&definitions_of(&self.outbox, filter).await?, filter, false))
+    async fn slices(&self, filter: &Filter) -> Result<Vec<QueueSlice>> {
+        Ok(slices_of(&definitions_of(&self.outbox, filter).await?, filter, false))
     }
 
-    /// Goes through a lane once, from its oldest to its newest: the position only goes up, so whatever stays as it is, there
-    /// is an end. `due` is when a notice is due, the `n`th of those that it names; none: it is left alone.
+    /// Goes through a queue slice once, from its oldest to its newest notice. The position only increases, so the loop ends
+    /// even if notices do not change. `due` returns the new due time of a notice, given how many it has selected before; `None`
+    /// skips the notice.
     pub(super) async fn windows(
         &self,
-        mut lane: Lane,
+        mut slice: QueueSlice,
         verb: &Verb,
         filter: &str,
         done: &mut Bulk,
         due: impl Fn(u64, &Listed) -> Option<SystemTime>,
     ) -> Result<()> {
         loop {
-            let seen = self.operate().list(&lane, WINDOW).await?;
+            let seen = self.operate().list(&slice, WINDOW).await?;
             let Some(last) = seen.last() else { return Ok(()) };
-            lane.after = Some(last.position.clone());
+            slice.after = Some(last.position.clone());
             let full = seen.len() == WINDOW;
-            // What stays as it is keeps its place in the spread, so that no two windows overlap.
+            // Notices that are not changed keep their place in the spread, so that no two windows overlap.
             let mut place = done.changed + done.dedupe_key_taken + done.passed_over;
             let mut notices = Vec::with_capacity(seen.len());
             for notice in &seen {
@@ -170,8 +172,8 @@ impl Operator {
             if !notices.is_empty() {
                 let asked = notices.len() as u64;
                 let window = Window {
-                    def_id: lane.def_id,
-                    status: lane.status,
+                    def_id: slice.def_id,
+                    status: slice.status,
                     notices,
                     verb: verb.clone(),
                     who: self.who.clone(),

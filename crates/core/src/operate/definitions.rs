@@ -1,10 +1,10 @@
-//! What a person does to definitions: looks at their versions, sees beforehand what an edit does, edits, rolls back.
+//! An operator's work on definitions: list versions, preview an edit, edit, roll back.
 
 use std::time::Duration;
 
-use super::Lane;
+use super::QueueSlice;
 use super::edit_preview::{EditPreview, InFlight, preview};
-use super::explain::Surroundings;
+use super::explain::ExplainContext;
 use super::listing::Counted;
 use super::operator::Operator;
 use crate::add::nearest_name;
@@ -14,7 +14,7 @@ use crate::notice::Status;
 use crate::outbox::{Updated, validate};
 use crate::store::Edit;
 
-/// A definition, by its name or its id.
+/// A reference to a definition, by its name or its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DefRef {
     /// By its id.
@@ -47,23 +47,23 @@ impl From<&NotifyDef> for DefRef {
     }
 }
 
-/// The most versions that are shown.
+/// The maximum number of versions returned.
 const VERSIONS: usize = 1000;
-/// How many waiting retries a preview looks at; how many where that takes longer than [`PATIENCE`].
+/// How many waiting retries a preview reads; the second number applies if the first takes longer than [`PATIENCE`].
 const LOOKED_AT: [usize; 2] = [1_000_000, 10_000];
-/// How long a preview counts before it is content with less.
+/// How long a preview counts before it tries the smaller number.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Operator {
-    /// The row of a definition as it stands: what an edit begins with.
+    /// Returns the present row of a definition, with which an edit begins.
     ///
     /// # Errors
-    /// [`Error::UnknownDefinition`], [`Error::Invalid`] for an id that there is not; those of the store.
+    /// [`Error::UnknownDefinition`], [`Error::Invalid`] for an unknown id; those of the store.
     pub async fn definition(&self, definition: impl Into<DefRef>) -> Result<NotifyDef> {
         let mut all = self.outbox.store().definitions().await?;
         let (found, missing) = match definition.into() {
             DefRef::Id(id) => {
-                let problem = format!("there is none with the id {id}");
+                let problem = format!("no definition has the id {id}");
                 (all.iter().position(|def| def.id == id), Error::Invalid { what: "definition", problem })
             }
             DefRef::Name(name) => {
@@ -74,8 +74,8 @@ impl Operator {
         found.map(|at| all.swap_remove(at)).ok_or(missing)
     }
 
-    /// The versions of a definition, the latest first, at most 1,000: who made it what, and when. By its id also that of one
-    /// whose row is gone.
+    /// Returns the versions of a definition, the latest first, at most 1,000, with author and time. With an id it also finds
+    /// the versions of a definition whose row is gone.
     ///
     /// # Errors
     /// As [`Self::definition`].
@@ -84,17 +84,17 @@ impl Operator {
             DefRef::Id(id) => id,
             name @ DefRef::Name(_) => self.definition(name).await?.id,
         };
-        // One more, to tell what the last one changed.
+        // One more, from which the changes of the last one are computed.
         let stored = self.operate().versions(id, i64::MAX, VERSIONS + 1).await?;
         let mut shown = for_people(&stored);
         shown.truncate(VERSIONS);
         Ok(shown)
     }
 
-    /// What replacing the row `seen` by `new` would do to the notices in flight. Changes nothing.
+    /// Returns what replacing the row `seen` by `new` would do to the live notices. Changes nothing.
     ///
-    /// Up to a million waiting retries are looked at; what there is beyond, or takes longer than 5 s, makes the numbers lower
-    /// bounds ([`EditPreview::retries`] says so).
+    /// It reads up to a million waiting retries. If there are more, or if that takes longer than 5 s, the numbers are lower
+    /// bounds ([`EditPreview::retries`] shows that).
     ///
     /// # Errors
     /// [`Error::InvalidDefinition`] names every column of `new` that cannot work; those of the store.
@@ -111,27 +111,27 @@ impl Operator {
         for (status, counted) in [
             (Status::NotSent, &mut in_flight.not_sent),
             (Status::Sending, &mut in_flight.sending),
-            (Status::AwaitingConfirm, &mut in_flight.awaiting),
+            (Status::AwaitingAck, &mut in_flight.awaiting),
         ] {
-            let found = self.operate().count(&Lane::of(seen.id, status), Counted::BOUND + 1).await?;
+            let found = self.operate().count(&QueueSlice::of(seen.id, status), Counted::BOUND + 1).await?;
             *counted = Counted { count: found.min(Counted::BOUND) as u64, more: found > Counted::BOUND };
         }
-        let nodes = self.operate().nodes(Surroundings::ALIVE).await?;
+        let nodes = self.operate().nodes(ExplainContext::ALIVE).await?;
         in_flight.handlers = nodes.seen.into_iter().flat_map(|node| node.handlers).collect();
         Ok(preview(seen, new, &in_flight))
     }
 
-    /// Replaces a definition, as [`crate::Outbox::update`] does, in this person's name. It is in force on every node within 5 s;
-    /// retries that wait keep their times ([`Self::retime`] gives them new ones).
+    /// Replaces a definition, as [`crate::AnyOutbox::update`] does, in this operator's name. It takes effect on every node within
+    /// 5 s; waiting retries keep their times ([`Self::retime`] gives them new ones).
     ///
     /// # Errors
-    /// As [`crate::Outbox::update`].
+    /// As [`crate::AnyOutbox::update`].
     pub async fn edit_definition(&self, seen: &NotifyDef, new: NotifyDef) -> Result<Updated> {
         validate(&new)?;
         self.carry_out(Edit::Replace { seen: seen.clone(), new }).await
     }
 
-    /// Deletes a definition, as [`crate::Outbox::delete`] does, in this person's name.
+    /// Deletes a definition, as [`crate::AnyOutbox::delete`] does, in this operator's name.
     ///
     /// # Errors
     /// Those of the store.
@@ -139,18 +139,18 @@ impl Operator {
         self.carry_out(Edit::Delete { seen: seen.clone() }).await
     }
 
-    /// Makes a definition what a version of it was, if the row still is what the editor saw. Columns that did not exist then stay
-    /// as they are. It is a new version, and an edit like any other: [`Self::preview_edit`] shows what it would do.
+    /// Restores a definition to one of its versions, if the row still equals `seen`. Columns that did not exist in that version
+    /// keep their values. The result is a new version, and an edit like any other: [`Self::preview_edit`] shows its effect.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where there is no such version, or where it cannot be read or is that of a deleted row;
-    /// [`Error::InvalidDefinition`] names every column that cannot work any more; those of the store.
+    /// [`Error::Invalid`] if there is no such version, or if it cannot be parsed or is that of a deleted row;
+    /// [`Error::InvalidDefinition`] names every column that is no longer valid; those of the store.
     pub async fn roll_back(&self, seen: &NotifyDef, version: i64) -> Result<Updated> {
         let new = self.at_version(seen, version).await?;
         self.carry_out(Edit::RollBack { seen: seen.clone(), new, version }).await
     }
 
-    /// What [`Self::roll_back`] would make of the row: for [`Self::preview_edit`].
+    /// Returns the row that [`Self::roll_back`] would store: for [`Self::preview_edit`].
     ///
     /// # Errors
     /// As [`Self::roll_back`].

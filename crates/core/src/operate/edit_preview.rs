@@ -1,5 +1,5 @@
-//! [`EditPreview`]: what an edit of a definition would do to the notices in flight. A pure function of both rows and of counts,
-//! which asks the same code that decides when they are sent.
+//! [`EditPreview`]: the effect of an edit of a definition on its live notices. A pure function of both rows and of counts,
+//! which uses the same code that decides when notices are sent.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,110 +11,110 @@ use crate::alert::trigger::trigger;
 use crate::definition::{ColumnValue, Difference, NotifyDef, Policy};
 use crate::transition::Next;
 
-/// Failed notices that wait for their retry, of which the same is decided.
+/// Failed notices that wait for their retry and for which the decision is the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryGroup {
-    /// Failed attempts of each.
+    /// The failed attempts of each.
     pub failures: i64,
-    /// Attempts that ended with the process, of each.
+    /// The crashes of each.
     pub crashes: i64,
-    /// The kind of their last error.
+    /// The class of their last error.
     pub class: Option<String>,
     /// From the beginning of their last attempt to their retry, in whole seconds.
     pub wait: Option<Duration>,
-    /// True where their time has come.
+    /// True if they are due.
     pub due: bool,
-    /// How many they are.
+    /// The number of notices.
     pub count: u64,
 }
 
-/// What there is of a definition.
+/// The live notices of a definition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InFlight {
-    /// Those that wait for their retry.
+    /// The notices that wait for their retry.
     pub retries: Vec<RetryGroup>,
-    /// True where there may be more of them.
+    /// True if there may be more of them.
     pub more: bool,
-    /// Those that were not tried yet.
+    /// The notices that were not attempted yet.
     pub not_sent: Counted,
-    /// Those that are being sent.
+    /// The notices that are being sent.
     pub sending: Counted,
-    /// Those that await their confirmation.
+    /// The notices that await their confirmation.
     pub awaiting: Counted,
     /// The handlers of all living nodes.
     pub handlers: BTreeSet<String>,
 }
 
-/// What an edit would do. It is in force for every later decision; nothing that was decided is changed by it.
+/// The effect of an edit. It applies to every later decision, and changes no earlier one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EditPreview {
     /// The columns that change.
     pub changes: Vec<Difference>,
-    /// Those that wait for their retry, and keep their times. All following numbers are of them, and lower bounds where there
-    /// are more.
+    /// The notices that wait for their retry, and keep their times. All following numbers count these, and are lower bounds if
+    /// there are more.
     pub retries: Counted,
-    /// What changes after their next failure, if that is of the class of the last one; the most first.
+    /// The changes after their next failure, if that has the class of the last one; the most frequent first.
     pub steps: Vec<IntervalChange>,
-    /// How many have no try left any more, and become dead letters when they are due.
+    /// How many no longer have a try left, and become dead letters when they are due.
     pub out_of_tries: u64,
-    /// How many have fewer tries left than before, those without any included.
+    /// How many have fewer tries left than before, including those with none left.
     pub fewer_tries: u64,
     /// How many have more tries left than before.
     pub more_tries: u64,
-    /// How many of their next failures would be told to a person: before, and after the edit.
+    /// How many of their next failures would raise an alert: before, and after the edit.
     pub alerts: (u64, u64),
-    /// How many [`super::Operator::retime`] would then move to an earlier time.
+    /// How many notices [`super::Operator::retime`] would then move to an earlier time.
     pub earlier: u64,
-    /// How many it would move to a later time.
+    /// How many notices it would move to a later time.
     pub later: u64,
-    /// Those that were not tried yet.
+    /// The notices that were not attempted yet.
     pub not_sent: Counted,
-    /// Those that are being sent, by the time-out that they began with.
+    /// The notices that are being sent; they keep the time-out with which they began.
     pub sending: Counted,
-    /// Those that await their confirmation, and keep their deadlines.
+    /// The notices that await their confirmation, and keep their deadlines.
     pub awaiting: Counted,
-    /// Where `enabled` changes: what it becomes.
+    /// The new value of `enabled`, if it changes.
     pub enabled: Option<bool>,
-    /// Where another handler takes over.
+    /// The change of the handler, if there is one.
     pub handler: Option<HandlerChange>,
 }
 
-/// What comes after the next failure of some waiting retries.
+/// A change of what follows the next failure of some waiting retries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IntervalChange {
-    /// Before the edit; none: the row was invalid, and nothing was sent.
+    /// Before the edit; `None`: the row was invalid, and nothing was sent.
     pub from: Option<NextStep>,
-    /// After it.
+    /// After the edit.
     pub to: NextStep,
-    /// Of how many.
+    /// The number of retries concerned.
     pub count: u64,
 }
 
 /// What follows a failure.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NextStep {
-    /// A retry after this time, without its jitter.
+    /// A retry after this delay, without its jitter.
     Retry(Duration),
-    /// A retry after what a named strategy says.
+    /// A retry after the delay of a named strategy.
     Strategy(String),
-    /// None: it is a dead letter.
+    /// No retry: a dead letter.
     DeadLetter,
 }
 
-/// Another handler.
+/// A change of the handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandlerChange {
-    /// The handler until now.
+    /// The handler before the edit.
     pub from: String,
-    /// The handler from then on.
+    /// The handler after the edit.
     pub to: String,
-    /// Whether a living node has it.
+    /// Whether a living node has the new handler.
     pub known: bool,
 }
 
-/// What replacing the row `seen` by `new` does to what is in flight. Of a row that is invalid only the columns that change are
-/// known.
+/// Returns the effect of replacing the row `seen` by `new` on the live notices. If a row is invalid only the changed columns
+/// are known.
 pub fn preview(seen: &NotifyDef, new: &NotifyDef, in_flight: &InFlight) -> EditPreview {
     let handler = |def: &NotifyDef| def.handler_name().to_owned();
     let mut preview = EditPreview {
@@ -145,7 +145,7 @@ impl EditPreview {
         self.retries.count += count;
         let left = tries_left(new, group);
         let left_before = old.map(|old| tries_left(old, group));
-        // No limit is more than any.
+        // No limit counts as more than any number.
         let many = |left: Option<u64>| left.unwrap_or(u64::MAX);
         if let Some(before) = left_before {
             self.fewer_tries += if many(left) < many(before) { count } else { 0 };
@@ -177,7 +177,7 @@ impl EditPreview {
     }
 }
 
-/// How many more attempts there are if each fails as the last one did; none: no limit.
+/// Returns how many more attempts there are if each fails as the last one did; `None`: no limit.
 fn tries_left(policy: &Policy, group: &RetryGroup) -> Option<u64> {
     let (class, tries) = (group.error_class(), group.tries());
     if policy.is_exhausted_in_all(tries) {
@@ -187,7 +187,7 @@ fn tries_left(policy: &Policy, group: &RetryGroup) -> Option<u64> {
     if !exhausted(i64::MAX) {
         return None;
     }
-    // What is exhausted stays so with more tries: the first such number, by halving.
+    // Once exhausted, a class stays so with more tries. Binary search for the first such number.
     let (mut left, mut enough) = (0, i64::MAX);
     while enough - left > 1 {
         let middle = left + (enough - left) / 2;
@@ -206,7 +206,7 @@ fn next_step(policy: &Policy, group: &RetryGroup) -> NextStep {
     }
 }
 
-/// Whether the next failure of each is told to a person.
+/// Returns whether the next failure of these raises an alert.
 fn is_told(policy: &Policy, group: &RetryGroup) -> bool {
     let event = group.failure();
     trigger(policy, &event, &decided(policy, group.failures, group.crashes, &event, 0.0)).is_some()
@@ -222,7 +222,7 @@ impl fmt::Display for NextStep {
     }
 }
 
-/// How many changes of intervals are told in words.
+/// The maximum number of interval changes that the text lists.
 const TOLD: usize = 5;
 
 impl fmt::Display for EditPreview {
@@ -237,12 +237,12 @@ impl fmt::Display for EditPreview {
             Counted { count: self.retries.count + self.not_sent.count, more: self.retries.more || self.not_sent.more };
         match self.enabled {
             Some(false) => write!(f, "\n{waiting} notices wait until it is enabled again; what is being sent ends")?,
-            Some(true) => write!(f, "\n{waiting} notices are no longer held back")?,
+            Some(true) => write!(f, "\n{waiting} notices may be sent again")?,
             None => {}
         }
         if let Some(HandlerChange { from, to, known }) = &self.handler {
-            let nobody = if *known { "" } else { ", which no living node has: they wait" };
-            write!(f, "\n{waiting} notices go to the handler {to:?} instead of {from:?}{nobody}")?;
+            let unknown = if *known { "" } else { ", which no living node has: they wait" };
+            write!(f, "\n{waiting} notices go to the handler {to:?} instead of {from:?}{unknown}")?;
         }
         if self.retries.count > 0 {
             write!(
@@ -286,7 +286,7 @@ impl fmt::Display for EditPreview {
     }
 }
 
-/// A value as it stands in the row.
+/// A value as stored in the row.
 struct Shown<'a>(&'a ColumnValue);
 
 impl fmt::Display for Shown<'_> {

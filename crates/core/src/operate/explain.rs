@@ -1,15 +1,15 @@
-//! [`Explanation`]: why a notice is not sent yet, or how it ended. A pure function of what the store shows.
+//! [`Explanation`]: why a notice is not sent yet, or how it ended. A pure function of the stored data.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::verb::rfc3339;
-use super::{Brakes, Nodes, Paused};
+use super::{Nodes, Paused, SendLimits};
 use crate::definition::{NotifyDef, Policy, Problem};
-use crate::limit::{Hold, allowance};
+use crate::limit::{QuotaStop, allowance};
 use crate::notice::{NoticeRecord, Status, millis_from_time};
 
-/// Why a notice is not sent yet, or how it ended. Of several reasons it is the one to see to first.
+/// Why a notice is not sent yet, or how it ended. If there are several reasons, it is the one to fix first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Explanation {
@@ -17,40 +17,40 @@ pub enum Explanation {
     NotFound,
     /// It has ended.
     Ended {
-        /// How.
+        /// The final status.
         status: Status,
         /// When.
         at: Option<SystemTime>,
         /// Why.
         reason: Option<String>,
     },
-    /// The row of its definition is gone: somebody deleted it by SQL.
+    /// The row of its definition is missing, because it was deleted by SQL.
     DefinitionMissing {
         /// The id that the row had.
         def_id: i64,
     },
-    /// The row of its definition has values that cannot work.
+    /// The row of its definition has invalid values.
     InvalidDefinition {
         /// The definition.
         definition: String,
-        /// What is wrong with it.
+        /// The invalid columns.
         problems: Vec<Problem>,
     },
-    /// Everything is paused, by the one switch.
+    /// Everything is paused by the switch.
     AllPaused(Paused),
-    /// Its definition is switched off.
+    /// Its definition is disabled.
     Paused {
         /// The definition.
         definition: String,
     },
-    /// It is due, and its definition's notices may not be sent at this time.
+    /// It is due, but the send window of its definition is closed.
     OutsideWindow {
         /// The definition.
         definition: String,
-        /// When they may be; none: not within three weeks.
+        /// When the window opens; `None`: not within three weeks.
         until: Option<SystemTime>,
     },
-    /// It is not due yet, and was not tried yet.
+    /// It is not due yet, and was not attempted yet.
     NotDueUntil {
         /// When it is due.
         at: SystemTime,
@@ -59,10 +59,10 @@ pub enum Explanation {
     RetryAt {
         /// When.
         at: SystemTime,
-        /// The kind of the last error.
+        /// The class of the last error.
         last_class: Option<String>,
     },
-    /// It is due, but no node has told lately that it lives.
+    /// It is due, but no node is alive.
     NoNode {
         /// Since when it is due.
         since: SystemTime,
@@ -71,38 +71,38 @@ pub enum Explanation {
     NoHandler {
         /// The handler's name.
         handler: String,
-        /// How many nodes live.
+        /// The number of living nodes.
         nodes: usize,
     },
-    /// It is due, but another notice of its ordering key goes first.
+    /// It is due, but blocked by another notice of its ordering key.
     Behind {
         /// That notice.
         id: i64,
     },
-    /// It is due, but so many failures in a row have opened the circuit of its definition.
+    /// It is due, but the circuit of its definition is open after failures in a row.
     CircuitOpen {
-        /// How many.
+        /// The number of failures.
         failures: i64,
-        /// When a probe may be sent. One that is being sent may end it earlier.
+        /// When a probe may be sent. The end of a running probe may close the circuit earlier.
         until: SystemTime,
     },
-    /// It is due, but as many attempts have begun, over all nodes, as the definition's `rate_limit` allows.
+    /// It is due, but the definition's `rate_limit` over all nodes is used up.
     RateUsedUp {
         /// The rate, as the definition has it.
         rate: String,
         /// When the next attempt may begin.
         next: SystemTime,
     },
-    /// It is due, but as many notices of its definition are being sent, over all nodes, as `max_concurrency_total` allows.
+    /// It is due, but the definition's `max_concurrency_total` is used up.
     AllSending {
-        /// How many.
+        /// The number of notices being sent.
         total: usize,
     },
-    /// It is due: a sweeper takes it when it looks next, and has a free slot for its definition.
+    /// It is due. The next sweep with a free slot for its definition claims it.
     Due {
         /// Since when.
         since: SystemTime,
-        /// How many living nodes have its handler.
+        /// The number of living nodes with its handler.
         nodes: usize,
     },
     /// A worker is sending it.
@@ -112,49 +112,49 @@ pub enum Explanation {
         /// When its lease ends unless it is extended.
         until: SystemTime,
     },
-    /// The worker that was sending it has not been heard of since its lease ended: it died. A living node sends it again.
+    /// The worker that was sending it died: its lease expired without an outcome. A living node sends it again.
     LeaseExpired {
         /// The worker.
         worker: String,
         /// When the lease ended.
         since: SystemTime,
-        /// How many nodes live.
+        /// The number of living nodes.
         nodes: usize,
     },
     /// It was delivered and waits for its confirmation.
-    AwaitingConfirmation {
-        /// Until when; none: for ever.
+    AwaitingAck {
+        /// The deadline; `None`: there is none.
         until: Option<SystemTime>,
     },
 }
 
-/// What a notice's fate depends on besides itself.
+/// The data beside the notice that decides when it is sent.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct ExplainContext {
     /// The row of its definition.
     pub definition: Option<NotifyDef>,
-    /// The notice of its ordering key that goes before it.
+    /// The notice that blocks it by its ordering key.
     pub ahead: Option<i64>,
-    /// The nodes that live, and the store's time.
+    /// The living nodes, and the store's time.
     pub nodes: Nodes,
-    /// What holds sending back.
-    pub brakes: Brakes,
-    /// How many of its definition are being sent, over all nodes; counted up to `max_concurrency_total`, and only where there is
-    /// one.
+    /// The switch and the limits over all nodes.
+    pub send_limits: SendLimits,
+    /// The number of notices of its definition being sent, over all nodes. Counted up to `max_concurrency_total`, and only if
+    /// that is set.
     pub sending: usize,
 }
 
-impl Surroundings {
-    /// A node that was not heard of for so long counts as dead: three times the interval at which it tells.
+impl ExplainContext {
+    /// A node that was not seen for this long counts as dead: three times the interval of its heartbeat.
     pub const ALIVE: Duration = Duration::from_secs(180);
 }
 
-/// 9000-01-01 in milliseconds since 1970: a deadline beyond it is none.
+/// 9000-01-01 in milliseconds since 1970. A later deadline means that there is none.
 const FOR_EVER: i64 = 221_845_392_000_000;
 
 impl Explanation {
-    /// Why `notice` is not sent yet.
-    pub fn of(notice: &NoticeRecord, around: &Surroundings) -> Self {
+    /// Returns why `notice` is not sent yet.
+    pub fn of(notice: &NoticeRecord, around: &ExplainContext) -> Self {
         let now = around.nodes.now;
         let next = notice.next_call_time.unwrap_or(now);
         let worker = || notice.worker.clone().unwrap_or_default();
@@ -162,9 +162,9 @@ impl Explanation {
             status if status.is_final() => {
                 Self::Ended { status, at: notice.finish_time, reason: notice.end_reason.clone() }
             }
-            Status::AwaitingConfirm => {
+            Status::AwaitingAck => {
                 let for_ever = millis_from_time(next) >= FOR_EVER;
-                Self::AwaitingConfirmation { until: (!for_ever).then_some(next) }
+                Self::AwaitingAck { until: (!for_ever).then_some(next) }
             }
             Status::Sending if next > now => Self::BeingSent { worker: worker(), until: next },
             Status::Sending => Self::LeaseExpired { worker: worker(), since: next, nodes: around.nodes.seen.len() },
@@ -172,13 +172,13 @@ impl Explanation {
         }
     }
 
-    fn waits(notice: &NoticeRecord, around: &Surroundings, next: SystemTime) -> Self {
+    fn waits(notice: &NoticeRecord, around: &ExplainContext, next: SystemTime) -> Self {
         let Some(row) = &around.definition else { return Self::DefinitionMissing { def_id: notice.def_id } };
         let policy = match row.policy() {
             Ok(policy) => policy,
             Err(problems) => return Self::InvalidDefinition { definition: row.name.clone(), problems },
         };
-        if let Some(paused) = &around.brakes.paused {
+        if let Some(paused) = &around.send_limits.paused {
             return Self::AllPaused(paused.clone());
         }
         if !row.enabled {
@@ -203,18 +203,18 @@ impl Explanation {
         }
     }
 
-    /// What a limit over all nodes holds back.
-    fn held(policy: &Policy, row: &NotifyDef, around: &Surroundings) -> Option<Self> {
+    /// Returns the limit over all nodes that stops it, if one does.
+    fn held(policy: &Policy, row: &NotifyDef, around: &ExplainContext) -> Option<Self> {
         let now = around.nodes.now;
-        let limit = around.brakes.limits.get(&row.id).cloned().unwrap_or_default();
+        let limit = around.send_limits.limits.get(&row.id).cloned().unwrap_or_default();
         let hold = allowance(&limit, &policy.quota?, millis_from_time(now), around.sending, policy.lease()).err()?;
         Some(match hold {
-            Hold::Circuit { after } => Self::CircuitOpen { failures: limit.failures, until: now + after },
-            Hold::Rate { after } => {
+            QuotaStop::Circuit { after } => Self::CircuitOpen { failures: limit.failures, until: now + after },
+            QuotaStop::Rate { after } => {
                 Self::RateUsedUp { rate: row.rate_limit.clone().unwrap_or_default(), next: now + after }
             }
-            Hold::Total => Self::AllSending { total: around.sending },
-            Hold::Busy { .. } => return None,
+            QuotaStop::Total => Self::AllSending { total: around.sending },
+            QuotaStop::Busy { .. } => return None,
         })
     }
 }
@@ -222,9 +222,9 @@ impl Explanation {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lives = |nodes: usize| match nodes {
-            0 => "no node lives".to_owned(),
-            1 => "1 node lives".to_owned(),
-            more => format!("{more} nodes live"),
+            0 => "no node is alive".to_owned(),
+            1 => "1 node is alive".to_owned(),
+            more => format!("{more} nodes are alive"),
         };
         match self {
             Self::NotFound => f.write_str("there is no such notice: never added, rolled back, or purged"),
@@ -262,10 +262,10 @@ impl fmt::Display for Explanation {
                 )
             }
             Self::NoNode { since } => {
-                write!(f, "it is due since {}, but no sweeper lives: start one", rfc3339(*since))
+                write!(f, "it is due since {}, but no sweeper is running: start one", rfc3339(*since))
             }
             Self::NoHandler { handler, nodes } => {
-                write!(f, "it is due, but nobody has the handler {handler:?} ({})", lives(*nodes))
+                write!(f, "it is due, but no living node has the handler {handler:?} ({})", lives(*nodes))
             }
             Self::Behind { id } => write!(f, "the notice {id} of the same ordering key goes first"),
             Self::CircuitOpen { failures, until } => {
@@ -295,11 +295,11 @@ impl fmt::Display for Explanation {
                 rfc3339(*since),
                 lives(*nodes)
             ),
-            Self::AwaitingConfirmation { until: Some(until) } => {
-                write!(f, "it was delivered and is to be confirmed until {}", rfc3339(*until))
+            Self::AwaitingAck { until: Some(until) } => {
+                write!(f, "it was delivered and must be confirmed by {}", rfc3339(*until))
             }
-            Self::AwaitingConfirmation { until: None } => {
-                f.write_str("it was delivered and waits for its confirmation, however long that takes")
+            Self::AwaitingAck { until: None } => {
+                f.write_str("it was delivered and waits for its confirmation, without a deadline")
             }
         }
     }
@@ -317,12 +317,12 @@ mod tests {
         let nodes = Nodes { now: UNIX_EPOCH, seen: Vec::new() };
         Explanation::of(
             &notice,
-            &Surroundings { definition, ahead: Some(1), nodes, brakes: Brakes::default(), sending: 0 },
+            &ExplainContext { definition, ahead: Some(1), nodes, send_limits: SendLimits::default(), sending: 0 },
         )
     }
 
     #[test]
-    fn what_is_missing_or_wrong_is_told_before_anything_else() {
+    fn a_missing_or_wrong_definition_is_reported_before_anything_else() {
         let missing = explained(Status::Failed, None, UNIX_EPOCH);
         assert_eq!(missing, Explanation::DefinitionMissing { def_id: 3 });
         let wrong = NotifyDef::new("sync").timeout("soon").enabled(false);
@@ -331,11 +331,11 @@ mod tests {
     }
 
     #[test]
-    fn a_confirmation_without_a_deadline_is_awaited_for_ever() {
+    fn an_ack_without_a_deadline_is_awaited_for_ever() {
         for end in [253_370_764_800_000, 253_402_214_400_000] {
-            let waits = explained(Status::AwaitingConfirm, None, time_from_millis(end));
-            assert_eq!(waits, Explanation::AwaitingConfirmation { until: None });
-            assert!(waits.to_string().ends_with("however long that takes"));
+            let waits = explained(Status::AwaitingAck, None, time_from_millis(end));
+            assert_eq!(waits, Explanation::AwaitingAck { until: None });
+            assert!(waits.to_string().ends_with("without a deadline"));
         }
     }
 
@@ -353,6 +353,6 @@ mod tests {
     fn without_a_node_a_due_notice_waits_for_one() {
         let waits = explained(Status::NotSent, Some(NotifyDef::new("sync")), UNIX_EPOCH);
         assert_eq!(waits, Explanation::NoNode { since: UNIX_EPOCH });
-        assert_eq!(waits.to_string(), "it is due since 1970-01-01T00:00:00.000Z, but no sweeper lives: start one");
+        assert_eq!(waits.to_string(), "it is due since 1970-01-01T00:00:00.000Z, but no sweeper is running: start one");
     }
 }

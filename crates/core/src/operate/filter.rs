@@ -1,4 +1,4 @@
-//! [`Filter`]: which notices; [`Position`]: where a page ended.
+//! [`Filter`]: which notices to list or change; [`Position`]: where a page ended.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,9 +8,9 @@ use super::verb::rfc3339;
 use crate::error::{Error, Result};
 use crate::notice::Status;
 
-/// Which notices: of a state, perhaps of one definition, of a time, and dead letters of one class.
+/// Selects notices by state, and optionally by definition, time and, for dead letters, class.
 ///
-/// The time of an ended notice is when it ended; that of a live one is when somebody must look at it next.
+/// The time of an ended notice is when it ended; that of a live one is when it is due next.
 ///
 /// ```
 /// # use std::time::{Duration, SystemTime};
@@ -29,7 +29,7 @@ pub struct Filter {
     pub(super) until: Option<SystemTime>,
 }
 
-/// How a dead letter without a class is named where classes are.
+/// The class name that stands for dead letters without a class.
 pub const NO_CLASS: &str = "-";
 
 impl Filter {
@@ -37,32 +37,32 @@ impl Filter {
         Self { statuses: statuses.to_vec(), definition: None, class: None, from: None, until: None }
     }
 
-    /// What finally failed.
+    /// Selects dead letters.
     pub fn dead_letters() -> Self {
         Self::of(&[Status::DeadLetter])
     }
 
-    /// What was cancelled, by an operator or by a handler that skipped it.
+    /// Selects notices that were cancelled, by an operator or by a handler that skipped them.
     pub fn cancelled() -> Self {
         Self::of(&[Status::Cancelled])
     }
 
-    /// What has ended, in any way.
+    /// Selects ended notices.
     pub fn ended() -> Self {
         Self::of(&[Status::Succeeded, Status::DeadLetter, Status::Cancelled])
     }
 
-    /// What has not ended.
+    /// Selects live notices.
     pub fn live() -> Self {
         Self::of(&Status::LIVE)
     }
 
-    /// What has not ended and is not just being sent.
+    /// Selects live notices that are not being sent.
     pub fn waiting() -> Self {
-        Self::of(&[Status::NotSent, Status::Failed, Status::AwaitingConfirm])
+        Self::of(&[Status::NotSent, Status::Failed, Status::AwaitingAck])
     }
 
-    /// What is in this state.
+    /// Selects notices of this state.
     pub fn status(status: Status) -> Self {
         Self::of(&[status])
     }
@@ -74,7 +74,8 @@ impl Filter {
         self
     }
 
-    /// Only of this class ([`NO_CLASS`]: without one). For dead letters: of others no index knows the class.
+    /// Only of this class ([`NO_CLASS`]: without one). For dead letters only, because no index contains the class of other
+    /// notices.
     #[must_use]
     pub fn class(mut self, class: impl Into<String>) -> Self {
         self.class = Some(class.into());
@@ -95,12 +96,12 @@ impl Filter {
         self
     }
 
-    /// Refuses what no index serves, and statuses that are not among `allowed`.
+    /// Rejects filters that no index serves, and statuses outside `allowed`.
     pub(super) fn check(&self, allowed: &[Status], otherwise: &str) -> Result<()> {
         let wrong = |problem: String| Err(Error::Invalid { what: "filter", problem });
         if self.class.is_some() && self.statuses != [Status::DeadLetter] {
             return wrong(
-                "a class can be asked for of dead letters only, since no index knows that of others".to_owned(),
+                "only dead letters can be filtered by class, because no index has the class of others".to_owned(),
             );
         }
         match self.statuses.iter().find(|status| !allowed.contains(status)) {
@@ -116,7 +117,7 @@ pub(super) fn name_of(status: Status) -> &'static str {
         Status::Succeeded => "succeeded",
         Status::Failed => "failed",
         Status::DeadLetter => "dead letters",
-        Status::AwaitingConfirm => "awaiting confirmation",
+        Status::AwaitingAck => "awaiting confirmation",
         Status::Sending => "being sent",
         Status::Cancelled => "cancelled",
     }
@@ -142,28 +143,28 @@ impl fmt::Display for Filter {
     }
 }
 
-/// Where a notice stands in a list: what the next page begins behind. It stays right whatever is added or taken away
-/// meanwhile. As text it fits into an address.
+/// The position of a notice in a list, after which the next page begins. Notices added or removed meanwhile do not invalidate
+/// it. Its text form can be used in a URL.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Its time as the store writes it, which is exact and sorts as text.
+    /// The notice's time in the store's exact format, which sorts as text.
     time: String,
-    /// Its id, among those of the same time.
+    /// The notice's id, which sorts notices of the same time.
     id: i64,
 }
 
 impl Position {
-    /// A position; stores make them.
+    /// Creates a position; only stores need it.
     pub fn new(time: impl Into<String>, id: i64) -> Self {
         Self { time: time.into(), id }
     }
 
-    /// The time as the store writes it.
+    /// Returns the time in the store's format.
     pub fn time(&self) -> &str {
         &self.time
     }
 
-    /// The id.
+    /// Returns the id.
     pub fn id(&self) -> i64 {
         self.id
     }

@@ -1,14 +1,14 @@
-//! Lists and counts for people: lanes put together in the order of their times.
+//! Lists and counts for people: several queue slices merged by time.
 
 use std::fmt;
 
 use super::filter::{Filter, Position};
-use super::{Lane, Listed, Operate};
+use super::{Listed, Operate, QueueSlice};
 use crate::add::nearest_name;
 use crate::definition::NotifyDef;
 use crate::error::{Error, Result};
 use crate::notice::Status;
-use crate::outbox::Outbox;
+use crate::outbox::AnyOutbox;
 
 /// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,21 +16,21 @@ use crate::outbox::Outbox;
 pub struct Page {
     /// The notices: ended ones the latest first, live ones the soonest due first.
     pub notices: Vec<Listed>,
-    /// What the next page begins behind; none: this was the last.
+    /// Where the next page begins; `None`: this is the last page.
     pub next: Option<Position>,
 }
 
-/// How many, counted up to a bound, since counting a million takes long and nobody reads the digits.
+/// A count up to a bound, because counting a million notices takes long and the exact number is rarely needed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// How many were counted.
+    /// The counted number.
     pub count: u64,
-    /// True where there are more.
+    /// True if there are more.
     pub more: bool,
 }
 
 impl Counted {
-    /// Each class of each definition is counted up to this.
+    /// The bound for each class of each definition.
     pub const BOUND: usize = 10_000;
 
     pub(super) fn add(&mut self, other: Self) {
@@ -55,7 +55,7 @@ pub struct ClassCount {
     pub definition: String,
     /// The state.
     pub status: Status,
-    /// The class of dead letters ([`super::NO_CLASS`]: without one).
+    /// The class, for dead letters ([`super::NO_CLASS`]: without one).
     pub class: Option<String>,
     /// How many.
     pub count: Counted,
@@ -64,8 +64,8 @@ pub struct ClassCount {
 /// The longest page.
 const LONGEST_PAGE: usize = 500;
 
-/// The definitions that a filter is about.
-pub(super) async fn definitions_of(outbox: &Outbox, filter: &Filter) -> Result<Vec<NotifyDef>> {
+/// Returns the definitions that a filter selects.
+pub(super) async fn definitions_of(outbox: &AnyOutbox, filter: &Filter) -> Result<Vec<NotifyDef>> {
     let mut all = outbox.store().definitions().await?;
     if let Some(name) = &filter.definition {
         let names: Vec<String> = all.iter().map(|def| def.name.clone()).collect();
@@ -78,8 +78,8 @@ pub(super) async fn definitions_of(outbox: &Outbox, filter: &Filter) -> Result<V
     Ok(all)
 }
 
-pub(super) fn lanes_of(definitions: &[NotifyDef], filter: &Filter, newest_first: bool) -> Vec<Lane> {
-    let lane = |def_id: i64, status: Status| Lane {
+pub(super) fn slices_of(definitions: &[NotifyDef], filter: &Filter, newest_first: bool) -> Vec<QueueSlice> {
+    let slice = |def_id: i64, status: Status| QueueSlice {
         def_id,
         status,
         class: filter.class.clone(),
@@ -88,41 +88,41 @@ pub(super) fn lanes_of(definitions: &[NotifyDef], filter: &Filter, newest_first:
         after: None,
         newest_first,
     };
-    definitions.iter().flat_map(|def| filter.statuses.iter().map(move |status| lane(def.id, *status))).collect()
+    definitions.iter().flat_map(|def| filter.statuses.iter().map(move |status| slice(def.id, *status))).collect()
 }
 
-/// A lane that is read bit by bit.
+/// Reads a queue slice in parts.
 struct Reader {
-    lane: Lane,
-    /// What was read and not taken, the next one last.
+    slice: QueueSlice,
+    /// The notices that were read and not yet returned, the next one last.
     ahead: Vec<Listed>,
     ended: bool,
 }
 
-/// The first `limit` notices behind `after` of all lanes, each of which is read only as far as that takes.
+/// Returns the first `limit` notices after `after` of all queue slices. Reads each only as far as necessary.
 pub(super) async fn merged(
     operate: &dyn Operate,
-    lanes: Vec<Lane>,
+    slices: Vec<QueueSlice>,
     after: Option<&Position>,
     limit: usize,
 ) -> Result<Page> {
     let limit = limit.clamp(1, LONGEST_PAGE);
-    // One more tells whether there is another page.
+    // One more notice shows whether there is another page.
     let wanted = limit + 1;
-    let share = if lanes.len() <= 1 { wanted } else { (wanted / lanes.len() + 2).min(wanted) };
-    let newest_first = lanes.first().is_some_and(|lane| lane.newest_first);
-    let reader = |mut lane: Lane| {
-        lane.after = after.cloned();
-        Reader { lane, ahead: Vec::new(), ended: false }
+    let share = if slices.len() <= 1 { wanted } else { (wanted / slices.len() + 2).min(wanted) };
+    let newest_first = slices.first().is_some_and(|slice| slice.newest_first);
+    let reader = |mut slice: QueueSlice| {
+        slice.after = after.cloned();
+        Reader { slice, ahead: Vec::new(), ended: false }
     };
-    let mut readers: Vec<Reader> = lanes.into_iter().map(reader).collect();
+    let mut readers: Vec<Reader> = slices.into_iter().map(reader).collect();
     let mut notices: Vec<Listed> = Vec::new();
     while notices.len() < wanted {
         for reader in readers.iter_mut().filter(|reader| reader.ahead.is_empty() && !reader.ended) {
-            reader.ahead = operate.list(&reader.lane, share).await?;
+            reader.ahead = operate.list(&reader.slice, share).await?;
             reader.ended = reader.ahead.len() < share;
             if let Some(last) = reader.ahead.last() {
-                reader.lane.after = Some(last.position.clone());
+                reader.slice.after = Some(last.position.clone());
             }
             reader.ahead.reverse();
         }
@@ -140,37 +140,37 @@ pub(super) async fn merged(
     Ok(Page { notices, next })
 }
 
-/// How many there are, per definition and state; dead letters per class.
+/// Counts notices per definition and state, dead letters per class.
 pub(super) async fn counts(
     operate: &dyn Operate,
     definitions: &[NotifyDef],
     filter: &Filter,
 ) -> Result<Vec<ClassCount>> {
-    let mut lanes = lanes_of(definitions, filter, false);
+    let mut slices = slices_of(definitions, filter, false);
     if filter.class.is_none() && filter.statuses.contains(&Status::DeadLetter) {
         let def_ids: Vec<i64> = definitions.iter().map(|def| def.id).collect();
         let classes = operate.classes(&def_ids).await?;
-        let (dead, others): (Vec<Lane>, Vec<Lane>) =
-            lanes.into_iter().partition(|lane| lane.status == Status::DeadLetter);
-        let by_class = dead.into_iter().flat_map(|lane| {
-            let own = classes.iter().filter(|(def_id, _)| *def_id == lane.def_id);
-            own.map(|(_, class)| Lane { class: Some(class.clone()), ..lane.clone() }).collect::<Vec<_>>()
+        let (dead, others): (Vec<QueueSlice>, Vec<QueueSlice>) =
+            slices.into_iter().partition(|slice| slice.status == Status::DeadLetter);
+        let by_class = dead.into_iter().flat_map(|slice| {
+            let own = classes.iter().filter(|(def_id, _)| *def_id == slice.def_id);
+            own.map(|(_, class)| QueueSlice { class: Some(class.clone()), ..slice.clone() }).collect::<Vec<_>>()
         });
-        lanes = by_class.chain(others).collect();
+        slices = by_class.chain(others).collect();
     }
     let mut counts = Vec::new();
-    for lane in lanes {
-        let found = operate.count(&lane, Counted::BOUND + 1).await?;
+    for slice in slices {
+        let found = operate.count(&slice, Counted::BOUND + 1).await?;
         if found == 0 {
             continue;
         }
         let count = Counted { count: found.min(Counted::BOUND) as u64, more: found > Counted::BOUND };
-        let definition = definitions.iter().find(|def| def.id == lane.def_id).map(|def| def.name.clone());
+        let definition = definitions.iter().find(|def| def.id == slice.def_id).map(|def| def.name.clone());
         counts.push(ClassCount {
-            def_id: lane.def_id,
+            def_id: slice.def_id,
             definition: definition.unwrap_or_default(),
-            status: lane.status,
-            class: lane.class,
+            status: slice.status,
+            class: slice.class,
             count,
         });
     }

@@ -1,43 +1,43 @@
-//! [`Operator`]: an outbox in the hands of a person, whose name goes to the audit.
+//! [`Operator`]: an operator's handle of an outbox, with the operator's name for the audit.
 
 use std::time::SystemTime;
 
 use serde::Serialize;
 
-use super::brakes::Switch;
-use super::explain::{Explanation, Surroundings};
+use super::explain::{ExplainContext, Explanation};
 use super::filter::{Filter, Position};
-use super::listing::{ClassCount, Page, counts, definitions_of, lanes_of, merged};
-use super::verb::{Answer, Verb};
-use super::{AuditEntry, DefinitionCounts, Lane, Operate};
+use super::listing::{ClassCount, Page, counts, definitions_of, merged, slices_of};
+use super::send_limits::Switch;
+use super::verb::{Verb, VerbResult};
+use super::{AuditEntry, DefinitionCounts, Operate, QueueSlice};
 use crate::error::Result;
 use crate::notice::{NoticeRecord, Status, clean_text};
-use crate::outbox::Outbox;
+use crate::outbox::AnyOutbox;
 use crate::param;
 
-/// Looks at notices and does an operator's verbs; made by [`Outbox::operator`].
+/// Reads notices and executes an operator's verbs. Created by [`AnyOutbox::operator`].
 ///
-/// Each verb is one transaction with its entry in `notify_audit`: none is done that nobody knows of. A verb that meets a
-/// notice in another state than it needs answers so ([`Answer`]) and changes nothing.
+/// Each verb is one transaction together with its entry in `notify_audit`, so no change is missing there. A verb that meets a
+/// notice in a state that does not allow it returns the reason ([`VerbResult`]) and changes nothing.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # #[cfg(feature = "sqlite")] {
 /// # let pool = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
-/// # let notify = solid_notify_core::Notify::new(pool);
-/// # notify.migrate().await?;
-/// # notify.define(solid_notify_core::NotifyDef::new("sync_to_omp").enabled(false)).await?;
-/// # let mut tx = notify.begin().await?;
+/// # let outbox = solid_notify_core::Outbox::new(pool);
+/// # outbox.migrate().await?;
+/// # outbox.define(solid_notify_core::NotifyDef::new("sync_to_omp").enabled(false)).await?;
+/// # let mut tx = outbox.begin().await?;
 /// # let id = solid_notify_core::add_notice(&mut tx, "sync_to_omp", 7).await?.id();
 /// # tx.commit().await?;
-/// use solid_notify_core::operate::{Answer, Filter};
+/// use solid_notify_core::operate::{VerbResult, Filter};
 ///
-/// let alice = notify.operator("alice");
+/// let alice = outbox.operator("alice");
 /// println!("{}", alice.explain(id).await?); // the definition sync_to_omp is switched off (enabled = false)
-/// assert_eq!(alice.cancel(id, "the order was deleted").await?, Answer::Done);
+/// assert_eq!(alice.cancel(id, "the order was deleted").await?, VerbResult::Done);
 /// let page = alice.list(&Filter::cancelled(), None, 50).await?;
 /// assert_eq!(page.notices[0].end_reason.as_deref(), Some("the order was deleted"));
-/// assert_eq!(alice.retry(id).await?, Answer::Done);
+/// assert_eq!(alice.retry(id).await?, VerbResult::Done);
 /// let acts: Vec<String> = alice.audit_of(id, 10).await?.into_iter().map(|entry| entry.act).collect();
 /// assert_eq!(acts, ["retry", "cancel"]);
 /// # }
@@ -45,17 +45,17 @@ use crate::param;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Operator {
-    pub(super) outbox: Outbox,
+    pub(super) outbox: AnyOutbox,
     pub(super) who: String,
 }
 
-/// The longest name of a person in characters: what the narrowest column holds.
+/// The longest name of an operator in characters: what the narrowest column holds.
 const WHO_LIMIT: usize = 200;
 /// The longest reason in bytes.
 const REASON_LIMIT: usize = 2048;
 
 impl Operator {
-    pub(crate) fn new(outbox: Outbox, who: &str) -> Self {
+    pub(crate) fn new(outbox: AnyOutbox, who: &str) -> Self {
         let who = who.replace('\0', "\u{FFFD}").chars().take(WHO_LIMIT).collect();
         Self { outbox, who }
     }
@@ -64,51 +64,51 @@ impl Operator {
         &**self.outbox.operate()
     }
 
-    /// Sends a notice again. A dead letter or a cancelled notice becomes live: the same id and errors, all tries again, due
-    /// now. Its attempts are counted on, so that a late outcome of an old one cannot touch it. One that waits for its
-    /// time is due now.
+    /// Sends a notice again. A dead letter or a cancelled notice becomes live with the same id and errors and all its tries,
+    /// and is due now. Its attempt number continues, so that a late outcome of an old attempt cannot change it. A waiting
+    /// notice becomes due now.
     ///
-    /// One with an ordering key takes its old place, which is that of its id: before all that wait behind it, however many of
-    /// them were sent meanwhile. One with a dedupe key stays where it is while a live notice has the key; a transaction that
-    /// has just added the key is waited for.
+    /// A notice with an ordering key takes the place of its id again: before all that wait behind it, even if later ones were
+    /// sent meanwhile. A notice with a dedupe key is not changed while a live notice has the key. The call waits while another
+    /// transaction that inserted the key is uncommitted.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn retry(&self, id: i64) -> Result<Answer> {
+    pub async fn retry(&self, id: i64) -> Result<VerbResult> {
         self.change(id, &Verb::Retry).await
     }
 
-    /// Ends a live notice as cancelled. One that is being sent is ended in the table, but its attempt is under way and may still
-    /// deliver it; what that comes to is not stored. With an ordering key it is left alone as long as its lease holds, since the
-    /// next of its key would be sent beside it.
+    /// Ends a live notice as cancelled. If it is being sent, its attempt goes on and may still deliver it; the outcome is not
+    /// stored. If it is being sent and has an ordering key, it is not cancelled before its lease ends, because the next notice
+    /// of the key would be sent at the same time.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn cancel(&self, id: i64, reason: &str) -> Result<Answer> {
+    pub async fn cancel(&self, id: i64, reason: &str) -> Result<VerbResult> {
         self.change(id, &cancel(reason)).await
     }
 
-    /// Gives a notice another parameter, which is checked as when adding. A dead letter or a cancelled notice is retried with it;
-    /// one that waits keeps its time.
+    /// Replaces the parameter of a notice; the new one is checked as when adding. A dead letter or a cancelled notice is
+    /// retried with it; a waiting one keeps its time.
     ///
     /// # Errors
     /// [`crate::Error::InvalidNotice`] for a parameter that could not be added; those of the store.
-    pub async fn edit(&self, id: i64, param: impl Serialize) -> Result<Answer> {
+    pub async fn edit(&self, id: i64, param: impl Serialize) -> Result<VerbResult> {
         let name = format!("number {id}");
         let param = param::to_json(&name, &param)?;
         param::check(&name, &param, self.outbox.param_limit())?;
         self.change(id, &Verb::Edit { param }).await
     }
 
-    /// Makes a notice that waits due at another time; one that is over means at once.
+    /// Makes a waiting notice due at another time; a past time means at once.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn reschedule(&self, id: i64, at: SystemTime) -> Result<Answer> {
+    pub async fn reschedule(&self, id: i64, at: SystemTime) -> Result<VerbResult> {
         self.change(id, &Verb::Reschedule { at }).await
     }
 
-    async fn change(&self, id: i64, verb: &Verb) -> Result<Answer> {
+    async fn change(&self, id: i64, verb: &Verb) -> Result<VerbResult> {
         let answer = self.operate().change(id, verb, &self.who).await?;
         if answer.is_done() {
             self.outbox.wake();
@@ -116,7 +116,7 @@ impl Operator {
         Ok(answer)
     }
 
-    /// One notice with its last attempts, live or ended.
+    /// Returns one notice with its last attempts, live or ended.
     ///
     /// # Errors
     /// Those of the store.
@@ -124,9 +124,9 @@ impl Operator {
         self.outbox.find(id).await
     }
 
-    /// A page of notices, at most 500: ended ones the latest first, live ones the soonest due first. `after` is the
-    /// [`Page::next`] of the page before; what is added or ends meanwhile neither shifts nor repeats anything. (A live notice that
-    /// is given another time meanwhile may come twice, or not at all.)
+    /// Returns a page of notices, at most 500: ended ones the latest first, live ones the soonest due first. `after` is the
+    /// [`Page::next`] of the page before. Notices that are added or end meanwhile are neither shifted nor repeated. (A live
+    /// notice whose time changes meanwhile may be listed twice, or not at all.)
     ///
     /// # Errors
     /// [`crate::Error::UnknownDefinition`], [`crate::Error::Invalid`] for a filter that no index serves; those of the store.
@@ -134,11 +134,11 @@ impl Operator {
         filter.check(&filter.statuses, "")?;
         let newest_first = filter.statuses.iter().all(|status| status.is_final());
         let definitions = definitions_of(&self.outbox, filter).await?;
-        merged(self.operate(), lanes_of(&definitions, filter, newest_first), after, limit).await
+        merged(self.operate(), slices_of(&definitions, filter, newest_first), after, limit).await
     }
 
-    /// How many notices there are, per definition and state, dead letters per class; each counted up to
-    /// [`super::Counted::BOUND`]. What there is none of is left out.
+    /// Counts notices per definition and state, dead letters per class; each up to [`super::Counted::BOUND`]. Empty groups are
+    /// left out.
     ///
     /// # Errors
     /// As [`Self::list`].
@@ -148,9 +148,9 @@ impl Operator {
         counts(self.operate(), &definitions, filter).await
     }
 
-    /// Pauses everything, on every node within 5 s: notices are accepted, nothing is claimed and nothing is counted; what is being
-    /// sent ends and is settled. Leases that expire and confirmations that are overdue wait as well, as in a definition that is
-    /// not enabled. False where everything was paused already: who, since when and why stay as they were.
+    /// Pauses all definitions, on every node within 5 s: notices are accepted, none is claimed and none is counted as failed.
+    /// Running attempts end and are settled. Expired leases and overdue confirmations wait as well, as in a definition that is
+    /// not enabled. Returns false if everything was paused already: operator, time and reason of that pause stay.
     ///
     /// # Errors
     /// Those of the store.
@@ -158,7 +158,7 @@ impl Operator {
         self.switch(&Switch::Pause { reason: clean_text(reason, REASON_LIMIT) }).await
     }
 
-    /// Sending goes on. False where nothing was paused.
+    /// Ends the pause. Returns false if nothing was paused.
     ///
     /// # Errors
     /// Those of the store.
@@ -172,8 +172,8 @@ impl Operator {
         Ok(turned)
     }
 
-    /// The counts of each definition as one of the nodes last took them, about every half minute: exact for that moment,
-    /// and read at no cost however many notices there are.
+    /// Returns the counts of each definition as last taken by one of the nodes, about every half minute. They are exact for
+    /// that moment, and reading them costs the same however many notices there are.
     ///
     /// # Errors
     /// Those of the store.
@@ -181,7 +181,7 @@ impl Operator {
         Ok(self.operate().counts().await?)
     }
 
-    /// Why a notice is not sent yet, or how it ended.
+    /// Returns why a notice is not sent yet, or how it ended.
     ///
     /// # Errors
     /// Those of the store.
@@ -193,19 +193,19 @@ impl Operator {
             Some(_) if !notice.status.is_final() => self.operate().ahead(&notice).await?,
             _ => None,
         };
-        let nodes = self.operate().nodes(Surroundings::ALIVE).await?;
-        let brakes = self.operate().brakes().await?;
+        let nodes = self.operate().nodes(ExplainContext::ALIVE).await?;
+        let send_limits = self.operate().send_limits().await?;
         let sending = match definition.as_ref().and_then(|def| def.max_concurrency_total) {
             Some(most) if most > 0 && !notice.status.is_final() => {
-                let lane = Lane::of(notice.def_id, Status::Sending);
-                self.operate().count(&lane, usize::try_from(most).unwrap_or(usize::MAX)).await?
+                let slice = QueueSlice::of(notice.def_id, Status::Sending);
+                self.operate().count(&slice, usize::try_from(most).unwrap_or(usize::MAX)).await?
             }
             _ => 0,
         };
-        Ok(Explanation::of(&notice, &Surroundings { definition, ahead, nodes, brakes, sending }))
+        Ok(Explanation::of(&notice, &ExplainContext { definition, ahead, nodes, send_limits, sending }))
     }
 
-    /// What people did, the latest first.
+    /// Returns the audit, the latest entry first.
     ///
     /// # Errors
     /// Those of the store.
@@ -213,7 +213,7 @@ impl Operator {
         Ok(self.operate().audit(limit).await?)
     }
 
-    /// What people did to this notice alone, the latest first; bulk changes are told of by window, without each id.
+    /// Returns the audit of this notice, the latest entry first. A bulk change has one entry per window and is not included.
     ///
     /// # Errors
     /// Those of the store.

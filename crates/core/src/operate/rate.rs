@@ -1,4 +1,4 @@
-//! [`Rate`]: how many notices a bulk retry lets be due in what time.
+//! [`Rate`]: how many notices a bulk retry makes due per period.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::retry::duration;
 
-/// So many in so much time: `100/1m`, `5` (per second), or all at once.
+/// A number of notices per period: `100/1m`, `5` (per second), or all at once.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -27,25 +27,25 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Nothing is spread: all are due at once, and the sweepers' `max_concurrency` is the only limit.
+    /// Not spread: all are due at once, and the sweepers' `max_concurrency` is the only limit.
     pub const AT_ONCE: Rate = Rate { count: 1, per: Duration::ZERO };
 
-    /// So many a second; zero counts as one.
+    /// Creates a rate per second; zero counts as one.
     pub fn per_second(count: u32) -> Self {
         Self { count: count.max(1), per: Duration::from_secs(1) }
     }
 
-    /// How many.
+    /// Returns the number per period.
     pub(crate) fn count(self) -> u32 {
         self.count
     }
 
-    /// In what time.
+    /// Returns the period.
     pub(crate) fn per(self) -> Duration {
         self.per
     }
 
-    /// How long after the first one number `n` is due, counted from 0.
+    /// Returns how long after the first notice number `n` is due, counted from 0.
     pub fn offset(&self, n: u64) -> Duration {
         let millis = u128::from(n).saturating_mul(self.per.as_millis()) / u128::from(self.count);
         Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)).min(crate::retry::MAX_DELAY)
@@ -63,7 +63,7 @@ impl FromStr for Rate {
         };
         match count.trim().parse::<u32>() {
             Ok(count) if count > 0 => Ok(Self { count, per }),
-            _ => Err(wrong("expected a number from 1 on, perhaps with a time: `100/1m`, `5` (per second)")),
+            _ => Err(wrong("expected a number of at least 1, optionally with a period: `100/1m`, `5` (per second)")),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Re-timing: waiting retries take the intervals as they are now. [`retimed`] decides, purely; [`Operator::retime`] goes through
-//! the lane in small windows.
+//! Re-timing: waiting retries get new times by the current intervals. [`retimed`] decides, purely; [`Operator::retime`] goes
+//! through the queue slice in small windows.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,44 +7,44 @@ use super::bulk::Bulk;
 use super::definitions::DefRef;
 use super::edit_preview::RetryGroup;
 use super::operator::Operator;
-use super::{Lane, Listed, Rate, Verb};
+use super::{Listed, QueueSlice, Rate, Verb};
 use crate::definition::Policy;
 use crate::error::{Error, Result};
-use crate::notice::{Claimed, ErrorClass, Status};
+use crate::notice::{ClaimedNotice, ErrorClass, Status};
 use crate::transition::{Chance, Event, Next, Transition, transition};
 
 impl Operator {
-    /// Gives the waiting retries of a definition the times that its row says now: the interval after their last failure,
-    /// counted from the beginning of that attempt. Nothing is counted and nothing is sent by it. Those that come to be due
-    /// at once are spread by `rate`, but none is put off by that beyond the time that it had.
+    /// Gives the waiting retries of a definition new times by the current row: the interval after their last failure, counted
+    /// from the beginning of that attempt. It counts no try and sends nothing. Retries that become due at once are spread by
+    /// `rate`, but none is delayed by that beyond its old time.
     ///
-    /// What is due already keeps its place, and so does what would move by less than a second, what an operator brought back
-    /// and has not been tried since, and what has no try left. A time that a handler or an operator had asked for is replaced.
+    /// Not changed are retries that are due already, that would move by less than a second, that an operator retried and that
+    /// were not attempted since, and that have no try left. A time that a handler or an operator had set is replaced.
     ///
-    /// Each window of 500 is a transaction of its own with one entry in the audit; calling again goes on.
+    /// Each window of 500 is its own transaction with one entry in the audit; another call continues.
     ///
     /// # Errors
-    /// [`Error::InvalidDefinition`] for a row that cannot be followed, [`Error::Invalid`] where its interval is a named
-    /// strategy, which sweepers know and not this process; as [`Self::definition`]; those of the store.
+    /// [`Error::InvalidDefinition`] for an invalid row, [`Error::Invalid`] if its interval is a named strategy, which only
+    /// sweepers have; as [`Self::definition`]; those of the store.
     pub async fn retime(&self, definition: impl Into<DefRef>, rate: Rate) -> Result<Bulk> {
         let row = self.definition(definition).await?;
         let policy = row.policy().map_err(|problems| Error::InvalidDefinition { name: row.name.clone(), problems })?;
         if let Some(strategy) = policy.interval.strategy() {
-            let problem = format!("its interval is strategy:{strategy}, which is known to sweepers only");
+            let problem = format!("its interval is strategy:{strategy}, which only a sweeper can evaluate");
             return Err(Error::Invalid { what: "retiming", problem });
         }
         let started = self.operate().nodes(Duration::ZERO).await?.now;
         let told = format!("failed of {}, by its intervals, at a rate of {rate}", row.name);
         let plan = |n: u64, notice: &Listed| retimed(&policy, notice, started, started + rate.offset(n));
         let mut done = Bulk::default();
-        self.windows(Lane::of(row.id, Status::Failed), &Verb::Reschedule { at: started }, &told, &mut done, plan)
+        self.windows(QueueSlice::of(row.id, Status::Failed), &Verb::Reschedule { at: started }, &told, &mut done, plan)
             .await?;
         Ok(done)
     }
 }
 
-/// When a waiting retry is due by these intervals, where that is another time; `place` is the earliest for one that would be
-/// due at once.
+/// Returns when a waiting retry is due by these intervals, if that is another time. `place` is the earliest time for a retry
+/// that would be due at once.
 fn retimed(policy: &Policy, notice: &Listed, now: SystemTime, place: SystemTime) -> Option<SystemTime> {
     let called = notice.last_call_time?;
     let group = RetryGroup {
@@ -58,18 +58,18 @@ fn retimed(policy: &Policy, notice: &Listed, now: SystemTime, place: SystemTime)
     let delay = moved(policy, &group, spread(notice.id, notice.attempt))?;
     let wished = called.checked_add(delay)?.max(now);
     let due = if wished < notice.time { wished.max(place).min(notice.time) } else { wished };
-    // The same time as before is nothing to write.
+    // An unchanged time need not be written.
     (due != notice.time).then_some(due)
 }
 
-/// The delay that these retries get by `policy`, where it is another than they have. To the second, since an outcome is stored
-/// a moment after the attempt whose beginning is counted from.
+/// Returns the delay of these retries by `policy`, if it differs from their present one. Compared in whole seconds, because an
+/// outcome is stored a moment after the attempt, from whose beginning the delay counts.
 pub(super) fn moved(policy: &Policy, group: &RetryGroup, unit: f64) -> Option<Duration> {
     let delay = delay_of_last(policy, group, unit).filter(|_| !group.due)?;
     (delay.as_secs() != group.wait?.as_secs()).then_some(delay)
 }
 
-/// What `policy` would have made of the last failure of these retries: its delay, if there is one.
+/// Returns the delay that `policy` would have given after the last failure of these retries, if there is one.
 fn delay_of_last(policy: &Policy, group: &RetryGroup, unit: f64) -> Option<Duration> {
     if group.tries() == 0 {
         return None;
@@ -85,9 +85,9 @@ fn delay_of_last(policy: &Policy, group: &RetryGroup, unit: f64) -> Option<Durat
     }
 }
 
-/// What `event` makes of a notice with these counters: the decision of the send path itself.
+/// Returns the decision of the send path on `event` for a notice with these counters.
 pub(super) fn decided(policy: &Policy, failures: i64, crashes: i64, event: &Event, unit: f64) -> Transition {
-    let notice = Claimed {
+    let notice = ClaimedNotice {
         id: 0,
         def_id: policy.def_id,
         param: String::new(),
@@ -115,7 +115,7 @@ impl RetryGroup {
         self.class.as_deref().and_then(ErrorClass::from_name).unwrap_or(ErrorClass::Unknown)
     }
 
-    /// A failure of the class of the last one.
+    /// Returns a failure of the class of the last one.
     pub(super) fn failure(&self) -> Event {
         match self.error_class() {
             ErrorClass::Crash if self.crashes > 0 => Event::Crashed,
@@ -124,7 +124,7 @@ impl RetryGroup {
     }
 }
 
-/// A number from 0 up to 1 for the jitter of an attempt: always the same, so that re-timing again moves nothing.
+/// Returns a number from 0 up to 1 for the jitter of an attempt. It is always the same, so that re-timing again moves nothing.
 fn spread(id: i64, attempt: i64) -> f64 {
     // Multiples of the golden ratio, whose fractions are spread evenly (Knuth, The Art of Computer Programming, 6.4).
     let seed = id.wrapping_add(attempt).cast_unsigned().wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -150,7 +150,7 @@ mod tests {
         listed
     }
 
-    /// In how many seconds it is due, retimed now at a place so many seconds from now.
+    /// Returns in how many seconds it is due when retimed now, with a place this many seconds from now.
     fn due(def: NotifyDef, notice: &Listed, place: u32) -> Option<u64> {
         let now = NOW + 1000 * SECOND;
         let due = retimed(&def.policy().unwrap(), notice, now, now + place * SECOND)?;
@@ -169,9 +169,9 @@ mod tests {
             (2, "busy", 0, Some(68)),
             (1, "auth", 0, None),
             (1, "what a later release has", 0, Some(8)),
-            // Never tried since an operator brought it back.
+            // Never attempted since an operator retried it.
             (0, "timeout", 0, None),
-            // Its place in the spread is later, and holds until the time that it had.
+            // Its place in the spread is later, and applies up to its old time.
             (1, "timeout", 20, Some(20)),
             (1, "timeout", 60, None),
         ] {

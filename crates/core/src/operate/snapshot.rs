@@ -1,56 +1,56 @@
-//! The snapshot: how many notices each definition has, counted every now and then by one of the nodes and kept in
-//! `notify_count`. Whoever wants numbers reads those few rows, however many notices there are.
+//! The snapshot: how many notices each definition has, counted regularly by one of the nodes and stored in `notify_count`. A
+//! reader reads only those few rows, however many notices there are.
 //!
-//! There is no counter that every notice moves: it would be a row that all transactions wait for. When to count is decided
-//! here, how in the stores; who does it is the sweeper's.
+//! There is no counter that every notice updates, because all transactions would wait for its row. This module decides when to
+//! count, the stores count, and the sweeper starts the counts.
 
 use std::time::{Duration, SystemTime};
 
-/// How long one count may take. It disturbs nobody by locks, but reads all of a definition's lanes.
+/// The maximum duration of one count. Its locks delay no other work, but it reads all queue slices of a definition.
 pub const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a count is the business of who began it: then another node may begin. So one that never ends, or whose node dies,
-/// keeps the database busy for a twentieth of the time at most.
+/// How long a started count prevents other nodes from starting one. So a count that never ends, or whose node dies, loads the
+/// database for at most a twentieth of the time.
 pub const COUNT_HOLD: Duration = COUNT_TIMEOUT.saturating_mul(REST);
 
-/// The successes that a snapshot shows are those of this last time. All that are kept may be ten million, and to count them again
-/// and again would cost more than to send.
+/// The period of the successes that a snapshot counts. History may contain ten million successes, and counting all of them
+/// repeatedly would cost more than sending.
 pub const RECENT: Duration = Duration::from_secs(300);
 
-/// What is slow to count is counted more seldom: it rests twenty times as long as it took.
+/// A count is followed by a pause of this many times its duration, so that slow counts run less often.
 const REST: u32 = 20;
 
-/// When to count again what took so long to count and is wanted so often.
+/// Returns when to count again after a count that took `took` and is wanted `every` so often.
 pub fn next_count(took: Duration, every: Duration) -> Duration {
     every.max(took.saturating_mul(REST))
 }
 
-/// How many notices a definition had at one moment.
+/// The number of notices of a definition at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counts {
-    /// Never attempted yet, due or delayed.
+pub struct NoticeCounts {
+    /// Not attempted yet, due or delayed.
     pub not_sent: u64,
     /// Waiting for a retry.
     pub failed: u64,
     /// Being sent.
     pub sending: u64,
     /// Delivered, awaiting their confirmation.
-    pub awaiting_confirm: u64,
-    /// Dead letters that are kept.
+    pub awaiting_ack: u64,
+    /// Dead letters in history.
     pub dead_letters: u64,
-    /// Cancelled ones that are kept.
+    /// Cancelled notices in history.
     pub cancelled: u64,
     /// Successes of the last [`RECENT`] five minutes, as far as `keep_history` keeps them.
     pub recently_succeeded: u64,
-    /// Since when the oldest first send or retry was due; none: none was.
+    /// Since when the oldest first send or retry was due; `None`: none was due.
     pub oldest_due: Option<SystemTime>,
 }
 
-impl Counts {
-    /// All live notices.
+impl NoticeCounts {
+    /// Returns the number of live notices.
     pub fn live(&self) -> u64 {
-        self.not_sent + self.failed + self.sending + self.awaiting_confirm
+        self.not_sent + self.failed + self.sending + self.awaiting_ack
     }
 }
 
@@ -62,19 +62,19 @@ pub struct DefinitionCounts {
     pub def_id: i64,
     /// Its name.
     pub definition: String,
-    /// What was counted, and when; none: never yet.
-    pub taken: Option<(Counts, SystemTime)>,
-    /// How old that is.
+    /// The counts and their time; `None`: not counted yet.
+    pub taken: Option<(NoticeCounts, SystemTime)>,
+    /// The age of the counts.
     pub age: Duration,
-    /// In how long it is counted again; zero: now.
+    /// When the next count is due; zero: now.
     pub due_in: Duration,
 }
 
 impl DefinitionCounts {
-    /// For stores: the counts of a definition at the time `now`; `next` is when to count again.
+    /// For stores: creates the counts of a definition at the time `now`; `next` is when to count again.
     pub fn new(
         (def_id, definition): (i64, String),
-        taken: Option<(Counts, SystemTime)>,
+        taken: Option<(NoticeCounts, SystemTime)>,
         next: Option<SystemTime>,
         now: SystemTime,
     ) -> Self {
@@ -83,9 +83,9 @@ impl DefinitionCounts {
         Self { def_id, definition, taken, age, due_in }
     }
 
-    /// For how long the oldest first send or retry had been due when that was counted; zero: none was due.
+    /// Returns how long the oldest first send or retry had been due at the time of the count; zero: none was due.
     pub fn oldest_due_for(&self) -> Duration {
-        let late = |(counts, at): &(Counts, SystemTime)| at.duration_since(counts.oldest_due?).ok();
+        let late = |(counts, at): &(NoticeCounts, SystemTime)| at.duration_since(counts.oldest_due?).ok();
         self.taken.as_ref().and_then(late).unwrap_or_default()
     }
 }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_slow_to_count_is_counted_more_seldom() {
+    fn a_slow_count_is_repeated_less_often() {
         let every = Duration::from_secs(30);
         assert_eq!(next_count(Duration::from_millis(100), every), every);
         assert_eq!(next_count(Duration::from_secs(4), every), Duration::from_secs(80));

@@ -1,4 +1,4 @@
-//! What an operator can do to a notice, and what it comes to: [`decide`] is pure, stores carry it out.
+//! An operator's verbs on a notice and their effect: [`decide`] is pure, stores apply it.
 //!
 //! | | not sent, failed | being sent | awaiting | dead letter, cancelled | succeeded |
 //! |---|---|---|---|---|---|
@@ -11,31 +11,31 @@ use std::time::SystemTime;
 
 use crate::notice::{NoticeRecord, Status};
 
-/// What an operator wants of a notice.
+/// An operator's verb on a notice.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verb {
-    /// To be sent (again) now.
+    /// Sends it (again) now.
     Retry,
-    /// Not to be sent any more, for this reason.
+    /// Ends it as cancelled, for this reason.
     Cancel {
         /// Why, for people.
         reason: String,
     },
-    /// To be sent with this parameter instead.
+    /// Replaces its parameter.
     Edit {
         /// The parameter, JSON, checked.
         param: String,
     },
-    /// To be sent at another time.
+    /// Makes it due at another time.
     Reschedule {
-        /// When; a time that is over means at once.
+        /// When; a past time means at once.
         at: SystemTime,
     },
 }
 
 impl Verb {
-    /// The name that the audit has for it.
+    /// Returns its name in the audit.
     pub fn act(&self) -> &'static str {
         match self {
             Self::Retry => "retry",
@@ -47,75 +47,74 @@ impl Verb {
 }
 
 impl std::fmt::Debug for Verb {
-    /// Without the parameter, which may hold what must not stand in a log.
+    /// Omits the parameter, which may contain data that must not be logged.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.act())
     }
 }
 
-/// What came of a verb. None of them is an error: a notice goes on while people look at it.
+/// Result of a verb. None of them is an error, because a notice changes while an operator looks at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Answer {
-    /// It is done, and written to the audit.
+pub enum VerbResult {
+    /// and written to the audit.
     Done,
-    /// It is cancelled, and written to the audit, but an attempt at it is under way: that one may still deliver it. Its outcome
-    /// is not stored.
+    /// Cancelled, and written to the audit, but an attempt is running that may still deliver it. Its outcome is not stored.
     CancelledDuringAttempt,
     /// There is no such notice: it never existed, its transaction was rolled back, or it was purged.
     NotFound,
-    /// It was delivered.
+    /// It has succeeded.
     AlreadySucceeded,
-    /// It has ended in this way, and the verb is for live notices.
+    /// It has ended with this status, and the verb is for live notices.
     AlreadyEnded(Status),
-    /// It is being sent just now; the attempt's outcome decides. Try again later.
+    /// It is being sent. Try again when the attempt has ended.
     BeingSent,
     /// It was delivered and waits for its confirmation.
-    AwaitingConfirmation,
-    /// It cannot come back to life, because this live notice of its definition has its dedupe key.
+    AwaitingAck,
+    /// It cannot become live again, because this live notice of its definition has its dedupe key.
     DedupeKeyTaken(i64),
 }
 
-impl Answer {
-    /// True where something was changed.
+impl VerbResult {
+    /// Returns true if something was changed.
     pub fn is_done(self) -> bool {
         matches!(self, Self::Done | Self::CancelledDuringAttempt)
     }
 }
 
-impl std::fmt::Display for Answer {
+impl std::fmt::Display for VerbResult {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Done => f.write_str("done"),
             Self::CancelledDuringAttempt => {
-                f.write_str("cancelled; an attempt is under way and may still deliver it, and nothing follows")
+                f.write_str("cancelled; a running attempt may still deliver it, but its outcome is not stored")
             }
             Self::NotFound => f.write_str("there is no such notice"),
             Self::AlreadySucceeded => f.write_str("it has been delivered"),
             Self::AlreadyEnded(Status::DeadLetter) => f.write_str("it is a dead letter; retry it instead"),
             Self::AlreadyEnded(_) => f.write_str("it was cancelled"),
             Self::BeingSent => f.write_str("it is being sent just now; try again when the attempt has ended"),
-            Self::AwaitingConfirmation => f.write_str("it was delivered and waits for its confirmation"),
+            Self::AwaitingAck => f.write_str("it was delivered and waits for its confirmation"),
             Self::DedupeKeyTaken(id) => write!(f, "the live notice {id} has its dedupe key"),
         }
     }
 }
 
-/// What a store has to do for a verb.
+/// The change that a store makes for a verb.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Moves it from history back to the live ones, due now: the same id, attempt (the fence never goes back), errors and
-    /// keys; no failures, no crashes.
+    /// Moves it from history to the live notices, due now. It keeps id, attempt (the fence never decreases), errors and keys;
+    /// failures and crashes become zero.
     Revive {
-        /// Its parameter from now on, where that changes.
+        /// Its new parameter, if that changes.
         param: Option<String>,
     },
-    /// Makes it due at this time, or now where that is over.
+    /// Makes it due at this time, or now if that has passed.
     Retime {
         /// When.
         at: SystemTime,
     },
-    /// Gives it another parameter.
+    /// Replaces its parameter.
     Rewrite {
         /// The parameter.
         param: String,
@@ -124,46 +123,46 @@ pub enum Change {
     End {
         /// Why.
         reason: String,
-        /// True where somebody is sending it.
+        /// True if a worker is sending it.
         under_way: bool,
     },
-    /// It is due already.
+    /// Changes nothing, because it is due already.
     Nothing,
 }
 
 impl Change {
-    /// The answer once it is carried out.
-    pub fn answer(&self) -> Answer {
+    /// Returns the result once the change is applied.
+    pub fn answer(&self) -> VerbResult {
         match self {
-            Self::End { under_way: true, .. } => Answer::CancelledDuringAttempt,
-            _ => Answer::Done,
+            Self::End { under_way: true, .. } => VerbResult::CancelledDuringAttempt,
+            _ => VerbResult::Done,
         }
     }
 }
 
-/// What `verb` does to `notice`, or why it does nothing. Whether a dedupe key is taken is for the store to see.
+/// Decides what `verb` does to `notice`, or why it changes nothing. The store checks whether a dedupe key is taken.
 ///
-/// A notice that is being sent is left alone, since its attempt's outcome decides what it becomes. Cancelling one is the
-/// exception, lest one that fails at once whenever it is tried could never be met at rest; but not where its ordering key would
-/// let the next one go beside it.
-pub fn decide(notice: &NoticeRecord, verb: &Verb, now: SystemTime) -> Result<Change, Answer> {
-    use Status::{AwaitingConfirm, Cancelled, DeadLetter, Failed, NotSent, Sending, Succeeded};
+/// A notice that is being sent is not changed, because the outcome of its attempt decides. Cancelling is the exception:
+/// otherwise a notice that fails at once in each attempt might never be found in another state. A notice with an ordering key
+/// is not cancelled while its lease lasts, because the next notice of the key would be sent at the same time.
+pub fn decide(notice: &NoticeRecord, verb: &Verb, now: SystemTime) -> Result<Change, VerbResult> {
+    use Status::{AwaitingAck, Cancelled, DeadLetter, Failed, NotSent, Sending, Succeeded};
     match (notice.status, verb) {
-        (Succeeded, _) => Err(Answer::AlreadySucceeded),
+        (Succeeded, _) => Err(VerbResult::AlreadySucceeded),
         (DeadLetter | Cancelled, Verb::Retry) => Ok(Change::Revive { param: None }),
         (DeadLetter | Cancelled, Verb::Edit { param }) => Ok(Change::Revive { param: Some(param.clone()) }),
-        (ended @ (DeadLetter | Cancelled), _) => Err(Answer::AlreadyEnded(ended)),
+        (ended @ (DeadLetter | Cancelled), _) => Err(VerbResult::AlreadyEnded(ended)),
         (Sending, Verb::Cancel { reason }) => {
             let holds = notice.next_call_time.is_some_and(|end| end > now);
             if holds && notice.ordering_key.is_some() {
-                return Err(Answer::BeingSent);
+                return Err(VerbResult::BeingSent);
             }
             Ok(Change::End { reason: reason.clone(), under_way: holds })
         }
         (_, Verb::Cancel { reason }) => Ok(Change::End { reason: reason.clone(), under_way: false }),
-        (Sending, _) => Err(Answer::BeingSent),
-        (AwaitingConfirm, _) => Err(Answer::AwaitingConfirmation),
-        // One that is due keeps its place among the others that are.
+        (Sending, _) => Err(VerbResult::BeingSent),
+        (AwaitingAck, _) => Err(VerbResult::AwaitingAck),
+        // A due notice keeps its place among the other due ones.
         (NotSent | Failed, Verb::Retry) if notice.next_call_time.is_some_and(|due| due <= now) => Ok(Change::Nothing),
         (NotSent | Failed, Verb::Retry) => Ok(Change::Retime { at: now }),
         (NotSent | Failed, Verb::Edit { param }) => Ok(Change::Rewrite { param: param.clone() }),
@@ -171,17 +170,17 @@ pub fn decide(notice: &NoticeRecord, verb: &Verb, now: SystemTime) -> Result<Cha
     }
 }
 
-/// What the audit says of a verb: how the notice stood before, and what was asked for.
+/// Returns the audit detail of a verb: the state of the notice before, and the request.
 ///
-/// Of parameters it has the size and the SHA-256 of their bytes, not the text: the audit is kept for ever and read by many, and
-/// what they carry may be neither's business. The hash tells whether it is one that somebody still has.
+/// Of parameters it contains the size and the SHA-256 of their bytes, not the text: the audit is never purged and has many
+/// readers, and a parameter may be confidential. The hash shows whether a known parameter is the same.
 pub fn detail(notice: &NoticeRecord, verb: &Verb) -> String {
     let was = match notice.status {
         Status::NotSent => "not sent",
         Status::Succeeded => "succeeded",
         Status::Failed => "failed",
         Status::DeadLetter => "a dead letter",
-        Status::AwaitingConfirm => "awaiting its confirmation",
+        Status::AwaitingAck => "awaiting its confirmation",
         Status::Sending => "being sent",
         Status::Cancelled => "cancelled",
     };
@@ -201,7 +200,7 @@ fn digest(param: &str) -> String {
     format!("{} bytes, SHA-256 {}", param.len(), hex::encode(sha2::Sha256::digest(param)))
 }
 
-/// A time for people, RFC 3339 in UTC. Beyond the year 9999, which nobody waits for, it is that year's end.
+/// Formats a time for people, RFC 3339 in UTC. A time beyond the year 9999 is shown as the end of that year.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     let last = crate::notice::time_from_millis(253_402_300_799_999);
     humantime::format_rfc3339_millis(time.clamp(SystemTime::UNIX_EPOCH, last)).to_string()
@@ -221,22 +220,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_sent_can_only_be_cancelled_and_not_where_the_next_of_its_key_would_go_beside_it() {
+    fn a_claimed_notice_can_be_cancelled_only_without_an_ordering_key() {
         let mut sending = notice(Status::Sending);
         let cancel = Verb::Cancel { reason: "r".to_owned() };
         for verb in [Verb::Retry, Verb::Edit { param: "1".to_owned() }, Verb::Reschedule { at: NOW }] {
-            assert_eq!(decide(&sending, &verb, NOW).err(), Some(Answer::BeingSent));
+            assert_eq!(decide(&sending, &verb, NOW).err(), Some(VerbResult::BeingSent));
         }
         let answer = decide(&sending, &cancel, NOW).ok().map(|change| change.answer());
-        assert_eq!(answer, Some(Answer::CancelledDuringAttempt));
+        assert_eq!(answer, Some(VerbResult::CancelledDuringAttempt));
         sending.ordering_key = Some("key".to_owned());
-        assert_eq!(decide(&sending, &cancel, NOW).err(), Some(Answer::BeingSent));
+        assert_eq!(decide(&sending, &cancel, NOW).err(), Some(VerbResult::BeingSent));
         let expired = decide(&sending, &cancel, NOW + Duration::from_secs(1)).ok().map(|change| change.answer());
-        assert_eq!(expired, Some(Answer::Done));
+        assert_eq!(expired, Some(VerbResult::Done));
     }
 
     #[test]
-    fn what_is_due_keeps_its_place() {
+    fn a_due_notice_keeps_its_place() {
         let mut failed = notice(Status::Failed);
         assert!(decide(&failed, &Verb::Retry, NOW) == Ok(Change::Retime { at: NOW }));
         failed.next_call_time = Some(NOW);

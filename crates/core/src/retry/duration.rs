@@ -1,7 +1,7 @@
 //! Durations as people write them: `250ms`, `5s`, `1h 30m`, `1d`.
 //!
-//! The units and their values are those of the `humantime` crate. This file adds the bounds, whole milliseconds, and
-//! places for errors; it knows nothing of the forms of a retry interval.
+//! The units and their values are those of the `humantime` crate. This file adds the bounds, whole milliseconds, and places for
+//! errors. It does not handle the forms of a retry interval.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use std::time::Duration;
 use super::error::IntervalError;
 use super::piece::Piece;
 
-/// The shortest delay. Zero is not a delay: with it a failing handler would be called in a loop without a pause.
+/// The shortest delay. Zero is not allowed, because a failing handler would be called in a loop without a pause.
 pub const MIN_DELAY: Duration = Duration::from_millis(1);
 
-/// The longest delay, ten years of 365.25 days. Greater results are cut to it, so that no due time can overflow.
+/// The longest delay, ten years of 365.25 days. Greater results are reduced to it, so that no due time can overflow.
 pub const MAX_DELAY: Duration = Duration::from_secs(10 * 31_557_600);
 
 pub(crate) const EXPECTED: &str = "a duration such as `5s` or `1h 30m`";
 
-/// Reads a text that is one duration of whole milliseconds from [`MIN_DELAY`] to [`MAX_DELAY`]; an error is what was
-/// expected instead.
+/// Parses a text that is one duration of whole milliseconds from [`MIN_DELAY`] to [`MAX_DELAY`]. The error says what was
+/// expected.
 pub(crate) fn read(text: &str) -> Result<Duration, String> {
     parse(Piece::new(text)).map_err(|error| match error {
         IntervalError::Malformed { expected, .. } => expected,
@@ -26,7 +26,7 @@ pub(crate) fn read(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// Reads a duration of whole milliseconds from [`MIN_DELAY`] to [`MAX_DELAY`].
+/// Parses a duration of whole milliseconds from [`MIN_DELAY`] to [`MAX_DELAY`].
 pub(super) fn parse(piece: Piece<'_>) -> Result<Duration, IntervalError> {
     let mut rest = piece.trim();
     if rest.is_empty() {
@@ -69,7 +69,7 @@ pub(super) fn parse(piece: Piece<'_>) -> Result<Duration, IntervalError> {
     Ok(sum)
 }
 
-/// Prints a duration of whole milliseconds so that [`parse`] reads the same one.
+/// Formats a duration of whole milliseconds so that [`parse`] returns the same one.
 ///
 /// Humantime's own format has months and years, and would turn `90d` into `2months 29days 2h 52m 48s`.
 pub(super) struct Written(pub Duration);
@@ -89,12 +89,12 @@ impl fmt::Display for Written {
             write!(f, "{gap}{count}{unit}")?;
             gap = " ";
         }
-        // Only a duration that no interval can hold is left without any unit.
+        // Only a duration that no interval can contain has no unit left.
         if gap.is_empty() { f.write_str("0s") } else { Ok(()) }
     }
 }
 
-/// The delay of a computed number of milliseconds, rounded to whole ones; `None` when it is no number or is too short.
+/// Converts a computed number of milliseconds to a delay, rounded to whole ones; `None` if it is not a number or too short.
 pub(super) fn from_millis(millis: f64) -> Option<Duration> {
     if millis.is_nan() || millis < MIN_DELAY.as_millis() as f64 {
         return None;

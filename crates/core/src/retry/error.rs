@@ -1,40 +1,40 @@
-//! What is wrong with a retry interval, and where.
+//! The error of a retry interval and its place in the text.
 //!
-//! The sentences about what was expected are written by the parsers; here they are only put beside the text.
+//! The parsers write what was expected; this file only combines that with the text.
 
 /// A text that is not a retry interval.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IntervalError {
-    /// The text does not follow the language. Its message points at the place.
+    /// The text is not valid. The message points at the place of the error.
     #[error("{}", point_at(.text, *.offset, .expected))]
     Malformed {
         /// The text as it was given.
         text: String,
-        /// Where it goes wrong, in bytes from the start of `text`; `text.len()` is its end.
+        /// The place of the error, in bytes from the start of `text`; `text.len()` is its end.
         offset: usize,
         /// What belongs there, to be read after the word "expected".
         expected: String,
     },
-    /// The text is too long to be a retry interval. It is not repeated in the message, since it may be of any size.
+    /// The text is too long to be a retry interval. The message does not repeat it, because it may be of any size.
     #[error("retry_interval: expected at most {limit} bytes, but the text has {length}")]
     TooLong {
         /// The length of the text in bytes.
         length: usize,
-        /// The greatest allowed length in bytes.
+        /// The maximum length in bytes.
         limit: usize,
     },
 }
 
-/// The message of a malformed text: one line for people in a hurry, then the text with a caret under the place.
+/// The message of a malformed text: one line as a summary, then the text with a caret under the place.
 fn point_at(text: &str, offset: usize, expected: &str) -> String {
-    // A line break or a tab inside the text would tear the caret away from its place.
+    // A line break or a tab inside the text would move the caret away from its place.
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let summary = format!("retry_interval \"{line}\": expected {expected}");
     if line.trim().is_empty() {
         return summary;
     }
-    // Columns are characters, not bytes, so that the caret also stands right behind an `é`.
+    // Columns are characters, not bytes, so that the caret is also right after an `é`.
     let column = text.char_indices().take_while(|(at, _)| *at < offset).count();
     format!("{summary}\n  {line}\n  {:column$}^", "")
 }

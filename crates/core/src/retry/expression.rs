@@ -1,8 +1,8 @@
 //! Expressions such as `= min(60, 2^(n-1))`.
 //!
-//! The `nanoexpr` crate reads and evaluates them: it bounds the nesting, never allocates and says where an error is.
-//! This file is the only one that knows that crate. It narrows its language to the one in the documentation, so that
-//! another evaluator could take its place, and it decides which results are delays.
+//! The `nanoexpr` crate parses and evaluates them: it limits the nesting, never allocates and reports the place of an error.
+//! Only this file uses that crate. It restricts the crate's language to the documented one, so that another evaluator could
+//! replace it, and it decides which results are delays.
 
 use std::time::Duration;
 
@@ -12,27 +12,27 @@ use super::duration::{MAX_DELAY, from_millis};
 use super::error::IntervalError;
 use super::piece::Piece;
 
-/// The longest expression in bytes. With [`MAX_DEPTH`] it bounds the time and the stack of an evaluation.
+/// The longest expression in bytes. With [`MAX_DEPTH`] it limits the time and the stack of an evaluation.
 const MAX_LENGTH: usize = 200;
 
 /// The deepest nesting of parentheses, calls and operators.
 const MAX_DEPTH: usize = 32;
 
-/// Retries up to this number are tried out when the expression is read.
+/// Retries up to this number are evaluated when the expression is parsed.
 const CHECKED_RETRIES: u32 = 100;
 
 const OPERAND: &str = "a number, `n`, a function or `(`";
 const PLACE: &str = "an operand, an operator or the end of the expression";
 const FUNCTIONS: &str = "one of the functions abs, ceil, exp, floor, ln, log10, log2, max, min, round and sqrt";
 
-/// A checked expression. Its text is evaluated anew for every delay, which takes less than a microsecond.
+/// A checked expression. Its text is evaluated again for every delay, which takes less than a microsecond.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Expression {
     text: String,
 }
 
 impl Expression {
-    /// Reads the part behind the `=` and tries it out for the first hundred retries.
+    /// Parses the part after the `=` and evaluates it for the first hundred retries.
     pub fn parse(piece: Piece<'_>) -> Result<Self, IntervalError> {
         let piece = piece.trim();
         if piece.is_empty() {
@@ -53,13 +53,13 @@ impl Expression {
         &self.text
     }
 
-    /// The delay before retry `n`.
+    /// Returns the delay before retry `n`.
     ///
-    /// Results were checked up to retry 100. A later one that is too great is [`MAX_DELAY`]; one that is no number or
-    /// below a millisecond is replaced by the delay of retry 100, the last that is known to be good.
+    /// Parsing checked the results up to retry 100. A later one that is too great becomes [`MAX_DELAY`]. One that is not a
+    /// number or below a millisecond is replaced by the delay of retry 100, the last one that is known to be valid.
     pub fn delay(&self, n: u32) -> Duration {
         let at = |n| seconds(&self.text, n).ok().and_then(to_delay);
-        // Without a good delay, waiting is safer than a loop; the check above leaves no way to get here.
+        // Without a valid delay, waiting is safer than a loop. The check above makes this case impossible.
         at(n).or_else(|| at(CHECKED_RETRIES)).unwrap_or(MAX_DELAY)
     }
 }
@@ -68,7 +68,7 @@ fn to_delay(seconds: f64) -> Option<Duration> {
     from_millis(seconds * 1000.0)
 }
 
-/// Refuses what the evaluator would accept but the language does not have: comparisons, `?:`, `!`, `%` and `**`.
+/// Rejects what the evaluator would accept but the language does not have: comparisons, `?:`, `!`, `%` and `**`.
 fn check_characters(piece: Piece<'_>) -> Result<(), IntervalError> {
     let text = piece.as_str();
     if let Some(at) = text.find('%') {
@@ -84,7 +84,7 @@ fn check_characters(piece: Piece<'_>) -> Result<(), IntervalError> {
     }
 }
 
-/// Evaluates the expression for retry `n` and refuses whatever is not a delay.
+/// Evaluates the expression for retry `n` and rejects results that are no delay.
 fn check_result(piece: Piece<'_>, n: u32) -> Result<(), IntervalError> {
     let value = seconds(piece.as_str(), n).map_err(|error| {
         let expected = match error.kind {
@@ -114,7 +114,7 @@ fn check_result(piece: Piece<'_>, n: u32) -> Result<(), IntervalError> {
     Ok(())
 }
 
-/// The result for retry `n`; infinite when it is too great, never NaN.
+/// Returns the result for retry `n`; infinite if it is too great, never NaN.
 fn seconds(text: &str, n: u32) -> Result<f64, nanoexpr::Error> {
     let retry = Retry { n: Real(f64::from(n)) };
     let evaluator = Evaluator::<Retry>::new(&retry).max_depth(MAX_DEPTH);
@@ -155,8 +155,8 @@ impl Context<Real> for Retry {
 
 /// A number that may be infinite but never NaN.
 ///
-/// The evaluator's own `f64` takes an infinite intermediate result for an error, and then `min(60, 2^(n-1))` has no
-/// value for retry 1025. Here it is infinite for a moment, and 60 in the end.
+/// The evaluator's own `f64` treats an infinite intermediate result as an error, so `min(60, 2^(n-1))` would have no value for
+/// retry 1025. Here the intermediate result is infinite, and the final one is 60.
 #[derive(Debug, Clone, Copy, Default)]
 struct Real(f64);
 
@@ -187,7 +187,7 @@ impl Number for Real {
         Self::checked(self.0 / rhs.0)
     }
 
-    /// Not in the language, although the evaluator knows the word `mod`.
+    /// Not in the language, although the evaluator supports the word `mod`.
     fn remainder(self, _: Self) -> Result<Self, ErrorKind> {
         Err(ErrorKind::Unsupported)
     }

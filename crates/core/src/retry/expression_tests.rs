@@ -1,4 +1,4 @@
-//! What expressions mean, which ones are refused, and that no text can break the evaluator.
+//! The values of expressions, the rejected ones, and that no text can break the evaluator.
 
 use super::*;
 
@@ -111,7 +111,7 @@ fn deep_nesting_cannot_overflow_a_small_stack() {
         "1+(".repeat(49) + "n" + &")".repeat(49),
     ];
     let deepest = "(".repeat(31) + "n" + &")".repeat(31);
-    // A sixteenth of the stack that threads have by default, and that in an unoptimised build.
+    // A sixteenth of the default stack of threads, even in an unoptimised build.
     let thread = std::thread::Builder::new().stack_size(128 * 1024);
     let run = thread.spawn(move || {
         for text in deep {

@@ -1,6 +1,6 @@
 //! The retry interval itself: its delays, its default number of retries and its canonical text.
 //!
-//! Reading the text is left to `parse`, and evaluating expressions to `expression`.
+//! Parsing the text is left to `parse`, and evaluating expressions to `expression`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,21 +11,21 @@ use super::error::IntervalError;
 use super::expression::Expression;
 use super::parse;
 
-/// How many retries there are when neither `max_retry_times` nor the length of a list says so.
+/// The number of retries if neither `max_retry_times` nor the length of a list determines it.
 pub const DEFAULT_RETRIES: u32 = 3;
 
 /// How long to wait before each retry, as written in the `retry_interval` column.
 ///
-/// It is read with [`FromStr`] and printed canonically with [`Display`](fmt::Display); the printed text is read as an
-/// equal value. Two expressions are equal when their texts are.
+/// It is parsed with [`FromStr`] and printed canonically with [`Display`](fmt::Display); parsing the printed text returns an
+/// equal value. Two expressions are equal if their texts are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetryInterval {
     pub(super) form: Form,
-    /// The greatest addition to a delay, in percent: above 0, at most 100.
+    /// The maximum jitter added to a delay, in percent: above 0, at most 100.
     pub(super) jitter: Option<f64>,
 }
 
-/// The five ways to write an interval. All durations lie between [`MIN_DELAY`] and [`MAX_DELAY`].
+/// The five forms of an interval. All durations are between [`MIN_DELAY`] and [`MAX_DELAY`].
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Form {
     Fixed(Duration),
@@ -42,8 +42,7 @@ pub(super) enum Form {
 }
 
 impl RetryInterval {
-    /// How many retries there are when `max_retry_times` is not set: the length of a list, otherwise
-    /// [`DEFAULT_RETRIES`].
+    /// Returns the number of retries if `max_retry_times` is not set: the length of a list, otherwise [`DEFAULT_RETRIES`].
     pub fn default_retries(&self) -> u32 {
         match &self.form {
             Form::List(delays) => u32::try_from(delays.len()).unwrap_or(u32::MAX),
@@ -51,7 +50,7 @@ impl RetryInterval {
         }
     }
 
-    /// The name behind `strategy:`, for which [`delay`](Self::delay) needs a function.
+    /// Returns the name after `strategy:`, for which [`delay`](Self::delay) needs a function.
     pub fn strategy(&self) -> Option<&str> {
         match &self.form {
             Form::Strategy(name) => Some(name),
@@ -59,14 +58,14 @@ impl RetryInterval {
         }
     }
 
-    /// The delay before retry `n`, counted from 1; 0 is taken for 1.
+    /// Returns the delay before retry `n`, counted from 1; 0 counts as 1.
     ///
     /// * `cap` is `max_retry_interval`: no delay of any form is longer. The jitter comes on top.
     /// * `unit` is a random number from 0 up to, but not including, 1. It scales the jitter; NaN is taken for 0.
     /// * `strategy` is the function behind `strategy:name`. It is not called for other forms.
     ///
-    /// Before the cap, results are cut to at least [`MIN_DELAY`] and at most [`MAX_DELAY`], those of strategies too. A
-    /// cap below [`MIN_DELAY`] is obeyed.
+    /// Before the cap, results (of strategies, too) are limited to at least [`MIN_DELAY`] and at most [`MAX_DELAY`]. A cap
+    /// below [`MIN_DELAY`] applies as well.
     pub fn delay(&self, n: u32, cap: Option<Duration>, unit: f64, strategy: &dyn Fn(u32) -> Duration) -> Duration {
         let n = n.max(1);
         let delay = match &self.form {
@@ -94,9 +93,9 @@ impl RetryInterval {
     }
 }
 
-/// `base * factor^(n-1)`, at most `max`, rounded to whole milliseconds.
+/// Returns `base * factor^(n-1)`, at most `max`, rounded to whole milliseconds.
 fn exponential(base: Duration, factor: f64, max: Duration, n: u32) -> Duration {
-    // A power too great for a float is infinite, which the minimum then cuts.
+    // A power too great for a float is infinite, and the minimum then returns `max`.
     let millis = base.as_millis() as f64 * factor.powf(f64::from(n - 1));
     Duration::from_millis(millis.min(max.as_millis() as f64).round() as u64)
 }

@@ -1,8 +1,8 @@
 //! How long to wait before each retry: the language of the `retry_interval` column.
 //!
-//! This module turns the text that a person wrote into a [`RetryInterval`] and a [`RetryInterval`] into delays. It is
-//! pure: the random number for the jitter and the functions behind `strategy:name` are handed in. Deciding *whether* to
-//! retry, storing the due time and registering strategies are left to others.
+//! This module parses the text that a person wrote into a [`RetryInterval`], and computes delays from a [`RetryInterval`]. It
+//! is pure: the caller passes the random number for the jitter and the functions behind `strategy:name`. Deciding *whether* to
+//! retry, storing the due time and registering strategies are left to other modules.
 #![doc = include_str!("interval.md")]
 
 pub(crate) mod duration;

@@ -1,7 +1,7 @@
-//! Reads the text of a retry interval.
+//! Parses the text of a retry interval.
 //!
-//! Each function reads one part of the language and points at the first place that does not follow it. Durations and
-//! expressions are left to their own files, and so is what an interval means.
+//! Each function parses one part of the language and reports the first place that does not follow it. Durations and expressions
+//! are parsed in their own files. Computing delays is left to `interval`.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use super::expression::Expression;
 use super::interval::{Form, RetryInterval};
 use super::piece::Piece;
 
-/// The longest text in bytes. It is longer than any canonical text, so that what is printed can always be read.
+/// The maximum length of a text in bytes. Every canonical text is shorter, so that a printed text can always be parsed.
 const MAX_LENGTH: usize = 1000;
 
-/// The most entries of a list.
+/// The maximum number of entries of a list.
 pub(super) const MAX_ENTRIES: usize = 32;
 
-/// The most characters of a decimal number.
+/// The maximum number of characters of a decimal number.
 const MAX_DIGITS: usize = 12;
 
-/// The cap of an exponential interval that names none.
+/// The default cap of an exponential interval.
 const DEFAULT_MAX: Duration = Duration::from_secs(60);
 
 const FORMS: &str = "a retry interval: `5m`, `[5s,5m,1h]`, `exp(1s, x2, max 1m)`, `= min(60, 2^(n-1))` or \
                      `strategy:name`";
 
-/// Reads a form and the optional jitter behind it.
+/// Parses a form and the optional jitter after it.
 pub(super) fn interval(text: &str) -> Result<RetryInterval, IntervalError> {
     if text.len() > MAX_LENGTH {
         return Err(IntervalError::TooLong { length: text.len(), limit: MAX_LENGTH });
@@ -67,7 +67,7 @@ fn fixed(piece: Piece<'_>) -> Result<Form, IntervalError> {
     duration::parse(piece).map(Form::Fixed)
 }
 
-/// Reads a list from behind its opening bracket.
+/// Parses a list after its opening bracket.
 fn list(piece: Piece<'_>) -> Result<Form, IntervalError> {
     let inside = closed_by(']', piece)?;
     if inside.trim().is_empty() {
@@ -83,7 +83,7 @@ fn list(piece: Piece<'_>) -> Result<Form, IntervalError> {
     Ok(Form::List(delays))
 }
 
-/// Reads an exponential interval from behind the word `exp`.
+/// Parses an exponential interval after the word `exp`.
 fn exponential(piece: Piece<'_>) -> Result<Form, IntervalError> {
     let Some(behind) = piece.strip("(") else {
         return Err(piece.error(0, "`(`, as in `exp(1s, x2, max 1m)`"));
@@ -119,7 +119,7 @@ fn factor(piece: Piece<'_>) -> Result<f64, IntervalError> {
     number.filter(|factor| *factor >= 1.0).ok_or_else(|| piece.error(0, EXPECTED))
 }
 
-/// Reads a named strategy from behind the word `strategy`.
+/// Parses a named strategy after the word `strategy`.
 fn strategy(piece: Piece<'_>) -> Result<Form, IntervalError> {
     let Some(behind) = piece.strip(":") else {
         return Err(piece.error(0, "`:` and a name, as in `strategy:working-hours`"));
@@ -132,7 +132,7 @@ fn strategy(piece: Piece<'_>) -> Result<Form, IntervalError> {
     Ok(Form::Strategy(name.as_str().to_owned()))
 }
 
-/// Reads a jitter from behind its tilde.
+/// Parses a jitter after its tilde.
 fn jitter(piece: Piece<'_>) -> Result<f64, IntervalError> {
     const EXPECTED: &str = "a jitter above 0 % and up to 100 %, such as `~10%`";
     let piece = piece.trim();
@@ -146,7 +146,7 @@ fn jitter(piece: Piece<'_>) -> Result<f64, IntervalError> {
     percent.ok_or_else(|| piece.error(0, EXPECTED))
 }
 
-/// The part before the closing bracket, behind which nothing may stand.
+/// Returns the part before the closing bracket, after which only white space is allowed.
 fn closed_by(bracket: char, piece: Piece<'_>) -> Result<Piece<'_>, IntervalError> {
     let Some((inside, behind)) = piece.split_once(bracket) else {
         return Err(piece.error_at_end(format!("a closing `{bracket}`")));
@@ -159,7 +159,7 @@ fn closed_by(bracket: char, piece: Piece<'_>) -> Result<Piece<'_>, IntervalError
     Ok(inside)
 }
 
-/// A number such as `2` or `1.5`. Signs, exponents and words such as `inf` are no part of the language.
+/// Parses a number such as `2` or `1.5`. Signs, exponents and words such as `inf` are not part of the language.
 fn decimal(piece: Piece<'_>) -> Option<f64> {
     let text = piece.as_str();
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,6 +1,6 @@
-//! A part of the text that still knows where it stands, so that every error can point at its place.
+//! A part of the text with its position, so that every error can point at its place.
 //!
-//! It knows nothing of the language.
+//! It is independent of the language.
 
 use super::error::IntervalError;
 
@@ -26,43 +26,43 @@ impl<'a> Piece<'a> {
         self.text.is_empty()
     }
 
-    /// The error that `expected` does not stand `at` bytes behind the start of this piece.
+    /// Returns the error that `expected` is missing, `at` bytes after the start of this piece.
     pub fn error(self, at: usize, expected: impl Into<String>) -> IntervalError {
         IntervalError::Malformed { text: self.whole.to_owned(), offset: self.start + at, expected: expected.into() }
     }
 
-    /// The same error behind the last byte of this piece.
+    /// Returns the same error for the end of this piece.
     pub fn error_at_end(self, expected: impl Into<String>) -> IntervalError {
         self.error(self.text.len(), expected)
     }
 
-    /// The piece without white space around it.
+    /// Returns the piece without white space around it.
     pub fn trim(self) -> Self {
         let ahead = self.text.len() - self.text.trim_start().len();
         self.part(ahead, self.text.trim())
     }
 
-    /// The rest behind `prefix`, when the piece starts with it.
+    /// Returns the rest after `prefix`, if the piece starts with it.
     pub fn strip(self, prefix: &str) -> Option<Self> {
         let rest = self.text.strip_prefix(prefix)?;
         Some(self.part(prefix.len(), rest))
     }
 
-    /// The pieces before and behind the first `separator`.
+    /// Returns the pieces before and after the first `separator`.
     pub fn split_once(self, separator: char) -> Option<(Self, Self)> {
         let (before, behind) = self.text.split_once(separator)?;
         let ahead = before.len() + separator.len_utf8();
         Some((self.part(0, before), self.part(ahead, behind)))
     }
 
-    /// The longest start of the piece whose characters all `fit`, and the rest.
+    /// Returns the longest start of the piece whose characters all `fit`, and the rest.
     pub fn take_while(self, fit: impl Fn(char) -> bool) -> (Self, Self) {
         let end = self.text.find(|c| !fit(c)).unwrap_or(self.text.len());
         let (taken, rest) = self.text.split_at(end);
         (self.part(0, taken), self.part(end, rest))
     }
 
-    /// The pieces between commas, without white space around them; always at least one.
+    /// Returns the pieces between commas, without white space around them; always at least one.
     pub fn entries(self) -> impl Iterator<Item = Self> {
         let mut rest = Some(self);
         std::iter::from_fn(move || {

@@ -1,6 +1,6 @@
 //! Tests of whole retry intervals: the delays shown in the documentation, and properties of all intervals.
 //!
-//! What each part of the language accepts is tested beside its code.
+//! Which texts each part of the language accepts is tested beside its code.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn read(text: &str) -> RetryInterval {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The strategy of the documentation.
+/// The strategy in the documentation.
 fn linear(n: u32) -> Duration {
     Duration::from_secs(10).saturating_mul(n)
 }
@@ -24,7 +24,7 @@ fn never(_: u32) -> Duration {
     panic!("only `strategy:name` has a strategy")
 }
 
-/// The cells of the documentation's tables that have `heading` above their second column.
+/// Returns the cells of the documentation's tables that have `heading` above their second column.
 fn rows(heading: &str) -> Vec<[&str; 3]> {
     let cells = |line: &'static str| -> Option<[&str; 3]> {
         let cells: Vec<_> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
@@ -110,7 +110,7 @@ fn a_random_number_out_of_range_does_no_harm() {
     }
 }
 
-/// Durations over the whole range, and short ones more often.
+/// Durations over the whole range, short ones more often.
 fn durations() -> impl Strategy<Value = Duration> {
     let longest = u64::try_from(MAX_DELAY.as_millis()).unwrap();
     prop_oneof![1..=100_000_u64, 1..=longest].prop_map(Duration::from_millis)
@@ -148,7 +148,7 @@ fn texts() -> impl Strategy<Value = String> {
     (form, jitter).prop_map(|(form, jitter)| form + &jitter)
 }
 
-/// Texts that nearly follow the language, to get deep into the parsers.
+/// Texts that nearly follow the language, to reach deep into the parsers.
 fn scraps() -> impl Strategy<Value = String> {
     const TOKENS: &[&str] = &[
         "[",
@@ -199,7 +199,7 @@ fn units() -> impl Strategy<Value = f64> {
     prop_oneof![Just(0.0), 0.0..1.0, Just(1.0_f64.next_down())]
 }
 
-/// Reads any text; an error must print, and a success must keep its promises.
+/// Parses any text: an error must be printable, and a success must keep its guarantees.
 fn check_any_text(text: &str) -> Result<(), TestCaseError> {
     match text.parse::<RetryInterval>() {
         Ok(interval) => {
@@ -220,7 +220,7 @@ fn check_any_text(text: &str) -> Result<(), TestCaseError> {
 proptest! {
     #[test]
     fn the_canonical_text_is_read_as_an_equal_interval(text in texts()) {
-        // An expression that has no value for some retry is refused, which `any_scraps_are_read_or_refused` covers.
+        // An expression that has no value for some retry is rejected, which `any_scraps_are_read_or_refused` covers.
         if let Ok(interval) = text.parse::<RetryInterval>() {
             let canonical = interval.to_string();
             prop_assert_eq!(&read(&canonical), &interval);

@@ -6,19 +6,19 @@ use std::collections::HashMap;
 use sqlx::pool::PoolConnection;
 use sqlx::{Connection, Transaction};
 
+use super::ack::apply_ack;
 use super::add_many::{Key, definition_ids, duplicates, insert_many};
-use super::confirm::confirm;
 use super::definitions::is_unique_violation;
 use super::dialect::Dialect;
 use super::fragment::Kind;
 use super::read::required;
 use super::run::{Arg, Statement};
 use super::tx::{Context, NoticeTx, failed};
+use crate::ack::{AckResult, Reply};
 use crate::add::{Added, NewNotice, NoticeConnection, Receipt, nearest_name};
 use crate::clock::HandClock;
-use crate::confirm::{Confirmation, Confirmed};
+use crate::dispatch::{FirstAttemptReceiver, FirstAttemptSender, Fresh};
 use crate::error::{Error, Result};
-use crate::lane::{Fresh, Outcome, Report};
 use crate::param::DEFAULT_PARAM_LIMIT;
 
 impl<DB: Dialect> NoticeConnection for NoticeTx<'_, DB> {
@@ -39,23 +39,23 @@ impl<DB: Dialect> NoticeConnection for NoticeTx<'_, DB> {
         Ok(notices.iter().zip(inserted).map(|(notice, inserted)| self.remember(notice, inserted)).collect())
     }
 
-    async fn confirm(&mut self, given: &Confirmation) -> Result<Confirmed> {
+    async fn apply_ack(&mut self, given: &Reply) -> Result<AckResult> {
         let (conn, context) = self.parts(ANSWERING)?;
-        let answered = confirm_through::<DB>(conn, given, Caller::Ours(context)).await?;
-        // What waits behind it, or its retry, is due.
+        let answered = ack_through::<DB>(conn, given, Caller::Ours(context)).await?;
+        // The commit makes the retry due, or the next notice of the ordering key.
         self.wake_after_commit();
         Ok(answered)
     }
 }
 
 impl<DB: Dialect> NoticeTx<'_, DB> {
-    /// Remembers a notice for the time after the commit.
+    /// Records a notice that was inserted, for the dispatch after the commit.
     fn remember(&mut self, notice: &NewNotice, inserted: Inserted) -> Added {
         let (id, def_id) = match inserted {
             Inserted::New { id, def_id } => (id, def_id),
             Inserted::Duplicate(id) => return Added::Duplicate(id),
         };
-        let (report, outcome) = Report::new();
+        let (report, outcome) = FirstAttemptSender::new();
         let fresh = Fresh { id, def_id, report };
         match notice.is_due_at_once() {
             true => self.added(notice.name(), fresh),
@@ -77,8 +77,8 @@ macro_rules! connection {
                 Ok(inserted.into_iter().map(Inserted::not_followed).collect())
             }
 
-            async fn confirm(&mut self, given: &Confirmation) -> Result<Confirmed> {
-                confirm_through::<$db>(self, given, Caller::$caller).await
+            async fn apply_ack(&mut self, given: &Reply) -> Result<AckResult> {
+                ack_through::<$db>(self, given, Caller::$caller).await
             }
         }
     };
@@ -93,16 +93,16 @@ connection!([] sqlx::MySql, sqlx::MySqlConnection, Connection);
 connection!([] sqlx::Sqlite, sqlx::SqliteConnection, Connection);
 
 pub(super) const DOING: &str = "adding a notice";
-const ANSWERING: &str = "answering a notice";
+const ANSWERING: &str = "storing the ack or nack of a notice";
 
-/// Who adds.
+/// The kind of connection that the application passes.
 #[derive(Clone, Copy)]
 pub(super) enum Caller<'a> {
-    /// A transaction of `notify.begin()`.
+    /// A transaction of `outbox.begin()`.
     Ours(&'a Context),
-    /// Somebody who believes in a transaction.
+    /// A transaction of sqlx. The application expects it to be open.
     Transaction,
-    /// Somebody who may just as well have none.
+    /// A connection that may have no open transaction.
     Connection,
 }
 
@@ -122,7 +122,8 @@ impl Caller<'_> {
         }
     }
 
-    /// A savepoint that fails makes sqlx 0.9 roll back the transaction around it, without a word.
+    /// Returns an error where the transaction is gone. sqlx 0.9 rolls the outer transaction back without an error when a
+    /// savepoint fails.
     pub(super) fn check<DB: Dialect>(&self, conn: &DB::Connection) -> Result<()> {
         if matches!(self, Self::Connection) || conn.is_in_transaction() {
             return Ok(());
@@ -131,7 +132,7 @@ impl Caller<'_> {
     }
 }
 
-/// What became of a notice.
+/// The result of one insert.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Inserted {
     New { id: i64, def_id: i64 },
@@ -139,26 +140,22 @@ pub(super) enum Inserted {
 }
 
 impl Inserted {
-    /// What its producer is told where this process does not follow it.
+    /// The result for a caller whose notices are not dispatched to this process.
     fn not_followed(self) -> Added {
         match self {
-            Self::New { id, .. } => Added::New(Receipt::new(id, Outcome::not_here())),
+            Self::New { id, .. } => Added::New(Receipt::new(id, FirstAttemptReceiver::not_here())),
             Self::Duplicate(id) => Added::Duplicate(id),
         }
     }
 }
 
-/// Carries out an answer in the caller's transaction. It has several steps, so there must be one.
-async fn confirm_through<DB: Dialect>(
-    conn: &mut DB::Connection,
-    given: &Confirmation,
-    caller: Caller<'_>,
-) -> Result<Confirmed> {
+/// Stores an ack or nack in the caller's transaction. It takes several statements, so the transaction must be open.
+async fn ack_through<DB: Dialect>(conn: &mut DB::Connection, given: &Reply, caller: Caller<'_>) -> Result<AckResult> {
     if !conn.is_in_transaction() {
         return Err(Error::TransactionLost { doing: ANSWERING });
     }
     let now = Arg::Int(caller.now_millis());
-    confirm::<DB>(conn, now, given).await.map_err(|error| failed::<DB>(ANSWERING, error))
+    apply_ack::<DB>(conn, now, given).await.map_err(|error| failed::<DB>(ANSWERING, error))
 }
 
 /// Inserts one notice.
@@ -174,67 +171,122 @@ pub(super) async fn insert<DB: Dialect>(
     let now = Arg::Int(caller.now_millis());
     if DB::KIND.insert_reads_freely() {
         let args = values(now, notice.name().into(), notice);
-        let rows = match notice.dedupe_key_text() {
-            None if is_plain(notice, now) => DB::fetch(conn, &statements.insert_plain, &args[1..3]).await,
-            None => DB::fetch(conn, &statements.insert, &args).await,
-            Some(_) => DB::fetch(conn, &statements.insert_keyed, &args).await,
-        };
-        let rows = rows.map_err(failed)?;
-        if let Some(row) = rows.first() {
-            let (id, def_id) = (required::<DB>(row, 0).map_err(failed)?, required::<DB>(row, 1).map_err(failed)?);
-            return Ok(Inserted::New { id, def_id });
+        for _ in 0..ROUNDS {
+            let rows = match notice.dedupe_key_text() {
+                None if is_plain(notice, now) => DB::fetch(conn, &statements.insert_plain, &args[1..3]).await,
+                None => DB::fetch(conn, &statements.insert, &args).await,
+                Some(_) => DB::fetch(conn, &statements.insert_keyed, &args).await,
+            };
+            let rows = rows.map_err(failed)?;
+            if let Some(row) = rows.first() {
+                let (id, def_id) = (required::<DB>(row, 0).map_err(failed)?, required::<DB>(row, 1).map_err(failed)?);
+                return Ok(Inserted::New { id, def_id });
+            }
+            // No row was inserted: the notice is a duplicate, or the definition does not exist.
+            let keyed = notice.dedupe_key_text().is_some();
+            let def_ids =
+                if keyed { definition_ids::<DB>(conn, &[notice.name()], caller).await?.0 } else { HashMap::new() };
+            let Some(def_id) = def_ids.get(notice.name()) else {
+                return Err(unknown_definition::<DB>(conn, notice.name(), now).await);
+            };
+            let duplicate = standing_for::<DB>(conn, *def_id, notice, now).await.map_err(failed)?;
+            if duplicate.is_some() || notice.is_unique_until_ended() {
+                return Ok(Inserted::Duplicate(duplicate));
+            }
         }
-        // Nothing was inserted: a duplicate, where the definition exists.
-        if notice.dedupe_key_text().is_some()
-            && let Some(def_id) = definition_ids::<DB>(conn, &[notice.name()], caller).await?.get(notice.name())
-        {
-            return Ok(Inserted::Duplicate(duplicate_of::<DB>(conn, *def_id, notice, now).await.map_err(failed)?));
-        }
+        Err(failed(claimed_again()))
     } else {
         debug_assert_eq!(DB::KIND, Kind::MySql);
-        if let Some(def_id) = definition_id::<DB>(conn, now, notice, caller).await? {
-            return insert_of::<DB>(conn, def_id, notice, now).await.map_err(failed);
+        match definition_id::<DB>(conn, now, notice, caller).await? {
+            Some((def_id, tables)) => insert_of::<DB>(conn, (def_id, &tables), notice, now).await.map_err(failed),
+            None => Err(unknown_definition::<DB>(conn, notice.name(), now).await),
         }
     }
-    Err(unknown_definition::<DB>(conn, notice.name(), now).await)
 }
 
 /// Inserts a notice whose definition is known.
 ///
-/// A duplicate is looked for first: the insert that fails for one keeps a lock on it until the caller's transaction ends, and
-/// nobody could settle it. What is left to the index is a duplicate that this transaction does not see.
+/// Searches for a duplicate first. An insert that fails for a duplicate keeps a lock on it until the caller's transaction ends,
+/// so its outcome could not be settled. The unique index catches only a duplicate that this transaction does not see.
 pub(super) async fn insert_of<DB: Dialect>(
     conn: &mut DB::Connection,
-    def_id: i64,
+    (def_id, tables): (i64, &str),
     notice: &NewNotice,
     now: Arg<'_>,
 ) -> sqlx::Result<Inserted> {
     if notice.dedupe_key_text().is_some()
-        && let Some(id) = duplicate_of::<DB>(conn, def_id, notice, now).await?
+        && let Some(id) = duplicate_of::<DB>(conn, def_id, notice, now, false).await?
     {
-        return Ok(Inserted::Duplicate(Some(id)));
+        // The lock is taken only where a row was seen, because a locking read that finds no row would lock the gap.
+        let id = if notice.is_unique_until_ended() {
+            Some(id)
+        } else {
+            standing_for::<DB>(conn, def_id, notice, now).await?
+        };
+        if id.is_some() {
+            return Ok(Inserted::Duplicate(id));
+        }
     }
     let args = values(now, def_id.into(), notice);
-    let inserted = match is_plain(notice, now) {
-        true => DB::execute(conn, &DB::statements().insert_plain, &args[1..3]).await,
-        false => DB::execute(conn, &DB::statements().insert, &args).await,
-    };
-    match inserted {
-        Ok(done) => Ok(Inserted::New { id: done.last_id, def_id }),
-        Err(error) if notice.dedupe_key_text().is_some() && is_unique_violation(&error) => {
-            Ok(Inserted::Duplicate(duplicate_of::<DB>(conn, def_id, notice, now).await?))
+    let args = [&args[..], &[tables.into()]].concat();
+    for _ in 0..ROUNDS {
+        let inserted = match is_plain(notice, now) {
+            true => DB::execute(conn, &DB::statements().insert_plain, &[args[1], args[2], args[10]]).await,
+            false => DB::execute(conn, &DB::statements().insert, &args).await,
+        };
+        match inserted {
+            Ok(done) => return Ok(Inserted::New { id: done.last_id, def_id }),
+            Err(error) if notice.dedupe_key_text().is_some() && is_unique_violation(&error) => {}
+            Err(error) if DB::is_not_open(&error) => return Err(other_tables(tables)),
+            Err(error) => return Err(error),
         }
-        Err(error) => Err(error),
+        let duplicate = standing_for::<DB>(conn, def_id, notice, now).await?;
+        if duplicate.is_some() || notice.is_unique_until_ended() {
+            return Ok(Inserted::Duplicate(duplicate));
+        }
     }
+    Err(claimed_again())
 }
 
-/// True where nothing is said but the definition and the parameter, and the time is the database's.
+/// Maximum number of inserts of one notice whose dedupe key lasts until the claim. A round is lost when the duplicate is claimed
+/// before it is locked.
+pub(super) const ROUNDS: usize = 10;
+
+/// Error on MySQL after a `USE` between two statements of one insert, or while statements were already prepared.
+fn other_tables(tables: &str) -> sqlx::Error {
+    let why = format!(
+        "the id of the definition was read in the database {tables:?}, and the insert is prepared for another one: after `USE` close the \
+         connection, and use one pool for each database"
+    );
+    sqlx::Error::Configuration(why.into())
+}
+
+pub(super) fn claimed_again() -> sqlx::Error {
+    let why = format!(
+        "gave up after {ROUNDS} inserts: each met another notice with the same dedupe key that was then claimed"
+    );
+    sqlx::Error::Configuration(why.into())
+}
+
+/// Returns the id of the notice that has the dedupe key, if this transaction sees one. Where the key lasts until the claim, the
+/// row is locked: no sweeper claims it before this transaction ends, because the handler would not see this transaction's
+/// changes.
+async fn standing_for<DB: Dialect>(
+    conn: &mut DB::Connection,
+    def_id: i64,
+    notice: &NewNotice,
+    now: Arg<'_>,
+) -> sqlx::Result<Option<i64>> {
+    duplicate_of::<DB>(conn, def_id, notice, now, !notice.is_unique_until_ended()).await
+}
+
+/// True where only the definition and the parameter are set, and the time is the database's.
 pub(super) fn is_plain(notice: &NewNotice, now: Arg<'_>) -> bool {
     matches!(now, Arg::Int(None)) && notice.is_plain()
 }
 
-/// The arguments of an insert; `first` is the definition's name or id.
-fn values<'a>(now: Arg<'a>, first: Arg<'a>, notice: &'a NewNotice) -> [Arg<'a>; 9] {
+/// The arguments of an insert. `first` is the name or the id of the definition.
+fn values<'a>(now: Arg<'a>, first: Arg<'a>, notice: &'a NewNotice) -> [Arg<'a>; 10] {
     let (at, delay) = notice.send_millis();
     [
         now,
@@ -244,23 +296,25 @@ fn values<'a>(now: Arg<'a>, first: Arg<'a>, notice: &'a NewNotice) -> [Arg<'a>; 
         Arg::Text(notice.trace_context_text()),
         Arg::Text(notice.ordering_key_text()),
         Arg::Text(notice.dedupe_key_text()),
+        Arg::Int(notice.is_unique_until_ended().then_some(1)),
         Arg::Int(at),
         delay.into(),
     ]
 }
 
-/// The id of the live notice with the same dedupe key, if this transaction sees one.
+/// Returns the id of the notice that has the dedupe key, if this transaction sees one. `hold` locks it.
 async fn duplicate_of<DB: Dialect>(
     conn: &mut DB::Connection,
     def_id: i64,
     notice: &NewNotice,
     now: Arg<'_>,
+    hold: bool,
 ) -> sqlx::Result<Option<i64>> {
     let key = notice.dedupe_key_text().map(|own_key| Key { owner: def_id, own_key });
-    Ok(duplicates::<DB>(conn, key.into_iter(), now).await?.into_values().next())
+    Ok(duplicates::<DB>(conn, key.into_iter(), now, hold).await?.into_values().next())
 }
 
-/// That there is no such definition, and which name was perhaps meant.
+/// The error for a definition that does not exist. It names the most similar definition.
 pub(super) async fn unknown_definition<DB: Dialect>(conn: &mut DB::Connection, name: &str, now: Arg<'_>) -> Error {
     let rows = match DB::fetch(conn, &DB::statements().definition_names, &[now]).await {
         Ok(rows) => rows,
@@ -271,20 +325,23 @@ pub(super) async fn unknown_definition<DB: Dialect>(conn: &mut DB::Connection, n
     Error::UnknownDefinition { name: name.to_owned(), nearest }
 }
 
-/// The id of the notice's definition, read by itself.
+/// Reads the id of the notice's definition in a statement of its own, and the tables in which it was read.
 async fn definition_id<DB: Dialect>(
     conn: &mut DB::Connection,
     now: Arg<'_>,
     notice: &NewNotice,
     caller: Caller<'_>,
-) -> Result<Option<i64>> {
+) -> Result<Option<(i64, String)>> {
     let statements = DB::statements();
     let found = look::<DB>(conn, &statements.definition_id, now, notice, caller).await?;
     match (found, caller) {
-        (Some(id), _) => Ok(Some(id)),
+        (Some(found), _) => Ok(Some(found)),
         // The caller's snapshot may be older than the definition.
-        (None, Caller::Ours(context)) => Ok(definitions_beside(context).await?.remove(notice.name())),
-        // Only a locking read of this connection sees what was committed since.
+        (None, Caller::Ours(context)) => {
+            let id = definitions_beside(context).await?.remove(notice.name());
+            Ok(id.map(|id| (id, context.known.tables().to_string())))
+        }
+        // Only a locking read on this connection sees what was committed since the snapshot.
         (None, _) => look::<DB>(conn, &statements.definition_id_now, now, notice, caller).await,
     }
 }
@@ -295,18 +352,19 @@ async fn look<DB: Dialect>(
     now: Arg<'_>,
     notice: &NewNotice,
     caller: Caller<'_>,
-) -> Result<Option<i64>> {
+) -> Result<Option<(i64, String)>> {
     let failed = |error| failed::<DB>(DOING, error);
     let rows = DB::fetch(conn, look, &[now, notice.name().into()]).await.map_err(failed)?;
     let Some(row) = rows.first() else { return Ok(None) };
     if !matches!(caller, Caller::Connection) && DB::int(row, 1).map_err(failed)? == Some(0) {
         return Err(Error::TransactionLost { doing: DOING });
     }
-    required::<DB>(row, 0).map(Some).map_err(failed)
+    let id = required::<DB>(row, 0).map_err(failed)?;
+    Ok(Some((id, DB::text(row, 2).map_err(failed)?.unwrap_or_default())))
 }
 
-/// The ids of the definitions as a connection of our own sees them. A locking read of the caller's would make operators wait
-/// for the end of its transaction, even for a name that is not there.
+/// Reads the ids of all definitions on a connection of the store. A locking read on the caller's connection would make operators
+/// wait for the end of its transaction, even for a name that does not exist.
 pub(super) async fn definitions_beside(context: &Context) -> Result<HashMap<String, i64>> {
     let definitions = context.outbox.store().definitions().await?;
     let alive = definitions.into_iter().filter(|def| def.delete_time.is_none());

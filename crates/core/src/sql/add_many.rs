@@ -1,15 +1,18 @@
-//! Inserting many notices in few statements: the definitions' ids first, so that one that does not exist costs nothing,
-//! then chunks of the notices.
+//! Inserts many notices in few statements. It reads the ids of the definitions first, so that an unknown definition fails the
+//! call before any insert. Then it inserts the notices in chunks.
 //!
-//! Which id belongs to which notice: ids are given in the order of the insert, so those of a chunk, sorted, are those of its
-//! notices. Where duplicates may have been left out, the others are told by their keys.
+//! Ids are given in the order of the insert, so the sorted ids of a chunk belong to its notices in that order. Where duplicates
+//! may be left out, the keyed notices are matched by their dedupe keys.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
+use sqlx::Connection;
 
-use super::add::{Caller, DOING, Inserted, definitions_beside, insert, insert_of, unknown_definition};
+use super::add::{
+    Caller, DOING, Inserted, ROUNDS, claimed_again, definitions_beside, insert, insert_of, unknown_definition,
+};
 use super::definitions::is_unique_violation;
 use super::dialect::Dialect;
 use super::fragment::Kind;
@@ -19,17 +22,21 @@ use super::run::{Arg, mysql_literal};
 use super::store::json;
 use super::tx::failed;
 use crate::add::NewNotice;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
-/// The most notices of one statement.
+/// Maximum number of notices in one statement.
 const CHUNK: usize = 2000;
-/// The most text of one statement, in bytes; a single notice may have more. MySQL writes each byte as two, and takes 16 MiB
-/// at least.
+/// Maximum text of one statement, in bytes; a single notice may exceed it. MySQL writes each byte as two hexadecimal digits and
+/// accepts at least 16 MiB.
 const CHUNK_BYTES: usize = 2 << 20;
 
 /// A notice as the statements `insert_many` and `insert_many_keyed` read it.
 #[derive(Serialize)]
 struct Row<'a> {
+    /// Its index in the caller's list.
+    #[serde(skip)]
+    asked: usize,
+    /// Its position in the order of the insert.
     place: usize,
     owner: i64,
     param: &'a str,
@@ -37,11 +44,13 @@ struct Row<'a> {
     trace_context: Option<&'a str>,
     ordering_key: Option<&'a str>,
     dedupe_key: Option<&'a str>,
+    /// 1: the dedupe key lasts until the notice has ended. Null: until it is claimed.
+    until_ended: Option<i64>,
     send_at: Option<i64>,
     delay: i64,
 }
 
-/// A key, as the statement `duplicates` reads it.
+/// A dedupe key and its definition, as the statement `duplicates` reads them.
 #[derive(Serialize, PartialEq, Eq, Hash, Clone, Copy)]
 pub(super) struct Key<'a> {
     pub(super) owner: i64,
@@ -55,16 +64,18 @@ impl Key<'_> {
 }
 
 impl<'a> Row<'a> {
-    fn new(place: usize, owner: i64, notice: &'a NewNotice) -> Self {
+    fn new(asked: usize, owner: i64, notice: &'a NewNotice) -> Self {
         let (send_at, delay) = notice.send_millis();
         Self {
-            place,
+            asked,
+            place: asked,
             owner,
             param: notice.param_json(),
             description: notice.description_text(),
             trace_context: notice.trace_context_text(),
             ordering_key: notice.ordering_key_text(),
             dedupe_key: notice.dedupe_key_text(),
+            until_ended: notice.is_unique_until_ended().then_some(1),
             send_at,
             delay,
         }
@@ -74,13 +85,18 @@ impl<'a> Row<'a> {
         self.dedupe_key.map(|own_key| Key { owner: self.owner, own_key })
     }
 
+    /// The ordering key and its definition.
+    fn order(&self) -> Option<(i64, &'a str)> {
+        self.ordering_key.map(|key| (self.owner, key))
+    }
+
     fn size(&self) -> usize {
         let texts = [self.description, self.trace_context, self.ordering_key, self.dedupe_key];
         200 + self.param.len() + texts.into_iter().flatten().map(str::len).sum::<usize>()
     }
 }
 
-/// Inserts all of them, in their order, or none; one answer each.
+/// Inserts all notices in their order, or none. Returns one result for each.
 pub(super) async fn insert_many<DB: Dialect>(
     conn: &mut DB::Connection,
     notices: &[NewNotice],
@@ -89,25 +105,28 @@ pub(super) async fn insert_many<DB: Dialect>(
     for notice in notices {
         notice.check(caller.param_limit())?;
     }
-    // A single one has a statement without JSON around it.
+    // A single notice has a statement that takes no JSON batch.
     if let [notice] = notices {
         return Ok(vec![insert::<DB>(conn, notice, caller).await?]);
     }
     caller.check::<DB>(conn)?;
     let names: BTreeSet<&str> = notices.iter().map(NewNotice::name).collect();
-    let mut ids = definition_ids::<DB>(conn, &Vec::from_iter(names.iter().copied()), caller).await?;
+    let (mut ids, mut tables) = definition_ids::<DB>(conn, &Vec::from_iter(names.iter().copied()), caller).await?;
     if ids.len() < names.len()
         && !DB::KIND.insert_reads_freely()
         && let Caller::Ours(context) = caller
     {
         // The caller's snapshot may be older than a definition.
         let beside = definitions_beside(context).await?;
+        if ids.is_empty() {
+            tables = context.known.tables().to_string();
+        }
         ids.extend(beside.into_iter().filter(|(name, _)| names.contains(name.as_str())));
     }
     let now = Arg::Int(caller.now_millis());
     let mut rows = Vec::with_capacity(notices.len());
     let mut keys: HashMap<Key, usize> = HashMap::new();
-    // Those that repeat a key of this very call, and the place of the notice that has it.
+    // Notices that repeat a dedupe key of this call, each with the index of the first notice that has the key.
     let mut repeated = Vec::new();
     for (place, notice) in notices.iter().enumerate() {
         let Some(owner) = ids.get(notice.name()) else {
@@ -123,15 +142,21 @@ pub(super) async fn insert_many<DB: Dialect>(
             None => rows.push(row),
         }
     }
-    // Two calls that add the same keys in different orders would wait for each other.
-    if rows.iter().all(|row| row.ordering_key.is_none()) {
-        rows.sort_by_key(|row| row.dedupe_key);
+    sort_by_keys(&mut rows);
+    if matches!(caller, Caller::Connection) && !conn.is_in_transaction() && !is_one_statement(DB::KIND, &rows) {
+        let problem = format!(
+            "{} notices on a connection without a transaction need several statements, each committed by itself: begin a transaction of \
+             sqlx (or add at most {CHUNK} at once{})",
+            notices.len(),
+            if DB::KIND.update_returns() { "" } else { ", without dedupe keys" }
+        );
+        return Err(Error::InvalidNotice { name: notices[0].name().to_owned(), problem });
     }
     let mut inserted = vec![Inserted::Duplicate(None); notices.len()];
     let stored = if DB::KIND.update_returns() {
-        batches::<DB>(conn, &rows, now, &mut inserted).await
+        batches::<DB>(conn, rows, now, &mut inserted).await
     } else {
-        values_lists::<DB>(conn, rows, notices, now, &mut inserted).await
+        values_lists::<DB>(conn, rows, notices, (now, &tables), &mut inserted).await
     };
     stored.map_err(|error| failed::<DB>(DOING, error))?;
     for (place, first) in repeated {
@@ -143,22 +168,58 @@ pub(super) async fn insert_many<DB: Dialect>(
     Ok(inserted)
 }
 
-/// The ids of those of the names that definitions have.
+/// Sorts the rows so that those with dedupe keys come last, in one order for all callers. Two calls that insert the same keys in
+/// different orders would deadlock. All other rows come first, in the caller's order: on MySQL a row without a dedupe key goes
+/// into the gap before the smallest key, and that gap is locked as soon as another transaction waits for that key.
+///
+/// A row whose ordering key occurs more than once in the call counts as one without a dedupe key, because the order of the insert
+/// is the order in which the notices of an ordering key are sent.
+fn sort_by_keys(rows: &mut [Row<'_>]) {
+    let mut ordered: HashMap<(i64, &str), usize> = HashMap::new();
+    for key in rows.iter().filter_map(Row::order) {
+        *ordered.entry(key).or_default() += 1;
+    }
+    let repeats = |row: &Row<'_>| row.order().is_some_and(|key| ordered.get(&key).is_some_and(|count| *count > 1));
+    rows.sort_by_cached_key(|row| row.key().filter(|_| !repeats(row)).map(|key| (key.owner, key.own_key)));
+    for (place, row) in rows.iter_mut().enumerate() {
+        row.place = place;
+    }
+}
+
+/// Reads the ids of the definitions that have these names, and the tables in which they were read.
 pub(super) async fn definition_ids<DB: Dialect>(
     conn: &mut DB::Connection,
     names: &[&str],
     caller: Caller<'_>,
-) -> Result<HashMap<String, i64>> {
+) -> Result<(HashMap<String, i64>, String)> {
     let failed = |error| failed::<DB>(DOING, error);
     let json = serde_json::Value::from_iter(names.iter().map(|name| serde_json::json!({ "own_key": name })));
     let args = [Arg::Int(caller.now_millis()), Arg::Text(Some(&json.to_string()))];
     let rows = DB::fetch(conn, &DB::statements().definition_ids, &args).await.map_err(failed)?;
     let entry = |row| Ok((DB::text(row, 1)?.unwrap_or_default(), required::<DB>(row, 0)?));
-    rows.iter().map(entry).collect::<sqlx::Result<_>>().map_err(failed)
+    let tables = rows.first().map(|row| DB::text(row, 2)).transpose().map_err(failed)?.flatten();
+    Ok((rows.iter().map(entry).collect::<sqlx::Result<_>>().map_err(failed)?, tables.unwrap_or_default()))
 }
 
-/// Statements that take a batch as JSON, leave out duplicates and return what they inserted.
+/// Inserts all rows. Repeats those whose duplicate was claimed before it could be locked, because their dedupe key is free then.
 async fn batches<DB: Dialect>(
+    conn: &mut DB::Connection,
+    mut rows: Vec<Row<'_>>,
+    now: Arg<'_>,
+    inserted: &mut [Inserted],
+) -> sqlx::Result<()> {
+    for _ in 0..ROUNDS {
+        insert_batches::<DB>(conn, &rows, now, inserted).await?;
+        rows.retain(|row| row.until_ended.is_none() && matches!(inserted[row.asked], Inserted::Duplicate(None)));
+        if rows.is_empty() {
+            return Ok(());
+        }
+    }
+    Err(claimed_again())
+}
+
+/// Runs the statements that take a batch as JSON, skip duplicates and return the inserted rows.
+async fn insert_batches<DB: Dialect>(
     conn: &mut DB::Connection,
     rows: &[Row<'_>],
     now: Arg<'_>,
@@ -187,32 +248,42 @@ async fn batches<DB: Dialect>(
                 None => by_order.next(),
             };
             match id {
-                Some(id) => inserted[row.place] = Inserted::New { id, def_id: row.owner },
+                Some(id) => inserted[row.asked] = Inserted::New { id, def_id: row.owner },
                 None => missing.push(row),
             }
         }
     }
-    let duplicates = duplicates::<DB>(conn, missing.iter().filter_map(|row| row.key()), now).await?;
-    for row in missing {
-        inserted[row.place] = Inserted::Duplicate(row.key().and_then(|key| duplicates.get(&key.owned()).copied()));
+    for hold in [true, false] {
+        let of_kind = || missing.iter().filter(|row| row.until_ended.is_none() == hold);
+        let duplicates = duplicates::<DB>(conn, of_kind().filter_map(|row| row.key()), now, hold).await?;
+        for row in of_kind() {
+            inserted[row.asked] = Inserted::Duplicate(row.key().and_then(|key| duplicates.get(&key.owned()).copied()));
+        }
     }
     Ok(())
 }
 
-/// A list of VALUES, where the database tells no more of an insert than its first id, and gives consecutive ones only to
-/// such a list. A duplicate fails the whole list, so those that can be seen are left out before; after another one the list
-/// is inserted row by row.
+/// Inserts by lists of VALUES, for a database that reports only the first id of an insert and gives consecutive ids only to such
+/// a list. A duplicate fails the whole list, so visible duplicates are left out first. Where the list still fails for a
+/// duplicate, its rows are inserted one by one.
 async fn values_lists<DB: Dialect>(
     conn: &mut DB::Connection,
     mut rows: Vec<Row<'_>>,
     notices: &[NewNotice],
-    now: Arg<'_>,
+    (now, tables): (Arg<'_>, &str),
     inserted: &mut [Inserted],
 ) -> sqlx::Result<()> {
-    let duplicates = duplicates::<DB>(conn, rows.iter().filter_map(Row::key), now).await?;
-    rows.retain(|row| match row.key().and_then(|key| duplicates.get(&key.owned())) {
+    let mut seen = duplicates::<DB>(conn, rows.iter().filter_map(Row::key), now, false).await?;
+    let is_seen = |row: &&Row<'_>| row.key().is_some_and(|key| seen.contains_key(&key.owned()));
+    let to_hold = rows.iter().filter(|row| row.until_ended.is_none()).filter(is_seen).filter_map(Row::key);
+    let to_hold = to_hold.collect::<Vec<_>>();
+    let held = duplicates::<DB>(conn, to_hold.iter().copied(), now, true).await?;
+    for key in to_hold.iter().map(Key::owned).filter(|key| !held.contains_key(key)) {
+        seen.remove(&key);
+    }
+    rows.retain(|row| match row.key().and_then(|key| seen.get(&key.owned())) {
         Some(id) => {
-            inserted[row.place] = Inserted::Duplicate(Some(*id));
+            inserted[row.asked] = Inserted::Duplicate(Some(*id));
             false
         }
         None => true,
@@ -226,15 +297,15 @@ async fn values_lists<DB: Dialect>(
     };
     for chunk in chunks(&rows) {
         let keyed = chunk.iter().any(|row| row.dedupe_key.is_some());
-        match DB::script(conn, values_list(DB::KIND, chunk, now).into()).await {
+        match DB::script(conn, values_list(DB::KIND, chunk, now, tables).into()).await {
             Ok(done) => {
                 for (id, row) in (done.last_id..).step_by(usize::try_from(step).unwrap_or(1)).zip(chunk) {
-                    inserted[row.place] = Inserted::New { id, def_id: row.owner };
+                    inserted[row.asked] = Inserted::New { id, def_id: row.owner };
                 }
             }
             Err(error) if keyed && is_unique_violation(&error) => {
                 for row in chunk {
-                    inserted[row.place] = insert_of::<DB>(conn, row.owner, &notices[row.place], now).await?;
+                    inserted[row.asked] = insert_of::<DB>(conn, (row.owner, tables), &notices[row.asked], now).await?;
                 }
             }
             Err(error) => return Err(error),
@@ -243,18 +314,22 @@ async fn values_lists<DB: Dialect>(
     Ok(())
 }
 
-/// The ids of the live notices with these keys, as far as this transaction sees them.
+/// Returns the ids of the visible notices that have these keys. `hold` locks them: no sweeper claims them before this transaction
+/// ends.
 pub(super) async fn duplicates<DB: Dialect>(
     conn: &mut DB::Connection,
     keys: impl Iterator<Item = Key<'_>>,
     now: Arg<'_>,
+    hold: bool,
 ) -> sqlx::Result<HashMap<(i64, String), i64>> {
     let keys = keys.collect::<Vec<_>>();
     if keys.is_empty() {
         return Ok(HashMap::new());
     }
     let json = json(&keys)?;
-    let rows = DB::fetch(conn, &DB::statements().duplicates, &[now, json.as_str().into()]).await?;
+    let statements = DB::statements();
+    let statement = if hold { &statements.hold_duplicates } else { &statements.duplicates };
+    let rows = DB::fetch(conn, statement, &[now, json.as_str().into()]).await?;
     let entry = |row| {
         let key = (required::<DB>(row, 1)?, DB::text(row, 2)?.unwrap_or_default());
         Ok((key, required::<DB>(row, 0)?))
@@ -262,7 +337,13 @@ pub(super) async fn duplicates<DB: Dialect>(
     rows.iter().map(entry).collect()
 }
 
-/// Rows in pieces of a bounded number and size.
+/// True where all rows fit into one statement, so that all or none are inserted without a transaction around them.
+fn is_one_statement(kind: Kind, rows: &[Row<'_>]) -> bool {
+    // On MySQL a duplicate that is not visible splits the list into one statement for each row.
+    chunks(rows).count() <= 1 && (kind.update_returns() || rows.iter().all(|row| row.dedupe_key.is_none()))
+}
+
+/// Splits the rows into chunks of at most [`CHUNK`] rows and [`CHUNK_BYTES`] bytes.
 fn chunks<'r, 'a>(rows: &'r [Row<'a>]) -> impl Iterator<Item = &'r [Row<'a>]> {
     let mut rest = rows;
     std::iter::from_fn(move || {
@@ -277,8 +358,9 @@ fn chunks<'r, 'a>(rows: &'r [Row<'a>]) -> impl Iterator<Item = &'r [Row<'a>]> {
     })
 }
 
-/// An INSERT with its values in its text, so that its length is free and nothing is prepared for it.
-fn values_list(kind: Kind, rows: &[Row<'_>], now: Arg<'_>) -> String {
+/// An INSERT with its values in the text, so that its length is free and it needs no prepared statement. It names the database in
+/// which the definitions were read, because `USE` may have chosen another one for the session.
+fn values_list(kind: Kind, rows: &[Row<'_>], now: Arg<'_>, tables: &str) -> String {
     let now = match now {
         Arg::Int(Some(ms)) => kind.epoch_time(&ms.to_string()),
         _ => kind.database_now().to_owned(),
@@ -287,15 +369,17 @@ fn values_list(kind: Kind, rows: &[Row<'_>], now: Arg<'_>) -> String {
         let [param, description, trace_context] =
             [Some(row.param), row.description, row.trace_context].map(mysql_literal);
         let [ordering_key, dedupe_key] = [row.ordering_key, row.dedupe_key].map(mysql_literal);
+        let until_ended = row.until_ended.map_or("NULL".to_owned(), |flag| flag.to_string());
         let send_time = match row.send_at {
             Some(at) => kind.later(&kind.epoch_time(&at.to_string()), &now),
             None => kind.plus(&now, &row.delay.to_string()),
         };
         format!(
-            "({}, {param}, {description}, {trace_context}, {ordering_key}, {dedupe_key}, {now}, {send_time})",
+            "({}, {param}, {description}, {trace_context}, {ordering_key}, {dedupe_key}, {until_ended}, {now}, {send_time})",
             row.owner
         )
     };
     let rows = rows.iter().map(row).collect::<Vec<_>>();
-    format!("INSERT INTO notify_msg ({NEW_COLUMNS}) VALUES {}", rows.join(", "))
+    let tables = tables.replace('`', "``");
+    format!("INSERT INTO `{tables}`.notify_msg ({NEW_COLUMNS}) VALUES {}", rows.join(", "))
 }

@@ -1,5 +1,5 @@
-//! Alarms in the database: held against the cool-down of their row in `notify_alert`, within the transaction of what they tell
-//! of. What is decided there is in [`crate::alert::cooldown`].
+//! Alarms in the database. Each alarm is compared with the cool-down in its row of `notify_alert`, in the transaction that stores
+//! its cause. [`crate::alert::cooldown`] makes the decisions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,25 +10,24 @@ use super::read::required;
 use super::run::{Arg, Statement};
 use super::statements::statements;
 use super::store::int;
-use crate::alert::cooldown::{AlertRow, FollowUp, Standing, raise, tell};
+use crate::alert::cooldown::{AlertRow, FollowUp, FollowUpFacts, raise, tell};
 use crate::alert::{AlertReason, StoredAlert};
 use crate::notice::{Status, duration_millis};
-use crate::store::{Alarm, Told};
+use crate::store::{Alarm, FollowUpResult};
 
-/// How often a row that vanishes at that moment is made anew.
+/// Maximum number of tries to create a row that another session deletes at the same moment.
 const OPEN_TRIES: usize = 5;
 
 statements! {
     AlertStatements:
     open_alert,
     lock_alert,
-    lock_alert_now,
     follow_up,
     look_alert,
     write_alert,
     close_alert,
     add_alert,
-    hasten_alert,
+    advance_follow_up,
 }
 
 impl AlertStatements {
@@ -36,7 +35,7 @@ impl AlertStatements {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         let row = format!(
-            "{}, {}, a.held_back, {}, a.follow_up, a.notice_id, a.class, a.message, a.node, {}",
+            "{}, {}, a.suppressed, {}, a.follow_up, a.notice_id, a.class, a.message, a.node, {}",
             kind.epoch("a.opened"),
             kind.epoch("a.last_notified"),
             kind.epoch("a.last_seen"),
@@ -45,13 +44,14 @@ impl AlertStatements {
         let one = "FROM notify_alert a WHERE a.def_id = $2 AND a.reason = $3";
         let returning = if kind.insert_returns_its_id() { " RETURNING id" } else { "" };
         Self {
-            // Of two nodes with the first alarm one waits for the other.
+            // When two nodes raise the first alarm, one waits for the other.
             open_alert: statement(kind.insert_unless_there(&format!(
                 "INTO notify_alert (def_id, reason, opened, last_seen) VALUES ($2, $3, {now}, {now})"
             ))),
-            lock_alert: statement(format!("SELECT {row} {one}{}", kind.lock_wait())),
-            lock_alert_now: statement(format!("SELECT {row} {one}{}", kind.lock_now())),
-            // Apart from the lock: while that is waited for, this may have been sent, and Postgres would not see it.
+            // No node waits for a row that another session has locked: that session's node may hang, and all others would hang
+            // with it.
+            lock_alert: statement(format!("SELECT {row} {one}{}", kind.lock_now())),
+            // A statement apart from the lock: this notice may have been sent during the wait, and Postgres would not see that.
             follow_up: statement(format!(
                 "SELECT m.status, {}, {} FROM notify_msg m WHERE m.id = $2 AND m.def_id + 0 = $3",
                 kind.epoch_up("m.next_call_time"),
@@ -66,7 +66,7 @@ impl AlertStatements {
                 kind.by_index("notify_msg_history_finished")
             )),
             write_alert: statement(format!(
-                "UPDATE notify_alert SET opened = {}, last_notified = {}, held_back = $6, last_seen = {}, follow_up = $8,
+                "UPDATE notify_alert SET opened = {}, last_notified = {}, suppressed = $6, last_seen = {}, follow_up = $8,
                  notice_id = $9, class = $10, message = $11, node = $12 WHERE def_id = $2 AND reason = $3",
                 kind.epoch_time("$4"),
                 kind.epoch_time("$5"),
@@ -78,7 +78,7 @@ impl AlertStatements {
                 kind.to_json("$3"),
                 kind.plus(&now, "$4")
             )),
-            hasten_alert: statement(format!(
+            advance_follow_up: statement(format!(
                 "UPDATE notify_msg SET next_call_time = {} WHERE id = $2 AND status + 0 = 0",
                 kind.plus(&now, "$3")
             )),
@@ -86,16 +86,16 @@ impl AlertStatements {
     }
 }
 
-/// Holds alarms against their cool-downs and adds the notices that tell of them, and writes what follow-ups have told. Within
-/// the transaction of what they tell of, or that ends them.
+/// Writes what follow-ups reported, applies the cool-downs to new alarms, and inserts the alert notices. Runs in the transaction
+/// that stores the cause of the alarms or the end of the follow-up. A row that another session has locked is a conflict, which a
+/// retry resolves.
 pub(super) async fn apply<'a, DB: Dialect>(
     conn: &mut DB::Connection,
     now: Arg<'_>,
-    wait: Wait,
     alarms: impl Iterator<Item = &'a Alarm>,
-    told: impl Iterator<Item = &'a Told>,
+    told: impl Iterator<Item = &'a FollowUpResult>,
 ) -> sqlx::Result<()> {
-    // Each row once, and always in the same order, lest two nodes wait for each other.
+    // Each row once, and always in the same order, because two nodes could deadlock otherwise.
     let mut of_rows: BTreeMap<(i64, AlertReason), OfRow<'_>> = BTreeMap::new();
     for told in told {
         of_rows.entry((told.def_id, told.reason)).or_default().told.push(told);
@@ -105,40 +105,31 @@ pub(super) async fn apply<'a, DB: Dialect>(
     }
     for ((def_id, reason), OfRow { told, alarms }) in of_rows {
         let key = [now, def_id.into(), reason.as_str().into()];
-        // First: what has been told is not told once more by what comes now.
+        // First, so that new alarms do not repeat what a follow-up has reported.
         for told in told {
-            write_told::<DB>(conn, &key, wait, told).await?;
+            write_told::<DB>(conn, &key, told).await?;
         }
         if let (Some(first), Some(last)) = (alarms.first(), alarms.last()) {
-            raise_one::<DB>(conn, &key, wait, int(alarms.len()), (first, last)).await?;
+            raise_one::<DB>(conn, &key, int(alarms.len()), (first, last)).await?;
         }
     }
     Ok(())
 }
 
-/// Whether to wait for a row that another node has locked. A settle does not: that node may hang, and all others would hang
-/// with it. It is tried again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wait {
-    Yes,
-    No,
-}
-
-/// What a batch has for one row.
+/// The reports and alarms of a batch for one row.
 #[derive(Default)]
 struct OfRow<'a> {
-    told: Vec<&'a Told>,
+    told: Vec<&'a FollowUpResult>,
     alarms: Vec<&'a Alarm>,
 }
 
 async fn raise_one<DB: Dialect>(
     conn: &mut DB::Connection,
     key: &[Arg<'_>; 3],
-    wait: Wait,
     count: i64,
     (first, last): (&Alarm, &Alarm),
 ) -> sqlx::Result<()> {
-    let (row, follow_up, time) = open::<DB>(conn, key, wait, last.alert_def).await?;
+    let (row, follow_up, time) = open::<DB>(conn, key, last.alert_def).await?;
     let mut raised = raise(&row, follow_up, count, last, time);
     if raised.notify {
         add::<DB>(conn, key[0], first.alert_def, &StoredAlert::new(first, false), Duration::ZERO).await?;
@@ -146,7 +137,7 @@ async fn raise_one<DB: Dialect>(
     match (raised.follow_up, follow_up, row.follow_up) {
         (Some(after), FollowUp::Asleep(_), Some(id)) => {
             let args = [key[0], id.into(), duration_millis(after).into()];
-            DB::execute(conn, &DB::statements().alerts.hasten_alert, &args).await?;
+            DB::execute(conn, &DB::statements().alerts.advance_follow_up, &args).await?;
         }
         (Some(after), ..) => {
             let added = add::<DB>(conn, key[0], last.alert_def, &StoredAlert::new(last, true), after).await?;
@@ -160,13 +151,12 @@ async fn raise_one<DB: Dialect>(
 async fn write_told<DB: Dialect>(
     conn: &mut DB::Connection,
     key: &[Arg<'_>; 3],
-    wait: Wait,
-    told: &Told,
+    told: &FollowUpResult,
 ) -> sqlx::Result<()> {
-    let Some((row, follow_up, time)) = lock::<DB>(conn, key, wait, told.alert_def).await? else { return Ok(()) };
+    let Some((row, follow_up, time)) = lock::<DB>(conn, key, told.alert_def).await? else { return Ok(()) };
     match tell(&row, told, time) {
         None => DB::execute(conn, &DB::statements().alerts.close_alert, key).await.map(drop),
-        // Not the one of the row, which has just ended: an operator brought an old one back. One chain goes on.
+        // The row already has another follow-up: an operator revived an old one. Only one chain of follow-ups continues.
         Some((row, _)) if follow_up != FollowUp::None => write::<DB>(conn, key, &row).await,
         Some((mut row, next)) => {
             let again = StoredAlert::again(told, &row);
@@ -176,16 +166,15 @@ async fn write_told<DB: Dialect>(
     }
 }
 
-/// Locks the row, and makes it where there is none. It is looked for first: on MySQL an insert that finds it would keep a lock
-/// that others share, and wait for them.
+/// Locks the row, and creates it where it is missing. Searches first: on MySQL an insert that finds the row would keep a shared
+/// lock on it and wait for other sessions.
 async fn open<DB: Dialect>(
     conn: &mut DB::Connection,
     key: &[Arg<'_>; 3],
-    wait: Wait,
     alert_def: i64,
 ) -> sqlx::Result<(AlertRow, FollowUp, i64)> {
     for _ in 0..OPEN_TRIES {
-        if let Some(locked) = lock::<DB>(conn, key, wait, alert_def).await? {
+        if let Some(locked) = lock::<DB>(conn, key, alert_def).await? {
             return Ok(locked);
         }
         DB::execute(conn, &DB::statements().alerts.open_alert, key).await?;
@@ -196,12 +185,10 @@ async fn open<DB: Dialect>(
 async fn lock<DB: Dialect>(
     conn: &mut DB::Connection,
     key: &[Arg<'_>; 3],
-    wait: Wait,
     alert_def: i64,
 ) -> sqlx::Result<Option<(AlertRow, FollowUp, i64)>> {
     let statements = &DB::statements().alerts;
-    let lock = if wait == Wait::Yes { &statements.lock_alert } else { &statements.lock_alert_now };
-    let rows = DB::fetch(conn, lock, key).await?;
+    let rows = DB::fetch(conn, &statements.lock_alert, key).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let (alert, now) = read::<DB>(row)?;
     let Some(id) = alert.follow_up else { return Ok(Some((alert, FollowUp::None, now))) };
@@ -216,25 +203,25 @@ async fn lock<DB: Dialect>(
     Ok(Some((alert, follow_up, now)))
 }
 
-/// The row of an alert, and what a follow-up needs to know beside it.
+/// Reads the row of an alert and what a follow-up needs beside it.
 pub(super) async fn look<DB: Dialect>(
     conn: &mut DB::Connection,
     now: Arg<'_>,
     def_id: i64,
     reason: AlertReason,
-) -> sqlx::Result<Option<(AlertRow, Standing)>> {
+) -> sqlx::Result<Option<(AlertRow, FollowUpFacts)>> {
     let key = [now, def_id.into(), reason.as_str().into()];
     let rows = DB::fetch(conn, &DB::statements().alerts.look_alert, &key).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let (alert, now) = read::<DB>(row)?;
-    Ok(Some((alert, Standing { now, succeeded: DB::int(row, 10)?, still_failing: required::<DB>(row, 11)? != 0 })))
+    Ok(Some((alert, FollowUpFacts { now, succeeded: DB::int(row, 10)?, still_failing: required::<DB>(row, 11)? != 0 })))
 }
 
 fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(AlertRow, i64)> {
     let alert = AlertRow {
         opened: DB::int(row, 0)?.unwrap_or(0),
         last_notified: DB::int(row, 1)?,
-        held_back: required::<DB>(row, 2)?,
+        suppressed: required::<DB>(row, 2)?,
         last_seen: DB::int(row, 3)?.unwrap_or(0),
         follow_up: DB::int(row, 4)?,
         notice_id: DB::int(row, 5)?,
@@ -252,7 +239,7 @@ async fn write<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3], row: 
         key[2],
         row.opened.into(),
         Arg::Int(row.last_notified),
-        row.held_back.into(),
+        row.suppressed.into(),
         row.last_seen.into(),
         Arg::Int(row.follow_up),
         Arg::Int(row.notice_id),
@@ -264,7 +251,7 @@ async fn write<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3], row: 
     Ok(())
 }
 
-/// Adds a notice of the built-in definition; returns its id.
+/// Inserts a notice of the built-in definition and returns its id.
 async fn add<DB: Dialect>(
     conn: &mut DB::Connection,
     now: Arg<'_>,

@@ -1,40 +1,42 @@
-//! Claiming: one statement where an update returns what it changed, else a locking read and an update in one transaction.
+//! Claims: one statement where an UPDATE returns the rows it changed, else a locking read and an update in one transaction.
 
 use std::collections::HashSet;
 
-use super::connections::Purpose;
+use super::connections::Share;
 use super::definitions::is_unique_violation;
 use super::dialect::Dialect;
 use super::read::{read_claimed, required};
 use super::run::Arg;
 use super::store::{CONFLICT_TRIES, SqlStore, fault, int};
 use crate::error::FaultKind;
-use crate::notice::{Claimed, Status, duration_millis};
+use crate::notice::{ClaimedNotice, Status, duration_millis};
 use crate::store::{Claim, ClaimWhat, Claims};
 
 impl<DB: Dialect> SqlStore<DB> {
-    /// Claims, and again where others did so of the same ordering key.
-    pub(super) async fn claim_in_turn(&self, claim: &Claim) -> sqlx::Result<Claims> {
-        let mut claimed = self.try_claim(claim).await;
+    /// Claims, and repeats the claim after a conflict with another claim of the same ordering key.
+    pub(super) async fn claim_in_turn(&self, on: &Share<DB>, claim: &Claim) -> sqlx::Result<Claims> {
+        let mut claimed = self.try_claim(on, claim).await;
         for _ in 1..CONFLICT_TRIES {
-            // At the same moment, and the index let one. Now that is seen.
+            // Two claims ran at the same moment and the unique index let one through. The next try sees its result.
             if !claimed.as_ref().is_err_and(is_unique_violation) {
                 break;
             }
-            claimed = self.try_claim(claim).await;
+            claimed = self.try_claim(on, claim).await;
         }
         claimed
     }
 
-    async fn try_claim(&self, claim: &Claim) -> sqlx::Result<Claims> {
-        let mut conn = self.connections.get(Purpose::Work).await?;
+    async fn try_claim(&self, on: &Share<DB>, claim: &Claim) -> sqlx::Result<Claims> {
+        let mut conn = on.get().await?;
+        // Decided once, because the notices that windows lock must stay locked until the commit.
+        let windows = self.needs_windows(claim);
         let claims = match &claim.quota {
-            // One statement is a transaction of its own.
-            None if DB::KIND.update_returns() => self.take_alone(&mut conn, claim).await?.into(),
+            // A single statement is its own transaction.
+            None if DB::KIND.update_returns() && !windows => self.take_alone(&mut conn, claim).await?.into(),
             quota => {
                 let mut tx = conn.begin().await?;
                 let claims = match quota {
-                    None => self.take(&mut tx, claim, claim.limit).await?.into(),
+                    None => self.take(&mut tx, claim, claim.limit, windows).await?.into(),
                     Some(quota) => self.take_within(&mut tx, claim, quota).await?,
                 };
                 tx.commit().await?;
@@ -45,8 +47,13 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(claims)
     }
 
-    /// Claims by one statement; of fresh notices, what a quick one passes over by another.
-    async fn take_alone(&self, conn: &mut DB::Connection, claim: &Claim) -> sqlx::Result<Vec<Claimed>> {
+    /// True where the queue slice may have notices that wait behind others of their ordering key.
+    pub(super) fn needs_windows(&self, claim: &Claim) -> bool {
+        matches!(claim.what, ClaimWhat::Slice(_)) && !self.unordered.has(claim.def_id)
+    }
+
+    /// Claims by one statement. For fresh notices a second statement claims those that the quick first one left.
+    async fn take_alone(&self, conn: &mut DB::Connection, claim: &Claim) -> sqlx::Result<Vec<ClaimedNotice>> {
         if let ClaimWhat::Ids(ids) = &claim.what
             && DB::KIND.wait_briefly().is_some()
             && !self.met_lock_lately()
@@ -64,35 +71,41 @@ impl<DB: Dialect> SqlStore<DB> {
             let got = ids_of(&taken);
             let rest = wanted.iter().copied().filter(|id| !got.contains(id)).collect::<Vec<_>>();
             let rest = Claim { limit: rest.len(), what: ClaimWhat::Ids(rest), ..claim.clone() };
-            return match self.take(conn, &rest, rest.limit).await {
+            return match self.take(conn, &rest, rest.limit, false).await {
                 Ok(more) => Ok(in_order([taken, more].concat())),
-                // What is not claimed is due; what is claimed must not be forgotten for it.
+                // Notices that were not claimed stay due. Those that were claimed must be returned in spite of the error.
                 Err(sqlx::Error::Database(_)) if !taken.is_empty() => Ok(taken),
                 Err(error) => Err(error),
             };
         }
-        self.take(conn, claim, claim.limit).await
+        self.take(conn, claim, claim.limit, false).await
     }
 
-    /// What the statements that claim are given.
+    /// The arguments of the statements that claim.
     fn arguments<'a>(&'a self, claim: &'a Claim, status: Status, what: Arg<'a>) -> [Arg<'a>; 7] {
         let mark = Arg::Int(self.marks.of(claim.def_id, status));
         let (lease, worker) = (duration_millis(claim.lease), claim.worker.as_str());
         [self.now(), claim.def_id.into(), status.code().into(), what, worker.into(), lease.into(), mark]
     }
 
-    /// Claims up to `limit`, in the transaction of the caller where it takes more than one statement.
+    /// Claims up to `limit` notices. Where that takes more than one statement, the caller must have begun a transaction.
     pub(super) async fn take(
         &self,
         conn: &mut DB::Connection,
         claim: &Claim,
         limit: usize,
-    ) -> sqlx::Result<Vec<Claimed>> {
+        windows: bool,
+    ) -> sqlx::Result<Vec<ClaimedNotice>> {
         let statements = DB::statements();
-        let batch;
+        let (batch, picked);
+        let unfinished = self.unordered.claim(claim.def_id);
         let (pick, status, what) = match &claim.what {
-            ClaimWhat::Lane(status) => (&statements.claim_lane, *status, int(limit).into()),
-            ClaimWhat::Suspects => (&statements.claim_suspects, Status::Failed, int(limit).into()),
+            ClaimWhat::Slice(status) if windows => {
+                picked = self.pick_in_windows(conn, claim, *status, limit).await?;
+                (&statements.claim_ids, *status, Arg::Ids(&picked))
+            }
+            ClaimWhat::Slice(status) => (&statements.claim_slice, *status, int(limit).into()),
+            ClaimWhat::CrashLooping => (&statements.claim_crash_looping, Status::Failed, int(limit).into()),
             ClaimWhat::Ids(wanted) => {
                 (&statements.claim_ids, Status::NotSent, Arg::Ids(&wanted[..limit.min(wanted.len())]))
             }
@@ -103,16 +116,21 @@ impl<DB: Dialect> SqlStore<DB> {
             }
         };
         let args = self.arguments(claim, status, what);
-        if DB::KIND.update_returns() {
-            return Ok(claimed::<DB>(&DB::fetch(conn, pick, &args).await?));
+        let rows = DB::fetch(conn, pick, &args).await;
+        if !rows.as_ref().is_err_and(|error| fault::<DB>(error) == FaultKind::Slow) {
+            unfinished.ended();
         }
-        let rows = DB::fetch(conn, pick, &args).await?;
+        let rows = rows?;
         let mut picked = claimed::<DB>(&rows);
+        self.unordered.note(&picked);
+        if DB::KIND.update_returns() {
+            return Ok(picked);
+        }
         if picked.iter().any(|notice| notice.ordering_key.is_some()) {
-            // A locking read sees what is committed while it runs, and its subqueries do not: it may have found a notice
-            // and missed one of its key before it. Now that those are locked, a look of its own sees all.
+            // A locking read sees what is committed while it runs, but its subqueries do not. So it may have returned a notice
+            // and missed an earlier one of its key. The claimed rows are locked now, so a separate look sees all.
             let rows = DB::fetch(conn, &statements.still_first, &[args[0], Arg::Ids(&ids_of(&picked))]).await?;
-            let first = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<HashSet<i64>>>()?;
+            let first: HashSet<i64> = ids_of_rows::<DB>(&rows)?.into_iter().collect();
             picked.retain(|notice| first.contains(&notice.id));
         }
         if !picked.is_empty() {
@@ -127,16 +145,21 @@ impl<DB: Dialect> SqlStore<DB> {
     }
 }
 
-fn ids_of(notices: &[Claimed]) -> Vec<i64> {
+/// The first column of each row.
+pub(super) fn ids_of_rows<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<Vec<i64>> {
+    rows.iter().map(|row| required::<DB>(row, 0)).collect()
+}
+
+fn ids_of(notices: &[ClaimedNotice]) -> Vec<i64> {
     notices.iter().map(|notice| notice.id).collect()
 }
 
-fn claimed<DB: Dialect>(rows: &[DB::Row]) -> Vec<Claimed> {
+fn claimed<DB: Dialect>(rows: &[DB::Row]) -> Vec<ClaimedNotice> {
     in_order(read_claimed::<DB>(rows, Status::Sending))
 }
 
-/// The first that was added goes first: RETURNING promises no order.
-fn in_order(mut claimed: Vec<Claimed>) -> Vec<Claimed> {
+/// Sorts by id, so that the notice inserted first is sent first: RETURNING promises no order.
+fn in_order(mut claimed: Vec<ClaimedNotice>) -> Vec<ClaimedNotice> {
     claimed.sort_unstable_by_key(|notice| notice.id);
     claimed
 }

@@ -1,6 +1,6 @@
-//! The [`ErrorClass`] of an error of sqlx: by its type, and by the server's code.
+//! The [`ErrorClass`] of an sqlx error, by its type and by the server's error code.
 //!
-//! Which codes mean what is known by the file of each database; here stands what they have in common.
+//! The file of each database maps its codes. This file has what they share.
 
 use std::error::Error as StdError;
 
@@ -8,23 +8,23 @@ use sqlx::error::DatabaseError;
 
 use crate::class::ErrorClass;
 
-/// The class of an [`sqlx::Error`], where it tells by itself; its causes are not looked at.
+/// Returns the class of an [`sqlx::Error`], if the error itself shows it. Does not look at the error's causes.
 pub(crate) fn class_of(error: &(dyn StdError + 'static)) -> Option<ErrorClass> {
     match error.downcast_ref::<sqlx::Error>()? {
         sqlx::Error::Database(error) => class_of_answer(error.as_ref()),
-        // The server is full or gone: the pool knows only that no connection came in time.
+        // The server is full or down: the pool reports only that it got no connection in time.
         sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => {
             Some(ErrorClass::Unavailable)
         }
         sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => Some(ErrorClass::Network),
         sqlx::Error::RowNotFound => Some(ErrorClass::NotFound),
         sqlx::Error::Encode(_) | sqlx::Error::InvalidArgument(_) => Some(ErrorClass::Invalid),
-        // `Io` is told by its cause. The others are of the program or of its settings, which a release corrects.
+        // The cause of `Io` decides its class. The others are faults of the program or of its settings, which a release corrects.
         _ => None,
     }
 }
 
-/// The class of what a server answered.
+/// Returns the class of an error that a server reported.
 fn class_of_answer(error: &dyn DatabaseError) -> Option<ErrorClass> {
     #[cfg(feature = "postgres")]
     if error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some() {

@@ -1,10 +1,10 @@
-//! The snapshot of counts in the database: who takes it, how it is taken, and how it is read.
+//! The stored snapshot of counts: which node takes it, how it is taken, and how it is read.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::connections::Purpose;
+use super::connections::Share;
 use super::dialect::Dialect;
 use super::fragment::Kind;
 use super::read::{readable, required, required_text};
@@ -12,7 +12,7 @@ use super::run::{Arg, Statement};
 use super::statements::statements;
 use super::store::SqlStore;
 use crate::notice::{duration_millis, time_from_millis};
-use crate::operate::{COUNT_HOLD, Counts, DefinitionCounts, RECENT, next_count};
+use crate::operate::{COUNT_HOLD, DefinitionCounts, NoticeCounts, RECENT, next_count};
 
 statements! {
     CountStatements:
@@ -29,13 +29,17 @@ impl CountStatements {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         let live = |status: i64| {
-            format!("(SELECT count(*) FROM notify_msg m{} WHERE m.def_id = $2 AND m.status = {status})", kind.by_lane())
+            format!(
+                "(SELECT count(*) FROM notify_msg m{} WHERE m.def_id = $2 AND m.status = {status})",
+                kind.by_slice()
+            )
         };
         let first = |status: i64| {
             format!(
-                "(SELECT {} FROM notify_msg m{} WHERE m.def_id = $2 AND m.status = {status} ORDER BY m.next_call_time LIMIT 1)",
+                "(SELECT {} FROM notify_msg m{} WHERE m.def_id = $2 AND m.status = {status} ORDER BY {} LIMIT 1)",
                 kind.epoch_down("m.next_call_time"),
-                kind.by_lane()
+                kind.by_slice(),
+                kind.order_of_slice()
             )
         };
         let ended = |status: i64, and: &str| {
@@ -47,7 +51,7 @@ impl CountStatements {
         let recent = format!(" AND m.finish_time > {}", kind.plus(&now, "-$3"));
         Self {
             read_counts: statement(format!(
-                "SELECT d.id, d.name, {}, {}, {}, {}, c.not_sent, c.failed, c.sending, c.awaiting_confirm, c.dead_letters,
+                "SELECT d.id, d.name, {}, {}, {}, {}, c.not_sent, c.failed, c.sending, c.awaiting_ack, c.dead_letters,
                         c.cancelled, c.recently_succeeded
                  FROM notify_def d LEFT JOIN notify_count c ON c.def_id = d.id ORDER BY d.name",
                 kind.epoch_down(&now),
@@ -55,7 +59,7 @@ impl CountStatements {
                 kind.epoch("c.next_time"),
                 kind.epoch("c.oldest_due"),
             )),
-            // Of the nodes that find it due one moves its time on.
+            // Of the nodes that find the count due, only one moves its time on.
             claim_count: statement(format!(
                 "UPDATE notify_count SET next_time = {} WHERE def_id = $2 AND next_time <= {now}",
                 kind.plus(&now, "$3")
@@ -64,8 +68,8 @@ impl CountStatements {
                 "INTO notify_count (def_id, next_time) VALUES ($2, {})",
                 kind.plus(&now, "$3")
             ))),
-            // Counted by one statement and written by another: an UPDATE that reads would lock all that it reads on MySQL, and
-            // SQLite would have nobody else write meanwhile.
+            // One statement counts and another writes. On MySQL an UPDATE that reads would lock all rows that it reads; on SQLite
+            // it would keep all other writers out meanwhile.
             take_count: statement(format!(
                 "SELECT {}, {}, {}, {}, {}, {}, {}, {}, {}, {}",
                 kind.epoch_down(&now),
@@ -80,7 +84,7 @@ impl CountStatements {
                 ended(1, &recent),
             )),
             write_count: statement(format!(
-                "UPDATE notify_count SET not_sent = $3, failed = $4, sending = $5, awaiting_confirm = $6, dead_letters = $7,
+                "UPDATE notify_count SET not_sent = $3, failed = $4, sending = $5, awaiting_ack = $6, dead_letters = $7,
                         cancelled = $8, recently_succeeded = $9, oldest_due = {}, taken_at = {}, next_time = {}
                  WHERE def_id = $2",
                 kind.epoch_time("$10"),
@@ -93,16 +97,16 @@ impl CountStatements {
 }
 
 impl<DB: Dialect> SqlStore<DB> {
-    pub(super) async fn try_counts(&self) -> sqlx::Result<Vec<DefinitionCounts>> {
-        let mut conn = self.connections.get(Purpose::Work).await?;
+    pub(super) async fn try_counts(&self, on: &Share<DB>) -> sqlx::Result<Vec<DefinitionCounts>> {
+        let mut conn = on.get().await?;
         let rows = DB::fetch(&mut conn, &DB::statements().counts.read_counts, &[self.now()]).await?;
         conn.done();
         Ok(readable::<DB, _>(&rows, "count", read::<DB>))
     }
 
-    pub(super) async fn try_refresh_counts(&self, def_id: i64, every: Duration) -> sqlx::Result<bool> {
+    pub(super) async fn try_refresh_counts(&self, on: &Share<DB>, def_id: i64, every: Duration) -> sqlx::Result<bool> {
         let statements = &DB::statements().counts;
-        let mut conn = self.connections.get(Purpose::Work).await?;
+        let mut conn = on.get().await?;
         let claim = [self.now(), def_id.into(), duration_millis(COUNT_HOLD).into()];
         let mine = DB::execute(&mut conn, &statements.claim_count, &claim).await?.rows > 0
             || DB::execute(&mut conn, &statements.open_count, &claim).await?.rows > 0;
@@ -133,11 +137,11 @@ fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<DefinitionCounts> {
     let time = |column| Ok::<_, sqlx::Error>(DB::int(row, column)?.map(time_from_millis));
     let count = |column| Ok::<_, sqlx::Error>(u64::try_from(DB::int(row, column)?.unwrap_or(0)).unwrap_or(0));
     let (taken_at, next) = (time(3)?, time(4)?);
-    let counts = Counts {
+    let counts = NoticeCounts {
         not_sent: count(6)?,
         failed: count(7)?,
         sending: count(8)?,
-        awaiting_confirm: count(9)?,
+        awaiting_ack: count(9)?,
         dead_letters: count(10)?,
         cancelled: count(11)?,
         recently_succeeded: count(12)?,

@@ -14,18 +14,18 @@ pub(super) struct DefinitionStatements {
     pub(super) delete: Statement,
 }
 
-/// All of a row, as `definitions.rs` reads it.
+/// A SELECT of all columns of a row, as `definitions.rs` reads them.
 pub(super) fn select_definitions(kind: Kind) -> String {
     let read: Vec<String> = NotifyDef::COLUMNS
         .iter()
         .zip(NotifyDef::KINDS)
         .map(|(column, value)| match value {
-            // Drivers disagree about booleans; everybody agrees about 0 and 1.
+            // Drivers disagree about booleans, but all read 0 and 1.
             ColumnValue::Bool(_) => format!("CASE WHEN {column} THEN 1 ELSE 0 END"),
             _ => (*column).to_owned(),
         })
         .collect();
-    // A mark of deletion counts also where its time cannot be read.
+    // A set `delete_time` marks the row as deleted even where its value cannot be read.
     format!(
         "SELECT id, {}, {}, {}, coalesce({}, CASE WHEN delete_time IS NOT NULL THEN 0 END) FROM notify_def",
         read.join(", "),
@@ -57,7 +57,7 @@ pub(super) fn definition_statements(kind: Kind) -> DefinitionStatements {
             "UPDATE notify_def SET {}, update_time = {now} WHERE id = {id}",
             assignments.join(", ")
         )),
-        // The name becomes free, and the handler keeps its own, so that what is in flight still finds it.
+        // The name becomes free. The handler's name is stored, so that notices in flight still find their handler.
         delete: statement(format!(
             "UPDATE notify_def SET delete_time = {now}, update_time = {now}, handler = $3, name = $4 WHERE id = $2"
         )),

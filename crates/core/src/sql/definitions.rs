@@ -1,8 +1,8 @@
-//! Definitions in the database: reading them, and edits that never overwrite what somebody else wrote meanwhile.
+//! Definitions in the database: reads them and edits them without overwriting a concurrent change.
 
 use tokio::time::Instant;
 
-use super::connections::Purpose;
+use super::connections::Share;
 use super::dialect::Dialect;
 use super::read::{readable, required};
 use super::run::Arg;
@@ -12,24 +12,27 @@ use crate::notice::time_from_millis;
 use crate::store::{Edit, Edited};
 
 impl<DB: Dialect> SqlStore<DB> {
-    pub(super) async fn try_definitions(&self) -> sqlx::Result<Vec<NotifyDef>> {
+    pub(super) async fn try_definitions(&self, on: &Share<DB>) -> sqlx::Result<Vec<NotifyDef>> {
         let began = Instant::now();
-        let mut conn = self.connections.get(Purpose::Work).await?;
+        let mut conn = on.get().await?;
         let rows = DB::fetch(&mut conn, &DB::statements().definitions, &[self.now()]).await?;
-        if self.known.sees_open.get().is_none() {
-            let answer = DB::fetch(&mut conn, &DB::statements().sees_open, &[]).await?;
-            let sees = answer.first().map(|row| required::<DB>(row, 0)).transpose()?;
-            self.known.sees_open.get_or_init(|| sees == Some(1));
+        let server = DB::fetch(&mut conn, &DB::statements().own_server, &[]).await?;
+        let mut tables = String::new();
+        if let Some(row) = server.first() {
+            let sees = required::<DB>(row, 0)? == 1;
+            self.known.sees_open.get_or_init(|| sees);
+            tables = DB::text(row, 1)?.unwrap_or_default();
         }
         conn.done();
         let definitions = readable::<DB, _>(&rows, "definition", read::<DB>);
-        self.known.remember(began, &definitions);
+        self.known.remember(began, &definitions, tables);
         Ok(definitions)
     }
 
-    pub(super) async fn try_edit(&self, edit: &Edit, who: &str) -> sqlx::Result<Edited> {
-        let mut conn = self.connections.get(Purpose::Work).await?;
-        // Looked for without a transaction, which on SQLite would be a writer's: every start of a process defines what is there.
+    pub(super) async fn try_edit(&self, on: &Share<DB>, edit: &Edit, who: &str) -> sqlx::Result<Edited> {
+        let mut conn = on.get().await?;
+        // Searched without a transaction, because on SQLite it would be a writer's, and each process defines its definitions at
+        // every start.
         if let Edit::Create(def) = edit
             && let Some(row) = self.by_name(&mut conn, &def.name).await?
         {
@@ -39,7 +42,7 @@ impl<DB: Dialect> SqlStore<DB> {
         let mut tx = conn.begin().await?;
         let edited = self.edit_in(&mut tx, edit, who).await;
         let edited = match finish(tx, edited).await {
-            // The new name is taken.
+            // Another definition has the new name.
             Err(error) if is_unique_violation(&error) => {
                 let name = match edit {
                     Edit::Create(def)
@@ -59,7 +62,7 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(edited)
     }
 
-    /// The change and its version.
+    /// Writes the change and its version.
     async fn edit_in(&self, tx: &mut DB::Connection, edit: &Edit, who: &str) -> sqlx::Result<Edited> {
         let edited = match edit {
             Edit::Create(def) => self.create(tx, def).await?,
@@ -108,8 +111,8 @@ impl<DB: Dialect> SqlStore<DB> {
         self.lock_row(conn, seen.id).await
     }
 
-    /// Locks the row; [`Edited::Done`] where it still is what the editor saw. What somebody made of it by SQL, and no node has
-    /// seen yet, is kept before it is overwritten.
+    /// Locks the row. Returns [`Edited::Done`] where it still equals what the editor saw. First stores a version of an edit made
+    /// by SQL that no node has seen yet.
     async fn lock(&self, conn: &mut DB::Connection, seen: &NotifyDef, who: &str) -> sqlx::Result<Edited> {
         Ok(match self.lock_row(conn, seen.id).await? {
             Edited::Done(row) if row.delete_time.is_some() => Edited::Missing,
@@ -142,7 +145,7 @@ impl<DB: Dialect> SqlStore<DB> {
     }
 }
 
-/// Commits where something was done, else rolls back; an error rolls back and stays the answer.
+/// Commits where the edit is done, else rolls back. After an error it rolls back and returns that error.
 async fn finish<DB: Dialect>(tx: sqlx::Transaction<'_, DB>, edited: sqlx::Result<Edited>) -> sqlx::Result<Edited> {
     match &edited {
         Ok(Edited::Done(_)) => tx.commit().await?,
@@ -165,7 +168,7 @@ pub(super) fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NotifyDef> {
         });
     }
     let times = NotifyDef::COLUMNS.len() + 1;
-    let wrong = || sqlx::Error::Decode("a notify_def row with null where there can be none".into());
+    let wrong = || sqlx::Error::Decode("a row of notify_def has null in a column that is never null".into());
     let mut def = NotifyDef::from_values(required::<DB>(row, 0)?, values).ok_or_else(wrong)?;
     def.create_time = DB::int(row, times)?.map(time_from_millis);
     def.update_time = DB::int(row, times + 1)?.map(time_from_millis);

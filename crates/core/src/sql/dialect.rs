@@ -1,7 +1,7 @@
 //! [`Dialect`]: what the store needs of an sqlx driver beyond `sqlx::Database`, implemented once per database.
 //!
-//! sqlx's bounds on encodable types cannot be implied by a trait, so the few generic lines that talk to a driver are
-//! written in the macro [`driver`] and made for each of the three.
+//! A trait cannot imply sqlx's bounds on encodable types. So the few generic lines that talk to a driver are in the macro
+//! [`driver`], which is expanded for each of the three.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -17,26 +17,26 @@ use crate::error::FaultKind;
 
 /// A database that solid-notify runs on: `sqlx::Postgres`, `sqlx::MySql` (MariaDB too) and `sqlx::Sqlite`.
 ///
-/// Sealed: its methods are what the store needs and no promise to anybody else.
+/// Sealed: its methods serve the store and may change in any release.
 pub trait Dialect: Database + sealed::Sealed {
-    /// The family of its SQL.
+    /// The SQL family.
     #[doc(hidden)]
     const KIND: Kind;
-    /// How a transaction that writes begins.
+    /// The statement that begins a transaction that writes.
     #[doc(hidden)]
     const BEGIN: &'static str;
-    /// How a transaction of the application begins: so that [`Self::commit`] can tell whether it still is that one.
+    /// The statement that begins a transaction of the application, so that [`Self::commit`] can detect whether it is still open.
     #[doc(hidden)]
     const OPEN: &'static str = Self::BEGIN;
     /// The schema, oldest migration first: (version, name, SQL).
     #[doc(hidden)]
     const MIGRATIONS: &'static [(i64, &'static str, &'static str)];
 
-    /// Its statements, made once.
+    /// The statements, made once.
     #[doc(hidden)]
     fn statements() -> &'static Statements;
 
-    /// Runs a statement and reads all its rows.
+    /// Runs a statement and returns all its rows.
     #[doc(hidden)]
     fn fetch<'c>(
         conn: &'c mut Self::Connection,
@@ -44,7 +44,7 @@ pub trait Dialect: Database + sealed::Sealed {
         args: &'c [Arg<'c>],
     ) -> BoxFuture<'c, sqlx::Result<Vec<Self::Row>>>;
 
-    /// Runs a statement; tells how many rows it changed, and on MySQL the id that it gave.
+    /// Runs a statement. Returns how many rows it changed, and on MySQL the generated id.
     #[doc(hidden)]
     fn execute<'c>(
         conn: &'c mut Self::Connection,
@@ -52,71 +52,86 @@ pub trait Dialect: Database + sealed::Sealed {
         args: &'c [Arg<'c>],
     ) -> BoxFuture<'c, sqlx::Result<Changed>>;
 
-    /// Runs SQL without parameters, perhaps several statements, and prepares nothing for it.
+    /// Runs SQL without parameters, which may be several statements, without preparing it.
     #[doc(hidden)]
     fn script<'c>(conn: &'c mut Self::Connection, sql: Cow<'static, str>) -> BoxFuture<'c, sqlx::Result<Changed>>;
 
-    /// A whole number of a row, null as `None`.
+    /// Reads a whole number; null is `None`.
     #[doc(hidden)]
     fn int(row: &Self::Row, column: usize) -> sqlx::Result<Option<i64>>;
 
-    /// A text of a row, null as `None`.
+    /// Reads a text; null is `None`.
     #[doc(hidden)]
     fn text(row: &Self::Row, column: usize) -> sqlx::Result<Option<String>>;
 
-    /// A time of a row, selected by [`Kind::moment`], in milliseconds since 1970; null as `None`.
+    /// Reads a time that was selected by [`Kind::moment`], in milliseconds since 1970; null is `None`.
     #[doc(hidden)]
     fn moment(row: &Self::Row, column: usize) -> sqlx::Result<Option<i64>> {
         Self::int(row, column)
     }
 
-    /// The settings that a connection of our own begins with.
+    /// Adds the start-up settings of the store's own connections. On Postgres they include the statement time-out, which ends a
+    /// statement shortly before its caller stops waiting.
     #[doc(hidden)]
-    fn with_settings(options: <Self::Connection as Connection>::Options) -> <Self::Connection as Connection>::Options {
+    fn with_settings(
+        options: <Self::Connection as Connection>::Options,
+        limits: &Limits,
+    ) -> <Self::Connection as Connection>::Options {
+        let _ = limits;
         options
     }
 
-    /// Whether a connection was refused because of them.
+    /// True where the server or a pooler refused a connection because of these settings.
     #[doc(hidden)]
     fn refuses_settings(error: &sqlx::Error) -> bool {
         let _ = error;
         false
     }
 
-    /// Prepares a new connection of our own: refuses servers that are too old, sets the isolation level, and makes the
-    /// server give up a statement shortly before `limit`, when nobody waits for its end any more.
+    /// Prepares a new connection of the store: refuses servers that are too old, sets the isolation level, and sets the limits
+    /// where [`Self::with_settings`] does not.
     #[doc(hidden)]
-    fn greet(conn: &mut Self::Connection, limit: Option<Duration>) -> BoxFuture<'_, sqlx::Result<()>>;
+    fn prepare_session<'c>(
+        conn: &'c mut Self::Connection,
+        limits: Option<&'c Limits>,
+    ) -> BoxFuture<'c, sqlx::Result<()>>;
 
-    /// Does what must not be cut short later, while a notice is being added. Errors are left to the statements themselves.
+    /// How long an idle connection of the store is kept, because firewalls and servers end idle connections without notice.
+    #[doc(hidden)]
+    fn longest_rest(limits: &Limits) -> Duration {
+        let _ = limits;
+        Duration::from_secs(60)
+    }
+
+    /// Does what must not be cut short later, while a notice is being added. Leaves errors to the statements themselves.
     #[doc(hidden)]
     fn prepare_to_add(conn: &mut Self::Connection) -> BoxFuture<'_, ()> {
         let _ = conn;
         Box::pin(std::future::ready(()))
     }
 
-    /// Commits, in one round trip, a transaction begun with [`Self::OPEN`], and tells whether there was one to commit: an
-    /// `Ok` of sqlx's own commit proves nothing, because Postgres answers the COMMIT of an aborted transaction with a
-    /// rollback, and MySQL that of one which a deadlock ended with nothing at all.
+    /// Commits a transaction begun with [`Self::OPEN`] in one round trip, and reports whether there was one to commit. An `Ok` of
+    /// sqlx's own commit proves nothing: Postgres answers the COMMIT of an aborted transaction with a rollback, and MySQL reports
+    /// no error for a transaction that a deadlock has ended.
     #[doc(hidden)]
     fn commit(tx: Transaction<'_, Self>) -> BoxFuture<'_, sqlx::Result<Committed>>;
 
-    /// Whether a known insert (`known.rs`) failed because no transaction is seen to be open.
+    /// True where an insert by a known id (`known.rs`) failed because the server sees no open transaction.
     #[doc(hidden)]
     fn is_not_open(error: &sqlx::Error) -> bool {
         let _ = error;
         false
     }
 
-    /// What sort of fault an error of the server is: by its code, never by its message.
+    /// Returns the kind of fault of a server's error, by its code and never by its message.
     #[doc(hidden)]
     fn fault(error: &dyn DatabaseError) -> FaultKind;
 
-    /// How our own work is spread over connections.
+    /// Returns which connections the store uses.
     #[doc(hidden)]
     fn connections(app: &Pool<Self>) -> Plan;
 
-    /// Keeps ten processes that migrate at once apart; held by the transaction or the session.
+    /// Lets one of several processes migrate at a time. The transaction or the session holds the lock.
     #[doc(hidden)]
     const MIGRATION_LOCK: MigrationLock;
 }
@@ -124,53 +139,64 @@ pub trait Dialect: Database + sealed::Sealed {
 /// What a statement changed.
 #[derive(Debug, Clone, Copy)]
 pub struct Changed {
-    /// Rows.
+    /// Number of changed rows.
     pub rows: u64,
-    /// The id that an insert gave, where the driver tells.
+    /// The generated id of an insert, where the driver reports it.
     pub last_id: i64,
 }
 
-/// Whether a commit had anything to commit.
+/// Result of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Committed {
-    /// It is committed.
+    /// The transaction is committed.
     Yes,
-    /// The transaction was no longer open, or aborted; all of it is rolled back.
+    /// The transaction was aborted or no longer open; all of it is rolled back.
     Lost,
 }
 
-/// How our own work is spread over connections.
+/// What the server ends by itself on a connection of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Maximum duration of a statement.
+    pub statement: Duration,
+    /// Maximum wait for a lock.
+    pub lock: Duration,
+    /// Maximum time that a session leaves its transaction idle. Beyond it, its process is frozen or its host is lost.
+    pub idle: Duration,
+}
+
+/// Which connections the store uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plan {
-    /// So many connections of our own, and one more for lease extensions.
-    Own(usize),
-    /// One connection of our own for everything: the database has one writer.
+    /// Own connections for each purpose.
+    Own,
+    /// One own connection for everything, because the database has one writer.
     OwnSingle,
-    /// The application's pool: another connection would see another (in-memory) database.
+    /// The application's pool, because another connection would see another (in-memory) database.
     Shared,
 }
 
-/// How processes that migrate at the same time are kept apart.
+/// How processes that migrate at the same time exclude each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MigrationLock {
-    /// Statements around a transaction in which DDL is transactional: (in the transaction, first).
+    /// DDL is transactional: the statement that takes the lock first, inside the transaction.
     Transaction(&'static str),
-    /// DDL commits by itself: a lock of the session, taken (the answer is 1) and released by these.
-    Session(&'static str, &'static str),
+    /// DDL commits by itself: session settings, then the statement that takes a session lock (it returns 1) and the one that
+    /// releases it.
+    Session(&'static str, &'static str, &'static str),
 }
 
-/// When a server gives a statement up whose caller waits for `limit`: a little earlier, so that its answer still comes.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+/// When the server ends a statement whose caller waits for `limit`: a little earlier, so that its error still arrives.
 pub(super) fn give_up_after(limit: Duration) -> Duration {
     (limit.saturating_sub(limit / 10)).clamp(Duration::from_millis(1), Duration::from_secs(86_400))
 }
 
 pub(super) mod sealed {
-    /// Keeps [`super::Dialect`] ours.
+    /// Keeps [`super::Dialect`] from being implemented outside this crate.
     pub trait Sealed {}
 }
 
-/// The generic part of a [`Dialect`]. The file that uses it says in `changed` what its driver tells of a statement.
+/// The generic part of a [`Dialect`]. The file that uses it defines `changed`, which reads the driver's result of a statement.
 macro_rules! driver {
     ($db:ty) => {
         fn statements() -> &'static crate::sql::statements::Statements {

@@ -1,4 +1,4 @@
-//! What differs between the dialects, as pieces of SQL: one function a difference, and the reason beside it.
+//! What differs between the dialects, as pieces of SQL: one function for each difference, with the reason beside it.
 //!
 //! The statements themselves are in [`super::statements`], each written once.
 
@@ -24,15 +24,15 @@ pub(super) enum Ty {
     Key,
 }
 
-/// How the rows of a batch are found in a table: an index, and what is searched in it.
+/// How rows of a batch are found in a table: the index, and the condition that it serves.
 const BY_ID: [&str; 2] = ["PRIMARY", "m.id = b.notice_id"];
 
 impl Kind {
-    /// The time that a statement goes by: the hand-turned clock in `$1`, else the database's.
+    /// The current time of a statement: the hand-turned clock in `$1`, else the database's clock.
     ///
-    /// Postgres: `statement_timestamp()`, since `now()` is the start of the transaction (a delay would be counted
+    /// Postgres: `statement_timestamp()`, because `now()` is the start of the transaction (a delay would count
     /// from there) and `clock_timestamp()` is volatile, so no index could be searched with it.
-    /// MySQL: `UTC_TIMESTAMP(6)`, since `CURRENT_TIMESTAMP` is in the session's time zone.
+    /// MySQL: `UTC_TIMESTAMP(6)`, because `CURRENT_TIMESTAMP` is in the session's time zone.
     pub(super) fn now(self) -> String {
         format!("coalesce({}, {})", self.epoch_time("$1"), self.database_now())
     }
@@ -54,11 +54,11 @@ impl Kind {
         }
     }
 
-    /// A stored time as milliseconds since 1970, so that no driver's time type is needed. Fails for no time that
-    /// people can store; one that MySQL (`0000-00-00`) or SQLite (any text) cannot read is null.
+    /// A stored time as milliseconds since 1970, so that no driver's time type is needed. It fails for no time that can be
+    /// stored; a time that MySQL (`0000-00-00`) or SQLite (any text) cannot read is null.
     pub(super) fn epoch(self, time: &str) -> String {
         match self {
-            // An infinite time has no number: it becomes the year 1970 or 9999. (`extract` computes with decimals, slowly.)
+            // An infinite time has no number: it becomes the year 1970 or 9999. (`extract` computes slowly, with decimals.)
             Postgres => format!(
                 "CASE WHEN isfinite({time}) THEN (date_part('epoch', {time}) * 1000)::bigint
                  WHEN {time} < 'epoch'::timestamptz THEN 0 WHEN {time} > 'epoch'::timestamptz THEN 253402214400000 END"
@@ -68,34 +68,34 @@ impl Kind {
         }
     }
 
-    /// A stored time as [`super::Dialect::moment`] reads it. On Postgres as it is: a number would have to be computed for each row of a
-    /// claim.
+    /// A stored time as [`super::Dialect::moment`] reads it. On Postgres it is unchanged, because the server would have to
+    /// compute a number for each row of a claim.
     pub(super) fn moment(self, time: &str) -> String {
         if self == Postgres { time.to_owned() } else { self.epoch(time) }
     }
 
-    /// As [`Self::epoch`], a begun millisecond left out.
+    /// As [`Self::epoch`], rounded down to milliseconds.
     pub(super) fn epoch_down(self, time: &str) -> String {
         self.epoch(&self.whole_millis(time, ""))
     }
 
-    /// As [`Self::epoch`], a begun millisecond counted as one.
+    /// As [`Self::epoch`], rounded up to milliseconds.
     pub(super) fn epoch_up(self, time: &str) -> String {
         self.epoch(&self.whole_millis(time, "999"))
     }
 
-    /// `time` and some microseconds more, cut to milliseconds. SQLite's times have no more.
+    /// `time` plus some microseconds, cut to milliseconds. SQLite's times have no microseconds.
     fn whole_millis(self, time: &str, more: &str) -> String {
         match (self, more) {
             (Postgres, "") => format!("date_trunc('milliseconds', {time})"),
             (Postgres, _) => format!("date_trunc('milliseconds', {time} + interval '{more} microseconds')"),
-            // The division of `epoch` cuts.
+            // The division in `epoch` rounds down.
             (MySql, "") | (Sqlite, _) => time.to_owned(),
             (MySql, _) => format!("({time} + INTERVAL {more} MICROSECOND)"),
         }
     }
 
-    /// `time` and `ms` milliseconds more.
+    /// `time` plus `ms` milliseconds.
     pub(super) fn plus(self, time: &str, ms: &str) -> String {
         match self {
             Postgres => format!("({time} + {ms} * interval '1 millisecond')"),
@@ -104,7 +104,14 @@ impl Kind {
         }
     }
 
-    /// The time of what is waited for without end; see [`super::read::ENDLESS`].
+    /// True where a row of `notify_node` was seen within so many milliseconds of now; the same as [`crate::store::was_seen`].
+    pub(super) fn was_seen(self, within: &str) -> String {
+        let now = self.now();
+        let (since, until) = (self.plus(&now, &format!("-{within}")), self.plus(&now, within));
+        format!("last_seen > {since} AND last_seen < {until}")
+    }
+
+    /// The due time of a notice that waits without end; see [`super::read::ENDLESS`].
     pub(super) fn endless(self) -> &'static str {
         match self {
             Postgres => "'infinity'::timestamptz",
@@ -119,7 +126,7 @@ impl Kind {
         format!("{function}({one}, {other})")
     }
 
-    /// A parameter or column that goes into a JSON column. Postgres needs the cast; the others keep JSON as text.
+    /// A parameter or column as the value of a JSON column. Postgres needs the cast; the others store JSON as text.
     pub(super) fn to_json(self, value: &str) -> String {
         match self {
             Postgres => format!("{value}::json"),
@@ -127,17 +134,18 @@ impl Kind {
         }
     }
 
-    /// Locks the rows of `m` and passes over those that others lock. SQLite has one writer: nothing to lock.
-    /// MariaDB does not know `OF`; Postgres needs it, since a function's rows cannot be locked.
+    /// Locks the rows of `m` and skips rows that other sessions lock. SQLite has one writer, so it needs no row locks. Postgres
+    /// and MySQL need `OF`, because rows of a function or of a JSON table cannot be locked. MariaDB does not know `OF` and skips
+    /// the comment, which only MySQL reads.
     pub(super) fn lock(self) -> &'static str {
         match self {
             Postgres => " FOR UPDATE OF m SKIP LOCKED",
-            MySql => " FOR UPDATE SKIP LOCKED",
+            MySql => " FOR UPDATE /*!80000 OF m */ SKIP LOCKED",
             Sqlite => "",
         }
     }
 
-    /// Locks one row and waits for it.
+    /// Locks one row. Waits for other sessions.
     pub(super) fn lock_wait(self) -> &'static str {
         match self {
             Postgres | MySql => " FOR UPDATE",
@@ -145,7 +153,7 @@ impl Kind {
         }
     }
 
-    /// Locks one row, or fails where somebody else has it: a conflict, which passes.
+    /// Locks one row, or fails with a conflict where another session has locked it.
     pub(super) fn lock_now(self) -> &'static str {
         match self {
             Postgres | MySql => " FOR UPDATE NOWAIT",
@@ -153,13 +161,13 @@ impl Kind {
         }
     }
 
-    /// A condition that is true, and keeps the statement from waiting long for locks: then it fails, a conflict, and has done
-    /// nothing. Not a setting of the session, which others share behind a pooler. None where there is no such thing.
+    /// A condition that is always true and limits the statement's wait for locks to 20 ms. Then the statement fails with a
+    /// conflict and has changed nothing. Not a session setting: behind a pooler other clients share it. `None`: not supported.
     pub(super) fn wait_briefly(self) -> Option<&'static str> {
         (self == Postgres).then_some("(SELECT set_config('lock_timeout', '20ms', true)) IS NOT NULL")
     }
 
-    /// A batch as a table: one JSON array of objects in one parameter, so that the statement's text is constant.
+    /// A batch as a table: one parameter holds a JSON array of objects, so that the statement's text is constant.
     pub(super) fn batch(self, parameter: &str, columns: &[(&str, Ty)]) -> String {
         let each = |write: &dyn Fn(&str, Ty) -> String| {
             let columns: Vec<String> = columns.iter().map(|(name, ty)| write(name, *ty)).collect();
@@ -175,7 +183,7 @@ impl Kind {
                     let ty = match ty {
                         Ty::Int => "bigint",
                         Ty::Text => "longtext CHARACTER SET utf8mb4",
-                        // As in the tables; else the two would be compared by neither's rules.
+                        // The tables' collation; otherwise the comparison would follow the rules of neither side.
                         Ty::Key => {
                             "varchar(200) CHARACTER SET utf8mb4 COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */"
                         }
@@ -191,14 +199,14 @@ impl Kind {
         }
     }
 
-    /// A FROM and a WHERE: the rows `m` of a table that are in a batch and fulfil a condition, perhaps locked.
+    /// A FROM and a WHERE: the rows `m` of a table that are in a batch and meet a condition, optionally locked.
     pub(super) fn batch_rows(self, batch: &str, table: &str, condition: &str, lock: &str) -> String {
         self.rows_by(batch, table, BY_ID, condition, lock)
     }
 
-    /// The same by another index than the primary key's, and what is searched in it for each of the batch.
+    /// As [`Self::batch_rows`], by another index than the primary key's; `by` names it and the condition that it serves.
     ///
-    /// On Postgres a subquery that cannot be flattened keeps the planner from any other order than the batch first.
+    /// On Postgres, a subquery that cannot be flattened makes the planner read the batch first.
     pub(super) fn rows_by(self, batch: &str, table: &str, by: [&str; 2], condition: &str, lock: &str) -> String {
         let fence = if lock.is_empty() { " OFFSET 0" } else { lock };
         match self {
@@ -210,8 +218,8 @@ impl Kind {
         }
     }
 
-    /// That a number is one of a list, which is one parameter ([`super::run::Arg::Ids`]). On MySQL it stands in the text: a JSON table
-    /// makes an update go over its rows twice, and reading it was a seventh of what a sweeper cost the server.
+    /// The condition that a number is in a list, which is one parameter ([`super::run::Arg::Ids`]). On MySQL the list is in the
+    /// text: with a JSON table an update reads its rows twice, and reading it was a seventh of the server's cost for a sweeper.
     pub(super) fn listed(self, column: &str, parameter: &str) -> String {
         match self {
             Postgres => format!("{column} = ANY ({parameter}::text::bigint[])"),
@@ -220,13 +228,13 @@ impl Kind {
         }
     }
 
-    /// A FROM and a WHERE: the rows `m` of a table whose ids are listed and that fulfil a condition, perhaps locked.
+    /// A FROM and a WHERE: the rows `m` of a table whose ids are listed and that meet a condition, optionally locked.
     pub(super) fn listed_rows(self, ids: &str, table: &str, condition: &str, lock: &str) -> String {
         let listed = self.listed("m.id", ids);
         format!("FROM {table} AS m{} WHERE {listed} AND {condition}{lock}", self.by_index("PRIMARY"))
     }
 
-    /// That `id` is one of those that a query gives, so that Postgres searches its index for each.
+    /// The condition that `id` is in the result of a query, written so that Postgres searches its index for each id.
     pub(super) fn id_in(self, id: &str, query: &str) -> String {
         match self {
             Postgres => format!("{id} = ANY (ARRAY({query}))"),
@@ -234,13 +242,13 @@ impl Kind {
         }
     }
 
-    /// Joins `m` to a batch, the batch first. MySQL's optimizer must not choose the other order, nor may it walk a small table
-    /// row by row: it would lock, and wait for, rows that are not in the batch.
+    /// Joins `m` to a batch and reads the batch first. MySQL's optimizer must not choose the other order, nor scan a small table
+    /// row by row: it would lock rows that are not in the batch, and wait for them.
     fn join_by(self, batch: &str, table: &str, [index, on]: [&str; 2]) -> String {
         format!("{batch} {} {table} m{} ON {on}", self.join_in_order(), self.by_index(index))
     }
 
-    /// A join whose left side is read first, where the optimizer needs to be told.
+    /// A join whose left side is read first, where the optimizer needs a hint.
     pub(super) fn join_in_order(self) -> &'static str {
         match self {
             Postgres => "JOIN",
@@ -249,11 +257,11 @@ impl Kind {
         }
     }
 
-    /// True where no notice of `m`'s ordering key stands before it and none is under way. Two who claim at the same moment
-    /// may both find that; a unique index lets one of them.
+    /// True where no notice of `m`'s ordering key is before it or under way. Two claims at the same moment may both find that; a
+    /// unique index lets only one of them succeed.
     ///
-    /// On Postgres and SQLite it is one index over the place that a notice has in its key: 0 for the one under way, else its
-    /// id. MySQL allows no generated column of an id, so there it is one index for the order and one for what is under way.
+    /// On Postgres and SQLite that is one index over a notice's place in its key: 0 for the one under way, else its id. MySQL
+    /// allows no generated column of an id, so there one index has the order and another one the notice under way.
     pub(super) fn its_turn(self) -> String {
         let none = |by: &str, which: &str| {
             format!(
@@ -272,19 +280,25 @@ impl Kind {
     }
 
     /// Reads a table by one index. MySQL's optimizer must not choose: with the statistics of a table that fills and empties
-    /// it comes to read a whole lane for one notice of a key, or the whole index of prepared statements.
+    /// it would read a whole queue slice for one notice of a key, or the whole index of prepared statements.
     pub(super) fn by_index(self, index: &str) -> String {
         if self == MySql { format!(" FORCE INDEX ({index})") } else { String::new() }
     }
 
-    /// Reads notices by their lane.
-    pub(super) fn by_lane(self) -> String {
+    /// Reads notices by their queue slice.
+    pub(super) fn by_slice(self) -> String {
         self.by_index("notify_msg_due")
     }
 
-    /// Begins to look for due notices at a mark (`marks.rs`; null: at the start). Only on Postgres does a look step over what
-    /// is gone but not cleared away, as long as a transaction is open anywhere.
-    #[allow(clippy::wrong_self_convention)] // It is SQL from a mark on, not something made from one.
+    /// The order of the queue slice's index, for a look at one slice. MySQL needs all its columns: ordered by the time alone, it
+    /// reads and sorts the whole slice where the statistics show a small table (42,819 entries for 2 slices of 100,000 notices).
+    pub(super) fn order_of_slice(self) -> &'static str {
+        if self == MySql { "m.def_id, m.status, m.next_call_time" } else { "m.next_call_time" }
+    }
+
+    /// Starts the search for due notices at a mark (`marks.rs`; null: at the start). Only on Postgres do index entries of deleted
+    /// rows remain while a transaction is open anywhere, so that a look steps over them.
+    #[allow(clippy::wrong_self_convention)] // It returns SQL that starts at a mark; it is not a constructor.
     pub(super) fn from_mark(self, mark: &str) -> String {
         match self {
             Postgres => format!(" AND m.next_call_time >= coalesce({}, '-infinity')", self.epoch_time(mark)),
@@ -301,7 +315,22 @@ impl Kind {
         }
     }
 
-    /// By what the notices `o` of an ordering key are sorted.
+    /// The first notice of each ordering key of a batch, as `b.notice_id`: one index search each. `owner` is the definition.
+    pub(super) fn first_of_keys(self, owner: &str, batch: &str) -> String {
+        format!(
+            "(SELECT (SELECT o.id FROM notify_msg o{} WHERE o.def_id = {owner} AND o.ordering_key = b.own_key
+              ORDER BY {} LIMIT 1) AS notice_id FROM {batch}) AS b",
+            self.by_index("notify_msg_order"),
+            self.order_of_key()
+        )
+    }
+
+    /// The order of the key's index, for a look at one key. MySQL needs all its columns, as in [`Self::order_of_slice`].
+    pub(super) fn order_of_key(self) -> &'static str {
+        if self == MySql { "o.def_id, o.ordering_key, o.id" } else { self.place() }
+    }
+
+    /// The sort order of the notices `o` of an ordering key.
     pub(super) fn place(self) -> &'static str {
         match self {
             Postgres | Sqlite => "(CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)",
@@ -309,7 +338,7 @@ impl Kind {
         }
     }
 
-    /// Updates the rows of `table` that are in a batch. Assignments name the table's columns bare.
+    /// Updates the rows of `table` that are in a batch. `set` names the table's columns without an alias.
     pub(super) fn batch_update(self, batch: &str, table: &str, set: &str, and: &str) -> String {
         match self {
             Postgres | Sqlite => {
@@ -320,8 +349,8 @@ impl Kind {
         }
     }
 
-    /// Deletes the rows of `table` whose ids are listed. On MySQL a join: MariaDB heeds no index that a DELETE from one table
-    /// names, and goes over the whole of a small one, where it waits for the rows of others.
+    /// Deletes the rows of `table` whose ids are listed. On MySQL it is a join: MariaDB ignores an index hint in a DELETE from
+    /// one table, scans the whole of a small table, and waits there for rows of other sessions.
     pub(super) fn listed_delete(self, ids: &str, table: &str, and: &str) -> String {
         match self {
             Postgres | Sqlite => format!("DELETE {}", self.listed_rows(ids, table, &format!("true{and}"), "")),
@@ -332,8 +361,8 @@ impl Kind {
         }
     }
 
-    /// True where `UPDATE … RETURNING` exists, so that a claim is one statement; MySQL and MariaDB need a transaction
-    /// of two.
+    /// True where `UPDATE … RETURNING` exists, so that a claim is one statement. MySQL and MariaDB need a transaction
+    /// of two statements.
     pub(super) fn update_returns(self) -> bool {
         self != MySql
     }
@@ -344,12 +373,23 @@ impl Kind {
     }
 
     /// True where an insert may read `notify_def` without locking it. InnoDB locks what an `INSERT … SELECT` reads, so
-    /// that an operator's edit would wait for every open business transaction.
+    /// an operator's edit would wait for every open business transaction.
     pub(super) fn insert_reads_freely(self) -> bool {
         self != MySql
     }
 
-    /// Inserts a row unless there is one of its key.
+    /// A query that returns 1 where the session sees the table `notify_schema`, else 0.
+    pub(super) fn has_bookkeeping(self) -> &'static str {
+        match self {
+            Postgres => "SELECT CASE WHEN to_regclass('notify_schema') IS NULL THEN 0 ELSE 1 END",
+            MySql => {
+                "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = 'notify_schema'"
+            }
+            Sqlite => "SELECT count(*) FROM sqlite_master WHERE name = 'notify_schema'",
+        }
+    }
+
+    /// Inserts a row unless a row with its key exists.
     pub(super) fn insert_unless_there(self, into: &str) -> String {
         match self {
             Postgres | Sqlite => format!("INSERT {into} ON CONFLICT DO NOTHING"),

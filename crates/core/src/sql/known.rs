@@ -1,11 +1,11 @@
-//! [`Known`]: the ids of the definitions as they were read a moment ago, so that an insert need not look its own up.
+//! [`Known`]: a cache of definition ids, so that most inserts need not read their definition's id.
 //!
-//! What is added to a definition within [`OLDEST`] of its deletion or renaming is as if it had been added just before: it is
-//! sent on to its end. Only what is committed is ever known, since the definitions are read on connections of our own, never
-//! in a transaction of the caller.
+//! A notice inserted within [`OLDEST`] after its definition was deleted or renamed counts as inserted just before: it is sent
+//! to its end. Only committed definitions are cached, because the store reads them on its own connections and never in a
+//! transaction of the caller.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -19,28 +19,30 @@ use crate::add::NewNotice;
 use crate::definition::NotifyDef;
 use crate::error::Result;
 
-/// What was read longer ago is not known any more. An edit is in force within five seconds.
+/// Ids that were read longer ago are not used. An edit is in force within five seconds.
 const OLDEST: Duration = Duration::from_secs(3);
-/// What was read longer ago is read again, beside, by whoever adds so often that it pays.
+/// Ids that were read longer ago are read again in the background, if this process inserts often enough.
 const RENEWED: Duration = Duration::from_secs(1);
 
-/// What this process knows of the definitions.
+/// The definition ids that this process has cached.
 #[derive(Default)]
 pub(super) struct Known {
-    /// Definitions are read beside the application's connections. Where there is no beside (SQLite in memory), a caller that
-    /// holds the only connection would be waited for.
+    /// True where definitions are read beside the application's connections. Otherwise (SQLite in memory) the read would wait for
+    /// a caller that holds the only connection.
     beside: bool,
     state: Mutex<State>,
-    /// Whether the server's inserts find out that a transaction is gone.
+    /// Whether the server's inserts detect that the transaction is gone.
     pub(super) sees_open: OnceLock<bool>,
 }
 
 #[derive(Default)]
 struct State {
-    /// By name; those that take new notices.
+    /// The tables in which the ids were read, as [`super::fragment::Kind::tables_at_hand`] returns them.
+    tables: Arc<str>,
+    /// By name; only definitions that accept new notices.
     ids: HashMap<String, i64>,
     read: Option<Instant>,
-    /// What was read before this process changed a definition is not taken.
+    /// When this process last changed a definition. A read that began earlier is not stored.
     changed: Option<Instant>,
     asked: Option<Instant>,
     used: Option<Instant>,
@@ -51,25 +53,33 @@ impl Known {
         Self { beside, ..Self::default() }
     }
 
-    /// Remembers what was read, beginning at `began`.
-    pub(super) fn remember(&self, began: Instant, definitions: &[NotifyDef]) {
+    /// Stores the result of a read that began at `began`.
+    pub(super) fn remember(&self, began: Instant, definitions: &[NotifyDef], tables: String) {
         let mut state = self.state();
         if state.read.max(state.changed).is_none_or(|newer| newer < began) {
             state.read = Some(began);
+            if *state.tables != *tables {
+                state.tables = tables.into();
+            }
             let alive = definitions.iter().filter(|def| def.delete_time.is_none());
             state.ids = alive.map(|def| (def.name.clone(), def.id)).collect();
         }
     }
 
-    /// This process changes a definition: what was read before is no longer true.
+    /// Clears the cache, because this process changes a definition.
     pub(super) fn forget(&self) {
         let mut state = self.state();
         state.changed = Some(Instant::now());
         state.ids.clear();
     }
 
-    /// The id of a definition, if it is known; and whether it is time to read them again.
-    fn id_of(&self, name: &str) -> (Option<i64>, bool) {
+    /// Returns the tables in which this process last read the ids.
+    pub(super) fn tables(&self) -> Arc<str> {
+        Arc::clone(&self.state().tables)
+    }
+
+    /// Returns the cached id of a definition with its tables, and whether it is time to read the definitions again.
+    fn id_of(&self, name: &str) -> (Option<(i64, Arc<str>)>, bool) {
         let now = Instant::now();
         if !self.beside {
             return (None, false);
@@ -81,8 +91,8 @@ impl Known {
         if stale {
             state.asked = Some(now);
         }
-        let id = state.ids.get(name).filter(|_| within(state.read, OLDEST)).copied();
-        (id, stale)
+        let id = state.ids.get(name).filter(|_| within(state.read, OLDEST));
+        (id.map(|id| (*id, Arc::clone(&state.tables))), stale)
     }
 
     pub(super) fn sees_open(&self) -> bool {
@@ -95,11 +105,11 @@ impl Known {
 }
 
 impl Context {
-    fn known_id(&self, name: &str) -> Option<i64> {
+    fn known_id(&self, name: &str) -> Option<(i64, Arc<str>)> {
         let (id, stale) = self.known.id_of(name);
         if stale {
             let outbox = self.outbox.clone();
-            // The store remembers what it reads. Where it cannot, the inserts look for themselves.
+            // The store's read fills the cache. If it fails, inserts read the ids themselves.
             tokio::spawn(async move { drop(outbox.store().definitions().await) });
         }
         id
@@ -107,9 +117,10 @@ impl Context {
 }
 
 impl<DB: Dialect> NoticeTx<'_, DB> {
-    /// Inserts a notice of which nothing is said but its parameter, if its definition is known; none: another way is needed.
+    /// Inserts a notice that has only a parameter, if its definition's id is cached. `None`: nothing was inserted, use
+    /// [`super::add::insert`].
     ///
-    /// The statement also finds out whether it is in an open transaction, and inserts nothing where it cannot tell.
+    /// The statement also detects whether it is in an open transaction, and inserts nothing where it cannot detect one.
     pub(super) async fn insert_known(&mut self, notice: &NewNotice) -> Result<Option<Inserted>> {
         let seen_open = self.seen_open;
         let (conn, context) = self.parts(DOING)?;
@@ -117,11 +128,11 @@ impl<DB: Dialect> NoticeTx<'_, DB> {
         if !is_plain(notice, Arg::Int(caller.now_millis())) {
             return Ok(None);
         }
-        let Some(def_id) = context.known_id(notice.name()) else { return Ok(None) };
+        let Some((def_id, tables)) = context.known_id(notice.name()) else { return Ok(None) };
         notice.check(caller.param_limit())?;
         caller.check::<DB>(conn)?;
         let statement = &DB::statements().insert_known;
-        let args = [def_id.into(), notice.param_json().into(), Arg::Bool(seen_open)];
+        let args = [def_id.into(), notice.param_json().into(), Arg::Bool(seen_open), Arg::Text(Some(&*tables))];
         let inserted = if DB::KIND.insert_returns_its_id() {
             let rows = DB::fetch(conn, statement, &args).await;
             rows.and_then(|rows| rows.first().map(|row| required::<DB>(row, 0)).transpose())
@@ -153,7 +164,14 @@ mod tests {
     }
 
     fn read(known: &Known) {
-        known.remember(Instant::now(), &definitions());
+        known.remember(Instant::now(), &definitions(), "here".to_owned());
+    }
+
+    fn id_of(known: &Known, name: &str) -> Option<i64> {
+        known.id_of(name).0.map(|(id, tables)| {
+            assert_eq!(&*tables, "here");
+            id
+        })
     }
 
     async fn pass(seconds: f64) {
@@ -161,42 +179,42 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_read_is_known_for_a_while() {
+    async fn a_definition_is_known_for_a_while_after_it_was_read() {
         let known = Known::new(true);
-        assert_eq!(known.id_of("here").0, None);
+        assert_eq!(id_of(&known, "here"), None);
         read(&known);
         for (name, id) in [("here", Some(7)), ("gone", None), ("other", None)] {
-            assert_eq!(known.id_of(name).0, id, "{name}");
+            assert_eq!(id_of(&known, name), id, "{name}");
         }
         pass(2.9).await;
-        assert_eq!(known.id_of("here").0, Some(7));
+        assert_eq!(id_of(&known, "here"), Some(7));
         pass(0.2).await;
-        assert_eq!(known.id_of("here").0, None);
+        assert_eq!(id_of(&known, "here"), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_read_before_an_edit_of_this_process_is_not_known() {
+    async fn a_definition_that_was_read_before_an_own_edit_is_not_known() {
         let known = Known::new(true);
         read(&known);
         let before = Instant::now();
         pass(0.1).await;
         known.forget();
-        assert_eq!(known.id_of("here").0, None);
-        known.remember(before, &definitions());
-        assert_eq!(known.id_of("here").0, None);
+        assert_eq!(id_of(&known, "here"), None);
+        known.remember(before, &definitions(), "here".to_owned());
+        assert_eq!(id_of(&known, "here"), None);
         pass(0.1).await;
         read(&known);
-        assert_eq!(known.id_of("here").0, Some(7));
-        // Two that read at once end in any order.
-        known.remember(before, &[]);
-        assert_eq!(known.id_of("here").0, Some(7));
+        assert_eq!(id_of(&known, "here"), Some(7));
+        // Two concurrent reads may end in any order.
+        known.remember(before, &[], "elsewhere".to_owned());
+        assert_eq!(id_of(&known, "here"), Some(7));
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_is_renewed_once_a_second_where_notices_are_added_often() {
         let known = Known::new(true);
         read(&known);
-        // Seldom.
+        // Rare inserts.
         for _ in 0..3 {
             pass(1.5).await;
             assert!(!known.id_of("here").1);

@@ -1,7 +1,7 @@
-//! Limits over all nodes in the database: the row of a definition in `notify_limit`, locked by whoever claims under a quota or
-//! settles what a circuit breaker watches; and the one switch that pauses everything. What is decided is in [`crate::limit`].
+//! Cluster-wide limits in the database. A claim under a quota and a settle that a circuit breaker watches lock the definition's
+//! row of `notify_limit`. Also the switch that pauses all sending. [`crate::limit`] makes the decisions.
 
-use super::connections::Purpose;
+use super::connections::Share;
 use super::dialect::Dialect;
 use super::fragment::Kind;
 use super::operate::write_entry;
@@ -9,12 +9,12 @@ use super::read::{readable, required};
 use super::run::{Arg, Statement};
 use super::statements::statements;
 use super::store::{SqlStore, conflict_pause, int, json};
-use crate::limit::{Hold, LimitRow, Quota, allowance, begin, end, watched};
+use crate::limit::{LimitRow, Quota, QuotaStop, allowance, begin, end, watched};
 use crate::notice::time_from_millis;
-use crate::operate::{AuditEntry, Brakes, Paused, Switch};
+use crate::operate::{AuditEntry, Paused, SendLimits, Switch};
 use crate::store::{Alarm, Claim, Claims, Settle};
 
-/// How often a row that vanishes at that moment is made anew.
+/// Maximum number of tries to create a row that another session deletes at the same moment.
 const OPEN_TRIES: usize = 5;
 
 statements! {
@@ -27,7 +27,7 @@ statements! {
     forget_limit,
     count_sending,
     time_up,
-    brakes,
+    send_limits,
     open_switch,
     turn_switch,
 }
@@ -50,13 +50,13 @@ impl LimitStatements {
                 kind.epoch_time("$5")
             )),
             forget_limit: statement("DELETE FROM notify_limit WHERE def_id = $2".into()),
-            // No more entries of the index than the limit has.
+            // Reads at most as many index entries as the limit allows.
             count_sending: statement(format!(
                 "SELECT count(*) FROM (SELECT 1 AS one FROM notify_msg m{} WHERE m.def_id = $2 AND m.status = 5 LIMIT $3) AS sent",
-                kind.by_lane()
+                kind.by_slice()
             )),
             time_up: statement(format!("SELECT {}", kind.epoch_up(&now))),
-            brakes: statement(format!(
+            send_limits: statement(format!(
                 "SELECT {row}, NULL, NULL, NULL FROM notify_limit m
                  UNION ALL SELECT 0, NULL, 0, NULL, NULL, who, {}, reason FROM notify_switch WHERE paused",
                 kind.epoch("since")
@@ -70,8 +70,8 @@ impl LimitStatements {
 }
 
 impl<DB: Dialect> SqlStore<DB> {
-    /// Claims what the quota lets through. Who claims of the same definition at the same moment finds its row locked, and asks
-    /// again a moment later: nobody waits for another node, which may hang.
+    /// Claims as many notices as the quota allows. A concurrent claim of the same definition finds the row locked and returns
+    /// [`QuotaStop::Busy`], because a claim must not wait for another node, which may hang.
     pub(super) async fn take_within(
         &self,
         tx: &mut DB::Connection,
@@ -80,41 +80,41 @@ impl<DB: Dialect> SqlStore<DB> {
     ) -> sqlx::Result<Claims> {
         let Some((row, now)) = self.try_lock(tx, claim.def_id).await? else {
             let after = conflict_pause(1);
-            return Ok(Claims { notices: Vec::new(), held: Some(Hold::Busy { after }) });
+            return Ok(Claims { notices: Vec::new(), stopped_by: Some(QuotaStop::Busy { after }) });
         };
-        // After the lock, in statements of their own: they see what everybody before us has claimed.
+        // After the lock, in statements of their own, so that they see all earlier claims.
         let sending = match quota.total {
             Some(most) => self.count_sending(tx, claim.def_id, most).await?,
             None => 0,
         };
         let most = match allowance(&row, quota, now, sending, claim.lease) {
             Ok(most) => most,
-            Err(hold) => return Ok(Claims { notices: Vec::new(), held: Some(hold) }),
+            Err(hold) => return Ok(Claims { notices: Vec::new(), stopped_by: Some(hold) }),
         };
-        let notices = self.take(tx, claim, claim.limit.min(most)).await?;
+        let notices = self.take(tx, claim, claim.limit.min(most), self.needs_windows(claim)).await?;
         if notices.is_empty() {
             return Ok(notices.into());
         }
         let ids: Vec<i64> = notices.iter().map(|notice| notice.id).collect();
-        // They began between the two times: counted as of the later one, no window has too many.
+        // The attempts began between the two times. Counted from the later one, no window has too many.
         let rows = DB::fetch(tx, &DB::statements().limits.time_up, &[self.now()]).await?;
         let at = rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(now).max(now);
         let new = begin(&row, quota, at, &ids, claim.lease);
         if new != row {
             write::<DB>(tx, self.now(), claim.def_id, &new).await?;
         }
-        let held = allowance(&new, quota, at, sending + notices.len(), claim.lease).err();
-        Ok(Claims { notices, held })
+        let stopped_by = allowance(&new, quota, at, sending + notices.len(), claim.lease).err();
+        Ok(Claims { notices, stopped_by })
     }
 
-    /// Locks the row, and makes it where there is none; `None` where somebody else has it.
+    /// Locks the row, and creates it where it is missing. `None`: another session has locked it.
     async fn try_lock(&self, tx: &mut DB::Connection, def_id: i64) -> sqlx::Result<Option<(LimitRow, i64)>> {
         let statements = &DB::statements().limits;
         let key = [self.now(), def_id.into()];
         if let Some(locked) = DB::fetch(tx, &statements.try_limit, &key).await?.first() {
             return read::<DB>(locked).map(Some);
         }
-        // Looked for before it is made: on MySQL an insert would wait for whoever has it locked.
+        // Search before the insert: on MySQL an insert would wait for the session that has locked the row.
         if DB::fetch(tx, &statements.has_limit, &key).await?.is_empty() {
             DB::execute(tx, &statements.open_limit, &key).await?;
         }
@@ -129,11 +129,11 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(usize::try_from(count).unwrap_or(0))
     }
 
-    pub(super) async fn try_brakes(&self) -> sqlx::Result<Brakes> {
-        let mut conn = self.connections.get(Purpose::Work).await?;
-        let rows = DB::fetch(&mut conn, &DB::statements().limits.brakes, &[self.now()]).await?;
+    pub(super) async fn try_send_limits(&self, on: &Share<DB>) -> sqlx::Result<SendLimits> {
+        let mut conn = on.get().await?;
+        let rows = DB::fetch(&mut conn, &DB::statements().limits.send_limits, &[self.now()]).await?;
         conn.done();
-        let mut brakes = Brakes::default();
+        let mut send_limits = SendLimits::default();
         let read = |row: &DB::Row| match required::<DB>(row, 0)? {
             0 => {
                 let since = DB::int(row, 6)?.map(time_from_millis);
@@ -142,15 +142,15 @@ impl<DB: Dialect> SqlStore<DB> {
             def_id => Ok((def_id, Some(limit_row::<DB>(row)?), None)),
         };
         for (def_id, limit, paused) in readable::<DB, _>(&rows, "limit", read) {
-            brakes.limits.extend(limit.map(|limit| (def_id, limit)));
-            brakes.paused = brakes.paused.or(paused);
+            send_limits.limits.extend(limit.map(|limit| (def_id, limit)));
+            send_limits.paused = send_limits.paused.or(paused);
         }
-        Ok(brakes)
+        Ok(send_limits)
     }
 
-    pub(super) async fn try_switch(&self, switch: &Switch, who: &str) -> sqlx::Result<bool> {
+    pub(super) async fn try_switch(&self, on: &Share<DB>, switch: &Switch, who: &str) -> sqlx::Result<bool> {
         let statements = &DB::statements().limits;
-        let mut conn = self.connections.get(Purpose::Work).await?;
+        let mut conn = on.get().await?;
         let mut tx = conn.begin().await?;
         DB::execute(&mut tx, &statements.open_switch, &[self.now()]).await?;
         let args = [self.now(), Arg::Bool(switch.pauses()), who.into(), Arg::Text(switch.reason())];
@@ -166,8 +166,8 @@ impl<DB: Dialect> SqlStore<DB> {
     }
 }
 
-/// Shows the breakers what became of attempts; returns what is to be told of those that this opened. A row that another node
-/// has locked is a conflict, which passes: that node may hang.
+/// Applies the outcomes of attempts to the circuit breakers. Returns the alarms of the breakers that opened. A row that another
+/// node has locked is a conflict, which a retry resolves; the other node may hang, so this does not wait.
 pub(super) async fn watch<'a, DB: Dialect>(
     tx: &mut DB::Connection,
     now: Arg<'_>,
@@ -185,8 +185,8 @@ pub(super) async fn watch<'a, DB: Dialect>(
     Ok(alarms)
 }
 
-/// Locks the row, and makes it where there is none. Looked for first: on MySQL an insert that finds it would keep a lock that
-/// others share.
+/// Locks the row, and creates it where it is missing. Searches first: on MySQL an insert that finds the row would keep a shared
+/// lock on it.
 async fn lock<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, def_id: i64) -> sqlx::Result<(LimitRow, i64)> {
     let statements = &DB::statements().limits;
     let key = [now, def_id.into()];
@@ -217,7 +217,7 @@ fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(LimitRow, i64)> {
     Ok((limit_row::<DB>(row)?, required::<DB>(row, 5)?))
 }
 
-/// What somebody spoiled by hand is as if it were not there.
+/// Reads a row. Values that cannot be read, after an edit by hand, count as missing.
 fn limit_row<DB: Dialect>(row: &DB::Row) -> sqlx::Result<LimitRow> {
     let begun = DB::text(row, 1)?.and_then(|text| serde_json::from_str(&text).ok());
     Ok(LimitRow {
@@ -228,7 +228,7 @@ fn limit_row<DB: Dialect>(row: &DB::Row) -> sqlx::Result<LimitRow> {
     })
 }
 
-/// Deletes the row of a definition that is gone.
+/// Deletes the row of a deleted definition.
 pub(super) async fn forget<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, def_id: i64) -> sqlx::Result<()> {
     DB::execute(tx, &DB::statements().limits.forget_limit, &[now, def_id.into()]).await.map(drop)
 }

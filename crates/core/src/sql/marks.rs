@@ -1,7 +1,7 @@
-//! Where to begin to look: the time of the first notice that the last look found in each lane.
+//! Where a look begins: the time of the first notice that the last look found in each queue slice.
 //!
-//! A notice that is gone leaves its entry in the index until the database has cleared it away, which Postgres cannot while
-//! any transaction anywhere is older. A look that begins at the start of a lane would step over all of them each time.
+//! A deleted row leaves its index entry until the database clears it away. Postgres cannot do that while any transaction anywhere
+//! is older. A look from the start of a queue slice would step over all such entries each time.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::notice::Status;
 
-/// How long before the first notice to begin: transactions that overlap are committed in another order than their times.
+/// How far before the first notice a look begins, because overlapping transactions may commit in another order than their times.
 const MARGIN_MS: i64 = 100;
 
 /// By definition: a time for each live status, in the order of [`Status::LIVE`], in milliseconds since 1970.
@@ -19,7 +19,7 @@ pub(super) struct Marks(Mutex<HashMap<i64, [Option<i64>; 4]>>);
 
 /// The marks of a definition, as the statement `due` reads them.
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(super) struct MarkRow {
     owner: i64,
     from_0: Option<i64>,
     from_2: Option<i64>,
@@ -28,23 +28,23 @@ pub(super) struct Row {
 }
 
 impl Marks {
-    /// From where to look in a lane; `None`: from its start.
+    /// Returns where a look at a queue slice begins; `None`: at its start.
     pub(super) fn of(&self, def_id: i64, status: Status) -> Option<i64> {
         let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         marks.get(&def_id)?[place(status)?]
     }
 
-    pub(super) fn rows(&self) -> Vec<Row> {
+    pub(super) fn rows(&self) -> Vec<MarkRow> {
         let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let row = |(owner, marks): (&i64, &[Option<i64>; 4])| {
             let [from_0, from_2, from_5, from_4] = *marks;
-            Row { owner: *owner, from_0, from_2, from_5, from_4 }
+            MarkRow { owner: *owner, from_0, from_2, from_5, from_4 }
         };
         marks.iter().map(row).collect()
     }
 
-    /// Notes what a look found: of each lane the time of its first notice, or now (0: one that cannot be read). A look that
-    /// was not thorough says nothing of what is before the marks, so none goes back.
+    /// Stores the result of a look: for each queue slice the time of its first notice, or now (0: an unreadable time). A look
+    /// that was not thorough does not see notices before the marks, so it moves no mark back.
     pub(super) fn set(&self, found: &[(i64, Status, i64)], thorough: bool) {
         let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if thorough {

@@ -1,14 +1,15 @@
-//! The stores on PostgreSQL, MySQL/MariaDB and SQLite, and [`Notify`], the front that an application uses.
+//! The stores on PostgreSQL, MySQL/MariaDB and SQLite, and [`Outbox`], the handle that an application holds.
 //!
-//! Read `statements.rs` for what is asked of the database and `fragment.rs` for what differs; the rest is plumbing. SQL
-//! stands in this folder and nowhere else.
+//! Start with `statements.rs`, which lists every statement, and `fragment.rs`, which has the dialects' differences. The
+//! other files run them. All SQL is in this folder.
 
+mod ack;
 mod add;
 mod add_many;
 mod alerts;
+mod blocked;
 mod claim;
 pub(crate) mod class;
-mod confirm;
 mod connections;
 mod counts;
 mod definition_statements;
@@ -37,8 +38,8 @@ mod sqlite;
 mod statements;
 mod store;
 mod tick;
-mod to_the_end;
 mod tx;
+mod uncancelled;
 mod verbs;
 mod version_statements;
 mod versions;
@@ -50,63 +51,69 @@ use std::time::Duration;
 use sqlx::Pool;
 
 pub use dialect::Dialect;
+#[doc(hidden)]
+pub use dialect::Limits;
 pub use tx::NoticeTx;
 
 use crate::clock::HandClock;
 use crate::error::{FaultKind, Result};
-use crate::outbox::Outbox;
+use crate::outbox::AnyOutbox;
 use crate::param::DEFAULT_PARAM_LIMIT;
 use dialect::Plan;
 use known::Known;
 use tx::Context;
 
-/// The outbox of an application: its own pool, and through `Deref` everything of [`Outbox`].
+/// The outbox of an application: its own pool, and through `Deref` all methods of [`AnyOutbox`].
 ///
-/// Work of our own (claims, settles, definitions) runs on a few connections beside the application's pool: four on
-/// Postgres and MySQL, one on SQLite, opened when first needed.
+/// The store's own work (claims, settles, definitions) runs on a few connections beside the application's pool: up to six
+/// on Postgres and MySQL (three for sending, one for leases, two for acknowledgements, operators and look-ups), one on SQLite.
+/// They are opened when first needed.
+///
+/// A call waits for one of them for at most 30 call time-outs (five minutes by default); then it fails with
+/// [`FaultKind::Busy`].
 ///
 /// ```no_run
 /// # #[cfg(feature = "postgres")]
 /// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
-/// use solid_notify_core::{Notify, NotifyDef, add_notice};
+/// use solid_notify_core::{Outbox, NotifyDef, add_notice};
 ///
-/// let notify = Notify::new(pool);
-/// notify.migrate().await?;
-/// notify.define(NotifyDef::new("sync_to_omp").retry_interval("[5s,5m,1h,1d]")).await?;
+/// let outbox = Outbox::new(pool);
+/// outbox.migrate().await?;
+/// outbox.define(NotifyDef::new("sync_to_omp").retry_interval("[5s,5m,1h,1d]")).await?;
 ///
-/// let mut tx = notify.begin().await?;
+/// let mut tx = outbox.begin().await?;
 /// sqlx::query("UPDATE dsp SET state = 'booked'").execute(&mut *tx).await?;
 /// add_notice(&mut tx, "sync_to_omp", serde_json::json!({ "dsp": 7 })).await?;
 /// tx.commit().await?;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Notify<DB: Dialect> {
+pub struct Outbox<DB: Dialect> {
     pool: Pool<DB>,
     context: Context,
 }
 
-impl<DB: Dialect> Clone for Notify<DB> {
+impl<DB: Dialect> Clone for Outbox<DB> {
     fn clone(&self) -> Self {
         Self { pool: self.pool.clone(), context: self.context.clone() }
     }
 }
 
-impl<DB: Dialect> std::fmt::Debug for Notify<DB> {
+impl<DB: Dialect> std::fmt::Debug for Outbox<DB> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Notify").field("database", &DB::NAME).finish_non_exhaustive()
+        f.debug_struct("Outbox").field("database", &DB::NAME).finish_non_exhaustive()
     }
 }
 
-impl<DB: Dialect> Notify<DB> {
-    /// An outbox in the database of `pool`, with the defaults.
+impl<DB: Dialect> Outbox<DB> {
+    /// Creates an outbox in the database of `pool`, with the defaults.
     pub fn new(pool: Pool<DB>) -> Self {
         Self::builder(pool).build()
     }
 
-    /// An outbox with other settings than the defaults.
-    pub fn builder(pool: Pool<DB>) -> NotifyBuilder<DB> {
-        NotifyBuilder { pool, clock: None, param_limit: DEFAULT_PARAM_LIMIT, call_timeout: Duration::from_secs(10) }
+    /// Returns a builder for an outbox with other settings than the defaults.
+    pub fn builder(pool: Pool<DB>) -> OutboxBuilder<DB> {
+        OutboxBuilder { pool, clock: None, param_limit: DEFAULT_PARAM_LIMIT, call_timeout: Duration::from_secs(10) }
     }
 
     /// Begins a transaction whose notices are sent as soon as it commits. On SQLite it is `BEGIN IMMEDIATE`.
@@ -114,38 +121,44 @@ impl<DB: Dialect> Notify<DB> {
     /// Safe to cancel: no pooled connection is left inside a transaction.
     ///
     /// # Errors
-    /// What the pool or the database said.
+    /// An error of the pool or of the database.
     pub async fn begin(&self) -> Result<NoticeTx<'static, DB>> {
         NoticeTx::begin_on(&self.pool, self.context.clone()).await
     }
 
-    /// The schema as one SQL script, bookkeeping included, for people who migrate with a tool of their own.
+    /// Returns the schema as one SQL script, bookkeeping included, for users who migrate with their own tool.
     pub fn schema() -> String {
         migrate::printed::<DB>()
     }
 
-    /// The application's pool.
+    /// Returns the application's pool.
     pub fn pool(&self) -> &Pool<DB> {
         &self.pool
     }
 
-    /// Creates the tables, or brings them up to date. Any number of processes may call it at once, at every start; a
-    /// database that a newer release has already changed is left as it is.
+    /// Creates the tables, or brings them up to date. Any number of processes may call it at once, at every start. It leaves a
+    /// database as it is that a newer release has already changed. Where nothing is to be done it needs only SELECT on
+    /// `notify_schema`. On Postgres it uses the tables that the search path finds, else it creates them in `current_schema()`.
     ///
     /// # Errors
-    /// What the database said; a server that is too old is refused (PostgreSQL 13, MariaDB 10.6, MySQL 8.0, SQLite 3.42).
+    /// An error of the database. A server that is too old is refused (PostgreSQL 13, MariaDB 10.6, MySQL 8.0, SQLite 3.42 are the
+    /// oldest), and a Postgres database whose encoding is not UTF8. Tables that an open transaction locks for more than 15 s are
+    /// a [`FaultKind::Conflict`]: retry when that transaction has ended.
     pub async fn migrate(&self) -> Result<()> {
         let failed = |error| tx::failed::<DB>("migrating the notice tables", error);
         let mut conn = self.pool.acquire().await.map_err(failed)?;
         if DB::connections(&self.pool) != Plan::Shared {
-            // Session settings and locks must not go back to the application's pool.
+            // The application's pool must not get back a connection with our session settings and locks.
             conn.close_on_drop();
         }
-        let mut tried = 1;
+        let (began, mut tried) = (tokio::time::Instant::now(), 1);
         loop {
             match migrate::migrate::<DB>(&mut conn).await {
-                // Another process migrates: SQLite does not always wait for it by itself.
-                Err(error) if tried < 40 && store::fault::<DB>(&error) == FaultKind::Conflict => {
+                // Another process migrates (SQLite does not always wait for it by itself), or a transaction locks a table.
+                Err(error) if store::fault::<DB>(&error) == FaultKind::Conflict => {
+                    if began.elapsed() >= migrate::PATIENCE {
+                        return Err(migrate::locked(error).into());
+                    }
                     tokio::time::sleep(store::conflict_pause(tried.min(6))).await;
                     tried += 1;
                 }
@@ -155,56 +168,57 @@ impl<DB: Dialect> Notify<DB> {
     }
 }
 
-impl<DB: Dialect> Deref for Notify<DB> {
-    type Target = Outbox;
+impl<DB: Dialect> Deref for Outbox<DB> {
+    type Target = AnyOutbox;
 
-    fn deref(&self) -> &Outbox {
+    fn deref(&self) -> &AnyOutbox {
         &self.context.outbox
     }
 }
 
-/// Settings of a [`Notify`].
-pub struct NotifyBuilder<DB: Dialect> {
+/// Settings of a [`Outbox`].
+pub struct OutboxBuilder<DB: Dialect> {
     pool: Pool<DB>,
     clock: Option<HandClock>,
     param_limit: usize,
     call_timeout: Duration,
 }
 
-impl<DB: Dialect> NotifyBuilder<DB> {
-    /// The largest parameter in bytes of JSON; 1 MiB unless set. For notices added through [`Notify::begin`].
+impl<DB: Dialect> OutboxBuilder<DB> {
+    /// Maximum size of a parameter in bytes of JSON; 1 MiB by default. Applies to notices added through [`Outbox::begin`].
     #[must_use]
     pub fn param_limit(mut self, bytes: usize) -> Self {
         self.param_limit = bytes;
         self
     }
 
-    /// How long one internal database call may take; 10 s unless set.
+    /// Time-out of one internal database call; 10 s by default, at most a day.
     #[must_use]
     pub fn call_timeout(mut self, limit: Duration) -> Self {
-        self.call_timeout = limit;
+        // Bounded, because time-outs are added to points in time.
+        self.call_timeout = limit.min(Duration::from_secs(86_400));
         self
     }
 
-    /// For tests: time is what `clock` shows, not the database's.
+    /// For tests: uses the time of `clock` instead of the database's.
     #[must_use]
     pub fn clock(mut self, clock: HandClock) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// The outbox. Connects to nothing yet.
-    pub fn build(self) -> Notify<DB> {
+    /// Builds the outbox. Opens no connection yet.
+    pub fn build(self) -> Outbox<DB> {
         let known = Arc::new(Known::new(DB::connections(&self.pool) != Plan::Shared));
         let store = store::SqlStore::new(&self.pool, self.clock.clone(), self.call_timeout, Arc::clone(&known));
         let store = Arc::new(store);
-        let outbox = Outbox::new(store.clone(), store, self.clock.clone()).with_param_limit(self.param_limit);
+        let outbox = AnyOutbox::new(store.clone(), store, self.clock.clone()).with_param_limit(self.param_limit);
         let context = Context { outbox, known, clock: self.clock, param_limit: self.param_limit };
-        Notify { pool: self.pool, context }
+        Outbox { pool: self.pool, context }
     }
 }
 
-/// The name and the text of every statement, with numbered placeholders: for tests that look at the plans.
+/// Returns the name and the text of every statement, with numbered placeholders, for tests of the query plans.
 #[doc(hidden)]
 pub fn statement_texts<DB: Dialect>() -> Vec<(&'static str, String)> {
     DB::statements().texts()

@@ -1,4 +1,4 @@
-//! MySQL and MariaDB: what [`Dialect`] asks.
+//! MySQL and MariaDB: the implementation of [`Dialect`].
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
 use sqlx::{AssertSqlSafe, Executor, MySql, Pool, Row, Transaction};
 
-use super::dialect::{Changed, Committed, Dialect, MigrationLock, Plan, driver, give_up_after, sealed};
+use super::dialect::{Changed, Committed, Dialect, Limits, MigrationLock, Plan, driver, sealed};
 use super::fragment::Kind;
 use super::run::{Arg, Statement};
 use crate::class::{ErrorClass, class_of_fault};
@@ -18,32 +18,39 @@ impl sealed::Sealed for MySql {}
 impl Dialect for MySql {
     const KIND: Kind = Kind::MySql;
     const BEGIN: &'static str = "BEGIN";
-    // A deadlock that was swallowed has ended the transaction, and the rest of the work is committed by itself (MariaDB) or
-    // as another transaction (MySQL). The savepoint is gone then, as it is after a raw ROLLBACK.
+    // Where the application ignores a deadlock's error, its transaction is gone. The rest of its work commits by itself (MariaDB)
+    // or as another transaction (MySQL). The savepoint is gone then, as after a raw ROLLBACK.
     const OPEN: &'static str = "BEGIN; SAVEPOINT notify_open";
     const MIGRATIONS: &'static [(i64, &'static str, &'static str)] = &[
         (1, "notify", include_str!("../../migrations/mysql/0001_notify.sql")),
         (2, "notify_add", include_str!("../../migrations/mysql/0002_notify_add.sql")),
         (3, "notify_ack", include_str!("../../migrations/mysql/0003_notify_ack.sql")),
     ];
-    // DDL commits implicitly here. The lock's name is server-wide, so it carries the database's.
+    // DDL commits implicitly here. The lock's name is server-wide, so it contains a digest of the database's name: it has at most
+    // 64 characters. Not MD5, which MySQL 9 no longer has. By default a metadata lock is waited for a year, and all later
+    // sessions queue behind that wait.
     const MIGRATION_LOCK: MigrationLock = MigrationLock::Session(
-        "SELECT coalesce(GET_LOCK(concat('solid-notify ', md5(database())), 60), 0)",
-        "DO RELEASE_LOCK(concat('solid-notify ', md5(database())))",
+        "SET SESSION lock_wait_timeout = 2, SESSION innodb_lock_wait_timeout = 2",
+        "SELECT coalesce(GET_LOCK(concat('solid-notify ', left(sha2(database(), 256), 32)), 60), 0)",
+        "DO RELEASE_LOCK(concat('solid-notify ', left(sha2(database(), 256), 32)))",
     );
 
     driver!(MySql);
 
-    fn greet(conn: &mut sqlx::MySqlConnection, limit: Option<Duration>) -> BoxFuture<'_, sqlx::Result<()>> {
+    fn prepare_session<'c>(
+        conn: &'c mut sqlx::MySqlConnection,
+        limits: Option<&'c Limits>,
+    ) -> BoxFuture<'c, sqlx::Result<()>> {
         Box::pin(async move {
             // REPEATABLE READ, the default, would lock the gaps between due rows and make claims wait for inserts.
             conn.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
-            if let Some(limit) = limit {
-                let limit = give_up_after(limit);
-                // Lock waits are told in whole seconds; MySQL has no limit for statements that write.
-                let (lock_wait, statement) = (limit.as_secs().max(1), limit.as_secs_f64());
+            if let Some(limits) = limits {
+                // Lock waits and idle times are set in whole seconds. MySQL has no limit for statements that write, and none for
+                // idle transactions alone, so `wait_timeout` limits all idle connections (`longest_rest`).
+                let (lock_wait, rest) = (limits.lock.as_secs().max(1), limits.idle.as_secs().max(1));
+                let statement = limits.statement.as_secs_f64();
                 let set = format!(
-                    "SET SESSION innodb_lock_wait_timeout = {lock_wait} /*M! , SESSION max_statement_time = {statement} */"
+                    "SET SESSION innodb_lock_wait_timeout = {lock_wait}, SESSION wait_timeout = {rest} /*M! , SESSION max_statement_time = {statement} */"
                 );
                 conn.execute(AssertSqlSafe(set)).await?;
             }
@@ -58,10 +65,15 @@ impl Dialect for MySql {
         })
     }
 
+    /// Well below the server's own limit, because the server must not close a connection just as a call uses it.
+    fn longest_rest(limits: &Limits) -> Duration {
+        (limits.idle / 2).min(Duration::from_secs(60))
+    }
+
     fn prepare_to_add(conn: &mut sqlx::MySqlConnection) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            // A future that is dropped while sqlx 0.9 prepares a statement leaves the connection out of step with the
-            // server: its next use hangs or panics. The statements stay prepared, so this costs something only once.
+            // If a future is dropped while sqlx 0.9 prepares a statement, the connection is out of step with the server: its next
+            // use hangs or panics. The statements stay prepared, so this costs time only once.
             let statements = Self::statements();
             let needed = [
                 &statements.definition_id,
@@ -70,6 +82,7 @@ impl Dialect for MySql {
                 &statements.insert,
                 &statements.definition_ids,
                 &statements.duplicates,
+                &statements.hold_duplicates,
                 &statements.id_step,
                 &statements.definition_names,
             ];
@@ -83,8 +96,8 @@ impl Dialect for MySql {
 
     fn commit(mut tx: Transaction<'_, Self>) -> BoxFuture<'_, sqlx::Result<Committed>> {
         Box::pin(async move {
-            // Where the savepoint is gone, so is the transaction, and the COMMIT is not reached. sqlx rolls back what it
-            // still believes in when `tx` is dropped, without waiting: nothing, or what came after a deadlock.
+            // Without the savepoint the transaction is gone too, and the COMMIT is not reached. When `tx` is dropped, sqlx rolls
+            // back in the background what it still counts as open: nothing, or the statements after a deadlock.
             match (&mut *tx).execute(sqlx::raw_sql("RELEASE SAVEPOINT notify_open; COMMIT")).await {
                 Ok(_) => Ok(Committed::Yes),
                 Err(sqlx::Error::Database(error)) if number(error.as_ref()) == NO_SUCH_SAVEPOINT => Ok(Committed::Lost),
@@ -102,7 +115,7 @@ impl Dialect for MySql {
     }
 
     fn connections(_app: &Pool<Self>) -> Plan {
-        Plan::Own(3)
+        Plan::Own
     }
 }
 
@@ -115,56 +128,43 @@ fn number(error: &dyn DatabaseError) -> u16 {
     error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number)
 }
 
-/// By the server's error number.
+/// Maps a server's error number.
 fn fault(number: u16) -> FaultKind {
     match number {
         // Lock wait time-out, deadlock, a snapshot that is too old, NOWAIT.
         // The last one: a deadlock over the next id.
         1205 | 1213 | 1020 | 3572 | 1467 => FaultKind::Conflict,
-        // Too many connections, shutdown, aborted and lost connections, read-only servers (a failover), killed or
-        // timed-out statements.
-        1040
-        | 1053
-        | 1152
-        | 1158..=1161
-        | 1203
-        | 1226
-        | 1290
-        | 1317
-        | 1836
-        | 1927
-        | 1969
-        | 3024
-        | 2002
-        | 2003
-        | 2006
-        | 2013 => FaultKind::Outage,
-        // Null where there can be none, duplicates, out of range, truncated, wrong characters or numbers, JSON.
+        // Statements that took longer than `max_execution_time` or `max_statement_time`, or that an administrator killed.
+        1317 | 1969 | 3024 => FaultKind::Slow,
+        // Too many connections, shutdown, aborted, killed and lost connections (also those that the server closed as idle),
+        // read-only servers (a failover).
+        1040 | 1053 | 1152 | 1158..=1161 | 1203 | 1226 | 1290 | 1836 | 1927 | 4031 | 2002 | 2003 | 2006 | 2013 => {
+            FaultKind::Outage
+        }
+        // Null in a column without nulls, duplicates, out of range, truncated, wrong characters or numbers, JSON.
         1048 | 1062 | 1264 | 1292 | 1365 | 1366 | 1406 | 1690 | 3140 | 3141 => FaultKind::Permanent,
         // A CHECK constraint, on MariaDB and on MySQL.
         4025 | 3819 => FaultKind::Permanent,
-        // Beyond the size of a packet, of a row, of a function's result.
+        // Larger than a packet, a row or a function's result may be.
         1153 | 1118 | 1301 => FaultKind::Permanent,
         _ => FaultKind::Unusable,
     }
 }
 
-/// What a failure with this number is to whoever called the database.
+/// The class of a failure with this number, for a handler that called the database.
 pub(super) fn class(number: u16) -> Option<ErrorClass> {
     match number {
-        // A wrong user or password, a locked account, a missing right to a database, table, column, routine or act.
+        // A wrong user or password, a locked account, a missing right to a database, table, column, routine or operation.
         1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698 | 3118 => Some(ErrorClass::Auth),
-        // `max_execution_time` and `max_statement_time`.
-        3024 | 1969 => Some(ErrorClass::Timeout),
-        // Too many connections, of the server or of the user.
+        // Too many connections of the server or of the user.
         1040 | 1203 | 1226 => Some(ErrorClass::Busy),
-        // Connections that were aborted, lost or never made.
+        // Connections that were aborted, lost or never established.
         1152 | 1158..=1161 | 2002 | 2003 | 2006 | 2013 => Some(ErrorClass::Network),
         _ => class_of_fault(fault(number)),
     }
 }
 
-/// MariaDB from 10.6, MySQL from 8.0; an unreadable version is given the benefit of the doubt.
+/// True from MariaDB 10.6 and MySQL 8.0, and for a version that cannot be read.
 fn has_skip_locked(version: &str) -> bool {
     let least = if version.contains("MariaDB") { (10, 6) } else { (8, 0) };
     // Some MariaDB servers put "5.5.5-" before their version, for old replicas.
@@ -186,10 +186,11 @@ mod tests {
 
     #[test]
     fn only_what_values_cause_is_permanent() {
-        use FaultKind::{Conflict, Outage, Permanent, Unusable};
+        use FaultKind::{Conflict, Outage, Permanent, Slow, Unusable};
         for (numbers, kind) in [
             (&[1205, 1213][..], Conflict),
-            (&[1040, 1053, 1160, 1290, 2013], Outage),
+            (&[1317, 1969, 3024], Slow),
+            (&[1040, 1053, 1160, 1290, 1927, 2013, 4031], Outage),
             (&[1048, 1062, 1264, 1366, 1406, 3140, 4025, 3819, 1153], Permanent),
             // A missing table, column, right or database; a full disk; a full table; an error without a number.
             (&[1146, 1054, 1142, 1045, 1049, 1021, 1114, 0], Unusable),

@@ -1,39 +1,43 @@
-//! What people ask, in the database: lists and counts, and the verbs, each with its entry in the audit in one transaction.
+//! Operator calls in the database: lists, counts, and the verbs, each in one transaction with its audit entry.
 
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
 use super::alerts::look;
-use super::connections::Purpose;
+use super::connections::{Purpose, Share};
 use super::definitions::is_unique_violation;
 use super::dialect::Dialect;
 use super::read::{readable, required, required_text};
 use super::run::Arg;
 use super::store::{SqlStore, int};
+use crate::ack::{AckResult, Reply};
 use crate::alert::AlertReason;
-use crate::alert::cooldown::{AlertRow, Standing};
-use crate::confirm::{Confirmation, Confirmed};
+use crate::alert::cooldown::{AlertRow, FollowUpFacts};
 use crate::definition::{NotifyDef, StoredVersion};
 use crate::error::StoreError;
 use crate::notice::{NoticeRecord, Status, duration_millis, time_from_millis};
 use crate::operate::{
-    Answer, AuditEntry, Brakes, DefinitionCounts, Lane, Listed, Nodes, Operate, Position, RetryGroup, SeenNode, Switch,
-    Verb, Window, WindowDone,
+    AuditEntry, DefinitionCounts, Listed, Nodes, Operate, Position, QueueSlice, RetryGroup, SeenNode, SendLimits,
+    Switch, Verb, VerbResult, Window, WindowDone,
 };
 
-/// How often a change is tried in all that meets a dedupe key which was added at the same moment.
+/// Maximum number of tries of a change that conflicts with a dedupe key inserted at the same moment.
 const TRIES: u32 = 4;
 
 #[async_trait]
 impl<DB: Dialect> Operate for SqlStore<DB> {
-    async fn confirm(&self, answer: &Confirmation) -> Result<Confirmed, StoreError> {
-        self.call("taking the answer of a receiver", || self.try_confirm(answer)).await
+    async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError> {
+        self.call("storing the ack or nack of a receiver", Purpose::Operate, |on| self.try_ack(on, answer)).await
     }
 
-    async fn alert_row(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, Standing)>, StoreError> {
-        self.call("looking at an alert", || async move {
-            let mut conn = self.connections.get(Purpose::Work).await?;
+    async fn alert_row(
+        &self,
+        def_id: i64,
+        reason: AlertReason,
+    ) -> Result<Option<(AlertRow, FollowUpFacts)>, StoreError> {
+        self.call("reading an alert", Purpose::Work, |on| async move {
+            let mut conn = on.get().await?;
             let found = look::<DB>(&mut conn, self.now(), def_id, reason).await?;
             conn.done();
             Ok(found)
@@ -42,25 +46,25 @@ impl<DB: Dialect> Operate for SqlStore<DB> {
     }
 
     async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
-        self.call("reading the audit", || async move {
-            let rows = self.rows(&DB::statements().operate.audit, &[self.now(), int(limit).into()]).await?;
+        self.call("reading the audit", Purpose::Operate, |on| async move {
+            let rows = self.rows(on, &DB::statements().operate.audit, &[self.now(), int(limit).into()]).await?;
             rows.iter().map(read_entry::<DB>).collect()
         })
         .await
     }
 
     async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
-        self.call("reading the audit", || async move {
+        self.call("reading the audit", Purpose::Operate, |on| async move {
             let args = [self.now(), notice_id.into(), int(limit).into()];
-            let rows = self.rows(&DB::statements().operate.audit_of, &args).await?;
+            let rows = self.rows(on, &DB::statements().operate.audit_of, &args).await?;
             rows.iter().map(read_entry::<DB>).collect()
         })
         .await
     }
 
-    async fn list(&self, lane: &Lane, limit: usize) -> Result<Vec<Listed>, StoreError> {
+    async fn list(&self, slice: &QueueSlice, limit: usize) -> Result<Vec<Listed>, StoreError> {
         let statements = &DB::statements().operate;
-        let statement = match (lane.status.is_final(), &lane.class, lane.newest_first) {
+        let statement = match (slice.status.is_final(), &slice.class, slice.newest_first) {
             (true, None, true) => &statements.list_ended_newest,
             (true, None, false) => &statements.list_ended_oldest,
             (true, Some(_), true) => &statements.list_dead_newest,
@@ -68,28 +72,29 @@ impl<DB: Dialect> Operate for SqlStore<DB> {
             (false, _, true) => &statements.list_live_newest,
             (false, _, false) => &statements.list_live_oldest,
         };
-        self.call("listing notices", || async move {
-            let bounds = Bounds::of::<DB>(lane);
+        self.call("listing notices", Purpose::Operate, |on| async move {
+            let bounds = Bounds::of::<DB>(slice);
             let [from, until] = bounds.args();
-            let args = [self.now(), lane.def_id.into(), which(lane), from, until, bounds.id.into(), int(limit).into()];
-            let rows = self.rows(statement, &args).await?;
+            let args =
+                [self.now(), slice.def_id.into(), which(slice), from, until, bounds.id.into(), int(limit).into()];
+            let rows = self.rows(on, statement, &args).await?;
             Ok(readable::<DB, _>(&rows, "notice", read_listed::<DB>))
         })
         .await
     }
 
-    async fn count(&self, lane: &Lane, most: usize) -> Result<usize, StoreError> {
+    async fn count(&self, slice: &QueueSlice, most: usize) -> Result<usize, StoreError> {
         let statements = &DB::statements().operate;
-        let statement = match (lane.status.is_final(), &lane.class) {
+        let statement = match (slice.status.is_final(), &slice.class) {
             (true, None) => &statements.count_ended,
             (true, Some(_)) => &statements.count_dead,
             (false, _) => &statements.count_live,
         };
-        self.call("counting notices", || async move {
-            let bounds = Bounds::of::<DB>(lane);
+        self.call("counting notices", Purpose::Operate, |on| async move {
+            let bounds = Bounds::of::<DB>(slice);
             let [from, until] = bounds.args();
-            let args = [self.now(), lane.def_id.into(), which(lane), from, until, int(most).into()];
-            let rows = self.rows(statement, &args).await?;
+            let args = [self.now(), slice.def_id.into(), which(slice), from, until, int(most).into()];
+            let rows = self.rows(on, statement, &args).await?;
             let count = rows.first().map(|row| required::<DB>(row, 0)).transpose()?;
             Ok(count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0))
         })
@@ -97,18 +102,18 @@ impl<DB: Dialect> Operate for SqlStore<DB> {
     }
 
     async fn classes(&self, def_ids: &[i64]) -> Result<Vec<(i64, String)>, StoreError> {
-        self.call("looking for the classes of dead letters", || self.try_classes(def_ids)).await
+        self.call("reading the classes of dead letters", Purpose::Operate, |on| self.try_classes(on, def_ids)).await
     }
 
-    async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<Answer, StoreError> {
-        self.call("changing a notice for an operator", || async move {
-            let mut done = self.try_change(id, verb, who).await;
+    async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
+        self.call("changing a notice for an operator", Purpose::Operate, |on| async move {
+            let mut done = self.try_change(on, id, verb, who).await;
             for _ in 1..TRIES {
-                // Its dedupe key was added at the same moment: now that is seen.
+                // The dedupe key was inserted at the same moment; the next try sees it.
                 if !done.as_ref().is_err_and(is_unique_violation) {
                     break;
                 }
-                done = self.try_change(id, verb, who).await;
+                done = self.try_change(on, id, verb, who).await;
             }
             done
         })
@@ -116,58 +121,69 @@ impl<DB: Dialect> Operate for SqlStore<DB> {
     }
 
     async fn change_window(&self, window: &Window) -> Result<WindowDone, StoreError> {
-        self.call("changing notices for an operator", || async move {
-            let mut done = self.try_change_window(window).await;
+        self.call("changing notices for an operator", Purpose::Operate, |on| async move {
+            let mut done = self.try_change_window(on, window).await;
             for _ in 1..TRIES {
                 if !done.as_ref().is_err_and(is_unique_violation) {
                     break;
                 }
-                done = self.try_change_window(window).await;
+                done = self.try_change_window(on, window).await;
             }
             done
         })
         .await
     }
 
-    async fn brakes(&self) -> Result<Brakes, StoreError> {
-        self.call("looking for what holds sending back", || self.try_brakes()).await
+    async fn send_limits(&self) -> Result<SendLimits, StoreError> {
+        self.call("reading the limits and the pause switch", Purpose::Work, |on| self.try_send_limits(on)).await
     }
 
     async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {
-        self.call("turning the switch", || self.try_switch(switch, who)).await
+        self.call("turning the pause switch", Purpose::Operate, |on| self.try_switch(on, switch, who)).await
     }
 
     async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError> {
         let Some(key) = notice.ordering_key.as_deref() else { return Ok(None) };
-        self.call("looking for what goes before a notice", || async move {
+        self.call("looking for the notice in front of a blocked one", Purpose::Operate, |on| async move {
             let args = [self.now(), notice.def_id.into(), key.into(), notice.id.into()];
-            let rows = self.rows(&DB::statements().operate.ahead, &args).await?;
+            let rows = self.rows(on, &DB::statements().operate.ahead, &args).await?;
             rows.first().map(|row| required::<DB>(row, 0)).transpose()
         })
         .await
     }
 
+    async fn oldest_blocked(&self, def_id: i64) -> Result<Option<SystemTime>, StoreError> {
+        self.call("looking for blocked notices", Purpose::Work, |on| self.try_oldest_blocked(on, def_id)).await
+    }
+
     async fn counts(&self) -> Result<Vec<DefinitionCounts>, StoreError> {
-        self.call("reading the counts", || self.try_counts()).await
+        self.call("reading the counts", Purpose::Operate, |on| self.try_counts(on)).await
     }
 
     async fn refresh_counts(&self, def_id: i64, every: Duration) -> Result<bool, StoreError> {
-        self.call("counting notices", || self.try_refresh_counts(def_id, every)).await
+        self.call("counting notices", Purpose::Operate, |on| self.try_refresh_counts(on, def_id, every)).await
     }
 
     async fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Result<Vec<StoredVersion>, StoreError> {
-        self.call("reading the versions of a definition", || self.try_versions(def_id, up_to, limit)).await
+        self.call("reading the versions of a definition", Purpose::Operate, |on| {
+            self.try_versions(on, def_id, up_to, limit)
+        })
+        .await
+    }
+
+    async fn last_versions(&self) -> Result<Vec<StoredVersion>, StoreError> {
+        self.call("reading the last versions of the definitions", Purpose::Work, |on| self.try_last_versions(on)).await
     }
 
     async fn remember(&self, rows: &[NotifyDef], seen_by: &str) -> Result<bool, StoreError> {
-        self.call("keeping what was edited by hand", || async move {
-            let mut done = self.try_remember(rows, seen_by).await;
+        self.call("storing versions of definitions edited by SQL", Purpose::Operate, |on| async move {
+            let mut done = self.try_remember(on, rows, seen_by).await;
             for _ in 1..TRIES {
-                // Somebody else kept the same at the same moment: now that is seen.
+                // Another node stored the same version at the same moment; the next try sees it.
                 if !done.as_ref().is_err_and(is_unique_violation) {
                     break;
                 }
-                done = self.try_remember(rows, seen_by).await;
+                done = self.try_remember(on, rows, seen_by).await;
             }
             done
         })
@@ -175,20 +191,20 @@ impl<DB: Dialect> Operate for SqlStore<DB> {
     }
 
     async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError> {
-        self.call("counting retries", || async move {
+        self.call("counting retries", Purpose::Operate, |on| async move {
             let args = [self.now(), def_id.into(), int(most).into()];
-            let rows = self.rows(&DB::statements().operate.retry_groups, &args).await?;
+            let rows = self.rows(on, &DB::statements().operate.retry_groups, &args).await?;
             rows.iter().map(read_group::<DB>).collect()
         })
         .await
     }
 
     async fn nodes(&self, seen_within: Duration) -> Result<Nodes, StoreError> {
-        self.call("looking for living nodes", || async move {
-            let time = self.rows(&DB::statements().time, &[self.now()]).await?;
+        self.call("looking for living nodes", Purpose::Work, |on| async move {
+            let time = self.rows(on, &DB::statements().time, &[self.now()]).await?;
             let now = time.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(0);
             let args = [self.now(), duration_millis(seen_within).into()];
-            let rows = self.rows(&DB::statements().operate.living_nodes, &args).await?;
+            let rows = self.rows(on, &DB::statements().operate.living_nodes, &args).await?;
             let seen = rows.iter().map(read_node::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
             Ok(Nodes { now: time_from_millis(now), seen })
         })
@@ -197,23 +213,28 @@ impl<DB: Dialect> Operate for SqlStore<DB> {
 }
 
 impl<DB: Dialect> SqlStore<DB> {
-    /// One statement that reads.
-    async fn rows(&self, statement: &super::run::Statement, args: &[Arg<'_>]) -> sqlx::Result<Vec<DB::Row>> {
-        let mut conn = self.connections.get(Purpose::Work).await?;
+    /// Runs one statement that reads.
+    async fn rows(
+        &self,
+        on: &Share<DB>,
+        statement: &super::run::Statement,
+        args: &[Arg<'_>],
+    ) -> sqlx::Result<Vec<DB::Row>> {
+        let mut conn = on.get().await?;
         let rows = DB::fetch(&mut conn, statement, args).await?;
         conn.done();
         Ok(rows)
     }
 
-    /// From class to class: as many looks as a definition has classes, and one more.
-    async fn try_classes(&self, def_ids: &[i64]) -> sqlx::Result<Vec<(i64, String)>> {
+    /// Reads class after class: one look for each class of a definition, and one more.
+    async fn try_classes(&self, on: &Share<DB>, def_ids: &[i64]) -> sqlx::Result<Vec<(i64, String)>> {
         let mut found = Vec::new();
         for def_id in def_ids {
-            // What no class stands before.
+            // The empty text sorts before every class.
             let mut last = String::new();
             loop {
                 let args = [self.now(), (*def_id).into(), last.as_str().into()];
-                let rows = self.rows(&DB::statements().operate.next_class, &args).await?;
+                let rows = self.rows(on, &DB::statements().operate.next_class, &args).await?;
                 let Some(class) = rows.first().map(|row| required_text::<DB>(row, 0)).transpose()? else { break };
                 found.push((*def_id, class.clone()));
                 last = class;
@@ -223,7 +244,7 @@ impl<DB: Dialect> SqlStore<DB> {
     }
 }
 
-/// The times between which a lane is read, as the database writes them, and the id behind which it begins there.
+/// The times between which a queue slice is read, as text of the database, and the id after which the page begins.
 struct Bounds {
     from: String,
     until: String,
@@ -231,16 +252,16 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn of<DB: Dialect>(lane: &Lane) -> Self {
+    fn of<DB: Dialect>(slice: &QueueSlice) -> Self {
         let text = |time: SystemTime| {
             let text = crate::operate::rfc3339(time);
             DB::KIND.padded_time(&text.trim_end_matches('Z').replace('T', " "))
         };
-        let from = lane.from.map_or_else(|| "1970-01-01 00:00:00".to_owned(), text);
-        let until = lane.until.map_or_else(|| DB::KIND.last_time().to_owned(), text);
-        match (&lane.after, lane.newest_first) {
+        let from = slice.from.map_or_else(|| "1970-01-01 00:00:00".to_owned(), text);
+        let until = slice.until.map_or_else(|| DB::KIND.last_time().to_owned(), text);
+        match (&slice.after, slice.newest_first) {
             (Some(after), true) => {
-                // A page that begins later than its filter ends.
+                // The position may be later than the end of the filter.
                 let until = if after.time() < until.as_str() { after.time().to_owned() } else { until };
                 let id = if after.time() == until { after.id() } else { i64::MAX };
                 Self { from, until, id }
@@ -260,11 +281,11 @@ impl Bounds {
     }
 }
 
-/// What tells a lane from the others of its definition.
-fn which(lane: &Lane) -> Arg<'_> {
-    match &lane.class {
+/// The argument that selects a queue slice among those of its definition: the class or the status.
+fn which(slice: &QueueSlice) -> Arg<'_> {
+    match &slice.class {
         Some(class) => class.as_str().into(),
-        None => lane.status.code().into(),
+        None => slice.status.code().into(),
     }
 }
 
@@ -272,7 +293,7 @@ fn read_listed<DB: Dialect>(row: &DB::Row) -> sqlx::Result<Listed> {
     let code = required::<DB>(row, 2)?;
     let status = Status::from_code(code).ok_or_else(|| sqlx::Error::Decode(format!("unknown status {code}").into()))?;
     let id = required::<DB>(row, 0)?;
-    // A time that cannot be read stands where the index has it.
+    // An unreadable time counts as 1970; the position keeps its text as the index has it.
     let time = |column| Ok::<_, sqlx::Error>(time_from_millis(DB::int(row, column)?.unwrap_or(0)));
     let position = Position::new(DB::text(row, 10)?.unwrap_or_default(), id);
     let mut listed = Listed::new(id, required::<DB>(row, 1)?, status, time(8)?, time(9)?, position);
@@ -318,7 +339,7 @@ fn read_entry<DB: Dialect>(row: &DB::Row) -> sqlx::Result<AuditEntry> {
     Ok(entry)
 }
 
-/// Writes an entry, in the transaction of what it tells of.
+/// Writes an audit entry, in the transaction of the change that it records.
 pub(super) async fn write_entry<DB: Dialect>(
     conn: &mut DB::Connection,
     now: Arg<'_>,

@@ -1,14 +1,14 @@
-//! What differs between the dialects in what people ask: the texts of times, the index of dead letters, ordering keys. All other
+//! What differs between the dialects in operator calls: times as text, the index of dead letters, ordering keys. All other
 //! differences are in [`super::fragment`].
 
 use super::fragment::Kind;
 use super::fragment::Kind::{MySql, Postgres, Sqlite};
 
 impl Kind {
-    /// A stored time as a text that is exact and sorts as the time does: where a page of a list ends.
+    /// A stored time as a text that is exact and sorts like the time. It marks where a page of a list ends.
     pub(super) fn time_text(self, time: &str) -> String {
         match self {
-            // Whatever the session's `DateStyle` is. An infinite time has no digits.
+            // Independent of the session's `DateStyle`. An infinite time has no digits.
             Postgres => format!(
                 "CASE WHEN isfinite({time}) THEN to_char({time} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') ELSE {time}::text END"
             ),
@@ -17,7 +17,7 @@ impl Kind {
         }
     }
 
-    /// Such a text as a time.
+    /// The text of [`Self::time_text`] as a time.
     pub(super) fn text_time(self, text: &str) -> String {
         match self {
             Postgres => format!("({text}::timestamp AT TIME ZONE 'UTC')"),
@@ -26,7 +26,7 @@ impl Kind {
         }
     }
 
-    /// A time as people give it, `2026-11-21 10:42:07.123`, as such a text: with as many digits.
+    /// A time in the form `2026-11-21 10:42:07.123`, padded to the digits of [`Self::time_text`].
     pub(super) fn padded_time(self, text: &str) -> String {
         match self {
             Postgres | MySql => format!("{text}000"),
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// Such a text after which no time comes.
+    /// A text of [`Self::time_text`] that no time exceeds.
     pub(super) fn last_time(self) -> &'static str {
         match self {
             Postgres => "infinity",
@@ -42,7 +42,7 @@ impl Kind {
         }
     }
 
-    /// Locks one row, or finds none where somebody else has it.
+    /// Locks one row, or returns none where another session has locked it.
     pub(super) fn lock_if_free(self) -> &'static str {
         match self {
             Postgres | MySql => " FOR UPDATE SKIP LOCKED",
@@ -50,15 +50,14 @@ impl Kind {
         }
     }
 
-    /// How many whole seconds there are between two stored times. A division of whole numbers leaves the rest out, but not on
-    /// MySQL.
+    /// Whole seconds between two stored times. A division of whole numbers drops the fraction, except on MySQL, which needs DIV.
     pub(super) fn seconds_between(self, from: &str, to: &str) -> String {
         let divided = if self == MySql { "DIV" } else { "/" };
         format!("(({}) - ({})) {divided} 1000", self.epoch(to), self.epoch(from))
     }
 
-    /// The class of a dead letter as its index has it. The others have a column for it: MySQL has no partial index, and
-    /// SQLite would take an index over an expression for the worse one.
+    /// The class of a dead letter, as its index has it. MySQL and SQLite have a column for it: MySQL has no partial index, and
+    /// SQLite would prefer a worse index over one on an expression.
     pub(super) fn dead_class(self) -> &'static str {
         match self {
             Postgres => "(CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END)",
@@ -66,10 +65,10 @@ impl Kind {
         }
     }
 
-    /// The first rows `m` of a lane, and all of the same time as the last of them, so that they can be sorted by their ids.
+    /// The first rows `m` of a queue slice, and all rows of the same time as the last one, so that ids can sort them.
     ///
-    /// On MySQL and SQLite the id is the end of each index entry, and nothing needs to be sorted. On Postgres it would make the
-    /// index of all that has ended larger, and where the statistics are old the whole lane would be sorted for a page.
+    /// On MySQL and SQLite each index entry ends with the id, and nothing needs sorting. On Postgres the id would make the index
+    /// of history larger, and with old statistics the whole queue slice would be sorted for one page.
     pub(super) fn first_by(self, rows: &str, order: &str, limit: &str) -> String {
         match self {
             Postgres => {
@@ -79,7 +78,7 @@ impl Kind {
         }
     }
 
-    /// The notice that goes before the one with the id `$4`, of the definition `$2` and the ordering key `$3`.
+    /// The notice in front of the one with the id `$4`, of the definition `$2` and the ordering key `$3`.
     pub(super) fn ahead(self) -> String {
         let first = |by: &str, which: &str| {
             format!("SELECT o.id FROM notify_msg o{by} WHERE o.def_id = $2 AND {which} LIMIT 1")

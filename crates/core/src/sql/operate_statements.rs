@@ -1,9 +1,9 @@
-//! The statements for what people ask: lists, counts, the operator's verbs, the audit.
+//! The statements of operator calls: lists, counts, verbs, the audit.
 //!
-//! Notices are found by their ids, or in a lane by its index; a page begins behind a position, never at an offset.
+//! Notices are found by id, or in a queue slice by its index. A page begins after a position, never at an offset.
 
 use super::fragment::{Kind, Ty};
-use super::read::record_columns;
+use super::read::{DUE, ENDED, record_columns};
 use super::run::Statement;
 use super::settle_statements::HISTORY;
 use super::statements::statements;
@@ -46,33 +46,36 @@ impl OperateStatements {
                 kind.epoch("time")
             ))
         };
-        // A lane: `$2` is its definition, `$3` its status or class, `$4` and `$5` the first and the last time.
+        // A queue slice: `$2` is its definition, `$3` its status or class, `$4` and `$5` the first and the last time.
         let ended = |class: bool| match class {
-            false => Lane {
+            false => SliceStatements {
                 from: format!("notify_msg_history m{}", kind.by_index("notify_msg_history_finished")),
                 which: "m.status = $3".to_owned(),
                 time: "m.finish_time",
+                shown: "m.finish_time",
                 reason: "substr(m.end_reason, 1, 500)",
             },
-            true => Lane {
+            true => SliceStatements {
                 from: format!("notify_msg_history m{}", kind.by_index("notify_msg_history_dead")),
                 which: format!("{} = $3", kind.dead_class()),
                 time: "m.finish_time",
+                shown: "m.finish_time",
                 reason: "substr(m.end_reason, 1, 500)",
             },
         };
-        let live = || Lane {
-            from: format!("notify_msg m{}", kind.by_lane()),
+        let live = || SliceStatements {
+            from: format!("notify_msg m{}", kind.by_slice()),
             which: "m.status = $3".to_owned(),
             time: "m.next_call_time",
+            shown: DUE,
             reason: "NULL",
         };
         let ids = kind.batch("$2", &[("notice_id", Ty::Int), ("attempt", Ty::Int), ("was", Ty::Int)]);
         let due = |at: &str| kind.later(&kind.epoch_time(at), &now);
-        let lock = |table: &str, ended: &str| {
+        let lock = |table: &str, next: &str, ended: &str| {
             statement(format!(
                 "SELECT {}, {ended} FROM {table} m WHERE m.id = $2{}",
-                record_columns(kind),
+                record_columns(kind, next),
                 kind.lock_wait()
             ))
         };
@@ -91,19 +94,19 @@ impl OperateStatements {
             count_ended: statement(ended(false).count(kind)),
             count_dead: statement(ended(true).count(kind)),
             count_live: statement(live().count(kind)),
-            // The class after `$3`: one search of the index, however many dead letters there are. One definition at a time,
-            // since MySQL searches a range only between values that it knows beforehand.
+            // The class after `$3`: one index search, however many dead letters there are. One definition at a time, because
+            // MySQL searches a range only between constants.
             next_class: statement(format!(
                 "SELECT {class} FROM notify_msg_history m{} WHERE m.def_id = $2 AND {class} > $3 ORDER BY {class} LIMIT 1",
                 kind.by_index("notify_msg_history_dead"),
                 class = kind.dead_class(),
             )),
-            lock_live: lock("notify_msg", "NULL, NULL"),
-            lock_ended: lock("notify_msg_history", &format!("{}, m.end_reason", kind.epoch("m.finish_time"))),
-            // Those of a window that are still as they were seen. Locked ones are passed over: somebody purges or revives them. So
-            // is one whose id was given to a live notice as well (a restored sequence).
+            lock_live: lock("notify_msg", DUE, "NULL, NULL"),
+            lock_ended: lock("notify_msg_history", ENDED, &format!("{}, m.end_reason", kind.epoch("m.finish_time"))),
+            // The notices of a window that are unchanged. Locked ones are skipped, because another session purges or revives
+            // them. So is an ended notice whose id a live notice has as well (a restored sequence).
             hold_ended: statement(format!(
-                "SELECT m.id, m.dedupe_key {}",
+                "SELECT m.id, CASE WHEN m.attempt = 0 OR m.dedupe_until_ended THEN m.dedupe_key END {}",
                 kind.batch_rows(
                     &ids,
                     "notify_msg_history",
@@ -112,12 +115,12 @@ impl OperateStatements {
                     kind.lock(),
                 )
             )),
-            // The attempt is kept, since it is the fence. What was never attempted is a first send.
+            // Keeps the attempt, because it is the fence. A notice without attempts becomes "not sent".
             revive: statement(format!(
                 "INSERT INTO notify_msg ({LIVE})
                  SELECT m.id, m.def_id, m.param, m.description, m.errors, CASE WHEN m.attempt > 0 THEN 2 ELSE 0 END,
                         m.attempt, 0, 0, m.worker, m.last_class, m.last_call_time, {}, m.create_time, m.dedupe_key,
-                        m.ordering_key, m.trace_context {}",
+                        m.dedupe_until_ended, m.ordering_key, m.trace_context {}",
                 due("b.due"),
                 kind.batch_rows(
                     &kind.batch("$2", &[("notice_id", Ty::Int), ("due", Ty::Int)]),
@@ -129,18 +132,21 @@ impl OperateStatements {
             cancel: statement(format!(
                 "INSERT INTO notify_msg_history ({HISTORY})
                  SELECT m.id, m.def_id, m.param, m.description, m.errors, 6, m.attempt, m.failures, m.crashes, m.worker,
-                        m.last_class, m.last_call_time, NULL, m.create_time, m.dedupe_key, m.ordering_key,
-                        m.trace_context, {now}, $3 {}",
+                        m.last_class, m.last_call_time, NULL, m.create_time, m.dedupe_key, m.dedupe_until_ended,
+                        m.ordering_key, m.trace_context, {now}, $3 {}",
                 kind.listed_rows("$2", "notify_msg", "true", "")
             )),
-            retime: statement(format!("UPDATE notify_msg SET next_call_time = {} WHERE id = $2", due("$3"))),
+            retime: statement(format!(
+                "UPDATE notify_msg SET next_call_time = {}, blocked_since = NULL WHERE id = $2",
+                due("$3")
+            )),
             retime_window: statement(kind.batch_update(
                 &kind.batch("$2", &[("notice_id", Ty::Int), ("due", Ty::Int)]),
                 "notify_msg",
-                &format!("next_call_time = {}", due("b.due")),
+                &format!("next_call_time = {}, blocked_since = NULL", due("b.due")),
                 "",
             )),
-            // How long each waits from the beginning of its last attempt, in whole seconds, so that there are few groups.
+            // How long each notice waits after the start of its last attempt, in whole seconds, so that there are few groups.
             retry_groups: statement(format!(
                 "SELECT failures, crashes, last_class, wait, due, count(*) FROM (
                      SELECT m.failures, m.crashes, m.last_class, {} AS wait,
@@ -148,14 +154,14 @@ impl OperateStatements {
                      FROM notify_msg m{} WHERE m.def_id = $2 AND m.status = 2 LIMIT $3) AS waiting
                  GROUP BY failures, crashes, last_class, wait, due",
                 kind.seconds_between("m.last_call_time", "m.next_call_time"),
-                kind.by_lane()
+                kind.by_slice()
             )),
             rewrite: statement(format!("UPDATE notify_msg SET param = {} WHERE id = $2", kind.to_json("$3"))),
             ahead: statement(kind.ahead()),
             living_nodes: statement(format!(
-                "SELECT id, handlers, {} FROM notify_node WHERE last_seen > {} ORDER BY id",
+                "SELECT id, handlers, {} FROM notify_node WHERE {} ORDER BY id",
                 kind.epoch("last_seen"),
-                kind.plus(&now, "-$2")
+                kind.was_seen("$2")
             )),
         }
     }
@@ -163,23 +169,25 @@ impl OperateStatements {
 
 /// The columns of a live notice.
 const LIVE: &str = "id, def_id, param, description, errors, status, attempt, failures, crashes, worker, last_class, \
-     last_call_time, next_call_time, create_time, dedupe_key, ordering_key, trace_context";
+     last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context";
 
-/// Notices of a definition in the order of an index.
-struct Lane {
+/// A queue slice: the notices of a definition and status, or class, in the order of an index.
+struct SliceStatements {
     from: String,
     which: String,
     time: &'static str,
+    /// The displayed time.
+    shown: &'static str,
     reason: &'static str,
 }
 
-impl Lane {
-    /// Behind the position `$5`, `$6`, backwards; at most `$7`.
+impl SliceStatements {
+    /// At most `$7` notices before the position `$5`, `$6`, newest first.
     fn newest(&self, kind: Kind) -> String {
         self.list(kind, &format!("{} < {} OR m.id < $6", self.time, kind.text_time("$5")), " DESC")
     }
 
-    /// Behind the position `$4`, `$6`.
+    /// At most `$7` notices after the position `$4`, `$6`, oldest first.
     fn oldest(&self, kind: Kind) -> String {
         self.list(kind, &format!("{} > {} OR m.id > $6", self.time, kind.text_time("$4")), "")
     }
@@ -192,7 +200,7 @@ impl Lane {
                     substr(m.description, 1, 200), {}, {}, {}, {}, m.ordering_key, m.dedupe_key, {}
              {} ORDER BY {time}{order}, m.id{order} LIMIT $7",
             kind.epoch("m.create_time"),
-            kind.epoch(time),
+            kind.epoch(self.shown),
             kind.time_text(time),
             self.reason,
             kind.epoch("m.last_call_time"),
@@ -200,7 +208,7 @@ impl Lane {
         )
     }
 
-    /// As many as there are, at most `$6`.
+    /// The number of notices, at most `$6`.
     fn count(&self, kind: Kind) -> String {
         format!(
             "SELECT count(*) FROM (SELECT 1 AS one FROM {} WHERE {} LIMIT $6) AS counted",

@@ -1,10 +1,10 @@
-//! Reading rows: tolerant of one that somebody spoiled by hand, which costs the others nothing.
+//! Reads rows. A row that an edit by hand made unreadable is skipped and does not affect the others.
 
 use super::dialect::Dialect;
 use super::fragment::Kind;
-use crate::notice::{Claimed, NoticeRecord, Status, time_from_millis};
+use crate::notice::{ClaimedNotice, NoticeRecord, Status, time_from_millis};
 
-/// What the time of something that is waited for without end reads as: 9999-12-31, in milliseconds since 1970.
+/// The due time of a notice that waits without end: 9999-12-31, in milliseconds since 1970.
 pub(super) const ENDLESS: i64 = 253_402_214_400_000;
 
 pub(super) fn required<DB: Dialect>(row: &DB::Row, column: usize) -> sqlx::Result<i64> {
@@ -19,13 +19,13 @@ fn unexpected(what: &str, column: usize) -> sqlx::Error {
     sqlx::Error::Decode(format!("column {column} is null, not {what}").into())
 }
 
-/// What of `rows` can be read. One that cannot, since somebody spoiled it by hand, costs the others nothing.
-pub(super) fn read_claimed<DB: Dialect>(rows: &[DB::Row], status: Status) -> Vec<Claimed> {
+/// Reads the claimed notices of `rows`. Skips rows that an edit by hand made unreadable.
+pub(super) fn read_claimed<DB: Dialect>(rows: &[DB::Row], status: Status) -> Vec<ClaimedNotice> {
     let read = |row: &DB::Row| {
         let last_call = DB::moment(row, 9)?.unwrap_or(0);
-        // A time of creation that cannot be read is not worth a notice: the call's stands for it.
+        // An unreadable time of creation is replaced by the time of the call, because the notice must still be sent.
         let created = DB::moment(row, 10)?.unwrap_or(last_call);
-        Ok(Claimed {
+        Ok(ClaimedNotice {
             id: required::<DB>(row, 0)?,
             def_id: required::<DB>(row, 1)?,
             param: required_text::<DB>(row, 2)?,
@@ -45,7 +45,7 @@ pub(super) fn read_claimed<DB: Dialect>(rows: &[DB::Row], status: Status) -> Vec
     readable::<DB, _>(rows, "notice", read)
 }
 
-/// What `read` makes of each row; those that it fails for are logged by their id, which is the first column.
+/// Applies `read` to each row. Logs and skips rows that it fails for, with their id, which is the first column.
 pub(super) fn readable<DB: Dialect, T>(
     rows: &[DB::Row],
     what: &'static str,
@@ -54,7 +54,7 @@ pub(super) fn readable<DB: Dialect, T>(
     let logged = |row: &DB::Row| {
         let failed = |error: sqlx::Error| {
             let id = DB::int(row, 0).ok().flatten();
-            tracing::error!(what, id, %error, "a row cannot be read and is passed over");
+            tracing::error!(what, id, %error, "skipped a row that cannot be read");
         };
         read(row).map_err(failed).ok()
     };
@@ -85,12 +85,19 @@ pub(super) fn read_record<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeReco
     record.last_call_time = DB::int(row, 14)?.map(time_from_millis);
     record.ordering_key = DB::text(row, 15)?;
     record.dedupe_key = DB::text(row, 16)?;
-    record.finish_time = DB::int(row, 17)?.map(time_from_millis);
-    record.end_reason = DB::text(row, 18)?;
+    record.unique_until_ended = DB::int(row, 17)? == Some(1);
+    record.finish_time = DB::int(row, 18)?.map(time_from_millis);
+    record.end_reason = DB::text(row, 19)?;
     Ok(record)
 }
 
-/// What a claim reads. Without an alias in front (SQLite knows none in RETURNING), hence no batch has a column `id`.
+/// When a live notice is due. While it is blocked, `next_call_time` is the time of the next look at it.
+pub(super) const DUE: &str = "coalesce(m.blocked_since, m.next_call_time)";
+/// The stored due time of an ended notice.
+pub(super) const ENDED: &str = "m.next_call_time";
+
+/// The columns that a claim returns. No alias in front, because SQLite allows none in RETURNING; hence no batch has a column
+/// `id`.
 pub(super) fn claimed_columns(kind: Kind, attempt: &str, last_call_time: &str) -> String {
     format!(
         "id, def_id, param, description, errors, {attempt}, failures, crashes, worker, {}, {}, trace_context, ordering_key",
@@ -99,10 +106,11 @@ pub(super) fn claimed_columns(kind: Kind, attempt: &str, last_call_time: &str) -
     )
 }
 
-pub(super) fn record_columns(kind: Kind) -> String {
+/// The columns of a notice's record. `next` is the expression for the next time that people see.
+pub(super) fn record_columns(kind: Kind, next: &str) -> String {
     format!(
-        "m.id, m.def_id, m.status, m.param, m.description, m.errors, m.attempt, m.failures, m.crashes, m.worker, m.last_class, {}, {}, m.trace_context, {}, m.ordering_key, m.dedupe_key",
-        kind.epoch("m.next_call_time"),
+        "m.id, m.def_id, m.status, m.param, m.description, m.errors, m.attempt, m.failures, m.crashes, m.worker, m.last_class, {}, {}, m.trace_context, {}, m.ordering_key, m.dedupe_key, CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END",
+        kind.epoch(next),
         kind.epoch("m.create_time"),
         kind.epoch("m.last_call_time")
     )

@@ -1,7 +1,7 @@
-//! A statement and its arguments on their way to a driver.
+//! Statements and their arguments, in the form that a driver takes.
 //!
-//! Statements are written with `$1`, `$2` … in any order and as often as needed; MySQL, which only has `?`, gets its
-//! arguments in the order of their use, or in the text where one of them is a list.
+//! Statements use `$1`, `$2` … in any order and as often as needed. MySQL only has `?`, so it gets the arguments in the order of
+//! their use, or within the text where one of them is a list.
 
 use sqlx::{Arguments, AssertSqlSafe, Database, Encode, SqlStr, Type};
 
@@ -48,7 +48,7 @@ impl Statement {
         Self { kind, source: source.to_owned(), sql: sqlx::SqlSafeStr::into_sql_str(AssertSqlSafe(sql)), order }
     }
 
-    /// The text as written, with numbered placeholders.
+    /// The original text, with numbered placeholders.
     pub(super) fn text(&self) -> &str {
         &self.source
     }
@@ -57,7 +57,7 @@ impl Statement {
         self.sql.clone()
     }
 
-    /// The driver's form of `args`, which are in the order of their numbers.
+    /// Converts `args`, which are in the order of their numbers, to the driver's form.
     pub(super) fn arguments<DB>(&self, args: &[Arg<'_>]) -> sqlx::Result<DB::Arguments>
     where
         DB: Database,
@@ -79,7 +79,7 @@ impl Statement {
         Ok(arguments)
     }
 
-    /// The text with its arguments in it, where one of them is a list that this database has no parameter for.
+    /// Returns the text with the arguments in it, where one of them is a list and this database has no parameter for lists.
     pub(super) fn spelled_out(&self, args: &[Arg<'_>]) -> sqlx::Result<Option<String>> {
         if self.kind != Kind::MySql || !args.iter().any(|arg| matches!(arg, Arg::Ids(_))) {
             return Ok(None);
@@ -101,8 +101,8 @@ impl Statement {
     }
 }
 
-/// Ids as the database reads them: an array of Postgres, a list that stands in MySQL's text (none of it is `IN (NULL)`, which is
-/// false), or JSON.
+/// Formats ids for the database: a Postgres array, a list within MySQL's text (the empty one is `IN (NULL)`, which is never
+/// true), or JSON.
 fn list(kind: Kind, ids: &[i64]) -> String {
     let joined = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
     match kind {
@@ -113,15 +113,15 @@ fn list(kind: Kind, ids: &[i64]) -> String {
     }
 }
 
-/// A text within a statement for MySQL, as the hexadecimal digits of its bytes: there is nothing in them that could be taken
-/// for SQL, whatever the session's modes and character sets.
+/// A text literal for MySQL, as the hexadecimal digits of its bytes. They cannot contain SQL, in any mode and character set of
+/// the session.
 pub(super) fn mysql_literal(text: Option<&str>) -> String {
     text.map_or("NULL".to_owned(), |text| format!("_utf8mb4 X'{}'", hex::encode(text)))
 }
 
-/// The driver's text, and which argument each of its placeholders takes.
+/// Returns the driver's text, and which argument each of its placeholders takes.
 ///
-/// Postgres and SQLite number their placeholders: there each argument is passed once, up to the highest number used.
+/// Postgres and SQLite number their placeholders: they get each argument once, up to the highest number used.
 fn render(kind: Kind, source: &str) -> (String, Vec<usize>) {
     let mut uses = Vec::new();
     let sql = replaced(source, |number| {
@@ -135,7 +135,7 @@ fn render(kind: Kind, source: &str) -> (String, Vec<usize>) {
     (sql, order)
 }
 
-/// A text with something else for each numbered placeholder.
+/// Replaces each numbered placeholder of a text.
 fn replaced(source: &str, mut placeholder: impl FnMut(usize) -> String) -> String {
     let mut sql = String::with_capacity(source.len());
     let mut rest = source;
@@ -144,7 +144,7 @@ fn replaced(source: &str, mut placeholder: impl FnMut(usize) -> String) -> Strin
         sql.push_str(&rest[..at]);
         match rest[at + 1..at + 1 + digits].parse() {
             Ok(number) => sql.push_str(&placeholder(number)),
-            // A JSON path such as '$.id' is no placeholder.
+            // A JSON path such as '$.id' is not a placeholder.
             Err(_) => sql.push('$'),
         }
         rest = &rest[at + 1 + digits..];

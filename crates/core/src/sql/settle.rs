@@ -1,12 +1,14 @@
-//! Settling a batch: lock what is still ours, move what ended to history, give the rest its next time. One transaction,
-//! each outcome independent of the others: a statement a step, or all steps in one where the database can.
+//! Settles a batch in one transaction: locks the notices whose fence still holds, moves ended ones to history, and sets the next
+//! time of the others. One statement does each step, or one statement all steps where the database can. A refused outcome affects
+//! no other.
 
 use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 
-use super::alerts::{self, Wait};
-use super::connections::Purpose;
+use super::alerts;
+use super::blocked::{keys_of_ended, unblock};
+use super::connections::Share;
 use super::definitions::is_unique_violation;
 use super::dialect::Dialect;
 use super::limits;
@@ -35,7 +37,7 @@ impl Key {
     }
 }
 
-/// What a notice becomes, as the statements `settle`, `archive` and `reschedule` read it. What it does not have is null.
+/// The new state of a notice, as the statements `settle`, `archive` and `reschedule` read it. Missing values are null.
 #[derive(Serialize)]
 struct Row<'a> {
     notice_id: i64,
@@ -45,7 +47,7 @@ struct Row<'a> {
     ends: i64,
     keep: i64,
     new_status: i64,
-    /// Null: without end.
+    /// Null: it waits without end.
     after_ms: Option<i64>,
     new_failures: i64,
     new_crashes: i64,
@@ -88,20 +90,20 @@ impl<'a> Row<'a> {
 /// How a batch is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// One statement that waits a moment for rows that somebody else locks, and fails.
+    /// One statement that waits a moment for rows that other sessions lock, and then fails.
     Bare { keep: bool },
-    /// One statement that passes over those.
+    /// One statement that skips locked rows.
     AtOnce,
-    /// A statement a step; where it evicts, ended notices whose ids were given once more make room.
+    /// One statement for each step. With `evict`, rows of history are deleted whose ids were given to new notices.
     Steps { evict: bool },
 }
 
 impl<DB: Dialect> SqlStore<DB> {
-    pub(super) async fn try_settle(&self, batch: &[Settle]) -> sqlx::Result<Vec<Settled>> {
+    pub(super) async fn try_settle(&self, on: &Share<DB>, batch: &[Settle]) -> sqlx::Result<Vec<Settled>> {
         let mut way = self.way(batch);
         loop {
-            match self.settle_once(batch, way).await {
-                // Its only unique index is the id of history's rows.
+            match self.settle_once(on, batch, way).await {
+                // The only unique index that a settle can violate is on the ids of history.
                 Err(error) if way != Way::Steps { evict: true } && is_unique_violation(&error) => {
                     way = Way::Steps { evict: true };
                 }
@@ -115,7 +117,7 @@ impl<DB: Dialect> SqlStore<DB> {
     }
 
     fn way(&self, batch: &[Settle]) -> Way {
-        // Who alerts nobody and has no breaker pays nothing for it.
+        // A batch without alarms and circuit breakers needs no steps.
         if !DB::KIND.settles_at_once() || batch.iter().any(|settle| settle.shape() == Shape::Watched) {
             return Way::Steps { evict: false };
         }
@@ -130,43 +132,29 @@ impl<DB: Dialect> SqlStore<DB> {
         }
     }
 
-    async fn settle_once(&self, batch: &[Settle], way: Way) -> sqlx::Result<Vec<Settled>> {
-        let statements = DB::statements();
-        let now = self.now();
-        let mut conn = self.connections.get(Purpose::Work).await?;
-        let not_in = |held: HashSet<Fence>| match held.len() < batch.len() {
-            true => batch.iter().map(fence_of).filter(|fence| !held.contains(fence)).collect(),
-            false => HashSet::new(),
+    async fn settle_once(&self, on: &Share<DB>, batch: &[Settle], way: Way) -> sqlx::Result<Vec<Settled>> {
+        let mut conn = on.get().await?;
+        let keyed = batch.iter().any(|settle| settle.ordering_key.is_some());
+        let missing = if keyed || matches!(way, Way::Steps { .. }) {
+            let mut tx = conn.begin().await?;
+            let missing = self.write(&mut tx, batch, way).await?;
+            // In the transaction of the end: otherwise a process that dies in between leaves the next notice blocked.
+            let ended = keys_of_ended(batch.iter().filter(|settle| !missing.contains(&fence_of(settle))));
+            unblock::<DB>(&mut tx, self.now(), ended).await?;
+            tx.commit().await?;
+            missing
+        } else {
+            self.write(&mut conn, batch, way).await?
         };
-        let missing = match way {
-            Way::Bare { keep } => {
-                let statement = if keep { &statements.settle_kept } else { &statements.settle_gone };
-                let (ids, attempts): (Vec<i64>, Vec<i64>) =
-                    batch.iter().map(|settle| (settle.id, settle.attempt)).unzip();
-                let rows = DB::fetch(&mut conn, statement, &[now, Arg::Ids(&ids), Arg::Ids(&attempts)]).await?;
-                let fence = |row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?, Status::Sending.code()));
-                rows.iter().map(fence).collect::<sqlx::Result<_>>()?
-            }
-            Way::AtOnce => {
-                let rows = json(&batch.iter().map(Row::new).collect::<Vec<_>>())?;
-                not_in(keys::<DB>(&DB::fetch(&mut conn, &statements.settle, &[now, rows.as_str().into()]).await?)?)
-            }
-            Way::Steps { evict } => {
-                let mut tx = conn.begin().await?;
-                let held = self.settle_by_steps(&mut tx, batch, evict).await?;
-                tx.commit().await?;
-                not_in(held)
-            }
-        };
+        let is_held = |settle: &Settle| !missing.contains(&fence_of(settle));
         let mut settled = vec![Settled::Done; batch.len()];
         if !missing.is_empty() {
-            let is_held = |settle: &Settle| !missing.contains(&fence_of(settle));
             let ids = batch.iter().filter(|settle| !is_held(settle)).map(|settle| settle.id).collect::<Vec<_>>();
-            let rows = DB::fetch(&mut conn, &statements.verify, &[now, Arg::Ids(&ids)]).await?;
-            let mut stands = rows.iter().map(Standing::read::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
-            // The live one last: where an ended notice had the same id, it is the live one's outcome.
+            let rows = DB::fetch(&mut conn, &DB::statements().verify, &[self.now(), Arg::Ids(&ids)]).await?;
+            let mut stands = rows.iter().map(StoredState::read::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
+            // The live one last, so that it wins where an ended notice has the same id: the outcome is the live one's.
             stands.sort_by_key(|(_, stands)| !Status::from_code(stands.status).is_some_and(Status::is_final));
-            let stands = HashMap::<i64, Standing>::from_iter(stands);
+            let stands = HashMap::<i64, StoredState>::from_iter(stands);
             for (answer, settle) in settled.iter_mut().zip(batch) {
                 if !is_held(settle) {
                     *answer = judge(settle, stands.get(&settle.id));
@@ -177,7 +165,28 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(settled)
     }
 
-    /// Locks what is still ours and writes what becomes of it; returns what that is.
+    /// Writes a batch. Returns the fences that no longer hold.
+    async fn write(&self, conn: &mut DB::Connection, batch: &[Settle], way: Way) -> sqlx::Result<HashSet<Fence>> {
+        let (statements, now) = (DB::statements(), self.now());
+        let held = match way {
+            Way::Bare { keep } => {
+                let statement = if keep { &statements.settle_kept } else { &statements.settle_gone };
+                let (ids, attempts): (Vec<i64>, Vec<i64>) =
+                    batch.iter().map(|settle| (settle.id, settle.attempt)).unzip();
+                let rows = DB::fetch(conn, statement, &[now, Arg::Ids(&ids), Arg::Ids(&attempts)]).await?;
+                let fence = |row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?, Status::Sending.code()));
+                return rows.iter().map(fence).collect();
+            }
+            Way::AtOnce => {
+                let rows = json(&batch.iter().map(Row::new).collect::<Vec<_>>())?;
+                keys::<DB>(&DB::fetch(conn, &statements.settle, &[now, rows.as_str().into()]).await?)?
+            }
+            Way::Steps { evict } => self.settle_by_steps(conn, batch, evict).await?,
+        };
+        Ok(batch.iter().map(fence_of).filter(|fence| !held.contains(fence)).collect())
+    }
+
+    /// Locks the notices whose fence holds and writes their new state. Returns their fences.
     async fn settle_by_steps(
         &self,
         tx: &mut DB::Connection,
@@ -227,7 +236,7 @@ impl<DB: Dialect> SqlStore<DB> {
         let ours = || batch.iter().filter(|settle| held.contains(&fence_of(settle)));
         let opened = limits::watch::<DB>(tx, now, ours()).await?;
         let (alarms, told) = (ours().filter_map(|settle| settle.alarm.as_deref()).chain(opened), ours());
-        alerts::apply::<DB>(tx, now, Wait::No, alarms, told.filter_map(|settle| settle.told.as_deref())).await?;
+        alerts::apply::<DB>(tx, now, alarms, told.filter_map(|settle| settle.told.as_deref())).await?;
         Ok(held)
     }
 }
@@ -236,47 +245,47 @@ impl<DB: Dialect> SqlStore<DB> {
 pub(super) async fn end_one<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, settle: &Settle) -> sqlx::Result<()> {
     let statements = DB::statements();
     let id = Arg::Ids(std::slice::from_ref(&settle.id));
-    // An ended notice whose id was given once more; an error would end the caller's transaction.
+    // Deletes an ended notice with the same id, because an error would end the caller's transaction.
     DB::execute(conn, &statements.evict, &[now, id]).await?;
     DB::execute(conn, &statements.archive, &[now, json(&[Row::new(settle)])?.as_str().into()]).await?;
     DB::execute(conn, &statements.remove, &[now, id]).await?;
-    Ok(())
+    unblock::<DB>(conn, now, keys_of_ended(std::iter::once(settle))).await
 }
 
-/// The notice, the attempt and the status that an outcome was decided for: a batch may have the outcomes of two attempts at the
-/// same notice, or that of an attempt beside the judgement of its refusal.
+/// The notice, the attempt and the status that an outcome was decided for. A batch may have the outcomes of two attempts at the
+/// same notice, or the outcome of an attempt and the failure that its nack causes.
 type Fence = (i64, i64, i64);
 
 fn fence_of(settle: &Settle) -> Fence {
     (settle.id, settle.attempt, settle.from.code())
 }
 
-/// What a settle holds.
+/// Reads the fences that a statement of a settle returns.
 fn keys<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<HashSet<Fence>> {
     rows.iter().map(|row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?, required::<DB>(row, 2)?))).collect()
 }
 
-/// How a notice stands that was not held.
-struct Standing {
+/// The stored state of a notice whose outcome was not written.
+struct StoredState {
     attempt: i64,
     status: i64,
     failures: i64,
     crashes: i64,
 }
 
-impl Standing {
+impl StoredState {
     fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(i64, Self)> {
         let int = |column| required::<DB>(row, column);
         Ok((int(0)?, Self { attempt: int(1)?, status: int(2)?, failures: int(3)?, crashes: int(4)? }))
     }
 }
 
-/// Why an outcome was not stored just now: somebody locks the row, or it was stored before and the answer got lost, or
+/// Returns why an outcome was not stored: another session locks the row, an earlier try stored it and its reply got lost, or
 /// the lease was lost.
-fn judge(settle: &Settle, stands: Option<&Standing>) -> Settled {
+fn judge(settle: &Settle, stands: Option<&StoredState>) -> Settled {
     let transition = &settle.transition;
     let Some(stands) = stands else {
-        // Neither live nor in history: ended without history, which is what we wanted; or not our business any more.
+        // Neither live nor in history: it ended without history, as intended, or another worker ended it.
         let vanishes = matches!(transition.next, Next::Finish { status: Status::Succeeded, keep: false, .. });
         return if vanishes { Settled::Done } else { Settled::LostLease };
     };

@@ -1,8 +1,8 @@
-//! The parts of the statements that settle, and those that do it at once. All others are in [`super::statements`].
+//! The parts of the statements that settle, and those that settle in one statement. All others are in [`super::statements`].
 
 use super::fragment::{Kind, Ty};
 
-/// What a settled notice is to become. The names differ from the table's, so that assignments can name those bare.
+/// The new state of a settled notice. The names differ from the table's, so that assignments need no alias.
 pub(super) const SETTLED: &[(&str, Ty)] = &[
     ("notice_id", Ty::Int),
     ("new_status", Ty::Int),
@@ -16,14 +16,15 @@ pub(super) const SETTLED: &[(&str, Ty)] = &[
 ];
 
 pub(super) const HISTORY: &str = "id, def_id, param, description, errors, status, attempt, failures, crashes, worker, last_class, \
-     last_call_time, next_call_time, create_time, dedupe_key, ordering_key, trace_context, finish_time, end_reason";
+     last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, \
+     finish_time, end_reason";
 
-/// `of`: where the columns of the batch are found.
+/// Copies notices to history. `of` maps a batch column to an expression.
 pub(super) fn archived(kind: Kind, of: &dyn Fn(&str) -> String) -> String {
     format!(
         "INSERT INTO notify_msg_history ({HISTORY})
          SELECT m.id, m.def_id, m.param, {}, {}, {}, m.attempt, {}, {}, m.worker, {}, m.last_call_time, NULL, m.create_time,
-                m.dedupe_key, m.ordering_key, m.trace_context, {}, {}",
+                m.dedupe_key, m.dedupe_until_ended, m.ordering_key, m.trace_context, {}, {}",
         of("new_description"),
         kind.to_json(&of("new_errors")),
         of("new_status"),
@@ -46,15 +47,15 @@ pub(super) fn rescheduled(kind: Kind) -> String {
     )
 }
 
-/// The fence: who does not find its attempt, in the status it left it in, changes nothing.
+/// The fence: nothing is written where the attempt or the status has changed, or where an overdue notice is no longer overdue.
 pub(super) fn fence(kind: Kind) -> String {
     let now = kind.now();
     format!("m.attempt = b.attempt AND m.status + 0 = b.was AND (b.overdue = 0 OR m.next_call_time <= {now})")
 }
 
-/// All steps of a settle in one round trip. Only Postgres has statements that change several tables: what is held is locked
-/// and read first, and the others change just that. `held` has all the columns of both, since two results joined would be
-/// compared row by row: nothing is known of their sizes.
+/// All steps of a settle in one statement. Only Postgres can change several tables in one: `held` locks and reads the notices,
+/// and the other parts change only those. `held` has all columns of notice and batch, because Postgres knows no sizes of
+/// the two results and would join them by comparing row with row.
 pub(super) fn settle_at_once(kind: Kind) -> String {
     if !kind.settles_at_once() {
         return String::new();
@@ -76,7 +77,7 @@ pub(super) fn settle_at_once(kind: Kind) -> String {
     )
 }
 
-/// What a success that left nothing to tell becomes, for [`archived`].
+/// The new state of a success that needs no record beyond its row, for [`archived`].
 pub(super) fn bare(column: &str) -> String {
     let value = match column {
         "new_status" => "1",
@@ -86,10 +87,10 @@ pub(super) fn bare(column: &str) -> String {
     value.to_owned()
 }
 
-/// Ends what succeeded and left nothing to tell ([`crate::store::Shape::Bare`]), given as two arrays of Postgres: ids in `$2`, attempts
-/// in `$3`. Returns those that it did not find. To lock the rows first, as the others do, and to read JSON would take as long as all the rest.
+/// Ends successes that change no other column ([`crate::store::Shape::Bare`]), given as two arrays of Postgres: ids in `$2`,
+/// attempts in `$3`. Returns those that it did not find. Locking the rows first and reading JSON would double its duration.
 ///
-/// It waits for rows that somebody else locks, and for no longer than a moment: then it fails, and has done nothing.
+/// It waits for rows that another session locks, but only for a moment. Then it fails and has changed nothing.
 pub(super) fn settle_bare(kind: Kind, keep: bool) -> String {
     let Some(wait_briefly) = kind.wait_briefly() else { return String::new() };
     let listed = kind.listed("m.id", "$2");
@@ -98,7 +99,7 @@ pub(super) fn settle_bare(kind: Kind, keep: bool) -> String {
         true => ("m.*", format!(", kept AS ({} FROM gone m)", archived(kind, &bare))),
         false => ("m.id, m.attempt", String::new()),
     };
-    // `IS TRUE`: else it becomes a join, which may compare each row with each key: nothing is known of how many there are.
+    // Without `IS TRUE` it becomes a join that may compare each row with each key, because Postgres does not know their number.
     format!(
         "WITH gone AS (
              DELETE FROM notify_msg AS m WHERE {listed} AND m.status + 0 = 5

@@ -1,12 +1,10 @@
-//! SQLite: what [`Dialect`] asks.
-
-use std::time::Duration;
+//! SQLite: the implementation of [`Dialect`].
 
 use futures_util::future::BoxFuture;
 use sqlx::error::DatabaseError;
 use sqlx::{Executor, Pool, Row, Sqlite, Transaction};
 
-use super::dialect::{Changed, Committed, Dialect, MigrationLock, Plan, driver, sealed};
+use super::dialect::{Changed, Committed, Dialect, Limits, MigrationLock, Plan, driver, sealed};
 use super::fragment::Kind;
 use super::run::{Arg, Statement};
 use crate::class::{ErrorClass, class_of_fault};
@@ -16,7 +14,7 @@ impl sealed::Sealed for Sqlite {}
 
 impl Dialect for Sqlite {
     const KIND: Kind = Kind::Sqlite;
-    // A deferred transaction that reads first and writes later fails with BUSY whatever the busy time-out is.
+    // A deferred transaction that reads first and writes later fails with BUSY, whatever the busy time-out.
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
     const MIGRATIONS: &'static [(i64, &'static str, &'static str)] = &[
         (1, "notify", include_str!("../../migrations/sqlite/0001_notify.sql")),
@@ -28,7 +26,10 @@ impl Dialect for Sqlite {
 
     driver!(Sqlite);
 
-    fn greet(conn: &mut sqlx::SqliteConnection, _limit: Option<Duration>) -> BoxFuture<'_, sqlx::Result<()>> {
+    fn prepare_session<'c>(
+        conn: &'c mut sqlx::SqliteConnection,
+        _limits: Option<&'c Limits>,
+    ) -> BoxFuture<'c, sqlx::Result<()>> {
         Box::pin(async move {
             let row = conn.fetch_one("SELECT sqlite_version()").await?;
             let version: String = row.try_get_unchecked(0)?;
@@ -38,14 +39,14 @@ impl Dialect for Sqlite {
                     format!("SQLite {version} is too old: 3.42 or newer is needed").into(),
                 ));
             }
-            // Readers do not wait for writers then; the mode stays with the file.
+            // In WAL mode readers do not wait for writers; the file keeps the mode.
             conn.execute("PRAGMA journal_mode = WAL").await?;
             Ok(())
         })
     }
 
     fn commit(tx: Transaction<'_, Self>) -> BoxFuture<'_, sqlx::Result<Committed>> {
-        // SQLite itself fails a COMMIT without a transaction (code 1, which says nothing more).
+        // SQLite itself fails a COMMIT without a transaction (with the generic code 1).
         Box::pin(async move { tx.commit().await.map(|()| Committed::Yes) })
     }
 
@@ -65,12 +66,12 @@ impl Dialect for Sqlite {
     }
 }
 
-/// By the extended result code, whose lowest byte is the primary one.
+/// Maps an extended result code, whose lowest byte is the primary one.
 fn fault(code: u32) -> FaultKind {
     match code & 0xff {
         // BUSY, LOCKED: another writer.
         5 | 6 => FaultKind::Conflict,
-        // READONLY, IOERR, FULL, CANTOPEN: the disk, which somebody may repair.
+        // READONLY, IOERR, FULL, CANTOPEN: the disk, which an operator may repair.
         8 | 10 | 13 | 14 => FaultKind::Outage,
         // TOOBIG, CONSTRAINT, MISMATCH, RANGE: the values.
         18 | 19 | 20 | 25 => FaultKind::Permanent,
@@ -78,7 +79,7 @@ fn fault(code: u32) -> FaultKind {
     }
 }
 
-/// What a failure with this code is to whoever called the database.
+/// The class of a failure with this code, for a handler that called the database.
 pub(super) fn class(code: u32) -> Option<ErrorClass> {
     match code & 0xff {
         // PERM, AUTH.
@@ -102,7 +103,7 @@ mod tests {
             (&[5, 517, 6][..], Conflict),
             (&[8, 10, 266, 13, 14], Outage),
             (&[18, 19, 275, 1299, 2067, 20, 25], Permanent),
-            // An unknown table; a corrupt or foreign file; a right.
+            // An unknown table; a corrupt file or one of another format; a missing right.
             (&[1, 11, 26, 23, 0], Unusable),
         ] {
             for code in codes {

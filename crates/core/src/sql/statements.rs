@@ -1,21 +1,22 @@
 //! Every statement of the store, written once. `$1` is the hand-turned clock (null: the database's clock).
 //!
-//! A comment over a statement says why it is as it is; what differs per dialect is in [`super::fragment`].
+//! A comment over a statement gives the reason for its form. Differences between dialects are in [`super::fragment`].
 
+use super::ack::AckStatements;
 use super::alerts::AlertStatements;
-use super::confirm::ConfirmStatements;
+use super::blocked::BlockedStatements;
 use super::counts::CountStatements;
 use super::definition_statements::definition_statements;
 use super::fragment::{Kind, Ty};
 use super::insert_statements::insert_statements;
 use super::limits::LimitStatements;
 use super::operate_statements::OperateStatements;
-use super::read::{claimed_columns, record_columns};
+use super::read::{DUE, ENDED, claimed_columns, record_columns};
 use super::run::Statement;
 use super::settle_statements::{SETTLED, archived, bare, fence, rescheduled, settle_at_once, settle_bare};
 use super::tick::TickStatements;
 use super::version_statements::VersionStatements;
-use crate::store::SUSPECT_CRASHES;
+use crate::store::CRASH_LOOP;
 
 macro_rules! statements {
     ($of:ident: $($name:ident,)+ $(; $part:ident: $part_of:ty)*) => {
@@ -26,7 +27,7 @@ macro_rules! statements {
         }
 
         impl $of {
-            /// The name and the text of each, for tests that look at the plans.
+            /// Returns the name and the text of each statement, for tests of the query plans.
             pub(super) fn texts(&self) -> Vec<(&'static str, String)> {
                 let own = vec![$((stringify!($name), self.$name.text().to_owned()),)+];
                 $(let own = [own, self.$part.texts()].concat();)*
@@ -45,16 +46,17 @@ statements! {
     definition_ids,
     insert_plain,
     insert_known,
-    sees_open,
+    own_server,
     insert,
     insert_keyed,
     insert_many,
     insert_many_keyed,
     duplicates,
+    hold_duplicates,
     id_step,
     due,
-    claim_lane,
-    claim_suspects,
+    claim_slice,
+    claim_crash_looping,
     claim_ids,
     claim_fresh,
     claim_keys,
@@ -89,7 +91,8 @@ statements! {
     create_definition,
     replace_definition,
     delete_definition,
-    ; confirm: ConfirmStatements
+    ; blocked: BlockedStatements
+    ; confirm: AckStatements
     ; alerts: AlertStatements
     ; limits: LimitStatements
     ; counts: CountStatements
@@ -104,45 +107,41 @@ impl Statements {
         let statement = |text: String| Statement::new(kind, &text);
         let define = definition_statements(kind);
         let add = insert_statements(kind);
-        // The index entry of the earliest due time, per definition and status: four searches a definition, however
-        // many notices there are. `ORDER BY … LIMIT 1`, since MySQL reads the whole group for a correlated `min`.
+        // The index entry of the earliest due time, per definition and status: four searches for each definition, however
+        // many notices there are. `ORDER BY … LIMIT 1`, because MySQL reads the whole group for a correlated `min`.
         let earliest = |status: i64| {
-            // Rounded up, and now down: what is told as due can be claimed. A time that cannot be read has been due for
-            // ever where the claim's comparison says so, lest it hide its lane; where not, it is the last of it.
+            // The due time is rounded up and now is rounded down, so a notice reported as due can be claimed. An unreadable time
+            // counts as 0 where the claim's comparison finds it due, so that it does not hide its queue slice. Otherwise it sorts
+            // last.
             let next = format!(
                 "coalesce({}, CASE WHEN m.next_call_time <= {now} THEN 0 END)",
                 kind.epoch_up("m.next_call_time")
             );
             format!(
                 "(SELECT {next} FROM notify_msg m{} WHERE m.def_id = d.id AND m.status = {status}{}
-                  ORDER BY m.next_call_time LIMIT 1)",
-                kind.by_lane(),
-                kind.from_mark(&format!("b.from_{status}"))
+                  ORDER BY {} LIMIT 1)",
+                kind.by_slice(),
+                kind.from_mark(&format!("b.from_{status}")),
+                kind.order_of_slice()
             )
         };
-        let in_lane = format!("m.def_id = $2 AND m.status = $3 AND m.next_call_time <= {now}");
-        let by_lane = kind.by_lane();
-        let lane_order = "ORDER BY m.next_call_time LIMIT $4";
-        // `+ 0` and IS TRUE keep Postgres from reading the whole lane by the other index, as it does where its statistics are old
+        let in_slice = format!("m.def_id = $2 AND m.status = $3 AND m.next_call_time <= {now}");
+        let by_slice = kind.by_slice();
+        let slice_order = "ORDER BY m.next_call_time LIMIT $4";
+        // Without `+ 0` and IS TRUE, Postgres reads the whole queue slice by the other index where its statistics are old
         // (here, and wherever rows are found by their ids).
         let due_by_ids = format!("m.def_id + 0 = $2 AND m.status + 0 = $3 AND (m.next_call_time <= {now}) IS TRUE");
         let by_ids = format!("{due_by_ids} AND {}", kind.its_turn());
         let lock = kind.lock();
-        let in_turn = format!("{in_lane}{} AND {}", kind.from_mark("$7"), kind.its_turn());
-        // The first of each key, by one search of the index.
-        let first_of_keys = format!(
-            "(SELECT (SELECT o.id FROM notify_msg o{} WHERE o.def_id = $2 AND o.ordering_key = b.own_key
-              ORDER BY {} LIMIT 1) AS notice_id FROM {}) AS b",
-            kind.by_index("notify_msg_order"),
-            kind.place(),
-            kind.batch("$4", &[("own_key", Ty::Key)])
-        );
+        let in_turn = format!("{in_slice}{} AND {}", kind.from_mark("$7"), kind.its_turn());
+        let first_of_keys = kind.first_of_keys("$2", &kind.batch("$4", &[("own_key", Ty::Key)]));
         let lease_end = kind.plus(&now, "$6");
         let take = format!(
-            "status = 5, attempt = attempt + 1, worker = $5, last_call_time = {now}, next_call_time = {lease_end}"
+            "status = 5, attempt = attempt + 1, worker = $5, last_call_time = {now}, next_call_time = {lease_end},
+             blocked_since = NULL"
         );
-        // Locking the rows first and updating just those: the subselect alone could be run again for each row and
-        // return others each time. Status is checked once more after the lock was got.
+        // Locks the rows first and updates only those, because Postgres could run the subselect again for each row and return
+        // other rows each time. The status is checked again after the lock.
         let claim = |pick: &str| {
             if kind.update_returns() {
                 statement(format!(
@@ -155,33 +154,39 @@ impl Statements {
                 statement(format!("SELECT {} {pick}", claimed_columns(kind, "attempt + 1", &now)))
             }
         };
+        let duplicates = |lock: &str| {
+            statement(format!(
+                "SELECT m.id, m.def_id, m.dedupe_key, m.attempt FROM {} {} notify_msg m ON m.def_id = b.owner AND {}{lock}",
+                kind.batch("$2", &[("owner", Ty::Int), ("own_key", Ty::Key)]),
+                kind.join_in_order(),
+                kind.has_key("b.own_key")
+            ))
+        };
         let settled = kind.batch("$2", SETTLED);
         let keys =
             kind.batch("$2", &[("notice_id", Ty::Int), ("attempt", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int)]);
         let leases = kind.batch("$2", &[("notice_id", Ty::Int), ("attempt", Ty::Int), ("lease", Ty::Int)]);
         Self {
-            definition_id: statement(definition_id("")),
-            // The caller's snapshot may be older than the definition; a locking read sees what is committed.
-            definition_id_now: statement(definition_id(" LOCK IN SHARE MODE")),
+            definition_id: statement(definition_id(kind, "")),
+            // The caller's snapshot may be older than the definition; a locking read sees committed rows.
+            definition_id_now: statement(definition_id(kind, " LOCK IN SHARE MODE")),
             definition_names: statement(
                 "SELECT name FROM notify_def WHERE delete_time IS NULL ORDER BY name LIMIT 1000".into(),
             ),
             definition_ids: statement(format!(
-                "SELECT d.id, d.name FROM notify_def d JOIN {} ON d.name = b.own_key WHERE d.delete_time IS NULL",
+                "SELECT d.id, d.name, {} FROM notify_def d JOIN {} ON d.name = b.own_key WHERE d.delete_time IS NULL",
+                kind.tables_at_hand(),
                 kind.batch("$2", &[("own_key", Ty::Key)])
             )),
             insert_plain: add.plain,
             insert_known: add.known,
-            sees_open: statement(kind.sees_open().into()),
+            own_server: statement(format!("{}, {}", kind.sees_open(), kind.tables_at_hand())),
             insert: add.one,
             insert_keyed: add.keyed,
             insert_many: add.many,
             insert_many_keyed: add.many_keyed,
-            duplicates: statement(format!(
-                "SELECT m.id, m.def_id, m.dedupe_key FROM {} {} notify_msg m ON m.def_id = b.owner AND m.dedupe_key = b.own_key",
-                kind.batch("$2", &[("owner", Ty::Int), ("own_key", Ty::Key)]),
-                kind.join_in_order()
-            )),
+            duplicates: duplicates(""),
+            hold_duplicates: duplicates(kind.lock_shared()),
             id_step: statement(kind.id_step().into()),
             due: statement(format!(
                 "SELECT d.id, {}, {}, {}, {}, {}, d.tick_schedule, {} FROM notify_def d{}",
@@ -193,15 +198,15 @@ impl Statements {
                 kind.epoch("d.last_tick"),
                 kind.join_marks("$2")
             )),
-            claim_lane: claim(&format!(
-                "FROM notify_msg m{by_lane} WHERE {in_turn} AND m.crashes < {SUSPECT_CRASHES} {lane_order}{lock}"
+            claim_slice: claim(&format!(
+                "FROM notify_msg m{by_slice} WHERE {in_turn} AND m.crashes < {CRASH_LOOP} {slice_order}{lock}"
             )),
-            claim_suspects: claim(&format!(
-                "FROM notify_msg m{by_lane} WHERE {in_turn} AND m.crashes >= {SUSPECT_CRASHES} {lane_order}{lock}"
+            claim_crash_looping: claim(&format!(
+                "FROM notify_msg m{by_slice} WHERE {in_turn} AND m.crashes >= {CRASH_LOOP} {slice_order}{lock}"
             )),
             claim_ids: claim(&kind.listed_rows("$4", "notify_msg", &by_ids, lock)),
-            // As `claim_ids`, of those without an ordering key, where nobody else is likely to lock them. It is what the time from the
-            // commit to the handler is made of, and a look at a key's other notices takes an idle server long to prepare.
+            // As `claim_ids`, for notices without an ordering key that are probably not locked. It decides the time from the
+            // commit to the handler, and an idle server takes long to prepare the look at a key's other notices.
             claim_fresh: statement(kind.wait_briefly().map_or_else(String::new, |wait_briefly| {
                 format!(
                     "UPDATE notify_msg AS m SET {take} WHERE {} AND {due_by_ids} AND m.ordering_key IS NULL AND {wait_briefly} RETURNING {}",
@@ -220,11 +225,11 @@ impl Statements {
                 kind.listed("m.id", "$4")
             )),
             overdue: statement(format!(
-                "SELECT {} FROM notify_msg m{by_lane} WHERE {in_lane}{} {lane_order}",
+                "SELECT {} FROM notify_msg m{by_slice} WHERE {in_slice}{} {slice_order}",
                 claimed_columns(kind, "attempt", "last_call_time"),
                 kind.from_mark("$5")
             )),
-            // By the index, definition by definition: what is being sent is little.
+            // By the index, definition by definition, because few notices are being sent.
             held_by: statement(format!(
                 "SELECT {} {} ORDER BY m.id LIMIT $3",
                 claimed_columns(kind, "attempt", "last_call_time"),
@@ -250,7 +255,7 @@ impl Statements {
                 archived(kind, &|column| format!("b.{column}")),
                 kind.batch_rows(&settled, "notify_msg", "true", "")
             )),
-            // Of what succeeded and left nothing to tell.
+            // For successes that change no other column.
             archive_bare: statement(format!(
                 "{} {}",
                 archived(kind, &bare),
@@ -267,7 +272,7 @@ impl Statements {
                 };
                 format!("{} UNION ALL {}", from("notify_msg"), from("notify_msg_history"))
             }),
-            // Locked rows are passed over: one of them must not keep the other leases from being extended.
+            // Skips locked rows, because one of them must not delay the other leases.
             extendable: statement(format!(
                 "SELECT m.id {}",
                 kind.batch_rows(&leases, "notify_msg", "m.attempt = b.attempt AND m.status + 0 = 5", lock)
@@ -281,16 +286,19 @@ impl Statements {
             find: statement(format!(
                 "SELECT {}, NULL, NULL FROM notify_msg m WHERE m.id = $2
                  UNION ALL SELECT {}, {}, m.end_reason FROM notify_msg_history m WHERE m.id = $2",
-                record_columns(kind),
-                record_columns(kind),
+                record_columns(kind, DUE),
+                record_columns(kind, ENDED),
                 kind.epoch("m.finish_time")
             )),
             purgeable: statement(format!(
-                "SELECT m.id FROM notify_msg_history m WHERE m.def_id = $2 AND m.status = $3 AND m.finish_time <= {}
-                 ORDER BY m.finish_time LIMIT $5",
-                kind.plus(&now, "-$4")
+                "SELECT m.id, {} FROM notify_msg_history m{} WHERE m.def_id = $2 AND m.status = $3 AND m.finish_time <= {}
+                 AND m.finish_time >= {} ORDER BY m.finish_time LIMIT $5",
+                kind.epoch_down("m.finish_time"),
+                kind.by_index("notify_msg_history_finished"),
+                kind.plus(&now, "-$4"),
+                kind.epoch_time("$6")
             )),
-            // Looked at once more: a dead letter may have come back to life, and failed again, since it was found.
+            // Checks again, because a dead letter may have been revived, and have failed again, since it was found.
             purge: statement(kind.listed_delete(
                 "$2",
                 "notify_msg_history",
@@ -309,15 +317,16 @@ impl Statements {
             first_beat: statement(format!(
                 "INSERT INTO notify_node (id, handlers, clock_offset_ms, start_time, last_seen) VALUES ($2, $3, $4, {now}, {now})"
             )),
-            nodes: statement(format!("SELECT handlers FROM notify_node WHERE last_seen > {}", kind.plus(&now, "-$2"))),
-            forget_nodes: statement(format!("DELETE FROM notify_node WHERE last_seen <= {}", kind.plus(&now, "-$2"))),
+            nodes: statement(format!("SELECT handlers FROM notify_node WHERE {}", kind.was_seen("$2"))),
+            forget_nodes: statement(format!("DELETE FROM notify_node WHERE NOT ({})", kind.was_seen("$2"))),
             definitions: define.all,
             definition_by_name: define.by_name,
             lock_definition: define.lock,
             create_definition: define.create,
             replace_definition: define.replace,
             delete_definition: define.delete,
-            confirm: ConfirmStatements::new(kind),
+            blocked: BlockedStatements::new(kind),
+            confirm: AckStatements::new(kind),
             alerts: AlertStatements::new(kind),
             limits: LimitStatements::new(kind),
             counts: CountStatements::new(kind),
@@ -328,11 +337,12 @@ impl Statements {
     }
 }
 
-fn definition_id(lock: &str) -> String {
-    // MariaDB tells whether the server still has a transaction open, which the driver does not know after a raw ROLLBACK;
+fn definition_id(kind: Kind, lock: &str) -> String {
+    // MariaDB reports whether the server still has an open transaction, which the driver does not know after a raw ROLLBACK;
     // MySQL ignores the executable comment. The cast: coalesce makes a decimal of the variable, which is unsigned.
     format!(
-        "SELECT id, CAST(coalesce(/*M! @@in_transaction, */ 1) AS signed) FROM notify_def
-         WHERE name = $2 AND delete_time IS NULL{lock}"
+        "SELECT id, CAST(coalesce(/*M! @@in_transaction, */ 1) AS signed), {} FROM notify_def
+         WHERE name = $2 AND delete_time IS NULL{lock}",
+        kind.tables_at_hand()
     )
 }

@@ -1,5 +1,5 @@
-//! [`SqlStore`]: the [`Store`] over a database. Each method is one or a few statements of [`super::statements`], with a
-//! time-out, on a connection of our own; settling and definitions have files of their own.
+//! [`SqlStore`]: the [`Store`] over a database. Each method runs one or a few statements of [`super::statements`], with a
+//! time-out, on one of the store's connections. Settling and definitions have files of their own.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,20 +9,22 @@ use async_trait::async_trait;
 use serde::Serialize;
 use sqlx::Pool;
 
-use super::alerts::{self, Wait};
-use super::connections::{Connections, Purpose};
+use super::alerts;
+use super::blocked::Unordered;
+use super::connections::{Borrowed, Connections, NoTurn, Purpose, Share};
 use super::dialect::Dialect;
 use super::known::Known;
 use super::marks::Marks;
+use super::purge::Purged;
 use super::read::{ENDLESS, read_claimed, read_record, required};
 use super::run::Arg;
 use crate::clock::HandClock;
 use crate::definition::NotifyDef;
 use crate::error::{FaultKind, StoreError};
-use crate::notice::{Claimed, NoticeRecord, Status, duration_from_millis, duration_millis, time_from_millis};
+use crate::notice::{ClaimedNotice, NoticeRecord, Status, duration_from_millis, duration_millis, time_from_millis};
 use crate::store::{
-    Claim, Claims, DueLane, DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, Pulse, Purge, Settle,
-    Settled, Store, Tick,
+    Alarm, Claim, Claims, ClusterView, DueSlice, DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node,
+    Purge, Settle, Settled, Store, Tick, Ticked,
 };
 
 /// The store of one database.
@@ -31,19 +33,25 @@ pub(super) struct SqlStore<DB: Dialect> {
     pub(super) clock: Option<HandClock>,
     call_timeout: Duration,
     pub(super) marks: Marks,
+    pub(super) purged: Purged,
     pub(super) known: Arc<Known>,
-    /// When a row was last met that somebody else locks.
+    pub(super) unordered: Unordered,
+    /// When a statement last met a row that another session locks.
     met_lock: Mutex<Option<Instant>>,
 }
 
-/// How often a call is tried in all when it meets a deadlock or the like.
+/// Maximum number of tries of a call that meets a conflict, such as a deadlock.
 pub(super) const CONFLICT_TRIES: u32 = 4;
-/// For how long locked rows are passed over after one was met: who locks many, as an editor who has forgotten to commit does, is
-/// waited for once, and not by each statement anew.
+/// A try that took longer is not repeated.
+const TRIED_AGAIN: Duration = Duration::from_millis(900);
+/// How long statements skip locked rows after one of them met a lock. A session that keeps many rows locked, such as an open
+/// transaction in an editor, then delays one statement and not all of them.
 const CAREFUL: Duration = Duration::from_secs(10);
+/// How long the alarms of a heartbeat wait for their rows in all.
+const ALARMS_WAIT: Duration = Duration::from_millis(500);
 /// How many leases one transaction extends.
 const LEASES_AT_ONCE: usize = 1000;
-/// Nodes that were not seen for this long are forgotten.
+/// Nodes that were not seen for this long are deleted.
 const NODE_MEMORY: Duration = Duration::from_secs(86_400);
 
 impl<DB: Dialect> SqlStore<DB> {
@@ -53,7 +61,9 @@ impl<DB: Dialect> SqlStore<DB> {
             clock,
             call_timeout,
             marks: Marks::default(),
+            purged: Purged::default(),
             known,
+            unordered: Unordered::default(),
             met_lock: Mutex::default(),
         }
     }
@@ -63,31 +73,51 @@ impl<DB: Dialect> SqlStore<DB> {
         Arg::Int(self.clock.as_ref().map(HandClock::now_millis))
     }
 
-    /// A statement that waits for locks for a moment only did so in vain.
+    /// Notes that a statement waited for a lock and failed.
     pub(super) fn note_lock(&self) {
         *self.met_lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// Whether to use statements that pass over locked rows.
+    /// True where statements should skip locked rows.
     pub(super) fn met_lock_lately(&self) -> bool {
         self.met_lock.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|met| met.elapsed() < CAREFUL)
     }
 
-    /// Runs one call under the time-out, and again, a few times with jitter, after a conflict with others.
-    pub(super) async fn call<T, F>(
-        &self,
+    /// Waits for a turn, then runs one call under the time-out. Repeats it a few times, with jitter, after a conflict that the
+    /// database reported at once.
+    pub(super) async fn call<'s, T, F>(
+        &'s self,
         doing: &'static str,
-        attempt: impl Fn() -> F + Send + Sync,
+        purpose: Purpose,
+        attempt: impl Fn(&'s Share<DB>) -> F + Send + Sync,
     ) -> Result<T, StoreError>
     where
         F: Future<Output = sqlx::Result<T>> + Send,
     {
+        let turn = match self.connections.turn(purpose).await {
+            Ok(turn) => turn,
+            Err(NoTurn::Outage) => {
+                let problem = "another call found that the database does not answer";
+                return Err(StoreError::new(doing, FaultKind::Outage, problem));
+            }
+            Err(NoTurn::Busy) => {
+                let limit = humantime::format_duration(self.connections.turn_limit());
+                let problem = format!("too many calls at once: no connection of the store was free within {limit}");
+                return Err(StoreError::new(doing, FaultKind::Busy, problem));
+            }
+        };
         let tries = async {
             let mut tried = 1;
             loop {
-                match attempt().await {
-                    Err(error) if tried < CONFLICT_TRIES && fault::<DB>(&error) == FaultKind::Conflict => {
-                        tracing::debug!(doing, %error, tried, "conflict with another transaction, trying again");
+                let began = Instant::now();
+                match attempt(turn.share).await {
+                    // Not after a wait for a lock, because the next try would only wait again.
+                    Err(error)
+                        if tried < CONFLICT_TRIES
+                            && fault::<DB>(&error) == FaultKind::Conflict
+                            && began.elapsed() < TRIED_AGAIN =>
+                    {
+                        tracing::debug!(doing, %error, tried, "retrying after a conflict with another transaction");
                         tokio::time::sleep(conflict_pause(tried)).await;
                         tried += 1;
                     }
@@ -95,35 +125,41 @@ impl<DB: Dialect> SqlStore<DB> {
                 }
             }
         };
-        match tokio::time::timeout(self.call_timeout, tries).await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => {
-                let kind = fault::<DB>(&error);
-                if kind == FaultKind::Outage {
-                    self.connections.forget_idle();
-                }
-                Err(StoreError::new(doing, kind, error))
-            }
+        let error = match tokio::time::timeout(self.call_timeout, tries).await {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => StoreError::new(doing, fault::<DB>(&error), error),
             Err(_) => {
-                self.connections.forget_idle();
                 let limit = humantime::format_duration(self.call_timeout);
-                Err(StoreError::new(doing, FaultKind::Outage, format!("no answer from the database within {limit}")))
+                let (kind, problem) = match turn.share.answers().await {
+                    true => (FaultKind::Slow, format!("the call took longer than {limit}; the database answers")),
+                    false => (FaultKind::Outage, format!("no answer from the database within {limit}")),
+                };
+                StoreError::new(doing, kind, problem)
             }
+        };
+        if error.kind != FaultKind::Outage {
+            return Err(error);
         }
+        self.connections.forget_idle();
+        // Finds out whether only one connection was lost, or the database is down.
+        if !turn.share.answers().await {
+            self.connections.end_turns();
+        }
+        Err(error)
     }
 
-    async fn try_due(&self, thorough: bool) -> sqlx::Result<DueTimes> {
+    async fn try_due(&self, on: &Share<DB>, thorough: bool) -> sqlx::Result<DueTimes> {
         let from = json(&if thorough { Vec::new() } else { self.marks.rows() })?;
-        let mut conn = self.connections.get(Purpose::Work).await?;
+        let mut conn = on.get().await?;
         let rows = DB::fetch(&mut conn, &DB::statements().due, &[self.now(), from.as_str().into()]).await?;
         let time = match rows.first() {
             Some(row) => time_from_millis(required::<DB>(row, 1)?),
-            // Nothing is defined yet.
+            // There is no definition yet.
             None => self.time(&mut conn).await?,
         };
         conn.done();
         let mut marks = Vec::new();
-        let mut due = DueTimes { now: time, ticks: BTreeMap::new(), lanes: Vec::new() };
+        let mut due = DueTimes { now: time, ticks: BTreeMap::new(), slices: Vec::new() };
         for row in &rows {
             let (def_id, now) = (required::<DB>(row, 0)?, required::<DB>(row, 1)?);
             let last = LastTick { schedule: DB::text(row, 6)?, at: DB::int(row, 7)?.map(time_from_millis) };
@@ -136,7 +172,7 @@ impl<DB: Dialect> SqlStore<DB> {
                 marks.push((def_id, status, next.unwrap_or(now).min(now)));
                 if let Some(next) = next.filter(|next| *next < ENDLESS) {
                     let (after, late) = (duration_from_millis(next - now), duration_from_millis(now - next));
-                    due.lanes.push(DueLane { def_id, status, after, late });
+                    due.slices.push(DueSlice { def_id, status, after, late });
                 }
             }
         }
@@ -144,7 +180,7 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(due)
     }
 
-    async fn try_extend(&self, leases: &[Lease]) -> sqlx::Result<()> {
+    async fn try_extend(&self, on: &Share<DB>, leases: &[Lease]) -> sqlx::Result<HashSet<i64>> {
         let statements = DB::statements();
         let json = |leases: &mut dyn Iterator<Item = &Lease>| {
             let entries = leases.map(|lease| {
@@ -153,7 +189,7 @@ impl<DB: Dialect> SqlStore<DB> {
             serde_json::Value::from_iter(entries).to_string()
         };
         let all = json(&mut leases.iter());
-        let mut conn = self.connections.get(Purpose::Lease).await?;
+        let mut conn = on.get().await?;
         let mut tx = conn.begin().await?;
         let rows = DB::fetch(&mut tx, &statements.extendable, &[self.now(), all.as_str().into()]).await?;
         let free = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<HashSet<i64>>>()?;
@@ -163,75 +199,87 @@ impl<DB: Dialect> SqlStore<DB> {
         }
         tx.commit().await?;
         conn.done();
-        Ok(())
+        Ok(free)
     }
 
-    async fn try_beat(&self, node: &Node) -> sqlx::Result<Pulse> {
+    /// Returns false where another session has locked the alert's row.
+    async fn try_alarm(&self, conn: &mut Borrowed<'_, DB>, alarm: &Alarm) -> sqlx::Result<bool> {
+        let mut tx = conn.begin().await?;
+        match alerts::apply::<DB>(&mut tx, self.now(), std::iter::once(alarm), std::iter::empty()).await {
+            Err(error) if fault::<DB>(&error) == FaultKind::Conflict => tx.rollback().await.map(|()| false),
+            Err(error) => Err(error),
+            Ok(()) => tx.commit().await.map(|()| true),
+        }
+    }
+
+    async fn try_beat(&self, on: &Share<DB>, node: &Node) -> sqlx::Result<ClusterView> {
         let statements = DB::statements();
         let handlers = json(&node.handlers)?;
         let args = [self.now(), node.id.as_str().into(), handlers.as_str().into(), node.clock_offset_ms.into()];
-        let mut conn = self.connections.get(Purpose::Work).await?;
+        let mut conn = on.get().await?;
         if DB::execute(&mut conn, &statements.beat, &args).await?.rows == 0 {
             DB::execute(&mut conn, &statements.first_beat, &args).await?;
             DB::execute(&mut conn, &statements.forget_nodes, &[self.now(), duration_millis(NODE_MEMORY).into()])
                 .await?;
         }
-        if !node.alarms.is_empty() {
-            let mut tx = conn.begin().await?;
-            alerts::apply::<DB>(&mut tx, self.now(), Wait::Yes, node.alarms.iter(), std::iter::empty()).await?;
-            tx.commit().await?;
+        // One by one. Other nodes lock such a row for a moment; the next heartbeat raises an alarm again whose row stays locked.
+        let until = Instant::now() + ALARMS_WAIT;
+        for alarm in &node.alarms {
+            while !self.try_alarm(&mut conn, alarm).await? && Instant::now() < until {
+                tokio::time::sleep(conflict_pause(1)).await;
+            }
         }
         let lives = DB::fetch(&mut conn, &statements.nodes, &[self.now(), duration_millis(NODE_LIVES).into()]).await?;
         let now = self.time(&mut conn).await?;
         conn.done();
-        // What somebody spoiled by hand tells of no handler.
+        // A list that an edit by hand made unreadable counts as no handlers.
         let of = |row: &DB::Row| DB::text(row, 0).ok().flatten().and_then(|list| serde_json::from_str(&list).ok());
         let handlers = lives.iter().filter_map(of).flat_map(|list: Vec<String>| list).collect();
-        Ok(Pulse { now, handlers })
+        Ok(ClusterView { now, handlers })
     }
 }
 
 #[async_trait]
 impl<DB: Dialect> Store for SqlStore<DB> {
     async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
-        self.call("reading the definitions", || self.try_definitions()).await
+        self.call("reading the definitions", Purpose::Work, |on| self.try_definitions(on)).await
     }
 
     async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
-        self.call("editing a definition", || self.try_edit(edit, who)).await
+        self.call("editing a definition", Purpose::Operate, |on| self.try_edit(on, edit, who)).await
     }
 
     async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError> {
-        self.call("looking for due notices", || self.try_due(thorough)).await
+        self.call("looking for due notices", Purpose::Work, |on| self.try_due(on, thorough)).await
     }
 
-    async fn tick(&self, tick: &Tick) -> Result<bool, StoreError> {
-        self.call("noting that a timetable ticked", || self.try_tick(tick)).await
+    async fn tick(&self, tick: &Tick) -> Result<Ticked, StoreError> {
+        self.call("storing the ticks of a timetable", Purpose::Work, |on| self.try_tick(on, tick)).await
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
-        self.call("claiming notices", || self.claim_in_turn(claim)).await
+        self.call("claiming notices", Purpose::Work, |on| self.claim_in_turn(on, claim)).await
     }
 
-    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<Claimed>, StoreError> {
-        self.call("looking for notices to judge", || async move {
+    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError> {
+        self.call("looking for expired leases and missing confirmations", Purpose::Work, |on| async move {
             let statements = DB::statements();
             let limit = int(limit).into();
-            let mut conn = self.connections.get(Purpose::Work).await?;
+            let mut conn = on.get().await?;
             let rows = match look {
                 Look::Overdue { def_id, status } => {
                     let mark = Arg::Int(self.marks.of(*def_id, *status));
                     let args = [self.now(), (*def_id).into(), status.code().into(), limit, mark];
                     DB::fetch(&mut conn, &statements.overdue, &args).await?
                 }
-                Look::HeldBy { worker } => {
+                Look::ClaimedBy { worker } => {
                     DB::fetch(&mut conn, &statements.held_by, &[self.now(), worker.as_str().into(), limit]).await?
                 }
             };
             conn.done();
             let status = match look {
                 Look::Overdue { status, .. } => *status,
-                Look::HeldBy { .. } => Status::Sending,
+                Look::ClaimedBy { .. } => Status::Sending,
             };
             Ok(read_claimed::<DB>(&rows, status))
         })
@@ -242,19 +290,20 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        self.call("settling notices", || self.try_settle(batch)).await
+        self.call("settling notices", Purpose::Work, |on| self.try_settle(on, batch)).await
     }
 
-    async fn extend(&self, leases: &[Lease]) -> Result<(), StoreError> {
+    async fn extend(&self, leases: &[Lease]) -> Result<Vec<i64>, StoreError> {
+        let mut extended = Vec::with_capacity(leases.len());
         for chunk in leases.chunks(LEASES_AT_ONCE) {
-            self.call("extending leases", || self.try_extend(chunk)).await?;
+            extended.extend(self.call("extending leases", Purpose::Lease, |on| self.try_extend(on, chunk)).await?);
         }
-        Ok(())
+        Ok(extended)
     }
 
     async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
-        self.call("looking for a notice", || async move {
-            let mut conn = self.connections.get(Purpose::Work).await?;
+        self.call("looking for a notice", Purpose::Operate, |on| async move {
+            let mut conn = on.get().await?;
             let rows = DB::fetch(&mut conn, &DB::statements().find, &[self.now(), id.into()]).await?;
             conn.done();
             rows.first().map(read_record::<DB>).transpose()
@@ -263,15 +312,15 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
-        self.call("purging", || self.try_purge(purge)).await
+        self.call("purging", Purpose::Operate, |on| self.try_purge(on, purge)).await
     }
 
-    async fn beat(&self, node: &Node) -> Result<Pulse, StoreError> {
-        self.call("telling that this node lives", || self.try_beat(node)).await
+    async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError> {
+        self.call("storing the heartbeat of this node", Purpose::Work, |on| self.try_beat(on, node)).await
     }
 }
 
-/// What sort of fault an error of the driver is.
+/// Returns the kind of fault of a driver's error.
 pub(super) fn fault<DB: Dialect>(error: &sqlx::Error) -> FaultKind {
     match error {
         sqlx::Error::Database(error) => DB::fault(error.as_ref()),
@@ -283,12 +332,12 @@ pub(super) fn fault<DB: Dialect>(error: &sqlx::Error) -> FaultKind {
         | sqlx::Error::WorkerCrashed
         | sqlx::Error::BeginFailed => FaultKind::Outage,
         sqlx::Error::Encode(_) | sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => FaultKind::Permanent,
-        // A server that is too old, an answer of another shape: not the fault of a row's values.
+        // A server that is too old, or a reply of another shape: a row's values are not the cause.
         _ => FaultKind::Unusable,
     }
 }
 
-/// A few milliseconds, longer from try to try, with jitter from the clock's low digits, so that two that met do not
+/// A few milliseconds, longer with each try, with jitter from the clock's low digits, so that two transactions in conflict do not
 /// meet again.
 pub(super) fn conflict_pause(tried: u32) -> Duration {
     let noise = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());

@@ -1,17 +1,18 @@
-//! Ticks of timetables in the database: one UPDATE is the guard, and only who changed the row adds the notices, in the same
-//! transaction. Which ticks there are is decided in [`crate::definition::Step`].
+//! Ticks of timetables in the database. One UPDATE is the guard: only the node whose UPDATE changed the row inserts the notices,
+//! in the same transaction. [`crate::definition::Step`] decides which ticks there are.
 
-use super::connections::Purpose;
+use super::connections::Share;
 use super::dialect::Dialect;
 use super::fragment::{Kind, Ty};
 use super::run::{Arg, Statement};
 use super::statements::statements;
 use super::store::{SqlStore, json};
 use crate::notice::millis_from_time;
-use crate::store::Tick;
+use crate::store::{Tick, Ticked};
 
 statements! {
     TickStatements:
+    lock_tick,
     note_tick,
     add_ticks,
 }
@@ -22,8 +23,10 @@ impl TickStatements {
         let statement = |text: String| Statement::new(kind, &text);
         let same = |one: &str, other: &str| format!("({one} = {other} OR ({one} IS NULL AND {other} IS NULL))");
         Self {
-            // A second node that saw the same waits for the row, and then it is no longer what it saw. Neither this nor a look at
-            // the row is an edit: `update_time` stays.
+            // Skips a locked row: an editor's open transaction must not delay a sweep with all its other definitions, and one
+            // node must not wait for another that stores the same tick.
+            lock_tick: statement(format!("SELECT m.id FROM notify_def m WHERE m.id = $2{}", kind.lock())),
+            // Compares again, because the row may have changed since the node read it. This is not an edit: `update_time` stays.
             note_tick: statement(format!(
                 "UPDATE notify_def SET last_tick = {}, tick_schedule = $3
                  WHERE id = $2 AND enabled AND delete_time IS NULL AND {} AND {} AND {}",
@@ -32,7 +35,7 @@ impl TickStatements {
                 same("tick_schedule", "$4"),
                 same(&kind.epoch("last_tick"), "$5")
             )),
-            // (`WHERE true` as wherever a batch is inserted.)
+            // (`WHERE true` as in all inserts of a batch.)
             add_ticks: statement(format!(
                 "INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
                  SELECT $2, {}, {now}, {now} FROM {} WHERE true ORDER BY b.place",
@@ -44,7 +47,7 @@ impl TickStatements {
 }
 
 impl<DB: Dialect> SqlStore<DB> {
-    pub(super) async fn try_tick(&self, tick: &Tick) -> sqlx::Result<bool> {
+    pub(super) async fn try_tick(&self, on: &Share<DB>, tick: &Tick) -> sqlx::Result<Ticked> {
         let statements = &DB::statements().tick;
         let rows =
             tick.params.iter().enumerate().map(|(place, param)| serde_json::json!({ "place": place, "param": param }));
@@ -57,8 +60,13 @@ impl<DB: Dialect> SqlStore<DB> {
             Arg::Int(tick.seen.at.map(millis_from_time)),
             millis_from_time(tick.last).into(),
         ];
-        let mut conn = self.connections.get(Purpose::Work).await?;
+        let mut conn = on.get().await?;
         let mut tx = conn.begin().await?;
+        if DB::fetch(&mut tx, &statements.lock_tick, &note[..2]).await?.is_empty() {
+            tx.rollback().await?;
+            conn.done();
+            return Ok(Ticked::Locked);
+        }
         let first = DB::execute(&mut tx, &statements.note_tick, &note).await?.rows > 0;
         if first && !tick.params.is_empty() {
             DB::execute(&mut tx, &statements.add_ticks, &[self.now(), tick.def_id.into(), batch.as_str().into()])
@@ -66,6 +74,6 @@ impl<DB: Dialect> SqlStore<DB> {
         }
         tx.commit().await?;
         conn.done();
-        Ok(first)
+        Ok(if first { Ticked::Done } else { Ticked::Changed })
     }
 }

@@ -1,6 +1,6 @@
 //! [`NoticeTx`]: a transaction whose notices are sent as soon as it commits.
 //!
-//! It derefs to the sqlx connection, so it is used like sqlx's own transaction. Dropped, it rolls back.
+//! It derefs to the sqlx connection, so it is used like sqlx's own transaction. A dropped one rolls back.
 
 use std::collections::HashSet;
 use std::ops::{Deref, DerefMut};
@@ -14,107 +14,108 @@ use sqlx::{Acquire, Connection, Pool, SqlSafeStr, Transaction};
 use super::dialect::{Committed, Dialect, Plan};
 use super::known::Known;
 use super::store::fault;
-use super::to_the_end::ToTheEnd;
+use super::uncancelled::Uncancelled;
 use crate::clock::HandClock;
+use crate::dispatch::{FirstAttempt, FirstAttemptSender, Fresh};
 use crate::error::{Error, FaultKind, Result, StoreError};
-use crate::lane::{FirstAttempt, Fresh, Report};
-use crate::outbox::Outbox;
+use crate::outbox::AnyOutbox;
 
-/// A transaction begun by `notify.begin()`.
+/// A transaction begun by `outbox.begin()`.
 ///
-/// Notices added through it are handed to the sweeper of this process right after the commit. A savepoint is a
-/// `NoticeTx` too ([`Self::begin`]); sqlx's own and raw SQL savepoints also work, since the claim proves which notices
+/// The commit dispatches the notices added through it to the sweeper of this process. A savepoint is a `NoticeTx` too
+/// ([`Self::begin`]). sqlx's own savepoints and those in raw SQL also work, because the claim proves which notices
 /// exist.
 ///
-/// Every method may be cancelled at any await. A dropped commit is unknown to us; a notice that was committed is due then
-/// and found by the next sweep. After a dropped begin, commit or rollback of an inner transaction nothing can be added or
-/// committed any more ([`Error::TransactionLost`]): all of it is rolled back.
+/// Every method may be cancelled at any await. The outcome of a dropped commit is unknown; a committed notice is due then, and
+/// the next sweep finds it. After a dropped begin, commit or rollback of an inner transaction, every later add and commit fails
+/// ([`Error::TransactionLost`]) and all of it is rolled back.
 pub struct NoticeTx<'c, DB: Dialect> {
     tx: Transaction<'c, DB>,
     context: Context,
     after: AfterCommit,
     parent: Option<&'c mut AfterCommit>,
-    whole: Whole,
-    /// Our last statement found the transaction open, and nobody has used the connection since: a commit proves itself.
+    intact: TransactionIntact,
+    /// True where the store's last statement found the transaction open and the connection was not used since. Then COMMIT needs
+    /// no check.
     pub(super) seen_open: bool,
 }
 
-/// Whether the transaction is what sqlx believes it to be; one answer for all its levels. It is not while an inner
-/// transaction begins or ends, and never again where that was cut short: sqlx 0.9 then rolls back one level too many, or
-/// one that is no longer there, and what follows would be committed by itself.
+/// Whether the transaction is in the state that sqlx assumes; all its levels share one flag. False while an inner transaction
+/// begins or ends, and for ever if that was cut short. sqlx 0.9 then rolls back one level too many, or one that no longer
+/// exists, and later statements would commit by themselves.
 #[derive(Clone)]
-struct Whole(Arc<AtomicBool>);
+struct TransactionIntact(Arc<AtomicBool>);
 
-/// What a transaction knows of the outbox that it belongs to.
+/// The parts of the outbox that a transaction needs.
 #[derive(Clone)]
 pub(super) struct Context {
-    pub(super) outbox: Outbox,
+    pub(super) outbox: AnyOutbox,
     pub(super) known: Arc<Known>,
     pub(super) clock: Option<HandClock>,
     pub(super) param_limit: usize,
 }
 
-/// What happens once the outermost transaction is committed.
+/// What the commit of the outermost transaction triggers.
 #[derive(Default)]
 struct AfterCommit {
     fresh: Vec<Fresh>,
     ids: HashSet<i64>,
-    /// With the ids of their definitions.
-    later: Vec<(i64, Report)>,
+    /// Each with the id of its definition.
+    later: Vec<(i64, FirstAttemptSender)>,
     wake: bool,
     hooks: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 impl<DB: Dialect> NoticeTx<'static, DB> {
-    /// Begins, to the end even where nobody waits for it any more: dropping the future of `pool.begin()` in sqlx 0.9 can
-    /// leave the pooled connection inside a transaction. One that nobody waits for is rolled back. (Waiting for a connection
-    /// can be cut short. Its future is large, and would cost more than the BEGIN.)
+    /// Begins a transaction and finishes that even if the caller stops waiting, because dropping the future of `pool.begin()` in
+    /// sqlx 0.9 can leave the pooled connection inside a transaction. Then it is rolled back. (The wait for a connection may be
+    /// cut short, and is not part of the task: its future is large and would cost more than the BEGIN.)
     pub(super) async fn begin_on(pool: &Pool<DB>, context: Context) -> Result<Self> {
         let acquired = |acquired: sqlx::Result<PoolConnection<DB>>| {
             acquired.map_err(|error| failed::<DB>("beginning a transaction", error))
         };
         let mut conn = acquired(pool.acquire().await)?;
-        // On SQLite sqlx goes on counting a transaction that a raw ROLLBACK, or SQLite itself, has ended.
+        // On SQLite sqlx still counts a transaction as open that a raw ROLLBACK, or SQLite itself, has ended.
         while conn.is_in_transaction() && DB::connections(pool) != Plan::Shared {
             conn.close_on_drop();
             drop(conn);
             conn = acquired(pool.acquire().await)?;
         }
-        let begun = ToTheEnd::new(async move {
+        let begun = Uncancelled::new(async move {
             DB::prepare_to_add(&mut conn).await;
             Transaction::begin(conn, Some(DB::OPEN.into_sql_str())).await
         });
         let tx = begun.await.map_err(|error| failed::<DB>("beginning a transaction", error))?;
-        let whole = Whole(Arc::new(AtomicBool::new(true)));
+        let intact = TransactionIntact(Arc::new(AtomicBool::new(true)));
         Ok(Self {
             tx,
             context,
             after: AfterCommit::default(),
             parent: None,
-            whole,
+            intact,
             seen_open: DB::KIND.begin_is_seen(),
         })
     }
 }
 
 impl<'c, DB: Dialect> NoticeTx<'c, DB> {
-    /// Commits; at the outermost level also hands the notices over and runs the hooks.
+    /// Commits. At the outermost level it also dispatches the notices and runs the hooks.
     ///
     /// # Errors
-    /// [`Error::TransactionLost`] where the database had already given the transaction up (an SQL error that was
-    /// swallowed, a deadlock, a raw ROLLBACK): all of it is rolled back and no hook runs. [`Error::Store`] is what the
-    /// database said; after a lost connection the outcome is unknown, and the notices are sent if they exist.
+    /// [`Error::TransactionLost`] where the database had already ended the transaction (an SQL error that was ignored, a
+    /// deadlock, a raw ROLLBACK): all of it is rolled back and no hook runs. [`Error::Store`] is an error of the database. After
+    /// a lost connection the outcome is unknown, and the notices are sent if they exist.
     pub async fn commit(self) -> Result<()> {
-        let Self { tx, context, mut after, parent, whole, seen_open } = self;
-        whole.check("committing")?;
+        let Self { tx, context, mut after, parent, intact, seen_open } = self;
+        intact.check("committing")?;
         if let Some(parent) = parent {
-            // A savepoint: its notices now share the fate of the transaction around it.
-            let released = whole.unless_cut(tx.commit()).await;
+            // A savepoint: its notices are now part of the transaction around it.
+            let released = intact.unless_cut(tx.commit()).await;
             released.map_err(|error| failed::<DB>("releasing a savepoint", error))?;
             parent.take_over(after);
             return Ok(());
         }
-        // Should this future be dropped, or the connection break: nobody knows whether it was committed.
+        // If this future is dropped or the connection breaks, it is unknown whether the transaction was committed.
         after.committed();
         let committed = match seen_open {
             true => tx.commit().await.map(|()| Committed::Yes),
@@ -130,8 +131,10 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
                 Error::TransactionLost { doing: "committing" }
             }
             Err(error) => {
-                // A server that shuts down answers, too, and may have committed before.
-                if matches!(error, sqlx::Error::Database(_)) && fault::<DB>(&error) != FaultKind::Outage {
+                // A server that shuts down also reports an error, and may have committed before.
+                if matches!(error, sqlx::Error::Database(_))
+                    && !matches!(fault::<DB>(&error), FaultKind::Outage | FaultKind::Slow)
+                {
                     after.rolled_back();
                 }
                 failed::<DB>("committing", error)
@@ -139,36 +142,36 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
         })
     }
 
-    /// Rolls back (at an inner level: to the savepoint). Dropping it does the same without telling of errors.
+    /// Rolls back (at an inner level: to the savepoint). Dropping it does the same, but reports no errors.
     ///
     /// # Errors
-    /// What the database said.
+    /// An error of the database.
     pub async fn rollback(self) -> Result<()> {
         let rolled_back = match self.parent {
-            Some(_) => self.whole.unless_cut(self.tx.rollback()).await,
+            Some(_) => self.intact.unless_cut(self.tx.rollback()).await,
             None => self.tx.rollback().await,
         };
         rolled_back.map_err(|error| failed::<DB>("rolling back", error))
     }
 
-    /// Begins an inner transaction, a savepoint. Its notices and hooks vanish with its rollback.
+    /// Begins an inner transaction, a savepoint. Its rollback discards its notices and hooks.
     ///
     /// # Errors
-    /// What the database said.
+    /// An error of the database.
     pub async fn begin(&mut self) -> Result<NoticeTx<'_, DB>> {
         let doing = "setting a savepoint";
-        self.whole.check(doing)?;
-        // A failure counts as a cut: sqlx rolls back the outer transaction then.
-        self.whole.set(false);
+        self.intact.check(doing)?;
+        // A failure leaves the flag false, because sqlx rolls back the outer transaction then.
+        self.intact.set(false);
         self.seen_open = false;
         let tx = Acquire::begin(&mut self.tx).await.map_err(|error| failed::<DB>(doing, error))?;
-        self.whole.set(true);
-        let (context, parent, whole) = (self.context.clone(), Some(&mut self.after), self.whole.clone());
-        Ok(NoticeTx { tx, context, after: AfterCommit::default(), parent, whole, seen_open: false })
+        self.intact.set(true);
+        let (context, parent, intact) = (self.context.clone(), Some(&mut self.after), self.intact.clone());
+        Ok(NoticeTx { tx, context, after: AfterCommit::default(), parent, intact, seen_open: false })
     }
 
-    /// Runs `hook` after the outermost transaction has committed, never after a rollback. A hook that panics is logged;
-    /// the commit and the other hooks stand.
+    /// Runs `hook` after the outermost transaction has committed, never after a rollback. A panic of a hook is logged; the commit
+    /// stands and the other hooks run.
     pub fn after_commit(&mut self, hook: impl FnOnce() + Send + 'static) {
         self.after.hooks.push(Box::new(hook));
     }
@@ -178,7 +181,7 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
         self.after.added(fresh);
     }
 
-    /// A notice that is not due at once: nothing is handed over for it.
+    /// Records a notice that is not due at once: it is not dispatched.
     pub(super) fn added_for_later(&mut self, name: &str, Fresh { def_id, report, .. }: Fresh, due_soon: bool) {
         self.context.outbox.commits().learn(def_id, name);
         self.after.later.push((def_id, report));
@@ -189,22 +192,22 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
         self.after.wake = true;
     }
 
-    /// What an insert needs.
+    /// Returns the connection and the context that an insert needs.
     pub(super) fn parts(&mut self, doing: &'static str) -> Result<(&mut DB::Connection, &Context)> {
-        self.whole.check(doing)?;
+        self.intact.check(doing)?;
         self.seen_open = false;
         Ok((&mut self.tx, &self.context))
     }
 
-    /// The insert just found that this transaction is still the one that was begun.
+    /// Records that the insert found this transaction still open.
     pub(super) fn seen_open(&mut self) {
         self.seen_open = self.context.known.sees_open();
     }
 }
 
-impl Whole {
-    fn set(&self, whole: bool) {
-        self.0.store(whole, Ordering::Relaxed);
+impl TransactionIntact {
+    fn set(&self, intact: bool) {
+        self.0.store(intact, Ordering::Relaxed);
     }
 
     fn check(&self, doing: &'static str) -> Result<()> {
@@ -212,16 +215,16 @@ impl Whole {
     }
 
     async fn unless_cut<T>(&self, step: impl Future<Output = T>) -> T {
-        let whole = self.0.swap(false, Ordering::Relaxed);
+        let intact = self.0.swap(false, Ordering::Relaxed);
         let done = step.await;
-        self.set(whole);
+        self.set(intact);
         done
     }
 }
 
 impl AfterCommit {
     fn added(&mut self, fresh: Fresh) {
-        // An id that comes twice (SQLite, after a savepoint was rolled back) means that the first one does not exist.
+        // The same id twice (SQLite, after the rollback of a savepoint) means that the first notice no longer exists.
         if !self.ids.insert(fresh.id) {
             self.fresh.retain(|earlier| earlier.id != fresh.id);
         }
@@ -235,11 +238,11 @@ impl AfterCommit {
         self.hooks.append(&mut inner.hooks);
     }
 
-    /// From now on nobody is told "rolled back".
+    /// From now on the receipts no longer report "rolled back" when they are dropped.
     fn committed(&mut self) {
         let fresh = self.fresh.iter_mut().map(|fresh| &mut fresh.report);
         let later = self.later.iter_mut().map(|(_, report)| report);
-        fresh.chain(later).for_each(Report::committed);
+        fresh.chain(later).for_each(FirstAttemptSender::committed);
     }
 
     fn rolled_back(self) {
@@ -258,7 +261,7 @@ impl Context {
             self.outbox.wake();
         }
         if !fresh.is_empty() {
-            self.outbox.lane().hand(fresh);
+            self.outbox.dispatch().hand(fresh);
         }
         for hook in hooks {
             if catch_unwind(AssertUnwindSafe(hook)).is_err() {

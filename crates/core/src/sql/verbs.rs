@@ -1,21 +1,22 @@
-//! The operator's verbs in the database: lock, decide, change, and write it down, in one transaction.
+//! The operator's verbs in the database: lock, decide, change, and write the audit entry, in one transaction.
 
 use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 
-use super::connections::Purpose;
+use super::blocked::{keys_of, unblock};
+use super::connections::Share;
 use super::dialect::Dialect;
 use super::operate::write_entry;
 use super::read::{read_record, required};
 use super::run::{Arg, Statement};
 use super::store::{SqlStore, json};
 use crate::notice::{NoticeRecord, Status, millis_from_time, time_from_millis};
-use crate::operate::{Answer, AuditEntry, Change, Target, Verb, Window, WindowDone, decide, detail};
+use crate::operate::{AuditEntry, Change, Target, Verb, VerbResult, Window, WindowDone, decide, detail};
 
 /// A notice of a window, as the statements `hold`, `hold_ended` and `revive` read it.
 #[derive(Serialize)]
-struct Row {
+struct VerbRow {
     notice_id: i64,
     attempt: i64,
     was: i64,
@@ -23,7 +24,7 @@ struct Row {
     due: i64,
 }
 
-impl Row {
+impl VerbRow {
     fn new(target: &Target, was: Status) -> Self {
         let (notice_id, attempt, due) = (target.id, target.attempt, millis_from_time(target.due));
         Self { notice_id, attempt, was: was.code(), overdue: 0, due }
@@ -31,13 +32,13 @@ impl Row {
 }
 
 impl<DB: Dialect> SqlStore<DB> {
-    pub(super) async fn try_change(&self, id: i64, verb: &Verb, who: &str) -> sqlx::Result<Answer> {
-        let mut conn = self.connections.get(Purpose::Work).await?;
+    pub(super) async fn try_change(&self, on: &Share<DB>, id: i64, verb: &Verb, who: &str) -> sqlx::Result<VerbResult> {
+        let mut conn = on.get().await?;
         let mut tx = conn.begin().await?;
         let Some(notice) = self.locked(&mut tx, id).await? else {
             tx.rollback().await?;
             conn.done();
-            return Ok(Answer::NotFound);
+            return Ok(VerbResult::NotFound);
         };
         let now = self.time(&mut tx).await?;
         let answer = match decide(&notice, verb, now) {
@@ -57,7 +58,7 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(answer)
     }
 
-    /// The notice, locked. It may move to the other table while we wait for its row, so the first is looked at twice.
+    /// Locks the notice. It may move to the other table during the wait for its row, so the first table is searched twice.
     async fn locked(&self, tx: &mut DB::Connection, id: i64) -> sqlx::Result<Option<NoticeRecord>> {
         let statements = &DB::statements().operate;
         for statement in [&statements.lock_live, &statements.lock_ended, &statements.lock_live] {
@@ -74,18 +75,23 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(time_from_millis(rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(0)))
     }
 
-    async fn carry_out(&self, tx: &mut DB::Connection, notice: &NoticeRecord, change: &Change) -> sqlx::Result<Answer> {
+    async fn carry_out(
+        &self,
+        tx: &mut DB::Connection,
+        notice: &NoticeRecord,
+        change: &Change,
+    ) -> sqlx::Result<VerbResult> {
         let statements = &DB::statements().operate;
         let id = notice.id;
         match change {
             Change::Revive { param } => {
-                let keys = notice.dedupe_key.as_deref().map(|key| (id, key));
+                let keys = notice.unique_key().map(|key| (id, key));
                 if let Some(other) = self.keys_taken(tx, notice.def_id, keys.into_iter()).await?.into_values().next() {
-                    return Ok(Answer::DedupeKeyTaken(other));
+                    return Ok(VerbResult::DedupeKeyTaken(other));
                 }
-                // Long over: due now.
+                // A time long ago: due now.
                 let target = Target { id, attempt: notice.attempt, due: time_from_millis(0) };
-                self.revive(tx, &[Row::new(&target, notice.status)]).await?;
+                self.revive(tx, &[VerbRow::new(&target, notice.status)]).await?;
                 if let Some(param) = param {
                     self.update(tx, &statements.rewrite, id, param.as_str().into()).await?;
                 }
@@ -105,7 +111,7 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(())
     }
 
-    /// Which of these notices have a dedupe key that a live notice has, and which one.
+    /// Returns which of these notices have a dedupe key that a live notice has, and the id of that live notice.
     async fn keys_taken<'k>(
         &self,
         tx: &mut DB::Connection,
@@ -127,7 +133,7 @@ impl<DB: Dialect> SqlStore<DB> {
     }
 
     /// Moves ended notices back to the live ones.
-    async fn revive(&self, tx: &mut DB::Connection, rows: &[Row]) -> sqlx::Result<()> {
+    async fn revive(&self, tx: &mut DB::Connection, rows: &[VerbRow]) -> sqlx::Result<()> {
         let statements = DB::statements();
         let batch = json(&rows)?;
         DB::execute(tx, &statements.operate.revive, &[self.now(), batch.as_str().into()]).await?;
@@ -136,19 +142,20 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(())
     }
 
-    /// Moves live notices to history as cancelled. What has the same id there (ids that were given twice) makes room, as when
-    /// an outcome is settled.
+    /// Moves live notices to history as cancelled. As in a settle, deletes rows of history that have the same ids (ids that were
+    /// given twice).
     async fn cancel(&self, tx: &mut DB::Connection, ids: &[i64], reason: &str) -> sqlx::Result<()> {
         let statements = DB::statements();
         let args = [self.now(), Arg::Ids(ids), reason.into()];
+        let keys = keys_of::<DB>(tx, self.now(), ids).await?;
         DB::execute(tx, &statements.evict, &args[..2]).await?;
         DB::execute(tx, &statements.operate.cancel, &args).await?;
         DB::execute(tx, &statements.remove, &args[..2]).await?;
-        Ok(())
+        unblock::<DB>(tx, self.now(), keys).await
     }
 
-    pub(super) async fn try_change_window(&self, window: &Window) -> sqlx::Result<WindowDone> {
-        let mut conn = self.connections.get(Purpose::Work).await?;
+    pub(super) async fn try_change_window(&self, on: &Share<DB>, window: &Window) -> sqlx::Result<WindowDone> {
+        let mut conn = on.get().await?;
         let mut tx = conn.begin().await?;
         let done = self.window(&mut tx, window).await?;
         if done.changed.is_empty() {
@@ -165,7 +172,7 @@ impl<DB: Dialect> SqlStore<DB> {
 
     async fn window(&self, tx: &mut DB::Connection, window: &Window) -> sqlx::Result<WindowDone> {
         let statements = DB::statements();
-        let rows: Vec<Row> = window.notices.iter().map(|target| Row::new(target, window.status)).collect();
+        let rows: Vec<VerbRow> = window.notices.iter().map(|target| VerbRow::new(target, window.status)).collect();
         let batch = json(&rows)?;
         let args = [self.now(), batch.as_str().into()];
         let mut done = WindowDone::default();
@@ -178,9 +185,9 @@ impl<DB: Dialect> SqlStore<DB> {
                 }
                 let with_key = keys.iter().filter_map(|(id, key)| key.as_deref().map(|key| (*id, key)));
                 let taken = self.keys_taken(tx, window.def_id, with_key).await?;
-                // Of several dead letters with the same key the first one gets it.
+                // Of several dead letters with the same dedupe key, the first one gets it.
                 let mut given = HashSet::new();
-                let may = |row: &Row| match keys.get(&row.notice_id) {
+                let may = |row: &VerbRow| match keys.get(&row.notice_id) {
                     None => None,
                     Some(None) => Some(true),
                     Some(Some(key)) => Some(!taken.contains_key(&row.notice_id) && given.insert(key.as_str())),
@@ -203,7 +210,7 @@ impl<DB: Dialect> SqlStore<DB> {
                 done.changed = held.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<_>>()?;
                 if !done.changed.is_empty() {
                     let held: HashSet<i64> = done.changed.iter().copied().collect();
-                    let rows: Vec<Row> = rows.into_iter().filter(|row| held.contains(&row.notice_id)).collect();
+                    let rows: Vec<VerbRow> = rows.into_iter().filter(|row| held.contains(&row.notice_id)).collect();
                     let batch = json(&rows)?;
                     DB::execute(tx, &statements.operate.retime_window, &[args[0], batch.as_str().into()]).await?;
                 }

@@ -1,4 +1,4 @@
-//! The statements over `notify_def_version`, and those that find a definition's row for it.
+//! The statements over `notify_def_version`, and those that find a definition's row for a version.
 
 use super::definition_statements::select_definitions;
 use super::fragment::Kind;
@@ -27,7 +27,7 @@ impl VersionStatements {
             versions: statement(format!(
                 "{read} WHERE v.def_id = $2 AND v.version <= $3 ORDER BY v.version DESC LIMIT $4"
             )),
-            // Read only when a row has changed, and then for all of them: one round trip, whatever has changed.
+            // Read only after a row has changed, and then for all definitions, in one round trip.
             last_versions: statement(format!(
                 "{read} JOIN (SELECT def_id, max(version) AS version FROM notify_def_version GROUP BY def_id) AS l
                  ON l.def_id = v.def_id AND l.version = v.version"
@@ -40,7 +40,7 @@ impl VersionStatements {
             )),
             forget_versions: statement("DELETE FROM notify_def_version WHERE def_id = $2".into()),
             definition_by_id: statement(format!("{definition} WHERE id = $2")),
-            // A sweeper waits for nobody: who has the row locked is just changing it.
+            // A sweeper does not wait: the session that has locked the row is about to change it.
             lock_definition_if_free: statement(format!("{definition} WHERE id = $2{}", kind.lock_if_free())),
         }
     }

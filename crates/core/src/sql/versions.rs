@@ -1,7 +1,7 @@
-//! Versions of definitions in the database: written in the transaction of the edit, or, of what people did by SQL, in one of
-//! their own. Whoever writes one has the row locked, so versions follow each other without a gap.
+//! Versions of definitions in the database. The transaction of an edit writes its version; versions of edits by SQL have a
+//! transaction of their own. The writer has the row locked, so versions follow each other without a gap.
 
-use super::connections::Purpose;
+use super::connections::Share;
 use super::dialect::Dialect;
 use super::operate::write_entry;
 use super::read::{readable, required, required_text};
@@ -11,8 +11,14 @@ use crate::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand, unseen};
 use crate::notice::time_from_millis;
 
 impl<DB: Dialect> SqlStore<DB> {
-    pub(super) async fn try_versions(&self, def_id: i64, up_to: i64, limit: usize) -> sqlx::Result<Vec<StoredVersion>> {
-        let mut conn = self.connections.get(Purpose::Work).await?;
+    pub(super) async fn try_versions(
+        &self,
+        on: &Share<DB>,
+        def_id: i64,
+        up_to: i64,
+        limit: usize,
+    ) -> sqlx::Result<Vec<StoredVersion>> {
+        let mut conn = on.get().await?;
         let versions = self.versions_in(&mut conn, def_id, up_to, limit).await?;
         conn.done();
         Ok(versions)
@@ -30,7 +36,7 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(readable::<DB, _>(&rows, "version of a definition", read::<DB>))
     }
 
-    /// Keeps what has become of a row that this transaction has locked or just inserted, unless its last version says so.
+    /// Stores a version of a row that this transaction has locked or just inserted, unless the last version is equal.
     pub(super) async fn write_version(
         &self,
         tx: &mut DB::Connection,
@@ -53,14 +59,21 @@ impl<DB: Dialect> SqlStore<DB> {
         }
     }
 
-    pub(super) async fn try_remember(&self, rows: &[NotifyDef], seen_by: &str) -> sqlx::Result<bool> {
-        let mut conn = self.connections.get(Purpose::Work).await?;
+    pub(super) async fn try_last_versions(&self, on: &Share<DB>) -> sqlx::Result<Vec<StoredVersion>> {
+        let mut conn = on.get().await?;
+        let found = DB::fetch(&mut conn, &DB::statements().versions.last_versions, &[self.now()]).await?;
+        conn.done();
+        Ok(readable::<DB, _>(&found, "version of a definition", read::<DB>))
+    }
+
+    pub(super) async fn try_remember(&self, on: &Share<DB>, rows: &[NotifyDef], seen_by: &str) -> sqlx::Result<bool> {
+        let mut conn = on.get().await?;
         let found = DB::fetch(&mut conn, &DB::statements().versions.last_versions, &[self.now()]).await?;
         let last = readable::<DB, _>(&found, "version of a definition", read::<DB>);
         let (mut all, mut failed) = (true, None);
         for def_id in unseen(rows, &last) {
             let mut tx = conn.begin().await?;
-            // One that cannot be kept costs the others nothing.
+            // A version that cannot be stored does not stop the others.
             match self.remember_one(&mut tx, def_id, &by_hand(seen_by)).await {
                 Ok(kept) => {
                     all &= kept;
@@ -76,18 +89,18 @@ impl<DB: Dialect> SqlStore<DB> {
         failed.map_or(Ok(all), Err)
     }
 
-    /// False where somebody has the row locked just now.
+    /// Returns false where another session has locked the row.
     async fn remember_one(&self, tx: &mut DB::Connection, def_id: i64, who: &str) -> sqlx::Result<bool> {
         let statements = &DB::statements().versions;
         let args: [Arg<'_>; 2] = [self.now(), def_id.into()];
         let row = if DB::fetch(tx, &statements.definition_by_id, &args).await?.is_empty() {
-            // Nobody can lock what is gone. Of two who keep that at once the key of the table lets one.
+            // A deleted row cannot be locked. If two nodes store the same deletion, the primary key lets one succeed.
             let last = self.versions_in(tx, def_id, i64::MAX, 1).await?.pop();
             last.and_then(|last| last.gone(time_from_millis(0)))
         } else {
             let free = DB::fetch(tx, &statements.lock_definition_if_free, &args).await?;
             let Some(row) = free.first() else { return Ok(false) };
-            // As it is now that it is locked.
+            // The row as it is after the lock.
             Some(super::definitions::read::<DB>(row)?)
         };
         if let Some(row) = row {

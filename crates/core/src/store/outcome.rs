@@ -1,4 +1,4 @@
-//! What became of an attempt, as a store persists it.
+//! The outcome of an attempt, as a store persists it.
 
 use std::time::Duration;
 
@@ -12,44 +12,48 @@ use crate::transition::{Next, Transition};
 pub struct Settle {
     /// The notice.
     pub id: i64,
-    /// The attempt whose outcome it is: the fence.
+    /// Its definition.
+    pub def_id: i64,
+    /// Its ordering key: when the notice ends, the next one of the key may be claimed.
+    pub ordering_key: Option<String>,
+    /// The attempt that it belongs to: the fence.
     pub attempt: i64,
     /// The status that the notice must still have.
     pub from: Status,
-    /// True where the notice must also still be overdue: the outcome was decided by somebody who did not hold it.
+    /// True if the notice must also still be overdue, because the outcome was decided by a caller without a claim.
     pub overdue: bool,
-    /// What was decided.
+    /// The decision.
     pub transition: Transition,
-    /// The list of failed attempts as it shall be.
+    /// The new list of failed attempts.
     pub errors: Option<String>,
-    /// The kind of the last error.
+    /// The class of the last error.
     pub last_class: Option<String>,
-    /// The description as it shall be.
+    /// The new description.
     pub description: Option<String>,
-    /// What a person is to be told of it: stored with it, or not at all.
+    /// The alarm that it raises, stored in the same transaction.
     pub alarm: Option<Box<Alarm>>,
-    /// Of an alert's follow-up: what it told.
-    pub told: Option<Box<Told>>,
-    /// What a circuit breaker is to see of it, where the definition has one.
+    /// For the follow-up of an alert: what it reported.
+    pub told: Option<Box<FollowUpResult>>,
+    /// What the circuit breaker evaluates, if the definition has one.
     pub watched: Option<Box<Watched>>,
 }
 
-/// What outcomes have in common that are written together.
+/// How outcomes are written together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shape {
-    /// Successes that leave no more than that: nothing failed before, and there is nothing to tell.
+    /// Successes without earlier failures, alarms or a description.
     Bare {
-        /// Whether they go to history.
+        /// Whether they move to history.
         keep: bool,
     },
-    /// Nothing but the notices themselves changes.
+    /// Only the notices themselves change.
     Plain,
-    /// Alerts or circuits, too.
+    /// Alerts or circuits change, too.
     Watched,
 }
 
 impl Settle {
-    /// Its shape.
+    /// Returns its shape.
     pub fn shape(&self) -> Shape {
         if self.alarm.is_some() || self.told.is_some() || self.watched.is_some() {
             return Shape::Watched;
@@ -64,65 +68,82 @@ impl Settle {
             _ => Shape::Plain,
         }
     }
+
+    /// Replaces each character of its texts that is not ASCII by `?`, for a database that cannot store the character. Returns
+    /// true if there was one.
+    pub fn reduce_to_ascii(&mut self) -> bool {
+        let reason = match &mut self.transition.next {
+            Next::Finish { reason, .. } => reason.as_mut(),
+            Next::Wait { .. } => None,
+        };
+        let message = self.alarm.as_mut().map(|alarm| &mut alarm.message);
+        let texts = [self.errors.as_mut(), self.description.as_mut(), reason, message];
+        let mut reduced = false;
+        for text in texts.into_iter().flatten().filter(|text| !text.is_ascii()) {
+            *text = text.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect();
+            reduced = true;
+        }
+        reduced
+    }
 }
 
-/// Something that a person is to be told. The store holds it against the cool-down that all nodes share
-/// ([`crate::alert::cooldown`]) and adds notices of the built-in definition.
+/// A reason to alert a person. The store checks it against the cool-down that all nodes share ([`crate::alert::cooldown`]) and
+/// adds notices of the built-in definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alarm {
     /// The id of the built-in definition of alerts.
     pub alert_def: i64,
-    /// The definition that it is about.
+    /// The definition that it concerns.
     pub def_id: i64,
     /// Its name.
     pub definition: String,
-    /// What it is about.
+    /// The reason.
     pub reason: AlertReason,
-    /// The least time between two alerts of this definition and reason.
+    /// The minimum time between two alerts of this definition and reason.
     pub cooldown: Duration,
-    /// The notice that it happened to.
+    /// The notice that caused it.
     pub notice_id: Option<i64>,
     /// The class of its error.
     pub class: Option<String>,
     /// The error and its causes.
     pub message: String,
-    /// The node that noticed it.
+    /// The node that raised it.
     pub node: String,
 }
 
-/// What the follow-up of an alert has told.
+/// What the follow-up of an alert has reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct FollowUpResult {
     /// The id of the built-in definition of alerts.
     pub alert_def: i64,
-    /// The definition that it is about.
+    /// The definition that it concerns.
     pub def_id: i64,
-    /// What it is about.
+    /// The reason.
     pub reason: AlertReason,
-    /// How many alarms that were held back it told of.
+    /// How many suppressed alarms it reported.
     pub count: i64,
-    /// When the last alarm had come that it knew of, in milliseconds since 1970.
+    /// The time of the last alarm that it included, in milliseconds since 1970.
     pub seen: i64,
-    /// Whether it is over, unless another alarm has come since.
+    /// Whether it closes the alert, unless another alarm has come since.
     pub closes: bool,
-    /// Whether a person was told.
+    /// Whether an alert was sent.
     pub notified: bool,
-    /// After how long to look again, if nothing came meanwhile.
+    /// After how long the next follow-up is due, if no alarm comes meanwhile.
     pub next: Duration,
     /// The cool-down of the definition.
     pub cooldown: Duration,
 }
 
-/// What became of one outcome.
+/// Result of settling one outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// It is stored, by this call or by an earlier one whose answer was lost.
+    /// It is stored, by this call or by an earlier one whose response was lost.
     Done,
-    /// The notice is no longer what the outcome was decided for; nothing was changed.
+    /// The notice has changed since the outcome was decided. Nothing was changed.
     LostLease,
-    /// Somebody else ended the notice during this attempt: it was confirmed, cancelled, or settled by who held it. Nothing was
-    /// changed.
+    /// The notice ended otherwise during this attempt: it was acked, cancelled, or settled by the worker with the claim.
+    /// Nothing was changed.
     Ended,
-    /// Somebody else locks the row just now: settle it again later.
+    /// Another transaction has locked the row: settle it again later.
     Locked,
 }

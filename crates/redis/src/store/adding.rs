@@ -1,19 +1,20 @@
-//! Adding notices: their numbers from where all numbers are, then each definition's in its own slot.
+//! Adds notices: takes their numbers from the common slot, then inserts each definition's notices in its own slot.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 
-use solid_notify_core::lane::Report;
+use solid_notify_core::dispatch::FirstAttemptSender;
 use solid_notify_core::{NewNotice, StoreError};
 
 use super::{AT_ONCE, INSERT, LOOK, RedisStore, def_of, member, opt};
 
 /// The ids of definitions, and the numbers of new notices.
 pub(crate) struct Numbered {
-    /// Of each name its definition, 0 for none.
+    /// The definition of each name; 0 where it does not exist.
     pub(crate) def_ids: Vec<i64>,
-    /// The first of the numbers.
+    /// The first of the new numbers.
     pub(crate) first: i64,
-    /// All names, where one was not known.
+    /// The names of all definitions, if one of the names does not exist.
     pub(crate) known: Vec<String>,
 }
 
@@ -23,18 +24,32 @@ impl RedisStore {
             return Ok(Numbered { def_ids: Vec::new(), first: 0, known: Vec::new() });
         }
         let notices = notices.to_string();
+        let last = self.last_ids(names);
         let mut args = vec!["names", notices.as_str()];
-        args.extend(names);
+        args.extend(names.iter().zip(&last).flat_map(|(name, id)| [*name, id.as_str()]));
         let (def_ids, first, known, _): (Vec<String>, i64, Vec<String>, String) =
             self.common(&args, "looking for definitions").await?;
-        let def_ids = def_ids.iter().map(|id| id.parse().unwrap_or_default()).collect();
+        let def_ids: Vec<i64> = def_ids.iter().map(|id| id.parse().unwrap_or_default()).collect();
+        let mut last = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, id) in names.iter().zip(&def_ids).filter(|(_, id)| **id > 0) {
+            if last.get(*name) != Some(id) {
+                last.insert((*name).to_owned(), *id);
+            }
+        }
+        drop(last);
         Ok(Numbered { def_ids, first, known })
     }
 
-    /// Of each the id of what is there now, and whether that is what was to be added.
+    /// Returns the last known ids of the definitions with these names. The script checks them.
+    fn last_ids(&self, names: &[&str]) -> Vec<String> {
+        let last = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        names.iter().map(|name| last.get(*name).map(i64::to_string).unwrap_or_default()).collect()
+    }
+
+    /// Returns for each notice the id of the stored one, and whether this call added it.
     pub(crate) async fn insert_all(
         &self,
-        notices: &[(i64, NewNotice, Report)],
+        notices: &[(i64, NewNotice, FirstAttemptSender)],
     ) -> Result<Vec<(i64, bool)>, StoreError> {
         let mut of_definitions: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
         for (at, (id, ..)) in notices.iter().enumerate() {
@@ -60,6 +75,7 @@ impl RedisStore {
                         opt(notice.trace_context_text()),
                         opt(notice.ordering_key_text()),
                         opt(notice.dedupe_key_text()),
+                        opt(notice.is_unique_until_ended().then_some("1")),
                     ]);
                 }
                 let args: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -73,7 +89,7 @@ impl RedisStore {
         Ok(stored)
     }
 
-    /// The live notice that has this dedupe key.
+    /// Returns the notice that has this dedupe key.
     pub(crate) async fn with_dedupe_key(&self, def_id: i64, key: &str) -> Result<Option<i64>, StoreError> {
         let member: String = self.run(&LOOK, def_id, &["dedupe", key], "looking for a dedupe key").await?;
         Ok(member.parse().ok())

@@ -1,8 +1,8 @@
-//! Alarms on their way to a person. An alarm is stored with the outcome that causes it, in the slot of its definition, and is
-//! forwarded from there to the slot of the alerts: at least once, and counted there once, by its number.
+//! Alarms. An alarm is stored with the outcome that causes it, in the slot of its definition, and is forwarded from there to the
+//! slot of the alerts. It may be forwarded several times, and its number lets it count there once.
 
 use solid_notify_core::StoreError;
-use solid_notify_core::alert::cooldown::{AlertRow, FollowUp, Standing, raise};
+use solid_notify_core::alert::cooldown::{AlertRow, FollowUp, FollowUpFacts, raise};
 use solid_notify_core::alert::{AlertReason, StoredAlert};
 use solid_notify_core::notice::Status;
 use solid_notify_core::store::Alarm;
@@ -12,22 +12,22 @@ use super::{AGAIN, ALERT, CHANGE, LOOK, RedisStore, busy, codec, member, millis,
 
 const DOING: &str = "raising an alarm";
 
-/// The row of an alert as it was seen.
+/// The row of an alert, as it was read.
 pub(super) struct SeenAlert {
     now: i64,
     pub(super) text: String,
     pub(super) row: Option<AlertRow>,
     follow_up: String,
     stands: String,
-    /// Up to which number the alarms of a definition have arrived.
+    /// The number up to which the alarms of a definition have arrived.
     told: String,
 }
 
-/// An alarm of a definition, and its number there.
+/// An alarm, with its number within its definition.
 type Numbered<'a> = (i64, &'a Alarm);
 
 impl SeenAlert {
-    /// How its follow-up stands.
+    /// Returns the state of the alert's follow-up.
     pub(super) fn stands(&self, now: i64) -> FollowUp {
         let Some((status, at)) = self.stands.split_once(' ') else { return FollowUp::None };
         match score(at) {
@@ -37,20 +37,20 @@ impl SeenAlert {
     }
 }
 
-/// The field of an alert's row.
+/// The field of an alert's row in the hash of alerts.
 pub(super) fn field(def_id: i64, reason: AlertReason) -> String {
     format!("{def_id}:{}", reason.as_str())
 }
 
 impl RedisStore {
-    /// Where the rows of alerts are.
+    /// The key of the hash with the rows of alerts.
     pub(super) fn alerts_key(&self) -> String {
         format!("{}:alerts", self.keys.common())
     }
 
-    /// A new id for a notice of this definition.
+    /// Returns a new id for a notice of this definition.
     pub(super) async fn number(&self, def_id: i64) -> Result<i64, StoreError> {
-        Ok(notice_id(self.common(&["numbers", "1"], "numbering a notice").await?, def_id))
+        Ok(notice_id(self.common(&["numbers", "1"], "taking a number for a notice").await?, def_id))
     }
 
     pub(super) async fn alert_at(&self, alert_def: i64, field: &str, source: &str) -> Result<SeenAlert, StoreError> {
@@ -60,7 +60,7 @@ impl RedisStore {
             let (now, text, stands, told): (i64, String, String, String) =
                 self.run(&ALERT, alert_def, &["look", &common, field, &follow_up, source], DOING).await?;
             let row = codec::alert_row(&text);
-            // One of a definition of alerts that is gone counts for nothing.
+            // A follow-up of a deleted definition of alerts does not count.
             let own = row.as_ref().and_then(|row| row.follow_up).filter(|id| super::def_of(*id) == alert_def);
             let named = own.map(member).unwrap_or_default();
             if named == follow_up {
@@ -71,8 +71,8 @@ impl RedisStore {
         Err(busy(DOING))
     }
 
-    /// Raises alarms of the same definition and reason. Those that are numbered by a definition count once, whoever forwards
-    /// them; a number of 0 is none.
+    /// Raises alarms of one definition and reason. Alarms that a definition has numbered count once, however often they are
+    /// forwarded. The number 0 means that an alarm has none.
     pub(super) async fn raise(&self, alarms: &[Numbered<'_>], from: Option<i64>) -> Result<(), StoreError> {
         let Some((upto, last)) = alarms.last() else { return Ok(()) };
         let (field, alert_def) = (field(last.def_id, last.reason), last.alert_def);
@@ -113,7 +113,7 @@ impl RedisStore {
         Err(busy(DOING))
     }
 
-    /// Forwards the alarms that are stored with a definition.
+    /// Forwards the alarms that are stored in the slot of a definition.
     pub(super) async fn forward(&self, def_id: i64) -> Result<(), StoreError> {
         loop {
             let stored: Vec<String> = self.run(&LOOK, def_id, &["alarms"], "looking for alarms").await?;
@@ -141,12 +141,12 @@ impl RedisStore {
         &self,
         def_id: i64,
         reason: AlertReason,
-    ) -> Result<Option<(AlertRow, Standing)>, StoreError> {
+    ) -> Result<Option<(AlertRow, FollowUpFacts)>, StoreError> {
         let text: String = self.common(&["alert", &field(def_id, reason)], "looking at an alert").await?;
         let Some(row) = codec::alert_row(&text) else { return Ok(None) };
         let after = row.last_seen.to_string();
         let (now, succeeded, failing): (i64, String, i64) =
-            self.run(&LOOK, def_id, &["standing", &after], "looking at an alert").await?;
-        Ok(Some((row, Standing { now, succeeded: score(&succeeded), still_failing: failing > 0 })))
+            self.run(&LOOK, def_id, &["facts", &after], "looking at an alert").await?;
+        Ok(Some((row, FollowUpFacts { now, succeeded: score(&succeeded), still_failing: failing > 0 })))
     }
 }

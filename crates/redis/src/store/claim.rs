@@ -1,9 +1,10 @@
-//! Claiming: one script where nothing limits a definition, else a look, a decision and a claim of just what was seen.
+//! Claims: one script where no limit applies to a definition; else a look, a decision, and a claim of exactly what the look
+//! found.
 
 use std::time::Duration;
 
 use solid_notify_core::StoreError;
-use solid_notify_core::limit::{Hold, Quota, allowance, begin};
+use solid_notify_core::limit::{Quota, QuotaStop, allowance, begin};
 use solid_notify_core::notice::Status;
 use solid_notify_core::store::{Claim, ClaimWhat, Claims};
 
@@ -15,10 +16,10 @@ const DOING: &str = "claiming notices";
 impl RedisStore {
     pub(super) async fn claim_some(&self, claim: &Claim) -> Result<Claims, StoreError> {
         let (what, members) = match &claim.what {
-            ClaimWhat::Lane(Status::NotSent) => ("r0", Vec::new()),
-            ClaimWhat::Lane(Status::Failed) => ("r2", Vec::new()),
-            ClaimWhat::Lane(_) => return Ok(Claims::default()),
-            ClaimWhat::Suspects => ("rs", Vec::new()),
+            ClaimWhat::Slice(Status::NotSent) => ("r0", Vec::new()),
+            ClaimWhat::Slice(Status::Failed) => ("r2", Vec::new()),
+            ClaimWhat::Slice(_) => return Ok(Claims::default()),
+            ClaimWhat::CrashLooping => ("rs", Vec::new()),
             ClaimWhat::Ids(ids) => ("ids", ids.iter().map(|id| member(*id)).collect()),
             ClaimWhat::Keys(keys) => ("keys", keys.clone()),
         };
@@ -50,7 +51,7 @@ impl RedisStore {
             let row = codec::limit_row(&limits).unwrap_or_default();
             let most = match allowance(&row, quota, now, sending, claim.lease) {
                 Ok(most) => most.min(claim.limit),
-                Err(hold) => return Ok(Claims { notices: Vec::new(), held: Some(hold) }),
+                Err(hold) => return Ok(Claims { notices: Vec::new(), stopped_by: Some(hold) }),
             };
             let mut taken: Vec<String> = found.into_iter().take(most).collect();
             if taken.is_empty() {
@@ -63,15 +64,15 @@ impl RedisStore {
             let (answer, _, _, sending, found, _) = self.ask(claim, "any", taken.len(), words, &taken).await?;
             if answer == "claimed" {
                 let notices = found.iter().map(|words| claimed(claim.def_id, words)).collect();
-                let held = allowance(&new, quota, now, sending, claim.lease).err();
-                return Ok(Claims { notices, held });
+                let stopped_by = allowance(&new, quota, now, sending, claim.lease).err();
+                return Ok(Claims { notices, stopped_by });
             }
         }
-        Ok(Claims { notices: Vec::new(), held: Some(Hold::Busy { after: Duration::from_millis(20) }) })
+        Ok(Claims { notices: Vec::new(), stopped_by: Some(QuotaStop::Busy { after: Duration::from_millis(20) }) })
     }
 
-    /// Which could be claimed, and the limits.
-    async fn peek(&self, claim: &Claim, what: &str, members: &[String]) -> Result<Answer<String>, StoreError> {
+    /// Returns which notices could be claimed, and the limits.
+    async fn peek(&self, claim: &Claim, what: &str, members: &[String]) -> Result<ClaimReply<String>, StoreError> {
         let args = arguments(claim, what, claim.limit, ["look", "", "", ""], members);
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         self.run(&CLAIM, claim.def_id, &args, DOING).await
@@ -84,7 +85,7 @@ impl RedisStore {
         most: usize,
         words: [&str; 4],
         members: &[String],
-    ) -> Result<Answer<Words>, StoreError> {
+    ) -> Result<ClaimReply<Words>, StoreError> {
         let args = arguments(claim, what, most, words, members);
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let answer: redis::Value = self.run(&CLAIM, claim.def_id, &args, DOING).await?;
@@ -97,8 +98,8 @@ impl RedisStore {
     }
 }
 
-/// What the script answers: how it went, its time, the limits, how many are being sent, which, and what was put aside.
-type Answer<T> = (String, String, String, usize, Vec<T>, Vec<String>);
+/// The script's reply: result, time, limits, number of notices being sent, the notices, and the ids that it put aside.
+type ClaimReply<T> = (String, String, String, usize, Vec<T>, Vec<String>);
 
 fn arguments(claim: &Claim, what: &str, most: usize, words: [&str; 4], members: &[String]) -> Vec<String> {
     let mut args = vec![what.to_owned(), most.to_string(), millis(claim.lease), claim.worker.clone()];
@@ -109,6 +110,6 @@ fn arguments(claim: &Claim, what: &str, most: usize, words: [&str; 4], members: 
 
 fn report(def_id: i64, aside: &[String]) {
     for member in aside {
-        tracing::error!(def_id, member, "a score without an entry was put aside");
+        tracing::error!(def_id, member, "put aside a score without an entry");
     }
 }

@@ -1,5 +1,5 @@
-//! How rows that are no hashes are written in Redis: limits, alarms, alerts, versions, lines of the audit, counts. As JSON, which
-//! a person can read there.
+//! The JSON of rows that are not hashes in Redis: limits, alarms, alerts, versions, audit entries, counts. JSON, so that people
+//! can read them there.
 
 use serde::{Deserialize, Serialize};
 use solid_notify_core::alert::AlertReason;
@@ -7,22 +7,22 @@ use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::definition::StoredVersion;
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::notice::{millis_from_time, time_from_millis};
-use solid_notify_core::operate::{AuditEntry, Counts, Paused};
+use solid_notify_core::operate::{AuditEntry, NoticeCounts, Paused};
 use solid_notify_core::store::Alarm;
 use std::time::{Duration, SystemTime};
 
-/// A JSON text. What is written here has only texts and numbers, which never fail.
+/// Encodes as JSON. The rows have only texts and numbers, for which encoding never fails.
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// `None` for a text that somebody spoiled, which is told in the log and counts as none.
+/// Reads a row. `None` for one that cannot be read, after an edit by hand; it is logged.
 fn read<'a, T: Deserialize<'a>>(what: &'static str, text: &'a str) -> Option<T> {
     if text.is_empty() {
         return None;
     }
     let read = serde_json::from_str(text);
-    read.inspect_err(|error| tracing::error!(what, %error, "a row in Redis cannot be read and counts as none")).ok()
+    read.inspect_err(|error| tracing::error!(what, %error, "ignored a row in Redis that cannot be read")).ok()
 }
 
 #[derive(Serialize, Deserialize)]
@@ -73,7 +73,7 @@ pub(super) fn alarm(text: &str) -> Option<Alarm> {
 struct AlertText {
     opened: i64,
     last_notified: Option<i64>,
-    held_back: i64,
+    suppressed: i64,
     last_seen: i64,
     follow_up: Option<i64>,
     notice_id: Option<i64>,
@@ -83,15 +83,15 @@ struct AlertText {
 }
 
 pub(super) fn alert_text(row: &AlertRow) -> String {
-    let AlertRow { opened, last_notified, held_back, last_seen, follow_up, notice_id, class, message, node } =
+    let AlertRow { opened, last_notified, suppressed, last_seen, follow_up, notice_id, class, message, node } =
         row.clone();
-    json(&AlertText { opened, last_notified, held_back, last_seen, follow_up, notice_id, class, message, node })
+    json(&AlertText { opened, last_notified, suppressed, last_seen, follow_up, notice_id, class, message, node })
 }
 
 pub(super) fn alert_row(text: &str) -> Option<AlertRow> {
-    let AlertText { opened, last_notified, held_back, last_seen, follow_up, notice_id, class, message, node } =
+    let AlertText { opened, last_notified, suppressed, last_seen, follow_up, notice_id, class, message, node } =
         read("alert", text)?;
-    Some(AlertRow { opened, last_notified, held_back, last_seen, follow_up, notice_id, class, message, node })
+    Some(AlertRow { opened, last_notified, suppressed, last_seen, follow_up, notice_id, class, message, node })
 }
 
 #[derive(Serialize, Deserialize)]
@@ -128,7 +128,7 @@ pub(super) fn audit_text(entry: &AuditEntry) -> String {
     json(&AuditText { time: millis_from_time(entry.time), who, act, def_id, notice_id, detail })
 }
 
-/// A line as the scripts write it: with the server's microseconds before it, by which those of a millisecond are ordered.
+/// Reads an audit entry. The scripts write the server's microseconds before it, which order the entries of a millisecond.
 pub(super) fn audit(text: &str) -> Option<(i64, AuditEntry)> {
     let (written, text) = text.split_once(' ')?;
     let AuditText { time, who, act, def_id, notice_id, detail } = read("audit", text)?;
@@ -149,7 +149,7 @@ pub(super) fn paused_text(paused: &Paused) -> String {
     json(&PausedText { who, since: since.map(millis_from_time), reason })
 }
 
-/// Anything there pauses, also what somebody wrote by hand: `SET …:switch paused`.
+/// Any text there pauses sending, also one written by hand: `SET …:switch paused`.
 pub(super) fn paused(text: &str) -> Option<Paused> {
     if text.is_empty() {
         return None;
@@ -172,7 +172,7 @@ pub(super) fn node_text(handlers: &[String], clock_offset_ms: i64) -> String {
     json(&NodeText { handlers: handlers.to_vec(), clock_offset_ms })
 }
 
-/// When a node was last seen, and its handlers.
+/// Returns when a node was last seen, and its handlers.
 pub(super) fn node(text: &str) -> Option<(SystemTime, Vec<String>)> {
     let (seen, rest) = text.split_once(' ')?;
     let node: NodeText = read("node", rest)?;
@@ -185,20 +185,20 @@ struct CountsText {
     not_sent: u64,
     failed: u64,
     sending: u64,
-    awaiting_confirm: u64,
+    awaiting_ack: u64,
     dead_letters: u64,
     cancelled: u64,
     recently_succeeded: u64,
     oldest_due: Option<i64>,
 }
 
-pub(super) fn counts_text(counts: &Counts, at: SystemTime) -> String {
+pub(super) fn counts_text(counts: &NoticeCounts, at: SystemTime) -> String {
     json(&CountsText {
         at: millis_from_time(at),
         not_sent: counts.not_sent,
         failed: counts.failed,
         sending: counts.sending,
-        awaiting_confirm: counts.awaiting_confirm,
+        awaiting_ack: counts.awaiting_ack,
         dead_letters: counts.dead_letters,
         cancelled: counts.cancelled,
         recently_succeeded: counts.recently_succeeded,
@@ -206,14 +206,14 @@ pub(super) fn counts_text(counts: &Counts, at: SystemTime) -> String {
     })
 }
 
-/// When to count again, and what was counted when.
-pub(super) fn counts(text: &str) -> (Option<SystemTime>, Option<(Counts, SystemTime)>) {
+/// Returns when to count next, and the last counts with their time.
+pub(super) fn counts(text: &str) -> (Option<SystemTime>, Option<(NoticeCounts, SystemTime)>) {
     let Some((next, rest)) = text.split_once(' ') else { return (None, None) };
     let next = next.parse().ok().map(time_from_millis);
     let taken = read::<CountsText>("counts", rest).map(|text| {
-        let mut counts = Counts::default();
+        let mut counts = NoticeCounts::default();
         (counts.not_sent, counts.failed, counts.sending) = (text.not_sent, text.failed, text.sending);
-        (counts.awaiting_confirm, counts.dead_letters) = (text.awaiting_confirm, text.dead_letters);
+        (counts.awaiting_ack, counts.dead_letters) = (text.awaiting_ack, text.dead_letters);
         (counts.cancelled, counts.recently_succeeded) = (text.cancelled, text.recently_succeeded);
         counts.oldest_due = text.oldest_due.map(time_from_millis);
         (counts, time_from_millis(text.at))

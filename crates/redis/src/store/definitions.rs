@@ -1,4 +1,4 @@
-//! Definitions and their versions: each a hash that people may edit, compared by a fingerprint before it is overwritten.
+//! Definitions and their versions. Each is a hash that people may edit; an edit compares its fingerprint before overwriting it.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -15,14 +15,14 @@ use super::{AGAIN, RedisStore, busy, codec, keys, pause};
 
 const DOING: &str = "editing a definition";
 
-/// A definition as it is stored, with what is needed to overwrite it.
+/// A definition as it was read, with what an edit needs to overwrite it.
 pub(super) struct SeenRow {
     pub(super) id: i64,
     fingerprint: String,
-    /// `None` for one whose row somebody deleted by hand.
+    /// `None` where the hash was deleted by hand.
     pub(super) row: Option<NotifyDef>,
     versions: i64,
-    last: Option<StoredVersion>,
+    pub(super) last: Option<StoredVersion>,
 }
 
 impl SeenRow {
@@ -31,7 +31,7 @@ impl SeenRow {
     }
 }
 
-/// The versions that an edit keeps.
+/// The versions and audit entries that an edit writes.
 struct Kept {
     versions: Vec<StoredVersion>,
     audit: Vec<String>,
@@ -51,7 +51,7 @@ impl Kept {
 }
 
 impl RedisStore {
-    /// All of them by id, and the time.
+    /// Reads all definitions by id, and the time.
     pub(super) async fn rows(&self) -> Result<(SystemTime, Vec<SeenRow>), StoreError> {
         type Raw = (i64, String, HashMap<String, Vec<u8>>, i64, String);
         let (now, raw): (i64, Vec<Raw>) = self.common(&["definitions"], "reading the definitions").await?;
@@ -59,7 +59,7 @@ impl RedisStore {
         for (id, fingerprint, fields, versions, last) in raw {
             let row = definition(id, &fields);
             if row.is_none() && !fields.is_empty() {
-                tracing::error!(id, "the hash of a definition has no name and is passed over");
+                tracing::error!(id, "skipped a definition whose hash has no name");
             }
             rows.push(SeenRow { id, fingerprint, row, versions, last: codec::version(id, &last) });
         }
@@ -84,7 +84,7 @@ impl RedisStore {
                     };
                     number = Some(id);
                     if rows.iter().any(|seen| seen.id == id) {
-                        // Made by hand, without the counter.
+                        // A definition with this id was made by hand, without the counter.
                         number = None;
                         continue;
                     }
@@ -125,7 +125,7 @@ impl RedisStore {
         Err(busy(DOING))
     }
 
-    /// False where it was not as it was seen, or its name is taken.
+    /// Writes a row. Returns false where it has changed since it was read, or its name is taken.
     async fn write_row(&self, seen: &SeenRow, kept: &Kept, row: Option<&NotifyDef>) -> Result<bool, StoreError> {
         let mut args =
             vec!["edit".to_owned(), seen.id.to_string(), seen.fingerprint.clone(), seen.versions.to_string()];
@@ -179,7 +179,7 @@ impl RedisStore {
     }
 }
 
-/// The row that an edit replaces and what it becomes, or why it is not.
+/// Returns the row that an edit replaces and the new row, or why the edit is refused.
 fn replaceable(
     mut rows: Vec<SeenRow>,
     seen: &NotifyDef,
@@ -201,7 +201,7 @@ fn replaceable(
     }
     if new.name == ALERT_DEFINITION && !keys::is_alerts(row.id) {
         let problem =
-            format!("only a new definition can be called {ALERT_DEFINITION:?}: its notices have a place of their own");
+            format!("only a new definition can be called {ALERT_DEFINITION:?}: its notices are in the alerts' slot");
         return Err(StoreError::new(DOING, FaultKind::Permanent, problem));
     }
     (new.id, new.create_time, new.update_time) = (row.id, row.create_time, Some(now));

@@ -1,44 +1,44 @@
-//! Ids, and in which slot of a cluster what they name is.
+//! Ids, and the cluster slot of what they name.
 //!
-//! An id tells its definition: its last five digits are the definition's id. So whoever has an id knows the slot. Notices of one
-//! definition share a slot, and so do the alerts and what belongs to no single definition.
+//! The last five digits of a notice's id are its definition's id, so an id determines the slot. The notices of one definition
+//! share a slot. Alerts share one with everything that belongs to no single definition.
 
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
 
-/// By how much the number of a notice is multiplied, so that the id of its definition follows it.
+/// The factor of a notice's number in its id, which leaves room for its definition's id.
 const DEFINITIONS: i64 = 100_000;
-/// From here on a definition is one of alerts: it is in the slot of the rows of alerts, so that both change together.
+/// Ids from here on are definitions of alerts. They are in the slot of the alerts' rows, so that a script can change both.
 const ALERTS: i64 = 90_000;
 
-/// The id of the notice with this number.
+/// Returns the id of the notice with this number.
 pub(crate) fn notice_id(number: i64, def_id: i64) -> i64 {
     number * DEFINITIONS + def_id
 }
 
-/// The definition of a notice.
+/// Returns the definition of a notice.
 pub(crate) fn def_of(id: i64) -> i64 {
     id.rem_euclid(DEFINITIONS)
 }
 
-/// The id of the definition with this number of its sort.
+/// Returns the id of the definition with this number of its kind.
 pub(super) fn def_id(number: i64, is_alerts: bool) -> Result<i64, StoreError> {
     let (id, end) = if is_alerts { (ALERTS + number - 1, DEFINITIONS) } else { (number, ALERTS) };
     if id < end {
         return Ok(id);
     }
-    let problem = format!("{} definitions were created, as many as ids can tell", number - 1);
+    let problem = format!("cannot number another definition: {} were created, the most that ids allow", number - 1);
     Err(StoreError::new("creating a definition", FaultKind::Permanent, problem))
 }
 
-/// Whether a definition is one of alerts.
+/// True for a definition of alerts.
 pub(super) fn is_alerts(def_id: i64) -> bool {
     def_id >= ALERTS
 }
 
-/// An id as it is written into sorted sets: they sort members of the same score as text.
+/// An id as a member of sorted sets, which sort members of the same score as text.
 pub(crate) fn member(id: i64) -> String {
-    format!("{id:016}")
+    format!("{id:019}")
 }
 
 /// The keys of a store.
@@ -52,12 +52,12 @@ impl Keys {
         Self { prefix: prefix.to_owned() }
     }
 
-    /// What the keys begin with that belong to no single definition.
+    /// The prefix of the keys that belong to no single definition.
     pub(super) fn common(&self) -> String {
         format!("{{{}#}}", self.prefix)
     }
 
-    /// What the keys of a definition begin with.
+    /// The prefix of the keys of a definition.
     pub(super) fn of(&self, def_id: i64) -> String {
         match is_alerts(def_id) {
             true => format!("{}:{def_id}", self.common()),
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn an_id_tells_its_definition() {
         let id = notice_id(12, def_id(3, false).unwrap());
-        assert_eq!((id, def_of(id), member(id).as_str()), (1_200_003, 3, "0000000001200003"));
+        assert_eq!((id, def_of(id), member(id).as_str()), (1_200_003, 3, "0000000000001200003"));
         assert!(is_alerts(def_of(notice_id(7, def_id(1, true).unwrap()))));
     }
 

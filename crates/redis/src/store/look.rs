@@ -1,31 +1,35 @@
-//! What is due, and what is kept: reading that changes nothing but what is no longer kept.
+//! Looks for due and overdue notices, and the ticks, purges and heartbeats that follow from looks.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use futures_util::future::try_join_all;
 use solid_notify_core::StoreError;
-use solid_notify_core::notice::{Claimed, Status, duration_millis, millis_from_time, time_from_millis};
-use solid_notify_core::store::{DueLane, DueTimes, LastTick, Look, NODE_LIVES, Node, Pulse, Purge, Tick};
+use solid_notify_core::notice::{ClaimedNotice, Status, duration_millis, millis_from_time, time_from_millis};
+use solid_notify_core::store::{
+    ClusterView, DueSlice, DueTimes, LastTick, Look, NODE_LIVES, Node, Purge, Tick, Ticked, was_seen,
+};
 
 use super::row::{Words, claimed, score};
 use super::{CHANGE, LOOK, RedisStore, codec, from_opt, member, notice_id, opt};
 
-/// What the script tells of a definition: its time, the first of each lane in the order of [`Status::LIVE`], how many alarms wait, and the last tick.
+/// The script's reply for a definition: time, first due time of each queue slice in the order of [`Status::LIVE`], number of
+/// waiting alarms, and the last tick.
 type Due = (i64, Vec<String>, i64, (i64, String, String));
 
 impl RedisStore {
     pub(super) async fn due_times(&self) -> Result<DueTimes, StoreError> {
-        let (now, rows) = self.rows().await?;
-        let ids: Vec<i64> = rows.iter().filter(|seen| seen.row.is_some()).map(|seen| seen.id).collect();
+        // Reads only ids, because reading 1,500 rows takes longer than looking for what is due in each definition.
+        let (now, ids): (i64, Vec<i64>) = self.common(&["ids"], "looking for definitions").await?;
+        let now = time_from_millis(now);
         let looks = ids.iter().map(|id| self.run::<Due>(&LOOK, *id, &["due"], "looking for what is due"));
-        let (mut ticks, mut lanes) = (BTreeMap::new(), Vec::new());
+        let (mut ticks, mut slices) = (BTreeMap::new(), Vec::new());
         for (def_id, (now, first, alarms, tick)) in ids.iter().copied().zip(try_join_all(looks).await?) {
             let now = time_from_millis(now);
             for (status, first) in Status::LIVE.into_iter().zip(first) {
                 let Some(next) = score(&first).map(time_from_millis) else { continue };
                 let (after, late) = (next.duration_since(now), now.duration_since(next));
-                lanes.push(DueLane {
+                slices.push(DueSlice {
                     def_id,
                     status,
                     after: after.unwrap_or_default(),
@@ -37,21 +41,22 @@ impl RedisStore {
                 ticks.insert(def_id, LastTick { at, schedule: from_opt(&schedule) });
             }
             if alarms > 0 {
-                // Whoever stored them has died before they were told.
+                // The node that stored these alarms died before it forwarded them.
                 self.forward(def_id).await?;
             }
         }
-        lanes.sort_unstable_by_key(|lane| (lane.def_id, lane.status));
-        Ok(DueTimes { now, ticks, lanes })
+        slices.sort_unstable_by_key(|slice| (slice.def_id, slice.status));
+        Ok(DueTimes { now, ticks, slices })
     }
 
-    /// The row is in another slot than the tick: an edit at this very moment may meet one more tick of the old timetable.
-    pub(super) async fn note_tick(&self, tick: &Tick) -> Result<bool, StoreError> {
+    /// The row is in another slot than the tick: an edit at the same moment may be followed by one more tick of the old
+    /// timetable.
+    pub(super) async fn note_tick(&self, tick: &Tick) -> Result<Ticked, StoreError> {
         let (_, rows) = self.rows().await?;
         let row = rows.into_iter().find(|seen| seen.id == tick.def_id).and_then(|seen| seen.row);
         let ticks = row.is_some_and(|row| row.enabled && row.delete_time.is_none() && row.schedule == tick.schedule);
         if !ticks {
-            return Ok(false);
+            return Ok(Ticked::Changed);
         }
         let number: i64 = match tick.params.len() {
             0 => 0,
@@ -66,11 +71,11 @@ impl RedisStore {
             args.extend([member(notice_id(at, tick.def_id)), param.clone()]);
         }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let done: i64 = self.run(&CHANGE, tick.def_id, &args, "noting a tick").await?;
-        Ok(done == 1)
+        let done: i64 = self.run(&CHANGE, tick.def_id, &args, "storing a tick").await?;
+        Ok(if done == 1 { Ticked::Done } else { Ticked::Changed })
     }
 
-    pub(super) async fn look_for(&self, look: &Look, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+    pub(super) async fn look_for(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError> {
         let limit = limit.to_string();
         match look {
             Look::Overdue { def_id, status } => {
@@ -78,7 +83,7 @@ impl RedisStore {
                 let found: Vec<Words> = self.run(&LOOK, *def_id, &args, "looking for overdue notices").await?;
                 Ok(found.iter().map(|words| claimed(*def_id, words)).collect())
             }
-            Look::HeldBy { worker } => {
+            Look::ClaimedBy { worker } => {
                 let (_, rows) = self.rows().await?;
                 let args = ["held", worker.as_str(), &limit];
                 let looks = rows.iter().map(|seen| {
@@ -87,7 +92,7 @@ impl RedisStore {
                         look.await.map(|found| found.iter().map(|words| claimed(seen.id, words)).collect::<Vec<_>>())
                     }
                 });
-                let mut found: Vec<Claimed> = try_join_all(looks).await?.into_iter().flatten().collect();
+                let mut found: Vec<ClaimedNotice> = try_join_all(looks).await?.into_iter().flatten().collect();
                 found.truncate(limit.parse().unwrap_or(usize::MAX));
                 Ok(found)
             }
@@ -120,7 +125,7 @@ impl RedisStore {
         }
     }
 
-    pub(super) async fn note_beat(&self, node: &Node) -> Result<Pulse, StoreError> {
+    pub(super) async fn note_beat(&self, node: &Node) -> Result<ClusterView, StoreError> {
         let text = codec::node_text(&node.handlers, node.clock_offset_ms);
         let (now, nodes) = self.nodes_seen(&node.id, &text).await?;
         let mut alarms = node.alarms.clone();
@@ -129,18 +134,18 @@ impl RedisStore {
             let same: Vec<_> = same.iter().map(|alarm| (0, alarm)).collect();
             self.raise(&same, None).await?;
         }
-        let lives =
-            nodes.into_iter().filter(|(_, seen, _)| now.duration_since(*seen).is_ok_and(|ago| ago < NODE_LIVES));
-        Ok(Pulse { now, handlers: lives.flat_map(|(_, _, handlers)| handlers).collect() })
+        let lives = nodes.into_iter().filter(|(_, seen, _)| was_seen(*seen, now, NODE_LIVES));
+        Ok(ClusterView { now, handlers: lives.flat_map(|(_, _, handlers)| handlers).collect() })
     }
 
-    /// The time, and each node with when it was last seen and its handlers; `id`: the one that says so now, or none.
+    /// Returns the time, and for each node when it was last seen and its handlers. `id` is the node that reports now; empty for
+    /// none.
     pub(super) async fn nodes_seen(
         &self,
         id: &str,
         text: &str,
     ) -> Result<(SystemTime, Vec<(String, SystemTime, Vec<String>)>), StoreError> {
-        let (now, raw): (i64, Vec<(String, String)>) = self.common(&["beat", id, text], "noting a node").await?;
+        let (now, raw): (i64, Vec<(String, String)>) = self.common(&["beat", id, text], "storing a heartbeat").await?;
         let nodes = raw.into_iter().filter_map(|(id, text)| codec::node(&text).map(|(seen, has)| (id, seen, has)));
         Ok((time_from_millis(now), nodes.collect()))
     }

@@ -1,8 +1,8 @@
-//! [`RedisStore`]: the `Store` and `Operate` of the house over Redis.
+//! [`RedisStore`]: `Store` and `Operate` of solid-notify over Redis.
 //!
-//! What becomes of a notice is decided in Rust by the functions of the core; the scripts compare what was seen with what there is,
-//! and write. Where a decision needs more than the script can compare by itself (limits, alerts, an operator's verb), it is read,
-//! decided and written under a comparison, and made anew where somebody was faster.
+//! Functions of the core decide in Rust; the scripts compare what was read with what is stored, and write. Where a script cannot
+//! compare enough by itself (limits, alerts, an operator's verb), the store reads, decides, and writes under a comparison. It
+//! repeats that where another client wrote in between.
 
 mod adding;
 mod alerts;
@@ -18,6 +18,7 @@ mod settle;
 mod verbs;
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use redis::FromRedisValue;
@@ -39,9 +40,9 @@ static CHANGE: Script =
 static ALERT: Script = Script::new(&[include_str!("lua/shared.lua"), include_str!("lua/alert.lua")]);
 static META: Script = Script::new(&[include_str!("lua/audit.lua"), include_str!("lua/meta.lua")]);
 
-/// How often a decision is made anew before it is left to the caller: each time somebody else has got on.
+/// How often a decision is repeated after conflicts with other clients, before the call fails.
 const AGAIN: usize = 200;
-/// The most notices of one script: others wait while it runs.
+/// Maximum number of notices in one script, because all other calls wait while it runs.
 const AT_ONCE: usize = 500;
 
 /// Definitions and notices in Redis.
@@ -51,11 +52,13 @@ pub(crate) struct RedisStore {
     keys: Keys,
     /// How many successes of a definition are kept.
     history_limit: usize,
+    /// The id of each definition, by name, at the last insert of its notices.
+    ids: Arc<Mutex<HashMap<String, i64>>>,
 }
 
 impl RedisStore {
     pub(crate) fn new(redis: Redis, history_limit: usize) -> Self {
-        Self { keys: Keys::new(redis.prefix()), redis, history_limit }
+        Self { keys: Keys::new(redis.prefix()), redis, history_limit, ids: Arc::default() }
     }
 
     /// Runs a script in the slot of a definition.
@@ -69,7 +72,7 @@ impl RedisStore {
         self.run_at(script, &self.keys.of(def_id), args, doing).await
     }
 
-    /// Runs the script of what belongs to no single definition.
+    /// Runs the script for what belongs to no single definition.
     async fn common<T: FromRedisValue>(&self, args: &[&str], doing: &'static str) -> Result<T, StoreError> {
         self.run_at(&META, &self.keys.common(), args, doing).await
     }
@@ -99,37 +102,37 @@ impl RedisStore {
     }
 }
 
-/// Somebody else was faster too often.
+/// The error after too many conflicts with other clients.
 fn busy(doing: &'static str) -> StoreError {
-    StoreError::new(doing, FaultKind::Conflict, "others change the same all the time")
+    StoreError::new(doing, FaultKind::Conflict, "gave up after repeated conflicts with other clients; try again")
 }
 
-/// An answer that none of our scripts gives.
+/// The error of a reply that cannot be read.
 fn unreadable(doing: &'static str, error: &impl std::fmt::Display) -> StoreError {
-    StoreError::new(doing, FaultKind::Unusable, format!("an answer of another form: {error}"))
+    StoreError::new(doing, FaultKind::Unusable, format!("cannot read the script's reply: {error}"))
 }
 
-/// Lets the others get on.
+/// Waits after repeated conflicts, so that other clients can finish.
 async fn pause(round: usize) {
     if round > 2 {
         tokio::time::sleep(Duration::from_millis(fastrand::u64(0..=(round as u64).min(20)))).await;
     }
 }
 
-/// A text that may be missing, as scripts take it.
+/// An optional text, in the form that scripts take.
 fn opt(text: Option<&str>) -> String {
     text.map(|text| format!("={text}")).unwrap_or_default()
 }
 
-/// What a script tells as a text that may be missing.
+/// Reads an optional text from a script's reply.
 fn from_opt(word: &str) -> Option<String> {
     word.strip_prefix('=').map(str::to_owned)
 }
 
-/// The longest time that a score tells exactly to the millisecond.
+/// The longest time that a score can store exactly, in milliseconds.
 const LONGEST: i64 = 1 << 52;
 
-/// A duration as scripts take it; `inf` for one that has no end.
+/// A duration, in the form that scripts take; `inf` for one without end.
 fn millis(duration: Duration) -> String {
     let ms = duration_millis(duration);
     if ms >= LONGEST { "inf".to_owned() } else { ms.to_string() }

@@ -1,34 +1,44 @@
-//! The `Operate` over Redis: what people ask. Verbs are in `verbs`, versions with the definitions.
+//! `Operate` over Redis. The verbs are in `verbs`, the versions in `definitions`.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use solid_notify_core::StoreError;
+use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::alert::AlertReason;
-use solid_notify_core::alert::cooldown::{AlertRow, Standing};
-use solid_notify_core::confirm::{Confirmation, Confirmed};
+use solid_notify_core::alert::cooldown::{AlertRow, FollowUpFacts};
 use solid_notify_core::definition::{NotifyDef, StoredVersion};
 use solid_notify_core::notice::{NoticeRecord, Status, duration_millis, time_from_millis};
 use solid_notify_core::operate::{
-    Answer, AuditEntry, Brakes, COUNT_HOLD, Counts, DefinitionCounts, Lane, Listed, NO_CLASS, Nodes, Operate, Paused,
-    Position, RECENT, RetryGroup, SeenNode, Switch, Verb, Window, WindowDone, next_count,
+    AuditEntry, COUNT_HOLD, DefinitionCounts, Listed, NO_CLASS, Nodes, NoticeCounts, Operate, Paused, Position,
+    QueueSlice, RECENT, RetryGroup, SeenNode, SendLimits, Switch, Verb, VerbResult, Window, WindowDone, next_count,
 };
+use solid_notify_core::store::was_seen;
 
 use super::row::{Words, number, score, word};
 use super::{AT_ONCE, LOOK, RedisStore, codec, from_opt, member, millis};
 
-/// How many lines of an audit are read at once.
+/// How many audit entries are read at once.
 const LINES: i64 = 1000;
 
 #[async_trait]
 impl Operate for RedisStore {
-    async fn confirm(&self, answer: &Confirmation) -> Result<Confirmed, StoreError> {
+    async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError> {
         self.answer(answer).await
     }
 
-    async fn alert_row(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, Standing)>, StoreError> {
+    async fn alert_row(
+        &self,
+        def_id: i64,
+        reason: AlertReason,
+    ) -> Result<Option<(AlertRow, FollowUpFacts)>, StoreError> {
         self.alert_standing(def_id, reason).await
+    }
+
+    async fn oldest_blocked(&self, def_id: i64) -> Result<Option<SystemTime>, StoreError> {
+        let oldest: String = self.run(&LOOK, def_id, &["oldest"], "looking for blocked notices").await?;
+        Ok(score(&oldest).map(time_from_millis))
     }
 
     async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
@@ -60,27 +70,27 @@ impl Operate for RedisStore {
         Ok(found)
     }
 
-    async fn list(&self, lane: &Lane, limit: usize) -> Result<Vec<Listed>, StoreError> {
-        let (low, high) = bounds(lane);
-        let (from, to) = if lane.newest_first { (high, low) } else { (low, high) };
+    async fn list(&self, slice: &QueueSlice, limit: usize) -> Result<Vec<Listed>, StoreError> {
+        let (low, high) = bounds(slice);
+        let (from, to) = if slice.newest_first { (high, low) } else { (low, high) };
         let (mut after, mut behind) = (String::new(), String::new());
-        let (mut from, set) = (from, set_of(lane));
-        if let Some(position) = &lane.after {
+        let (mut from, set) = (from, set_of(slice));
+        if let Some(position) = &slice.after {
             after = position.time().trim_start_matches('0').replace("infinity", "inf");
             after = if after.is_empty() { "0".to_owned() } else { after };
             (behind, from) = (member(position.id()), after.clone());
         }
-        let latest = if lane.newest_first { "1" } else { "0" };
+        let latest = if slice.newest_first { "1" } else { "0" };
         let limit = limit.to_string();
         let args = ["list", &set, &from, &to, latest, &limit, &after, &behind];
-        let found: Vec<Words> = self.run(&LOOK, lane.def_id, &args, "listing notices").await?;
-        Ok(found.iter().map(|words| listed(lane.def_id, words)).collect())
+        let found: Vec<Words> = self.run(&LOOK, slice.def_id, &args, "listing notices").await?;
+        Ok(found.iter().map(|words| listed(slice.def_id, words)).collect())
     }
 
-    async fn count(&self, lane: &Lane, most: usize) -> Result<usize, StoreError> {
-        let (low, high) = bounds(lane);
-        let args = ["count", &set_of(lane), &low, &high];
-        let count: usize = self.run(&LOOK, lane.def_id, &args, "counting notices").await?;
+    async fn count(&self, slice: &QueueSlice, most: usize) -> Result<usize, StoreError> {
+        let (low, high) = bounds(slice);
+        let args = ["count", &set_of(slice), &low, &high];
+        let count: usize = self.run(&LOOK, slice.def_id, &args, "counting notices").await?;
         Ok(count.min(most))
     }
 
@@ -95,7 +105,7 @@ impl Operate for RedisStore {
         Ok(classes)
     }
 
-    async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<Answer, StoreError> {
+    async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
         self.change_one(id, verb, who).await
     }
 
@@ -103,13 +113,13 @@ impl Operate for RedisStore {
         self.change_some(window).await
     }
 
-    async fn brakes(&self) -> Result<Brakes, StoreError> {
-        let paused: String = self.common(&["paused"], "reading the switch").await?;
+    async fn send_limits(&self) -> Result<SendLimits, StoreError> {
+        let paused: String = self.common(&["paused"], "reading the pause switch").await?;
         let (_, rows) = self.rows().await?;
         let looks = rows.iter().map(|seen| self.run::<String>(&LOOK, seen.id, &["limits"], "reading limits"));
         let limits = try_join_all(looks).await?.into_iter().zip(&rows);
         let limits = limits.filter_map(|(text, seen)| Some((seen.id, codec::limit_row(&text)?)));
-        Ok(Brakes { paused: codec::paused(&paused), limits: limits.collect() })
+        Ok(SendLimits { paused: codec::paused(&paused), limits: limits.collect() })
     }
 
     async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {
@@ -120,14 +130,14 @@ impl Operate for RedisStore {
         let paused = Paused { who: Some(who.to_owned()), since: Some(now), reason };
         let stored = if switch.pauses() { codec::paused_text(&paused) } else { String::new() };
         let args = ["switch", &stored, &codec::audit_text(&entry)];
-        let turned: i64 = self.common(&args, "turning the switch").await?;
+        let turned: i64 = self.common(&args, "turning the pause switch").await?;
         Ok(turned == 1)
     }
 
     async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError> {
         let Some(key) = &notice.ordering_key else { return Ok(None) };
         let args = ["ahead", key, &member(notice.id)];
-        let ahead: String = self.run(&LOOK, notice.def_id, &args, "looking for what stands before").await?;
+        let ahead: String = self.run(&LOOK, notice.def_id, &args, "looking for the notice in front of another").await?;
         Ok(ahead.parse().ok())
     }
 
@@ -155,9 +165,9 @@ impl Operate for RedisStore {
         let recent = duration_millis(RECENT).to_string();
         let found: Vec<String> = self.run(&LOOK, def_id, &["counts", &recent], DOING).await?;
         let count = |at: usize| found.get(at).and_then(|word| word.parse::<u64>().ok()).unwrap_or_default();
-        let mut counts = Counts::default();
+        let mut counts = NoticeCounts::default();
         (counts.not_sent, counts.failed, counts.sending) = (count(2), count(3), count(4));
-        (counts.awaiting_confirm, counts.dead_letters, counts.cancelled) = (count(5), count(6), count(7));
+        (counts.awaiting_ack, counts.dead_letters, counts.cancelled) = (count(5), count(6), count(7));
         counts.recently_succeeded = count(8);
         counts.oldest_due = found.get(1).and_then(|word| score(word)).map(time_from_millis);
         let at = found.first().and_then(|word| score(word)).map_or(UNIX_EPOCH, time_from_millis);
@@ -168,6 +178,10 @@ impl Operate for RedisStore {
 
     async fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Result<Vec<StoredVersion>, StoreError> {
         self.versions_of(def_id, up_to, limit).await
+    }
+
+    async fn last_versions(&self) -> Result<Vec<StoredVersion>, StoreError> {
+        Ok(self.rows().await?.1.into_iter().filter_map(|seen| seen.last).collect())
     }
 
     async fn remember(&self, _rows: &[NotifyDef], seen_by: &str) -> Result<bool, StoreError> {
@@ -209,28 +223,27 @@ impl Operate for RedisStore {
 
     async fn nodes(&self, seen_within: Duration) -> Result<Nodes, StoreError> {
         let (now, nodes) = self.nodes_seen("", "").await?;
-        let alive =
-            nodes.into_iter().filter(|(_, seen, _)| seen.checked_add(seen_within).is_none_or(|until| until > now));
+        let alive = nodes.into_iter().filter(|(_, seen, _)| was_seen(*seen, now, seen_within));
         let seen = alive.map(|(id, last_seen, handlers)| SeenNode { id, handlers, last_seen });
         Ok(Nodes { now, seen: seen.collect() })
     }
 }
 
-/// The set of a lane.
-fn set_of(lane: &Lane) -> String {
-    match &lane.class {
-        Some(class) if lane.status == Status::DeadLetter => {
+/// The sorted set of a queue slice.
+fn set_of(slice: &QueueSlice) -> String {
+    match &slice.class {
+        Some(class) if slice.status == Status::DeadLetter => {
             format!(":z3:{}", if class == NO_CLASS { "" } else { class })
         }
-        _ => format!(":z{}", lane.status.code()),
+        _ => format!(":z{}", slice.status.code()),
     }
 }
 
-/// From which score to which. Times are stored to the millisecond.
-fn bounds(lane: &Lane) -> (String, String) {
+/// The first and the last score. Times are stored to the millisecond.
+fn bounds(slice: &QueueSlice) -> (String, String) {
     let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let low = lane.from.map_or_else(|| "-inf".to_owned(), |from| duration_millis(since(from)).to_string());
-    let high = lane.until.map_or_else(|| "+inf".to_owned(), |until| since(until).as_millis().to_string());
+    let low = slice.from.map_or_else(|| "-inf".to_owned(), |from| duration_millis(since(from)).to_string());
+    let high = slice.until.map_or_else(|| "+inf".to_owned(), |until| since(until).as_millis().to_string());
     (low, high)
 }
 
@@ -240,7 +253,7 @@ fn listed(def_id: i64, words: &Words) -> Listed {
     let id = number(words, 11);
     let position = Position::new(at.map_or_else(|| "infinity".to_owned(), |at| format!("{at:016}")), id);
     let status = Status::from_code(number(words, 0)).unwrap_or(Status::NotSent);
-    // One that is never due sorts behind all others, and has no time.
+    // A notice that is never due sorts after all others, and has no time.
     let time = time_from_millis(at.unwrap_or_default());
     let mut listed = Listed::new(id, def_id, status, time_from_millis(number(words, 6)), time, position);
     (listed.attempt, listed.failures, listed.crashes) = (number(words, 1), number(words, 2), number(words, 3));

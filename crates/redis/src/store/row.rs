@@ -1,11 +1,11 @@
-//! A notice as it is stored, and a definition as it is stored, and what they are to the rest of the house.
+//! Notices and definitions as they are stored, and their conversion to the core's types.
 
 use std::collections::HashMap;
 
 use solid_notify_core::definition::{ColumnValue, NotifyDef};
-use solid_notify_core::notice::{Claimed, NoticeRecord, Status, millis_from_time, time_from_millis};
+use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status, millis_from_time, time_from_millis};
 
-/// Words of an answer; `None`: there is none.
+/// The words of a reply; `None`: the word is missing.
 pub(super) type Words = Vec<Option<Vec<u8>>>;
 
 pub(super) fn word(words: &Words, at: usize) -> Option<String> {
@@ -16,16 +16,16 @@ pub(super) fn number(words: &Words, at: usize) -> i64 {
     word(words, at).and_then(|word| word.parse().ok()).unwrap_or_default()
 }
 
-/// A score in milliseconds; `None` for the end of all times.
+/// Reads a score in milliseconds; `None` for infinity.
 pub(super) fn score(text: &str) -> Option<i64> {
     let score = text.parse::<f64>().ok().filter(|score| score.is_finite())?;
     Some(score as i64)
 }
 
-/// What a script tells of a notice by `seen`.
-pub(super) fn claimed(def_id: i64, words: &Words) -> Claimed {
+/// Reads a notice from the script function `seen`.
+pub(super) fn claimed(def_id: i64, words: &Words) -> ClaimedNotice {
     let create_time = time_from_millis(number(words, 9));
-    Claimed {
+    ClaimedNotice {
         id: number(words, 12),
         def_id,
         param: word(words, 4).unwrap_or_default(),
@@ -43,17 +43,17 @@ pub(super) fn claimed(def_id: i64, words: &Words) -> Claimed {
     }
 }
 
-/// All of a notice.
+/// A notice with all its fields.
 pub(super) struct Stored {
     pub(super) id: i64,
     pub(super) def_id: i64,
     fields: HashMap<String, Vec<u8>>,
-    /// Its score, as Redis writes it.
+    /// Its score, as Redis formats it.
     pub(super) score: String,
 }
 
 impl Stored {
-    /// `None` for one that does not exist.
+    /// `None` for a notice that does not exist.
     pub(super) fn new(id: i64, def_id: i64, fields: HashMap<String, Vec<u8>>, score: String) -> Option<Self> {
         (!fields.is_empty()).then_some(Self { id, def_id, fields, score })
     }
@@ -66,7 +66,7 @@ impl Stored {
         self.text(field)?.parse().ok()
     }
 
-    /// Its status, which somebody may have spoiled.
+    /// Its status; `None` where an edit by hand made it unreadable.
     pub(super) fn status(&self) -> Option<Status> {
         Status::from_code(self.number("s")?)
     }
@@ -75,9 +75,9 @@ impl Stored {
         self.number("a").unwrap_or_default()
     }
 
-    pub(super) fn claimed(&self, status: Status) -> Claimed {
+    pub(super) fn claimed(&self, status: Status) -> ClaimedNotice {
         let record = self.record(status);
-        Claimed {
+        ClaimedNotice {
             id: self.id,
             def_id: self.def_id,
             param: record.param,
@@ -109,6 +109,7 @@ impl Stored {
         record.last_class = self.text("q");
         (record.trace_context, record.ordering_key, record.dedupe_key) =
             (self.text("t"), self.text("o"), self.text("u"));
+        record.unique_until_ended = self.text("v").is_some();
         record.end_reason = self.text("r");
         let at = score(&self.score).map(time_from_millis);
         match status.is_final() {
@@ -119,8 +120,8 @@ impl Stored {
     }
 }
 
-/// A definition from its hash. What a person left out has its default; a number that cannot be read is one that no definition
-/// can have, so that the row is told to be wrong. `None` for a hash without a name.
+/// Reads a definition from its hash. A missing field has its default. An unreadable number becomes one that is not valid, so that
+/// the definition is reported as invalid. `None` for a hash without a name.
 pub(super) fn definition(id: i64, fields: &HashMap<String, Vec<u8>>) -> Option<NotifyDef> {
     let text = |field: &str| fields.get(field).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     let defaults = NotifyDef::new(text("name")?).values();
@@ -137,7 +138,7 @@ pub(super) fn definition(id: i64, fields: &HashMap<String, Vec<u8>>) -> Option<N
     Some(row)
 }
 
-/// The fields of a definition's hash: none for a column that is null.
+/// The fields of a definition's hash; a column that is null has none.
 pub(super) fn fields(row: &NotifyDef) -> Vec<(String, String)> {
     let columns = NotifyDef::COLUMNS.iter().zip(row.values()).filter_map(|(column, value)| {
         let text = match value {
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_left_out_has_its_default_and_a_wrong_number_is_told() {
+    fn a_missing_field_has_its_default_and_a_wrong_number_is_an_error() {
         let only = |pairs: &[(&str, &str)]| {
             hash(&pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect::<Vec<_>>())
         };

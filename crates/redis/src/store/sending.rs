@@ -1,11 +1,11 @@
-//! The `Store` over Redis: what the send path asks. Each method says where it is done.
+//! `Store` over Redis: the methods of the send path. The other files do the work.
 
 use async_trait::async_trait;
 use solid_notify_core::StoreError;
 use solid_notify_core::definition::NotifyDef;
-use solid_notify_core::notice::{Claimed, NoticeRecord};
+use solid_notify_core::notice::{ClaimedNotice, NoticeRecord};
 use solid_notify_core::store::{
-    Claim, Claims, DueTimes, Edit, Edited, Lease, Look, Node, Pulse, Purge, Settle, Settled, Store, Tick,
+    Claim, Claims, ClusterView, DueTimes, Edit, Edited, Lease, Look, Node, Purge, Settle, Settled, Store, Tick, Ticked,
 };
 
 use super::{AT_ONCE, CHANGE, RedisStore, def_of, member, millis};
@@ -25,7 +25,7 @@ impl Store for RedisStore {
         self.due_times().await
     }
 
-    async fn tick(&self, tick: &Tick) -> Result<bool, StoreError> {
+    async fn tick(&self, tick: &Tick) -> Result<Ticked, StoreError> {
         self.note_tick(tick).await
     }
 
@@ -33,7 +33,7 @@ impl Store for RedisStore {
         self.claim_some(claim).await
     }
 
-    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError> {
         self.look_for(look, limit).await
     }
 
@@ -41,8 +41,8 @@ impl Store for RedisStore {
         self.settle_all(batch).await
     }
 
-    async fn extend(&self, leases: &[Lease]) -> Result<(), StoreError> {
-        let mut leases = leases.to_vec();
+    async fn extend(&self, leases: &[Lease]) -> Result<Vec<i64>, StoreError> {
+        let (mut leases, mut extended) = (leases.to_vec(), Vec::new());
         leases.sort_by_key(|lease| def_of(lease.id));
         for same in leases.chunk_by(|a, b| def_of(a.id) == def_of(b.id)) {
             for window in same.chunks(AT_ONCE) {
@@ -51,10 +51,11 @@ impl Store for RedisStore {
                 let words: Vec<String> = words.collect();
                 let mut args = vec!["extend"];
                 args.extend(words.iter().map(String::as_str));
-                let _: i64 = self.run(&CHANGE, def_of(window[0].id), &args, "extending leases").await?;
+                let members: Vec<String> = self.run(&CHANGE, def_of(window[0].id), &args, "extending leases").await?;
+                extended.extend(members.iter().filter_map(|member| member.parse::<i64>().ok()));
             }
         }
-        Ok(())
+        Ok(extended)
     }
 
     async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
@@ -66,7 +67,7 @@ impl Store for RedisStore {
         self.purge_some(purge).await
     }
 
-    async fn beat(&self, node: &Node) -> Result<Pulse, StoreError> {
+    async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError> {
         self.note_beat(node).await
     }
 }

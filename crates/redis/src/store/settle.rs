@@ -1,4 +1,4 @@
-//! Settling: outcomes of one definition in one script. Circuits and what alerts have told are decided under a comparison.
+//! Settles the outcomes of one definition in one script. Circuits and the reports of alerts are decided here and compared there.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use solid_notify_core::StoreError;
 use solid_notify_core::alert::StoredAlert;
 use solid_notify_core::alert::cooldown::{FollowUp, tell};
 use solid_notify_core::limit::end;
-use solid_notify_core::store::{Settle, Settled, Shape, Told};
+use solid_notify_core::store::{FollowUpResult, Settle, Settled, Shape};
 use solid_notify_core::transition::Next;
 
 use super::keys::is_alerts;
@@ -14,7 +14,7 @@ use super::{AGAIN, AT_ONCE, RedisStore, SETTLE, busy, codec, def_of, member, mil
 
 const DOING: &str = "storing outcomes";
 
-/// What is written beside outcomes, and what must be as it was seen: the words before them.
+/// What is written beside the outcomes, and what must be unchanged for it: the words before them.
 #[derive(Default)]
 struct Beside {
     limits: [String; 2],
@@ -32,7 +32,8 @@ impl RedisStore {
         }
         let mut settled = vec![Settled::LostLease; batch.len()];
         let mut alarmed = Vec::new();
-        // What alerts have told comes before what is to be told next: their definitions have the highest ids.
+        // Outcomes of alert notices come first, so that later alarms do not repeat what they reported. Their definitions have the
+        // highest ids.
         for (def_id, places) in of_definitions.into_iter().rev() {
             for window in places.chunks(AT_ONCE) {
                 let mut rest = Vec::new();
@@ -57,21 +58,21 @@ impl RedisStore {
             }
         }
         for def_id in alarmed {
-            // They are stored with the outcomes. What does not arrive now does with the next look for what is due.
+            // The alarms are stored with the outcomes. The next look for due notices forwards what fails here.
             if let Err(error) = self.forward(def_id).await {
-                tracing::warn!(def_id, %error, "alarms are stored and will be told later");
+                tracing::warn!(def_id, %error, "cannot forward alarms now; they are stored, and the next look forwards them");
             }
         }
         Ok(settled)
     }
 
-    /// True where this call, and no other before it, has stored the outcome.
+    /// Returns true where this call has stored the outcome, and false where an earlier one had.
     pub(super) async fn settle_once(&self, settle: &Settle) -> Result<bool, StoreError> {
         let answers = self.write(def_of(settle.id), "once", &Beside::default(), &[settle]).await?;
         Ok(answers.is_some_and(|answers| answers == [Settled::Done]))
     }
 
-    /// Outcomes that a circuit breaker sees.
+    /// Settles outcomes that a circuit breaker watches.
     async fn settle_watched(&self, def_id: i64, outcomes: &[&Settle]) -> Result<Vec<Settled>, StoreError> {
         for round in 0..AGAIN {
             pause(round).await;
@@ -93,8 +94,8 @@ impl RedisStore {
         Err(busy(DOING))
     }
 
-    /// The outcome of an alert's notice, with what it told.
-    async fn settle_told(&self, settle: &Settle, told: &Told) -> Result<Settled, StoreError> {
+    /// Settles the outcome of an alert's notice, together with what it reported.
+    async fn settle_told(&self, settle: &Settle, told: &FollowUpResult) -> Result<Settled, StoreError> {
         let def_id = def_of(settle.id);
         let field = super::alerts::field(told.def_id, told.reason);
         for round in 0..AGAIN {
@@ -108,7 +109,7 @@ impl RedisStore {
                 let new = tell(row, told, now);
                 beside.alert = [field.clone(), alert.text.clone(), String::new()];
                 if let Some((mut new, next)) = new {
-                    // This very notice is no follow-up any more, if it ends.
+                    // If this notice ends, it no longer is the follow-up.
                     let ends = matches!(settle.transition.next, Next::Finish { .. });
                     let stands =
                         if ends && new.follow_up == Some(settle.id) { FollowUp::None } else { alert.stands(now) };
@@ -128,7 +129,7 @@ impl RedisStore {
         Err(busy(DOING))
     }
 
-    /// The time, the limits, and which outcomes are of notices that are held.
+    /// Returns the time, the limits, and for which outcomes the fence holds.
     async fn look_at(&self, def_id: i64, outcomes: &[&Settle]) -> Result<(i64, String, String), StoreError> {
         let args = self.words("look", &Beside::default(), outcomes);
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -136,7 +137,7 @@ impl RedisStore {
         Ok((now, limits, mask))
     }
 
-    /// `None`: something was not as it was seen, and nothing is done.
+    /// Returns `None`, and changes nothing, where something has changed since it was read.
     async fn write(
         &self,
         def_id: i64,
@@ -155,7 +156,7 @@ impl RedisStore {
         let (_, answers): (String, Vec<String>) =
             redis::from_redis_value(answer).map_err(|error| super::unreadable(DOING, &error))?;
         let settled = |answer: &String| match answer.as_str() {
-            // An answer of a receiver is given once, by whoever changed something.
+            // An ack or nack is stored once: only the call that changed something returns `Done`.
             "was" if mode == "once" => Settled::Ended,
             "done" | "was" => Settled::Done,
             "ended" => Settled::Ended,

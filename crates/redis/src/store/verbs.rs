@@ -1,15 +1,15 @@
-//! What people and receivers do to notices: decided by the core, written under a comparison with what was decided about, with a
-//! line of the audit in the same script.
+//! Verbs of operators, acks and nacks. The core decides; one script compares the notice with the one decided about, writes it,
+//! and writes the audit entry.
 
 use solid_notify_core::StoreError;
-use solid_notify_core::confirm::{CONFIRMED_LATE, Confirmation, Confirmed, OfLive, late_entry, of_ended, of_live};
+use solid_notify_core::ack::{AckResult, CONFIRMED_LATE, OfLive, Reply, late_entry, of_ended, of_live};
 use solid_notify_core::notice::{Status, millis_from_time};
-use solid_notify_core::operate::{Answer, AuditEntry, Change, Verb, Window, WindowDone, decide, detail};
+use solid_notify_core::operate::{AuditEntry, Change, Verb, VerbResult, Window, WindowDone, decide, detail};
 
 use super::row::Stored;
 use super::{AGAIN, CHANGE, RedisStore, busy, codec, member, opt, pause};
 
-/// What is done to one notice: what, a word of it, and a time.
+/// A change of one notice: the verb, its text, and a time.
 struct Deed {
     what: &'static str,
     word: String,
@@ -17,10 +17,10 @@ struct Deed {
 }
 
 impl RedisStore {
-    pub(super) async fn change_one(&self, id: i64, verb: &Verb, who: &str) -> Result<Answer, StoreError> {
+    pub(super) async fn change_one(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
         for round in 0..AGAIN {
             pause(round).await;
-            let Some((stored, status)) = self.loaded(id).await? else { return Ok(Answer::NotFound) };
+            let Some((stored, status)) = self.loaded(id).await? else { return Ok(VerbResult::NotFound) };
             let now = self.time().await?;
             let record = stored.record(status);
             let change = match decide(&record, verb, now) {
@@ -33,7 +33,7 @@ impl RedisStore {
             match self.carry_out(&stored, status, &deed(&change), &codec::audit_text(&entry)).await?.as_str() {
                 "done" => return Ok(change.answer()),
                 "conflict" => {}
-                taken => return Ok(Answer::DedupeKeyTaken(taken.parse().unwrap_or_default())),
+                taken => return Ok(VerbResult::DedupeKeyTaken(taken.parse().unwrap_or_default())),
             }
         }
         Err(busy("changing a notice"))
@@ -86,18 +86,18 @@ impl RedisStore {
         Err(busy(DOING))
     }
 
-    pub(super) async fn answer(&self, answer: &Confirmation) -> Result<Confirmed, StoreError> {
+    pub(super) async fn answer(&self, answer: &Reply) -> Result<AckResult, StoreError> {
         for round in 0..AGAIN {
             pause(round).await;
-            let Some((stored, status)) = self.loaded(answer.id).await? else { return Ok(Confirmed::Unknown) };
+            let Some((stored, status)) = self.loaded(answer.id).await? else { return Ok(AckResult::Unknown) };
             if status.is_final() {
-                if let Some(answered) = of_ended(answer, status, stored.attempt()) {
+                if let Some(answered) = of_ended(answer, status, stored.attempt(), stored.claimed(status).create_time) {
                     return Ok(answered);
                 }
                 let deed = Deed { what: "late", word: CONFIRMED_LATE.to_owned(), at: String::new() };
                 let entry = late_entry(self.time().await?, Some(stored.def_id), answer.id);
                 if self.carry_out(&stored, status, &deed, &codec::audit_text(&entry)).await? == "done" {
-                    return Ok(Confirmed::DeadLetterConfirmed);
+                    return Ok(AckResult::DeadLetterAcked);
                 }
                 continue;
             }
@@ -110,21 +110,22 @@ impl RedisStore {
                 }
             };
             if done {
-                return Ok(Confirmed::Done);
+                return Ok(AckResult::Done);
             }
         }
-        Err(busy("confirming a notice"))
+        Err(busy("storing an ack or nack"))
     }
 
-    /// What an answer would do now.
-    pub(crate) async fn preview(&self, answer: &Confirmation) -> Result<Confirmed, StoreError> {
-        let Some((stored, status)) = self.loaded(answer.id).await? else { return Ok(Confirmed::Unknown) };
+    /// Returns the result that an ack or nack would have now.
+    pub(crate) async fn preview(&self, answer: &Reply) -> Result<AckResult, StoreError> {
+        let Some((stored, status)) = self.loaded(answer.id).await? else { return Ok(AckResult::Unknown) };
         if status.is_final() {
-            return Ok(of_ended(answer, status, stored.attempt()).unwrap_or(Confirmed::DeadLetterConfirmed));
+            return Ok(of_ended(answer, status, stored.attempt(), stored.claimed(status).create_time)
+                .unwrap_or(AckResult::DeadLetterAcked));
         }
         Ok(match of_live(answer, &stored.claimed(status)) {
             OfLive::Nothing(answered) => answered,
-            _ => Confirmed::Done,
+            _ => AckResult::Done,
         })
     }
 }

@@ -1,6 +1,6 @@
--- Of each task when it is due and its value. Answers with its id, the next number; of many with all of them. It is called once for
--- each task, so it names three keys and no more, and makes no table and no function that it can do without: they take as long as
--- a command. (`sequence.lua` and `due_time.lua` say why it is so.)
+-- Arguments: due time and value of each task. Returns the task's id, which is the next number; for several tasks a list of ids.
+-- It often runs for a single task, so it uses only three keys, and no table and no function that it can avoid: each costs as much
+-- time as a command. (`sequence.lua` and `due_time.lua` explain its steps.)
 local DUE, VALUES, SEQ = KEYS[1], KEYS[2], KEYS[3]
 local ids = #ARGV > 3 and {}
 local id

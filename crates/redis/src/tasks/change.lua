@@ -1,5 +1,5 @@
--- ARGV[2]: 'delete', 'revive', 'aside' (only what nobody holds) or 'due'; ARGV[3]: a reason, or when it is due; then ids.
--- Answers for each: 1 done, 0 unknown, 2 held by a consumer.
+-- ARGV[2]: 'delete', 'revive', 'aside' (only tasks that no consumer holds) or 'due'; ARGV[3]: a reason, or the due time; then
+-- ids. Returns for each: 1 done, 0 unknown, 2 held by a consumer.
 local what, more = ARGV[2], ARGV[3]
 local out = {}
 for i = 4, #ARGV do

@@ -1,21 +1,21 @@
--- ARGV[2]: how many, ARGV[3]: the lease in milliseconds, ARGV[4]: the most tries, 0 for any number.
--- Answers with the fence, with id and score of each that was claimed, with their values, with place and tries of those that were
--- claimed before, with what was put aside and what has died. What cannot be used leaves its set, so that the loop ends.
+-- ARGV[2]: how many, ARGV[3]: the lease in milliseconds, ARGV[4]: the maximum number of tries, 0 for any. Returns the fence; id
+-- and score of each claimed task; their values; index and tries of those that were claimed before; what was put aside; the ids of
+-- dead ones. A task that cannot be used leaves its set, so that the loop ends.
 local limit, lease, most = tonumber(ARGV[2]), text(now + tonumber(ARGV[3])), tonumber(ARGV[4])
 local count, taken, values, again, aside, dead = 0, {}, {}, {}, {}, {}
 also_when_full()
--- One number for the whole claim. It never goes back, not even for an id that is used again.
+-- One number for the whole claim. It only goes up, also when an id is used again.
 local fence = text(next_number(SEQ))
 local first = fence .. ':1'
 
--- Lengths are counted: to ask a table for its length is a search.
+-- Counters, because asking a table for its length is a search.
 while count < limit and #aside / 2 + #dead < 1000 do
   local found = redis.call('ZRANGEBYSCORE', DUE, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, limit - count)
   if #found == 0 then break end
   local ids, held, leases, n = {}, {}, {}, 0
   for i = 1, #found, 2 do ids[(i + 1) / 2] = found[i] end
   local entries = redis.call('HMGET', VALUES, unpack(ids))
-  -- Of most tasks there is nothing in these.
+  -- Empty for most tasks.
   local claims = redis.call('HLEN', CLAIMS) > 0 and redis.call('HMGET', CLAIMS, unpack(ids)) or {}
   local tried = redis.call('HLEN', TRIES) > 0 and redis.call('HMGET', TRIES, unpack(ids)) or {}
   for i, id in ipairs(ids) do
@@ -44,7 +44,7 @@ while count < limit and #aside / 2 + #dead < 1000 do
     redis.call('ZADD', DUE, unpack(leases))
   end
 end
--- Who has nothing to do looks for damage, a little and not often.
+-- A claim that finds nothing checks for damage: a few entries, at most once a second.
 if count == 0 and redis.call('HLEN', VALUES) > 0 then
   local checked = redis.call('HMGET', CHECKED, 'cursor', 'next')
   if now >= tonumber(checked[2] or 0) then

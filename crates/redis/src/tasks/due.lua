@@ -1,4 +1,5 @@
--- ARGV[2]: how many. Answers with id, score and value of what is due, the longest first, with their tries, and with what was put aside. Changes nothing else.
+-- ARGV[2]: how many. Returns id, score and value of due tasks, the longest due first, their tries, and what was put aside.
+-- Changes nothing else.
 local limit = tonumber(ARGV[2])
 local out, all_tries, aside = {}, {}, {}
 local passed = 0

@@ -1,4 +1,4 @@
--- ARGV[2] is what to look at.
+-- ARGV[2]: what to read.
 local what = ARGV[2]
 if what == 'count' then
   return {
@@ -18,7 +18,7 @@ elseif what == 'dead' then
   end
   return out
 elseif what == 'purge' then
-  -- One window of dead tasks that ended so many milliseconds ago.
+  -- One window of tasks that have been dead for at least so many milliseconds.
   local ids = redis.call('ZRANGEBYSCORE', DEAD, '-inf', text(now - tonumber(ARGV[3])), 'LIMIT', 0, 500)
   for _, id in ipairs(ids) do forget(id) end
   return ids

@@ -1,7 +1,7 @@
-//! [`TimedTasks`]: one-shot tasks that are due at a time. A delayed queue for programs that use nothing else of this workspace.
+//! [`TimedTasks`]: one-shot tasks with a due time. A delayed queue for programs that use nothing else of this workspace.
 //!
-//! Each kind is a few keys in one slot of a cluster, and each call is one script there. What a task means, and who runs it, is
-//! left to whoever claims it.
+//! Each kind is a few keys in one slot of a cluster, and each call is one script there. The consumers decide what a task means
+//! and run it.
 
 mod model;
 mod scripts;
@@ -12,34 +12,36 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use solid_notify_core::notice::{duration_millis, time_from_millis};
 
-pub use model::{Claimed, Counts, Damaged, DeadTask, Due, Lease, Outcome, Rescheduled, Settled, Task, When};
+pub use model::{
+    ClaimedTask, Damaged, DeadTask, Due, Rescheduled, Task, TaskCounts, TaskLease, TaskOutcome, TaskSettled, When,
+};
 
 use crate::connection::Redis;
 use crate::error::{Error, Result};
 use model::{RawAside, RawClaimed, RawDead, RawTasks};
 use scripts::{ADD, ADD_AS, CHANGE, CLAIM, DUE, LOOK, REPLACE, SETTLE};
 
-/// The most tasks of one script: Lua's `unpack` has an end, and others wait while a script runs.
+/// Maximum number of tasks in one script: Lua's `unpack` is limited, and all other calls wait while a script runs.
 const AT_ONCE: usize = 500;
-/// Why a value that does not fit its type is put aside.
+/// The reason for putting a value aside that does not fit its type.
 const UNDECODABLE: &str = "an undecodable value";
 
-/// Timed tasks, of any number of kinds.
+/// Timed tasks of any number of kinds.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::time::Duration;
-/// use solid_notify_redis::{Lease, Outcome, Redis, TimedTasks};
+/// use solid_notify_redis::{TaskLease, TaskOutcome, Redis, TimedTasks};
 ///
 /// let tasks = TimedTasks::new(Redis::connect("redis://127.0.0.1").await?);
 /// let id = tasks.add("remind", Duration::from_secs(60), &("order", 7)).await?;
 /// assert!(tasks.is_scheduled("remind", &id).await?);
 ///
 /// // In any number of consumers:
-/// let due = tasks.claim::<(String, i64)>("remind", 10, &Lease::of(Duration::from_secs(30))).await?;
+/// let due = tasks.claim::<(String, i64)>("remind", 10, &TaskLease::of(Duration::from_secs(30))).await?;
 /// for task in due.tasks {
 ///     println!("{:?}, try {}", task.value, task.tries);
-///     tasks.settle("remind", &[task.outcome(Outcome::Finish)]).await?;
+///     tasks.settle("remind", &[task.outcome(TaskOutcome::Finish)]).await?;
 /// }
 /// # Ok(()) }
 /// ```
@@ -49,23 +51,24 @@ pub struct TimedTasks {
 }
 
 impl TimedTasks {
-    /// The tasks that this connection reaches, under its prefix.
+    /// Returns the tasks on this connection, under its prefix.
     pub fn new(redis: Redis) -> Self {
         Self { redis }
     }
 
-    /// Adds a task; answers with its id, a number. A time that is over means at once.
+    /// Adds a task and returns its id, a number. A time in the past means at once.
     ///
     /// # Errors
-    /// [`Error::Encode`], [`Error::Redis`]. After a lost answer it may have been added; [`Self::add_as`] can be repeated. The client
-    /// of a cluster repeats a call by itself when its connection breaks, so a task may be there twice without an error.
+    /// [`Error::Encode`], [`Error::Redis`]. After a lost reply the task may have been added; only [`Self::add_as`] can be
+    /// repeated. A cluster's client repeats a call by itself when its connection breaks, so the task may be added twice without
+    /// an error.
     pub async fn add<T: Serialize + ?Sized>(&self, kind: &str, at: impl Into<When>, value: &T) -> Result<String> {
         let (due, value) = (at.into().word(), encode(kind, value)?);
         let keys = scripts::keys_to_add(self.redis.prefix(), kind);
         self.redis.run(&ADD, &keys, &[&due, &value], "adding a task").await
     }
 
-    /// Adds a task under an id of the caller's, unless there is one of this id; false where there is.
+    /// Adds a task under an id that the caller chooses. Returns false where a task with this id exists.
     ///
     /// # Errors
     /// As [`Self::add`].
@@ -81,7 +84,7 @@ impl TimedTasks {
         Ok(added == 1)
     }
 
-    /// As [`Self::add_as`], but what has this id is replaced. A consumer that holds it loses it.
+    /// As [`Self::add_as`], but replaces a task that has this id. A consumer that holds it loses its lease.
     ///
     /// # Errors
     /// As [`Self::add`].
@@ -97,7 +100,7 @@ impl TimedTasks {
         Ok(())
     }
 
-    /// Adds many; answers with their ids, in their order. Each window of 500 is added completely or not at all.
+    /// Adds many tasks and returns their ids, in their order. Each window of 500 is added completely or not at all.
     ///
     /// # Errors
     /// As [`Self::add`]. What was added before stays.
@@ -120,8 +123,8 @@ impl TimedTasks {
         Ok(ids)
     }
 
-    /// What is due, in order of time, without claiming it: for a program that is its only reader, and deletes what it has done.
-    /// What cannot be used is put aside and reported.
+    /// Returns due tasks in the order of their time without claiming them, for a program that is the only reader and deletes what
+    /// it has done. Tasks that cannot be used are put aside and reported.
     ///
     /// # Errors
     /// [`Error::Redis`].
@@ -146,12 +149,18 @@ impl TimedTasks {
         Ok(due)
     }
 
-    /// Claims what is due, in order of time: no two consumers ever hold the same task. What is not settled within the lease is due
-    /// again at its end.
+    /// Claims due tasks in the order of their time. Two consumers never hold the same task. A task that is not settled within its
+    /// lease is due again at the lease's end.
     ///
     /// # Errors
-    /// [`Error::Redis`]. After a lost answer what was claimed waits for the end of the lease.
-    pub async fn claim<T: DeserializeOwned>(&self, kind: &str, limit: usize, lease: &Lease) -> Result<Due<Claimed<T>>> {
+    /// [`Error::Redis`]. After a lost reply the claimed tasks wait for the end of the lease.
+    /// Stores the outcomes of claimed tasks. Returns false for a task that its consumer no longer held; nothing was changed then.
+    pub async fn claim<T: DeserializeOwned>(
+        &self,
+        kind: &str,
+        limit: usize,
+        lease: &TaskLease,
+    ) -> Result<Due<ClaimedTask<T>>> {
         let (limit, ms) = (limit.min(AT_ONCE).to_string(), duration_millis(lease.time).to_string());
         let most = lease.max_tries.unwrap_or(0).to_string();
         let (fence, found, values, again, aside, dead): RawClaimed =
@@ -162,11 +171,13 @@ impl TimedTasks {
         for (place, ((id, score), value)) in (1..).zip(found.into_iter().zip(values)) {
             let tries = again.next_if(|(of, _)| *of == place).map_or(1, |(_, tries)| tries);
             match serde_json::from_slice(&value) {
-                Ok(value) => due.tasks.push(Claimed { id, due: time_from_millis(score as i64), value, tries, fence }),
+                Ok(value) => {
+                    due.tasks.push(ClaimedTask { id, due: time_from_millis(score as i64), value, tries, fence })
+                }
                 Err(error) => {
                     let reason = format!("{UNDECODABLE}: {error}");
                     due.damaged.push(Damaged { id: id.clone(), reason: reason.clone() });
-                    undecodable.push(Settled { id, fence, outcome: Outcome::Aside(reason) });
+                    undecodable.push(TaskSettled { id, fence, outcome: TaskOutcome::Aside(reason) });
                 }
             }
         }
@@ -180,12 +191,14 @@ impl TimedTasks {
     /// Stores what became of claimed tasks, many at once; false for each that its consumer no longer held: nothing was changed.
     ///
     /// # Errors
-    /// [`Error::Redis`]. It can be repeated after one: what was stored answers false then.
-    pub async fn settle(&self, kind: &str, outcomes: &[Settled]) -> Result<Vec<bool>> {
+    /// [`Error::Redis`]. The call can be repeated after one; it returns false then for what the first call stored.
+    pub async fn settle(&self, kind: &str, outcomes: &[TaskSettled]) -> Result<Vec<bool>> {
         let mut held = Vec::with_capacity(outcomes.len());
         for window in outcomes.chunks(AT_ONCE) {
-            let runs: Vec<_> =
-                window.chunk_by(Settled::is_like).filter_map(|run| Settled::words(run).zip(Some(run))).collect();
+            let runs: Vec<_> = window
+                .chunk_by(TaskSettled::is_like)
+                .filter_map(|run| TaskSettled::words(run).zip(Some(run)))
+                .collect();
             let args = runs.iter().flat_map(|(words, run)| {
                 words.iter().map(String::as_str).chain(run.iter().map(|outcome| outcome.id.as_str()))
             });
@@ -196,7 +209,7 @@ impl TimedTasks {
         Ok(held)
     }
 
-    /// Deletes tasks, whatever they are: waiting, held (its consumer loses it), dead or put aside. Answers how many there were.
+    /// Deletes tasks in any state: waiting, held (the consumer loses it), dead or put aside. Returns how many existed.
     ///
     /// # Errors
     /// [`Error::Redis`].
@@ -205,7 +218,7 @@ impl TimedTasks {
         Ok(done.into_iter().filter(|done| *done == 1).count())
     }
 
-    /// Makes a waiting task due at another time.
+    /// Changes the due time of a waiting task.
     ///
     /// # Errors
     /// [`Error::Redis`].
@@ -218,7 +231,7 @@ impl TimedTasks {
         })
     }
 
-    /// Whether a task waits or is held.
+    /// Returns whether a task waits or is held.
     ///
     /// # Errors
     /// [`Error::Redis`].
@@ -227,23 +240,23 @@ impl TimedTasks {
         Ok(found == 1)
     }
 
-    /// How many there are.
+    /// Returns how many tasks there are.
     ///
     /// # Errors
     /// [`Error::Redis`].
-    pub async fn count(&self, kind: &str) -> Result<Counts> {
+    pub async fn count(&self, kind: &str) -> Result<TaskCounts> {
         let (open, due, held, dead, aside): (u64, u64, u64, u64, u64) =
             self.run(&LOOK, kind, &["count"], "counting tasks").await?;
-        Ok(Counts { waiting: open.saturating_sub(held), due, held, dead, aside })
+        Ok(TaskCounts { waiting: open.saturating_sub(held), due, held, dead, aside })
     }
 
-    /// Dead tasks, the latest first, with their values as they are stored.
+    /// Returns dead tasks, the latest first, with their stored values.
     ///
     /// # Errors
     /// [`Error::Redis`].
     pub async fn dead(&self, kind: &str, limit: usize) -> Result<Vec<DeadTask>> {
         let limit = limit.min(AT_ONCE).to_string();
-        let found: Vec<RawDead> = self.run(&LOOK, kind, &["dead", &limit], "looking at dead tasks").await?;
+        let found: Vec<RawDead> = self.run(&LOOK, kind, &["dead", &limit], "reading dead tasks").await?;
         let dead = |(id, score, reason, tries, value): RawDead| {
             let (died, value) = (time_from_millis(score as i64), String::from_utf8_lossy(&value).into_owned());
             DeadTask { id, died, reason, tries, value }
@@ -251,7 +264,7 @@ impl TimedTasks {
         Ok(found.into_iter().map(dead).collect())
     }
 
-    /// Brings dead tasks back, due at once, with all their tries. Answers how many were dead.
+    /// Makes dead tasks due at once, with no tries used. Returns how many of them were dead.
     ///
     /// # Errors
     /// [`Error::Redis`].
@@ -260,7 +273,8 @@ impl TimedTasks {
         Ok(done.into_iter().filter(|done| *done == 1).count())
     }
 
-    /// Deletes one window of dead tasks that died longer ago than this; call it until none comes back.
+    /// Deletes one window of tasks that have been dead for longer than this. Returns their ids; repeat the call until it returns
+    /// none.
     ///
     /// # Errors
     /// [`Error::Redis`].
@@ -269,8 +283,8 @@ impl TimedTasks {
         self.run(&LOOK, kind, &["purge", &ms], "purging dead tasks").await
     }
 
-    /// Goes through all entries and puts those aside that no set has: they would never be due. Nothing of ours leaves such an entry,
-    /// but a person at the keys may. A claim that finds nothing does a little of it, once a second; this does all of it at once.
+    /// Puts all entries aside that are in no set, because they would never be due. This crate leaves no such entries, but an edit
+    /// by hand may. A claim that finds nothing checks a few entries once a second; this call checks all at once.
     ///
     /// # Errors
     /// [`Error::Redis`].
@@ -288,7 +302,7 @@ impl TimedTasks {
         }
     }
 
-    /// What was put aside: ids, and for each a JSON text with the reason, the time and the value, where there was one.
+    /// Returns the ids of what was put aside, each with a JSON text of the reason, the time, and the value if there was one.
     ///
     /// # Errors
     /// [`Error::Redis`].
@@ -296,7 +310,7 @@ impl TimedTasks {
         let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
         loop {
             let (next, page): (String, Vec<Vec<u8>>) =
-                self.run(&LOOK, kind, &["aside", &cursor], "looking at what was put aside").await?;
+                self.run(&LOOK, kind, &["aside", &cursor], "reading the tasks that were put aside").await?;
             let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
             found.extend(page.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))));
             cursor = next;
@@ -308,7 +322,7 @@ impl TimedTasks {
         }
     }
 
-    /// The time that the tasks of this kind go by: Redis's.
+    /// Returns the time that the tasks of this kind use, which is Redis's.
     ///
     /// # Errors
     /// [`Error::Redis`].
@@ -347,6 +361,6 @@ fn damaged(aside: RawAside) -> Vec<Damaged> {
 
 fn report(kind: &str, damaged: &[Damaged]) {
     for task in damaged {
-        tracing::error!(kind, id = task.id, reason = task.reason, "a task cannot be used and was put aside");
+        tracing::error!(kind, id = task.id, reason = task.reason, "put aside a task that cannot be used");
     }
 }

@@ -1,4 +1,4 @@
-//! What callers of the timed tasks see: a task, a claim, an outcome.
+//! The types of the timed tasks: a task, a claim, an outcome.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ use solid_notify_core::notice::{duration_millis, millis_from_time};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum When {
-    /// So long after it is added, by Redis's clock.
+    /// This long after it is added, by Redis's clock.
     After(Duration),
     /// At this time, by Redis's clock.
     At(SystemTime),
@@ -26,11 +26,11 @@ impl From<SystemTime> for When {
     }
 }
 
-/// The latest time that a score tells exactly, in milliseconds: after that nobody waits for it.
+/// The latest time that a score can store exactly, in milliseconds.
 const LATEST: i64 = 1 << 52;
 
 impl When {
-    /// As the scripts take it.
+    /// The time, in the form that scripts take.
     pub(super) fn word(self) -> String {
         match self {
             Self::After(delay) => format!("+{}", duration_millis(delay).min(LATEST)),
@@ -39,13 +39,13 @@ impl When {
     }
 }
 
-/// A task that is due and was not claimed.
+/// A due task that was not claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Task<T> {
     /// Its id.
     pub id: String,
-    /// Since when it is due.
+    /// Since when it has been due.
     pub due: SystemTime,
     /// Its value.
     pub value: T,
@@ -56,44 +56,44 @@ pub struct Task<T> {
 /// A task that this consumer holds until its lease ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Claimed<T> {
+pub struct ClaimedTask<T> {
     /// Its id.
     pub id: String,
-    /// When it was due or, of one whose consumer died, when that one's lease ended.
+    /// When it was due, or when the lease of a consumer that died ended.
     pub due: SystemTime,
     /// Its value.
     pub value: T,
-    /// How often it was claimed, this time included.
+    /// How often it was claimed, including this time.
     pub tries: u64,
-    /// The number of the claim, of all that was claimed at once: the fence. Whoever claims the task next has a higher one.
+    /// The number of the claim, shared by all its tasks: the fence. A later claim of the task has a higher number.
     pub fence: u64,
 }
 
-impl<T> Claimed<T> {
-    /// What became of it, for [`super::TimedTasks::settle`].
-    pub fn outcome(&self, outcome: Outcome) -> Settled {
-        Settled { id: self.id.clone(), fence: self.fence, outcome }
+impl<T> ClaimedTask<T> {
+    /// Pairs the task with an outcome, for [`super::TimedTasks::settle`].
+    pub fn outcome(&self, outcome: TaskOutcome) -> TaskSettled {
+        TaskSettled { id: self.id.clone(), fence: self.fence, outcome }
     }
 }
 
-/// How long a claim holds, and how often a task is claimed.
+/// How long a claim lasts, and how often a task is claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Lease {
-    /// How long.
+pub struct TaskLease {
+    /// Duration of the lease.
     pub time: Duration,
-    /// After so many claims a task is dead instead of being claimed once more; none: never. It is what ends a task that kills
-    /// its consumers.
+    /// Maximum number of claims; after them the task is dead. None: no limit. The limit stops a task that kills its
+    /// consumers.
     pub max_tries: Option<u32>,
 }
 
-impl Lease {
-    /// A lease for this time, and any number of tries.
+impl TaskLease {
+    /// Returns a lease of this duration, with any number of tries.
     pub fn of(time: Duration) -> Self {
         Self { time, max_tries: None }
     }
 
-    /// At most so many claims.
+    /// Sets the maximum number of claims.
     #[must_use]
     pub fn max_tries(mut self, tries: u32) -> Self {
         self.max_tries = Some(tries);
@@ -101,19 +101,19 @@ impl Lease {
     }
 }
 
-/// What is due, and what was found beside it that nobody can use.
+/// Due tasks, and damage that was found with them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Due<T> {
     /// The tasks.
     pub tasks: Vec<T>,
-    /// What was put aside.
+    /// Tasks that cannot be used and were put aside.
     pub damaged: Vec<Damaged>,
-    /// The ids of those that had no try left and are dead now.
+    /// The ids of tasks that had no tries left and are dead now.
     pub dead: Vec<String>,
 }
 
-/// Something that nobody can use and that was put aside: a person finds it with [`super::TimedTasks::aside`].
+/// A task that cannot be used and was put aside. [`super::TimedTasks::aside`] lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damaged {
@@ -123,74 +123,74 @@ pub struct Damaged {
     pub reason: String,
 }
 
-/// What became of a claimed task.
+/// TaskOutcome of a claimed task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
-    /// It is done, and nothing is kept of it.
+pub enum TaskOutcome {
+    /// It is done and is deleted.
     Finish,
-    /// It is to be claimed again then.
+    /// It is due again at this time.
     Retry(When),
-    /// It is given up, for this reason.
+    /// It is dead, for this reason.
     Dead(String),
-    /// It goes on, with a lease of this length from now on.
+    /// It continues, with a lease of this length from now on.
     Extend(Duration),
-    /// It cannot be used, for this reason, and is kept where a person finds it.
+    /// It cannot be used, for this reason, and is put aside.
     Aside(String),
 }
 
-/// An outcome of a claim.
+/// The outcome of one claimed task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settled {
+pub struct TaskSettled {
     /// The task.
     pub id: String,
-    /// The claim's number.
+    /// The claim's fence.
     pub fence: u64,
-    /// What became of it.
-    pub outcome: Outcome,
+    /// The outcome.
+    pub outcome: TaskOutcome,
 }
 
-impl Settled {
-    /// What a run of these begins with: all of the same claim that have the same outcome.
+impl TaskSettled {
+    /// True for outcomes of the same claim that are equal: they form one run.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.fence == other.fence && self.outcome == other.outcome
     }
 
-    /// What the script is told of such a run, before their ids.
+    /// The script's words for such a run, before its ids.
     pub(super) fn words(run: &[Self]) -> Option<[String; 4]> {
         let first = run.first()?;
         let (what, more) = match &first.outcome {
-            Outcome::Finish => ("finish", String::new()),
-            Outcome::Retry(when) => ("retry", when.word()),
-            Outcome::Dead(reason) => ("dead", reason.clone()),
-            Outcome::Extend(lease) => ("lease", duration_millis(*lease).min(LATEST).to_string()),
-            Outcome::Aside(reason) => ("aside", reason.clone()),
+            TaskOutcome::Finish => ("finish", String::new()),
+            TaskOutcome::Retry(when) => ("retry", when.word()),
+            TaskOutcome::Dead(reason) => ("dead", reason.clone()),
+            TaskOutcome::Extend(lease) => ("lease", duration_millis(*lease).min(LATEST).to_string()),
+            TaskOutcome::Aside(reason) => ("aside", reason.clone()),
         };
         Some([format!("{}:", first.fence), what.to_owned(), more, run.len().to_string()])
     }
 }
 
-/// What [`super::TimedTasks::reschedule`] did.
+/// Result of [`super::TimedTasks::reschedule`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rescheduled {
-    /// It is due then.
+    /// It is due at the new time.
     Done,
-    /// A consumer holds it; its outcome decides.
+    /// A consumer holds it, and its outcome decides.
     Held,
-    /// No such task waits.
+    /// No task with this id waits.
     Unknown,
 }
 
 /// How many tasks of a kind there are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct TaskCounts {
     /// Waiting for their time, or due.
     pub waiting: u64,
-    /// Those that a claim finds now: due, or held under a lease that has ended.
+    /// Tasks that a claim would find now: due, or held under an expired lease.
     pub due: u64,
-    /// Held by consumers, dead ones included until their lease ends and somebody claims.
+    /// Held by consumers, including those whose consumer died, until the next claim after their lease.
     pub held: u64,
     /// Dead.
     pub dead: u64,
@@ -198,27 +198,27 @@ pub struct Counts {
     pub aside: u64,
 }
 
-/// A task that was given up.
+/// A dead task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadTask {
     /// Its id.
     pub id: String,
-    /// When it was given up.
+    /// When it died.
     pub died: SystemTime,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// How often it was claimed.
     pub tries: u64,
-    /// Its value, JSON as it is stored.
+    /// Its value as it is stored, in JSON.
     pub value: String,
 }
 
-/// Id and reason of what was put aside, one after the other.
+/// Id and reason of each task that was put aside.
 pub(super) type RawAside = Vec<(String, String)>;
-/// Id, score and value of each task, one after the other.
+/// Id, score and value of each task.
 pub(super) type RawTasks = Vec<(String, f64, Vec<u8>)>;
-/// The fence, id and score of each task, their values, place (from one on) and tries of those that were claimed before, what was put
-/// aside, what has died.
+/// The fence, id and score of each task, their values, index (from 1) and tries of those that were claimed before, what was put
+/// aside, the ids of dead ones.
 pub(super) type RawClaimed = (u64, Vec<(String, f64)>, Vec<Vec<u8>>, Vec<(usize, u64)>, RawAside, Vec<String>);
 pub(super) type RawDead = (String, f64, String, u64, Vec<u8>);

@@ -16,13 +16,13 @@ pub(super) static SETTLE: Script = Script::new(&[DUE_TIME, SHARED, include_str!(
 pub(super) static CHANGE: Script = Script::new(&[DUE_TIME, SHARED, include_str!("change.lua")]);
 pub(super) static LOOK: Script = Script::new(&[SHARED, CHECK, include_str!("look.lua")]);
 
-/// The keys of a kind, in the order in which the scripts expect them. What stands in braces is all that a cluster hashes, so they
-/// are in one slot; the prefix has no colon, so two prefixes never meet.
+/// The keys of a kind, in the order in which the scripts expect them. A cluster hashes only the part in braces, so they are in
+/// one slot. A prefix has no colon, so the keys of two prefixes differ.
 pub(super) fn keys(prefix: &str, kind: &str) -> [String; 9] {
     ["due", "values", "claims", "tries", "dead", "why", "aside", "seq", "checked"].map(|name| key(prefix, kind, name))
 }
 
-/// Those of [`ADD`].
+/// The keys of [`ADD`].
 pub(super) fn keys_to_add(prefix: &str, kind: &str) -> [String; 3] {
     ["due", "values", "seq"].map(|name| key(prefix, kind, name))
 }

@@ -1,6 +1,6 @@
--- ARGV from 2 on, of each run of outcomes that are alike: fence with its colon, what, what that needs ('finish', 'retry' when it is due,
--- 'dead' reason, 'lease' milliseconds, 'aside' reason), how many, their ids. Answers with the places of those that no longer held
--- their tasks.
+-- ARGV from 2 on, for each run of equal outcomes: the fence with its colon, the outcome, its argument ('finish' none, 'retry' due
+-- time, 'dead' reason, 'lease' milliseconds, 'aside' reason), the number of ids, the ids. Returns the positions of outcomes whose
+-- task the consumer no longer held.
 local lost, before = {}, 0
 also_when_full()
 local at = 2
@@ -8,7 +8,7 @@ while at < #ARGV do
   local fence, what, more, count, first = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3]), at + 4
   at = first + count
   local claims = redis.call('HMGET', CLAIMS, unpack(ARGV, first, at - 1))
-  -- Of most tasks it is the first try.
+  -- Most tasks are in their first try.
   local usual, over, finished, n = fence .. '1', {}, {}, 0
   for i = 1, count do
     local claim, id = claims[i], ARGV[first + i - 1]
@@ -32,7 +32,7 @@ while at < #ARGV do
       end
     end
   end
-  -- What is held has nothing elsewhere.
+  -- A held task is in no other key.
   if n > 0 then
     redis.call('ZREM', DUE, unpack(finished))
     redis.call('HDEL', VALUES, unpack(finished))

@@ -1,10 +1,10 @@
--- What every script of the timed tasks begins with but the one that adds. A task is an id in one of two sorted sets and its value in
--- one hash. DUE: the next moment at which somebody must look at it, when it is due or when its lease ends. DEAD: when it ended.
--- CLAIMS has 'fence:tries' of those that are held, TRIES the tries of those that are not and were claimed before.
+-- The start of every script of the timed tasks except the one that adds. A task is an id in one of two sorted sets, and its value
+-- in one hash. DUE: the next time at which a claim must look at it: its due time, or the end of its lease. DEAD: the time of its
+-- death. CLAIMS has 'fence:tries' of held tasks, TRIES the tries of tasks that are not held and were claimed before.
 local DUE, VALUES, CLAIMS, TRIES, DEAD, WHY, ASIDE, SEQ, CHECKED =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 
--- Redis looks at its memory until a script has written. What makes room, now or later, must be done on a full server too.
+-- Redis checks its memory until a script has written. Scripts that make room, now or later, must also run on a full server.
 local function also_when_full()
   redis.call('HDEL', WHY, '')
 end
@@ -26,13 +26,13 @@ local function bury(id, reason, tries)
   redis.call('HSET', WHY, id, reason)
 end
 
--- The tries in what CLAIMS has of a task; 0 of one that it does not have.
+-- The tries in a task's value of CLAIMS; 0 if it has none.
 local function tries_of(claim)
   return claim and tonumber(string.match(claim, ':(%d+)$')) or 0
 end
 
--- Keeps what cannot be used where a person finds it, and takes it out of everybody's way.
--- Adds its id and the reason to `aside`, if there is one.
+-- Moves a task that cannot be used to ASIDE, where people find it, and out of all other keys.
+-- Adds its id and the reason to `aside`, if given.
 local function put_aside(id, reason, aside)
   local value = redis.call('HGET', VALUES, id)
   forget(id)

@@ -1,39 +1,39 @@
-//! What the errors of the AMQP client (lapin) and of the NATS client (async-nats) tell.
+//! The classes of the errors of the AMQP client (lapin) and of the NATS client (async-nats).
 
-use super::{Cause, Told};
+use super::{Cause, Guess};
 
-pub(super) fn told(error: Cause<'_>) -> Option<Told> {
+pub(super) fn told(error: Cause<'_>) -> Option<Guess> {
     amqp(error).or_else(|| nats(error))
 }
 
 #[cfg(not(feature = "lapin"))]
-fn amqp(_: Cause<'_>) -> Option<Told> {
+fn amqp(_: Cause<'_>) -> Option<Guess> {
     None
 }
 
 #[cfg(feature = "lapin")]
-fn amqp(error: Cause<'_>) -> Option<Told> {
+fn amqp(error: Cause<'_>) -> Option<Guess> {
     use lapin::ErrorKind;
     use solid_notify_core::ErrorClass;
 
     let class = match error.downcast_ref::<lapin::Error>()?.kind() {
-        ErrorKind::ProtocolError(answer) => return class_of_reply(answer.get_id()).map(Told::Surely),
+        ErrorKind::ProtocolError(answer) => return class_of_reply(answer.get_id()).map(Guess::Surely),
         ErrorKind::ChannelsLimitReached => ErrorClass::Busy,
         ErrorKind::AuthProviderError(_) => ErrorClass::Auth,
-        // A request that cannot be put into a frame.
+        // A request that cannot be serialised into a frame.
         ErrorKind::SerialisationError(_) => ErrorClass::Invalid,
         ErrorKind::MissingHeartbeatError
         | ErrorKind::InvalidChannel(_)
         | ErrorKind::InvalidChannelState(..)
         | ErrorKind::InvalidConnectionState(_) => ErrorClass::Network,
-        // Its cause tells the kind of it.
-        ErrorKind::IOError(_) => return Some(Told::Perhaps(ErrorClass::Network)),
+        // Its cause has the kind of the I/O error.
+        ErrorKind::IOError(_) => return Some(Guess::Perhaps(ErrorClass::Network)),
         _ => return None,
     };
-    Some(Told::Surely(class))
+    Some(Guess::Surely(class))
 }
 
-/// By the reply code of AMQP 0-9-1 (its reference, section 1.1).
+/// Classifies by the reply code of AMQP 0-9-1 (its reference, section 1.1).
 #[cfg(feature = "lapin")]
 fn class_of_reply(code: u16) -> Option<solid_notify_core::ErrorClass> {
     use solid_notify_core::ErrorClass;
@@ -54,12 +54,12 @@ fn class_of_reply(code: u16) -> Option<solid_notify_core::ErrorClass> {
 }
 
 #[cfg(not(feature = "async-nats"))]
-fn nats(_: Cause<'_>) -> Option<Told> {
+fn nats(_: Cause<'_>) -> Option<Guess> {
     None
 }
 
 #[cfg(feature = "async-nats")]
-fn nats(error: Cause<'_>) -> Option<Told> {
+fn nats(error: Cause<'_>) -> Option<Guess> {
     use async_nats::client::{FlushError, PublishError, PublishErrorKind, RequestError, RequestErrorKind};
     use async_nats::jetstream::context::{PublishError as StreamError, PublishErrorKind as StreamErrorKind};
     use async_nats::{ConnectError, ConnectErrorKind};
@@ -84,7 +84,7 @@ fn nats(error: Cause<'_>) -> Option<Told> {
     } else if let Some(error) = error.downcast_ref::<RequestError>() {
         match error.kind() {
             RequestErrorKind::TimedOut => ErrorClass::Timeout,
-            // Whoever answers may be being started.
+            // The responder may be starting.
             RequestErrorKind::NoResponders => ErrorClass::Unavailable,
             RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => ErrorClass::Invalid,
             RequestErrorKind::Other => return None,
@@ -93,14 +93,14 @@ fn nats(error: Cause<'_>) -> Option<Told> {
         match error.kind() {
             ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => ErrorClass::Auth,
             ConnectErrorKind::TimedOut => ErrorClass::Timeout,
-            // An address that is none is a setting, which a release corrects.
+            // An invalid server address is a setting, which a release corrects.
             ConnectErrorKind::ServerParse => return None,
-            _ => return Some(Told::Perhaps(ErrorClass::Network)),
+            _ => return Some(Guess::Perhaps(ErrorClass::Network)),
         }
     } else if error.is::<FlushError>() {
         ErrorClass::Network
     } else {
         return None;
     };
-    Some(Told::Surely(class))
+    Some(Guess::Surely(class))
 }

@@ -1,11 +1,11 @@
-//! The last resort: an error of which no type tells anything is guessed by its text.
+//! The last resort: guesses the class of an error from its text, if no type determines it.
 //!
-//! Only classes that are retried by default are guessed, since a word that means something else must never end a notice.
+//! It guesses only classes that are retried by default, because a word with another meaning must never end a notice.
 //! `SweeperBuilder::guess_classes(false)` switches it off.
 
 use solid_notify_core::ErrorClass;
 
-/// What is looked for, in lower case and in this order: the first that occurs decides.
+/// The words to look for, in lower case. The first entry that occurs decides.
 const WORDS: [(&str, ErrorClass); 22] = [
     ("deadlock", ErrorClass::Deadlock),
     ("could not serialize access", ErrorClass::Deadlock),
@@ -31,7 +31,7 @@ const WORDS: [(&str, ErrorClass); 22] = [
     ("network is unreachable", ErrorClass::Network),
 ];
 
-/// What a text looks like.
+/// Guesses the class of a text.
 pub(super) fn class(text: &str) -> Option<ErrorClass> {
     let text = text.to_ascii_lowercase();
     WORDS.iter().find(|(words, _)| text.contains(words)).map(|(_, class)| *class)

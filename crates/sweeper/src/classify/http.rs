@@ -1,19 +1,19 @@
-//! What an HTTP status tells, and what an error of reqwest does.
+//! The classes of HTTP statuses and of reqwest's errors.
 
 use std::fmt;
 
 use solid_notify_core::ErrorClass;
 
-use super::{Cause, Told};
+use super::{Cause, Guess};
 
-/// An HTTP status as an error, for handlers whose client has no error that is told apart by type.
+/// An HTTP status as an error, for handlers whose HTTP client has no error type that the sweeper can classify.
 ///
 /// ```
-/// use solid_notify_sweeper::{Done, HandlerResult, HttpStatus};
+/// use solid_notify_sweeper::{HandlerResult, HttpStatus};
 ///
 /// fn verdict(status: u16) -> HandlerResult {
 ///     match status {
-///         200..300 => Ok(Done::Ok),
+///         200..300 => Ok(()),
 ///         // 401 is of the class `auth` and not retried by default, 503 is `unavailable`.
 ///         other => Err(HttpStatus(other).into()),
 ///     }
@@ -23,7 +23,7 @@ use super::{Cause, Told};
 pub struct HttpStatus(pub u16);
 
 impl HttpStatus {
-    /// The class of a response with this status.
+    /// Returns the class of a response with this status.
     pub fn class(self) -> ErrorClass {
         match self.0 {
             401 | 403 | 407 | 511 => ErrorClass::Auth,
@@ -31,7 +31,7 @@ impl HttpStatus {
             408 | 504 => ErrorClass::Timeout,
             // Locked, too early, too many requests.
             423 | 425 | 429 => ErrorClass::Busy,
-            // A conflict or a misdirected request may be over with the next try.
+            // A conflict or a misdirected request may succeed at the next try.
             409 | 421 => ErrorClass::Unknown,
             400..500 => ErrorClass::Invalid,
             500..600 => ErrorClass::Unavailable,
@@ -48,30 +48,31 @@ impl fmt::Display for HttpStatus {
 
 impl std::error::Error for HttpStatus {}
 
-pub(super) fn told(error: Cause<'_>) -> Option<Told> {
+pub(super) fn told(error: Cause<'_>) -> Option<Guess> {
     #[cfg(feature = "reqwest")]
     if let Some(error) = error.downcast_ref::<reqwest::Error>() {
         return told_by_reqwest(error);
     }
-    error.downcast_ref::<HttpStatus>().map(|status| Told::Surely(status.class()))
+    error.downcast_ref::<HttpStatus>().map(|status| Guess::Surely(status.class()))
 }
 
 #[cfg(feature = "reqwest")]
-fn told_by_reqwest(error: &reqwest::Error) -> Option<Told> {
+fn told_by_reqwest(error: &reqwest::Error) -> Option<Guess> {
     if let Some(status) = error.status() {
-        return Some(Told::Surely(HttpStatus(status.as_u16()).class()));
+        return Some(Guess::Surely(HttpStatus(status.as_u16()).class()));
     }
     if error.is_timeout() {
-        return Some(Told::Surely(ErrorClass::Timeout));
+        return Some(Guess::Surely(ErrorClass::Timeout));
     }
     if error.is_builder() {
-        return Some(Told::Surely(ErrorClass::Invalid));
+        return Some(Guess::Surely(ErrorClass::Invalid));
     }
     if error.is_decode() && super::chain(error).any(|cause| cause.is::<serde_json::Error>()) {
-        // An answer that is no JSON, of a proxy perhaps, says nothing of the request. The cause would say `invalid`.
-        return Some(Told::Surely(ErrorClass::Unknown));
+        // A response that is not JSON, for instance from a proxy, says nothing about the request. The cause would be
+        // classed as `invalid`.
+        return Some(Guess::Surely(ErrorClass::Unknown));
     }
-    // A connection that breaks while the answer is read fails in decoding it.
+    // A connection that breaks while the response is read fails with a decoding error.
     let on_the_way = error.is_connect() || error.is_request() || error.is_body() || error.is_decode();
-    on_the_way.then_some(Told::Perhaps(ErrorClass::Network))
+    on_the_way.then_some(Guess::Perhaps(ErrorClass::Network))
 }

@@ -1,7 +1,7 @@
-//! Which class an error is of: what the handler says, what the application's own classifiers say, what the types of the
-//! error and its causes tell, and last what its text looks like.
+//! Finds the class of an error: first the class that the handler set, then the application's own classifiers, then the
+//! types of the error and its causes, and last its text.
 //!
-//! What follows from a class is left to the definition's `retry_rules`.
+//! The definition's `retry_rules` decide what follows from a class.
 
 mod brokers;
 mod guess;
@@ -28,25 +28,25 @@ pub(crate) type Cause<'a> = &'a (dyn StdError + 'static);
 /// A classifier of the application.
 pub(crate) type ClassifyFn = Arc<dyn Fn(Cause<'_>) -> Option<ErrorClass> + Send + Sync>;
 
-/// So many causes are looked at: an error that is its own cause must not stop a worker.
+/// The most causes that are looked at: an error that is its own cause must not block a worker.
 const LONGEST_CHAIN: usize = 64;
 
-/// What the type of one error tells.
+/// The class that the type of one error determines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
-    /// Its class.
+enum Guess {
+    /// The class is certain.
     Surely(ErrorClass),
-    /// A class that one of its causes may tell more exactly.
+    /// A class that one of the causes may determine more exactly.
     Perhaps(ErrorClass),
 }
 
-/// An error and its causes, outermost first.
+/// Returns an error and its causes, outermost first.
 pub(crate) fn chain(error: Cause<'_>) -> impl Iterator<Item = Cause<'_>> {
     std::iter::successors(Some(error), |error| next(*error)).take(LONGEST_CHAIN)
 }
 
 fn next(error: Cause<'_>) -> Option<Cause<'_>> {
-    // The source of an `io::Error` is that of the error in it, which would be passed over.
+    // The source of an `io::Error` is the source of the error inside it, so the inner error itself would be skipped.
     let inside = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
     match inside {
         Some(inside) => Some(inside),
@@ -68,7 +68,7 @@ impl Default for Classifier {
 }
 
 impl Classifier {
-    /// The class of `error`, whose text and causes are `message`.
+    /// Returns the class of `error`; `message` holds its text and the texts of its causes.
     pub(crate) fn class_of(&self, error: Cause<'_>, message: &str) -> ErrorClass {
         let said = chain(error).find_map(|cause| cause.downcast_ref::<Classed>().map(|classed| classed.class));
         said.or_else(|| self.own_class(error))
@@ -77,41 +77,41 @@ impl Classifier {
             .unwrap_or(ErrorClass::Unknown)
     }
 
-    /// What the application's classifiers say; one that panics must not fail more than its answer.
+    /// Returns the class from the application's classifiers. If one panics, the class is unknown and nothing else fails.
     fn own_class(&self, error: Cause<'_>) -> Option<ErrorClass> {
         let ask = || chain(error).find_map(|cause| self.own.iter().find_map(|classify| classify(cause)));
         catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|panic| {
             tracing::error!(panic = crate::run::panic_text(&*panic), "a classifier of errors panicked");
-            // What was thrown may panic again when it is dropped.
+            // The panic's payload may panic again when it is dropped.
             std::mem::forget(panic);
             Some(ErrorClass::Unknown)
         })
     }
 }
 
-/// The first class that is told surely, from the outermost error inwards; else the first that is told at all.
+/// Returns the first certain class, from the outermost error inwards, or else the first possible one.
 fn class_by_type(error: Cause<'_>) -> Option<ErrorClass> {
     let mut perhaps = None;
     for cause in chain(error) {
         match told_by(cause) {
-            Some(Told::Surely(class)) => return Some(class),
-            Some(Told::Perhaps(class)) => perhaps = perhaps.or(Some(class)),
+            Some(Guess::Surely(class)) => return Some(class),
+            Some(Guess::Perhaps(class)) => perhaps = perhaps.or(Some(class)),
             None => {}
         }
     }
     perhaps
 }
 
-/// What the type of this one error tells.
-fn told_by(error: Cause<'_>) -> Option<Told> {
+/// Returns the class that the type of this one error determines.
+fn told_by(error: Cause<'_>) -> Option<Guess> {
     standard::told(error)
-        .or_else(|| class_of_database_error(error).map(Told::Perhaps))
+        .or_else(|| class_of_database_error(error).map(Guess::Perhaps))
         .or_else(|| http::told(error))
         .or_else(|| mail::told(error))
         .or_else(|| brokers::told(error))
 }
 
-/// An error of which the handler has said the class; it reads like the error itself.
+/// An error with the class that the handler set. Its text is the text of the error.
 #[derive(Debug)]
 pub(crate) struct Classed {
     pub(crate) class: ErrorClass,
@@ -130,9 +130,9 @@ impl StdError for Classed {
     }
 }
 
-/// Any error in a box in which its type can be found again.
+/// Boxes any error so that its type can be found again.
 pub(crate) fn boxed<E: Into<BoxError> + 'static>(error: E) -> BoxError {
-    // In the box that `anyhow::Error` becomes by itself, the type of the outermost error is hidden.
+    // The box that `anyhow::Error` converts into by itself hides the type of the outermost error.
     #[cfg(feature = "anyhow")]
     {
         let mut slot = Some(error);

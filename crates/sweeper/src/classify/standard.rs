@@ -1,26 +1,26 @@
-//! What the errors of the standard library, of tokio and of serde_json tell.
+//! The classes of the errors of the standard library, of tokio and of serde_json.
 
 use std::io;
 
 use solid_notify_core::ErrorClass;
 
-use super::{Cause, Told};
+use super::{Cause, Guess};
 
-pub(super) fn told(error: Cause<'_>) -> Option<Told> {
+pub(super) fn told(error: Cause<'_>) -> Option<Guess> {
     if let Some(error) = error.downcast_ref::<io::Error>() {
-        return class_of_kind(error.kind()).map(Told::Surely);
+        return class_of_kind(error.kind()).map(Guess::Surely);
     }
     if error.is::<tokio::time::error::Elapsed>() {
-        return Some(Told::Surely(ErrorClass::Timeout));
+        return Some(Guess::Surely(ErrorClass::Timeout));
     }
     match error.downcast_ref::<serde_json::Error>()?.io_error_kind() {
-        // It passes over the error of its reader in its chain of causes.
-        Some(kind) => class_of_kind(kind).map(Told::Surely),
-        None => Some(Told::Surely(ErrorClass::Invalid)),
+        // serde_json leaves the reader's error out of its chain of causes.
+        Some(kind) => class_of_kind(kind).map(Guess::Surely),
+        None => Some(Guess::Surely(ErrorClass::Invalid)),
     }
 }
 
-/// By the kind; those that are not here say nothing certain (bad data may be a broken connection as well).
+/// Classifies by the kind. Kinds that are not listed are ambiguous (bad data may also be a broken connection).
 fn class_of_kind(kind: io::ErrorKind) -> Option<ErrorClass> {
     use io::ErrorKind as Kind;
     Some(match kind {
@@ -34,7 +34,7 @@ fn class_of_kind(kind: io::ErrorKind) -> Option<ErrorClass> {
         | Kind::NetworkDown
         | Kind::AddrNotAvailable
         | Kind::UnexpectedEof => ErrorClass::Network,
-        // The operating system says `WouldBlock` where a time-out of a blocking socket is over.
+        // The operating system returns `WouldBlock` when the time-out of a blocking socket expires.
         Kind::TimedOut | Kind::WouldBlock => ErrorClass::Timeout,
         Kind::Deadlock => ErrorClass::Deadlock,
         Kind::ResourceBusy => ErrorClass::Busy,

@@ -1,4 +1,4 @@
-//! Each source of errors by its type, also deep inside others; what comes before what.
+//! Tests each source of errors by its type, also nested inside other errors, and the order of precedence.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -31,7 +31,7 @@ impl StdError for Outer {
     }
 }
 
-/// By type alone: no guess hides what is not known.
+/// Classifies by type alone, without a guess from the text.
 fn typed() -> Classifier {
     Classifier { own: Vec::new(), guess: false }
 }
@@ -40,7 +40,7 @@ fn class(failure: impl Into<Failure>) -> ErrorClass {
     typed().class_of(&**failure.into().error(), "")
 }
 
-/// The class of an error by itself, inside an application's error, inside an `io::Error`, and inside anyhow.
+/// Checks the class of an error by itself, inside an application's error, inside an `io::Error`, and inside anyhow.
 fn everywhere<E: StdError + Send + Sync + 'static>(make: impl Fn() -> E, expected: ErrorClass) {
     let told = make().to_string();
     assert_eq!(class(make()), expected, "{told}");
@@ -182,7 +182,7 @@ fn a_nats_broker() {
     everywhere(|| Error::new(StreamErrorKind::Other), Unknown);
 }
 
-/// A server that says `greeting`, and to each line that a client sends the next of `answers`, and then hangs up.
+/// Starts a server that sends `greeting`, answers each line of a client with the next of `answers`, and then hangs up.
 #[cfg(any(feature = "reqwest", feature = "lettre"))]
 fn server(greeting: &'static str, answers: &'static [&'static str]) -> u16 {
     use std::io::{BufRead, BufReader, Write};
@@ -196,13 +196,13 @@ fn server(greeting: &'static str, answers: &'static [&'static str]) -> u16 {
             let _ = lines.next();
             let _ = stream.write_all(answer.as_bytes());
         }
-        // What the client still says is read, or it would see a reset instead of the answer.
+        // The server reads what the client still sends; otherwise the client would see a reset instead of the answer.
         while matches!(lines.next(), Some(Ok(line)) if !line.is_empty() && line != "QUIT") {}
     });
     port
 }
 
-/// A server that accepts and never answers.
+/// Starts a server that accepts and never answers.
 #[cfg(any(feature = "reqwest", feature = "lettre"))]
 fn silent() -> (std::net::TcpListener, u16) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -236,8 +236,8 @@ async fn reqwest_by_status_and_by_what_happened_on_the_way() {
     let (_silent, port) = silent();
     let late = reqwest::Client::new().get(format!("http://127.0.0.1:{port}/")).timeout(Duration::from_millis(50));
     assert_eq!(class(late.send().await.unwrap_err()), Timeout);
-    let nobody = reqwest::Client::new().get("http://127.0.0.1:1/").send().await;
-    assert_eq!(class(nobody.unwrap_err()), Network);
+    let unreachable = reqwest::Client::new().get("http://127.0.0.1:1/").send().await;
+    assert_eq!(class(unreachable.unwrap_err()), Network);
     assert_eq!(class(reqwest::Client::new().get("http://").send().await.unwrap_err()), Invalid);
 }
 
@@ -265,7 +265,7 @@ fn a_mail_server() {
     }
     let (_silent, port) = silent();
     assert_eq!(class(send(port)), Timeout);
-    assert_eq!(class(send(1)), Network, "nobody listens");
+    assert_eq!(class(send(1)), Network, "no server listens");
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn the_outermost_error_that_tells_surely_decides() {
     assert_eq!(class(io::Error::new(io::ErrorKind::TimedOut, HttpStatus(401))), Timeout);
     let broken = |kind: io::ErrorKind| sqlx::Error::Tls(Box::new(io::Error::from(kind)));
     assert_eq!(class(broken(io::ErrorKind::Other)), Network);
-    assert_eq!(class(broken(io::ErrorKind::TimedOut)), Timeout, "the cause knows more than the way");
+    assert_eq!(class(broken(io::ErrorKind::TimedOut)), Timeout, "the cause is more exact");
     assert_eq!(class("connection refused"), Unknown, "a text has no type");
 }
 
@@ -288,7 +288,7 @@ fn a_classifier_of_the_application_is_asked_first_and_for_every_error() {
 }
 
 #[test]
-fn what_the_handler_says_comes_before_everything() {
+fn the_class_that_the_handler_gives_comes_before_everything() {
     let own = Classifier { own: vec![Arc::new(|_| Some(Auth))], guess: true };
     for failure in [
         Failure::retry(HttpStatus(422)),

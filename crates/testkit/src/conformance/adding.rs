@@ -16,7 +16,7 @@ pub async fn a_committed_notice_exists_and_one_of_rolled_back_work_does_not(b: &
     if gone != kept {
         assert!(b.outbox().find(gone).await.unwrap().is_none());
     }
-    let claimed = b.claim_lane(def_id, Status::NotSent, 10).await;
+    let claimed = b.claim_slice(def_id, Status::NotSent, 10).await;
     assert_eq!(claimed.iter().map(|notice| notice.param.as_str()).collect::<Vec<_>>(), ["1"]);
 }
 
@@ -36,7 +36,7 @@ pub async fn a_delayed_notice_is_due_when_its_delay_is_over(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     b.add_new(NewNotice::new("sync", 1).unwrap().delay(Duration::from_millis(1500))).await;
     b.clock().advance(Duration::from_millis(1499));
-    assert!(b.claim_lane(def_id, Status::NotSent, 10).await.is_empty(), "a millisecond too early");
+    assert!(b.claim_slice(def_id, Status::NotSent, 10).await.is_empty(), "a millisecond too early");
     b.clock().advance(Duration::from_millis(1));
     b.claim_one(def_id).await;
     let id = b.add_new(NewNotice::new("sync", 1).unwrap().delay(Duration::MAX)).await.id();
@@ -48,14 +48,14 @@ pub async fn a_notice_can_be_sent_at_a_given_time(b: &dyn Backend) {
     let at = b.clock().now() + Duration::from_secs(86_400);
     let id = b.add_new(NewNotice::new("sync", 1).unwrap().at(at)).await.id();
     assert_eq!(b.record(id).await.next_call_time, Some(at));
-    assert!(b.claim_lane(def_id, Status::NotSent, 10).await.is_empty());
+    assert!(b.claim_slice(def_id, Status::NotSent, 10).await.is_empty());
     b.clock().advance(Duration::from_secs(86_400));
     b.claim_one(def_id).await;
-    // A time that is over means at once.
+    // A time in the past means at once.
     let past = b.clock().now() - Duration::from_secs(3600);
     b.add_new(NewNotice::new("sync", 1).unwrap().at(past)).await;
     b.claim_one(def_id).await;
-    // And one that no database can store means as late as they can: the year 9999.
+    // A time that no database can store becomes the latest storable one: the year 9999.
     let never = UNIX_EPOCH + Duration::from_secs(400_000_000_000);
     let id = b.add_new(NewNotice::new("sync", 1).unwrap().at(never)).await.id();
     assert_eq!(b.record(id).await.next_call_time, Some(UNIX_EPOCH + Duration::from_secs(253_370_764_800)));
@@ -109,7 +109,7 @@ pub async fn names_are_compared_byte_by_byte(b: &dyn Backend) {
     assert!(b.add(NewNotice::new("SYNC", 1).unwrap()).await.is_err());
 }
 
-pub async fn what_cannot_be_stored_everywhere_is_refused_before_any_sql(b: &dyn Backend) {
+pub async fn values_that_some_database_cannot_store_are_refused_before_any_sql(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let deep = (0..25).fold(json!(1), |inner, _| json!([inner]));
     let bad = [
@@ -122,14 +122,14 @@ pub async fn what_cannot_be_stored_everywhere_is_refused_before_any_sql(b: &dyn 
         NewNotice::new("sync", 1).unwrap().trace_context("x".repeat(1001)),
         NewNotice::new("sync", 1).unwrap().ordering_key(""),
         NewNotice::new("sync", 1).unwrap().ordering_key("x".repeat(201)),
-        NewNotice::new("sync", 1).unwrap().dedupe_key("a\0"),
+        NewNotice::new("sync", 1).unwrap().unique_until_ended("a\0"),
     ];
     for notice in bad {
         let error = b.add(notice).await.unwrap_err();
         assert!(matches!(error, Error::InvalidNotice { .. }), "{error}");
     }
     assert!(matches!(b.add(NewNotice::new("a\0", 1).unwrap()).await, Err(Error::UnknownDefinition { .. })));
-    assert!(b.claim_lane(def_id, Status::NotSent, 10).await.is_empty());
+    assert!(b.claim_slice(def_id, Status::NotSent, 10).await.is_empty());
 }
 
 pub async fn everything_that_is_said_of_a_notice_is_kept(b: &dyn Backend) {

@@ -1,4 +1,4 @@
-//! Lists and counts for people, and the verbs for many notices at a time.
+//! Lists and counts for operators, and the verbs for many notices at a time.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Duration;
@@ -18,13 +18,13 @@ fn ids(page: &Page) -> Vec<i64> {
 
 #[allow(clippy::unwrap_used)]
 impl dyn Backend + '_ {
-    /// All pages of a list, as many notices on each.
+    /// Returns all pages of a list, with `each` notices per page.
     async fn pages(&self, filter: &Filter, each: usize) -> Vec<Vec<i64>> {
         let (mut pages, mut after) = (Vec::new(), None::<Position>);
         loop {
             let page = self.alice().list(filter, after.as_ref(), each).await.unwrap();
             pages.push(ids(&page));
-            // As it comes back from an address.
+            // The position travels as text, as in a web address.
             after = page.next.map(|next| next.to_string().parse().unwrap());
             if after.is_none() {
                 return pages;
@@ -32,14 +32,14 @@ impl dyn Backend + '_ {
         }
     }
 
-    /// Makes dead letters of as many new notices, all at the same time.
+    /// Makes dead letters of `count` new notices, all at the same time.
     async fn add_many_dead(&self, def_id: i64, name: &str, count: usize) -> Vec<i64> {
         let notices = (0..count).map(|n| NewNotice::new(name, n).unwrap()).collect();
         self.add_many(notices).await.unwrap();
         let mut killed = Vec::new();
         while killed.len() < count {
-            let claimed = self.claim_lane(def_id, Status::NotSent, 500).await;
-            // Not in the order of their ids, in which a table would give them back by itself.
+            let claimed = self.claim_slice(def_id, Status::NotSent, 500).await;
+            // Not in the order of their ids, in which a table would return them without sorting.
             let batch: Vec<_> = claimed.iter().rev().map(|claimed| dead(claimed, Some(ErrorClass::Busy))).collect();
             self.store().settle(&batch).await.unwrap();
             killed.extend(claimed.iter().map(|claimed| claimed.id));
@@ -72,7 +72,7 @@ pub async fn dead_letters_are_listed_the_latest_first_page_by_page(b: &dyn Backe
     );
 }
 
-pub async fn a_page_goes_on_where_the_last_one_ended_whatever_happens_meanwhile(b: &dyn Backend) {
+pub async fn a_page_continues_after_the_last_one_despite_changes(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let all = b.add_many_dead(def_id, "sync", 6).await;
     let first = b.alice().list(&Filter::dead_letters(), None, 2).await.unwrap();
@@ -119,9 +119,9 @@ pub async fn dead_letters_are_found_by_class_and_time(b: &dyn Backend) {
 
 pub async fn live_and_ended_notices_are_listed_by_state(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
-    let later = b.add_new(NewNotice::new("sync", 1).unwrap().delay(9 * SECOND).dedupe_key("k")).await.id();
+    let later = b.add_new(NewNotice::new("sync", 1).unwrap().delay(9 * SECOND).unique_until_ended("k")).await.id();
     let (failed, done) = (b.add_to("sync").await, b.add_to("sync").await);
-    let claimed = b.claim_lane(def_id, Status::NotSent, 10).await;
+    let claimed = b.claim_slice(def_id, Status::NotSent, 10).await;
     b.settle_one(fail(&claimed[0], 5 * SECOND)).await;
     b.settle_one(succeed(&claimed[1])).await;
     let fresh = b.add_to("sync").await;
@@ -172,7 +172,7 @@ pub async fn a_bulk_retry_is_spread_by_its_rate(b: &dyn Backend) {
     );
     let again = b.alice().retry_all(&filter, Rate::AT_ONCE).await.unwrap();
     assert_eq!((again.changed, again.last_due), (0, None));
-    assert_eq!(b.alice().audit(10).await.unwrap().len(), 1, "nothing was done, nothing is told");
+    assert_eq!(b.alice().audit(10).await.unwrap().len(), 1, "nothing was done, so nothing is logged");
 }
 
 pub async fn a_bulk_retry_of_many_takes_windows_and_each_once(b: &dyn Backend) {
@@ -186,7 +186,7 @@ pub async fn a_bulk_retry_of_many_takes_windows_and_each_once(b: &dyn Backend) {
     assert_eq!(counts, [false, true, true], "an entry a window");
     let mut revived = Vec::new();
     while revived.len() < 1100 {
-        let claimed = b.claim_lane(def_id, Status::Failed, 500).await;
+        let claimed = b.claim_slice(def_id, Status::Failed, 500).await;
         assert!(!claimed.is_empty());
         revived.extend(claimed.iter().map(|claimed| claimed.id));
     }
@@ -197,7 +197,7 @@ pub async fn a_bulk_retry_of_many_takes_windows_and_each_once(b: &dyn Backend) {
 
 pub async fn a_bulk_retry_passes_over_taken_dedupe_keys_and_ends(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
-    let keyed = |key: &str| NewNotice::new("sync", 1).unwrap().dedupe_key(key);
+    let keyed = |key: &str| NewNotice::new("sync", 1).unwrap().unique_until_ended(key);
     let mut dead_ids = Vec::new();
     for key in ["taken", "free", "free", "taken"] {
         b.add_new(keyed(key)).await;
@@ -238,7 +238,7 @@ pub async fn a_bulk_cancel_ends_what_waits_and_leaves_what_is_being_sent(b: &dyn
     for _ in 0..3 {
         b.add_to("sync").await;
     }
-    let claimed = b.claim_lane(def_id, Status::NotSent, 3).await;
+    let claimed = b.claim_slice(def_id, Status::NotSent, 3).await;
     b.settle_one(fail(&claimed[0], SECOND)).await;
     let later = b.add_new(NewNotice::new("sync", 1).unwrap().delay(SECOND)).await.id();
     let other = b.add_to("other").await;

@@ -1,14 +1,14 @@
-//! Claims, and when the next one is worth while.
+//! Claims, and the due times that tell when the next claim can succeed.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use solid_notify_core::store::{Claim, ClaimWhat, DueLane};
+use solid_notify_core::store::{Claim, ClaimWhat, DueSlice};
 use solid_notify_core::{NewNotice, NotifyDef, Status};
 
-use super::{Backend, LEASE, fail, lane_claim};
+use super::{Backend, LEASE, fail, slice_claim};
 
 pub async fn a_claim_takes_the_longest_due_up_to_its_limit(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
@@ -17,14 +17,14 @@ pub async fn a_claim_takes_the_longest_due_up_to_its_limit(b: &dyn Backend) {
         ids.push(b.add_to("sync").await);
         b.clock().advance(Duration::from_millis(10));
     }
-    let first = b.claim_lane(def_id, Status::NotSent, 3).await;
+    let first = b.claim_slice(def_id, Status::NotSent, 3).await;
     assert_eq!(first.iter().map(|notice| notice.id).collect::<Vec<_>>(), ids[..3]);
-    let rest = b.claim_lane(def_id, Status::NotSent, 3).await;
+    let rest = b.claim_slice(def_id, Status::NotSent, 3).await;
     assert_eq!(rest.iter().map(|notice| notice.id).collect::<Vec<_>>(), ids[3..]);
-    assert!(b.claim_lane(def_id, Status::NotSent, 3).await.is_empty());
+    assert!(b.claim_slice(def_id, Status::NotSent, 3).await.is_empty());
 }
 
-pub async fn a_claim_takes_only_its_definition_and_its_lane(b: &dyn Backend) {
+pub async fn claim_takes_only_its_definition_and_slice(b: &dyn Backend) {
     let one = b.define(NotifyDef::new("one")).await;
     let two = b.define(NotifyDef::new("two")).await;
     b.add_to("one").await;
@@ -32,11 +32,11 @@ pub async fn a_claim_takes_only_its_definition_and_its_lane(b: &dyn Backend) {
     b.settle_one(fail(&claimed, Duration::ZERO)).await;
     let fresh = b.add_to("one").await;
     b.add_to("two").await;
-    let fresh_lane = b.claim_lane(one, Status::NotSent, 10).await;
-    assert_eq!(fresh_lane.iter().map(|notice| notice.id).collect::<Vec<_>>(), [fresh]);
-    let retries = b.claim_lane(one, Status::Failed, 10).await;
+    let fresh_slice = b.claim_slice(one, Status::NotSent, 10).await;
+    assert_eq!(fresh_slice.iter().map(|notice| notice.id).collect::<Vec<_>>(), [fresh]);
+    let retries = b.claim_slice(one, Status::Failed, 10).await;
     assert_eq!(retries.iter().map(|notice| notice.id).collect::<Vec<_>>(), [claimed.id]);
-    assert_eq!(b.claim_lane(two, Status::NotSent, 10).await.len(), 1);
+    assert_eq!(b.claim_slice(two, Status::NotSent, 10).await.len(), 1);
 }
 
 pub async fn a_claim_by_ids_takes_only_what_exists_was_never_attempted_and_is_due(b: &dyn Backend) {
@@ -64,7 +64,7 @@ pub async fn a_claim_by_ids_takes_only_what_exists_was_never_attempted_and_is_du
     let claimed = b.store().claim(&claim).await.unwrap().notices;
     assert_eq!(claimed.iter().map(|notice| notice.id).collect::<Vec<_>>(), [fresh]);
     assert_eq!(b.record(not_wanted).await.status, Status::NotSent);
-    assert_eq!(b.claim_lane(other_def, Status::NotSent, 10).await.len(), 1);
+    assert_eq!(b.claim_slice(other_def, Status::NotSent, 10).await.len(), 1);
 }
 
 pub async fn a_claimed_notice_is_sending_with_a_lease_and_one_attempt_more(b: &dyn Backend) {
@@ -79,7 +79,7 @@ pub async fn a_claimed_notice_is_sending_with_a_lease_and_one_attempt_more(b: &d
     assert_eq!((record.status, record.attempt, record.worker.as_deref()), (Status::Sending, 1, Some("worker-1")));
     assert_eq!(record.next_call_time, Some(b.clock().now() + LEASE));
     assert_eq!(record.last_call_time, Some(b.clock().now()));
-    assert_eq!(record.idempotency_id().split('-').next(), Some(id.to_string().as_str()));
+    assert_eq!(record.idempotency_key().split('-').next(), Some(id.to_string().as_str()));
     assert_eq!((record.failures, record.crashes), (0, 0), "a claim counts no try");
 }
 
@@ -93,14 +93,14 @@ pub async fn a_notice_whose_process_died_twice_is_claimed_apart_from_the_others(
         settle.transition.crashes = crashes;
         b.settle_one(settle).await;
     }
-    let mut claim = lane_claim(def_id, Status::Failed, 10);
+    let mut claim = slice_claim(def_id, Status::Failed, 10);
     let ordinary = b.store().claim(&claim).await.unwrap().notices;
     assert_eq!(ordinary.iter().map(|notice| notice.id).collect::<Vec<_>>(), ids[..2]);
-    claim.what = ClaimWhat::Suspects;
+    claim.what = ClaimWhat::CrashLooping;
     claim.limit = 1;
     for id in &ids[2..] {
-        let suspects = b.store().claim(&claim).await.unwrap().notices;
-        assert_eq!(suspects.iter().map(|notice| notice.id).collect::<Vec<_>>(), [*id]);
+        let crash_looping = b.store().claim(&claim).await.unwrap().notices;
+        assert_eq!(crash_looping.iter().map(|notice| notice.id).collect::<Vec<_>>(), [*id]);
     }
     assert!(b.store().claim(&claim).await.unwrap().notices.is_empty());
 }
@@ -114,9 +114,9 @@ pub async fn sixteen_claimers_get_each_attempt_once(b: &dyn Backend) {
     let claimers = (0..16).map(|n| async move {
         let mut got = Vec::new();
         let mut idle = 0;
-        // A claimer passes over what others are just claiming, so one empty answer does not mean the end.
+        // A claim skips rows that another one is claiming, so one empty result does not mean the end.
         while idle < 3 {
-            let mut claim = lane_claim(def_id, Status::NotSent, 7);
+            let mut claim = slice_claim(def_id, Status::NotSent, 7);
             claim.worker = format!("worker-{n}");
             let claimed = b.store().claim(&claim).await.unwrap().notices;
             idle = if claimed.is_empty() { idle + 1 } else { 0 };
@@ -126,7 +126,7 @@ pub async fn sixteen_claimers_get_each_attempt_once(b: &dyn Backend) {
     });
     let mut got: Vec<(i64, i64)> = join_all(claimers).await.into_iter().flatten().collect();
     loop {
-        let rest = b.claim_lane(def_id, Status::NotSent, 100).await;
+        let rest = b.claim_slice(def_id, Status::NotSent, 100).await;
         if rest.is_empty() {
             break;
         }
@@ -138,11 +138,11 @@ pub async fn sixteen_claimers_get_each_attempt_once(b: &dyn Backend) {
     assert_eq!(got.into_iter().map(|(id, _)| id).collect::<HashSet<_>>(), ids);
 }
 
-pub async fn the_earliest_due_time_is_told_per_definition_and_lane(b: &dyn Backend) {
+pub async fn earliest_due_time_is_returned_per_definition_and_slice(b: &dyn Backend) {
     let one = b.define(NotifyDef::new("one")).await;
     let two = b.define(NotifyDef::new("two")).await;
     b.define(NotifyDef::new("idle")).await;
-    assert!(b.store().due(true).await.unwrap().lanes.is_empty());
+    assert!(b.store().due(true).await.unwrap().slices.is_empty());
     let second = Duration::from_secs(1);
     b.add_to("one").await;
     let claimed = b.claim_one(one).await;
@@ -153,16 +153,16 @@ pub async fn the_earliest_due_time_is_told_per_definition_and_lane(b: &dyn Backe
     b.add_new(NewNotice::new("one", 1).unwrap().delay(3 * second)).await;
     b.add_to("two").await;
     b.clock().advance(second);
-    let mut lanes = b.store().due(true).await.unwrap().lanes;
-    lanes.sort_by_key(|lane| (lane.def_id, lane.status));
+    let mut slices = b.store().due(true).await.unwrap().slices;
+    slices.sort_by_key(|slice| (slice.def_id, slice.status));
     let zero = Duration::ZERO;
-    let lane = |def_id, status, after, late| DueLane { def_id, status, after, late };
+    let slice = |def_id, status, after, late| DueSlice { def_id, status, after, late };
     let mut expected = [
-        lane(one, Status::NotSent, 2 * second, zero),
-        lane(one, Status::Failed, 4 * second, zero),
-        lane(one, Status::Sending, LEASE - second, zero),
-        lane(two, Status::NotSent, zero, second),
+        slice(one, Status::NotSent, 2 * second, zero),
+        slice(one, Status::Failed, 4 * second, zero),
+        slice(one, Status::Sending, LEASE - second, zero),
+        slice(two, Status::NotSent, zero, second),
     ];
-    expected.sort_by_key(|lane| (lane.def_id, lane.status));
-    assert_eq!(lanes, expected);
+    expected.sort_by_key(|slice| (slice.def_id, slice.status));
+    assert_eq!(slices, expected);
 }

@@ -31,7 +31,7 @@ pub async fn the_snapshot_says_how_many_there_are_of_each_state(b: &dyn Backend)
         b.add_to("sync").await;
     }
     b.add_to("other").await;
-    let claimed = b.claim_lane(def_id, Status::NotSent, 9).await;
+    let claimed = b.claim_slice(def_id, Status::NotSent, 9).await;
     b.settle_one(succeed(&claimed[0])).await;
     b.settle_one(succeed(&claimed[1])).await;
     let dead = Next::Finish { status: Status::DeadLetter, reason: None, keep: true };
@@ -40,23 +40,23 @@ pub async fn the_snapshot_says_how_many_there_are_of_each_state(b: &dyn Backend)
     b.settle_one(outcome(&claimed[3], cancelled)).await;
     b.settle_one(fail(&claimed[4], Duration::from_secs(5))).await;
     b.settle_one(fail(&claimed[5], Duration::from_secs(60))).await;
-    let awaits = Next::Wait { status: Status::AwaitingConfirm, after: Duration::from_secs(3600) };
+    let awaits = Next::Wait { status: Status::AwaitingAck, after: Duration::from_secs(3600) };
     b.settle_one(outcome(&claimed[6], awaits)).await;
-    // Two are being sent, one was never claimed; and one is delayed.
+    // Two are being sent, one was never claimed, and one is delayed.
     b.add_new(NewNotice::new("sync", 1).unwrap().delay(Duration::from_secs(3600))).await;
     b.clock().advance(Duration::from_secs(7));
     assert!(b.refresh(def_id).await);
     let row = b.counts_of(def_id).await;
     let (counts, _) = row.taken.clone().unwrap();
-    assert_eq!((counts.not_sent, counts.failed, counts.sending, counts.awaiting_confirm), (2, 2, 2, 1), "{counts:?}");
+    assert_eq!((counts.not_sent, counts.failed, counts.sending, counts.awaiting_ack), (2, 2, 2, 1), "{counts:?}");
     assert_eq!((counts.dead_letters, counts.cancelled, counts.recently_succeeded), (1, 1, 2), "{counts:?}");
     assert_eq!(counts.live(), 7);
     assert_eq!(row.oldest_due_for(), Duration::from_secs(7));
     assert_eq!((row.definition.as_str(), row.age, row.due_in), ("sync", Duration::ZERO, EVERY));
     assert_eq!(b.counts_of(other).await.taken, None, "another definition was not counted");
-    // What is due later is not late.
-    b.settle_one(succeed(&b.claim_lane(def_id, Status::NotSent, 9).await[0])).await;
-    b.settle_one(succeed(&b.claim_lane(def_id, Status::Failed, 9).await[0])).await;
+    // A notice that is due later is not late.
+    b.settle_one(succeed(&b.claim_slice(def_id, Status::NotSent, 9).await[0])).await;
+    b.settle_one(succeed(&b.claim_slice(def_id, Status::Failed, 9).await[0])).await;
     b.clock().advance(EVERY);
     assert!(b.refresh(def_id).await);
     let row = b.counts_of(def_id).await;

@@ -108,7 +108,7 @@ pub async fn a_deleted_definition_takes_no_notices_and_frees_its_name(b: &dyn Ba
     let deleted = b.outbox().delete(&seen).await.unwrap();
     let Updated::Done(row) = deleted else { panic!("{deleted:?}") };
     assert_eq!(row.delete_time, Some(b.clock().now()));
-    assert_eq!(row.handler_name(), "sync", "what is in flight still finds its handler");
+    assert_eq!(row.handler_name(), "sync", "notices in flight still find their handler");
     assert!(matches!(b.add(NewNotice::new("sync", 1).unwrap()).await, Err(Error::UnknownDefinition { .. })));
     assert!(b.add(NewNotice::new(row.name.clone(), 1).unwrap()).await.is_err());
     assert_eq!(b.claim_one(def_id).await.id, id, "its notice in flight is still due");

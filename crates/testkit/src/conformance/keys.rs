@@ -1,10 +1,11 @@
 //! Ordering keys, dedupe keys, and many notices at once.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use solid_notify_core::operate::Answer;
+use solid_notify_core::operate::VerbResult;
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{Added, Error, NewNotice, NotifyDef, Status};
@@ -16,12 +17,12 @@ fn ordered(key: &str, n: i64) -> NewNotice {
 }
 
 fn deduped(key: &str, n: i64) -> NewNotice {
-    NewNotice::new("sync", n).unwrap().dedupe_key(key)
+    NewNotice::new("sync", n).unwrap().unique_until_ended(key)
 }
 
-/// The ids that a claim of the lane gets.
+/// Returns the ids that a claim of the queue slice gets.
 async fn claim(b: &dyn Backend, def_id: i64, status: Status) -> Vec<i64> {
-    b.claim_lane(def_id, status, 100).await.iter().map(|notice| notice.id).collect()
+    b.claim_slice(def_id, status, 100).await.iter().map(|notice| notice.id).collect()
 }
 
 pub async fn notices_of_one_key_go_one_at_a_time_in_the_order_of_their_insertion(b: &dyn Backend) {
@@ -32,7 +33,7 @@ pub async fn notices_of_one_key_go_one_at_a_time_in_the_order_of_their_insertion
         two.push(b.add_new(ordered("two", n)).await.id());
     }
     let free = b.add_to("sync").await;
-    let first = b.claim_lane(def_id, Status::NotSent, 100).await;
+    let first = b.claim_slice(def_id, Status::NotSent, 100).await;
     assert_eq!(first.iter().map(|notice| notice.id).collect::<Vec<_>>(), [one[0], two[0], free]);
     assert_eq!(first[0].ordering_key.as_deref(), Some("one"));
     assert!(claim(b, def_id, Status::NotSent).await.is_empty(), "both keys are under way");
@@ -53,7 +54,7 @@ pub async fn a_live_notice_holds_back_those_behind_it_until_it_has_ended(b: &dyn
     b.settle_one(fail(&sending, minute)).await;
     assert!(claim(b, def_id, Status::NotSent).await.is_empty(), "one that waits for its retry holds them back");
     b.clock().advance(minute);
-    let retry = b.claim_lane(def_id, Status::Failed, 100).await.remove(0);
+    let retry = b.claim_slice(def_id, Status::Failed, 100).await.remove(0);
     assert!(claim(b, def_id, Status::NotSent).await.is_empty(), "one that is being sent holds them back");
     b.settle_one(outcome(&retry, Next::Finish { status: Status::DeadLetter, reason: None, keep: true })).await;
     let next = b.claim_one(def_id).await;
@@ -65,7 +66,7 @@ pub async fn a_live_notice_holds_back_those_behind_it_until_it_has_ended(b: &dyn
     assert_eq!(claim(b, def_id, Status::NotSent).await, [last]);
 }
 
-pub async fn one_that_was_brought_back_waits_for_the_one_of_its_key_that_is_under_way(b: &dyn Backend) {
+pub async fn a_revived_notice_waits_for_the_claimed_one_of_its_key(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let first = b.add_new(ordered("key", 1)).await.id();
     b.add_new(ordered("key", 2)).await;
@@ -73,7 +74,7 @@ pub async fn one_that_was_brought_back_waits_for_the_one_of_its_key_that_is_unde
     b.settle_one(outcome(&sending, Next::Finish { status: Status::DeadLetter, reason: None, keep: true })).await;
     let behind = b.claim_one(def_id).await;
     assert!(behind.id > first);
-    assert_eq!(b.outbox().operator("alice").retry(first).await.unwrap(), Answer::Done);
+    assert_eq!(b.outbox().operator("alice").retry(first).await.unwrap(), VerbResult::Done);
     assert!(claim(b, def_id, Status::Failed).await.is_empty(), "another one of its key is being sent");
     b.settle_one(succeed(&behind)).await;
     assert_eq!(claim(b, def_id, Status::Failed).await, [first]);
@@ -91,12 +92,12 @@ pub async fn ordering_keys_are_compared_byte_by_byte(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let mut ids = Vec::new();
     for key in ["a", "A", "a ", "ä", "a\u{308}", "1", "1.0", "'\"\\"] {
-        ids.push(b.add_new(ordered(key, 1).dedupe_key(key)).await.id());
+        ids.push(b.add_new(ordered(key, 1).unique_until_ended(key)).await.id());
     }
     assert_eq!(claim(b, def_id, Status::NotSent).await, ids);
 }
 
-pub async fn a_claim_by_ids_takes_the_first_of_a_key_and_all_that_have_none_in_their_order(b: &dyn Backend) {
+pub async fn a_claim_by_ids_takes_the_first_of_each_key_and_all_without_a_key(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let mut ids = Vec::new();
     for n in 0..2 {
@@ -109,7 +110,7 @@ pub async fn a_claim_by_ids_takes_the_first_of_a_key_and_all_that_have_none_in_t
     assert_eq!(claimed.iter().map(|notice| notice.id).collect::<Vec<_>>(), ids[..3]);
 }
 
-pub async fn what_waits_behind_one_that_has_ended_can_be_claimed_by_its_key(b: &dyn Backend) {
+pub async fn the_next_notice_of_a_key_can_be_claimed_when_the_first_has_ended(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let mut ids = Vec::new();
     for n in 0..3 {
@@ -118,7 +119,7 @@ pub async fn what_waits_behind_one_that_has_ended_can_be_claimed_by_its_key(b: &
     b.add_new(ordered("later", 1).delay(LEASE)).await;
     b.add_new(ordered("not asked for", 1)).await;
     let by_keys = async || {
-        let keys = ["key", "later", "nobody's"].map(str::to_owned).to_vec();
+        let keys = ["key", "later", "unused"].map(str::to_owned).to_vec();
         let what = ClaimWhat::Keys(keys);
         let claim = Claim { def_id, what, limit: 10, lease: LEASE, worker: "w".to_owned(), quota: None };
         b.store().claim(&claim).await.unwrap().notices
@@ -139,7 +140,7 @@ pub async fn of_sixteen_claimers_one_gets_the_notice_of_a_key(b: &dyn Backend) {
     }
     let mut order = Vec::new();
     while order.len() < 60 {
-        let claims = join_all((0..16).map(|_| b.claim_lane(def_id, Status::NotSent, 2))).await;
+        let claims = join_all((0..16).map(|_| b.claim_slice(def_id, Status::NotSent, 2))).await;
         let claimed: Vec<_> = claims.into_iter().flatten().collect();
         let mut keys: Vec<_> = claimed.iter().map(|notice| notice.ordering_key.clone()).collect();
         keys.sort_unstable();
@@ -161,22 +162,71 @@ pub async fn a_dedupe_key_is_given_once_among_the_live_notices_of_a_definition(b
     b.define(NotifyDef::new("other")).await;
     let first = b.add_new(deduped("key", 1)).await.id();
     b.add_new(deduped("another", 1)).await;
-    b.add_new(NewNotice::new("other", 1).unwrap().dedupe_key("key")).await;
+    b.add_new(NewNotice::new("other", 1).unwrap().unique_until_ended("key")).await;
     for n in 2..4 {
         let again = b.add(deduped("key", n)).await.unwrap();
         assert!(matches!(again, Added::Duplicate(Some(id)) if id == first), "{again:?}");
     }
     let record = b.record(first).await;
     assert_eq!((record.param.as_str(), record.dedupe_key.as_deref()), ("1", Some("key")));
-    let claimed = b.claim_lane(def_id, Status::NotSent, 100).await;
+    let claimed = b.claim_slice(def_id, Status::NotSent, 100).await;
     assert_eq!(claimed.len(), 2);
     let claimed = claimed.into_iter().find(|notice| notice.id == first).unwrap();
     b.settle_one(fail(&claimed, Duration::ZERO)).await;
     assert!(matches!(b.add(deduped("key", 4)).await.unwrap(), Added::Duplicate(Some(_))), "a retry is live");
-    let claimed = b.claim_lane(def_id, Status::Failed, 100).await.remove(0);
+    let claimed = b.claim_slice(def_id, Status::Failed, 100).await.remove(0);
     b.settle_one(succeed(&claimed)).await;
     let next = b.add_new(deduped("key", 5)).await.id();
     assert!(next != first && b.record(first).await.dedupe_key.as_deref() == Some("key"));
+}
+
+pub async fn a_key_that_is_unique_until_claimed_is_free_after_the_claim(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let keyed = |n: i64| NewNotice::new("sync", n).unwrap().unique_until_claimed("key");
+    let first = b.add_new(keyed(1)).await.id();
+    let again = b.add(keyed(2)).await.unwrap();
+    assert!(matches!(again, Added::Duplicate(Some(id)) if id == first), "{again:?}");
+    let sending = b.claim_one(def_id).await;
+    // A change made while the notice is being sent needs another notice.
+    let second = b.add_new(keyed(3)).await.id();
+    let again = b.add_many(vec![keyed(4), NewNotice::new("sync", 5).unwrap()]).await.unwrap();
+    assert!(matches!(again[..], [Added::Duplicate(Some(id)), Added::New(_)] if id == second), "{again:?}");
+    // The first notice returns to its retry, beside the one that has the key now.
+    b.settle_one(fail(&sending, Duration::ZERO)).await;
+    let again = b.add(keyed(6)).await.unwrap();
+    assert!(matches!(again, Added::Duplicate(Some(id)) if id == second), "{again:?}");
+    let retry = b.claim_slice(def_id, Status::Failed, 100).await.remove(0);
+    assert_eq!(retry.id, first);
+    b.settle_one(outcome(&retry, Next::Finish { status: Status::DeadLetter, reason: None, keep: true })).await;
+    let again = b.add(keyed(7)).await.unwrap();
+    assert!(
+        matches!(again, Added::Duplicate(Some(id)) if id == second),
+        "the end of the first frees no key: {again:?}"
+    );
+    // The revived notice comes back without its key.
+    assert_eq!(b.outbox().operator("alice").retry(first).await.unwrap(), VerbResult::Done);
+    let record = b.record(first).await;
+    assert_eq!((record.dedupe_key.as_deref(), record.unique_key()), (Some("key"), None));
+    assert_eq!(b.record(second).await.unique_key(), Some("key"));
+    assert_eq!(claim(b, def_id, Status::NotSent).await.len(), 2);
+    b.add_new(keyed(8)).await;
+}
+
+pub async fn duplicates_are_found_among_many_dedupe_keys_of_both_kinds(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let claimed = |key: &str| NewNotice::new("sync", 1).unwrap().unique_until_claimed(key);
+    for key in ["a", "b"] {
+        b.add_new(claimed(key)).await;
+        b.add_new(deduped(&format!("{key} ended"), 1)).await;
+    }
+    assert_eq!(claim(b, def_id, Status::NotSent).await.len(), 4);
+    let waits = b.add_new(claimed("b")).await.id();
+    let notices = ["a", "b", "c", "a"].map(claimed).into_iter().chain(["a ended", "b"].map(|key| deduped(key, 1)));
+    let added = b.add_many(notices.collect()).await.unwrap();
+    let is_new: Vec<bool> = added.iter().map(|added| matches!(added, Added::New(_))).collect();
+    assert_eq!(is_new, [true, false, true, false, false, false], "{added:?}");
+    assert_eq!((added[1].id(), added[3].id(), added[5].id()), (Some(waits), added[0].id(), Some(waits)));
+    assert_eq!(claim(b, def_id, Status::NotSent).await.len(), 3);
 }
 
 pub async fn of_rolled_back_work_no_dedupe_key_is_left(b: &dyn Backend) {
@@ -202,29 +252,33 @@ pub async fn many_are_added_at_once_each_with_its_own_id_in_their_order(b: &dyn 
         match n % 5 {
             0 => notice.description("a text").trace_context("00-1").ordering_key(format!("key {n}")),
             1 => notice.delay(Duration::from_secs(60)),
-            2 => notice.dedupe_key(format!("key {n}")),
+            2 => notice.unique_until_ended(format!("key {n}")),
             _ => notice,
         }
     });
     let added = b.add_many(notices.collect()).await.unwrap();
     let ids: Vec<i64> = added.into_iter().map(|added| added.receipt().unwrap().id()).collect();
-    assert!(ids.len() == 4500 && ids.is_sorted());
+    // Notices with a dedupe key are inserted last, in the order of their keys.
+    let without = ids.iter().enumerate().filter(|(n, _)| n % 5 != 2).map(|(_, id)| *id);
+    assert!(ids.len() == 4500 && without.is_sorted());
+    let places: HashMap<i64, usize> = ids.iter().enumerate().map(|(n, id)| (*id, n)).collect();
+    assert_eq!(places.len(), 4500);
     let mut seen = 0;
     for (def_id, is_of) in [(one, false), (two, true)] {
         let mut claimed = Vec::new();
         while claimed.len() < 3600 {
-            let more = b.claim_lane(def_id, Status::NotSent, 1000).await;
+            let more = b.claim_slice(def_id, Status::NotSent, 1000).await;
             if more.is_empty() {
                 break;
             }
             claimed.extend(more);
         }
         for notice in claimed {
-            let n = ids.binary_search(&notice.id).unwrap();
-            assert_eq!((n % 3 == 0, n % 5 == 1), (is_of, false), "{n}");
+            let n = places[&notice.id];
+            assert_eq!((n.is_multiple_of(3), n % 5 == 1), (is_of, false), "{n}");
             assert_eq!(notice.param, format!(r#"{{"n":{n},"text":"ä'\"\\😀"}}"#));
-            assert_eq!(notice.ordering_key, (n % 5 == 0).then(|| format!("key {n}")));
-            assert_eq!(notice.trace_context.is_some(), n % 5 == 0);
+            assert_eq!(notice.ordering_key, (n.is_multiple_of(5)).then(|| format!("key {n}")));
+            assert_eq!(notice.trace_context.is_some(), n.is_multiple_of(5));
             seen += 1;
         }
     }
@@ -237,7 +291,7 @@ pub async fn many_are_added_at_once_each_with_its_own_id_in_their_order(b: &dyn 
 pub async fn of_many_at_once_all_are_added_or_none(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let plain = |n: i64| NewNotice::new("sync", n).unwrap();
-    for bad in [NewNotice::new("snyc", 1).unwrap(), plain(1).description("\0"), plain(1).dedupe_key("")] {
+    for bad in [NewNotice::new("snyc", 1).unwrap(), plain(1).description("\0"), plain(1).unique_until_ended("")] {
         let error = b.add_many(vec![plain(1), plain(2), bad]).await.unwrap_err();
         assert!(matches!(error, Error::UnknownDefinition { .. } | Error::InvalidNotice { .. }), "{error}");
     }
@@ -245,10 +299,10 @@ pub async fn of_many_at_once_all_are_added_or_none(b: &dyn Backend) {
     assert!(b.add_many(Vec::new()).await.unwrap().is_empty());
 }
 
-pub async fn duplicates_among_many_are_told_from_the_others(b: &dyn Backend) {
+pub async fn duplicates_are_found_among_many_notices(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let there = b.add_new(deduped("there", 0)).await.id();
-    // Ordered ones keep their places, whatever their dedupe keys.
+    // Notices with an ordering key keep their places, whatever their dedupe keys are.
     for ordering in [None, Some("key")] {
         let with = |notice: NewNotice| match ordering {
             Some(key) => notice.ordering_key(key),

@@ -1,4 +1,4 @@
-//! Leases: their extension, their end, and the races around it.
+//! Leases: their extension, their expiry, and the races around it.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use solid_notify_core::store::{Lease, Look, Node, Settled};
 use solid_notify_core::{NotifyDef, Status};
 
-use super::{Backend, LEASE, crash, fail, lane_claim, succeed};
+use super::{Backend, LEASE, crash, fail, slice_claim, succeed};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -16,7 +16,7 @@ pub async fn an_expired_lease_is_overdue_and_a_running_one_is_not(b: &dyn Backen
     let claimed = b.claim_one(def_id).await;
     b.clock().advance(LEASE - Duration::from_millis(1));
     assert!(b.overdue(def_id).await.is_empty());
-    assert_eq!(b.settle_one(crash(&claimed)).await, Settled::LostLease, "nobody may judge it before");
+    assert_eq!(b.settle_one(crash(&claimed)).await, Settled::LostLease, "a running lease cannot be judged");
     b.clock().advance(Duration::from_millis(1));
     let overdue = b.overdue(def_id).await;
     assert_eq!(overdue.len(), 1);
@@ -25,16 +25,16 @@ pub async fn an_expired_lease_is_overdue_and_a_running_one_is_not(b: &dyn Backen
     assert_eq!(b.settle_one(crash(&overdue[0])).await, Settled::Done);
     let record = b.record(id).await;
     assert_eq!((record.status, record.failures, record.crashes), (Status::Failed, 0, 1));
-    assert_eq!(b.claim_lane(def_id, Status::Failed, 10).await.len(), 1, "it is sent again at once");
+    assert_eq!(b.claim_slice(def_id, Status::Failed, 10).await.len(), 1, "it is sent again at once");
 }
 
 pub async fn a_rescue_loses_against_a_settle_that_was_faster(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let (ended, retried) = (b.add_to("sync").await, b.add_to("sync").await);
-    let claimed = b.claim_lane(def_id, Status::NotSent, 2).await;
+    let claimed = b.claim_slice(def_id, Status::NotSent, 2).await;
     b.clock().advance(LEASE);
     let overdue = b.overdue(def_id).await;
-    // Their sender lives after all, and settles between the rescuer's look and its judgement.
+    // The sender lives after all, and settles between the rescuer's look and its settle.
     b.settle_one(succeed(&claimed[0])).await;
     b.settle_one(fail(&claimed[1], SECOND)).await;
     assert_eq!(b.settle_one(crash(&overdue[0])).await, Settled::Ended);
@@ -76,7 +76,7 @@ pub async fn of_two_rescuers_one_wins(b: &dyn Backend) {
     let one = b.overdue(def_id).await.remove(0);
     let two = b.overdue(def_id).await.remove(0);
     assert_eq!(b.settle_one(crash(&one)).await, Settled::Done);
-    // The same judgement is stored already: for the second it is done, too, and counted once.
+    // The same crash is stored already: for the second one it is done too, and it counts once.
     assert!(matches!(b.settle_one(crash(&two)).await, Settled::Done | Settled::LostLease));
     assert_eq!(b.record(id).await.crashes, 1);
 }
@@ -103,12 +103,12 @@ pub async fn a_worker_can_ask_what_it_is_believed_to_hold(b: &dyn Backend) {
     for _ in 0..4 {
         b.add_to("sync").await;
     }
-    let mine = b.claim_lane(def_id, Status::NotSent, 2).await;
-    let mut other = lane_claim(def_id, Status::NotSent, 1);
+    let mine = b.claim_slice(def_id, Status::NotSent, 2).await;
+    let mut other = slice_claim(def_id, Status::NotSent, 1);
     other.worker = "worker-2".to_owned();
     b.store().claim(&other).await.unwrap();
     b.settle_one(fail(&mine[0], SECOND)).await;
-    let held = b.store().look(&Look::HeldBy { worker: "worker-1".to_owned() }, 10).await.unwrap();
+    let held = b.store().look(&Look::ClaimedBy { worker: "worker-1".to_owned() }, 10).await.unwrap();
     assert_eq!(held.len(), 1);
     assert_eq!((held[0].id, held[0].attempt), (mine[1].id, 1));
 }
@@ -116,7 +116,7 @@ pub async fn a_worker_can_ask_what_it_is_believed_to_hold(b: &dyn Backend) {
 pub async fn any_number_of_leases_is_extended_at_once(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let (first, last) = (b.add_to("sync").await, b.add_to("sync").await);
-    b.claim_lane(def_id, Status::NotSent, 2).await;
+    b.claim_slice(def_id, Status::NotSent, 2).await;
     b.clock().advance(30 * SECOND);
     let lease = |id| Lease { id, attempt: 1, lease: LEASE };
     let mut leases: Vec<Lease> = (1_000_000..1_002_500).map(lease).collect();
@@ -137,4 +137,26 @@ pub async fn a_node_that_beats_hears_the_time_of_the_store(b: &dyn Backend) {
     assert!(pulse.handlers.contains("sync"));
     b.clock().advance(SECOND);
     assert_eq!(b.store().beat(&node).await.unwrap().now, b.clock().now());
+}
+
+pub async fn node_lives_near_the_time_at_which_it_was_seen(b: &dyn Backend) {
+    let node = |id: &str| {
+        let (id, handlers) = (id.to_owned(), vec![format!("of-{id}")]);
+        Node { id, handlers, clock_offset_ms: 0, alarms: Vec::new() }
+    };
+    let now = b.clock().now();
+    let minutes = |minutes: u32| now + minutes * 60 * SECOND;
+    for (id, seen) in [("wrong", minutes(60 * 24 * 365)), ("dead", minutes(10)), ("early", now)] {
+        b.clock().set(seen);
+        b.store().beat(&node(id)).await.unwrap();
+    }
+    b.clock().set(minutes(2));
+    let pulse = b.store().beat(&node("new")).await.unwrap();
+    assert_eq!(
+        pulse.handlers.into_iter().collect::<Vec<_>>(),
+        ["of-early", "of-new"],
+        "the others are of a wrong time"
+    );
+    let listed = b.outbox().operate().nodes(180 * SECOND).await.unwrap().seen;
+    assert_eq!(listed.iter().map(|seen| seen.id.as_str()).collect::<Vec<_>>(), ["early", "new"]);
 }

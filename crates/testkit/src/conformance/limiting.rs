@@ -1,24 +1,24 @@
-//! Limits over all nodes: rates, how many are sent at once, circuits, and the one switch.
+//! Limits over all nodes: rates, concurrency, circuits, and the pause of everything.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use solid_notify_core::definition::FOREVER;
-use solid_notify_core::limit::{Breaker, Hold, LimitRow, Quota, Sign, Watched};
-use solid_notify_core::notice::{Claimed, millis_from_time};
+use solid_notify_core::limit::{Breaker, LimitRow, Quota, QuotaStop, Sign, Watched};
+use solid_notify_core::notice::{ClaimedNotice, millis_from_time};
 use solid_notify_core::operate::{Paused, Switch};
 use solid_notify_core::store::{Alarm, Claim, ClaimWhat, Claims, Node, Purge, Settle, Settled};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Explanation, NewNotice, NotifyDef, Status};
 
-use super::{Backend, LEASE, fail, lane_claim, succeed};
+use super::{Backend, LEASE, fail, slice_claim, succeed};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const BREAKER: Breaker = Breaker { failures: 3, pause: MINUTE };
 
 fn claim(def_id: i64, limit: usize, quota: Quota) -> Claim {
-    Claim { quota: Some(quota), ..lane_claim(def_id, Status::NotSent, limit) }
+    Claim { quota: Some(quota), ..slice_claim(def_id, Status::NotSent, limit) }
 }
 
 fn rate(text: &str) -> Quota {
@@ -49,18 +49,18 @@ impl dyn Backend + '_ {
         self.store().claim(claim).await.expect("claim")
     }
 
-    /// How many a claim of ten takes, and why not more.
-    async fn takes(&self, def_id: i64, quota: Quota) -> (usize, Option<Hold>) {
-        let Claims { notices, held } = self.claims(&claim(def_id, 10, quota)).await;
-        (notices.len(), held)
+    /// Returns how many notices a claim of ten takes, and why not more.
+    async fn takes(&self, def_id: i64, quota: Quota) -> (usize, Option<QuotaStop>) {
+        let Claims { notices, stopped_by } = self.claims(&claim(def_id, 10, quota)).await;
+        (notices.len(), stopped_by)
     }
 
     async fn limit(&self, def_id: i64) -> Option<LimitRow> {
-        self.outbox().operate().brakes().await.unwrap().limits.remove(&def_id)
+        self.outbox().operate().send_limits().await.unwrap().limits.remove(&def_id)
     }
 
-    /// Claims one and settles it as failed, seen by the breaker.
-    async fn fail_one(&self, def_id: i64) -> Claimed {
+    /// Claims one notice and settles it as failed; the circuit breaker counts it.
+    async fn fail_one(&self, def_id: i64) -> ClaimedNotice {
         let claimed = self.claims(&claim(def_id, 1, breaking())).await.notices.remove(0);
         let settle = watched(fail(&claimed, 1000 * MINUTE), def_id, Sign::Unwell);
         assert_eq!(self.settle_one(settle).await, Settled::Done);
@@ -74,13 +74,13 @@ pub async fn no_more_begin_within_any_window_than_the_rate_allows(b: &dyn Backen
     let quota = rate("7/1m");
     assert_eq!(b.claims(&claim(def_id, 3, quota)).await.notices.len(), 3);
     b.clock().advance(20 * SECOND);
-    assert_eq!(b.takes(def_id, quota).await, (4, Some(Hold::Rate { after: 40 * SECOND })));
+    assert_eq!(b.takes(def_id, quota).await, (4, Some(QuotaStop::Rate { after: 40 * SECOND })));
     b.clock().advance(40 * SECOND - Duration::from_millis(1));
-    assert_eq!(b.takes(def_id, quota).await, (0, Some(Hold::Rate { after: Duration::from_millis(1) })));
+    assert_eq!(b.takes(def_id, quota).await, (0, Some(QuotaStop::Rate { after: Duration::from_millis(1) })));
     b.clock().advance(Duration::from_millis(1));
-    assert_eq!(b.takes(def_id, quota).await, (3, Some(Hold::Rate { after: 20 * SECOND })));
-    // Who has no quota is not held by it.
-    assert_eq!(b.claim_lane(def_id, Status::NotSent, 5).await.len(), 5);
+    assert_eq!(b.takes(def_id, quota).await, (3, Some(QuotaStop::Rate { after: 20 * SECOND })));
+    // A claim without a quota is not limited by it.
+    assert_eq!(b.claim_slice(def_id, Status::NotSent, 5).await.len(), 5);
 }
 
 pub async fn no_more_are_sent_at_once_than_the_total_allows(b: &dyn Backend) {
@@ -90,15 +90,15 @@ pub async fn no_more_are_sent_at_once_than_the_total_allows(b: &dyn Backend) {
     b.backlog("other", 1).await;
     b.claim_one(other).await;
     let first = b.claims(&claim(def_id, 2, total(3))).await;
-    assert_eq!((first.notices.len(), first.held), (2, None));
-    assert_eq!(b.takes(def_id, total(3)).await, (1, Some(Hold::Total)));
-    assert_eq!(b.takes(def_id, total(3)).await, (0, Some(Hold::Total)));
+    assert_eq!((first.notices.len(), first.stopped_by), (2, None));
+    assert_eq!(b.takes(def_id, total(3)).await, (1, Some(QuotaStop::Total)));
+    assert_eq!(b.takes(def_id, total(3)).await, (0, Some(QuotaStop::Total)));
     b.settle_one(succeed(&first.notices[0])).await;
-    assert_eq!(b.takes(def_id, total(3)).await, (1, Some(Hold::Total)));
-    assert_eq!(b.takes(def_id, total(2)).await, (0, Some(Hold::Total)), "a limit that was lowered");
-    // What died counts until it is judged.
+    assert_eq!(b.takes(def_id, total(3)).await, (1, Some(QuotaStop::Total)));
+    assert_eq!(b.takes(def_id, total(2)).await, (0, Some(QuotaStop::Total)), "a limit that was lowered");
+    // A notice whose process died counts until it is judged.
     b.clock().advance(2 * LEASE);
-    assert_eq!(b.takes(def_id, total(3)).await, (0, Some(Hold::Total)));
+    assert_eq!(b.takes(def_id, total(3)).await, (0, Some(QuotaStop::Total)));
 }
 
 pub async fn of_sixteen_claimers_all_together_get_what_the_quota_allows(b: &dyn Backend) {
@@ -111,10 +111,10 @@ pub async fn of_sixteen_claimers_all_together_get_what_the_quota_allows(b: &dyn 
             let mut claim = Claim { worker: format!("worker-{n}"), ..claim(def_id, 2, quota) };
             let mut got = 0;
             for _ in 0..200 {
-                let Claims { notices, held } = b.claims(&claim).await;
+                let Claims { notices, stopped_by } = b.claims(&claim).await;
                 got += notices.len();
-                match held {
-                    Some(Hold::Busy { after }) => tokio::time::sleep(after).await,
+                match stopped_by {
+                    Some(QuotaStop::Busy { after }) => tokio::time::sleep(after).await,
                     Some(_) => return got,
                     None => claim.limit = 1,
                 }
@@ -137,7 +137,7 @@ pub async fn claimers_of_different_notices_share_the_quota(b: &dyn Backend) {
         let claim = Claim { what: ClaimWhat::Ids(vec![id]), ..claim(def_id, 1, rate("5/1h")) };
         for _ in 0..200 {
             match b.claims(&claim).await {
-                Claims { held: Some(Hold::Busy { after }), .. } => tokio::time::sleep(after).await,
+                Claims { stopped_by: Some(QuotaStop::Busy { after }), .. } => tokio::time::sleep(after).await,
                 Claims { notices, .. } => return notices.len(),
             }
         }
@@ -152,17 +152,17 @@ pub async fn failures_in_a_row_open_the_circuit_and_one_probe_closes_it(b: &dyn 
     for _ in 0..3 {
         b.fail_one(def_id).await;
     }
-    assert_eq!(b.takes(def_id, breaking()).await, (0, Some(Hold::Circuit { after: MINUTE })));
+    assert_eq!(b.takes(def_id, breaking()).await, (0, Some(QuotaStop::Circuit { after: MINUTE })));
     let row = b.limit(def_id).await.unwrap();
     assert_eq!((row.failures, row.open_until), (3, Some(millis_from_time(b.clock().now() + MINUTE))));
     b.clock().advance(MINUTE);
     let probe = b.claims(&claim(def_id, 10, breaking())).await;
-    assert_eq!((probe.notices.len(), probe.held), (1, Some(Hold::Circuit { after: LEASE })));
-    assert_eq!(b.takes(def_id, breaking()).await, (0, Some(Hold::Circuit { after: LEASE })));
+    assert_eq!((probe.notices.len(), probe.stopped_by), (1, Some(QuotaStop::Circuit { after: LEASE })));
+    assert_eq!(b.takes(def_id, breaking()).await, (0, Some(QuotaStop::Circuit { after: LEASE })));
     b.clock().advance(SECOND);
     let failed = watched(fail(&probe.notices[0], 1000 * MINUTE), def_id, Sign::Unwell);
     assert_eq!(b.settle_one(failed).await, Settled::Done);
-    assert_eq!(b.takes(def_id, breaking()).await, (0, Some(Hold::Circuit { after: MINUTE })));
+    assert_eq!(b.takes(def_id, breaking()).await, (0, Some(QuotaStop::Circuit { after: MINUTE })));
     b.clock().advance(MINUTE);
     let probe = b.claims(&claim(def_id, 10, breaking())).await.notices.remove(0);
     assert_eq!(b.settle_one(watched(succeed(&probe), def_id, Sign::Well)).await, Settled::Done);
@@ -195,7 +195,7 @@ pub async fn signs_of_a_batch_are_folded_in_their_order_and_only_of_what_is_stor
     let batch = [unwell(0), unwell(1), well, lost.clone(), lost, unwell(4), unwell(5)];
     b.store().settle(&batch).await.unwrap();
     assert_eq!(b.limit(def_id).await.unwrap(), LimitRow { failures: 2, ..LimitRow::default() });
-    // Stored already: its answer was lost, and it is no second sign.
+    // It was stored already and its answer was lost, so it does not count again.
     b.store().settle(&[unwell(5)]).await.unwrap();
     assert_eq!(b.limit(def_id).await.unwrap().failures, 2);
     assert_eq!(b.takes(def_id, breaking()).await.1, None);
@@ -204,12 +204,12 @@ pub async fn signs_of_a_batch_are_folded_in_their_order_and_only_of_what_is_stor
 pub async fn signs_of_many_who_settle_at_once_are_all_counted(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     b.backlog("sync", 12).await;
-    let claimed = b.claim_lane(def_id, Status::NotSent, 12).await;
+    let claimed = b.claim_slice(def_id, Status::NotSent, 12).await;
     let breaker = Breaker { failures: 100, pause: MINUTE };
     let settles = claimed.iter().map(|claimed| async move {
         let mut settle = fail(claimed, MINUTE);
         settle.watched = Some(Box::new(Watched { def_id, breaker, sign: Sign::Unwell, alarm: None }));
-        // A conflict with the others passes.
+        // A conflict with other nodes is transient.
         for _ in 0..50 {
             if let Ok(settled) = b.store().settle(std::slice::from_ref(&settle)).await {
                 assert_eq!(settled, [Settled::Done]);
@@ -222,12 +222,12 @@ pub async fn signs_of_many_who_settle_at_once_are_all_counted(b: &dyn Backend) {
     assert_eq!(b.limit(def_id).await.unwrap().failures, 12);
 }
 
-pub async fn whoever_opens_a_circuit_tells_it_once(b: &dyn Backend) {
+pub async fn an_opened_circuit_is_reported_once(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let alert_def = b.define(NotifyDef::new(ALERT_DEFINITION)).await;
     b.backlog("sync", 10).await;
     let claimed = b.claims(&claim(def_id, 6, breaking())).await.notices;
-    let settle = |claimed: &Claimed| {
+    let settle = |claimed: &ClaimedNotice| {
         let mut settle = watched(fail(claimed, 1000 * MINUTE), def_id, Sign::Unwell);
         settle.watched.as_mut().unwrap().alarm = Some(Alarm {
             alert_def,
@@ -243,10 +243,10 @@ pub async fn whoever_opens_a_circuit_tells_it_once(b: &dyn Backend) {
         settle
     };
     b.store().settle(&[settle(&claimed[0]), settle(&claimed[1])]).await.unwrap();
-    assert!(b.claim_lane(alert_def, Status::NotSent, 9).await.is_empty());
+    assert!(b.claim_slice(alert_def, Status::NotSent, 9).await.is_empty());
     let batch: Vec<Settle> = claimed[2..].iter().map(settle).collect();
     b.store().settle(&batch).await.unwrap();
-    let alerts = b.claim_lane(alert_def, Status::NotSent, 9).await;
+    let alerts = b.claim_slice(alert_def, Status::NotSent, 9).await;
     assert_eq!(alerts.len(), 1);
     assert!(alerts[0].param.contains(&format!("\"notice_id\":{}", claimed[2].id)), "{}", alerts[0].param);
 }
@@ -272,7 +272,7 @@ pub async fn a_purged_definition_leaves_no_limit_behind(b: &dyn Backend) {
 
 pub async fn the_switch_is_turned_once_and_written_down(b: &dyn Backend) {
     let operate = b.outbox().operate();
-    assert_eq!(operate.brakes().await.unwrap().paused, None);
+    assert_eq!(operate.send_limits().await.unwrap().paused, None);
     let alice = b.outbox().operator("alice");
     assert!(!alice.resume_all().await.unwrap());
     assert!(alice.pause_all("the target moves").await.unwrap());
@@ -280,17 +280,17 @@ pub async fn the_switch_is_turned_once_and_written_down(b: &dyn Backend) {
     let paused = Paused { who: Some("alice".to_owned()), since, reason: Some("the target moves".to_owned()) };
     b.clock().advance(SECOND);
     assert!(!operate.switch(&Switch::Pause { reason: "me too".to_owned() }, "bob").await.unwrap());
-    assert_eq!(operate.brakes().await.unwrap().paused, Some(paused.clone()));
+    assert_eq!(operate.send_limits().await.unwrap().paused, Some(paused.clone()));
     assert!(paused.to_string().contains(" by alice: the target moves"), "{paused}");
     assert!(alice.resume_all().await.unwrap());
-    assert_eq!(operate.brakes().await.unwrap().paused, None);
+    assert_eq!(operate.send_limits().await.unwrap().paused, None);
     let audit = alice.audit(10).await.unwrap();
     let acts: Vec<(&str, &str)> = audit.iter().map(|entry| (entry.who.as_str(), entry.act.as_str())).collect();
     assert_eq!(acts, [("alice", "resume_all"), ("alice", "pause_all")]);
     assert_eq!(audit[1].detail.as_deref(), Some("the target moves"));
 }
 
-pub async fn what_holds_a_due_notice_back_is_told(b: &dyn Backend) {
+pub async fn explain_returns_the_limit_that_delays_a_due_notice(b: &dyn Backend) {
     let limited = NotifyDef::new("sync").rate_limit("2/1m").max_concurrency_total(3).breaker_failures(3);
     let def_id = b.define(limited).await;
     let quota = b.definition("sync").await.policy().unwrap().quota.unwrap();
@@ -307,7 +307,7 @@ pub async fn what_holds_a_due_notice_back_is_told(b: &dyn Backend) {
     b.clock().advance(MINUTE);
     sent.extend(b.claims(&claim(def_id, 1, quota)).await.notices);
     assert_eq!(explained().await, Explanation::AllSending { total: 3 });
-    assert_eq!(Hold::Total.again_after(), FOREVER);
+    assert_eq!(QuotaStop::Total.again_after(), FOREVER);
     for claimed in &sent {
         b.settle_one(watched(fail(claimed, 1000 * MINUTE), def_id, Sign::Unwell)).await;
     }

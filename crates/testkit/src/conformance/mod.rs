@@ -1,15 +1,15 @@
 //! The suite that every store must pass: a case for every promise of the design that a store can break.
 //!
-//! A case gets a fresh, empty [`Backend`] whose time is a hand-turned clock. [`conformance_suite!`](crate::conformance_suite)
-//! makes a visible test of each case for a backend; it is the one list of the cases.
+//! A case gets a fresh, empty [`Backend`] with a hand-turned clock. [`conformance_suite!`](crate::conformance_suite) makes
+//! a visible test of each case for a backend; it has the only list of the cases.
 //!
-//! What sweepers promise is not tested here: this crate does not know them.
+//! The promises of sweepers are tested elsewhere, because this crate does not depend on the sweeper.
 
+pub mod acks;
 pub mod adding;
 pub mod alarming;
 pub mod browsing;
 pub mod claiming;
-pub mod confirming;
 pub mod counting;
 pub mod definitions;
 pub mod keys;
@@ -25,48 +25,48 @@ pub mod versions;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use solid_notify_core::confirm::{Confirmation, Confirmed};
-use solid_notify_core::notice::Claimed;
+use solid_notify_core::ack::{AckResult, Reply};
+use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{Claim, ClaimWhat, Look, Settle, Settled, Store};
 use solid_notify_core::transition::{Next, Transition};
-use solid_notify_core::{Added, Error, HandClock, NewNotice, NoticeRecord, NotifyDef, Outbox, Receipt, Status};
+use solid_notify_core::{Added, AnyOutbox, Error, HandClock, NewNotice, NoticeRecord, NotifyDef, Receipt, Status};
 
 /// A store under test, empty, with a clock of its own.
 #[async_trait]
 pub trait Backend: Send + Sync {
-    /// The outbox over the store. It must go by [`Self::clock`].
-    fn outbox(&self) -> &Outbox;
+    /// Returns the outbox over the store. It must use the clock of [`Self::clock`].
+    fn outbox(&self) -> &AnyOutbox;
 
-    /// The clock.
+    /// Returns the clock.
     fn clock(&self) -> &HandClock;
 
-    /// Adds a notice in a transaction of its own and commits that.
+    /// Adds a notice in a transaction of its own and commits it.
     async fn add(&self, notice: NewNotice) -> Result<Added, Error>;
 
-    /// Adds notices by one call in a transaction of its own and commits that.
+    /// Adds notices by one call in a transaction of its own and commits it.
     async fn add_many(&self, notices: Vec<NewNotice>) -> Result<Vec<Added>, Error>;
 
-    /// Adds a notice in a transaction and rolls that back.
+    /// Adds a notice in a transaction and rolls it back.
     async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Added, Error>;
 
-    /// Gives a receiver's answer in a transaction of its own, and commits that or rolls it back.
-    async fn confirm(&self, answer: &Confirmation, commit: bool) -> Confirmed;
+    /// Acks or nacks in a transaction of its own, and commits it or rolls it back.
+    async fn apply_ack(&self, answer: &Reply, commit: bool) -> AckResult;
 
-    /// Sets a text column of a definition's row as people do it by SQL: nothing is checked, and nobody is told.
+    /// Sets a text column of a definition's row like an edit by SQL: nothing is checked, and no sweeper is woken.
     async fn edit_by_hand(&self, def_id: i64, column: &str, value: &str);
 
     /// Deletes a definition's row in the same way.
     async fn delete_by_hand(&self, def_id: i64);
 
-    /// As [`Self::add`], for one that can be added and is no duplicate.
+    /// Like [`Self::add`], for a notice that is valid and not a duplicate.
     #[allow(clippy::unwrap_used, clippy::expect_used)] // That is how a case fails.
     async fn add_new(&self, notice: NewNotice) -> Receipt {
         self.add(notice).await.unwrap().receipt().expect("not a duplicate")
     }
 }
 
-/// Makes a test of every case. `conformance_suite!(run)` takes the name of an async function in the same module that
-/// makes a backend and runs the case that it is given: `async fn run(case: impl AsyncFnOnce(&dyn Backend))`.
+/// Makes a test of every case. `conformance_suite!(run)` takes the name of an async function in the same module. The
+/// function makes a backend and runs the given case: `async fn run(case: impl AsyncFnOnce(&dyn Backend))`.
 #[macro_export]
 macro_rules! conformance_suite {
     ($run:ident) => {
@@ -79,7 +79,7 @@ macro_rules! conformance_suite {
                 any_json_value_can_be_a_parameter,
                 an_unknown_definition_is_refused_with_the_nearest_name,
                 names_are_compared_byte_by_byte,
-                what_cannot_be_stored_everywhere_is_refused_before_any_sql,
+                values_that_some_database_cannot_store_are_refused_before_any_sql,
                 everything_that_is_said_of_a_notice_is_kept;
             definitions: a_definition_with_only_a_name_has_the_documented_defaults,
                 every_column_of_a_definition_is_kept,
@@ -90,27 +90,29 @@ macro_rules! conformance_suite {
                 an_invalid_definition_is_refused_with_every_wrong_column,
                 of_many_who_define_at_once_one_creates;
             claiming: a_claim_takes_the_longest_due_up_to_its_limit,
-                a_claim_takes_only_its_definition_and_its_lane,
+                claim_takes_only_its_definition_and_slice,
                 a_claim_by_ids_takes_only_what_exists_was_never_attempted_and_is_due,
                 a_claimed_notice_is_sending_with_a_lease_and_one_attempt_more,
                 a_notice_whose_process_died_twice_is_claimed_apart_from_the_others,
                 sixteen_claimers_get_each_attempt_once,
-                the_earliest_due_time_is_told_per_definition_and_lane;
+                earliest_due_time_is_returned_per_definition_and_slice;
             keys: notices_of_one_key_go_one_at_a_time_in_the_order_of_their_insertion,
                 a_live_notice_holds_back_those_behind_it_until_it_has_ended,
-                one_that_was_brought_back_waits_for_the_one_of_its_key_that_is_under_way,
+                a_revived_notice_waits_for_the_claimed_one_of_its_key,
                 a_key_orders_only_the_notices_of_its_definition,
                 ordering_keys_are_compared_byte_by_byte,
-                what_waits_behind_one_that_has_ended_can_be_claimed_by_its_key,
-                a_claim_by_ids_takes_the_first_of_a_key_and_all_that_have_none_in_their_order,
+                the_next_notice_of_a_key_can_be_claimed_when_the_first_has_ended,
+                a_claim_by_ids_takes_the_first_of_each_key_and_all_without_a_key,
                 of_sixteen_claimers_one_gets_the_notice_of_a_key,
                 a_dedupe_key_is_given_once_among_the_live_notices_of_a_definition,
+                a_key_that_is_unique_until_claimed_is_free_after_the_claim,
+                duplicates_are_found_among_many_dedupe_keys_of_both_kinds,
                 of_rolled_back_work_no_dedupe_key_is_left,
                 of_many_who_add_the_same_key_at_once_one_does,
                 many_are_added_at_once_each_with_its_own_id_in_their_order,
                 of_many_at_once_all_are_added_or_none,
                 many_large_notices_are_added_at_once,
-                duplicates_among_many_are_told_from_the_others;
+                duplicates_are_found_among_many_notices;
             settling: a_success_moves_to_history,
                 a_success_without_history_vanishes,
                 a_failure_waits_for_its_time_with_its_errors,
@@ -118,7 +120,7 @@ macro_rules! conformance_suite {
                 a_notice_that_was_handed_back_is_due_and_counted_nothing,
                 the_fence_goes_up_with_every_claim_and_never_back,
                 a_lost_lease_cannot_settle,
-                an_expired_lease_that_nobody_took_can_still_settle,
+                an_expired_lease_without_a_new_claim_can_still_settle,
                 outcomes_of_a_batch_are_independent,
                 an_outcome_whose_answer_was_lost_is_settled_already,
                 an_id_is_never_given_again,
@@ -133,7 +135,8 @@ macro_rules! conformance_suite {
                 only_a_held_lease_can_be_extended,
                 any_number_of_leases_is_extended_at_once,
                 a_worker_can_ask_what_it_is_believed_to_hold,
-                a_node_that_beats_hears_the_time_of_the_store;
+                a_node_that_beats_hears_the_time_of_the_store,
+                node_lives_near_the_time_at_which_it_was_seen;
             limiting: no_more_begin_within_any_window_than_the_rate_allows,
                 no_more_are_sent_at_once_than_the_total_allows,
                 of_sixteen_claimers_all_together_get_what_the_quota_allows,
@@ -142,10 +145,10 @@ macro_rules! conformance_suite {
                 a_probe_whose_process_died_blocks_no_longer_than_its_lease,
                 signs_of_a_batch_are_folded_in_their_order_and_only_of_what_is_stored,
                 signs_of_many_who_settle_at_once_are_all_counted,
-                whoever_opens_a_circuit_tells_it_once,
+                an_opened_circuit_is_reported_once,
                 a_purged_definition_leaves_no_limit_behind,
                 the_switch_is_turned_once_and_written_down,
-                what_holds_a_due_notice_back_is_told;
+                explain_returns_the_limit_that_delays_a_due_notice;
             purging: only_what_is_old_enough_is_purged_in_windows,
                 a_purge_takes_only_its_definition_and_status,
                 a_deleted_definition_is_purged_when_nothing_refers_to_it;
@@ -153,24 +156,24 @@ macro_rules! conformance_suite {
                 a_tick_of_a_row_that_has_changed_adds_nothing,
                 a_tick_is_no_edit,
                 many_ticks_are_added_at_once_in_their_order,
-                the_time_of_the_store_is_told_with_what_is_due;
-            confirming: a_delivery_that_awaits_its_confirmation_is_overdue_after_its_time,
-                a_confirmation_can_be_awaited_for_ever,
-                an_acknowledgement_ends_a_notice_whatever_its_live_state,
-                an_acknowledgement_during_a_resend_ends_it_and_one_of_an_earlier_attempt_counts,
-                a_dead_letter_that_is_confirmed_becomes_a_success_and_is_audited,
-                answers_to_what_was_cancelled_or_does_not_exist_are_told_apart,
+                the_time_of_the_store_comes_with_the_due_slices;
+            acks: a_delivery_that_awaits_its_ack_is_overdue_after_its_time,
+                an_ack_can_be_awaited_for_ever,
+                an_ack_ends_a_notice_in_every_live_state,
+                an_ack_of_an_earlier_attempt_ends_a_resend,
+                an_acked_dead_letter_becomes_a_success_and_is_audited,
+                acks_of_cancelled_and_of_missing_notices_differ,
                 a_refusal_makes_the_delivery_overdue_at_once_with_its_reason,
                 a_refusal_before_the_handler_returned_is_not_lost,
                 an_outcome_beside_the_judgement_of_its_refusal_changes_nothing,
                 an_answer_counts_if_and_only_if_its_transaction_commits,
-                a_notice_that_awaits_its_confirmation_holds_back_those_behind_it,
-                of_many_who_acknowledge_at_once_one_does;
+                a_notice_that_awaits_its_ack_blocks_its_ordering_key,
+                of_many_who_ack_at_once_one_does;
             alarming: an_alarm_adds_a_notice_of_the_built_in_definition,
                 an_alarm_of_an_outcome_that_is_not_stored_is_none,
                 an_alarm_whose_answer_was_lost_is_stored_once,
-                what_follows_within_the_cool_down_is_held_back_for_one_follow_up,
-                what_comes_while_a_follow_up_finds_nothing_does_not_wait_for_the_next_look,
+                alarms_within_the_cool_down_are_suppressed_for_one_follow_up,
+                an_alarm_during_a_quiet_follow_up_does_not_wait_for_the_next,
                 many_alarms_of_one_batch_are_one_alert_and_a_follow_up,
                 a_cool_down_is_of_one_definition_and_reason,
                 of_many_nodes_that_alarm_at_once_one_tells,
@@ -178,22 +181,22 @@ macro_rules! conformance_suite {
                 an_incident_that_is_over_is_closed_unless_another_alarm_has_come,
                 a_digest_and_more_alarms_in_one_batch_lose_nothing,
                 a_follow_up_of_a_definition_that_is_gone_counts_for_nothing,
-                a_follow_up_that_somebody_removed_is_made_anew,
+                a_follow_up_that_was_removed_is_made_anew,
                 a_follow_up_that_an_operator_brought_back_begins_no_second_chain;
             operating: a_dead_letter_comes_back_with_its_attempts_and_all_its_tries,
                 a_late_outcome_of_an_old_attempt_loses_against_a_revived_notice,
                 a_cancelled_notice_that_was_never_tried_comes_back_as_a_first_send,
                 retrying_what_is_no_dead_letter_answers_why_not,
                 retrying_what_waits_makes_it_due_now,
-                what_waits_is_cancelled_and_what_has_ended_is_not,
-                what_is_being_sent_is_cancelled_and_its_outcome_comes_too_late,
-                an_ordered_notice_that_is_being_sent_is_cancelled_only_when_its_lease_is_over,
+                a_waiting_notice_is_cancelled_and_an_ended_one_is_not,
+                a_claimed_notice_is_cancelled_and_its_outcome_comes_too_late,
+                a_claimed_ordered_notice_is_cancelled_only_after_its_lease,
                 an_edited_dead_letter_is_retried_with_its_new_parameter,
                 a_notice_that_waits_is_edited_in_its_place,
                 a_notice_that_waits_is_due_when_the_operator_says,
                 a_dead_letter_stays_while_a_live_notice_has_its_dedupe_key,
                 a_revived_notice_goes_before_those_behind_it_in_its_key,
-                the_reason_why_a_notice_waits_is_told;
+                explain_returns_the_reason_why_a_notice_waits;
             counting: the_snapshot_says_how_many_there_are_of_each_state,
                 a_definition_that_was_never_counted_says_so,
                 it_is_counted_anew_only_when_it_is_time,
@@ -201,7 +204,7 @@ macro_rules! conformance_suite {
                 only_the_successes_of_the_last_five_minutes_are_counted,
                 a_definition_that_is_gone_is_not_in_the_snapshot;
             browsing: dead_letters_are_listed_the_latest_first_page_by_page,
-                a_page_goes_on_where_the_last_one_ended_whatever_happens_meanwhile,
+                a_page_continues_after_the_last_one_despite_changes,
                 dead_letters_are_found_by_class_and_time,
                 live_and_ended_notices_are_listed_by_state,
                 a_bulk_retry_is_spread_by_its_rate,
@@ -213,13 +216,13 @@ macro_rules! conformance_suite {
                 an_edit_that_changes_nothing_or_conflicts_keeps_no_version,
                 an_edit_by_hand_is_kept_once_though_many_see_it,
                 a_row_deleted_by_hand_is_kept_once_as_deleted,
-                what_was_edited_by_hand_is_kept_before_it_is_overwritten,
+                an_edit_by_hand_becomes_a_version_before_it_is_overwritten,
                 a_roll_back_makes_a_definition_what_it_was,
-                a_roll_back_to_what_cannot_work_any_more_tells_why,
+                a_roll_back_to_an_unusable_version_says_why,
                 of_many_who_roll_back_what_they_saw_one_does,
                 versions_are_purged_with_their_definition;
             retiming: waiting_retries_are_counted_by_what_decides_about_them,
-                a_preview_of_an_edit_changes_nothing_and_tells_what_retiming_then_moves,
+                a_preview_of_an_edit_changes_nothing_and_counts_retimed_notices,
                 retiming_moves_waiting_retries_by_the_new_intervals_and_counts_nothing,
                 retiming_leaves_alone_what_does_not_wait_for_its_retry,
                 retiming_many_takes_windows_and_each_once,
@@ -237,7 +240,7 @@ macro_rules! conformance_suite {
     };
 }
 
-/// Shorthands of the cases. They panic: that is how a case fails.
+/// Helpers of the cases. They panic, because that is how a case fails.
 #[allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 impl dyn Backend + '_ {
     pub(crate) fn store(&self) -> &dyn Store {
@@ -263,19 +266,19 @@ impl dyn Backend + '_ {
         self.outbox().find(id).await.expect("find").expect("a notice of this id")
     }
 
-    pub(crate) async fn claim_lane(&self, def_id: i64, status: Status, limit: usize) -> Vec<Claimed> {
-        self.store().claim(&lane_claim(def_id, status, limit)).await.expect("claim").notices
+    pub(crate) async fn claim_slice(&self, def_id: i64, status: Status, limit: usize) -> Vec<ClaimedNotice> {
+        self.store().claim(&slice_claim(def_id, status, limit)).await.expect("claim").notices
     }
 
-    /// Claims the one fresh notice of a definition.
-    pub(crate) async fn claim_one(&self, def_id: i64) -> Claimed {
-        let mut claimed = self.claim_lane(def_id, Status::NotSent, 10).await;
+    /// Claims the only fresh notice of a definition.
+    pub(crate) async fn claim_one(&self, def_id: i64) -> ClaimedNotice {
+        let mut claimed = self.claim_slice(def_id, Status::NotSent, 10).await;
         assert_eq!(claimed.len(), 1, "one notice is due");
         claimed.remove(0)
     }
 
-    /// The expired leases of a definition.
-    pub(crate) async fn overdue(&self, def_id: i64) -> Vec<Claimed> {
+    /// Returns the notices of a definition whose leases have expired.
+    pub(crate) async fn overdue(&self, def_id: i64) -> Vec<ClaimedNotice> {
         let look = Look::Overdue { def_id, status: Status::Sending };
         self.store().look(&look, 10).await.expect("look")
     }
@@ -290,14 +293,16 @@ impl dyn Backend + '_ {
 /// The lease of the cases' claims.
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
-pub(crate) fn lane_claim(def_id: i64, status: Status, limit: usize) -> Claim {
-    Claim { def_id, what: ClaimWhat::Lane(status), limit, lease: LEASE, worker: "worker-1".to_owned(), quota: None }
+pub(crate) fn slice_claim(def_id: i64, status: Status, limit: usize) -> Claim {
+    Claim { def_id, what: ClaimWhat::Slice(status), limit, lease: LEASE, worker: "worker-1".to_owned(), quota: None }
 }
 
-/// An outcome of `claimed` that ends or moves it, with the counters as they were.
-pub fn outcome(claimed: &Claimed, next: Next) -> Settle {
+/// Returns an outcome of `claimed` with this next step and unchanged counters.
+pub fn outcome(claimed: &ClaimedNotice, next: Next) -> Settle {
     Settle {
         id: claimed.id,
+        def_id: claimed.def_id,
+        ordering_key: claimed.ordering_key.clone(),
         attempt: claimed.attempt,
         from: Status::Sending,
         overdue: false,
@@ -311,19 +316,19 @@ pub fn outcome(claimed: &Claimed, next: Next) -> Settle {
     }
 }
 
-/// The outcome of a delivery that is kept in history.
-pub fn succeed(claimed: &Claimed) -> Settle {
+/// Returns the outcome of a delivery that is kept in history.
+pub fn succeed(claimed: &ClaimedNotice) -> Settle {
     outcome(claimed, Next::Finish { status: Status::Succeeded, reason: None, keep: true })
 }
 
-pub(crate) fn fail(claimed: &Claimed, after: Duration) -> Settle {
+pub(crate) fn fail(claimed: &ClaimedNotice, after: Duration) -> Settle {
     let mut settle = outcome(claimed, Next::Wait { status: Status::Failed, after });
     settle.transition.failures += 1;
     settle
 }
 
-/// What a rescuer settles.
-pub(crate) fn crash(expired: &Claimed) -> Settle {
+/// Returns the outcome that a rescuer settles.
+pub(crate) fn crash(expired: &ClaimedNotice) -> Settle {
     let mut settle = outcome(expired, Next::Wait { status: Status::Failed, after: Duration::ZERO });
     settle.transition.crashes += 1;
     settle.overdue = true;

@@ -1,11 +1,11 @@
-//! The operator's verbs: every answer of each, what they leave in the audit, and why a notice waits.
+//! The operator's verbs: every result of each, their entries in the audit, and why a notice waits.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Duration;
 
 use solid_notify_core::error::Error;
-use solid_notify_core::notice::{AttemptRecord, Claimed, append_attempt};
-use solid_notify_core::operate::{Answer, Explanation};
+use solid_notify_core::notice::{AttemptRecord, ClaimedNotice, append_attempt};
+use solid_notify_core::operate::{Explanation, VerbResult};
 use solid_notify_core::store::{Edit, Node, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{ErrorClass, NewNotice, NotifyDef, Operator, Problem, Status};
@@ -14,8 +14,8 @@ use super::{Backend, LEASE, crash, fail, outcome, succeed};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What makes a dead letter of a claimed notice.
-pub(crate) fn dead(claimed: &Claimed, class: Option<ErrorClass>) -> Settle {
+/// Returns the outcome that makes a dead letter of a claimed notice.
+pub(crate) fn dead(claimed: &ClaimedNotice, class: Option<ErrorClass>) -> Settle {
     let end = Next::Finish { status: Status::DeadLetter, reason: Some("given up".to_owned()), keep: true };
     let mut settle = outcome(claimed, end);
     settle.transition.failures = 4;
@@ -32,7 +32,7 @@ impl dyn Backend + '_ {
         self.outbox().operator("alice")
     }
 
-    /// Adds a notice and makes a dead letter of it.
+    /// Adds a notice and makes it a dead letter.
     pub(crate) async fn add_dead(&self, name: &str, class: Option<ErrorClass>) -> i64 {
         self.kill(NewNotice::new(name, 1).unwrap(), class).await
     }
@@ -40,22 +40,22 @@ impl dyn Backend + '_ {
     async fn kill(&self, notice: NewNotice, class: Option<ErrorClass>) -> i64 {
         let def_id = self.definition(notice.name()).await.id;
         let id = self.add_new(notice).await.id();
-        let claimed = self.claim_lane(def_id, Status::NotSent, 10).await;
+        let claimed = self.claim_slice(def_id, Status::NotSent, 10).await;
         let claimed = claimed.iter().find(|claimed| claimed.id == id).expect("it is due");
         assert_eq!(self.settle_one(dead(claimed, class)).await, Settled::Done);
         id
     }
 
-    /// Adds a notice that is delivered and waits for its confirmation.
+    /// Adds a notice that is delivered and awaits its confirmation.
     async fn add_awaiting(&self, def_id: i64) -> i64 {
         self.add_to("sync").await;
         let claimed = self.claim_one(def_id).await;
-        let wait = Next::Wait { status: Status::AwaitingConfirm, after: LEASE };
+        let wait = Next::Wait { status: Status::AwaitingAck, after: LEASE };
         assert_eq!(self.settle_one(outcome(&claimed, wait)).await, Settled::Done);
         claimed.id
     }
 
-    /// Who did what to a notice, the latest first.
+    /// Returns the actors and acts of a notice, the latest first.
     async fn acts(&self, id: i64) -> Vec<(String, String)> {
         let entries = self.alice().audit_of(id, 100).await.unwrap();
         entries.into_iter().map(|entry| (entry.who, entry.act)).collect()
@@ -68,7 +68,7 @@ pub async fn a_dead_letter_comes_back_with_its_attempts_and_all_its_tries(b: &dy
     let before = b.record(id).await;
     b.clock().advance(SECOND);
     let wakes = b.outbox().wakes();
-    assert_eq!(b.alice().retry(id).await.unwrap(), Answer::Done);
+    assert_eq!(b.alice().retry(id).await.unwrap(), VerbResult::Done);
     assert!(wakes.has_changed().unwrap(), "the sweepers look at once");
     let now = b.clock().now();
     let record = b.record(id).await;
@@ -79,13 +79,13 @@ pub async fn a_dead_letter_comes_back_with_its_attempts_and_all_its_tries(b: &dy
         (&before.errors, &before.param, &before.description)
     );
     assert_eq!((record.create_time, record.last_call_time), (before.create_time, before.last_call_time));
-    assert_eq!(record.idempotency_id(), before.idempotency_id());
+    assert_eq!(record.idempotency_key(), before.idempotency_key());
     let entry = b.alice().audit(10).await.unwrap().remove(0);
     assert_eq!((entry.who.as_str(), entry.act.as_str(), entry.time), ("alice", "retry", now));
     assert_eq!((entry.def_id, entry.notice_id), (Some(def_id), Some(id)));
     let detail = entry.detail.unwrap();
     assert!(detail.contains("dead letter of class timeout, attempt 1, 5 tries"), "{detail}");
-    let claimed = b.claim_lane(def_id, Status::Failed, 10).await.remove(0);
+    let claimed = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
     assert_eq!((claimed.id, claimed.attempt), (id, 2));
 }
 
@@ -97,11 +97,11 @@ pub async fn a_late_outcome_of_an_old_attempt_loses_against_a_revived_notice(b: 
     let mut rescue = dead(&b.overdue(def_id).await.remove(0), Some(ErrorClass::Crash));
     rescue.overdue = true;
     assert_eq!(b.settle_one(rescue).await, Settled::Done);
-    assert_eq!(b.alice().retry(id).await.unwrap(), Answer::Done);
+    assert_eq!(b.alice().retry(id).await.unwrap(), VerbResult::Done);
     for late in [succeed(&slow), fail(&slow, SECOND), dead(&slow, None)] {
         assert_eq!(b.settle_one(late).await, Settled::LostLease);
     }
-    let again = b.claim_lane(def_id, Status::Failed, 10).await.remove(0);
+    let again = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
     assert_eq!(again.attempt, 2);
     assert_eq!(b.settle_one(succeed(&slow)).await, Settled::LostLease);
     assert_eq!(b.record(id).await.status, Status::Sending);
@@ -111,9 +111,9 @@ pub async fn a_late_outcome_of_an_old_attempt_loses_against_a_revived_notice(b: 
 pub async fn a_cancelled_notice_that_was_never_tried_comes_back_as_a_first_send(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let id = b.add_to("sync").await;
-    assert_eq!(b.alice().cancel(id, "wrong").await.unwrap(), Answer::Done);
-    assert!(b.store().due(true).await.unwrap().lanes.is_empty());
-    assert_eq!(b.outbox().operator("bob").retry(id).await.unwrap(), Answer::Done);
+    assert_eq!(b.alice().cancel(id, "wrong").await.unwrap(), VerbResult::Done);
+    assert!(b.store().due(true).await.unwrap().slices.is_empty());
+    assert_eq!(b.outbox().operator("bob").retry(id).await.unwrap(), VerbResult::Done);
     assert_eq!(b.claim_one(def_id).await.attempt, 1);
     let acts = [("bob", "retry"), ("alice", "cancel")].map(|(who, act)| (who.to_owned(), act.to_owned()));
     assert_eq!(b.acts(id).await, acts);
@@ -122,14 +122,14 @@ pub async fn a_cancelled_notice_that_was_never_tried_comes_back_as_a_first_send(
 pub async fn retrying_what_is_no_dead_letter_answers_why_not(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let alice = b.alice();
-    assert_eq!(alice.retry(1_000_000).await.unwrap(), Answer::NotFound);
+    assert_eq!(alice.retry(1_000_000).await.unwrap(), VerbResult::NotFound);
     let awaiting = b.add_awaiting(def_id).await;
-    assert_eq!(alice.retry(awaiting).await.unwrap(), Answer::AwaitingConfirmation);
+    assert_eq!(alice.retry(awaiting).await.unwrap(), VerbResult::AwaitingAck);
     let id = b.add_to("sync").await;
     let claimed = b.claim_one(def_id).await;
-    assert_eq!(alice.retry(id).await.unwrap(), Answer::BeingSent);
+    assert_eq!(alice.retry(id).await.unwrap(), VerbResult::BeingSent);
     b.settle_one(succeed(&claimed)).await;
-    assert_eq!(alice.retry(id).await.unwrap(), Answer::AlreadySucceeded);
+    assert_eq!(alice.retry(id).await.unwrap(), VerbResult::AlreadySucceeded);
     assert!(alice.audit(10).await.unwrap().is_empty(), "nothing was done");
 }
 
@@ -140,17 +140,17 @@ pub async fn retrying_what_waits_makes_it_due_now(b: &dyn Backend) {
     b.settle_one(fail(&claimed, 100 * SECOND)).await;
     let delayed = b.add_new(NewNotice::new("sync", 2).unwrap().delay(100 * SECOND)).await.id();
     for id in [claimed.id, delayed] {
-        assert_eq!(b.alice().retry(id).await.unwrap(), Answer::Done);
+        assert_eq!(b.alice().retry(id).await.unwrap(), VerbResult::Done);
         assert_eq!(b.record(id).await.next_call_time, Some(b.clock().now()));
     }
     let failures = b.record(claimed.id).await.failures;
     assert_eq!(failures, 1, "a re-timing counts as before");
     b.clock().advance(SECOND);
-    assert_eq!(b.alice().retry(delayed).await.unwrap(), Answer::Done);
+    assert_eq!(b.alice().retry(delayed).await.unwrap(), VerbResult::Done);
     assert_eq!(b.record(delayed).await.next_call_time, Some(b.clock().now() - SECOND), "it keeps its place");
 }
 
-pub async fn what_waits_is_cancelled_and_what_has_ended_is_not(b: &dyn Backend) {
+pub async fn a_waiting_notice_is_cancelled_and_an_ended_one_is_not(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let alice = b.alice();
     let awaiting = b.add_awaiting(def_id).await;
@@ -159,25 +159,25 @@ pub async fn what_waits_is_cancelled_and_what_has_ended_is_not(b: &dyn Backend) 
     b.settle_one(fail(&claimed, SECOND)).await;
     let fresh = b.add_to("sync").await;
     for id in [awaiting, claimed.id, fresh] {
-        assert_eq!(alice.cancel(id, "the order is gone").await.unwrap(), Answer::Done);
+        assert_eq!(alice.cancel(id, "the order is gone").await.unwrap(), VerbResult::Done);
         let record = b.record(id).await;
         assert_eq!((record.status, record.end_reason.as_deref()), (Status::Cancelled, Some("the order is gone")));
         assert_eq!((record.finish_time, record.next_call_time), (Some(b.clock().now()), None));
-        assert_eq!(alice.cancel(id, "again").await.unwrap(), Answer::AlreadyEnded(Status::Cancelled));
+        assert_eq!(alice.cancel(id, "again").await.unwrap(), VerbResult::AlreadyEnded(Status::Cancelled));
     }
     let detail = alice.audit_of(fresh, 1).await.unwrap().remove(0).detail.unwrap();
     assert!(detail.contains("not sent") && detail.contains("the order is gone"), "{detail}");
     let id = b.add_dead("sync", None).await;
-    assert_eq!(alice.cancel(id, "x").await.unwrap(), Answer::AlreadyEnded(Status::DeadLetter));
-    assert_eq!(alice.cancel(1_000_000, "x").await.unwrap(), Answer::NotFound);
-    assert!(b.store().due(true).await.unwrap().lanes.is_empty());
+    assert_eq!(alice.cancel(id, "x").await.unwrap(), VerbResult::AlreadyEnded(Status::DeadLetter));
+    assert_eq!(alice.cancel(1_000_000, "x").await.unwrap(), VerbResult::NotFound);
+    assert!(b.store().due(true).await.unwrap().slices.is_empty());
 }
 
-pub async fn what_is_being_sent_is_cancelled_and_its_outcome_comes_too_late(b: &dyn Backend) {
+pub async fn a_claimed_notice_is_cancelled_and_its_outcome_comes_too_late(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let id = b.add_to("sync").await;
     let claimed = b.claim_one(def_id).await;
-    assert_eq!(b.alice().cancel(id, "stop").await.unwrap(), Answer::CancelledDuringAttempt);
+    assert_eq!(b.alice().cancel(id, "stop").await.unwrap(), VerbResult::CancelledDuringAttempt);
     for late in [succeed(&claimed), fail(&claimed, SECOND)] {
         assert_ne!(b.settle_one(late).await, Settled::Done);
     }
@@ -185,22 +185,22 @@ pub async fn what_is_being_sent_is_cancelled_and_its_outcome_comes_too_late(b: &
     assert_eq!(b.acts(id).await, [("alice".to_owned(), "cancel".to_owned())]);
 }
 
-pub async fn an_ordered_notice_that_is_being_sent_is_cancelled_only_when_its_lease_is_over(b: &dyn Backend) {
+pub async fn a_claimed_ordered_notice_is_cancelled_only_after_its_lease(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let id = b.add_new(NewNotice::new("sync", 1).unwrap().ordering_key("k")).await.id();
     b.claim_one(def_id).await;
-    assert_eq!(b.alice().cancel(id, "stop").await.unwrap(), Answer::BeingSent);
+    assert_eq!(b.alice().cancel(id, "stop").await.unwrap(), VerbResult::BeingSent);
     assert!(b.acts(id).await.is_empty());
     b.clock().advance(LEASE);
-    assert_eq!(b.alice().cancel(id, "stop").await.unwrap(), Answer::Done);
+    assert_eq!(b.alice().cancel(id, "stop").await.unwrap(), VerbResult::Done);
 }
 
 pub async fn an_edited_dead_letter_is_retried_with_its_new_parameter(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let id = b.kill(NewNotice::new("sync", "secret").unwrap(), Some(ErrorClass::Invalid)).await;
     let param = serde_json::json!({ "b": 1, "a": "hidden ü" });
-    assert_eq!(b.alice().edit(id, &param).await.unwrap(), Answer::Done);
-    let claimed = b.claim_lane(def_id, Status::Failed, 10).await.remove(0);
+    assert_eq!(b.alice().edit(id, &param).await.unwrap(), VerbResult::Done);
+    let claimed = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
     assert_eq!((claimed.param, claimed.attempt), (param.to_string(), 2));
     let entry = b.alice().audit_of(id, 10).await.unwrap().remove(0);
     let detail = entry.detail.unwrap();
@@ -215,7 +215,7 @@ pub async fn a_notice_that_waits_is_edited_in_its_place(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let alice = b.alice();
     let id = b.add_new(NewNotice::new("sync", 1).unwrap().delay(SECOND)).await.id();
-    assert_eq!(alice.edit(id, 2).await.unwrap(), Answer::Done);
+    assert_eq!(alice.edit(id, 2).await.unwrap(), VerbResult::Done);
     let record = b.record(id).await;
     assert_eq!((record.param.as_str(), record.next_call_time), ("2", Some(b.clock().now() + SECOND)));
     let refused = alice.edit(id, "\0").await;
@@ -223,12 +223,12 @@ pub async fn a_notice_that_waits_is_edited_in_its_place(b: &dyn Backend) {
     assert_eq!((b.record(id).await.param.as_str(), b.acts(id).await.len()), ("2", 1));
     b.clock().advance(SECOND);
     let claimed = b.claim_one(def_id).await;
-    assert_eq!(alice.edit(id, 3).await.unwrap(), Answer::BeingSent);
+    assert_eq!(alice.edit(id, 3).await.unwrap(), VerbResult::BeingSent);
     b.settle_one(succeed(&claimed)).await;
-    assert_eq!(alice.edit(id, 3).await.unwrap(), Answer::AlreadySucceeded);
+    assert_eq!(alice.edit(id, 3).await.unwrap(), VerbResult::AlreadySucceeded);
     let awaiting = b.add_awaiting(def_id).await;
-    assert_eq!(alice.edit(awaiting, 3).await.unwrap(), Answer::AwaitingConfirmation);
-    assert_eq!(alice.edit(1_000_000, 3).await.unwrap(), Answer::NotFound);
+    assert_eq!(alice.edit(awaiting, 3).await.unwrap(), VerbResult::AwaitingAck);
+    assert_eq!(alice.edit(1_000_000, 3).await.unwrap(), VerbResult::NotFound);
 }
 
 pub async fn a_notice_that_waits_is_due_when_the_operator_says(b: &dyn Backend) {
@@ -237,30 +237,30 @@ pub async fn a_notice_that_waits_is_due_when_the_operator_says(b: &dyn Backend) 
     let id = b.add_to("sync").await;
     let now = b.clock().now();
     for (at, due) in [(now + 100 * SECOND, now + 100 * SECOND), (now - SECOND, now)] {
-        assert_eq!(alice.reschedule(id, at).await.unwrap(), Answer::Done);
+        assert_eq!(alice.reschedule(id, at).await.unwrap(), VerbResult::Done);
         assert_eq!(b.record(id).await.next_call_time, Some(due));
     }
     let detail = alice.audit_of(id, 1).await.unwrap().remove(0).detail.unwrap();
     assert!(detail.contains("due at 20"), "{detail}");
     let claimed = b.claim_one(def_id).await;
-    assert_eq!(alice.reschedule(id, now).await.unwrap(), Answer::BeingSent);
+    assert_eq!(alice.reschedule(id, now).await.unwrap(), VerbResult::BeingSent);
     b.settle_one(succeed(&claimed)).await;
-    assert_eq!(alice.reschedule(id, now).await.unwrap(), Answer::AlreadySucceeded);
+    assert_eq!(alice.reschedule(id, now).await.unwrap(), VerbResult::AlreadySucceeded);
     let id = b.add_dead("sync", None).await;
-    assert_eq!(alice.reschedule(id, now).await.unwrap(), Answer::AlreadyEnded(Status::DeadLetter));
+    assert_eq!(alice.reschedule(id, now).await.unwrap(), VerbResult::AlreadyEnded(Status::DeadLetter));
 }
 
 pub async fn a_dead_letter_stays_while_a_live_notice_has_its_dedupe_key(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
-    let keyed = || NewNotice::new("sync", 1).unwrap().dedupe_key("k");
+    let keyed = || NewNotice::new("sync", 1).unwrap().unique_until_ended("k");
     let id = b.kill(keyed(), None).await;
     let other = b.add_new(keyed()).await.id();
-    assert_eq!(b.alice().retry(id).await.unwrap(), Answer::DedupeKeyTaken(other));
-    assert_eq!(b.alice().edit(id, 2).await.unwrap(), Answer::DedupeKeyTaken(other));
+    assert_eq!(b.alice().retry(id).await.unwrap(), VerbResult::DedupeKeyTaken(other));
+    assert_eq!(b.alice().edit(id, 2).await.unwrap(), VerbResult::DedupeKeyTaken(other));
     assert_eq!((b.record(id).await.status, b.acts(id).await.len()), (Status::DeadLetter, 0));
     let claimed = b.claim_one(def_id).await;
     b.settle_one(succeed(&claimed)).await;
-    assert_eq!(b.alice().retry(id).await.unwrap(), Answer::Done);
+    assert_eq!(b.alice().retry(id).await.unwrap(), VerbResult::Done);
     assert!(b.add(keyed()).await.unwrap().receipt().is_none(), "now it has the key");
 }
 
@@ -269,16 +269,16 @@ pub async fn a_revived_notice_goes_before_those_behind_it_in_its_key(b: &dyn Bac
     let keyed = || NewNotice::new("sync", 1).unwrap().ordering_key("k");
     let first = b.kill(keyed(), None).await;
     let second = b.add_new(keyed()).await.id();
-    assert_eq!(b.alice().retry(first).await.unwrap(), Answer::Done);
-    assert!(b.claim_lane(def_id, Status::NotSent, 10).await.is_empty());
+    assert_eq!(b.alice().retry(first).await.unwrap(), VerbResult::Done);
+    assert!(b.claim_slice(def_id, Status::NotSent, 10).await.is_empty());
     assert_eq!(b.alice().explain(second).await.unwrap(), Explanation::NoNode { since: b.clock().now() });
-    let claimed = b.claim_lane(def_id, Status::Failed, 10).await.remove(0);
+    let claimed = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
     assert_eq!(claimed.id, first);
     b.settle_one(succeed(&claimed)).await;
     assert_eq!(b.claim_one(def_id).await.id, second);
 }
 
-pub async fn the_reason_why_a_notice_waits_is_told(b: &dyn Backend) {
+pub async fn explain_returns_the_reason_why_a_notice_waits(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync").handler("h").enabled(false)).await;
     let alice = b.alice();
     let node = |handlers: &[&str]| Node {
@@ -293,7 +293,7 @@ pub async fn the_reason_why_a_notice_waits_is_told(b: &dyn Backend) {
     let first = b.add_new(keyed()).await.id();
     let second = b.add_new(keyed()).await.id();
     assert_eq!(alice.explain(first).await.unwrap(), Explanation::Paused { definition: "sync".to_owned() });
-    // As somebody writes it by hand.
+    // As an edit by hand would write it.
     let seen = b.definition("sync").await;
     b.store().edit(&Edit::Replace { new: seen.clone().timeout("soon"), seen }, "a test").await.unwrap();
     let invalid = alice.explain(first).await.unwrap();
@@ -329,7 +329,7 @@ pub async fn the_reason_why_a_notice_waits_is_told(b: &dyn Backend) {
     assert_eq!(alice.explain(delayed).await.unwrap(), ended);
     let awaiting = b.add_awaiting(def_id).await;
     let until = Some(b.clock().now() + LEASE);
-    assert_eq!(alice.explain(awaiting).await.unwrap(), Explanation::AwaitingConfirmation { until });
+    assert_eq!(alice.explain(awaiting).await.unwrap(), Explanation::AwaitingAck { until });
     b.clock().advance(Duration::from_secs(200));
     assert!(matches!(alice.explain(first).await.unwrap(), Explanation::NoNode { .. }), "the node is silent");
 }

@@ -1,4 +1,4 @@
-//! Purging what is no longer kept.
+//! Purging old rows.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub async fn a_purge_takes_only_its_definition_and_status(b: &dyn Backend) {
     for name in ["one", "one", "two"] {
         b.add_to(name).await;
     }
-    let of_one = b.claim_lane(one, Status::NotSent, 2).await;
+    let of_one = b.claim_slice(one, Status::NotSent, 2).await;
     let of_two = b.claim_one(two).await;
     b.settle_one(succeed(&of_one[0])).await;
     let dead = Next::Finish { status: Status::DeadLetter, reason: None, keep: true };
@@ -66,7 +66,7 @@ pub async fn a_deleted_definition_is_purged_when_nothing_refers_to_it(b: &dyn Ba
     assert!(b.store().purge(&purge).await.unwrap().is_empty(), "it is not deleted");
     let seen = b.definition("sync").await;
     b.outbox().delete(&seen).await.unwrap();
-    // Nothing refers to this one.
+    // No notice refers to this one.
     let unused = b.define(NotifyDef::new("unused")).await;
     b.outbox().delete(&b.definition("unused").await).await.unwrap();
     let purge_unused = Purge::Definition { def_id: unused, older_than: DAY };

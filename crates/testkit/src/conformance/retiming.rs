@@ -1,4 +1,4 @@
-//! What an edit of a definition would do to the retries that wait, and giving them the times of the new intervals.
+//! The effect of an edit of a definition on waiting retries, and their new times by the new intervals.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[allow(clippy::unwrap_used)]
 impl dyn Backend + '_ {
-    /// Adds notices that have failed so often, and wait for so long.
+    /// Adds notices with this many failures, which wait for this long.
     async fn add_waiting(&self, count: usize, failures: i64, class: ErrorClass, wait: Duration) -> Vec<i64> {
         let def_id = self.definition("sync").await.id;
         let notices = (0..count).map(|n| NewNotice::new("sync", n).unwrap()).collect();
@@ -22,7 +22,7 @@ impl dyn Backend + '_ {
         let ids: Vec<i64> = added.iter().filter_map(solid_notify_core::Added::id).collect();
         let mut left = count;
         while left > 0 {
-            let claimed = self.claim_lane(def_id, Status::NotSent, 500).await;
+            let claimed = self.claim_slice(def_id, Status::NotSent, 500).await;
             let batch: Vec<_> = claimed
                 .iter()
                 .map(|claimed| {
@@ -38,7 +38,7 @@ impl dyn Backend + '_ {
         ids
     }
 
-    /// In how many seconds each is due, and how many tries it has used.
+    /// Returns in how many seconds each is due, and how many tries it has used.
     async fn waits(&self, ids: &[i64]) -> Vec<(u64, i64)> {
         let mut waits = Vec::new();
         for id in ids {
@@ -81,14 +81,14 @@ pub async fn waiting_retries_are_counted_by_what_decides_about_them(b: &dyn Back
     assert_eq!(bounded.iter().map(|group| group.count).sum::<u64>(), 4);
 }
 
-pub async fn a_preview_of_an_edit_changes_nothing_and_tells_what_retiming_then_moves(b: &dyn Backend) {
+pub async fn a_preview_of_an_edit_changes_nothing_and_counts_retimed_notices(b: &dyn Backend) {
     b.define(NotifyDef::new("sync").retry_interval("[100s,1000s]").max_retry_times(9)).await;
     let soon = b.add_waiting(4, 1, ErrorClass::Busy, 100 * SECOND).await;
     let late = b.add_waiting(3, 2, ErrorClass::Busy, 1000 * SECOND).await;
     let same = b.add_waiting(2, 3, ErrorClass::Network, 500 * SECOND).await;
     b.add_to("sync").await;
     let seen = b.definition("sync").await;
-    let new = seen.clone().retry_interval("[200s,300s,500s]").max_retry_times(2).handler("nobody");
+    let new = seen.clone().retry_interval("[200s,300s,500s]").max_retry_times(2).handler("missing");
     let preview = b.alice().preview_edit(&seen, &new).await.unwrap();
     assert_eq!((preview.retries.count, preview.retries.more, preview.not_sent.count), (9, false, 1));
     assert_eq!((preview.earlier, preview.later), (3, 4));
@@ -97,7 +97,7 @@ pub async fn a_preview_of_an_edit_changes_nothing_and_tells_what_retiming_then_m
         preview.steps.iter().map(|step| (step.count, step.to.clone())).collect::<Vec<_>>(),
         [(4, NextStep::Retry(300 * SECOND)), (3, NextStep::DeadLetter),]
     );
-    assert!(preview.handler.as_ref().is_some_and(|handler| handler.to == "nobody" && !handler.known));
+    assert!(preview.handler.as_ref().is_some_and(|handler| handler.to == "missing" && !handler.known));
     let columns: Vec<_> = preview.changes.iter().map(|(column, ..)| *column).collect();
     assert_eq!(columns, ["handler", "retry_interval", "max_retry_times"]);
     assert!(preview.to_string().contains("retimed, 3 would move earlier, 4 later"), "{preview}");
@@ -107,7 +107,7 @@ pub async fn a_preview_of_an_edit_changes_nothing_and_tells_what_retiming_then_m
     b.edit_to(|_| new).await;
     assert_eq!(b.waits(&soon).await, [(100, 1); 4], "an edit alone moves nothing");
     let done = b.alice().retime("sync", Rate::AT_ONCE).await.unwrap();
-    // What has no try left stays; so does what has its time already.
+    // Notices without a try left keep their time; so do those that have the right time already.
     assert_eq!(done.changed, preview.earlier + preview.later);
     assert_eq!((b.waits(&soon).await, b.waits(&late).await), (vec![(200, 1); 4], vec![(300, 2); 3]));
     assert_eq!(b.waits(&same).await, [(500, 3); 2]);
@@ -133,14 +133,14 @@ pub async fn retiming_moves_waiting_retries_by_the_new_intervals_and_counts_noth
     let detail = entry.detail.unwrap();
     assert!(detail.contains("failed of sync, by its intervals") && detail.contains("4 notices"), "{detail}");
     assert_eq!(b.alice().retime("sync", Rate::AT_ONCE).await.unwrap().changed, 0, "again, it moves nothing");
-    // What would be due at once is spread, but not beyond the time that it had.
+    // Notices that would be due at once are spread, but not beyond the time that they had.
     b.edit_to(|def| def.retry_interval("1s")).await;
     b.alice().retime("sync", Rate::per_second(1)).await.unwrap();
     let mut waits: Vec<u64> = b.waits(&ids).await.into_iter().map(|(wait, _)| wait).collect();
     waits.sort_unstable();
     assert_eq!(waits, [0, 1, 2]);
     b.clock().advance(2 * SECOND);
-    assert_eq!(b.claim_lane(def_id, Status::Failed, 10).await.len(), 3, "they are claimed at their new times");
+    assert_eq!(b.claim_slice(def_id, Status::Failed, 10).await.len(), 3, "they are claimed at their new times");
 }
 
 pub async fn retiming_leaves_alone_what_does_not_wait_for_its_retry(b: &dyn Backend) {
@@ -152,7 +152,7 @@ pub async fn retiming_leaves_alone_what_does_not_wait_for_its_retry(b: &dyn Back
     let delayed = b.add_new(NewNotice::new("sync", 1).unwrap().delay(9 * SECOND)).await.id();
     b.add_to("sync").await;
     let awaiting = b.claim_one(def_id).await;
-    b.settle_one(outcome(&awaiting, Next::Wait { status: Status::AwaitingConfirm, after: 9 * SECOND })).await;
+    b.settle_one(outcome(&awaiting, Next::Wait { status: Status::AwaitingAck, after: 9 * SECOND })).await;
     b.add_to("sync").await;
     let sending = b.claim_one(def_id).await;
     let all = [due[0], brought_back, delayed, awaiting.id, sending.id];
@@ -164,7 +164,7 @@ pub async fn retiming_leaves_alone_what_does_not_wait_for_its_retry(b: &dyn Back
     for (id, before) in all.iter().zip(before) {
         assert_eq!(b.record(*id).await, before);
     }
-    // A crash is timed as the send path times it: the first one is due at once, the second backs off.
+    // A crash gets the time that the send path gives it: the first one is due at once, the second backs off.
     b.clock().advance(60 * SECOND);
     let mut expired = crash(&b.overdue(def_id).await.remove(0));
     expired.transition.crashes = 2;
@@ -180,17 +180,17 @@ pub async fn retiming_many_takes_windows_and_each_once(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync").retry_interval("10s").max_retry_times(5)).await;
     let ids = b.add_waiting(1100, 1, ErrorClass::Busy, 10 * SECOND).await;
     b.edit_to(|def| def.retry_interval("100s")).await;
-    // To a later time: they come behind those that are still to be looked at, and are met again.
+    // Moved to a later time, they come behind the notices still to be looked at, and are found again.
     let done = b.alice().retime("sync", Rate::AT_ONCE).await.unwrap();
     assert_eq!((done.changed, done.passed_over), (1100, 0));
     let audit = b.alice().audit(10).await.unwrap();
     assert_eq!(audit.iter().filter(|entry| entry.act == "reschedule").count(), 3, "a window each");
     b.clock().advance(99 * SECOND);
-    assert!(b.claim_lane(def_id, Status::Failed, 10).await.is_empty());
+    assert!(b.claim_slice(def_id, Status::Failed, 10).await.is_empty());
     b.clock().advance(SECOND);
     let mut claimed = Vec::new();
     while claimed.len() < ids.len() {
-        let some = b.claim_lane(def_id, Status::Failed, 500).await;
+        let some = b.claim_slice(def_id, Status::Failed, 500).await;
         assert!(!some.is_empty(), "{} of them are due", claimed.len());
         claimed.extend(some.iter().map(|claimed| claimed.id));
     }
@@ -202,7 +202,7 @@ pub async fn retiming_changes_only_what_is_as_it_was_seen(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let ids = b.add_waiting(2, 1, ErrorClass::Busy, 10 * SECOND).await;
     let due = b.clock().now() + 5 * SECOND;
-    // The second was claimed and has failed again since it was seen.
+    // The second was claimed and failed again after it was seen.
     let notices = ids.iter().zip([1, 0]).map(|(id, attempt)| Target { id: *id, attempt, due }).collect();
     let (verb, who, filter) = (Verb::Reschedule { at: due }, "alice".to_owned(), "these".to_owned());
     let window = Window { def_id, status: Status::Failed, notices, verb, who, filter };

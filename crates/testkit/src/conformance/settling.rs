@@ -27,7 +27,7 @@ pub async fn a_success_moves_to_history(b: &dyn Backend) {
     assert_eq!(record.finish_time, Some(b.clock().now()));
     assert_eq!(record.create_time, b.clock().now() - 2 * SECOND);
     assert_eq!((record.next_call_time, record.end_reason), (None, None));
-    assert!(b.store().due(true).await.unwrap().lanes.is_empty());
+    assert!(b.store().due(true).await.unwrap().slices.is_empty());
 }
 
 pub async fn a_success_without_history_vanishes(b: &dyn Backend) {
@@ -57,9 +57,9 @@ pub async fn a_failure_waits_for_its_time_with_its_errors(b: &dyn Backend) {
     assert_eq!(stored.errors, [record]);
     assert_eq!((stored.last_class.as_deref(), stored.description.as_deref()), (Some("timeout"), Some("rewritten")));
     b.clock().advance(Duration::from_millis(4999));
-    assert!(b.claim_lane(def_id, Status::Failed, 10).await.is_empty());
+    assert!(b.claim_slice(def_id, Status::Failed, 10).await.is_empty());
     b.clock().advance(Duration::from_millis(1));
-    let again = b.claim_lane(def_id, Status::Failed, 10).await.remove(0);
+    let again = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
     assert_eq!((again.attempt, again.failures, again.errors.is_some()), (2, 1, true));
     assert_eq!(again.description.as_deref(), Some("rewritten"));
 }
@@ -94,7 +94,7 @@ pub async fn the_fence_goes_up_with_every_claim_and_never_back(b: &dyn Backend) 
     let mut claimed = b.claim_one(def_id).await;
     for attempt in 2..6 {
         b.settle_one(fail(&claimed, Duration::ZERO)).await;
-        claimed = b.claim_lane(def_id, Status::Failed, 1).await.remove(0);
+        claimed = b.claim_slice(def_id, Status::Failed, 1).await.remove(0);
         assert_eq!(claimed.attempt, attempt);
     }
 }
@@ -106,7 +106,7 @@ pub async fn a_lost_lease_cannot_settle(b: &dyn Backend) {
     b.clock().advance(LEASE);
     let expired = b.overdue(def_id).await.remove(0);
     assert_eq!(b.settle_one(crash(&expired)).await, Settled::Done);
-    let other = b.claim_lane(def_id, Status::Failed, 10).await.remove(0);
+    let other = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
     for late in [succeed(&slow), fail(&slow, SECOND)] {
         assert_eq!(b.settle_one(late).await, Settled::LostLease);
     }
@@ -117,7 +117,7 @@ pub async fn a_lost_lease_cannot_settle(b: &dyn Backend) {
     assert_eq!(b.record(id).await.status, Status::Succeeded);
 }
 
-pub async fn an_expired_lease_that_nobody_took_can_still_settle(b: &dyn Backend) {
+pub async fn an_expired_lease_without_a_new_claim_can_still_settle(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let id = b.add_to("sync").await;
     let claimed = b.claim_one(def_id).await;
@@ -131,7 +131,7 @@ pub async fn outcomes_of_a_batch_are_independent(b: &dyn Backend) {
     for _ in 0..5 {
         b.add_to("sync").await;
     }
-    let claimed = b.claim_lane(def_id, Status::NotSent, 5).await;
+    let claimed = b.claim_slice(def_id, Status::NotSent, 5).await;
     let mut stale = succeed(&claimed[1]);
     stale.attempt = 0;
     let mut unknown = succeed(&claimed[0]);
@@ -160,7 +160,7 @@ pub async fn an_outcome_whose_answer_was_lost_is_settled_already(b: &dyn Backend
     let def_id = b.define(NotifyDef::new("sync")).await;
     b.add_to("sync").await;
     b.add_to("sync").await;
-    let claimed = b.claim_lane(def_id, Status::NotSent, 2).await;
+    let claimed = b.claim_slice(def_id, Status::NotSent, 2).await;
     let batch = [succeed(&claimed[0]), fail(&claimed[1], SECOND)];
     let first = b.store().settle(&batch).await.unwrap();
     let second = b.store().settle(&batch).await.unwrap();
@@ -204,14 +204,14 @@ pub async fn a_large_batch_settles_at_once(b: &dyn Backend) {
     for _ in 0..300 {
         b.add_to("sync").await;
     }
-    let claimed = b.claim_lane(def_id, Status::NotSent, 500).await;
+    let claimed = b.claim_slice(def_id, Status::NotSent, 500).await;
     assert_eq!(claimed.len(), 300);
     let batch: Vec<_> = claimed.iter().map(succeed).collect();
     assert_eq!(b.store().settle(&batch).await.unwrap(), vec![Settled::Done; 300]);
-    assert!(b.store().due(true).await.unwrap().lanes.is_empty());
+    assert!(b.store().due(true).await.unwrap().slices.is_empty());
 }
 
-/// A rescuer that was slower than others, and then claimed and failed the notice itself, settles both in one batch.
+/// A rescuer that was slower than another one, and then claimed and failed the notice itself, settles both in one batch.
 pub async fn a_stale_outcome_beside_one_of_the_next_attempt_changes_nothing(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let id = b.add_to("sync").await;
@@ -219,7 +219,7 @@ pub async fn a_stale_outcome_beside_one_of_the_next_attempt_changes_nothing(b: &
     b.clock().advance(LEASE);
     let expired = b.overdue(def_id).await.remove(0);
     assert_eq!(b.settle_one(crash(&expired)).await, Settled::Done);
-    let second = b.claim_lane(def_id, Status::Failed, 10).await.remove(0);
+    let second = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
     assert_eq!((first.attempt, second.attempt), (1, 2));
     let batch = [crash(&expired), fail(&second, SECOND)];
     assert_eq!(b.store().settle(&batch).await.unwrap(), [Settled::LostLease, Settled::Done]);

@@ -1,10 +1,10 @@
-//! Timetables: a tick is noted and its notices are added once, and a tick is no edit.
+//! Timetables: a tick is recorded and its notices are added once, and a tick is no edit.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use solid_notify_core::store::{DueTimes, LastTick, Tick};
+use solid_notify_core::store::{DueTimes, LastTick, Tick, Ticked};
 use solid_notify_core::{NotifyDef, Status, Updated};
 
 use super::Backend;
@@ -15,7 +15,7 @@ async fn due(b: &dyn Backend) -> DueTimes {
     b.store().due(true).await.unwrap()
 }
 
-/// A tick at this moment, as a node sees it that has just looked.
+/// Returns a tick at this moment, as a node would see it after a fresh look.
 async fn tick(b: &dyn Backend, def_id: i64, params: &[&str]) -> Tick {
     let seen = due(b).await.ticks.get(&def_id).cloned().unwrap_or_default();
     let params = params.iter().map(|param| (*param).to_owned()).collect();
@@ -23,7 +23,7 @@ async fn tick(b: &dyn Backend, def_id: i64, params: &[&str]) -> Tick {
 }
 
 async fn waiting(b: &dyn Backend, def_id: i64) -> usize {
-    b.claim_lane(def_id, Status::NotSent, 1000).await.len()
+    b.claim_slice(def_id, Status::NotSent, 1000).await.len()
 }
 
 pub async fn of_many_nodes_that_see_a_tick_one_adds_its_notices(b: &dyn Backend) {
@@ -33,10 +33,10 @@ pub async fn of_many_nodes_that_see_a_tick_one_adds_its_notices(b: &dyn Backend)
         b.clock().advance(Duration::from_millis(3_600_001));
         let seen = tick(b, def_id, &[r#"{"tick":1}"#, r#"{"tick":2}"#]).await;
         let done = join_all((0..8).map(|_| b.store().tick(&seen))).await;
-        assert_eq!(done.into_iter().filter(|done| *done.as_ref().unwrap()).count(), 1, "round {round}");
+        assert_eq!(done.into_iter().filter(|done| *done.as_ref().unwrap() == Ticked::Done).count(), 1, "round {round}");
         let last = LastTick { at: Some(b.clock().now()), schedule: Some(HOURLY.to_owned()) };
         assert_eq!(due(b).await.ticks[&def_id], last);
-        let added = b.claim_lane(def_id, Status::NotSent, 10).await;
+        let added = b.claim_slice(def_id, Status::NotSent, 10).await;
         let params: Vec<&str> = added.iter().map(|notice| notice.param.as_str()).collect();
         assert_eq!(params, [r#"{"tick":1}"#, r#"{"tick":2}"#]);
         assert!(added.iter().all(|notice| notice.create_time == b.clock().now() && notice.attempt == 1));
@@ -57,19 +57,27 @@ pub async fn a_tick_of_a_row_that_has_changed_adds_nothing(b: &dyn Backend) {
     for edit in edits {
         let row = b.definition("sync").await;
         let Updated::Done(edited) = b.outbox().update(&row, edit(row.clone())).await.unwrap() else { panic!("edited") };
-        assert!(!b.store().tick(&seen).await.unwrap(), "{edited:?}");
+        assert_eq!(b.store().tick(&seen).await.unwrap(), Ticked::Changed, "{edited:?}");
         let back = b.outbox().update(&edited, row).await.unwrap();
         assert!(matches!(back, Updated::Done(_)), "{back:?}");
     }
     let other = LastTick { at: Some(SystemTime::UNIX_EPOCH), schedule: None };
-    assert!(!b.store().tick(&Tick { seen: other, ..seen.clone() }).await.unwrap(), "another time was seen");
+    assert_eq!(
+        b.store().tick(&Tick { seen: other, ..seen.clone() }).await.unwrap(),
+        Ticked::Changed,
+        "another time was seen"
+    );
     let other = LastTick { at: None, schedule: Some(HOURLY.to_owned()) };
-    assert!(!b.store().tick(&Tick { seen: other, ..seen.clone() }).await.unwrap(), "another timetable was seen");
+    assert_eq!(
+        b.store().tick(&Tick { seen: other, ..seen.clone() }).await.unwrap(),
+        Ticked::Changed,
+        "another timetable was seen"
+    );
     assert_eq!((due(b).await.ticks.len(), waiting(b, def_id).await), (0, 0));
-    assert!(b.store().tick(&seen).await.unwrap(), "now it is as it was seen");
+    assert_eq!(b.store().tick(&seen).await.unwrap(), Ticked::Done, "now it is as it was seen");
     b.outbox().delete(&b.definition("sync").await).await.unwrap();
     let seen = tick(b, def_id, &["1"]).await;
-    assert!(!b.store().tick(&seen).await.unwrap(), "it was deleted");
+    assert_eq!(b.store().tick(&seen).await.unwrap(), Ticked::Changed, "it was deleted");
     assert_eq!(waiting(b, def_id).await, 1);
 }
 
@@ -77,11 +85,11 @@ pub async fn a_tick_is_no_edit(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync").schedule(HOURLY)).await;
     let seen = b.definition("sync").await;
     b.clock().advance(Duration::from_secs(1));
-    assert!(b.store().tick(&tick(b, def_id, &[]).await).await.unwrap());
+    assert_eq!(b.store().tick(&tick(b, def_id, &[]).await).await.unwrap(), Ticked::Done);
     assert_eq!(b.definition("sync").await, seen, "its update_time stays");
     let ticked = due(b).await.ticks[&def_id].clone();
     let done = b.outbox().update(&seen, seen.clone().timeout("9s")).await.unwrap();
-    assert!(matches!(done, Updated::Done(_)), "whoever saw the row before the tick can still edit it: {done:?}");
+    assert!(matches!(done, Updated::Done(_)), "an editor that saw the row before the tick can still edit it: {done:?}");
     assert_eq!(due(b).await.ticks[&def_id], ticked, "and an edit does not touch the last tick");
 }
 
@@ -89,12 +97,12 @@ pub async fn many_ticks_are_added_at_once_in_their_order(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync").schedule(HOURLY)).await;
     let params: Vec<String> = (0..500).map(|n| n.to_string()).collect();
     let all = tick(b, def_id, &params.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    assert!(b.store().tick(&all).await.unwrap());
-    let added = b.claim_lane(def_id, Status::NotSent, 1000).await;
+    assert_eq!(b.store().tick(&all).await.unwrap(), Ticked::Done);
+    let added = b.claim_slice(def_id, Status::NotSent, 1000).await;
     assert_eq!(added.into_iter().map(|notice| notice.param).collect::<Vec<_>>(), params);
 }
 
-pub async fn the_time_of_the_store_is_told_with_what_is_due(b: &dyn Backend) {
+pub async fn the_time_of_the_store_comes_with_the_due_slices(b: &dyn Backend) {
     assert_eq!(due(b).await.now, b.clock().now(), "also where nothing is defined");
     b.define(NotifyDef::new("sync")).await;
     b.clock().advance(Duration::from_millis(1234));

@@ -1,4 +1,4 @@
-//! Versions of definitions: each edit keeps one, by whomever and by whatever means, and any of them can be had back.
+//! Versions of definitions: each edit by any means keeps one, and any version can be restored.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Duration;
@@ -19,20 +19,20 @@ impl dyn Backend + '_ {
         self.alice().versions(def_id).await.unwrap()
     }
 
-    /// The acts of all versions, the latest first.
+    /// Returns the acts of all versions, the latest first.
     async fn history_of(&self, def_id: i64) -> Vec<(i64, String, String)> {
         let versions = self.versions(def_id).await.into_iter();
         versions.map(|version| (version.version, version.who, version.act)).collect()
     }
 
-    /// What a sweeper does where a reading of the definitions shows something new.
+    /// Does what a sweeper does when a reading of the definitions shows a change.
     async fn look_at_definitions(&self, node: &str) -> bool {
         let rows = self.store().definitions().await.unwrap();
         self.outbox().operate().remember(&rows, node).await.unwrap()
     }
 }
 
-/// A line of [`Backend::history_of`].
+/// Returns a line of [`Backend::history_of`].
 fn line(version: i64, who: &str, act: &str) -> (i64, String, String) {
     (version, who.to_owned(), act.to_owned())
 }
@@ -67,7 +67,7 @@ pub async fn each_edit_keeps_one_version_with_who_made_it_and_what_it_changed(b:
     assert_eq!(acts, [("bob", "deleted"), ("application", "edited"), ("alice", "edited")]);
     assert!(audit.iter().all(|entry| entry.def_id == Some(id) && entry.notice_id.is_none()));
     assert_eq!(audit[2].detail.as_deref(), Some("definition \"sync\", version 2: enabled, timeout"));
-    // The name is free, and the new definition begins anew.
+    // The name is free, and the new definition starts without versions.
     let again = b.define(NotifyDef::new("sync")).await;
     assert_eq!(b.alice().versions("sync").await.unwrap().len(), 1);
     assert_eq!(b.history_of(again).await, [line(1, "application", "created")]);
@@ -92,7 +92,7 @@ pub async fn an_edit_that_changes_nothing_or_conflicts_keeps_no_version(b: &dyn 
     b.outbox().define(NotifyDef::new("sync").timeout("7s")).await.unwrap();
     assert!(b.alice().edit_definition(&seen, seen.clone().timeout("soon")).await.is_err());
     assert_eq!(b.history_of(id).await, [line(1, "application", "created")]);
-    assert!(b.look_at_definitions("node").await, "and there is nothing to be kept");
+    assert!(b.look_at_definitions("node").await, "there is no new version to keep");
     assert_eq!(b.history_of(id).await.len(), 1);
     assert!(b.alice().audit(10).await.unwrap().is_empty());
 }
@@ -103,7 +103,7 @@ pub async fn an_edit_by_hand_is_kept_once_though_many_see_it(b: &dyn Backend) {
     b.edit_by_hand(id, "timeout", "9s").await;
     b.clock().advance(SECOND);
     let nodes: Vec<String> = (0..8).map(|n| format!("node-{n}")).collect();
-    // Not all of them get to it at the same moment: who finds the row locked looks again.
+    // The nodes do not all get to it at the same moment: a node that finds the row locked looks again.
     join_all(nodes.iter().map(|node| b.look_at_definitions(node))).await;
     assert!(b.look_at_definitions("late").await);
     let versions = b.versions(id).await;
@@ -114,7 +114,7 @@ pub async fn an_edit_by_hand_is_kept_once_though_many_see_it(b: &dyn Backend) {
     assert_eq!(b.history_of(other).await.len(), 1);
     let audit = b.alice().audit(10).await.unwrap();
     assert_eq!((audit.len(), audit[0].act.as_str(), audit[0].def_id), (1, "by hand", Some(id)));
-    // Back to what it was is an edit, too.
+    // An edit back to the old value is an edit too.
     b.edit_by_hand(id, "timeout", "30s").await;
     assert!(b.look_at_definitions("late").await);
     assert_eq!(b.history_of(id).await[0], line(3, "by hand, seen by late", "by hand"));
@@ -132,11 +132,11 @@ pub async fn a_row_deleted_by_hand_is_kept_once_as_deleted(b: &dyn Backend) {
     assert_eq!(
         (versions[0].row.name.as_str(), versions[0].row.timeout.as_str()),
         ("sync", "9s"),
-        "what it was stays known"
+        "its last values stay known"
     );
 }
 
-pub async fn what_was_edited_by_hand_is_kept_before_it_is_overwritten(b: &dyn Backend) {
+pub async fn an_edit_by_hand_becomes_a_version_before_it_is_overwritten(b: &dyn Backend) {
     let id = b.define(NotifyDef::new("sync")).await;
     b.edit_by_hand(id, "timeout", "9s").await;
     let seen = b.definition("sync").await;
@@ -163,12 +163,12 @@ pub async fn a_roll_back_makes_a_definition_what_it_was(b: &dyn Backend) {
     assert_eq!(b.history_of(id).await[0], line(3, "alice", "rolled back to 1"));
     let entry = b.alice().audit(1).await.unwrap().remove(0);
     assert_eq!((entry.who.as_str(), entry.act.as_str()), ("alice", "rolled back to 1"));
-    // A roll back can be rolled back, too.
+    // A rollback can be rolled back too.
     assert!(matches!(b.alice().roll_back(&row, 2).await.unwrap(), Updated::Done(_)));
     assert_eq!(b.definition("renamed").await.timeout, "1s");
 }
 
-pub async fn a_roll_back_to_what_cannot_work_any_more_tells_why(b: &dyn Backend) {
+pub async fn a_roll_back_to_an_unusable_version_says_why(b: &dyn Backend) {
     let id = b.define(NotifyDef::new("sync")).await;
     b.edit_by_hand(id, "timeout", "soon").await;
     b.look_at_definitions("node").await;
@@ -213,5 +213,5 @@ pub async fn versions_are_purged_with_their_definition(b: &dyn Backend) {
     assert!(b.versions(id).await.is_empty());
     assert_eq!(b.versions(other).await.len(), 1);
     assert!(b.look_at_definitions("node").await);
-    assert!(b.versions(id).await.is_empty(), "nobody takes it for deleted by hand");
+    assert!(b.versions(id).await.is_empty(), "the purge does not count as a deletion by hand");
 }

@@ -1,12 +1,12 @@
-//! Alarms in memory.
+//! Alerts and their cool-downs in memory.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use solid_notify_core::alert::cooldown::{AlertRow, FollowUp, Standing, raise, tell};
+use solid_notify_core::alert::cooldown::{AlertRow, FollowUp, FollowUpFacts, raise, tell};
 use solid_notify_core::alert::{AlertReason, StoredAlert};
 use solid_notify_core::notice::{Status, millis_from_time};
-use solid_notify_core::store::{Alarm, Told};
+use solid_notify_core::store::{Alarm, FollowUpResult};
 
 use super::{Live, State};
 
@@ -36,7 +36,7 @@ impl State {
         }
     }
 
-    pub(super) fn told(&mut self, told: &Told, now: SystemTime) {
+    pub(super) fn told(&mut self, told: &FollowUpResult, now: SystemTime) {
         let key = (told.def_id, told.reason);
         let Some(row) = self.alerts.remove(&key) else { return };
         if let Some((mut row, next)) = tell(&row, told, millis_from_time(now)) {
@@ -48,7 +48,7 @@ impl State {
         }
     }
 
-    pub(super) fn alert_row(&self, key: (i64, AlertReason), now: SystemTime) -> Option<(AlertRow, Standing)> {
+    pub(super) fn alert_row(&self, key: (i64, AlertReason), now: SystemTime) -> Option<(AlertRow, FollowUpFacts)> {
         let row = self.alerts.get(&key)?;
         let ended = self
             .history
@@ -58,7 +58,7 @@ impl State {
         let succeeded = since.min();
         let failing = |live: &Live| (live.notice.def_id, live.notice.status) == (key.0, Status::Failed);
         let still_failing = self.live.values().any(failing);
-        Some((row.clone(), Standing { now: millis_from_time(now), succeeded, still_failing }))
+        Some((row.clone(), FollowUpFacts { now: millis_from_time(now), succeeded, still_failing }))
     }
 
     fn follow_up(&self, row: &AlertRow, alert_def: i64, now: SystemTime) -> FollowUp {

@@ -3,14 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use solid_notify_core::Status;
-use solid_notify_core::operate::{Counts, DefinitionCounts, Lane, RECENT, next_count};
+use solid_notify_core::operate::{DefinitionCounts, NoticeCounts, QueueSlice, RECENT, next_count};
 
 use super::State;
 
 /// A row of `notify_count`.
 #[derive(Clone)]
 pub(super) struct Counted {
-    taken: (Counts, SystemTime),
+    taken: (NoticeCounts, SystemTime),
     next: SystemTime,
 }
 
@@ -26,22 +26,23 @@ impl State {
         rows
     }
 
-    /// One thread counts at a time, so nothing needs to be held meanwhile.
+    /// Counts again if it is due. The lock of the state lets one thread count at a time, so no row needs a lock.
     pub(super) fn count_anew(&mut self, def_id: i64, every: Duration, now: SystemTime) -> bool {
         if self.counts.get(&def_id).is_some_and(|row| row.next > now) {
             return false;
         }
-        let count = |lane: &Lane| self.lane(lane).len() as u64;
-        let of = |status: Status| count(&Lane::of(def_id, status));
+        let count = |slice: &QueueSlice| self.slice(slice).len() as u64;
+        let of = |status: Status| count(&QueueSlice::of(def_id, status));
         let waits = |status: &Status| matches!(status, Status::NotSent | Status::Failed);
         let due = self.live.values().filter(|live| live.notice.def_id == def_id && waits(&live.notice.status));
-        let mut counts = Counts::default();
+        let mut counts = NoticeCounts::default();
         (counts.not_sent, counts.failed) = (of(Status::NotSent), of(Status::Failed));
-        (counts.sending, counts.awaiting_confirm) = (of(Status::Sending), of(Status::AwaitingConfirm));
+        (counts.sending, counts.awaiting_ack) = (of(Status::Sending), of(Status::AwaitingAck));
         (counts.dead_letters, counts.cancelled) = (of(Status::DeadLetter), of(Status::Cancelled));
-        // The first millisecond that the databases count.
+        // The databases count from this millisecond on.
         let from = (now - RECENT) + Duration::from_millis(1);
-        counts.recently_succeeded = count(&Lane { from: Some(from), ..Lane::of(def_id, Status::Succeeded) });
+        counts.recently_succeeded =
+            count(&QueueSlice { from: Some(from), ..QueueSlice::of(def_id, Status::Succeeded) });
         counts.oldest_due = due.filter_map(|live| live.next_call_time).filter(|due| *due <= now).min();
         self.counts.insert(def_id, Counted { taken: (counts, now), next: now + next_count(Duration::ZERO, every) });
         true

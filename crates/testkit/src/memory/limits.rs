@@ -1,24 +1,24 @@
-//! Limits over all nodes in memory, and the switch.
+//! Limits over all nodes, and the pause of everything, in memory.
 
 use std::time::SystemTime;
 
-use solid_notify_core::limit::{Hold, allowance, begin, end, watched};
-use solid_notify_core::notice::{Claimed, Status, millis_from_time};
-use solid_notify_core::operate::{AuditEntry, Brakes, Paused, Switch};
+use solid_notify_core::limit::{QuotaStop, allowance, begin, end, watched};
+use solid_notify_core::notice::{ClaimedNotice, Status, millis_from_time};
+use solid_notify_core::operate::{AuditEntry, Paused, SendLimits, Switch};
 use solid_notify_core::store::{Alarm, Claim, Settle};
 
 use super::State;
 
 impl State {
-    /// How many a claim may take.
-    pub(super) fn allowance(&self, claim: &Claim, now: SystemTime) -> Result<usize, Hold> {
+    /// Returns how many notices a claim may take.
+    pub(super) fn allowance(&self, claim: &Claim, now: SystemTime) -> Result<usize, QuotaStop> {
         let Some(quota) = &claim.quota else { return Ok(usize::MAX) };
         let row = self.limits.get(&claim.def_id).cloned().unwrap_or_default();
         allowance(&row, quota, millis_from_time(now), self.sending(claim.def_id), claim.lease)
     }
 
-    /// Writes down what was claimed; tells why no more may be, if none may.
-    pub(super) fn begun(&mut self, claim: &Claim, claimed: &[Claimed], now: SystemTime) -> Option<Hold> {
+    /// Records the claimed notices. Returns the reason if no more may be claimed.
+    pub(super) fn begun(&mut self, claim: &Claim, claimed: &[ClaimedNotice], now: SystemTime) -> Option<QuotaStop> {
         let quota = claim.quota.as_ref().filter(|_| !claimed.is_empty())?;
         let ids: Vec<i64> = claimed.iter().map(|notice| notice.id).collect();
         let row = self.limits.entry(claim.def_id).or_default();
@@ -26,7 +26,7 @@ impl State {
         self.allowance(claim, now).err()
     }
 
-    /// Shows outcomes to the breakers of their definitions; returns what is to be told of the circuits that this opens.
+    /// Shows outcomes to the circuit breakers of their definitions. Returns the alerts for the circuits that this opens.
     pub(super) fn watch<'a>(&mut self, settled: &[&'a Settle], now: SystemTime) -> Vec<&'a Alarm> {
         let mut alarms = Vec::new();
         for (def_id, outcomes) in watched(settled.iter().copied()) {
@@ -38,8 +38,8 @@ impl State {
         alarms
     }
 
-    pub(super) fn brakes(&self) -> Brakes {
-        Brakes { paused: self.paused.clone(), limits: self.limits.clone() }
+    pub(super) fn send_limits(&self) -> SendLimits {
+        SendLimits { paused: self.paused.clone(), limits: self.limits.clone() }
     }
 
     pub(super) fn switch(&mut self, switch: &Switch, who: &str, now: SystemTime) -> bool {

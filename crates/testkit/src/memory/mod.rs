@@ -1,8 +1,8 @@
-//! The in-memory store: two maps under one lock. What the SQL stores say in statements is said here in Rust, so that
-//! the conformance suite compares two independent tellings.
+//! The in-memory store: maps under one lock. It implements in Rust what the SQL stores do with statements, so the
+//! conformance suite compares two independent implementations.
 
+mod ack;
 mod alerts;
-mod confirm;
 mod counts;
 mod limits;
 mod operate;
@@ -17,7 +17,7 @@ use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand};
 use solid_notify_core::limit::LimitRow;
-use solid_notify_core::notice::{Claimed, NoticeRecord, Status, duration_from_millis};
+use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status, duration_from_millis};
 use solid_notify_core::operate::{AuditEntry, Paused};
 use solid_notify_core::store::{Edit, Edited, LastTick, Node, Settle, Settled};
 use solid_notify_core::transition::Next;
@@ -43,11 +43,12 @@ pub(crate) struct State {
 /// A row of `notify_msg`.
 #[derive(Clone)]
 pub(crate) struct Live {
-    notice: Claimed,
+    notice: ClaimedNotice,
     next_call_time: Option<SystemTime>,
     last_class: Option<String>,
     called: bool,
     dedupe_key: Option<String>,
+    until_ended: bool,
 }
 
 #[derive(Clone)]
@@ -78,7 +79,7 @@ impl MemoryStore {
 }
 
 impl State {
-    /// The id of the definition, or the names that there are.
+    /// Returns the id of the definition, or the names of the existing ones.
     pub(crate) fn definition_id(&self, name: &str) -> Result<i64, Vec<String>> {
         let alive = || self.definitions.values().filter(|def| def.delete_time.is_none());
         match alive().find(|def| def.name == name) {
@@ -96,7 +97,7 @@ impl State {
         self.definitions.values().find(|def| def.name == name)
     }
 
-    /// Replaces a row that is still what the editor saw, and keeps both, or tells why not.
+    /// Replaces a row that still has the values the editor saw, and keeps both versions; otherwise returns the reason.
     fn replace(&mut self, seen: &NotifyDef, mut new: NotifyDef, edit: &Edit, who: &str, now: SystemTime) -> Edited {
         let row = match self.definitions.get(&seen.id) {
             None => return Edited::Missing,
@@ -114,18 +115,18 @@ impl State {
         Edited::Done(new)
     }
 
-    /// True where no other notice of its ordering key is under way or stands before it.
-    fn its_turn(&self, notice: &Claimed) -> bool {
+    /// Returns true if no other notice of its ordering key is under way or comes before it.
+    fn its_turn(&self, notice: &ClaimedNotice) -> bool {
         notice.ordering_key.is_none()
             || !self.live.values().map(|live| &live.notice).any(|other| {
                 other.def_id == notice.def_id
                     && other.ordering_key == notice.ordering_key
                     && (other.id < notice.id
-                        || (other.id != notice.id && matches!(other.status, Status::Sending | Status::AwaitingConfirm)))
+                        || (other.id != notice.id && matches!(other.status, Status::Sending | Status::AwaitingAck)))
             })
     }
 
-    /// Settles one outcome; where it is stored by this call, it is added to `held_ones`.
+    /// Settles one outcome. If this call stores it, it is added to `held_ones`.
     fn settle<'a>(&mut self, settle: &'a Settle, now: SystemTime, held_ones: &mut Vec<&'a Settle>) -> Settled {
         let held = self.live.get(&settle.id).is_some_and(|live| {
             live.notice.attempt == settle.attempt
@@ -195,15 +196,16 @@ impl Live {
         };
         let mut live = Self::of(id, def_id, notice.param_json().to_owned(), now, next);
         live.dedupe_key = notice.dedupe_key_text().map(str::to_owned);
+        live.until_ended = notice.is_unique_until_ended();
         live.notice.description = notice.description_text().map(str::to_owned);
         live.notice.trace_context = notice.trace_context_text().map(str::to_owned);
         live.notice.ordering_key = notice.ordering_key_text().map(str::to_owned);
         live
     }
 
-    /// A notice of which nothing is said but its parameter and its time.
+    /// Creates a notice with only a parameter and a time.
     fn of(id: i64, def_id: i64, param: String, now: SystemTime, next: SystemTime) -> Self {
-        let notice = Claimed {
+        let notice = ClaimedNotice {
             id,
             def_id,
             param,
@@ -219,12 +221,24 @@ impl Live {
             trace_context: None,
             ordering_key: None,
         };
-        Self { notice, next_call_time: Some(next), last_class: None, called: false, dedupe_key: None }
+        Self {
+            notice,
+            next_call_time: Some(next),
+            last_class: None,
+            called: false,
+            dedupe_key: None,
+            until_ended: false,
+        }
     }
 
-    /// True for a notice that stands for what is added with this key.
+    /// Returns true if the notice has this dedupe key and still reserves it.
     pub(crate) fn has_dedupe_key(&self, def_id: i64, key: &str) -> bool {
-        self.notice.def_id == def_id && self.dedupe_key.as_deref() == Some(key)
+        self.notice.def_id == def_id && self.unique_key() == Some(key)
+    }
+
+    /// Returns the dedupe key that no other live notice may have while this one is live.
+    fn unique_key(&self) -> Option<&str> {
+        self.dedupe_key.as_deref().filter(|_| self.notice.attempt == 0 || self.until_ended)
     }
 
     fn is_due(&self, now: SystemTime) -> bool {
@@ -248,6 +262,7 @@ impl Live {
         record.trace_context.clone_from(&notice.trace_context);
         record.ordering_key.clone_from(&notice.ordering_key);
         record.dedupe_key.clone_from(&self.dedupe_key);
+        record.unique_until_ended = self.until_ended;
         record.finish_time = ended.map(|ended| ended.finish_time);
         record.end_reason = ended.and_then(|ended| ended.reason.clone());
         record

@@ -1,29 +1,34 @@
-//! The [`Operate`] in memory.
+//! Implements [`Operate`] in memory.
 
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::alert::AlertReason;
-use solid_notify_core::alert::cooldown::{AlertRow, Standing};
-use solid_notify_core::confirm::{Confirmation, Confirmed};
+use solid_notify_core::alert::cooldown::{AlertRow, FollowUpFacts};
 use solid_notify_core::definition::{NotifyDef, StoredVersion};
 use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{NoticeRecord, Status, time_from_millis};
 use solid_notify_core::operate::{
-    Answer, AuditEntry, Brakes, Change, DefinitionCounts, Lane, Listed, NO_CLASS, Nodes, Operate, Position, RetryGroup,
-    SeenNode, Switch, Verb, Window, WindowDone, decide, detail,
+    AuditEntry, Change, DefinitionCounts, Listed, NO_CLASS, Nodes, Operate, Position, QueueSlice, RetryGroup, SeenNode,
+    SendLimits, Switch, Verb, VerbResult, Window, WindowDone, decide, detail,
 };
+use solid_notify_core::store::was_seen;
 
 use super::{Ended, Live, MemoryStore, State};
 
 #[async_trait]
 impl Operate for MemoryStore {
-    async fn confirm(&self, answer: &Confirmation) -> Result<Confirmed, StoreError> {
+    async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError> {
         let now = self.now();
-        Ok(self.state().confirm(answer, now))
+        Ok(self.state().apply_ack(answer, now))
     }
 
-    async fn alert_row(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, Standing)>, StoreError> {
+    async fn alert_row(
+        &self,
+        def_id: i64,
+        reason: AlertReason,
+    ) -> Result<Option<(AlertRow, FollowUpFacts)>, StoreError> {
         Ok(self.state().alert_row((def_id, reason), self.now()))
     }
 
@@ -36,23 +41,23 @@ impl Operate for MemoryStore {
         Ok(self.state().audit.iter().rev().filter(of).take(limit).cloned().collect())
     }
 
-    async fn list(&self, lane: &Lane, limit: usize) -> Result<Vec<Listed>, StoreError> {
-        let mut found = self.state().lane(lane);
-        found.retain(|listed| match &lane.after {
+    async fn list(&self, slice: &QueueSlice, limit: usize) -> Result<Vec<Listed>, StoreError> {
+        let mut found = self.state().slice(slice);
+        found.retain(|listed| match &slice.after {
             None => true,
-            Some(after) if lane.newest_first => listed.position < *after,
+            Some(after) if slice.newest_first => listed.position < *after,
             Some(after) => listed.position > *after,
         });
         found.sort_by(|a, b| a.position.cmp(&b.position));
-        if lane.newest_first {
+        if slice.newest_first {
             found.reverse();
         }
         found.truncate(limit);
         Ok(found)
     }
 
-    async fn count(&self, lane: &Lane, most: usize) -> Result<usize, StoreError> {
-        Ok(self.state().lane(lane).len().min(most))
+    async fn count(&self, slice: &QueueSlice, most: usize) -> Result<usize, StoreError> {
+        Ok(self.state().slice(slice).len().min(most))
     }
 
     async fn classes(&self, def_ids: &[i64]) -> Result<Vec<(i64, String)>, StoreError> {
@@ -68,12 +73,12 @@ impl Operate for MemoryStore {
         Ok(classes)
     }
 
-    async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<Answer, StoreError> {
+    async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
         let now = self.now();
         let mut state = self.state();
         let live = state.live.get(&id).map(|live| live.record(None));
         let Some(record) = live.or_else(|| state.history.get(&id).map(|ended| ended.live.record(Some(ended)))) else {
-            return Ok(Answer::NotFound);
+            return Ok(VerbResult::NotFound);
         };
         let answer = match decide(&record, verb, now) {
             Err(answer) => answer,
@@ -122,8 +127,8 @@ impl Operate for MemoryStore {
         Ok(done)
     }
 
-    async fn brakes(&self) -> Result<Brakes, StoreError> {
-        Ok(self.state().brakes())
+    async fn send_limits(&self) -> Result<SendLimits, StoreError> {
+        Ok(self.state().send_limits())
     }
 
     async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {
@@ -136,7 +141,7 @@ impl Operate for MemoryStore {
         let others = state.live.values().map(|live| &live.notice).filter(|other| {
             other.id != notice.id && other.def_id == notice.def_id && other.ordering_key == notice.ordering_key
         });
-        let under_way = |status| matches!(status, Status::Sending | Status::AwaitingConfirm);
+        let under_way = |status| matches!(status, Status::Sending | Status::AwaitingAck);
         let mut before: Vec<(bool, i64)> = others
             .filter(|other| notice.ordering_key.is_some() && (other.id < notice.id || under_way(other.status)))
             .map(|other| (!under_way(other.status), other.id))
@@ -155,6 +160,10 @@ impl Operate for MemoryStore {
 
     async fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Result<Vec<StoredVersion>, StoreError> {
         Ok(self.state().versions(def_id, up_to, limit))
+    }
+
+    async fn last_versions(&self) -> Result<Vec<StoredVersion>, StoreError> {
+        Ok(self.state().versions.values().filter_map(|all| all.last().cloned()).collect())
     }
 
     async fn remember(&self, _rows: &[NotifyDef], seen_by: &str) -> Result<bool, StoreError> {
@@ -190,8 +199,7 @@ impl Operate for MemoryStore {
     async fn nodes(&self, seen_within: Duration) -> Result<Nodes, StoreError> {
         let now = self.now();
         let state = self.state();
-        let alive =
-            state.nodes.values().filter(|(_, seen)| seen.checked_add(seen_within).is_none_or(|until| until > now));
+        let alive = state.nodes.values().filter(|(_, seen)| was_seen(*seen, now, seen_within));
         let seen = alive.map(|(node, seen)| SeenNode {
             id: node.id.clone(),
             handlers: node.handlers.clone(),
@@ -202,27 +210,27 @@ impl Operate for MemoryStore {
 }
 
 impl State {
-    /// All notices of a lane, in no order.
-    pub(super) fn lane(&self, lane: &Lane) -> Vec<Listed> {
+    /// Returns all notices of a queue slice, in no order.
+    pub(super) fn slice(&self, slice: &QueueSlice) -> Vec<Listed> {
         let ended = self.history.values().map(|ended| (&ended.live, Some(ended)));
         let all = self.live.values().map(|live| (live, None)).chain(ended);
         let wanted = |(live, _): &(&Live, Option<&Ended>)| {
-            live.notice.def_id == lane.def_id
-                && live.notice.status == lane.status
-                && lane.class.as_deref().is_none_or(|class| class == class_of(live))
+            live.notice.def_id == slice.def_id
+                && live.notice.status == slice.status
+                && slice.class.as_deref().is_none_or(|class| class == class_of(live))
         };
         let within = |listed: &Listed| {
-            lane.from.is_none_or(|from| listed.time >= from) && lane.until.is_none_or(|until| listed.time <= until)
+            slice.from.is_none_or(|from| listed.time >= from) && slice.until.is_none_or(|until| listed.time <= until)
         };
         all.filter(wanted).map(|(live, ended)| listed(live, ended)).filter(within).collect()
     }
 
-    fn carry_out(&mut self, record: &NoticeRecord, change: &Change, now: SystemTime) -> Answer {
+    fn carry_out(&mut self, record: &NoticeRecord, change: &Change, now: SystemTime) -> VerbResult {
         let id = record.id;
         match change {
             Change::Revive { param } => {
                 if let Some(other) = self.revive(id, param.clone(), now) {
-                    return Answer::DedupeKeyTaken(other);
+                    return VerbResult::DedupeKeyTaken(other);
                 }
             }
             Change::End { reason, .. } => self.cancel(id, reason, now),
@@ -241,11 +249,11 @@ impl State {
         change.answer()
     }
 
-    /// Moves an ended notice back, or tells who has its dedupe key.
+    /// Moves an ended notice back to the live ones. If another notice has its dedupe key, returns that one's id.
     fn revive(&mut self, id: i64, param: Option<String>, due: SystemTime) -> Option<i64> {
         let ended = self.history.get(&id)?;
         let def_id = ended.live.notice.def_id;
-        if let Some(key) = &ended.live.dedupe_key
+        if let Some(key) = ended.live.unique_key()
             && let Some((other, _)) = self.live.iter().find(|(_, live)| live.has_dedupe_key(def_id, key))
         {
             return Some(*other);

@@ -1,4 +1,4 @@
-//! The [`Store`] in memory.
+//! Implements [`Store`] in memory.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use solid_notify_core::definition::NotifyDef;
 use solid_notify_core::error::StoreError;
-use solid_notify_core::notice::{Claimed, NoticeRecord, Status};
+use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status};
 use solid_notify_core::store::{
-    Claim, ClaimWhat, Claims, DueLane, DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, Pulse, Purge,
-    SUSPECT_CRASHES, Settle, Settled, Store, Tick,
+    CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, Edit, Edited, LastTick, Lease, Look,
+    NODE_LIVES, Node, Purge, Settle, Settled, Store, Tick, Ticked, was_seen,
 };
 
 use super::{Live, MemoryStore};
@@ -59,30 +59,30 @@ impl Store for MemoryStore {
             let earliest = first.entry((live.notice.def_id, live.notice.status)).or_insert(next);
             *earliest = next.min(*earliest);
         }
-        let lane = |((def_id, status), next): ((i64, Status), SystemTime)| DueLane {
+        let slice = |((def_id, status), next): ((i64, Status), SystemTime)| DueSlice {
             def_id,
             status,
             after: next.duration_since(now).unwrap_or_default(),
             late: now.duration_since(next).unwrap_or_default(),
         };
         let ticks = state.ticks.clone();
-        Ok(DueTimes { now, ticks, lanes: first.into_iter().map(lane).collect() })
+        Ok(DueTimes { now, ticks, slices: first.into_iter().map(slice).collect() })
     }
 
-    async fn tick(&self, tick: &Tick) -> Result<bool, StoreError> {
+    async fn tick(&self, tick: &Tick) -> Result<Ticked, StoreError> {
         let now = self.now();
         let mut state = self.state();
         let ticks = |row: &NotifyDef| row.enabled && row.delete_time.is_none() && row.schedule == tick.schedule;
         let seen = state.ticks.get(&tick.def_id).cloned().unwrap_or_default();
         if !state.definitions.get(&tick.def_id).is_some_and(ticks) || seen != tick.seen {
-            return Ok(false);
+            return Ok(Ticked::Changed);
         }
         state.ticks.insert(tick.def_id, LastTick { at: Some(tick.last), schedule: tick.schedule.clone() });
         for param in &tick.params {
             let id = state.next_id();
             state.live.insert(id, Live::of(id, tick.def_id, param.clone(), now, now));
         }
-        Ok(true)
+        Ok(Ticked::Done)
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
@@ -90,11 +90,11 @@ impl Store for MemoryStore {
         let mut state = self.state();
         let limit = match state.allowance(claim, now) {
             Ok(most) => claim.limit.min(most),
-            Err(hold) => return Ok(Claims { notices: Vec::new(), held: Some(hold) }),
+            Err(hold) => return Ok(Claims { notices: Vec::new(), stopped_by: Some(hold) }),
         };
-        let wanted = |notice: &Claimed| match &claim.what {
-            ClaimWhat::Lane(status) => notice.status == *status && notice.crashes < SUSPECT_CRASHES,
-            ClaimWhat::Suspects => notice.status == Status::Failed && notice.crashes >= SUSPECT_CRASHES,
+        let wanted = |notice: &ClaimedNotice| match &claim.what {
+            ClaimWhat::Slice(status) => notice.status == *status && notice.crashes < CRASH_LOOP,
+            ClaimWhat::CrashLooping => notice.status == Status::Failed && notice.crashes >= CRASH_LOOP,
             ClaimWhat::Ids(ids) => notice.status == Status::NotSent && ids.contains(&notice.id),
             ClaimWhat::Keys(keys) => {
                 notice.status == Status::NotSent && notice.ordering_key.as_ref().is_some_and(|key| keys.contains(key))
@@ -109,7 +109,7 @@ impl Store for MemoryStore {
             .collect();
         due.sort_unstable();
         due.truncate(limit);
-        let mut claimed: Vec<Claimed> = due
+        let mut claimed: Vec<ClaimedNotice> = due
             .into_iter()
             .filter_map(|(_, id)| {
                 let live = state.live.get_mut(&id)?;
@@ -123,18 +123,18 @@ impl Store for MemoryStore {
             })
             .collect();
         claimed.sort_unstable_by_key(|notice| notice.id);
-        let held = state.begun(claim, &claimed, now);
-        Ok(Claims { notices: claimed, held })
+        let stopped_by = state.begun(claim, &claimed, now);
+        Ok(Claims { notices: claimed, stopped_by })
     }
 
-    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError> {
         let now = self.now();
         let state = self.state();
         let wanted = |live: &&Live| match look {
             Look::Overdue { def_id, status } => {
                 live.notice.def_id == *def_id && live.notice.status == *status && live.is_due(now)
             }
-            Look::HeldBy { worker } => live.notice.status == Status::Sending && live.notice.worker == *worker,
+            Look::ClaimedBy { worker } => live.notice.status == Status::Sending && live.notice.worker == *worker,
         };
         let mut found: Vec<&Live> = state.live.values().filter(wanted).collect();
         found.sort_by_key(|live| live.next_call_time);
@@ -144,25 +144,27 @@ impl Store for MemoryStore {
     async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
         let now = self.now();
         let mut state = self.state();
-        let mut held = Vec::new();
-        let settled = batch.iter().map(|settle| state.settle(settle, now, &mut held)).collect();
-        let opened = state.watch(&held, now);
-        state.raise_all(held.iter().filter_map(|settle| settle.alarm.as_deref()).chain(opened), now);
+        let mut stopped_by = Vec::new();
+        let settled = batch.iter().map(|settle| state.settle(settle, now, &mut stopped_by)).collect();
+        let opened = state.watch(&stopped_by, now);
+        state.raise_all(stopped_by.iter().filter_map(|settle| settle.alarm.as_deref()).chain(opened), now);
         Ok(settled)
     }
 
-    async fn extend(&self, leases: &[Lease]) -> Result<(), StoreError> {
+    async fn extend(&self, leases: &[Lease]) -> Result<Vec<i64>, StoreError> {
         let now = self.now();
         let mut state = self.state();
+        let mut extended = Vec::new();
         for lease in leases {
             if let Some(live) = state.live.get_mut(&lease.id)
                 && live.notice.attempt == lease.attempt
                 && live.notice.status == Status::Sending
             {
                 live.next_call_time = now.checked_add(lease.lease);
+                extended.push(lease.id);
             }
         }
-        Ok(())
+        Ok(extended)
     }
 
     async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
@@ -207,13 +209,12 @@ impl Store for MemoryStore {
         })
     }
 
-    async fn beat(&self, node: &Node) -> Result<Pulse, StoreError> {
+    async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError> {
         let now = self.now();
         let mut state = self.state();
         state.nodes.insert(node.id.clone(), (node.clone(), now));
         state.raise_all(node.alarms.iter(), now);
-        let lives =
-            state.nodes.values().filter(|(_, seen)| now.duration_since(*seen).is_ok_and(|ago| ago < NODE_LIVES));
-        Ok(Pulse { now, handlers: lives.flat_map(|(node, _)| node.handlers.iter().cloned()).collect() })
+        let lives = state.nodes.values().filter(|(_, seen)| was_seen(*seen, now, NODE_LIVES));
+        Ok(ClusterView { now, handlers: lives.flat_map(|(node, _)| node.handlers.iter().cloned()).collect() })
     }
 }

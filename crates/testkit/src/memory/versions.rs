@@ -1,4 +1,4 @@
-//! Versions of definitions in memory, and edits behind the store's back, as people make them by SQL.
+//! Versions of definitions in memory, and edits that bypass the store, like edits by SQL.
 
 use std::time::SystemTime;
 
@@ -7,13 +7,13 @@ use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand, 
 use super::State;
 
 impl State {
-    /// The versions of a definition up to a number, the latest first.
+    /// Returns the versions of a definition up to a number, the latest first.
     pub(super) fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Vec<StoredVersion> {
         let all = self.versions.get(&def_id).map(Vec::as_slice).unwrap_or_default();
         all.iter().rev().filter(|version| version.version <= up_to).take(limit).cloned().collect()
     }
 
-    /// Keeps what has become of a row, unless its last version says so.
+    /// Keeps a version of the row, unless it equals the last version.
     pub(super) fn write_version(&mut self, row: &NotifyDef, act: &str, who: &str, now: SystemTime) {
         let versions = self.versions.entry(row.id).or_default();
         let Some(version) = StoredVersion::after(versions.last(), row, act, who, now) else { return };
@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// Replaces a row, or deletes it, and tells nobody.
+    /// Replaces or deletes a row without keeping a version or waking a sweeper.
     pub(crate) fn change_behind_the_back(&mut self, def_id: i64, row: Option<NotifyDef>) {
         match row {
             Some(row) => drop(self.definitions.insert(def_id, row)),

@@ -1,9 +1,9 @@
-//! [`Agenda`]: what happens next, in virtual milliseconds.
+//! [`Agenda`]: the events to come, in virtual milliseconds.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// The earliest comes first, of the same millisecond what was entered first.
+/// Returns the earliest event first, and events of the same millisecond in the order in which they were entered.
 pub(super) struct Agenda<T> {
     entries: BinaryHeap<Entry<T>>,
     entered: u64,

@@ -1,12 +1,12 @@
-//! [`Desk`]: what a person is told in a simulation. What an alarm makes of the cool-down and what a follow-up tells is decided by
-//! the code that decides it in earnest; here is only what a store and a sweeper do around it.
+//! [`Desk`]: the alerts of a simulation. The code of the real system decides what a cool-down does with an alert and what a
+//! follow-up reports; this file simulates only the store and the sweeper around it.
 //!
 //! Alerts themselves are delivered at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use solid_notify_core::alert::cooldown::{AlertRow, FollowUp, Standing, raise, tell};
+use solid_notify_core::alert::cooldown::{AlertRow, FollowUp, FollowUpFacts, raise, tell};
 use solid_notify_core::alert::follow_up::follow_up;
 use solid_notify_core::definition::KeepHistory;
 use solid_notify_core::notice::{duration_from_millis, duration_millis, time_from_millis};
@@ -15,20 +15,20 @@ use solid_notify_core::{Alert, AlertKind, AlertReason, ErrorClass, Policy};
 
 use super::report::SimulatedAlert;
 
-/// The most alerts that are remembered; all of them are counted.
+/// The most alerts that are kept; all of them are counted.
 const MOST: usize = 10_000;
-/// How often sweepers look for what is no outcome of an attempt; of no consequence for what is simulated.
+/// How often sweepers check their conditions; it has no effect on the simulation.
 const SIGHTINGS: Duration = Duration::from_secs(60);
 
-/// Who is told, of one definition.
+/// The alerts of one definition.
 pub(super) struct Desk {
     incidents: BTreeMap<AlertReason, Incident>,
     pub(super) told: Vec<SimulatedAlert>,
     pub(super) alerts: u64,
-    pub(super) held_back: u64,
+    pub(super) suppressed: u64,
 }
 
-/// A row of `notify_alert`, and what a store knows beside it.
+/// A row of `notify_alert`, and the state that a store derives from other rows.
 #[derive(Default)]
 struct Incident {
     row: AlertRow,
@@ -40,10 +40,10 @@ struct Incident {
 
 impl Desk {
     pub(super) fn new() -> Self {
-        Self { incidents: BTreeMap::new(), told: Vec::new(), alerts: 0, held_back: 0 }
+        Self { incidents: BTreeMap::new(), told: Vec::new(), alerts: 0, suppressed: 0 }
     }
 
-    /// A person is to be told of an outcome. Returns when the follow-up is due that this adds or wakes.
+    /// Raises an alert for an outcome. Returns when the follow-up is due that this adds or wakes.
     pub(super) fn raise(
         &mut self,
         policy: &Policy,
@@ -79,12 +79,12 @@ impl Desk {
             alert.since = humantime::format_rfc3339_millis(time_from_millis(now)).to_string();
             self.tell(alert, now);
         } else {
-            self.held_back += 1;
+            self.suppressed += 1;
         }
         due
     }
 
-    /// A notice has succeeded. Without history nobody can tell.
+    /// Records that a notice has succeeded. Without history the store could not tell that.
     pub(super) fn succeeded(&mut self, policy: &Policy, now: i64) {
         if policy.keep_history != KeepHistory::Never {
             for incident in self.incidents.values_mut().filter(|incident| now > incident.row.last_seen) {
@@ -93,7 +93,7 @@ impl Desk {
         }
     }
 
-    /// The follow-up of a reason is due, unless it was woken earlier. Returns when the next one is.
+    /// Sends the follow-up of a reason, unless it was woken earlier. Returns when the next one is due.
     pub(super) fn follow_up(
         &mut self,
         policy: &Policy,
@@ -102,9 +102,9 @@ impl Desk {
         now: i64,
     ) -> Option<i64> {
         let incident = self.incidents.get_mut(&reason).filter(|incident| incident.follow_up == Some(now))?;
-        let standing = Standing { now, succeeded: incident.succeeded, still_failing };
+        let facts = FollowUpFacts { now, succeeded: incident.succeeded, still_failing };
         let alert = Alert::new(AlertKind::Digest, reason, policy.name.clone(), "");
-        let (news, told) = follow_up(0, policy.def_id, alert, incident.row.clone(), standing, Some(policy), SIGHTINGS);
+        let (news, told) = follow_up(0, policy.def_id, alert, incident.row.clone(), facts, Some(policy), SIGHTINGS);
         let next = tell(&incident.row, &told, now).map(|(row, next)| {
             let due = now.saturating_add(duration_millis(next));
             (incident.row, incident.follow_up) = (row, Some(due));

@@ -1,5 +1,5 @@
-//! [`Gate`]: what an attempt needs beside a slot: an open window, and what the limits over all nodes let through. Both are decided
-//! by the code that decides them in earnest; here is only what a store does around it.
+//! [`Gate`]: what an attempt needs besides a slot: an open window, and limits over all nodes that admit it. The code of the
+//! real system decides both; this file simulates only the store around it.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,15 +9,15 @@ use solid_notify_core::limit::{LimitRow, Sign, Watched, allowance, begin, end};
 use solid_notify_core::notice::{duration_from_millis, duration_millis, millis_from_time, time_from_millis};
 use solid_notify_core::transition::Event;
 
-/// Between what is due and the slots, of one definition.
+/// Stands between the due notices of one definition and the slots.
 pub(super) struct Gate {
     /// When virtual time began, in milliseconds since 1970.
     start: i64,
     /// The row of `notify_limit`.
     row: LimitRow,
-    /// How many are being sent, by a process that lives or by a dead one.
+    /// How many notices are being sent, by a living process or a dead one.
     sending: usize,
-    /// When somebody looks again, as was told.
+    /// When the simulation looks again, as it was last told.
     again: Option<i64>,
 }
 
@@ -26,11 +26,11 @@ impl Gate {
         Self { start: millis_from_time(start), row: LimitRow::default(), sending: 0, again: None }
     }
 
-    /// Whether an attempt may begin now; where it may not, when somebody must look again, told once.
+    /// Returns whether an attempt may begin now. If not, returns when to look again, once per time.
     pub(super) fn lets_through(&mut self, policy: &Policy, now: i64) -> Result<(), Option<i64>> {
         let Some(after) = self.closed_for(policy, now) else { return Ok(()) };
         let again = now.saturating_add(duration_millis(after).max(1));
-        // What the end of an attempt ends, nobody need look for.
+        // A limit that ends with an attempt needs no look at a certain time.
         if after >= FOREVER || self.again.is_some_and(|told| now < told && told <= again) {
             return Err(None);
         }
@@ -38,7 +38,7 @@ impl Gate {
         Err(self.again)
     }
 
-    /// For how long nothing may begin, as far as that is known.
+    /// Returns for how long nothing may begin, as far as that is known.
     fn closed_for(&self, policy: &Policy, now: i64) -> Option<Duration> {
         let time = self.start.saturating_add(now);
         if let Some(window) = policy.window.as_ref().filter(|window| !window.is_open(time_from_millis(time))) {
@@ -56,12 +56,12 @@ impl Gate {
         }
     }
 
-    /// An attempt is over, for the store.
+    /// Records that an attempt has ended for the store.
     pub(super) fn ended(&mut self) {
         self.sending -= 1;
     }
 
-    /// What an outcome says of the receiver; true where it opens the circuit.
+    /// Shows an outcome to the circuit breaker. Returns true if it opens the circuit.
     pub(super) fn watch(&mut self, policy: &Policy, id: i64, event: &Event, now: i64) -> bool {
         let Some(breaker) = policy.quota.and_then(|quota| quota.breaker) else { return false };
         let watched = Watched { def_id: policy.def_id, breaker, sign: Sign::of(event), alarm: None };

@@ -1,28 +1,27 @@
-//! [`simulate`]: what a definition will do in an outage, before there is one: the load that its retries make, what it gives up,
-//! whom it wakes. In virtual time, without a store; the same seed makes the same report, byte for byte.
+//! [`simulate`]: predicts the behaviour of a definition in an outage: the load of its retries, its dead letters, its
+//! alerts. It runs in virtual time, without a store; the same seed makes the same report, byte for byte.
 //!
-//! What becomes of an attempt is decided by the code that decides it in earnest: the definition's
-//! [`Policy`](solid_notify_core::Policy), [`transition`](solid_notify_core::transition::transition), the
-//! [trigger](solid_notify_core::alert::trigger::trigger) of alerts and their [cool-down](solid_notify_core::alert::cooldown). The world
-//! around it is a model:
+//! The code of the real system decides each outcome: the definition's [`Policy`](solid_notify_core::Policy),
+//! [`transition`](solid_notify_core::transition::transition), the [trigger](solid_notify_core::alert::trigger::trigger) of
+//! alerts and their [cool-down](solid_notify_core::alert::cooldown). The environment is a model:
 //!
 //! | what | how |
 //! |---|---|
 //! | arrivals | evenly spaced, each in a transaction of its own that commits at once |
 //! | slots | `nodes` times `max_concurrency`; what finds none waits, and first sends and retries take turns |
-//! | an attempt | takes the same time each time, or the definition's `timeout` where nobody answers; what it will come to is settled when it begins |
-//! | a process that dies | dies alone; its slot is free again at once, its notice when the lease is over |
+//! | an attempt | takes the same time each time, or the definition's `timeout` if the receiver does not answer; its outcome is drawn when it begins |
+//! | a process that dies | dies alone; its slot is free again at once, its notice when the lease has expired |
 //! | a confirmation | comes after the same time each time, or never |
-//! | a window, a rate, `max_concurrency_total`, a circuit breaker | hold back as they do in earnest, at the very moment |
-//! | retries, expired leases, missing confirmations | are found at the very moment they are due |
+//! | a window, a rate, `max_concurrency_total`, a circuit breaker | limit as in the real system, without delay |
+//! | retries, expired leases, missing confirmations | are found exactly when they are due |
 //! | the database, claiming, settling | take no time |
 //! | alerts | are delivered at once |
 //!
-//! Not modelled: timetables (the scenario says what is added); ordering and dedupe keys; delayed notices; other definitions on the same nodes, and a node's own limit (2,000 at the same time);
-//! suspects, which are sent alone; handlers that say themselves when to retry, give up or skip; alerts about what is no outcome
-//! of an attempt (a backlog, dead letters that pile up); operators.
+//! Not modelled: timetables (the scenario says what is added); ordering and dedupe keys; delayed notices; other definitions
+//! on the same nodes, and a node's own limit (2,000 at the same time); suspects, which are sent alone; handlers that choose
+//! the retry time, give up or skip; alerts about conditions (a backlog, too many dead letters); operators.
 //!
-//! Memory grows with the notices that are live at the same time (about 100 bytes for each) and not with those that have ended.
+//! Memory grows with the notices that are live at the same time (about 100 bytes each) and not with those that have ended.
 //!
 //! ```
 //! use std::time::Duration;
@@ -61,14 +60,14 @@ pub use scenario::{MOST_NOTICES, Outage, Scenario};
 
 use solid_notify_core::{Error, NotifyDef};
 
-/// After so many attempts a simulation ends, whatever is left: they come of retries without limit.
+/// The simulation ends after this many attempts, which only retries without limit reach.
 pub const MOST_ATTEMPTS: u64 = 20_000_000;
 
-/// What becomes of a definition's notices in a scenario.
+/// Simulates a definition in a scenario.
 ///
 /// # Errors
-/// [`Error::InvalidDefinition`] with every column that is wrong, [`Error::Invalid`] with the first thing of the scenario that makes
-/// no sense.
+/// [`Error::InvalidDefinition`] with every invalid column, or [`Error::Invalid`] with the first invalid value of the
+/// scenario.
 pub fn simulate(def: &NotifyDef, scenario: &Scenario) -> Result<Report, Error> {
     let policy = def.policy().map_err(|problems| Error::InvalidDefinition { name: def.name.clone(), problems })?;
     scenario.check(&policy)?;

@@ -1,4 +1,4 @@
-//! A [`Report`] as a picture: attempts a second above, notices below, outages shaded, a mark for each alert.
+//! Draws a [`Report`]: attempts a second above, notices below, outages shaded, a mark for each alert.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use plotters::prelude::*;
 
 use super::report::{Bucket, Report};
 
-/// Pixels.
+/// In pixels.
 const SIZE: (u32, u32) = (1000, 700);
 const FONT: &str = "sans-serif";
-/// What the picture is about: its line is filled.
+/// The line whose area is filled.
 const RETRIES: &str = "retries";
-/// Colours that also those can tell apart who see red and green alike (Okabe and Ito).
+/// Colours that people with red-green colour blindness can distinguish (Okabe and Ito).
 const BLUE: RGBColor = RGBColor(0, 114, 178);
 const ORANGE: RGBColor = RGBColor(213, 94, 0);
 const GREEN: RGBColor = RGBColor(0, 158, 115);
@@ -28,12 +28,13 @@ type Drawn<T = ()> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
 type Line<'n> = (&'n str, RGBColor, Vec<f64>);
 
 impl Report {
-    /// A standalone SVG document of 1000 by 700 pixels: the attempts per second and the notices that are live, waiting or given up
-    /// so far, over time; outages are shaded, alerts marked. The same report makes the same bytes.
+    /// Returns a standalone SVG document of 1000 by 700 pixels. It shows the attempts per second, and the notices that are
+    /// live, waiting or dead letters so far, over time. Outages are shaded, alerts marked. The same report makes the same
+    /// bytes.
     pub fn to_svg(&self) -> String {
         let mut svg = String::new();
         if self.draw(&mut svg).is_err() {
-            // Drawing into a text has nothing that fails; there would be a picture without its rest.
+            // Drawing into a string cannot fail; if it did, the picture would be incomplete.
             svg.push_str("</svg>\n");
         }
         svg
@@ -42,7 +43,7 @@ impl Report {
     fn draw(&self, svg: &mut String) -> Drawn {
         let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
-        // A name may hold what no XML document may.
+        // A name may contain characters that XML does not allow.
         let name: String = self.definition.chars().filter(|c| !c.is_control()).take(60).collect();
         let totals = &self.totals;
         let title = format!(
@@ -130,7 +131,7 @@ impl Report {
             .draw()
     }
 
-    /// Outages, behind everything else.
+    /// Draws the outages, behind everything else.
     fn shade(&self, chart: &mut Chart<'_, '_>, unit: f64, right: f64, top: f64) -> Drawn {
         let style = YELLOW.mix(0.3).filled();
         let edge = |time: Duration| (time.as_secs_f64() / unit).min(right);
@@ -146,13 +147,13 @@ impl Report {
         Ok(())
     }
 
-    /// The time that is shown: all of the series.
+    /// Returns the time that is shown: all of the series.
     fn span(&self) -> Duration {
         self.bucket * u32::try_from(self.series.len().max(1)).unwrap_or(u32::MAX)
     }
 }
 
-/// What a piece counts holds for all of it: a line of steps.
+/// Returns a line of steps, because a count applies to its whole piece.
 fn steps(values: &[f64], length: f64, right: f64) -> Vec<(f64, f64)> {
     let corners = values.iter().enumerate().flat_map(|(index, value)| {
         let from = index as f64 * length;
@@ -161,7 +162,7 @@ fn steps(values: &[f64], length: f64, right: f64) -> Vec<(f64, f64)> {
     corners.collect()
 }
 
-/// In what a time of this length is told: how many seconds that is, and its name.
+/// Returns the unit for a time of this length: its seconds, and its name.
 fn unit(span: Duration) -> (f64, &'static str) {
     match span.as_secs() {
         0..300 => (1.0, "seconds"),
@@ -171,7 +172,7 @@ fn unit(span: Duration) -> (f64, &'static str) {
     }
 }
 
-/// A number of an axis, without zeros that say nothing.
+/// Formats a number of an axis, without trailing zeros.
 fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

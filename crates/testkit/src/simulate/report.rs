@@ -1,5 +1,5 @@
-//! [`Report`]: what came of a simulation, as plain fields for the assertions of tests. How it is printed and plotted is left to
-//! `text` and `plot`.
+//! [`Report`]: the result of a simulation, as plain fields for the assertions of tests. `text` prints it and `plot` draws
+//! it.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use solid_notify_core::Alert;
 
 use super::scenario::Outage;
 
-/// What came of a simulation. It is printed with [`Display`](std::fmt::Display) and plotted with [`Report::to_svg`]. Times are counted
-/// from the beginning of the scenario.
+/// The result of a simulation. [`Display`](std::fmt::Display) prints it and [`Report::to_svg`] draws it. Times count from
+/// the beginning of the scenario.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
@@ -20,22 +20,22 @@ pub struct Report {
     pub outages: Vec<Outage>,
     /// Why it ended.
     pub ending: Ending,
-    /// When the last notice ended, or, where some are live, when the simulation ended.
+    /// When the last notice ended, or, if some are live, when the simulation ended.
     pub until: Duration,
     /// The sums over all time.
     pub totals: Totals,
-    /// What happened over time, in pieces of the length `bucket` without gaps.
+    /// The counts over time, in pieces of the length `bucket` without gaps.
     pub series: Vec<Bucket>,
     /// How long one piece of the series is.
     pub bucket: Duration,
-    /// The second in which most retries began, the first of them; none where nothing was retried.
+    /// The first of the seconds in which most retries began; None without retries.
     pub peak_retries: Option<Peak>,
     /// When the last notice succeeded.
     pub last_success: Option<Duration>,
-    /// How long after the end of the last outage all notices that had been added before it had ended: delivered or given up. None
-    /// where there was no outage, or some of them are still live.
+    /// How long after the end of the last outage all notices that were added before it had ended (delivered or dead
+    /// letters). None without an outage, or if some of them are still live.
     pub drained_after: Option<Duration>,
-    /// What people were told, the first 10,000.
+    /// The alerts that were sent, the first 10,000.
     pub alerts: Vec<SimulatedAlert>,
 }
 
@@ -47,7 +47,7 @@ pub enum Ending {
     AllEnded,
     /// The horizon was reached while notices were live.
     Horizon,
-    /// There were [`MOST_ATTEMPTS`](super::MOST_ATTEMPTS).
+    /// The limit [`MOST_ATTEMPTS`](super::MOST_ATTEMPTS) was reached.
     TooManyAttempts,
 }
 
@@ -65,16 +65,16 @@ pub struct Totals {
     pub failures: u64,
     /// Attempts in which the process died.
     pub crashes: u64,
-    /// Notices that were delivered, and confirmed where asked.
+    /// Notices that were delivered, and confirmed if required.
     pub succeeded: u64,
-    /// Notices that were given up.
+    /// Notices that became dead letters.
     pub dead_letters: u64,
     /// Notices that had not ended when the simulation did.
     pub live: u64,
-    /// Alerts that people got, digests and the news that it is over among them.
+    /// Alerts that were sent, including digests and recoveries.
     pub alerts: u64,
-    /// Outcomes that a cool-down kept from being an alert of their own.
-    pub held_back: u64,
+    /// Outcomes that raised no alert of their own because of a cool-down.
+    pub suppressed: u64,
 }
 
 impl Totals {
@@ -84,7 +84,7 @@ impl Totals {
     }
 }
 
-/// What happened in one piece of time.
+/// The counts of one piece of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Bucket {
@@ -94,20 +94,20 @@ pub struct Bucket {
     pub first_sends: u64,
     /// Other attempts that began.
     pub retries: u64,
-    /// Attempts that turned out to have failed.
+    /// Attempts whose failure became known.
     pub failures: u64,
     /// Notices that succeeded.
     pub successes: u64,
-    /// Notices that were given up.
+    /// Notices that became dead letters.
     pub dead_letters: u64,
-    /// The most notices that were live at any moment of it.
+    /// The most notices that were live at any moment of the piece.
     pub live: u64,
-    /// The most notices that were due and had no slot.
+    /// The most notices that were due without a slot.
     pub waiting: u64,
 }
 
 impl Bucket {
-    /// What several pieces are as one.
+    /// Returns several pieces as one.
     pub(super) fn sum(parts: &[Self]) -> Self {
         parts.iter().fold(Self::default(), |sum, part| Self {
             added: sum.added + part.added,
@@ -122,22 +122,23 @@ impl Bucket {
     }
 }
 
-/// The second in which most of something happened.
+/// The second in which an event happened most often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peak {
     /// When it began, in whole seconds.
     pub at: Duration,
-    /// How often it happened in this second.
+    /// How often the event happened in this second.
     pub count: u64,
 }
 
-/// What a person was told, and when.
+/// An alert that was sent, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SimulatedAlert {
-    /// When.
+    /// When it was sent.
     pub at: Duration,
-    /// What, as its handler gets it: [`Alert::title`] is its first line. Its clock shows 00:00 where the scenario begins.
+    /// The alert as its handler receives it; [`Alert::title`] is its first line. Its clock shows 00:00 at the beginning of
+    /// the scenario.
     pub alert: Alert,
 }

@@ -1,5 +1,5 @@
-//! The run: what happens next, one after the other. Nothing waits, nothing is stored, and what becomes of a notice is
-//! decided by the code that decides it in earnest.
+//! Runs a simulation, one event after the other. Nothing waits and nothing is stored. The code of the real system decides
+//! each outcome.
 
 use std::collections::VecDeque;
 use std::time::{Duration, UNIX_EPOCH};
@@ -8,7 +8,7 @@ use solid_notify_core::alert::trigger::trigger;
 use solid_notify_core::definition::{AlertTrigger, FOREVER};
 use solid_notify_core::notice::{duration_from_millis, duration_millis};
 use solid_notify_core::transition::{Chance, Event, Next, transition};
-use solid_notify_core::{AlertReason, Claimed, ErrorClass, Policy, Status};
+use solid_notify_core::{AlertReason, ClaimedNotice, ErrorClass, Policy, Status};
 
 use super::agenda::Agenda;
 use super::alerts::Desk;
@@ -17,7 +17,7 @@ use super::report::{Ending, Report, Totals};
 use super::scenario::Scenario;
 use super::series::Recorder;
 
-/// A live notice: all that the next decision needs to know of it.
+/// A live notice, with all that the next decision needs.
 #[derive(Clone, Copy)]
 struct Notice {
     id: i64,
@@ -26,29 +26,29 @@ struct Notice {
     crashes: i64,
 }
 
-/// What happens to notices and alerts.
+/// The events of notices and alerts.
 enum Happens {
     /// The next notice is added.
     Added,
     /// A retry is due.
     Due(Notice),
     /// A handler returns, or its process dies.
-    Returned(Notice, Outcome),
-    /// The lease of a dead process is over.
+    Returned(Notice, SimulatedOutcome),
+    /// The lease of a dead process expires.
     LeaseOver(Notice),
     /// The receiver confirms a delivery.
-    Confirmed(Notice),
+    AckResult(Notice),
     /// The receiver did not confirm it in time.
-    Unconfirmed(Notice),
+    Unacked(Notice),
     /// The follow-up of an alert is due, unless it was woken earlier.
     FollowUp(AlertReason),
-    /// What was not let through may be now.
+    /// Notices that the gate refused may begin now.
     LookedAgain,
 }
 
 /// How an attempt ends.
 #[derive(Clone, Copy)]
-enum Outcome {
+enum SimulatedOutcome {
     Delivered,
     Failed(ErrorClass),
     Died,
@@ -60,13 +60,13 @@ struct Run<'a> {
     chance: fastrand::Rng,
     agenda: Agenda<Happens>,
     now: i64,
-    lanes: Lanes,
+    slices: Slices,
     gate: Gate,
     /// Notices that failed and are not being sent again yet.
     failed: u64,
-    /// When the last outage is over.
+    /// When the last outage ends.
     outage_end: Option<i64>,
-    /// Live notices that were added before that.
+    /// Live notices that were added before the end of the last outage.
     old: u64,
     drained: Option<i64>,
     last_success: Option<i64>,
@@ -74,22 +74,22 @@ struct Run<'a> {
     totals: Totals,
     recorder: Recorder,
     desk: Desk,
-    /// Filled with each notice that is judged, so that none needs texts of its own.
-    claimed: Claimed,
+    /// Reused for each notice that is judged, so that none needs texts of its own.
+    claimed: ClaimedNotice,
 }
 
-/// What is due, and the slots it waits for. What else may keep a due notice from being sent is left to [`Gate`].
-struct Lanes {
+/// The due notices, and the slots for which they wait. Other reasons to wait are in [`Gate`].
+struct Slices {
     first_sends: VecDeque<Notice>,
     retries: VecDeque<Notice>,
     free: usize,
-    /// Whose turn it is where both have something.
+    /// Whether the retries have the next turn if both queue slices have notices.
     retry_next: bool,
 }
 
-impl Lanes {
-    /// The next notice that may be sent, which takes a slot. Where both lanes wait they take turns, so that neither hides the
-    /// other; within a lane the one that has been due longest is first.
+impl Slices {
+    /// Returns the next notice to send and takes a slot for it. If both queue slices have notices they take turns, so that
+    /// neither starves the other. Within a slice the notice that has been due longest comes first.
     fn next(&mut self) -> Option<Notice> {
         self.free.checked_sub(1)?;
         if !self.first_sends.is_empty() && !self.retries.is_empty() {
@@ -97,13 +97,13 @@ impl Lanes {
         } else {
             self.retry_next = self.first_sends.is_empty();
         }
-        let lane = if self.retry_next { &mut self.retries } else { &mut self.first_sends };
-        let next = lane.pop_front()?;
+        let slice = if self.retry_next { &mut self.retries } else { &mut self.first_sends };
+        let next = slice.pop_front()?;
         self.free -= 1;
         Some(next)
     }
 
-    /// Whether a notice waits and a slot is free.
+    /// Returns whether a notice waits and a slot is free.
     fn is_ready(&self) -> bool {
         self.free > 0 && self.waiting() > 0
     }
@@ -113,18 +113,18 @@ impl Lanes {
     }
 }
 
-/// Simulates a scenario that makes sense; ends after so many attempts, whatever is left.
+/// Simulates a valid scenario; ends after `most_attempts` attempts, even if notices are live.
 pub(super) fn run(policy: &Policy, scenario: &Scenario, most_attempts: u64) -> Report {
-    // A definition that is switched off takes notices and sends none.
+    // A disabled definition accepts notices and sends none.
     let free = if policy.enabled { scenario.nodes.saturating_mul(policy.max_concurrency) } else { 0 };
-    let lanes = Lanes { first_sends: VecDeque::new(), retries: VecDeque::new(), free, retry_next: false };
+    let slices = Slices { first_sends: VecDeque::new(), retries: VecDeque::new(), free, retry_next: false };
     let mut run = Run {
         policy,
         scenario,
         chance: fastrand::Rng::with_seed(scenario.seed),
         agenda: Agenda::new(),
         now: 0,
-        lanes,
+        slices,
         gate: Gate::new(scenario.starting),
         failed: 0,
         outage_end: scenario.outages.iter().map(|outage| duration_millis(outage.end())).max(),
@@ -135,7 +135,7 @@ pub(super) fn run(policy: &Policy, scenario: &Scenario, most_attempts: u64) -> R
         totals: Totals::default(),
         recorder: Recorder::new(scenario.bucket),
         desk: Desk::new(),
-        claimed: nobody(policy.def_id),
+        claimed: no_notice(policy.def_id),
     };
     run.agenda.enter(0, Happens::Added);
     let ending = run.play(duration_millis(scenario.end()), most_attempts);
@@ -157,20 +157,20 @@ impl Run<'_> {
             }
             self.now = at;
             self.happens(what);
-            while self.lanes.is_ready() {
+            while self.slices.is_ready() {
                 if let Err(again) = self.gate.lets_through(self.policy, self.now) {
                     again.into_iter().for_each(|at| self.agenda.enter(at, Happens::LookedAgain));
                     break;
                 }
-                let Some(notice) = self.lanes.next() else { break };
+                let Some(notice) = self.slices.next() else { break };
                 self.send(notice);
             }
-            self.recorder.level(self.now, self.totals.live, self.lanes.waiting());
+            self.recorder.level(self.now, self.totals.live, self.slices.waiting());
         }
         if self.totals.live == 0 {
             return Ending::AllEnded;
         }
-        // What is live now was so until the horizon: nothing was to happen before it.
+        // The live notices stay live until the horizon, because no event comes before it.
         self.until = horizon;
         Ending::Horizon
     }
@@ -181,17 +181,17 @@ impl Run<'_> {
         }
         match what {
             Happens::Added => self.add(),
-            Happens::Due(notice) => self.lanes.retries.push_back(notice),
+            Happens::Due(notice) => self.slices.retries.push_back(notice),
             Happens::Returned(notice, outcome) => {
-                self.lanes.free += 1;
-                if !matches!(outcome, Outcome::Died) {
+                self.slices.free += 1;
+                if !matches!(outcome, SimulatedOutcome::Died) {
                     self.gate.ended();
                 }
                 match outcome {
-                    Outcome::Delivered => self.judge(notice, &Event::Succeeded),
-                    Outcome::Failed(class) => self.judge(notice, &Event::Failed(class)),
-                    // Nobody knows of it until its lease is over, which began with the attempt.
-                    Outcome::Died => self.after(self.policy.lease() - self.held(), Happens::LeaseOver(notice)),
+                    SimulatedOutcome::Delivered => self.judge(notice, &Event::Succeeded),
+                    SimulatedOutcome::Failed(class) => self.judge(notice, &Event::Failed(class)),
+                    // The death becomes known only when the lease expires, which began with the attempt.
+                    SimulatedOutcome::Died => self.after(self.policy.lease() - self.held(), Happens::LeaseOver(notice)),
                 }
             }
             Happens::LeaseOver(notice) => {
@@ -199,8 +199,8 @@ impl Run<'_> {
                 self.judge(notice, &Event::Crashed);
             }
             Happens::LookedAgain => {}
-            Happens::Confirmed(notice) => self.finish(notice, Status::Succeeded),
-            Happens::Unconfirmed(notice) => self.judge(notice, &Event::Failed(ErrorClass::Unconfirmed)),
+            Happens::AckResult(notice) => self.finish(notice, Status::Succeeded),
+            Happens::Unacked(notice) => self.judge(notice, &Event::Failed(ErrorClass::Unacked)),
             Happens::FollowUp(reason) => {
                 let next = self.desk.follow_up(self.policy, reason, self.failed > 0, self.now);
                 if let Some(due) = next {
@@ -210,21 +210,21 @@ impl Run<'_> {
         }
     }
 
-    /// Adds a notice, and says when the next one comes.
+    /// Adds a notice, and enters the next arrival.
     fn add(&mut self) {
         self.totals.added += 1;
         self.totals.live += 1;
         self.recorder.at(self.now).added += 1;
         self.old += u64::from(self.outage_end.is_some_and(|end| self.now < end));
         let id = i64::try_from(self.totals.added).unwrap_or(i64::MAX);
-        self.lanes.first_sends.push_back(Notice { id, added: self.now, failures: 0, crashes: 0 });
+        self.slices.first_sends.push_back(Notice { id, added: self.now, failures: 0, crashes: 0 });
         if self.totals.added < self.scenario.notices() {
             let at = self.totals.added as f64 * 1000.0 / self.scenario.rate;
             self.agenda.enter(at as i64, Happens::Added);
         }
     }
 
-    /// An attempt begins.
+    /// Begins an attempt.
     fn send(&mut self, notice: Notice) {
         if notice.failures + notice.crashes == 0 {
             self.totals.first_sends += 1;
@@ -239,36 +239,36 @@ impl Run<'_> {
         self.after(takes, Happens::Returned(notice, outcome));
     }
 
-    /// How an attempt that begins now will end, and after which time.
-    fn fate(&mut self) -> (Outcome, Duration) {
+    /// Returns how an attempt that begins now will end, and after which time.
+    fn fate(&mut self) -> (SimulatedOutcome, Duration) {
         let now = duration_from_millis(self.now);
         let outage = self.scenario.outages.iter().find(|outage| outage.from <= now && now < outage.end());
         let fails = self.chance.f64() < self.scenario.failing;
         let dies = self.chance.f64() < self.scenario.crashing;
         let class = outage.map(|outage| outage.class).or(fails.then_some(self.scenario.class));
         match class {
-            _ if dies => (Outcome::Died, self.held()),
-            Some(ErrorClass::Timeout) => (Outcome::Failed(ErrorClass::Timeout), self.policy.timeout),
+            _ if dies => (SimulatedOutcome::Died, self.held()),
+            Some(ErrorClass::Timeout) => (SimulatedOutcome::Failed(ErrorClass::Timeout), self.policy.timeout),
             _ if self.scenario.attempt > self.policy.timeout => {
-                (Outcome::Failed(ErrorClass::Timeout), self.policy.timeout)
+                (SimulatedOutcome::Failed(ErrorClass::Timeout), self.policy.timeout)
             }
-            Some(class) => (Outcome::Failed(class), self.scenario.attempt),
-            None => (Outcome::Delivered, self.scenario.attempt),
+            Some(class) => (SimulatedOutcome::Failed(class), self.scenario.attempt),
+            None => (SimulatedOutcome::Delivered, self.scenario.attempt),
         }
     }
 
-    /// How long a process that dies while it sends holds its slot.
+    /// Returns how long a process that dies while sending occupies its slot.
     fn held(&self) -> Duration {
         self.scenario.attempt.min(self.policy.timeout)
     }
 
-    /// Decides what `event` makes of a notice.
+    /// Applies `event` to a notice.
     fn judge(&mut self, mut notice: Notice, event: &Event) {
         (self.claimed.id, self.claimed.attempt) = (notice.id, notice.failures + notice.crashes + 1);
         (self.claimed.failures, self.claimed.crashes) = (notice.failures, notice.crashes);
         let strategy: &(dyn Fn(u32) -> Duration + Send + Sync) = match &self.scenario.strategy {
             Some(delay) => &**delay,
-            // A definition that names one was refused without it.
+            // A definition that names a strategy is refused if the scenario has none.
             None => &|_| Duration::ZERO,
         };
         let chance = Chance { unit: self.chance.f64(), strategy };
@@ -291,7 +291,7 @@ impl Run<'_> {
             }
         }
         match decided.next {
-            Next::Wait { status: Status::AwaitingConfirm, after } => self.await_confirmation(notice, after),
+            Next::Wait { status: Status::AwaitingAck, after } => self.await_ack(notice, after),
             Next::Wait { after, .. } => {
                 self.failed += 1;
                 self.after(after, Happens::Due(notice));
@@ -300,12 +300,12 @@ impl Run<'_> {
         }
     }
 
-    fn await_confirmation(&mut self, notice: Notice, within: Duration) {
-        let confirmed = self.chance.f64() < self.scenario.confirming && self.scenario.confirmed_after < within;
+    fn await_ack(&mut self, notice: Notice, within: Duration) {
+        let confirmed = self.chance.f64() < self.scenario.confirming && self.scenario.acked_after < within;
         if confirmed {
-            self.after(self.scenario.confirmed_after, Happens::Confirmed(notice));
+            self.after(self.scenario.acked_after, Happens::AckResult(notice));
         } else if within != FOREVER {
-            self.after(within, Happens::Unconfirmed(notice));
+            self.after(within, Happens::Unacked(notice));
         }
     }
 
@@ -337,7 +337,7 @@ impl Run<'_> {
             outages: self.scenario.outages.clone(),
             ending,
             until: duration_from_millis(self.until),
-            totals: Totals { alerts: self.desk.alerts, held_back: self.desk.held_back, ..self.totals },
+            totals: Totals { alerts: self.desk.alerts, suppressed: self.desk.suppressed, ..self.totals },
             series,
             bucket,
             peak_retries,
@@ -348,9 +348,9 @@ impl Run<'_> {
     }
 }
 
-/// A notice of which nothing is known yet.
-fn nobody(def_id: i64) -> Claimed {
-    Claimed {
+/// Returns an empty notice, to be filled in.
+fn no_notice(def_id: i64) -> ClaimedNotice {
+    ClaimedNotice {
         id: 0,
         def_id,
         param: "null".to_owned(),

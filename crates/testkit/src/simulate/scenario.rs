@@ -1,6 +1,6 @@
-//! [`Scenario`]: what a definition is to live through, as a person says it, and what makes no sense in it.
+//! [`Scenario`]: the input of a simulation, and the check of its values.
 //!
-//! It decides nothing; what comes of it is left to `run`.
+//! `run` simulates it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use solid_notify_core::{Error, ErrorClass, Policy};
 
-/// The longest time that a scenario may name.
+/// The longest time that a scenario may have.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// The most notices that a scenario may add.
 pub const MOST_NOTICES: u64 = 10_000_000;
-/// How long after the last notice was added a simulation ends, unless the scenario says otherwise.
+/// How long after the last notice was added a simulation ends by default.
 const PATIENCE: Duration = Duration::from_secs(30 * 86_400);
 
 /// The delay of a named strategy before retry number `n`.
 pub(super) type Strategy = Arc<dyn Fn(u32) -> Duration + Send + Sync>;
 
-/// What is simulated. Times are counted from the beginning of the scenario.
+/// The input of a simulation. Times count from the beginning of the scenario.
 ///
-/// Unless it says otherwise: one notice a second for a minute, one node, attempts that take 100 ms and succeed.
+/// Defaults: one notice a second for a minute, one node, attempts that take 100 ms and succeed.
 #[derive(Clone)]
 pub struct Scenario {
     pub(super) rate: f64,
@@ -30,7 +30,7 @@ pub struct Scenario {
     pub(super) class: ErrorClass,
     pub(super) crashing: Share,
     pub(super) confirming: Share,
-    pub(super) confirmed_after: Duration,
+    pub(super) acked_after: Duration,
     pub(super) attempt: Duration,
     pub(super) nodes: usize,
     pub(super) strategy: Option<Strategy>,
@@ -48,12 +48,12 @@ pub struct Outage {
     pub from: Duration,
     /// How long it lasts.
     pub lasting: Duration,
-    /// In which way attempts fail meanwhile.
+    /// The class in which attempts fail during the outage.
     pub class: ErrorClass,
 }
 
 impl Outage {
-    /// When it is over.
+    /// Returns when the outage ends.
     pub fn end(&self) -> Duration {
         self.from.saturating_add(self.lasting)
     }
@@ -69,7 +69,7 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// One notice a second for a minute, and nothing fails.
+    /// Creates a scenario with one notice a second for a minute, and without failures.
     pub fn new() -> Self {
         Self {
             rate: 1.0,
@@ -79,7 +79,7 @@ impl Scenario {
             class: ErrorClass::Unknown,
             crashing: 0.0,
             confirming: 1.0,
-            confirmed_after: Duration::ZERO,
+            acked_after: Duration::ZERO,
             attempt: Duration::from_millis(100),
             nodes: 1,
             strategy: None,
@@ -90,116 +90,116 @@ impl Scenario {
         }
     }
 
-    /// How many notices are added each second, evenly spaced, the first at the beginning.
+    /// Sets how many notices are added each second, evenly spaced, the first at the beginning.
     #[must_use]
     pub fn rate(mut self, per_second: f64) -> Self {
         self.rate = per_second;
         self
     }
 
-    /// For how long notices are added.
+    /// Sets for how long notices are added.
     #[must_use]
     pub fn lasting(mut self, time: Duration) -> Self {
         self.lasting = time;
         self
     }
 
-    /// Every attempt that begins in this time fails, in this class. With [`ErrorClass::Timeout`] nobody answers: attempts take
-    /// the definition's `timeout`; with another they take as long as those that succeed. There may be several; of those that
-    /// overlap the first one named decides.
+    /// Adds an outage: every attempt that begins in this time fails, in this class. With [`ErrorClass::Timeout`] the
+    /// receiver does not answer, so attempts take the definition's `timeout`; with another class they take as long as those
+    /// that succeed. There may be several; where they overlap, the first one added applies.
     #[must_use]
     pub fn outage(mut self, from: Duration, lasting: Duration, class: ErrorClass) -> Self {
         self.outages.push(Outage { from, lasting, class });
         self
     }
 
-    /// Which share of the attempts fails although there is no outage, from 0 to 1, and in which class.
+    /// Sets which share of the attempts fails without an outage, from 0 to 1, and in which class.
     #[must_use]
     pub fn failing(mut self, share: f64, class: ErrorClass) -> Self {
         (self.failing, self.class) = (share, class);
         self
     }
 
-    /// In which share of the attempts the process dies, from 0 to 1. That is noticed when the lease is over. What else the process was
-    /// sending goes on, as where each process sends one at a time.
+    /// Sets in which share of the attempts the process dies, from 0 to 1. The death becomes known when the lease expires.
+    /// Other attempts go on, as if each process sent one notice at a time.
     #[must_use]
     pub fn crashing(mut self, share: f64) -> Self {
         self.crashing = share;
         self
     }
 
-    /// Of a definition with `need_confirm`: which share of the deliveries is confirmed, from 0 to 1, and how long after the delivery;
-    /// unless set, all at once.
+    /// For a definition with `need_confirm`: sets which share of the deliveries is confirmed, from 0 to 1, and how long
+    /// after the delivery. By default all are confirmed at once.
     #[must_use]
     pub fn confirming(mut self, share: f64, after: Duration) -> Self {
-        (self.confirming, self.confirmed_after) = (share, after);
+        (self.confirming, self.acked_after) = (share, after);
         self
     }
 
-    /// How long an attempt takes, unless the process dies or nobody answers. With zero a slot is never occupied. One that takes
-    /// longer than the definition's `timeout` fails.
+    /// Sets how long an attempt takes, unless the process dies or the receiver does not answer. With zero a slot is never
+    /// occupied. An attempt that takes longer than the definition's `timeout` fails.
     #[must_use]
     pub fn attempt(mut self, time: Duration) -> Self {
         self.attempt = time;
         self
     }
 
-    /// How many nodes send; each sends at most `max_concurrency` notices at the same time.
+    /// Sets how many nodes send; each sends at most `max_concurrency` notices at the same time.
     #[must_use]
     pub fn nodes(mut self, count: usize) -> Self {
         self.nodes = count;
         self
     }
 
-    /// The function behind `strategy:name`, for a definition whose `retry_interval` names one: the delay before retry `n`,
-    /// counted from 1.
+    /// Sets the function for `strategy:name`, if the definition's `retry_interval` names one: the delay before retry `n`,
+    /// from 1.
     #[must_use]
     pub fn strategy(mut self, delay: impl Fn(u32) -> Duration + Send + Sync + 'static) -> Self {
         self.strategy = Some(Arc::new(delay));
         self
     }
 
-    /// How long a piece of the report's series is; twice as long, and so on, where there would be more than 100,000. Unless set,
-    /// it is a round time of at least a second, chosen when it is known how long it all took, so that there are at most 240.
+    /// Sets the length of a piece of the report's series; it is doubled while there would be more than 100,000 pieces. By
+    /// default it is a round time of at least a second, chosen so that there are at most 240 pieces.
     #[must_use]
     pub fn bucket(mut self, time: Duration) -> Self {
         self.bucket = Some(time);
         self
     }
 
-    /// When the simulation ends at the latest; unless set, 30 days after the last notice was added.
+    /// Sets when the simulation ends at the latest; by default 30 days after the last notice was added.
     #[must_use]
     pub fn horizon(mut self, time: Duration) -> Self {
         self.horizon = Some(time);
         self
     }
 
-    /// The moment at which the scenario begins, which matters to a `send_window`; the first one of 1970 in UTC (a Thursday's
-    /// midnight) unless it is said.
+    /// Sets the time at which the scenario begins, which matters for a `send_window`; by default the beginning of 1970 in
+    /// UTC (midnight of a Thursday).
     #[must_use]
     pub fn starting(mut self, at: SystemTime) -> Self {
         self.starting = at;
         self
     }
 
-    /// What chance begins with: failures, crashes, confirmations and jitter are the same whenever the seed is.
+    /// Sets the seed of the random numbers: the same seed gives the same failures, crashes, confirmations and jitter.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// How many notices are added.
+    /// Returns how many notices are added.
     pub(super) fn notices(&self) -> u64 {
         (self.rate * self.lasting.as_secs_f64()).ceil() as u64
     }
 
-    /// When the simulation ends at the latest.
+    /// Returns when the simulation ends at the latest.
     pub(super) fn end(&self) -> Duration {
         self.horizon.unwrap_or(self.lasting + PATIENCE)
     }
 
-    /// Tells of the first thing that makes no sense.
+    /// Returns an error for the first invalid value.
     pub(super) fn check(&self, policy: &Policy) -> Result<(), Error> {
         let wrong = |problem: String| Err(Error::Invalid { what: "the scenario", problem });
         if !(self.rate.is_finite() && self.rate > 0.0) {
@@ -211,7 +211,7 @@ impl Scenario {
             }
         }
         let mut times = vec![("lasting", self.lasting, true), ("attempt", self.attempt, false)];
-        times.push(("confirming", self.confirmed_after, false));
+        times.push(("confirming", self.acked_after, false));
         times.extend(self.outages.iter().flat_map(|o| [("outage (from)", o.from, false), ("outage", o.lasting, true)]));
         times.extend(self.bucket.map(|bucket| ("bucket", bucket, true)));
         times.extend(self.horizon.map(|horizon| ("horizon", horizon, true)));
@@ -233,15 +233,15 @@ impl Scenario {
                 ErrorClass::Crash => {
                     return wrong("class crash: expected `crashing` to say that processes die".to_owned());
                 }
-                ErrorClass::Unconfirmed => {
-                    return wrong("class unconfirmed: expected `confirming` to say what is not confirmed".to_owned());
+                ErrorClass::Unacked => {
+                    return wrong("class unacked: expected `confirming` to say what is not confirmed".to_owned());
                 }
                 _ => {}
             }
         }
         match policy.interval.strategy() {
             Some(name) if self.strategy.is_none() => wrong(format!(
-                "no strategy: expected the function behind strategy:{name}, of which the definition makes use"
+                "no strategy: expected the function behind strategy:{name}, which the definition names for its retries"
             )),
             _ => Ok(()),
         }

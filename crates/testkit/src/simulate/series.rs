@@ -1,5 +1,4 @@
-//! [`Recorder`]: what happened over time, in pieces of a length that grows with the time they have to cover, so that memory
-//! does not.
+//! [`Recorder`]: counts events over time, in pieces whose length grows with the covered time, so that memory stays bounded.
 
 use std::time::Duration;
 
@@ -7,18 +6,18 @@ use solid_notify_core::notice::duration_from_millis;
 
 use super::report::{Bucket, Peak};
 
-/// The most pieces, where the scenario does not say how long they are.
+/// The most pieces if the scenario does not set their length.
 const MOST: usize = 240;
-/// The most pieces, where it does.
+/// The most pieces if the scenario sets their length.
 const MOST_CHOSEN: usize = 100_000;
-/// Lengths that people know, in milliseconds, each a multiple of the one before; beyond the last each is twice as long.
+/// Round lengths in milliseconds, each a multiple of the one before; after the last one the length is doubled.
 const LENGTHS: [i64; 12] =
     [1_000, 2_000, 10_000, 20_000, 60_000, 120_000, 600_000, 1_200_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000];
 
-/// Writes down what happens, in the order of time.
+/// Records events in the order of time.
 pub(super) struct Recorder {
     buckets: Vec<Bucket>,
-    /// Milliseconds.
+    /// In milliseconds.
     length: i64,
     most: usize,
     retries: Second,
@@ -26,7 +25,7 @@ pub(super) struct Recorder {
     waiting: u64,
 }
 
-/// What was counted in the running second.
+/// The count of the current second.
 #[derive(Default)]
 struct Second {
     second: i64,
@@ -48,7 +47,7 @@ impl Second {
 }
 
 impl Recorder {
-    /// With pieces of this length, or of one that it chooses.
+    /// Creates a recorder with pieces of this length, or of a length that it chooses.
     pub(super) fn new(length: Option<Duration>) -> Self {
         let chosen = length.map(|length| i64::try_from(length.as_millis()).unwrap_or(i64::MAX));
         Self {
@@ -61,7 +60,7 @@ impl Recorder {
         }
     }
 
-    /// The piece in which something happens now.
+    /// Returns the piece of this moment.
     pub(super) fn at(&mut self, now: i64) -> &mut Bucket {
         let mut index = usize::try_from(now / self.length).unwrap_or(usize::MAX);
         while index >= self.most {
@@ -69,19 +68,19 @@ impl Recorder {
             index = usize::try_from(now / self.length).unwrap_or(usize::MAX);
         }
         while self.buckets.len() <= index {
-            // Nothing happened in those that are made here, so in all of them as much is live as was.
+            // No event happened in the pieces created here, so their levels are the last ones.
             self.buckets.push(Bucket { live: self.live, waiting: self.waiting, ..Bucket::default() });
         }
         &mut self.buckets[index]
     }
 
-    /// A retry begins.
+    /// Records that a retry begins.
     pub(super) fn retry(&mut self, now: i64) {
         self.retries.count(now);
         self.at(now).retries += 1;
     }
 
-    /// So many are live now, and so many of them due and without a slot.
+    /// Records how many notices are live now, and how many of them are due without a slot.
     pub(super) fn level(&mut self, now: i64, live: u64, waiting: u64) {
         if (live, waiting) != (self.live, self.waiting) {
             let bucket = self.at(now);
@@ -90,7 +89,7 @@ impl Recorder {
         }
     }
 
-    /// All pieces, how long each is, and the second in which most retries began.
+    /// Returns all pieces, the length of each, and the second in which most retries began.
     pub(super) fn finish(self) -> (Vec<Bucket>, Duration, Option<Peak>) {
         (self.buckets, duration_from_millis(self.length), self.retries.peak)
     }

@@ -1,4 +1,4 @@
-//! The tests of the simulation as a whole; that it does what sweepers do is tested with sweepers.
+//! Tests the simulation as a whole; other tests compare it with real sweepers.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,19 +14,19 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// One notice, attempts without duration, pieces of a second.
+/// Returns a scenario with one notice, attempts without duration, and pieces of a second.
 fn one() -> Scenario {
     Scenario::new().lasting(SECOND).attempt(Duration::ZERO).bucket(SECOND)
 }
 
-/// The seconds in which an attempt began.
+/// Returns the seconds in which an attempt began.
 fn attempts(report: &Report) -> Vec<usize> {
     let began = |(second, bucket): (usize, &super::Bucket)| (bucket.first_sends + bucket.retries > 0).then_some(second);
     report.series.iter().enumerate().filter_map(began).collect()
 }
 
 #[test]
-fn what_always_fails_walks_the_intervals_and_becomes_a_dead_letter() {
+fn an_always_failing_notice_walks_the_intervals_to_a_dead_letter() {
     let def = NotifyDef::new("sync").retry_interval("[5s,1m,10m]");
     let report = simulate(&def, &one().failing(1.0, ErrorClass::Network)).unwrap();
     assert_eq!(attempts(&report), [0, 5, 65, 665]);
@@ -47,12 +47,12 @@ fn a_class_follows_its_rule() {
     assert_eq!(
         (attempts(&report), report.until),
         (vec![0], seconds(30)),
-        "nobody answers for the definition's timeout"
+        "the receiver does not answer for the definition's timeout"
     );
 }
 
 #[test]
-fn what_is_sent_at_the_same_time_is_limited_by_slots_on_all_nodes() {
+fn concurrent_attempts_are_limited_by_slots_on_all_nodes() {
     let def = NotifyDef::new("sync").max_concurrency(2);
     let rush = Scenario::new().rate(100.0).lasting(SECOND).attempt(SECOND).bucket(SECOND);
     for (nodes, until) in [(1, 50), (5, 10)] {
@@ -84,7 +84,7 @@ fn a_crash_is_noticed_when_the_lease_is_over() {
 }
 
 #[test]
-fn a_delivery_that_is_not_confirmed_is_a_failed_attempt() {
+fn a_delivery_without_an_ack_is_a_failed_attempt() {
     let def = NotifyDef::new("order").need_confirm(true).max_confirm_delay("1m").retry_interval("[5s]");
     let never = simulate(&def, &one().confirming(0.0, Duration::ZERO)).unwrap();
     assert_eq!((attempts(&never), never.totals.dead_letters), (vec![0, 65], 1));
@@ -97,7 +97,7 @@ fn a_delivery_that_is_not_confirmed_is_a_failed_attempt() {
 }
 
 #[test]
-fn retries_without_limit_end_at_the_horizon_and_what_is_live_is_told() {
+fn endless_retries_end_at_the_horizon_and_count_as_live() {
     let def = NotifyDef::new("sync").retry_interval("1m").max_retry_times(-1);
     let endless = Scenario::new().rate(0.1).failing(1.0, ErrorClass::Busy).horizon(60 * MINUTE).attempt(Duration::ZERO);
     let report = simulate(&def, &endless).unwrap();
@@ -122,7 +122,7 @@ fn a_definition_that_is_switched_off_sends_nothing() {
 
 #[test]
 fn neither_fresh_notices_nor_retries_wait_for_all_of_the_others() {
-    // More comes than is sent, so both lanes have something all the time.
+    // More notices are added than can be sent, so both queue slices always have notices.
     let def = NotifyDef::new("sync").max_concurrency(1).retry_interval("1s");
     let rush = Scenario::new().rate(4.0).lasting(5 * MINUTE).attempt(SECOND).failing(1.0, ErrorClass::Network);
     let report = simulate(&def, &rush.horizon(5 * MINUTE).bucket(MINUTE)).unwrap();
@@ -132,7 +132,7 @@ fn neither_fresh_notices_nor_retries_wait_for_all_of_the_others() {
 }
 
 #[test]
-fn an_outage_is_told_once_in_digests_and_when_it_is_over() {
+fn an_outage_is_reported_once_in_digests_and_at_its_end() {
     let def = NotifyDef::new("sync").max_retry_times(0).alert_cooldown("10m");
     let outage = Scenario::new().lasting(120 * MINUTE).outage(30 * MINUTE, 30 * MINUTE, ErrorClass::Unavailable);
     let report = simulate(&def, &outage).unwrap();
@@ -141,9 +141,9 @@ fn an_outage_is_told_once_in_digests_and_when_it_is_over() {
     assert_eq!(kinds, [Raised, Digest, Digest, Digest, Recovered], "{report}");
     assert_eq!(report.alerts[0].at, 30 * MINUTE + Duration::from_millis(100));
     assert_eq!(report.alerts[4].alert.title(), "sync: recovered after 30 min");
-    assert_eq!((report.totals.dead_letters, report.totals.held_back), (1800, 1799));
+    assert_eq!((report.totals.dead_letters, report.totals.suppressed), (1800, 1799));
     let told: i64 = report.alerts[..4].iter().map(|told| told.alert.more).sum();
-    assert_eq!(told, 1799, "what was held back was told");
+    assert_eq!(told, 1799, "the digests report all suppressed alerts");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_named_strategy_is_asked() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_told_exactly() {
+fn wrong_scenarios_are_refused_with_an_exact_message() {
     let problem = |def: &NotifyDef, scenario: &Scenario| simulate(def, scenario).unwrap_err().to_string();
     let def = NotifyDef::new("sync");
     let class = ErrorClass::Network;
@@ -184,7 +184,7 @@ fn what_makes_no_sense_is_refused_and_told_exactly() {
         (Scenario::new().nodes(0), "nodes = 0: expected 1 or more"),
         (Scenario::new().outage(SECOND, Duration::ZERO, class), "outage = 0ns: expected a time from 1ms to 10 years"),
         (Scenario::new().outage(SECOND, SECOND, ErrorClass::Crash), "expected `crashing`"),
-        (Scenario::new().failing(0.1, ErrorClass::Unconfirmed), "expected `confirming`"),
+        (Scenario::new().failing(0.1, ErrorClass::Unacked), "expected `confirming`"),
         (Scenario::new().bucket(Duration::ZERO), "bucket = 0ns: expected a time from 1ms to 10 years"),
     ] {
         let problem = problem(&def, &scenario);
@@ -276,7 +276,7 @@ proptest! {
         );
         prop_assert!(sums.live <= totals.added && sums.waiting <= sums.live);
         let told: i64 = report.alerts.iter().map(|told| told.alert.more).sum();
-        prop_assert!(told as u64 <= totals.held_back);
+        prop_assert!(told as u64 <= totals.suppressed);
         prop_assert_eq!(&report, &simulate(&def, &scenario).unwrap());
     }
 }
@@ -290,12 +290,12 @@ fn a_rate_bounds_what_begins_in_any_minute_and_nothing_is_lost() {
     let began: Vec<u64> = report.series.iter().map(|bucket| bucket.first_sends + bucket.retries).collect();
     let most = began.windows(60).map(|minute| minute.iter().sum::<u64>()).max();
     assert_eq!(most, Some(100));
-    // Ten seconds' worth each minute: the sixth hundred begins in the sixth.
+    // Ten seconds' worth begins each minute: the sixth hundred begins in the sixth minute.
     assert!((5 * MINUTE..5 * MINUTE + seconds(15)).contains(&report.until), "{report}");
 }
 
 #[test]
-fn what_is_sent_at_the_same_time_over_all_nodes_is_limited_also_by_what_the_dead_hold() {
+fn max_concurrency_of_the_cluster_counts_leases_of_dead_nodes() {
     let rush = Scenario::new().rate(10.0).lasting(SECOND).attempt(SECOND).bucket(SECOND).nodes(5);
     let def = NotifyDef::new("sync").max_concurrency_total(2);
     let report = simulate(&def, &rush).unwrap();
@@ -310,7 +310,7 @@ fn what_is_sent_at_the_same_time_over_all_nodes_is_limited_also_by_what_the_dead
 }
 
 #[test]
-fn an_open_circuit_spares_the_receiver_and_a_person_is_told() {
+fn an_open_circuit_spares_the_receiver_and_raises_an_alert() {
     let hours = |count: u32| count * 60 * MINUTE;
     let outage =
         Scenario::new().lasting(hours(1)).outage(5 * MINUTE, 30 * MINUTE, ErrorClass::Unavailable).bucket(MINUTE);
@@ -319,7 +319,7 @@ fn an_open_circuit_spares_the_receiver_and_a_person_is_told() {
     let report = simulate(&def.breaker_failures(5).breaker_pause("1m"), &outage).unwrap();
     assert!(report.alerts.iter().any(|told| told.alert.reason == AlertReason::CircuitOpen), "{report}");
     assert!(without.alerts.iter().all(|told| told.alert.reason != AlertReason::CircuitOpen));
-    // Five, and a probe each minute.
+    // Five failures open the circuit, and a probe fails each minute.
     assert!((30..=36).contains(&report.totals.failures), "{report}");
     assert!(without.totals.failures > 10 * report.totals.failures, "{without}");
     assert_eq!(report.totals.succeeded, 3600);
@@ -327,7 +327,7 @@ fn an_open_circuit_spares_the_receiver_and_a_person_is_told() {
 
 #[test]
 fn nothing_is_sent_while_the_window_is_closed() {
-    // From half an hour after the beginning, for a quarter of an hour, each day.
+    // The window is open for a quarter of an hour each day, from half an hour after the beginning.
     let def = NotifyDef::new("sync").send_window("06:30-06:45").retry_interval("10m");
     let six = SystemTime::UNIX_EPOCH + 6 * 60 * MINUTE;
     let scenario = Scenario::new().lasting(60 * MINUTE).starting(six).attempt(Duration::ZERO).bucket(MINUTE);

@@ -1,4 +1,4 @@
-//! A [`Report`] for a terminal: what it came to, a table over time, and what people were told.
+//! Prints a [`Report`] for a terminal: its totals, a table over time, and the alerts.
 
 use std::fmt;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl fmt::Display for Report {
         line("failures", format!("{}{crashes}", totals.failures))?;
         line("succeeded", totals.succeeded.to_string())?;
         line("dead letters", totals.dead_letters.to_string())?;
-        line("alerts", format!("{} ({} outcomes held back by the cool-down)", totals.alerts, totals.held_back))?;
+        line("alerts", format!("{} ({} outcomes suppressed by the cool-down)", totals.alerts, totals.suppressed))?;
         if let Some(peak) = self.peak_retries {
             line("peak", format!("{} retries a second at {}", peak.count, plain(peak.at)))?;
         }
@@ -100,13 +100,13 @@ impl Report {
     }
 }
 
-/// A time as it is said, without what is too small for it: `2h 5m`, `300ms`.
+/// Formats a time for reading, without parts that are too small for it: `2h 5m`, `300ms`.
 fn plain(time: Duration) -> String {
     let time = if time < Duration::from_secs(1) { time } else { Duration::from_secs(time.as_secs()) };
     humantime::format_duration(time).to_string()
 }
 
-/// A time in a column: `2:05:00`, `1d 02:05`.
+/// Formats a time for a column: `2:05:00`, `1d 02:05`.
 fn short(time: Duration) -> String {
     let seconds = time.as_secs();
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);

@@ -1,4 +1,4 @@
-//! The preview of an edit, row by row.
+//! The preview of an edit: each kind of change.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn retry(seconds: u64) -> NextStep {
 
 #[test]
 fn tries_that_are_left_are_those_of_the_send_path() {
-    // Failures and crashes, the class of the last one, how many attempts are left before, and after.
+    // Failures and crashes, the class of the last one, the number of attempts left before, and after.
     let rules = r#"{"busy": 6, "auth": "1m", "timeout": "never"}"#;
     let (before, after) = (def(), def().max_retry_times(1).retry_rules(rules));
     let (before, after) = (before.policy().unwrap(), after.policy().unwrap());
@@ -32,7 +32,7 @@ fn tries_that_are_left_are_those_of_the_send_path() {
         (1, 0, "busy", 4, 5),
         (1, 0, "auth", 1, 1),
         (1, 0, "timeout", 4, 1),
-        // Nothing is left by the old row; by the new one a failure that is busy leaves one.
+        // No attempt is left by the old row; by the new one a failure of class busy leaves one.
         (5, 0, "network", 0, 1),
         (6, 0, "network", 0, 0),
         (i64::MAX, i64::MAX, "busy", 0, 0),
@@ -47,7 +47,7 @@ fn tries_that_are_left_are_those_of_the_send_path() {
 }
 
 #[test]
-fn a_lowered_limit_tells_who_becomes_a_dead_letter() {
+fn a_lowered_limit_counts_the_notices_that_become_dead_letters() {
     let retries = vec![group(1, 0, "network", 5, 100), group(3, 0, "network", 3600, 20), group(2, 2, "crash", 300, 3)];
     let preview = of(def(), def().max_retry_times(1), retries);
     assert_eq!((preview.retries.count, preview.out_of_tries), (123, 23));
@@ -55,7 +55,7 @@ fn a_lowered_limit_tells_who_becomes_a_dead_letter() {
     let step = IntervalChange { from: Some(retry(300)), to: NextStep::DeadLetter, count: 100 };
     assert_eq!(preview.steps, [step]);
     assert_eq!((preview.earlier, preview.later), (0, 0));
-    assert_eq!(preview.alerts, (3, 123), "final failures are told");
+    assert_eq!(preview.alerts, (3, 123), "final failures raise alerts");
     assert_eq!(
         preview.to_string(),
         "max_retry_times: null -> 1\n123 waiting retries keep their times\nafter the next failure of 100: a dead letter \
@@ -73,7 +73,7 @@ fn other_intervals_change_the_next_ones_and_what_retiming_would_move() {
         group(2, 0, "busy", 300, 5),
         group(3, 0, "busy", 3600, 4),
         due,
-        // An operator brought it back.
+        // An operator retried it as a dead letter.
         group(0, 0, "busy", 900, 2),
     ];
     let preview = of(def(), def().retry_interval("[1m,1m,1h,1d]"), retries);
@@ -102,7 +102,7 @@ fn rules_and_caps_and_strategies_count() {
 }
 
 #[test]
-fn a_switch_a_handler_and_deadlines_are_told() {
+fn a_preview_shows_switch_handler_and_deadlines() {
     let mut in_flight = InFlight { retries: vec![group(1, 0, "network", 5, 2)], ..InFlight::default() };
     in_flight.not_sent = Counted { count: 10_000, more: true };
     (in_flight.awaiting.count, in_flight.sending.count) = (3, 4);
@@ -122,7 +122,7 @@ fn a_switch_a_handler_and_deadlines_are_told() {
     }
     in_flight.handlers.insert("b".to_owned());
     let text = preview(&def().enabled(false), &def().handler("b"), &in_flight).to_string();
-    assert!(text.contains("no longer held back") && !text.contains("no living node"), "{text}");
+    assert!(text.contains("may be sent again") && !text.contains("no living node"), "{text}");
     assert_eq!(preview(&def(), &def(), &in_flight).to_string(), "nothing changes");
 }
 

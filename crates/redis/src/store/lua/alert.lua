@@ -1,9 +1,9 @@
--- Rows of alerts and their notices, which are in one slot. KEYS[1]: the definition of alerts; ARGV[2]: what; ARGV[3]: what the
--- common keys begin with; ARGV[4]: the field of the row.
+-- Rows of alerts and their notices, which are in one slot. KEYS[1]: the definition of alerts; ARGV[2]: what to do; ARGV[3]: the
+-- prefix of the common keys; ARGV[4]: the field of the row.
 local what, M, field = ARGV[2], ARGV[3], ARGV[4]
 local row = redis.call('HGET', M .. ':alerts', field) or ''
 
--- How the notice stands that is the follow-up: its status and its time.
+-- The state of the follow-up: its status and its time.
 local function stands(m)
   if m == '' then return '' end
   local status = redis.call('HGET', N(m), 's')
@@ -12,13 +12,13 @@ local function stands(m)
 end
 
 if what == 'look' then
-  -- ARGV[5]: the follow-up. It is named by the row, which is Rust's to read: it asks once more with the member.
-  -- ARGV[6]: from whom alarms come; up to which of their numbers they have arrived is told.
+  -- ARGV[5]: the follow-up. Only Rust can read it in the row, so Rust asks again with this member.
+  -- ARGV[6]: the definition that alarms come from. Returns the number up to which they have arrived.
   return { text(now), row, stands(ARGV[5]), redis.call('HGET', M .. ':told', ARGV[6]) or '0' }
 end
--- 'raise': ARGV[5], [6]: the follow-up and how it was seen; ARGV[7]: the row as seen; ARGV[8]: as it shall be; ARGV[9]: when the
--- follow-up is due from now on, empty: as it was; ARGV[10] to [12]: from whom, up to which number they had arrived, and have now;
--- then member, parameter and delay of each notice to add.
+-- 'raise': ARGV[5], [6]: the follow-up and its state as read; ARGV[7]: the row as read; ARGV[8]: the new row; ARGV[9]: the delay
+-- after which the follow-up is due, empty: unchanged; ARGV[10] to [12]: the definition that alarms come from, the number up to
+-- which they had arrived, and the new one; then member, parameter and delay of each new notice.
 if row ~= ARGV[7] or stands(ARGV[5]) ~= ARGV[6] then return 'conflict' end
 if ARGV[10] ~= '' then
   if (redis.call('HGET', M .. ':told', ARGV[10]) or '0') ~= ARGV[11] then return 'conflict' end

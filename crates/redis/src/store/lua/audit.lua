@@ -1,4 +1,4 @@
--- With the server's own microseconds before it, which order what happened in the same millisecond.
+-- Writes the server's microseconds before the entry, to order the entries of a millisecond.
 local function write_audit(key, line)
   local t = redis.call('TIME')
   redis.call('RPUSH', key, string.format('%.0f', t[1] * 1000000 + t[2]) .. ' ' .. line)

@@ -1,9 +1,9 @@
--- ARGV[2] is what to change.
+-- ARGV[2]: what to change.
 local what = ARGV[2]
 
--- What a live notice of the same dedupe key keeps from coming back.
+-- The notice that has the dedupe key of this one, which then cannot be revived.
 local function key_taken(m)
-  local u = redis.call('HGET', N(m), 'u')
+  local u = unique_key(m)
   return u and redis.call('HGET', B .. ':u', u)
 end
 
@@ -29,8 +29,8 @@ local function retime(m, due)
 end
 
 if what == 'one' then
-  -- ARGV[3]: the member; ARGV[4] to [6]: status, attempt and time as seen; ARGV[7]: what; ARGV[8]: a word of it; ARGV[9]: a
-  -- time; ARGV[10]: the line of the audit.
+  -- ARGV[3]: the member; ARGV[4] to [6]: status, attempt and time as read; ARGV[7]: the verb; ARGV[8]: its text; ARGV[9]: a time;
+  -- ARGV[10]: the audit entry.
   local m = ARGV[3]
   local n = redis.call('HMGET', N(m), 's', 'a')
   if n[1] ~= ARGV[4] or n[2] ~= ARGV[5] or redis.call('ZSCORE', B .. ':z' .. n[1], m) ~= ARGV[6] then return 'conflict' end
@@ -57,18 +57,19 @@ if what == 'one' then
   if ARGV[10] ~= '' then write_audit(B .. ':audit', ARGV[10]) end
   return 'done'
 elseif what == 'window' then
-  -- ARGV[3]: 'look' or 'take'; ARGV[4]: 'revive', 'end' or 'retime'; ARGV[5]: the status; ARGV[6]: a reason; ARGV[7]: the line
-  -- of the audit; ARGV[8]: what was seen; then member, attempt and time of each.
+  -- ARGV[3]: 'look' or 'take'; ARGV[4]: 'revive', 'end' or 'retime'; ARGV[5]: the status; ARGV[6]: a reason; ARGV[7]: the audit
+  -- entry; ARGV[8]: what was read; then member, attempt and time of each notice.
   local act, changed, taken, keys = ARGV[4], {}, {}, {}
   local due = {}
   for i = 9, #ARGV, 3 do
     local m = ARGV[i]
-    local n = redis.call('HMGET', N(m), 's', 'a', 'u')
+    local n = redis.call('HMGET', N(m), 's', 'a')
+    local u = unique_key(m)
     if n[1] == ARGV[5] and n[2] == ARGV[i + 1] then
-      if act == 'revive' and n[3] and (keys[n[3]] or redis.call('HGET', B .. ':u', n[3])) then
+      if act == 'revive' and u and (keys[u] or redis.call('HGET', B .. ':u', u)) then
         taken[#taken + 1] = m
       else
-        if n[3] then keys[n[3]] = true end
+        if u then keys[u] = true end
         changed[#changed + 1] = m
         due[m] = math.max(tonumber(ARGV[i + 2]), now)
       end
@@ -88,22 +89,25 @@ elseif what == 'window' then
   if #changed > 0 then write_audit(B .. ':audit', ARGV[7]) end
   return { 'done', changed, taken }
 elseif what == 'extend' then
-  -- Member, attempt and milliseconds of each.
+  -- Member, attempt and milliseconds of each; returns the members whose lease was extended.
+  local extended = {}
   for i = 3, #ARGV, 3 do
     local n = redis.call('HMGET', N(ARGV[i]), 's', 'a')
     if n[1] == '5' and n[2] == ARGV[i + 1] then
       redis.call('ZADD', B .. ':z5', text(now + tonumber(ARGV[i + 2])), ARGV[i])
+      extended[#extended + 1] = ARGV[i]
     end
   end
+  return extended
 elseif what == 'purge' then
-  -- ARGV[3]: the status, ARGV[4]: older than, ARGV[5]: how many.
+  -- ARGV[3]: the status, ARGV[4]: the minimum age, ARGV[5]: how many.
   local ids = redis.call('ZRANGEBYSCORE', B .. ':z' .. ARGV[3], '-inf', text(now - tonumber(ARGV[4])), 'LIMIT', 0, ARGV[5])
   for _, m in ipairs(ids) do
     if redis.call('EXISTS', N(m)) == 1 then erase(m) else put_aside(m, 'a score without an entry') end
   end
   return ids
 elseif what == 'drop' then
-  -- Everything of a definition that no notice refers to.
+  -- Deletes all keys of a definition that has no notices and no alarms.
   for _, set in ipairs({ ':z0', ':z1', ':z2', ':z3', ':z4', ':z5', ':z6' }) do
     if redis.call('EXISTS', B .. set) == 1 then return 0 end
   end
@@ -111,7 +115,7 @@ elseif what == 'drop' then
   redis.call('DEL', B .. ':lim', B .. ':tick', B .. ':cl', B .. ':o', B .. ':b', B .. ':u', B .. ':alarm', B .. ':alarms')
   return 1
 elseif what == 'tick' then
-  -- ARGV[3], [4]: time and timetable as seen; ARGV[5], [6]: as they shall be; then member and parameter of each tick.
+  -- ARGV[3], [4]: time and timetable as read; ARGV[5], [6]: the new ones; then member and parameter of each tick.
   local tick = redis.call('HMGET', B .. ':tick', 'at', 'schedule')
   if (tick[1] or '') ~= ARGV[3] or (tick[2] and ('=' .. tick[2]) or '') ~= ARGV[4] then return 0 end
   redis.call('DEL', B .. ':tick')
@@ -120,7 +124,7 @@ elseif what == 'tick' then
   for i = 7, #ARGV, 2 do insert(ARGV[i], now, ARGV[i + 1], '', '', '', '') end
   return 1
 elseif what == 'forwarded' then
-  -- The alarms up to this number have arrived.
+  -- ARGV[3]: the number up to which alarms have arrived; deletes them.
   while true do
     local head = redis.call('LINDEX', B .. ':alarms', 0)
     if not head or tonumber(string.match(head, '^%d+')) > tonumber(ARGV[3]) then return 1 end

@@ -1,4 +1,4 @@
--- ARGV[2] is what to look at. Changes nothing, but for what was put aside.
+-- ARGV[2]: what to read. Changes nothing, except that it puts members without a notice aside.
 local what = ARGV[2]
 
 local function first(set)
@@ -7,13 +7,17 @@ local function first(set)
 end
 
 if what == 'due' then
-  local retry, suspect = first(':r2'), first(':rs')
-  if retry == '' or (suspect ~= '' and tonumber(suspect) < tonumber(retry)) then retry = suspect end
+  local retry, crash_looping = first(':r2'), first(':rs')
+  if retry == '' or (crash_looping ~= '' and tonumber(crash_looping) < tonumber(retry)) then retry = crash_looping end
   local tick = redis.call('HMGET', B .. ':tick', 'at', 'schedule')
   return {
     text(now), { first(':r0'), retry, first(':z5'), first(':z4') }, redis.call('LLEN', B .. ':alarms'),
     { redis.call('EXISTS', B .. ':tick'), tick[1] or '', tick[2] and ('=' .. tick[2]) or '' },
   }
+elseif what == 'oldest' then
+  -- Since when the first of all first sends has been due, including those behind another one of their ordering key.
+  local oldest = first(':z0')
+  return oldest ~= '' and tonumber(oldest) <= now and oldest or ''
 elseif what == 'overdue' then
   -- ARGV[3]: the status, ARGV[4]: how many.
   local out = {}
@@ -35,8 +39,8 @@ elseif what == 'find' then
   if #n == 0 then return { n, '' } end
   return { n, redis.call('ZSCORE', B .. ':z' .. redis.call('HGET', N(m), 's'), m) or '' }
 elseif what == 'list' then
-  -- ARGV[3]: the set, ARGV[4], [5]: from and to, in its direction, ARGV[6]: '1' the latest first, ARGV[7]: how many,
-  -- ARGV[8], [9]: score and member of what it begins behind; empty: at the beginning.
+  -- ARGV[3]: the set; ARGV[4], [5]: from and to, in its direction; ARGV[6]: '1': the latest first; ARGV[7]: how many;
+  -- ARGV[8], [9]: score and member after which the page begins; empty: at the start.
   local latest, most = ARGV[6] == '1', tonumber(ARGV[7])
   local after = tonumber(ARGV[8])
   local out, offset = {}, 0
@@ -67,7 +71,7 @@ elseif what == 'classes' then
   end
   return out
 elseif what == 'counts' then
-  -- ARGV[3]: how far back successes count.
+  -- ARGV[3]: how many milliseconds back successes count.
   local oldest = ''
   for _, set in ipairs({ ':z0', ':z2' }) do
     local score = first(set)
@@ -79,8 +83,8 @@ elseif what == 'counts' then
   end
   out[#out + 1] = text(redis.call('ZCOUNT', B .. ':z1', text(now - tonumber(ARGV[3]) + 1), '+inf'))
   return out
-elseif what == 'standing' then
-  -- ARGV[3]: after when a success counts.
+elseif what == 'facts' then
+  -- ARGV[3]: the time after which a success counts.
   local success = redis.call('ZRANGEBYSCORE', B .. ':z1', '(' .. ARGV[3], '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   return { text(now), success[2] or '', redis.call('ZCARD', B .. ':z2') }
 elseif what == 'ahead' then
@@ -89,10 +93,10 @@ elseif what == 'ahead' then
   if busy and busy ~= ARGV[4] then return busy end
   local from, to = key_range(ARGV[3])
   local head = redis.call('ZRANGEBYLEX', B .. ':o', from, to, 'LIMIT', 0, 1)[1]
-  local m = head and string.sub(head, -16) or ''
+  local m = head and string.sub(head, -19) or ''
   return m < ARGV[4] and m or ''
 elseif what == 'retries' then
-  -- ARGV[3]: after how many, ARGV[4]: how many.
+  -- ARGV[3]: how many to skip, ARGV[4]: how many to read.
   local out = {}
   local from = tonumber(ARGV[3])
   local page = redis.call('ZRANGE', B .. ':z2', from, from + tonumber(ARGV[4]) - 1, 'WITHSCORES')
@@ -102,7 +106,7 @@ elseif what == 'retries' then
   end
   return { text(now), out }
 elseif what == 'audit' then
-  -- ARGV[3], [4]: from and to, counted from the latest.
+  -- ARGV[3], [4]: first and last entry, counted from the latest.
   return redis.call('LRANGE', B .. ':audit', ARGV[3], ARGV[4])
 elseif what == 'dedupe' then
   return redis.call('HGET', B .. ':u', ARGV[3]) or ''

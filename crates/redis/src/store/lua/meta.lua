@@ -1,11 +1,11 @@
--- What belongs to no single definition: KEYS[1] is what its keys begin with.
---   defs  the ids of the definitions, def:<id>: one of them, a hash that people may edit; v:<id>: its versions
---   seq   the last number of a notice, last_def, last_alert_def: of a definition
---   nodes, counts, switch, audit; alerts: the rows of alerts, told: up to which number alarms have arrived
+-- Everything that belongs to no single definition. KEYS[1]: the prefix of its keys.
+--   defs  the ids of the definitions; def:<id>: a definition, a hash that people may edit; v:<id>: its versions
+--   seq   the last number of a notice; last_def, last_alert_def: of a definition
+--   nodes, counts, switch, audit; alerts: the rows of alerts; told: the number up to which alarms have arrived
 local M = KEYS[1]
 local what = ARGV[2]
 
--- Says whether a row is as it was seen, whoever edited it.
+-- Changes with every edit of a row, also by hand.
 local function fingerprint(id)
   local row = redis.call('HGETALL', M .. ':def:' .. id)
   if #row == 0 then return '', row end
@@ -15,27 +15,42 @@ local function fingerprint(id)
   return redis.sha1hex(table.concat(words)), row
 end
 
-if what == 'names' then
-  -- Then names. Answers with the id of each, and with the first of as many new numbers.
-  local ids, known = {}, {}
+-- The id of each definition that takes new notices, by name.
+local function names()
+  local known = {}
   for _, id in ipairs(redis.call('SMEMBERS', M .. ':defs')) do
     local row = redis.call('HMGET', M .. ':def:' .. id, 'name', 'delete_time')
     if row[1] and not row[2] then known[row[1]] = id end
   end
+  return known
+end
+
+if what == 'names' then
+  -- Arguments: names, each with its last known id ('': none). Returns the id of each, and the first of as many new numbers. Reads
+  -- all definitions only if one of the ids is out of date.
+  local ids, known = {}, nil
   local wanted = tonumber(ARGV[3])
-  for i = 4, #ARGV do
-    ids[#ids + 1] = known[ARGV[i]] or ''
-    if not known[ARGV[i]] then wanted = 0 end
+  for i = 4, #ARGV, 2 do
+    local name, id = ARGV[i], ARGV[i + 1]
+    local row = id ~= '' and redis.call('HMGET', M .. ':def:' .. id, 'name', 'delete_time')
+    if not row or row[1] ~= name or row[2] then
+      known = known or names()
+      id = known[name] or ''
+    end
+    ids[#ids + 1] = id
+    if id == '' then wanted = 0 end
   end
-  local names = {}
+  local all = {}
   if wanted == 0 then
-    for name in pairs(known) do names[#names + 1] = name end
+    for name in pairs(known or names()) do all[#all + 1] = name end
   end
-  return { ids, wanted > 0 and redis.call('INCRBY', M .. ':seq', wanted) - wanted + 1 or 0, names, text(now) }
+  return { ids, wanted > 0 and redis.call('INCRBY', M .. ':seq', wanted) - wanted + 1 or 0, all, text(now) }
+elseif what == 'ids' then
+  return { text(now), redis.call('SMEMBERS', M .. ':defs') }
 elseif what == 'numbers' then
   return redis.call('INCRBY', M .. ':seq', ARGV[3]) - tonumber(ARGV[3]) + 1
 elseif what == 'definitions' then
-  -- Each with its fingerprint, how many versions it has, and the last of them.
+  -- Each with its fingerprint, the number of its versions, and the last version.
   local out = {}
   for _, id in ipairs(redis.call('SMEMBERS', M .. ':defs')) do
     local print, row = fingerprint(id)
@@ -46,8 +61,8 @@ elseif what == 'definitions' then
 elseif what == 'number' then
   return redis.call('INCR', M .. ':' .. ARGV[3])
 elseif what == 'edit' then
-  -- ARGV[3]: the id; ARGV[4]: its fingerprint as seen; ARGV[5]: how many versions were seen; ARGV[6]: how many versions follow,
-  -- ARGV[7]: how many lines of the audit, ARGV[8]: 'row' where columns follow; all of them after that.
+  -- ARGV[3]: the id; ARGV[4]: its fingerprint as read; ARGV[5]: the number of versions as read; ARGV[6]: the number of new
+  -- versions; ARGV[7]: the number of audit entries; ARGV[8]: 'row' if columns follow; then all of these.
   local id, versions = ARGV[3], M .. ':v:' .. ARGV[3]
   local print = fingerprint(id)
   if print ~= ARGV[4] or redis.call('LLEN', versions) ~= tonumber(ARGV[5]) then return 'conflict' end
@@ -77,7 +92,7 @@ elseif what == 'forget' then
 elseif what == 'versions' then
   return redis.call('LRANGE', M .. ':v:' .. ARGV[3], 0, -1)
 elseif what == 'beat' then
-  -- ARGV[3]: the node, ARGV[4]: what it says. Those that were not seen for a day are forgotten.
+  -- ARGV[3]: the node, ARGV[4]: its text. Deletes nodes that were not seen for a day.
   if ARGV[3] ~= '' then redis.call('HSET', M .. ':nodes', ARGV[3], text(now) .. ' ' .. ARGV[4]) end
   local out = {}
   local nodes = redis.call('HGETALL', M .. ':nodes')
@@ -96,7 +111,7 @@ elseif what == 'counts' then
   for i = 1, #counts, 2 do out[#out + 1] = { counts[i], counts[i + 1] } end
   return { text(now), out }
 elseif what == 'may_count' then
-  -- Whoever is first counts, and holds it for so long. ARGV[3]: the definition, ARGV[4]: milliseconds.
+  -- The first node to ask counts; the others wait for ARGV[4] milliseconds. ARGV[3]: the definition.
   local row = redis.call('HGET', M .. ':counts', ARGV[3]) or '0 '
   local next, rest = string.match(row, '^(%d+) (.*)$')
   if tonumber(next or '0') > now then return 0 end
@@ -106,7 +121,7 @@ elseif what == 'counted' then
   redis.call('HSET', M .. ':counts', ARGV[3], text(now + tonumber(ARGV[4])) .. ' ' .. ARGV[5])
   return 1
 elseif what == 'switch' then
-  -- ARGV[3]: what is stored while it is paused, empty: it goes on; ARGV[4]: the line of the audit.
+  -- ARGV[3]: the text that is stored while sending is paused, empty: not paused; ARGV[4]: the audit entry.
   if (redis.call('EXISTS', M .. ':switch') == 1) == (ARGV[3] ~= '') then return 0 end
   if ARGV[3] ~= '' then redis.call('SET', M .. ':switch', ARGV[3]) else redis.call('DEL', M .. ':switch') end
   write_audit(M .. ':audit', ARGV[4])

@@ -1,9 +1,9 @@
--- ARGV[2]: 'look' (which are held, and the limits), 'free' or 'once' (settle), 'take' (settle, if all is as it was seen);
--- ARGV[3]: the limits as seen; ARGV[4]: as they shall be; ARGV[5]: which were held, a word of 0 and 1; ARGV[6]: an alarm of it;
--- ARGV[7]: the field of the alert that this tells of; ARGV[8]: its row as seen; ARGV[9]: as it shall be, empty: gone;
--- ARGV[10] to [12]: the member, the parameter and the delay of its next follow-up; ARGV[13]: where the rows of alerts are;
--- ARGV[14]: how many successes of the definition are kept; then of each outcome: member, attempt, from, overdue, status, delay (of one that waits), keep, reason, failures, crashes,
--- errors, class, description, alarm.
+-- ARGV[2]: 'look' (returns which fences hold, and the limits), 'free' or 'once' (settle), 'take' (settle, if all is unchanged);
+-- ARGV[3]: the limits as read; ARGV[4]: the new limits; ARGV[5]: which fences held, a word of 0 and 1; ARGV[6]: an alarm of the
+-- circuit; ARGV[7]: the field of the reported alert; ARGV[8]: its row as read; ARGV[9]: the new row, empty: delete it; ARGV[10]
+-- to [12]: member, parameter and delay of its next follow-up; ARGV[13]: the key of the rows of alerts; ARGV[14]: how many
+-- successes of the definition are kept; then for each outcome: member, attempt, from, overdue, status, delay (of one that waits),
+-- keep, reason, failures, crashes, errors, class, description, alarm.
 local FIRST, WORDS = 15, 14
 local mode = ARGV[2]
 local limits = redis.call('GET', B .. ':lim') or ''
@@ -27,7 +27,7 @@ if mode ~= 'free' and mode ~= 'once' then
   if ARGV[4] ~= limits then redis.call('SET', B .. ':lim', ARGV[4]) end
 end
 
--- Its number goes up with the time, so that it does not come again where a failover has lost the last one.
+-- The number is at least the time, so that it is not used twice if a failover loses the last one.
 local function raise(alarm)
   local number = math.max(tonumber(redis.call('GET', B .. ':alarm') or '0') + 1, now)
   redis.call('SET', B .. ':alarm', text(number))
@@ -50,7 +50,7 @@ for i = FIRST, #ARGV, WORDS do
       set_opt(m, 'r', ARGV[i + 7])
       enter(m, status, now)
       if status == '1' and redis.call('ZCARD', B .. ':z1') > tonumber(ARGV[14]) then
-        -- Two for one, so that a limit that was lowered is reached.
+        -- Deletes two for each new one, so that the count falls to a lowered limit.
         for _, old in ipairs(redis.call('ZRANGE', B .. ':z1', 0, 1)) do
           if old ~= m then erase(old) end
         end
@@ -63,7 +63,7 @@ for i = FIRST, #ARGV, WORDS do
   elseif not n[1] then
     out[#out + 1] = (status == '1' and ARGV[i + 6] == '0') and 'was' or 'lost'
   elseif n[2] == ARGV[i + 1] and n[1] == status and n[3] == failures and n[4] == crashes then
-    -- By this call before, whose answer was lost.
+    -- An earlier call stored it, and its reply was lost.
     out[#out + 1] = 'was'
   elseif n[2] == ARGV[i + 1] and not LIVE[n[1]] then
     out[#out + 1] = 'ended'

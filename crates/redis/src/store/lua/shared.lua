@@ -1,13 +1,14 @@
--- What every script of one definition begins with. KEYS[1] is what all keys of one definition begin with; all of them are in its slot.
+-- The start of every script of one definition. KEYS[1] is the prefix of the definition's keys; all of them are in its slot.
 --   n:<id>     a notice, live or ended: a hash
---   z<status>  the notices of a status, by the time when somebody must look at them or, of ended ones, by their end
---   z3:<class> dead letters of a class, cl: the classes that there ever were
---   r0 r2 rs   what can be claimed: first sends, retries, suspects. Not in them is what waits behind another of its ordering key
---   o          the live notices of ordering keys, in their order; b: of each key the one that is under way
---   u          of each dedupe key its live notice
+--   z<status>  the notices of a status: live ones by the next time at which a sweeper must look at them, ended ones by their end
+--   z3:<class> dead letters of a class; cl: all classes that ever occurred
+--   r0 r2 rs   what can be claimed: first sends, retries, crash_looping. Not those that wait behind another one of their ordering key
+--   o          the live notices of ordering keys, in their order; b: the notice of each key that is under way
+--   u          the notice that has each dedupe key: until its first claim, or (field v) until it has ended
 local B = KEYS[1]
 
--- Members have 16 digits, so that notices of the same time are in the order of their ids.
+-- Members have 19 digits, as many as the largest id, so that notices of the same time are in the order of their ids. Scripts
+-- never convert one to a number, because numbers in Lua are exact only up to 2^53.
 local function N(m)
   return B .. ':n:' .. string.gsub(m, '^0+', '')
 end
@@ -22,7 +23,7 @@ end
 
 local LIVE = { ['0'] = true, ['2'] = true, ['4'] = true, ['5'] = true }
 
-local function ready_lane(status, crashes)
+local function ready_slice(status, crashes)
   if status == '0' then return B .. ':r0' end
   if status == '2' then return B .. (tonumber(crashes) >= 2 and ':rs' or ':r2') end
 end
@@ -31,31 +32,31 @@ local function key_range(key)
   return '[' .. key .. '\0', '(' .. key .. '\1'
 end
 
--- Only the first of a key can be ready, and only while none of the key is under way.
+-- Makes the first notice of a key ready if none of the key is under way; no other one is ready.
 local function refresh(key)
   local from, to = key_range(key)
   local busy = redis.call('HGET', B .. ':b', key)
   for i, entry in ipairs(redis.call('ZRANGEBYLEX', B .. ':o', from, to, 'LIMIT', 0, 2)) do
-    local m = string.sub(entry, -16)
+    local m = string.sub(entry, -19)
     local n = redis.call('HMGET', N(m), 's', 'c')
-    local lane = n[1] and ready_lane(n[1], n[2])
-    if lane and i == 1 and not busy then
-      redis.call('ZADD', lane, redis.call('ZSCORE', B .. ':z' .. n[1], m), m)
-    elseif lane then
-      redis.call('ZREM', lane, m)
+    local slice = n[1] and ready_slice(n[1], n[2])
+    if slice and i == 1 and not busy then
+      redis.call('ZADD', slice, redis.call('ZSCORE', B .. ':z' .. n[1], m), m)
+    elseif slice then
+      redis.call('ZREM', slice, m)
     end
   end
 end
 
--- Takes a notice out of all sets. Its hash stays.
+-- Removes a notice from all sets. Its hash stays.
 local function leave(m)
   local n = redis.call('HMGET', N(m), 's', 'c', 'o', 'u', 'q')
   redis.call('ZREM', B .. ':z' .. n[1], m)
   if n[1] == '3' then redis.call('ZREM', B .. ':z3:' .. (n[5] or ''), m) end
-  local lane = ready_lane(n[1], n[2])
-  if lane then redis.call('ZREM', lane, m) end
+  local slice = ready_slice(n[1], n[2])
+  if slice then redis.call('ZREM', slice, m) end
   if LIVE[n[1]] then
-    if n[4] then redis.call('HDEL', B .. ':u', n[4]) end
+    if n[4] and redis.call('HGET', B .. ':u', n[4]) == m then redis.call('HDEL', B .. ':u', n[4]) end
     if n[3] then
       redis.call('ZREM', B .. ':o', n[3] .. '\0' .. m)
       if redis.call('HGET', B .. ':b', n[3]) == m then redis.call('HDEL', B .. ':b', n[3]) end
@@ -64,24 +65,31 @@ local function leave(m)
   end
 end
 
--- Puts it into the sets of its status. `score`: when somebody must look at it or, of an ended one, when it ended.
+-- The dedupe key of a notice, if no other live notice may have it.
+local function unique_key(m)
+  local n = redis.call('HMGET', N(m), 'u', 'v', 'a')
+  return n[1] and (n[2] or n[3] == '0') and n[1]
+end
+
+-- Adds a notice to the sets of its status. `score`: when a sweeper must look at it, or when it ended.
 local function enter(m, status, score)
   redis.call('HSET', N(m), 's', status)
   redis.call('ZADD', B .. ':z' .. status, text(score), m)
-  local n = redis.call('HMGET', N(m), 'c', 'o', 'u', 'q')
+  local n = redis.call('HMGET', N(m), 'c', 'o', 'q')
   if status == '3' then
-    redis.call('ZADD', B .. ':z3:' .. (n[4] or ''), text(score), m)
-    redis.call('SADD', B .. ':cl', n[4] or '')
+    redis.call('ZADD', B .. ':z3:' .. (n[3] or ''), text(score), m)
+    redis.call('SADD', B .. ':cl', n[3] or '')
   end
   if LIVE[status] then
-    if n[3] then redis.call('HSET', B .. ':u', n[3], m) end
+    local u = unique_key(m)
+    if u then redis.call('HSET', B .. ':u', u, m) end
     if n[2] then
       redis.call('ZADD', B .. ':o', 0, n[2] .. '\0' .. m)
       if status == '4' or status == '5' then redis.call('HSET', B .. ':b', n[2], m) end
       refresh(n[2])
     else
-      local lane = ready_lane(status, n[1])
-      if lane then redis.call('ZADD', lane, text(score), m) end
+      local slice = ready_slice(status, n[1])
+      if slice then redis.call('ZADD', slice, text(score), m) end
     end
   end
 end
@@ -91,7 +99,7 @@ local function erase(m)
   redis.call('DEL', N(m))
 end
 
--- A member of a set without its notice: kept where a person finds it, out of everybody's way.
+-- Moves a member without its notice to `aside`, where people find it, and out of the other sets.
 local function put_aside(m, reason)
   for _, set in ipairs({ ':z0', ':z1', ':z2', ':z3', ':z4', ':z5', ':z6', ':r0', ':r2', ':rs' }) do
     redis.call('ZREM', B .. set, m)
@@ -99,7 +107,7 @@ local function put_aside(m, reason)
   redis.call('HSET', B .. ':aside', m, reason)
 end
 
--- What Rust reads of a notice; `false` for one that has no hash.
+-- The fields that Rust reads of a notice; `false` if it has no hash.
 local function seen(m)
   local n = redis.call('HMGET', N(m), 's', 'a', 'f', 'c', 'p', 'd', 'e', 'w', 'l', 'k', 't', 'o')
   if not n[1] then return false end
@@ -107,15 +115,17 @@ local function seen(m)
   return n
 end
 
--- A new notice; words of it as Rust writes them. Answers with its member: where the number was given before (the node that counts
--- has lost its last steps in a failover) it is the next one that is free.
-local function insert(m, due, p, d, t, o, u)
-  while redis.call('EXISTS', N(m)) == 1 do m = string.format('%016.0f', tonumber(m) + 100000) end
+-- Inserts a notice; its words are as Rust writes them. Returns its member. If the number is taken (the counting node lost its
+-- last steps in a failover), it uses the next free one.
+local function insert(m, due, p, d, t, o, u, v)
+  -- The last five digits are the definition's id.
+  while redis.call('EXISTS', N(m)) == 1 do m = string.format('%014.0f', tonumber(string.sub(m, 1, 14)) + 1) .. string.sub(m, 15) end
   redis.call('HSET', N(m), 'a', '0', 'f', '0', 'c', '0', 'p', p, 'k', text(now))
   set_opt(m, 'd', d)
   set_opt(m, 't', t)
   set_opt(m, 'o', o)
   set_opt(m, 'u', u)
+  set_opt(m, 'v', v or '')
   enter(m, '0', due)
   return m
 end

@@ -1,0 +1,229 @@
+//! Ack: the ack or nack that a receiver gives ([`Reply`]), and its result ([`AckResult`]).
+//!
+//! A notice whose delivery must be confirmed waits in [`Status::AwaitingAck`]. An ack or nack may arrive in any other state
+//! as well; [`of_live`] and [`of_ended`] decide each of these races, without any input or output.
+
+use crate::add::NoticeConnection;
+use crate::error::Result;
+use crate::notice::{AttemptRecord, ClaimedNotice, ErrorClass, Status, append_attempt, millis_from_time};
+use crate::operate::AuditEntry;
+use crate::store::Settle;
+use crate::transition::{Next, Transition};
+use std::time::{Duration, SystemTime};
+
+/// Acks a notice inside the caller's transaction: it takes effect if and only if that commits. `outbox.ack(id)` uses its own
+/// transaction.
+///
+/// Keep that transaction short: it locks the notice's row. While it is open, the lease of an attempt that still runs cannot be
+/// extended. If it lasts longer than the lease and is then rolled back, another node may count a crash and send the notice
+/// again.
+///
+/// # Errors
+/// [`crate::Error::TransactionLost`] and errors of the database. A race is no error: see [`AckResult`].
+pub async fn ack_notice<C: NoticeConnection>(connection: &mut C, id: i64) -> Result<AckResult> {
+    connection.apply_ack(&Reply::ack(id)).await
+}
+
+/// Nacks a delivery inside the caller's transaction: the attempt fails with this reason.
+///
+/// # Errors
+/// As [`ack_notice`].
+pub async fn nack_notice<C: NoticeConnection>(
+    connection: &mut C,
+    id: i64,
+    reason: impl Into<String>,
+) -> Result<AckResult> {
+    connection.apply_ack(&Reply::nack(id, reason)).await
+}
+
+/// An ack or nack of a notice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reply {
+    /// The notice.
+    pub id: i64,
+    /// The attempt that it refers to; `None`: the last one. An ack of an earlier attempt counts like any other, a nack of an
+    /// earlier attempt changes nothing.
+    pub attempt: Option<i64>,
+    /// When the notice was added, from a token; `None`: any notice with the id.
+    pub added_at: Option<SystemTime>,
+    /// Ack or nack.
+    pub kind: ReplyKind,
+}
+
+/// Ack or nack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReplyKind {
+    /// The notice has arrived and was processed: it ends as succeeded.
+    Ack,
+    /// The notice cannot be processed, for this reason: the attempt fails.
+    Nack(String),
+}
+
+impl Reply {
+    /// Creates an ack.
+    pub fn ack(id: i64) -> Self {
+        Self { id, attempt: None, added_at: None, kind: ReplyKind::Ack }
+    }
+
+    /// Creates a nack.
+    pub fn nack(id: i64, reason: impl Into<String>) -> Self {
+        Self { id, attempt: None, added_at: None, kind: ReplyKind::Nack(reason.into()) }
+    }
+
+    /// Restricts it to this attempt.
+    #[must_use]
+    pub fn to_attempt(mut self, attempt: i64) -> Self {
+        self.attempt = Some(attempt);
+        self
+    }
+
+    /// Restricts it to the notice that was added at this time (to the millisecond). Another notice with its id, in another
+    /// database for instance, is [`AckResult::OtherNotice`].
+    #[must_use]
+    pub fn added_at(mut self, time: SystemTime) -> Self {
+        self.added_at = Some(time);
+        self
+    }
+
+    fn is_of_another(&self, created: SystemTime) -> bool {
+        self.added_at.is_some_and(|added_at| millis_from_time(added_at) != millis_from_time(created))
+    }
+
+    /// Applies it through `connection`, in its transaction.
+    ///
+    /// # Errors
+    /// As [`ack_notice`].
+    pub async fn give<C: NoticeConnection>(&self, connection: &mut C) -> Result<AckResult> {
+        connection.apply_ack(self).await
+    }
+}
+
+/// Result of an ack or nack. A race is a value and no error: an ack may arrive late, twice, or for a notice that is being sent
+/// again.
+///
+/// The isolation level of the caller's own transaction still applies. Under REPEATABLE READ or SERIALIZABLE, Postgres fails
+/// with 40001 if another transaction has changed the notice meanwhile; retry the transaction. On MySQL a notice that is newer
+/// than the snapshot of the transaction is [`Self::Unknown`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AckResult {
+    /// Ack: the notice has ended as succeeded, whether it was awaiting its confirmation, being sent, waiting for a retry or not
+    /// yet sent. Nack: the attempt has failed, and the notice is retried or given up as after any failure.
+    Done,
+    /// Ack of a dead letter: it is now a success, and the audit records that.
+    DeadLetterAcked,
+    /// The notice had already succeeded. Nothing was changed.
+    AlreadySucceeded,
+    /// Nack of an attempt that had already failed, or was never made. Nothing was changed.
+    NotAwaiting,
+    /// The notice had been cancelled. Nothing was changed.
+    Cancelled,
+    /// There is no such notice: it never existed, was purged, or succeeded without history.
+    Unknown,
+    /// The token is genuine, so the notice existed. It has ended and its row was deleted.
+    Purged,
+    /// The notice with this id was added at another time than the token says: it is a different notice, of another database for
+    /// instance. Nothing was changed.
+    OtherNotice,
+}
+
+impl AckResult {
+    /// Returns the name used in plain SQL: `done`, `dead_letter_acked` …
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::DeadLetterAcked => "dead_letter_acked",
+            Self::AlreadySucceeded => "already_succeeded",
+            Self::NotAwaiting => "not_awaiting",
+            Self::Cancelled => "cancelled",
+            Self::Unknown => "unknown",
+            Self::Purged => "purged",
+            Self::OtherNotice => "other_notice",
+        }
+    }
+}
+
+/// The end reason of a notice that was acked.
+pub const CONFIRMED: &str = "confirmed";
+/// The end reason of a notice that was acked after it had become a dead letter.
+pub const CONFIRMED_LATE: &str = "confirmed after it had been given up";
+
+/// Effect of an ack or nack on a live notice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OfLive {
+    /// The notice ends with this outcome.
+    End(Box<Settle>),
+    /// The attempt has failed, with this list of attempts. The notice becomes overdue at once, and a sweeper settles it by its
+    /// definition. A worker that is still sending it loses by the fence.
+    Fail(String),
+    /// No effect.
+    Nothing(AckResult),
+}
+
+/// Decides the effect of an ack or nack on a live notice.
+pub fn of_live(answer: &Reply, live: &ClaimedNotice) -> OfLive {
+    if answer.is_of_another(live.create_time) {
+        return OfLive::Nothing(AckResult::OtherNotice);
+    }
+    let attempt = answer.attempt.unwrap_or(live.attempt);
+    if attempt > live.attempt {
+        return OfLive::Nothing(AckResult::Unknown);
+    }
+    match &answer.kind {
+        ReplyKind::Ack => {
+            let next = Next::Finish { status: Status::Succeeded, reason: Some(CONFIRMED.to_owned()), keep: true };
+            OfLive::End(Box::new(Settle {
+                id: live.id,
+                def_id: live.def_id,
+                ordering_key: live.ordering_key.clone(),
+                attempt: live.attempt,
+                from: live.status,
+                overdue: false,
+                transition: Transition { next, failures: live.failures, crashes: live.crashes },
+                errors: live.errors.clone(),
+                last_class: None,
+                description: live.description.clone(),
+                alarm: None,
+                told: None,
+                watched: None,
+            }))
+        }
+        ReplyKind::Nack(reason)
+            if attempt == live.attempt && matches!(live.status, Status::Sending | Status::AwaitingAck) =>
+        {
+            if live.refused().is_some() {
+                // An earlier nack of the same attempt.
+                return OfLive::Nothing(AckResult::NotAwaiting);
+            }
+            let message = format!("its receiver refused it: {reason}");
+            let record = AttemptRecord::new(live, Duration::ZERO, ErrorClass::Unacked, &message);
+            OfLive::Fail(append_attempt(live.errors.as_deref(), record))
+        }
+        ReplyKind::Nack(_) => OfLive::Nothing(AckResult::NotAwaiting),
+    }
+}
+
+/// Decides the effect on a notice that has ended and was added at `created`; `None`: it becomes a success.
+pub fn of_ended(answer: &Reply, status: Status, attempt: i64, created: SystemTime) -> Option<AckResult> {
+    if answer.is_of_another(created) {
+        return Some(AckResult::OtherNotice);
+    }
+    if answer.attempt.is_some_and(|answered| answered > attempt) {
+        return Some(AckResult::Unknown);
+    }
+    match (status, &answer.kind) {
+        (Status::DeadLetter, ReplyKind::Ack) => None,
+        (Status::DeadLetter, ReplyKind::Nack(_)) => Some(AckResult::NotAwaiting),
+        (Status::Cancelled, _) => Some(AckResult::Cancelled),
+        _ => Some(AckResult::AlreadySucceeded),
+    }
+}
+
+/// Returns the audit entry for a dead letter that was acked.
+pub fn late_entry(time: SystemTime, def_id: Option<i64>, id: i64) -> AuditEntry {
+    let mut entry = AuditEntry::new(time, "its receiver", "ack");
+    (entry.def_id, entry.notice_id) = (def_id, Some(id));
+    entry.detail = Some("a late confirmation made a success of the dead letter".to_owned());
+    entry
+}

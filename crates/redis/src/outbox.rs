@@ -1,0 +1,243 @@
+//! [`RedisOutbox`]: an outbox over Redis, and [`RedisBatch`]: notices that are collected and written by one commit.
+//!
+//! Redis has no transaction to take part in: a notice exists when the call that adds it returns.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use solid_notify_core::ack::{AckResult, Reply};
+use solid_notify_core::add::nearest_name;
+use solid_notify_core::dispatch::{FirstAttemptReceiver, FirstAttemptSender, Fresh};
+use solid_notify_core::param::DEFAULT_PARAM_LIMIT;
+use solid_notify_core::{Added, AnyOutbox, Error, NewNotice, NoticeConnection, Operate, Receipt, Result};
+
+use crate::connection::Redis;
+use crate::store::{RedisStore, def_of};
+
+/// An outbox over Redis. Through `Deref` it has all methods of [`AnyOutbox`], so sweepers, operators and the dashboard use it like
+/// that of a database. Clones share everything.
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use solid_notify_core::{NotifyDef, add_notice};
+/// use solid_notify_redis::{Redis, RedisOutbox};
+///
+/// let mut outbox = RedisOutbox::new(Redis::connect("redis://127.0.0.1").await?);
+/// outbox.define(NotifyDef::new("push").retry_interval("[5s,10s,15s]")).await?;
+/// let added = add_notice(&mut outbox, "push", 7).await?;
+/// assert!(outbox.find(added.id()).await?.is_some());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct RedisOutbox {
+    store: Arc<RedisStore>,
+    outbox: AnyOutbox,
+    param_limit: usize,
+}
+
+/// Default of how many successes of a definition are kept.
+const HISTORY_LIMIT: usize = 100_000;
+
+impl std::fmt::Debug for RedisOutbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedisOutbox").finish_non_exhaustive()
+    }
+}
+
+impl Deref for RedisOutbox {
+    type Target = AnyOutbox;
+
+    fn deref(&self) -> &AnyOutbox {
+        &self.outbox
+    }
+}
+
+impl RedisOutbox {
+    /// Returns the outbox under the prefix of this connection. Nothing needs to be created before.
+    pub fn new(redis: Redis) -> Self {
+        Self::with_history_limit(redis, HISTORY_LIMIT)
+    }
+
+    /// As [`Self::new`], but keeps at most the latest `successes` successes of each definition, also where its `keep_history`
+    /// asks for more, because they are in memory. The default is 100,000. Dead letters and cancelled notices stay until they are
+    /// purged.
+    pub fn with_history_limit(redis: Redis, successes: usize) -> Self {
+        let clock = redis.hand_clock().cloned();
+        let store = Arc::new(RedisStore::new(redis, successes));
+        Self { outbox: AnyOutbox::new(store.clone(), store.clone(), clock), store, param_limit: DEFAULT_PARAM_LIMIT }
+    }
+
+    /// Sets the maximum size of a parameter in bytes; 1 MiB by default.
+    #[must_use]
+    pub fn param_limit(mut self, bytes: usize) -> Self {
+        (self.param_limit, self.outbox) = (bytes, self.outbox.with_param_limit(bytes));
+        self
+    }
+
+    /// Returns a batch of notices, acks and nacks, which [`RedisBatch::commit`] writes.
+    pub fn begin(&self) -> RedisBatch {
+        RedisBatch {
+            outbox: self.clone(),
+            notices: Vec::new(),
+            covered: Vec::new(),
+            answers: Vec::new(),
+            reports: BTreeMap::new(),
+        }
+    }
+
+    /// Returns an id for each notice, in their order, or the error of the first invalid one.
+    async fn number(&self, notices: &[NewNotice]) -> Result<Vec<i64>> {
+        for notice in notices {
+            notice.check(self.param_limit)?;
+        }
+        let mut names: Vec<&str> = notices.iter().map(NewNotice::name).collect();
+        names.sort_unstable();
+        names.dedup();
+        let numbered = self.store.number_all(&names, notices.len()).await?;
+        let def_ids: BTreeMap<&str, i64> =
+            names.iter().copied().zip(numbered.def_ids).filter(|(_, id)| *id > 0).collect();
+        let mut ids = Vec::with_capacity(notices.len());
+        for (number, notice) in (numbered.first..).zip(notices) {
+            let Some(def_id) = def_ids.get(notice.name()) else {
+                let nearest = nearest_name(notice.name(), numbered.known.iter().map(String::as_str));
+                return Err(Error::UnknownDefinition { name: notice.name().to_owned(), nearest });
+            };
+            self.outbox.commits().learn(*def_id, notice.name());
+            ids.push(crate::store::notice_id(number, *def_id));
+        }
+        Ok(ids)
+    }
+
+    /// Writes the notices. Returns for each the id of the stored notice, and whether this call added it. Dispatches those that
+    /// are due at once to the sweepers of this process, with their reports.
+    async fn write(&self, notices: Vec<(i64, NewNotice, FirstAttemptSender)>) -> Result<Vec<(i64, bool)>> {
+        let stored = self.store.insert_all(&notices).await?;
+        let (mut fresh, mut wake) = (Vec::new(), false);
+        for ((_, notice, mut report), (id, added)) in notices.into_iter().zip(&stored) {
+            if !added {
+                continue;
+            }
+            report.committed();
+            self.outbox.commits().count(std::iter::once(def_of(*id)));
+            if notice.is_due_at_once() {
+                fresh.push(Fresh { id: *id, def_id: def_of(*id), report });
+            } else {
+                wake |= notice.is_due_soon();
+            }
+        }
+        if wake {
+            self.outbox.wake();
+        }
+        self.outbox.dispatch().hand(fresh);
+        Ok(stored)
+    }
+}
+
+impl NoticeConnection for RedisOutbox {
+    async fn insert(&mut self, notice: NewNotice) -> Result<Added> {
+        let added = self.insert_many(vec![notice]).await?;
+        Ok(added.into_iter().next().unwrap_or(Added::Duplicate(None)))
+    }
+
+    /// Adds the notices of one definition together, 500 at a time, in the order given here.
+    async fn insert_many(&mut self, notices: Vec<NewNotice>) -> Result<Vec<Added>> {
+        let ids = self.number(&notices).await?;
+        let (mut rows, mut outcomes) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()));
+        for (id, notice) in ids.into_iter().zip(notices) {
+            let (report, outcome): (FirstAttemptSender, FirstAttemptReceiver) = FirstAttemptSender::new();
+            rows.push((id, notice, report));
+            outcomes.push(outcome);
+        }
+        let stored = self.write(rows).await?;
+        let added = |((id, added), outcome)| match added {
+            true => Added::New(Receipt::new(id, outcome)),
+            false => Added::Duplicate(Some(id)),
+        };
+        Ok(stored.into_iter().zip(outcomes).map(added).collect())
+    }
+
+    async fn apply_ack(&mut self, answer: &Reply) -> Result<AckResult> {
+        let answered = Operate::apply_ack(&*self.store, answer).await?;
+        self.outbox.wake();
+        Ok(answered)
+    }
+}
+
+/// Notices, acks and nacks that wait for [`RedisBatch::commit`]. Dropping the batch discards them. It is not a transaction: it
+/// locks nothing, and its commit sees what others wrote meanwhile.
+#[derive(Debug)]
+pub struct RedisBatch {
+    outbox: RedisOutbox,
+    notices: Vec<(i64, NewNotice)>,
+    /// Duplicates of notices that are not claimed yet. The commit writes them too, and skips those that still are duplicates.
+    covered: Vec<(i64, NewNotice)>,
+    answers: Vec<Reply>,
+    reports: BTreeMap<i64, FirstAttemptSender>,
+}
+
+impl RedisBatch {
+    /// Writes the notices (those of one definition together), then the acks and nacks. Skips a notice whose dedupe key another
+    /// one got meanwhile; its first attempt is reported as rolled back.
+    ///
+    /// # Errors
+    /// Those of the store. What was written before the error stays.
+    pub async fn commit(mut self) -> Result<()> {
+        let rows = std::mem::take(&mut self.notices).into_iter().filter_map(|(id, notice)| {
+            let report = self.reports.remove(&id)?;
+            Some((id, notice, report))
+        });
+        let covered =
+            std::mem::take(&mut self.covered).into_iter().map(|(id, notice)| (id, notice, FirstAttemptSender::new().0));
+        let rows: Vec<_> = rows.chain(covered).collect();
+        self.outbox.write(rows).await?;
+        for answer in &self.answers {
+            self.outbox.apply_ack(answer).await?;
+        }
+        Ok(())
+    }
+
+    /// Discards the batch, as dropping it does.
+    pub fn rollback(self) {}
+}
+
+impl NoticeConnection for RedisBatch {
+    async fn insert(&mut self, notice: NewNotice) -> Result<Added> {
+        let added = self.insert_many(vec![notice]).await?;
+        Ok(added.into_iter().next().unwrap_or(Added::Duplicate(None)))
+    }
+
+    async fn insert_many(&mut self, notices: Vec<NewNotice>) -> Result<Vec<Added>> {
+        let ids = self.outbox.number(&notices).await?;
+        let mut added = Vec::with_capacity(ids.len());
+        for (id, notice) in ids.into_iter().zip(notices) {
+            if let Some(key) = notice.dedupe_key_text() {
+                let same =
+                    |other: &&(i64, NewNotice)| def_of(other.0) == def_of(id) && other.1.dedupe_key_text() == Some(key);
+                let own = self.notices.iter().find(same).map(|(id, _)| *id);
+                let other = match own {
+                    Some(own) => Some(own),
+                    None => self.outbox.store.with_dedupe_key(def_of(id), key).await?,
+                };
+                if other.is_some() {
+                    if !notice.is_unique_until_ended() {
+                        self.covered.push((id, notice));
+                    }
+                    added.push(Added::Duplicate(other));
+                    continue;
+                }
+            }
+            let (report, outcome): (FirstAttemptSender, FirstAttemptReceiver) = FirstAttemptSender::new();
+            self.reports.insert(id, report);
+            self.notices.push((id, notice));
+            added.push(Added::New(Receipt::new(id, outcome)));
+        }
+        Ok(added)
+    }
+
+    async fn apply_ack(&mut self, answer: &Reply) -> Result<AckResult> {
+        let answered = self.outbox.store.preview(answer).await?;
+        self.answers.push(answer.clone());
+        Ok(answered)
+    }
+}

@@ -1,0 +1,38 @@
+//! Acks and nacks of receivers, in memory.
+
+use std::time::SystemTime;
+
+use solid_notify_core::Status;
+use solid_notify_core::ack::{AckResult, CONFIRMED_LATE, OfLive, Reply, late_entry, of_ended, of_live};
+
+use super::State;
+
+impl State {
+    pub(crate) fn apply_ack(&mut self, answer: &Reply, now: SystemTime) -> AckResult {
+        if let Some(live) = self.live.get_mut(&answer.id) {
+            return match of_live(answer, &live.notice) {
+                OfLive::End(settle) => {
+                    self.settle(&settle, now, &mut Vec::new());
+                    AckResult::Done
+                }
+                OfLive::Fail(errors) => {
+                    live.notice.status = Status::AwaitingAck;
+                    live.notice.errors = Some(errors);
+                    live.next_call_time = Some(now);
+                    AckResult::Done
+                }
+                OfLive::Nothing(answered) => answered,
+            };
+        }
+        let Some(ended) = self.history.get_mut(&answer.id) else { return AckResult::Unknown };
+        let notice = &mut ended.live.notice;
+        if let Some(answered) = of_ended(answer, notice.status, notice.attempt, notice.create_time) {
+            return answered;
+        }
+        notice.status = Status::Succeeded;
+        (ended.finish_time, ended.reason) = (now, Some(CONFIRMED_LATE.to_owned()));
+        let entry = late_entry(now, Some(notice.def_id), answer.id);
+        self.audit.push(entry);
+        AckResult::DeadLetterAcked
+    }
+}

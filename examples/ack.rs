@@ -1,0 +1,119 @@
+//! Deliveries that succeed only with the receiver's confirmation: three purchase orders go to a supplier by "post".
+//!
+//! ```text
+//! cargo run --example ack
+//! ```
+//!
+//! The handler posts each letter and succeeds, so every notice then awaits its confirmation. The letter holds a signed
+//! token with which the supplier replies. The first order is acked. The second is nacked, and acked when it comes again.
+//! The third gets no reply, so it is sent again when the confirmation is overdue, and finally becomes a dead letter. A late
+//! ack turns even that into a success. The clock is turned by hand, so the example takes a moment.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, ensure};
+use solid_notify::{
+    AckResult, HandClock, Notice, NotifyDef, Outbox, Status, Sweeper, TokenKeys, ack_notice, add_notice,
+};
+use sqlx::sqlite::SqlitePoolOptions;
+use tokio::sync::mpsc;
+
+/// The content of a letter.
+struct Letter {
+    order: String,
+    attempt: i64,
+    token: String,
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
+    let clock = HandClock::new(SystemTime::now());
+    let outbox = Outbox::builder(pool).clock(clock.clone()).build();
+    outbox.migrate().await?;
+    // [definition]
+    // The same secrets in every process; an older secret stays accepted while its tokens may still come.
+    outbox.use_token_keys(
+        TokenKeys::new(b"this month's: 32 random bytes...")?.accept(b"last month's: 32 random bytes...")?,
+    );
+    let definition = NotifyDef::new("purchase_order")
+        .need_confirm(true)
+        .max_confirm_delay("1h") // then it is sent again …
+        .retry_interval("[5m,5m]"); // … by the same intervals as after any failure
+    outbox.define(definition).await?;
+    // [end]
+
+    let (post, mut letters) = mpsc::unbounded_channel();
+    // [handler]
+    let sweeper = Sweeper::builder(&outbox)
+        .handler("purchase_order", move |notice: Notice<String>| {
+            let post = post.clone();
+            async move {
+                // Valid for longer than the notice awaits its confirmation, because a late reply counts too.
+                let token = notice.ack_token(24 * 60 * MINUTE)?;
+                post.send(Letter { order: notice.param().clone(), attempt: notice.attempt(), token })?;
+                Ok(()) // with `notice.require_ack(time)` before it, whatever the definition says
+            }
+        })
+        .start()
+        .await?;
+    // [end]
+
+    let mut ids = Vec::new();
+    let mut tx = outbox.begin().await?;
+    for order in ["100 bolts", "7 wheels", "1 engine"] {
+        ids.push(add_notice(&mut tx, "purchase_order", order).await?.id());
+    }
+    tx.commit().await?;
+
+    let mut engine_token = String::new();
+    // Three letters at first, then two again (the wheels after the nack, the engine without a reply), and one for the last
+    // time.
+    for _ in 0..6 {
+        sweeper.idle().await;
+        if letters.is_empty() {
+            let_time_pass(&clock, &sweeper).await;
+        }
+        let Some(Letter { order, attempt, token }) = letters.recv().await else { break };
+        match (order.as_str(), attempt) {
+            ("7 wheels", 1) => {
+                println!("{order}: refused, {:?}", outbox.nack_token(&token, "out of stock until Monday").await?);
+            }
+            ("1 engine", _) => {
+                println!("{order}: no answer to attempt {attempt}");
+                engine_token = token;
+            }
+            _ => println!("{order}: confirmed, {:?}", outbox.ack_token(&token).await?),
+        }
+    }
+    let_time_pass(&clock, &sweeper).await;
+
+    for (id, expected) in ids.iter().zip([Status::Succeeded, Status::Succeeded, Status::DeadLetter]) {
+        let notice = outbox.find(*id).await?.context("it was added")?;
+        println!("{}: {:?}, {} failed attempts", notice.param, notice.status, notice.failures);
+        ensure!(notice.status == expected, "{expected:?} was expected");
+    }
+    // [late]
+    // The supplier was on holiday. The token of any attempt is valid, and so is a plain ack in the caller's own
+    // transaction.
+    let late = outbox.ack_token(&engine_token).await?;
+    println!("1 engine: confirmed late, {late:?}");
+    ensure!(late == AckResult::DeadLetterAcked, "a dead letter becomes a success");
+    let mut tx = outbox.begin().await?;
+    let again = ack_notice(&mut tx, ids[2]).await?;
+    tx.commit().await?;
+    ensure!(again == AckResult::AlreadySucceeded, "a second confirmation changes nothing");
+    // [end]
+    sweeper.shutdown().await;
+    Ok(())
+}
+
+/// Advances by the confirmation time, then by the interval to the next attempt.
+async fn let_time_pass(clock: &HandClock, sweeper: &Sweeper) {
+    for step in [60 * MINUTE, 5 * MINUTE] {
+        clock.advance(step);
+        sweeper.idle().await;
+    }
+}

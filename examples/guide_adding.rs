@@ -1,0 +1,185 @@
+//! Adding and sending, for the book: keys, many notices, savepoints, plain transactions, handler types, failures, error
+//! classes.
+//!
+//! ```text
+//! cargo run --example guide_adding
+//! ```
+//!
+//! The chapters "Adding notices", "Handlers and failures" and "Retries and error classes" show the regions of this file.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use solid_notify::{
+    Added, ErrorClass, Failure, FirstAttempt, HandClock, Handler, HandlerResult, HttpStatus, NewNotice, Notice,
+    NoticeConnection, NotifyDef, Outbox, Status, Sweeper, add_notice, add_notices,
+};
+use sqlx::Sqlite;
+use sqlx::sqlite::SqlitePoolOptions;
+
+// [handler_type]
+struct Partner {
+    url: String,
+}
+
+impl Handler for Partner {
+    type Param = Value;
+
+    async fn handle(&self, notice: Notice<Value>) -> HandlerResult {
+        let key = notice.idempotency_key(); // the same in every attempt; the receiver deduplicates by it
+        println!("POST {} with {} and the key {key}", self.url, notice.raw_param());
+        match notice.param()["order"].as_i64() {
+            Some(1) => Err(Failure::skip("test orders are not sent".to_owned())),
+            Some(2) => Err(HttpStatus(503).into()), // class `unavailable`: retried by the definition's interval
+            Some(3) => Err(Failure::retry_in(Duration::from_secs(30), HttpStatus(429))), // as `Retry-After` says
+            Some(4) => Err(Failure::retry("over the quota").class(ErrorClass::Busy)),
+            Some(5) => Err(Failure::give_up("the customer does not exist")), // a dead letter at once
+            _ => Ok(()),
+        }
+    }
+}
+// [end]
+
+// [connection]
+/// Works in every transaction and on every connection, also with `MemoryOutbox` in tests.
+async fn book(tx: &mut impl NoticeConnection, order: i64) -> solid_notify::Result<()> {
+    add_notice(tx, "sync_order", json!({ "order": order })).await?;
+    Ok(())
+}
+// [end]
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
+    let clock = HandClock::new(SystemTime::now());
+    let outbox = Outbox::builder(pool).clock(clock.clone()).build();
+    outbox.migrate().await?;
+    // [rules]
+    let definition = NotifyDef::new("sync_order")
+        .retry_interval("[5s,5m,1h,1d]")
+        .max_retry_times(10)
+        .retry_rules(r#"{ "busy": "exp(1m, x2, max 1h)", "network": 20, "auth": "[1h,1d]", "crash": "never" }"#);
+    outbox.define(definition).await?;
+    // [end]
+    outbox.define(NotifyDef::new("remind")).await?;
+    outbox.define(NotifyDef::new("customer_changed")).await?;
+    // [start]
+    let sweeper = Sweeper::builder(&outbox)
+        .register("sync_order", Partner { url: "https://partner.example.org/orders".to_owned() })
+        .handler("remind", |_: Notice<Value>| async { Ok(()) })
+        .handler("customer_changed", |_: Notice<i64>| async { Ok(()) })
+        .classify(|error| {
+            let error = error.downcast_ref::<std::num::ParseIntError>()?;
+            eprintln!("not a number: {error}");
+            Some(ErrorClass::Invalid)
+        })
+        .start()
+        .await?;
+    // [end]
+
+    // [options]
+    let mut tx = outbox.begin().await?;
+    let reminder = NewNotice::new("remind", json!({ "order": 7 }))?
+        .delay(Duration::from_secs(3600)) // or `.at(time)`
+        .description("reminder of order 7") // for operators
+        .ordering_key("customer 4711") // notices with this key are sent one at a time, in the order of insertion
+        .unique_until_ended("reminder of order 7") // a dedupe key: see below
+        .add(&mut tx)
+        .await?;
+    tx.commit().await?;
+    // [end]
+    ensure!(matches!(reminder, Added::New(_)));
+
+    // [duplicate]
+    let mut tx = outbox.begin().await?;
+    let again = NewNotice::new("remind", json!({ "order": 7 }))?.unique_until_ended("reminder of order 7");
+    match again.add(&mut tx).await? {
+        Added::Duplicate(id) => println!("nothing was added: notice {id:?} has the key"),
+        added => println!("added notice {:?}", added.id()),
+    }
+    tx.commit().await?;
+    // [end]
+
+    // [newest_state]
+    let mut tx = outbox.begin().await?;
+    for _change in 0..3 {
+        // The handler reads the customer's current state, so one notice covers all changes until it is claimed.
+        let changed = NewNotice::new("customer_changed", 4711)?.unique_until_claimed("4711");
+        changed.add(&mut tx).await?;
+    }
+    tx.commit().await?;
+    // [end]
+    ensure!(count(&outbox, "customer_changed").await? == 1);
+
+    // [many]
+    let orders = (1..=1_000).map(|order| NewNotice::new("sync_order", json!({ "order": order })));
+    let orders = orders.collect::<solid_notify::Result<Vec<_>>>()?;
+    let mut tx = outbox.begin().await?;
+    add_notices(&mut tx, orders).await?; // all of them, or none
+    tx.commit().await?;
+    // [end]
+    sweeper.idle().await;
+
+    // [savepoint]
+    let mut tx = outbox.begin().await?;
+    book(&mut tx, 2001).await?;
+    let mut inner = tx.begin().await?; // a savepoint
+    book(&mut inner, 2002).await?;
+    inner.rollback().await?; // notice 2002 is gone, notice 2001 is not
+    tx.after_commit(|| println!("runs when the outermost transaction has committed"));
+    tx.commit().await?;
+    // [end]
+
+    // [plain]
+    let mut plain = outbox.pool().begin().await?; // any sqlx transaction or connection
+    book(&mut plain, 2003).await?;
+    plain.commit().await?;
+    outbox.wake(); // optional: without it the next sweep (1 s) finds the notice
+    // [end]
+
+    // [first_attempt]
+    let mut tx = outbox.begin().await?;
+    let added = add_notice(&mut tx, "sync_order", json!({ "order": 2 })).await?;
+    tx.commit().await?;
+    match added.first_attempt(Duration::from_secs(3)).await {
+        FirstAttempt::Succeeded => println!("delivered"),
+        FirstAttempt::Failed(why) => println!("will be retried, or is a dead letter: {why}"),
+        other => println!("not known here: {other:?}"), // NotHere, StillDue, RolledBack
+    }
+    // [end]
+    sweeper.idle().await;
+
+    // Orders 1 to 5 show what a handler can return; 1,000 + 2001 + 2003 + order 2 again are all.
+    ensure!(count(&outbox, "sync_order").await? == 1_003);
+    for (order, expected) in [
+        (1, (Status::Cancelled, None)),
+        (2, (Status::Failed, Some("unavailable"))),
+        (3, (Status::Failed, Some("busy"))),
+        (4, (Status::Failed, Some("busy"))),
+        (5, (Status::DeadLetter, Some("unknown"))),
+        (6, (Status::Succeeded, None)),
+    ] {
+        let (status, class) = state(&outbox, order).await?;
+        ensure!((status, class.as_deref()) == expected, "order {order}: {status:?}, {class:?}");
+    }
+    sweeper.shutdown().await;
+    Ok(())
+}
+
+/// Returns how many notices a definition has, live and ended.
+async fn count(outbox: &Outbox<Sqlite>, definition: &str) -> Result<i64> {
+    let all = "SELECT count(*) FROM (SELECT def_id FROM notify_msg UNION ALL SELECT def_id FROM notify_msg_history) n
+               JOIN notify_def d ON d.id = n.def_id WHERE d.name = $1";
+    Ok(sqlx::query_scalar(all).bind(definition).fetch_one(outbox.pool()).await?)
+}
+
+/// Returns the status and the class of the last error of the first notice of an order.
+async fn state(outbox: &Outbox<Sqlite>, order: i64) -> Result<(Status, Option<String>)> {
+    let first =
+        "SELECT min(id) FROM (SELECT id, param FROM notify_msg UNION ALL SELECT id, param FROM notify_msg_history)
+                 WHERE json_extract(param, '$.order') = $1";
+    let id: i64 = sqlx::query_scalar(first).bind(order).fetch_one(outbox.pool()).await?;
+    let notice = outbox.find(id).await?.context("it was added")?;
+    Ok((notice.status, notice.last_class))
+}

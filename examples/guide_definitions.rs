@@ -1,0 +1,99 @@
+//! Definitions and operators, for the book: limits over all nodes, the switch, verbs, versions of definitions.
+//!
+//! ```text
+//! cargo run --example guide_definitions
+//! ```
+//!
+//! The chapters "Limits over all nodes", "Dead letters and operator verbs", "Versions of definitions" and "Timetables and
+//! windows" show the regions of this file.
+
+use anyhow::{Result, bail, ensure};
+use solid_notify::{Filter, NewNotice, NotifyDef, Outbox, Status, Updated, VerbResult};
+use sqlx::Sqlite;
+use sqlx::sqlite::SqlitePoolOptions;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
+    let outbox = Outbox::new(pool);
+    outbox.migrate().await?;
+    limits(&outbox).await?;
+    times(&outbox).await?;
+    verbs(&outbox).await?;
+    versions(&outbox).await
+}
+
+async fn limits(outbox: &Outbox<Sqlite>) -> Result<()> {
+    // [limits]
+    let sms = NotifyDef::new("sms")
+        .rate_limit("100/1m") // at most 100 attempts begin within any minute
+        .max_concurrency_total(4) // at most 4 are being sent at the same time
+        .breaker_failures(10) // ten failures in a row open the circuit:
+        .breaker_pause("2m"); // nothing is sent for 2 min, then one probe, until one succeeds
+    outbox.define(sms).await?;
+    // [end]
+
+    // [switch]
+    let alice = outbox.operator("alice");
+    alice.pause_all("the provider moves").await?; // all definitions, on every node, within 5 s; the audit records it
+    alice.resume_all().await?;
+    // [end]
+    ensure!(alice.audit(10).await?.len() >= 2, "the audit has both");
+    Ok(())
+}
+
+async fn times(outbox: &Outbox<Sqlite>) -> Result<()> {
+    // [windows]
+    outbox.define(NotifyDef::new("daily_report").schedule("0 0 3 * * * Asia/Shanghai")).await?;
+    let at_night = "mon-fri 22:00-06:00; sat,sun 00:00-24:00 Europe/Berlin";
+    outbox.define(NotifyDef::new("sync_stock").send_window(at_night)).await?;
+    // [end]
+    let states = outbox.definitions().await?;
+    ensure!(states.iter().all(|state| state.problems.is_empty()), "{states:?}");
+    Ok(())
+}
+
+async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
+    outbox.define(NotifyDef::new("sync_order").enabled(false)).await?;
+    let mut tx = outbox.begin().await?;
+    let Some(id) = NewNotice::new("sync_order", 7)?.add(&mut tx).await?.id() else { bail!("it is new") };
+    tx.commit().await?;
+
+    // [verbs]
+    let alice = outbox.operator("alice");
+    println!("{}", alice.explain(id).await?); // why it is not sent yet: "the definition sync_order is switched off …"
+
+    let timeouts = Filter::dead_letters().definition("sync_order").class("timeout");
+    let page = alice.list(&timeouts, None, 50).await?; // the latest first; `page.next` begins the next page
+    let preview = alice.preview(&timeouts).await?; // how many, of which classes, from when to when
+    println!("{} in all, {} on this page", preview.total, page.notices.len());
+    let done = alice.retry_all(&timeouts, "100/1m".parse()?).await?; // spread over time, in windows of 500
+    println!("{} are sent again until {:?}", done.changed, done.last_due);
+
+    let edited = alice.edit(id, 8).await?; // another parameter
+    let cancelled = alice.cancel(id, "ordered by mistake").await?;
+    let retried = alice.retry(id).await?; // also brings back a cancelled notice
+    // [end]
+    ensure!([edited, cancelled, retried] == [VerbResult::Done; 3]);
+    ensure!(outbox.find(id).await?.is_some_and(|notice| notice.status == Status::NotSent && notice.param == "8"));
+    Ok(())
+}
+
+async fn versions(outbox: &Outbox<Sqlite>) -> Result<()> {
+    outbox.define(NotifyDef::new("send_invoice")).await?;
+    // [versions]
+    let alice = outbox.operator("alice");
+    let seen = alice.definition("send_invoice").await?;
+    let new = seen.clone().retry_interval("[1m,1h]").max_retry_times(2);
+    println!("{}", alice.preview_edit(&seen, &new).await?); // the effect on the notices in flight; changes nothing
+    let Updated::Done(row) = alice.edit_definition(&seen, new).await? else { bail!("another operator was faster") };
+    alice.retime("send_invoice", "100/1m".parse()?).await?; // waiting retries take the new intervals, too
+
+    for version in alice.versions("send_invoice").await? {
+        println!("{} {} {} {:?}", version.version, version.who, version.act, version.differences); // the latest first
+    }
+    let rolled_back = alice.roll_back(&row, 1).await?; // only if the row is still the one that she saw
+    // [end]
+    ensure!(matches!(rolled_back, Updated::Done(row) if row.retry_interval == "[5s,5m,1h,1d]"));
+    Ok(())
+}

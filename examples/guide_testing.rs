@@ -1,0 +1,87 @@
+//! Testing an application, for the book: in memory and in a database of the test, with a clock that the test turns.
+//!
+//! ```text
+//! cargo run --example guide_testing
+//! ```
+//!
+//! The chapter "Testing an application" shows the regions of this file. In an application the two functions below are tests.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper, assert_added};
+use solid_notify::{
+    AnyOutbox, Failure, Notice, NoticeConnection, NotifyDef, Outbox, Status, Sweeper, SweeperBuilder, add_notice,
+};
+use sqlx::sqlite::SqlitePoolOptions;
+
+// [application]
+/// The handlers that the application registers.
+fn handlers(outbox: &AnyOutbox) -> SweeperBuilder {
+    Sweeper::builder(outbox).handler("sync_order", |notice: Notice<Value>| async move {
+        println!("sending {}", notice.param());
+        Ok(())
+    })
+}
+
+async fn book(tx: &mut impl NoticeConnection, order: i64) -> solid_notify::Result<()> {
+    add_notice(tx, "sync_order", json!({"order": order, "state": "booked"})).await?;
+    Ok(())
+}
+// [end]
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    in_memory().await?;
+    in_a_database().await
+}
+
+async fn in_memory() -> Result<()> {
+    // [memory]
+    let outbox = MemoryOutbox::with_clock(HandClock::new(SystemTime::now()));
+    outbox.define(NotifyDef::new("sync_order").retry_interval("[5s,5m,1h]").max_retry_times(3)).await?;
+    let sweeper = TestSweeper::start(handlers(&outbox)).await?;
+    sweeper.fail_next("sync_order", 2, || Failure::retry("the receiver is down"));
+
+    let mut tx = outbox.begin();
+    book(&mut tx, 7).await?;
+    tx.commit();
+
+    let added = assert_added(&outbox, "sync_order").with(json!({"order": 7})).times(1).await;
+    assert_eq!(sweeper.drain().await.failed, 1); // sends until nothing is due
+    // The retries after 5 s and after another 5 min: one fails, one delivers.
+    let hour = sweeper.advance(Duration::from_secs(3600)).await;
+    assert_eq!((hour.failed, hour.succeeded), (1, 1));
+    let record = outbox.find(added[0].id).await?.context("it was added")?;
+    assert_eq!((record.status, record.attempt), (Status::Succeeded, 3));
+    // [end]
+    sweeper.shutdown().await;
+    Ok(())
+}
+
+async fn in_a_database() -> Result<()> {
+    // [database]
+    let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
+    let outbox = Outbox::builder(pool).clock(HandClock::new(SystemTime::now())).build();
+    outbox.migrate().await?;
+    outbox.define(NotifyDef::new("sync_order").retry_interval("1m").max_retry_times(1)).await?;
+    let sweeper = TestSweeper::start(handlers(&outbox)).await?;
+
+    // A business transaction that is rolled back leaves nothing.
+    let mut tx = outbox.begin().await?;
+    book(&mut tx, 7).await?;
+    tx.rollback().await?;
+    assert_added(&outbox, "sync_order").never().await;
+
+    // A notice whose attempts all fail becomes a dead letter.
+    sweeper.fail_next("sync_order", 2, || Failure::retry("the receiver is down"));
+    let mut tx = outbox.begin().await?;
+    book(&mut tx, 8).await?;
+    tx.commit().await?;
+    assert_eq!(sweeper.drain().await.failed, 1);
+    assert_eq!(sweeper.advance(Duration::from_secs(60)).await.dead_letters, 1);
+    // [end]
+    sweeper.shutdown().await;
+    Ok(())
+}

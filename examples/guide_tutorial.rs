@@ -1,0 +1,117 @@
+//! The program of the book's tutorial: a notice that is added, fails, is retried, becomes a dead letter and is repaired.
+//!
+//! ```text
+//! cargo run --example guide_tutorial
+//! ```
+//!
+//! `docs/src/tutorial.md` shows the regions of this file one by one and explains them.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
+use solid_notify::{ErrorClass, Failure, Notice, NotifyDef, Outbox, Status, Sweeper, VerbResult, add_notice};
+use sqlx::sqlite::SqlitePoolOptions;
+
+// [invoice]
+#[derive(Serialize, Deserialize)]
+struct Invoice {
+    number: i64,
+    mail: String,
+}
+// [end]
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    // [open]
+    let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
+    sqlx::query("CREATE TABLE invoice (number integer PRIMARY KEY)").execute(&pool).await?;
+    let outbox = Outbox::new(pool);
+    outbox.migrate().await?;
+    outbox.define(NotifyDef::new("send_invoice").retry_interval("[1s,5m,1h]")).await?;
+    // [end]
+
+    // [handler]
+    let sweeper = Sweeper::builder(&outbox)
+        .handler("send_invoice", |notice: Notice<Invoice>| async move {
+            let invoice = notice.param();
+            println!("attempt {} to send invoice {} to {}", notice.attempt(), invoice.number, invoice.mail);
+            if !invoice.mail.contains('@') {
+                // No retry can repair this, so the notice becomes a dead letter at once.
+                let wrong = format!("{:?} is not a mail address", invoice.mail);
+                return Err(Failure::give_up(wrong).class(ErrorClass::Invalid));
+            }
+            if notice.attempt() == 1 {
+                return Err(Failure::retry("connection refused"));
+            }
+            Ok(())
+        })
+        .start()
+        .await?;
+    // [end]
+
+    // [add]
+    let invoice = Invoice { number: 1, mail: "ada@example.org".to_owned() };
+    let mut tx = outbox.begin().await?;
+    sqlx::query("INSERT INTO invoice VALUES ($1)").bind(invoice.number).execute(&mut *tx).await?;
+    let added = add_notice(&mut tx, "send_invoice", &invoice).await?;
+    let id = added.id();
+    tx.commit().await?;
+    println!("the first attempt: {:?}", added.first_attempt(Duration::from_secs(3)).await);
+    // [end]
+
+    // [explain]
+    let alice = outbox.operator("alice");
+    println!("{}", alice.explain(id).await?);
+    // [end]
+    ensure!(outbox.find(id).await?.is_some_and(|notice| notice.status == Status::Failed));
+
+    // [wait]
+    while outbox.find(id).await?.is_some_and(|notice| notice.status != Status::Succeeded) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    println!("{}", alice.explain(id).await?);
+    // [end]
+
+    // [rollback]
+    let invoice = Invoice { number: 2, mail: "ben@example.org".to_owned() };
+    let mut tx = outbox.begin().await?;
+    sqlx::query("INSERT INTO invoice VALUES ($1)").bind(invoice.number).execute(&mut *tx).await?;
+    let never = add_notice(&mut tx, "send_invoice", &invoice).await?.id();
+    tx.rollback().await?;
+    println!("{}", alice.explain(never).await?);
+    // [end]
+    ensure!(outbox.find(never).await?.is_none());
+
+    // [dead_letter]
+    let wrong = Invoice { number: 3, mail: "cleo at example.org".to_owned() };
+    let mut tx = outbox.begin().await?;
+    let dead = add_notice(&mut tx, "send_invoice", &wrong).await?.id();
+    tx.commit().await?;
+    sweeper.idle().await;
+    println!("{}", alice.explain(dead).await?);
+    // [end]
+    ensure!(outbox.find(dead).await?.is_some_and(|notice| notice.status == Status::DeadLetter));
+
+    // [repair]
+    let right = Invoice { number: 3, mail: "cleo@example.org".to_owned() };
+    let edited = alice.edit(dead, &right).await?; // a dead letter is sent again with the new parameter
+    sweeper.idle().await;
+    for entry in alice.audit_of(dead, 10).await? {
+        println!("{} {} {}", entry.who, entry.act, entry.detail.unwrap_or_default());
+    }
+    // [end]
+    ensure!(edited == VerbResult::Done);
+    ensure!(outbox.find(dead).await?.is_some_and(|notice| notice.status == Status::Succeeded));
+
+    // [edit]
+    sqlx::query("UPDATE notify_def SET retry_interval = '[10s,1h]', max_retry_times = 8 WHERE name = 'send_invoice'")
+        .execute(outbox.pool())
+        .await?;
+    let row = alice.definition("send_invoice").await?;
+    println!("{} {:?}", row.retry_interval, row.max_retry_times);
+    // [end]
+    ensure!(row.max_retry_times == Some(8));
+    sweeper.shutdown().await;
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! The documents: each Rust snippet is a region of a program that CI compiles and runs, and each relative link leads somewhere.
+//!
+//! A program marks a region by the comment lines `// [name]` and `// [end]`. In Markdown the line directly above the block
+//! names it: `<!-- examples/guide_adding.rs#keys -->`. `tests/tidy.rs` checks what tables of the documents list.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("cannot read {file}: {error}"))
+}
+
+/// Returns the Markdown files of a folder and of its subfolders, relative to the root.
+fn markdown(folder: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root().join(folder)).unwrap() {
+        let name = format!("{folder}/{}", entry.unwrap().file_name().into_string().unwrap());
+        if root().join(&name).is_dir() {
+            found.extend(markdown(&name));
+        } else if name.ends_with(".md") {
+            found.push(name);
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// Returns the files that show Rust code: the README and the book.
+fn guides() -> Vec<String> {
+    let mut files = markdown("docs/src");
+    assert!(files.len() >= 20, "only {} chapters found", files.len());
+    files.push("README.md".to_owned());
+    files
+}
+
+/// Removes the indentation that all lines have in common, and blank lines at both ends.
+fn dedented(lines: &[&str]) -> String {
+    let indent = |line: &&str| line.len() - line.trim_start().len();
+    let common = lines.iter().filter(|line| !line.trim().is_empty()).map(indent).min().unwrap_or_default();
+    let lines: Vec<&str> = lines.iter().map(|line| line.get(common..).unwrap_or_default().trim_end()).collect();
+    lines.join("\n").trim_matches('\n').to_owned()
+}
+
+/// Returns the regions of a program, by name.
+fn regions(file: &str) -> BTreeMap<String, String> {
+    let mut regions = BTreeMap::new();
+    let mut open: Option<(&str, Vec<&str>)> = None;
+    let text = read(file);
+    for line in text.lines() {
+        let marker = line.trim().strip_prefix("// [").and_then(|rest| rest.strip_suffix(']'));
+        match (marker, &mut open) {
+            (Some("end"), _) => {
+                let (name, lines) = open.take().unwrap_or_else(|| panic!("{file}: `// [end]` ends no region"));
+                let twice = regions.insert(name.to_owned(), dedented(&lines)).is_some();
+                assert!(!twice, "{file}: the region `{name}` occurs twice");
+            }
+            (Some(name), Some((outer, _))) => panic!("{file}: the region `{name}` begins inside `{outer}`"),
+            (Some(name), None) => open = Some((name, Vec::new())),
+            (None, Some((_, lines))) => lines.push(line),
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "{file}: a region has no `// [end]`");
+    regions
+}
+
+/// A block of Rust code in a document.
+struct Snippet {
+    /// The document and the line of the fence.
+    place: String,
+    /// What follows the back-ticks.
+    info: String,
+    /// The line above the fence.
+    above: String,
+    code: String,
+}
+
+fn snippets(file: &str) -> Vec<Snippet> {
+    let text = read(file);
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < lines.len() {
+        let Some(info) = lines[at].trim_start().strip_prefix("```") else {
+            at += 1;
+            continue;
+        };
+        let length = lines[at + 1..].iter().position(|line| line.trim() == "```");
+        let end = at + 1 + length.unwrap_or_else(|| panic!("{file}:{}: the block has no end", at + 1));
+        if info.starts_with("rust") {
+            found.push(Snippet {
+                place: format!("{file}:{}", at + 1),
+                info: info.to_owned(),
+                above: at.checked_sub(1).map(|above| lines[above].trim().to_owned()).unwrap_or_default(),
+                code: dedented(&lines[at + 1..end]),
+            });
+        }
+        at = end + 1;
+    }
+    found
+}
+
+/// Returns what is wrong with a snippet.
+fn mistake(snippet: &Snippet) -> Option<String> {
+    let Snippet { place, info, above, code } = snippet;
+    if info != "rust,ignore" {
+        return Some(format!("{place}: the block begins with ```{info}; write ```rust,ignore"));
+    }
+    let source = above.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->")).and_then(|s| s.split_once('#'));
+    let Some((file, region)) = source else {
+        return Some(format!("{place}: no source above the block; write <!-- examples/program.rs#region -->"));
+    };
+    if !file.starts_with("examples/") && !file.starts_with("tests/") {
+        return Some(format!("{place}: {file} is no program that CI runs"));
+    }
+    match regions(file).get(region) {
+        None => Some(format!("{place}: {file} has no region `{region}`")),
+        Some(text) if text != code => Some(format!("{place}: differs from {file}#{region}, which is:\n{text}\n")),
+        Some(_) => None,
+    }
+}
+
+#[test]
+fn every_rust_snippet_of_a_document_is_a_region_of_an_example() {
+    let all: Vec<Snippet> = guides().iter().flat_map(|file| snippets(file)).collect();
+    assert!(all.len() >= 20, "only {} snippets found", all.len());
+    let mistakes: Vec<String> = all.iter().filter_map(mistake).collect();
+    assert!(mistakes.is_empty(), "{}", mistakes.join("\n"));
+}
+
+#[test]
+fn every_guide_program_and_the_quick_start_are_examples_that_run() {
+    let (manifest, run) = (read("examples/Cargo.toml"), read("xtask/src/test.rs"));
+    for entry in fs::read_dir(root().join("examples")).unwrap() {
+        let file = entry.unwrap().file_name().into_string().unwrap();
+        let Some(name) = file.strip_suffix(".rs") else { continue };
+        assert!(manifest.contains(&format!("name = \"{name}\"")), "examples/Cargo.toml does not have {name}");
+        assert!(run.contains(&format!("\"{name}\"")), "EXAMPLES of xtask/src/test.rs does not have {name}");
+    }
+}
+
+/// Returns the anchor that GitHub and mdBook give a heading.
+fn anchor(heading: &str) -> String {
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    heading.trim().to_lowercase().chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// Returns the lines of a document that are not in a code block.
+fn prose(text: &str) -> Vec<&str> {
+    let mut in_code = false;
+    let outside = |line: &&str| {
+        let fence = line.trim_start().starts_with("```");
+        in_code ^= fence;
+        !in_code && !fence
+    };
+    text.lines().filter(outside).collect()
+}
+
+fn anchors(text: &str) -> BTreeSet<String> {
+    let heading = |line: &&str| line.starts_with('#').then(|| anchor(line.trim_start_matches('#')));
+    prose(text).iter().filter_map(heading).collect()
+}
+
+/// Returns the targets of the links in a text.
+fn links(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in prose(text) {
+        for (at, _) in line.match_indices("](") {
+            found.extend(line[at + 2..].split_once(')').map(|(target, _)| target.to_owned()));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_relative_link_of_a_document_leads_to_a_file_and_a_heading() {
+    let mut files = guides();
+    files.extend(markdown("docs/decisions"));
+    files.extend(["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(str::to_owned));
+    let (mut broken, mut count) = (Vec::new(), 0);
+    for file in &files {
+        let text = read(file);
+        let folder = root().join(file).parent().unwrap().to_owned();
+        for target in links(&text).iter().filter(|target| !target.contains("://") && !target.starts_with("mailto:")) {
+            count += 1;
+            let (path, fragment) = target.split_once('#').unwrap_or((target, ""));
+            let path = if path.is_empty() { root().join(file) } else { folder.join(path) };
+            let there = match fragment {
+                "" => path.exists(),
+                fragment => fs::read_to_string(&path).is_ok_and(|text| anchors(&text).contains(fragment)),
+            };
+            if !there {
+                broken.push(format!("{file}: {target}"));
+            }
+        }
+    }
+    assert!(count >= 100, "only {count} links found");
+    assert!(broken.is_empty(), "links that lead nowhere:\n  {}", broken.join("\n  "));
+}
+
+#[test]
+fn the_summary_of_the_book_lists_every_chapter() {
+    let summary = read("docs/src/SUMMARY.md");
+    let listed: BTreeSet<String> = links(&summary).into_iter().collect();
+    let chapters = markdown("docs/src").into_iter().map(|file| file.replace("docs/src/", ""));
+    let chapters: BTreeSet<String> = chapters.filter(|file| file != "SUMMARY.md").collect();
+    assert_eq!(listed, chapters);
+}
+
+#[test]
+fn the_readme_stays_short() {
+    let lines = read("README.md").lines().count();
+    assert!(lines <= 150, "README.md has {lines} lines; move what is over 150 to docs/src");
+}

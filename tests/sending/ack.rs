@@ -1,0 +1,183 @@
+//! Deliveries that count only with an ack.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use solid_notify::{AckResult, Error, NewNotice, Notice, NotifyDef, Status, Sweeper, SweeperBuilder, TokenKeys};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::sending::{Calls, add, eventually, gated, reaches, record};
+use tokio::sync::Semaphore;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn delivering(b: &dyn Backend, calls: &Calls<i64>) -> SweeperBuilder {
+    let calls = calls.clone();
+    Sweeper::builder(b.outbox()).handler("sync", move |notice: Notice<i64>| {
+        calls.note(notice.attempt());
+        async { Ok(()) }
+    })
+}
+
+pub async fn a_delivery_that_needs_an_ack_waits_for_it(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").need_confirm(true)).await.unwrap();
+    let calls = Calls::default();
+    let sweeper = delivering(b, &calls).start().await.unwrap();
+    let receipt = b.add_new(NewNotice::new("sync", 1).unwrap()).await;
+    let id = receipt.id();
+    let waiting = reaches(b, id, Status::AwaitingAck).await;
+    assert_eq!((waiting.next_call_time, waiting.failures), (None, 0), "for ever");
+    b.clock().advance(Duration::from_secs(365 * 86_400));
+    sweeper.idle().await;
+    assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::Done);
+    assert_eq!(record(b, id).await.status, Status::Succeeded);
+    assert_eq!(calls.all(), [1]);
+    sweeper.shutdown().await;
+}
+
+pub async fn an_overdue_ack_is_a_failed_attempt(b: &dyn Backend) {
+    let def = NotifyDef::new("sync").need_confirm(true).max_confirm_delay("10m").retry_interval("[1m]");
+    b.outbox().define(def).await.unwrap();
+    let calls = Calls::default();
+    let sweeper = delivering(b, &calls).start().await.unwrap();
+    let id = add(b, "sync").await;
+    reaches(b, id, Status::AwaitingAck).await;
+    b.clock().advance(10 * MINUTE);
+    let failed = reaches(b, id, Status::Failed).await;
+    assert_eq!((failed.failures, failed.last_class.as_deref()), (1, Some("unacked")));
+    assert_eq!(failed.next_call_time, Some(b.clock().now() + MINUTE));
+    assert!(failed.errors[0].message.contains("not confirmed within 10m"), "{:?}", failed.errors);
+    b.clock().advance(MINUTE);
+    reaches(b, id, Status::AwaitingAck).await;
+    b.clock().advance(10 * MINUTE);
+    let dead = reaches(b, id, Status::DeadLetter).await;
+    assert_eq!((dead.failures, dead.errors.len(), calls.all()), (2, 2, vec![1, 2]));
+    assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::DeadLetterAcked);
+    sweeper.shutdown().await;
+}
+
+pub async fn a_refusal_is_a_failed_attempt_with_its_reason(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").need_confirm(true).retry_interval("[1m]")).await.unwrap();
+    let calls = Calls::default();
+    let sweeper = delivering(b, &calls).start().await.unwrap();
+    let id = add(b, "sync").await;
+    reaches(b, id, Status::AwaitingAck).await;
+    assert_eq!(b.outbox().nack(id, "no such customer").await.unwrap(), AckResult::Done);
+    let failed = reaches(b, id, Status::Failed).await;
+    assert_eq!((failed.failures, failed.errors.len(), failed.last_class.as_deref()), (1, 1, Some("unacked")));
+    assert_eq!(failed.errors[0].message, "its receiver refused it: no such customer");
+    assert_eq!(b.outbox().nack(id, "again").await.unwrap(), AckResult::NotAwaiting);
+    b.clock().advance(MINUTE);
+    reaches(b, id, Status::AwaitingAck).await;
+    b.outbox().nack(id, "still none").await.unwrap();
+    let dead = reaches(b, id, Status::DeadLetter).await;
+    assert!(dead.end_reason.as_deref().unwrap().contains("still none"), "{:?}", dead.end_reason);
+    sweeper.shutdown().await;
+}
+
+pub async fn a_handler_can_ask_for_an_ack_itself(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", |notice: Notice<u64>| async move {
+            notice.require_ack(Duration::from_secs(*notice.param()));
+            Ok(())
+        })
+        .start()
+        .await
+        .unwrap();
+    let hour = b.add_new(NewNotice::new("sync", 3600).unwrap()).await.id();
+    let for_ever = b.add_new(NewNotice::new("sync", 0).unwrap()).await.id();
+    let waiting = reaches(b, hour, Status::AwaitingAck).await;
+    assert_eq!(waiting.next_call_time, Some(b.clock().now() + 60 * MINUTE));
+    assert_eq!(reaches(b, for_ever, Status::AwaitingAck).await.next_call_time, None);
+    sweeper.shutdown().await;
+}
+
+pub async fn a_token_acks_a_later_attempt_too(b: &dyn Backend) {
+    let keys = || TokenKeys::new(&[7; 32]).unwrap();
+    b.outbox().use_token_keys(keys());
+    let def = NotifyDef::new("sync").need_confirm(true).max_confirm_delay("1m").retry_interval("[1m,1m]");
+    b.outbox().define(def).await.unwrap();
+    let tokens: Calls<String> = Calls::default();
+    let noted = tokens.clone();
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", move |notice: Notice<i64>| {
+            noted.note(notice.ack_token(60 * MINUTE).unwrap());
+            async { Ok(()) }
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = add(b, "sync").await;
+    reaches(b, id, Status::AwaitingAck).await;
+    b.clock().advance(MINUTE);
+    reaches(b, id, Status::Failed).await;
+    b.clock().advance(MINUTE);
+    reaches(b, id, Status::AwaitingAck).await;
+    let sent = tokens.all();
+    assert!(sent.len() == 2 && sent[0] != sent[1]);
+    assert_eq!(b.outbox().nack_token(&sent[0], "no").await.unwrap(), AckResult::NotAwaiting, "an earlier attempt");
+    let forged = format!("{}A", &sent[0][..sent[0].len() - 1]);
+    assert!(forged == sent[0] || matches!(b.outbox().ack_token(&forged).await, Err(Error::Token { .. })));
+    assert_eq!(b.outbox().ack_token(&sent[0]).await.unwrap(), AckResult::Done);
+    assert_eq!(record(b, id).await.status, Status::Succeeded);
+    assert_eq!(b.outbox().ack_token(&sent[1]).await.unwrap(), AckResult::AlreadySucceeded);
+    let purged = b.outbox().token(id + 1000, 1, b.clock().now(), MINUTE).unwrap();
+    assert_eq!(b.outbox().ack_token(&purged).await.unwrap(), AckResult::Purged);
+    // A database with the same secret has given the same id to another notice.
+    let (live, ended) = (add(b, "sync").await, id);
+    let live_before = record(b, live).await;
+    for (id, added_at) in [(live, live_before.create_time), (ended, record(b, ended).await.create_time)] {
+        let elsewhere = b.outbox().token(id, 0, added_at - Duration::from_millis(1), MINUTE).unwrap();
+        assert_eq!(b.outbox().ack_token(&elsewhere).await.unwrap(), AckResult::OtherNotice);
+        assert_eq!(b.outbox().nack_token(&elsewhere, "no").await.unwrap(), AckResult::OtherNotice);
+        let here = b.outbox().token(id, 0, added_at, MINUTE).unwrap();
+        let confirmed = b.outbox().ack_token(&here).await.unwrap();
+        assert_eq!(confirmed, if id == live { AckResult::Done } else { AckResult::AlreadySucceeded });
+    }
+    // Rotated, then the old secret is left out.
+    b.outbox().use_token_keys(TokenKeys::new(&[8; 32]).unwrap().accept(&[7; 32]).unwrap());
+    assert_eq!(b.outbox().ack_token(&sent[1]).await.unwrap(), AckResult::AlreadySucceeded);
+    b.outbox().use_token_keys(TokenKeys::new(&[8; 32]).unwrap());
+    assert!(matches!(b.outbox().ack_token(&sent[1]).await, Err(Error::Token { .. })));
+    b.outbox().use_token_keys(keys());
+    b.clock().advance(60 * MINUTE);
+    assert!(matches!(b.outbox().ack_token(&sent[1]).await, Err(Error::Token { .. })), "expired");
+    sweeper.shutdown().await;
+}
+
+pub async fn an_answer_before_the_handler_returned_decides(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").need_confirm(true).retry_interval("[1m]")).await.unwrap();
+    let (calls, gate) = (Calls::default(), Arc::new(Semaphore::new(0)));
+    let sweeper = Sweeper::builder(b.outbox())
+        .handler("sync", gated(&calls, &gate))
+        .outage_grace(Duration::ZERO)
+        .start()
+        .await
+        .unwrap();
+    let (acked, refused) = (add(b, "sync").await, add(b, "sync").await);
+    eventually("both are being sent", async || calls.count() == 2).await;
+    assert_eq!(b.outbox().ack(acked).await.unwrap(), AckResult::Done);
+    assert_eq!(b.outbox().nack(refused, "no").await.unwrap(), AckResult::Done);
+    gate.add_permits(2);
+    let failed = reaches(b, refused, Status::Failed).await;
+    assert_eq!((failed.failures, failed.errors.len()), (1, 1));
+    sweeper.idle().await;
+    let succeeded = record(b, acked).await;
+    assert_eq!((succeeded.status, succeeded.end_reason.as_deref()), (Status::Succeeded, Some("confirmed")));
+    assert_eq!(calls.count(), 2);
+    sweeper.shutdown().await;
+}
+
+pub async fn the_next_notice_of_a_key_is_sent_after_the_ack_of_the_first(b: &dyn Backend) {
+    b.outbox().define(NotifyDef::new("sync").need_confirm(true)).await.unwrap();
+    let calls = Calls::default();
+    let sweeper = delivering(b, &calls).start().await.unwrap();
+    let keyed = || NewNotice::new("sync", 1).unwrap().ordering_key("k");
+    let (first, second) = (b.add_new(keyed()).await.id(), b.add_new(keyed()).await.id());
+    reaches(b, first, Status::AwaitingAck).await;
+    sweeper.idle().await;
+    assert_eq!(record(b, second).await.status, Status::NotSent);
+    b.outbox().ack(first).await.unwrap();
+    reaches(b, second, Status::AwaitingAck).await;
+    sweeper.shutdown().await;
+}
