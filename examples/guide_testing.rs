@@ -54,7 +54,7 @@ async fn in_memory() -> Result<()> {
     let hour = sweeper.advance(Duration::from_secs(3600)).await;
     assert_eq!((hour.failed, hour.succeeded), (1, 1));
     let record = outbox.find(added[0].id).await?.context("it was added")?;
-    assert_eq!((record.status, record.attempt), (Status::Succeeded, 3));
+    assert_eq!((record.status, record.failures), (Status::Succeeded, 2));
     // [end]
     sweeper.shutdown().await;
     Ok(())

@@ -90,10 +90,10 @@ async fn main() -> Result<()> {
     for id in ids {
         let notice = outbox.find(id).await?.context("it was added")?;
         match notice.status {
-            Status::Succeeded => by_pushes[usize::try_from(notice.attempt)? - 1] += 1,
+            Status::Succeeded => by_pushes[usize::try_from(notice.failures)?] += 1,
             Status::DeadLetter => {
                 given_up += 1;
-                ensure!(notice.attempt == i64::from(PUSHES), "four pushes, then no more: {notice:?}");
+                ensure!(notice.failures == i64::from(PUSHES), "four pushes, then no more: {notice:?}");
             }
             other => anyhow::bail!("notice {id} is {other:?}"),
         }

@@ -47,7 +47,7 @@ async fn a_failure_is_not_stored_without_its_alert<D: Database>() {
     sweeper.idle().await;
     db.sql("ALTER TABLE notify_alert RENAME TO out_of_the_way").await;
     let id = add(&db, "sync").await;
-    eventually("it is being sent", async || record(&db, id).await.attempt == 1).await;
+    eventually("it is being sent", async || record(&db, id).await.fence == 1).await;
     // Long enough for a few tries to store its failure.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(record(&db, id).await.status, Status::Sending);
@@ -73,7 +73,7 @@ async fn alert_that_cannot_be_completed_is_handed_back_uncounted<D: Database>() 
     let id = db.add_new(NewNotice::new(ALERT_DEFINITION, follow_up).unwrap()).await.id();
     let handed_back = async || {
         let record = record(&db, id).await;
-        record.attempt == 1 && matches!(record.status, Status::NotSent | Status::Failed)
+        record.fence == 1 && matches!(record.status, Status::NotSent | Status::Failed)
     };
     eventually("it is handed back", handed_back).await;
     let waiting = record(&db, id).await;

@@ -89,14 +89,14 @@ async fn everything_is_paused_by_sql_within_five_seconds<D: Database>() {
     one.idle().await;
     other.idle().await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(record(&db, waiting).await.attempt, 0);
+    assert_eq!(record(&db, waiting).await.fence, 0);
     let why = db.outbox.operator("alice").explain(waiting).await.unwrap().to_string();
     assert_eq!(why, "everything is paused by bob: the target moves");
     db.sql("UPDATE notify_switch SET paused = false").await;
     let began = Instant::now();
     let done = reaches(&db, waiting, Status::Succeeded).await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    assert_eq!((done.attempt, done.failures), (1, 0));
+    assert_eq!((done.fence, done.failures), (1, 0));
     one.shutdown().await;
     other.shutdown().await;
     db.close().await;
@@ -107,7 +107,7 @@ async fn a_retry_time_moved_by_sql_is_obeyed<D: Database>() {
     db.outbox.define(NotifyDef::new("sync").retry_interval("1d")).await.unwrap();
     let sweeper = Sweeper::builder(&db.outbox)
         .handler("sync", |notice: Notice<i64>| async move {
-            if notice.tries_before() == 0 { Err(Failure::retry("once")) } else { Ok(()) }
+            if notice.attempt() == 1 { Err(Failure::retry("once")) } else { Ok(()) }
         })
         .start()
         .await

@@ -94,8 +94,8 @@ async fn an_id_that_was_given_twice_is_reported_by_the_live_notice<D: Database>(
     let ended = claim(&db, def_id).await.unwrap();
     assert_eq!(db.outbox.store().settle(&[succeed(&ended[0])]).await.unwrap(), [Settled::Done]);
     db.sql(&insert).await;
-    db.sql("UPDATE notify_msg SET attempt = 1").await;
-    assert_eq!(claim(&db, def_id).await.unwrap()[0].attempt, 2);
+    db.sql("UPDATE notify_msg SET fence = 1").await;
+    assert_eq!(claim(&db, def_id).await.unwrap()[0].fence, 2);
     // The end of the other notice is no outcome of this one.
     assert_eq!(db.outbox.store().settle(&[succeed(&ended[0])]).await.unwrap(), [Settled::LostLease]);
     db.close().await;

@@ -199,7 +199,7 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
     eventually("the other's lease is taken at last", async || record(&b, others).await.crashes == 1).await;
     gate.add_permits(9);
     let done = reaches(&b, ours, Status::Succeeded).await;
-    assert_eq!((done.attempt, done.crashes), (1, 0));
+    assert_eq!((done.fence, done.crashes), (1, 0));
     sweeper.shutdown().await;
 }
 
@@ -238,7 +238,7 @@ async fn a_notice_whose_lease_could_not_be_extended_is_late_and_not_dead() {
     eventually("the sweep finds it expired, again and again", looks).await;
     gate.add_permits(9);
     let done = reaches(&b, id, Status::Succeeded).await;
-    assert_eq!((done.attempt, done.crashes, calls.count()), (1, 0, 1));
+    assert_eq!((done.fence, done.crashes, calls.count()), (1, 0, 1));
     sweeper.shutdown().await;
 }
 
@@ -266,7 +266,7 @@ async fn a_notice_just_being_claimed_is_not_taken_for_forgotten() {
     assert_eq!(record(&b, id).await.status, Status::Sending);
     gate.add_permits(100);
     let done = reaches(&b, id, Status::Succeeded).await;
-    assert_eq!((done.attempt, calls.all().iter().filter(|called| **called == id).count()), (1, 1));
+    assert_eq!((done.fence, calls.all().iter().filter(|called| **called == id).count()), (1, 1));
     sweeper.shutdown().await;
 }
 
@@ -336,6 +336,6 @@ async fn an_outcome_that_can_be_stored_in_no_form_counts_a_crash() {
         .await;
     b.clock().advance(Duration::from_secs(61));
     let dead = reaches(&b, id, Status::DeadLetter).await;
-    assert_eq!((dead.attempt, dead.failures, dead.crashes, calls.count()), (1, 0, 1, 1));
+    assert_eq!((dead.fence, dead.failures, dead.crashes, calls.count()), (1, 0, 1, 1));
     sweeper.shutdown().await;
 }

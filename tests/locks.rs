@@ -140,7 +140,7 @@ where
     let lock = format!("SELECT id FROM notify_msg WHERE id = {} FOR UPDATE", ids[1]);
     (&mut *other).execute(AssertSqlSafe(lock)).await.unwrap();
     let lease = Duration::from_secs(600);
-    let leases: Vec<Lease> = ids.iter().map(|id| Lease { id: *id, attempt: 1, lease }).collect();
+    let leases: Vec<Lease> = ids.iter().map(|id| Lease { id: *id, fence: 1, lease }).collect();
     let told = tokio::time::timeout(SOON, db.outbox.store().extend(&leases)).await.expect("it does not wait").unwrap();
     assert_eq!(told.into_iter().collect::<HashSet<_>>(), HashSet::from([ids[0], ids[2]]));
     let soon = SystemTime::now() + Duration::from_secs(300);

@@ -56,7 +56,7 @@ async fn claims_whose_answer_is_lost_count_nothing<D: Database>(
         Sweeper::builder(outbox).outage_grace(Duration::from_millis(300)).handler(
             "job",
             move |notice: Notice<String>| {
-                calls.note((notice.id(), notice.attempt()));
+                calls.note((notice.id(), notice.fence()));
                 async { HandlerResult::Ok(()) }
             },
         )
@@ -98,7 +98,7 @@ async fn claims_whose_answer_is_lost_count_nothing<D: Database>(
     for (nth, id) in (1..).zip(&ids) {
         eventually("it is sent", async || {
             if began.elapsed() > Duration::from_secs(8) {
-                let lease = format!("status = 5 AND id = {id} AND attempt = 1");
+                let lease = format!("status = 5 AND id = {id} AND fence = 1");
                 db.sql(&format!("UPDATE notify_msg SET next_call_time = '2020-01-01 00:00:00' WHERE {lease}")).await;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;

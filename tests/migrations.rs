@@ -273,7 +273,7 @@ async fn a_definition_and_a_notice_that_people_insert_are_sent<D: Database<Db: S
     let (id, param) = sent.lock().unwrap().pop().expect("it was sent");
     assert_eq!(param, "{ }");
     let record = db.outbox.find(id).await.unwrap().unwrap();
-    assert_eq!((record.status, record.attempt), (Status::Succeeded, 1));
+    assert_eq!((record.status, record.fence), (Status::Succeeded, 1));
     let took = record.finish_time.unwrap().duration_since(record.create_time).unwrap();
     assert!(took < Duration::from_secs(60), "it took {took:?} by the database's clock");
     assert!(sent.lock().unwrap().is_empty(), "and only once");
@@ -293,7 +293,7 @@ async fn the_tables_refuse_nonsense<D: Database<Db: Sql>>() {
         .await;
     let history = |status| {
         format!(
-            "INSERT INTO notify_msg_history (id, def_id, param, status, attempt, failures, crashes, create_time)
+            "INSERT INTO notify_msg_history (id, def_id, param, status, fence, failures, crashes, create_time)
              VALUES ({status}, 1, '1', {status}, 1, 0, 0, '2026-01-01 00:00:00')"
         )
     };

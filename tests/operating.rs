@@ -118,7 +118,7 @@ async fn of_two_bulk_retries_at_once_each_takes_its_share<D: Database>() {
         let claimed = claim(&db, Status::Failed).await;
         assert!(!claimed.is_empty());
         for notice in claimed {
-            assert_eq!(notice.attempt, 2);
+            assert_eq!(notice.fence, 2);
             assert!(revived.insert(notice.id), "{} was revived twice", notice.id);
         }
     }
@@ -174,7 +174,7 @@ async fn of_many_operators_who_retry_a_dead_letter_at_once_one_revives_it<D: Dat
     let revivals = entries.iter().filter(|entry| entry.detail.as_ref().unwrap().starts_with("it was a dead letter"));
     assert_eq!(revivals.count(), 1, "{entries:?}");
     let claimed = claim(&db, Status::Failed).await;
-    assert_eq!((claimed.len(), claimed[0].attempt), (1, 2));
+    assert_eq!((claimed.len(), claimed[0].fence), (1, 2));
     db.close().await;
 }
 
@@ -238,7 +238,7 @@ async fn an_edited_dead_letter_is_sent_again_by_the_sweepers<D: Database>() {
     reaches(&db, id, Status::DeadLetter).await;
     let alice = db.outbox.operator("alice");
     assert_eq!(alice.edit(id, 2).await.unwrap(), VerbResult::Done);
-    assert_eq!(reaches(&db, id, Status::Succeeded).await.attempt, 2);
+    assert_eq!(reaches(&db, id, Status::Succeeded).await.fence, 2);
     sweeper.shutdown().await;
     db.close().await;
 }

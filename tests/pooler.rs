@@ -117,7 +117,7 @@ async fn private_pgbouncer_sends_all_and_hides_our_session_settings() {
     let calls = Calls::<i64>::default();
     let sent = calls.clone();
     let handler = move |notice: Notice<i64>| {
-        let fails = notice.param() % 7 == 0 && notice.tries_before() == 0;
+        let fails = notice.param() % 7 == 0 && notice.attempt() == 1;
         if !fails {
             sent.note(*notice.param());
         }

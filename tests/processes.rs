@@ -46,10 +46,10 @@ async fn a_process_killed_while_sending_counts_one_crash_and_is_retried<D: Readi
     assert_eq!(expire_leases(&db).await, [(id, 1)]);
     assert_eq!(finish(&db).await, [(id, 2)]);
     let record = record(&db, id).await;
-    assert_eq!((record.status, record.attempt), (Status::Succeeded, 2));
+    assert_eq!((record.status, record.fence), (Status::Succeeded, 2));
     assert_eq!((record.crashes, record.failures), (1, 0));
     let [crash] = record.errors.as_slice() else { panic!("one error: {:?}", record.errors) };
-    assert_eq!((crash.attempt, &*crash.class), (1, "crash"));
+    assert_eq!((crash.fence, &*crash.class), (1, "crash"));
     assert!(crash.node.starts_with(&format!("child-{pid}-")), "{crash:?}");
     assert_eq!(lines(&directory, "calls"), [format!("{id} 1 first")]);
     db.close().await;
@@ -75,13 +75,13 @@ async fn a_notice_that_kills_its_process_each_time_runs_out<D: Reading>() {
     }
     let child = Child::start(&db, "sweep", &directory).await;
     let dead = reaches(&db, culprit, Status::DeadLetter).await;
-    assert_eq!((dead.attempt, dead.crashes, dead.failures), (3, 3, 0));
+    assert_eq!((dead.fence, dead.crashes, dead.failures), (3, 3, 0));
     assert_eq!(dead.end_reason.as_deref(), Some("all 3 tries used, in 3 of them the process died"));
     assert!(dead.errors.iter().map(|error| &*error.class).eq(["crash"; 3]), "{:?}", dead.errors);
     others.push(add(&db, "other", "deliver").await);
     for id in others {
         let other = reaches(&db, id, Status::Succeeded).await;
-        assert_eq!((other.attempt, other.crashes, other.failures), (1, 0, 0));
+        assert_eq!((other.fence, other.crashes, other.failures), (1, 0, 0));
     }
     assert_eq!(calls_of(&directory, culprit), 3);
     child.kill().await;
@@ -109,7 +109,7 @@ async fn the_neighbours_of_a_notice_that_kills_its_process_are_delivered<D: Read
         }
     }
     let dead = reaches(&db, culprit, Status::DeadLetter).await;
-    assert_eq!((dead.attempt, dead.crashes, dead.failures), (4, 4, 0));
+    assert_eq!((dead.fence, dead.crashes, dead.failures), (4, 4, 0));
     let mut ends = Vec::new();
     for id in others {
         let other = record(&db, id).await;
@@ -123,14 +123,14 @@ async fn a_process_that_dies_between_commit_and_send_leaves_its_notices_due<D: R
     let (db, directory) = prepare::<D>(NotifyDef::new("job")).await;
     let child = Child::start(&db, "commit-and-abort", &directory).await;
     assert_eq!(child.ended().await.signal(), Some(SIGABRT));
-    assert_eq!(D::numbers(&db.pool, "SELECT status, attempt FROM notify_msg").await, [[0, 0]; 3]);
+    assert_eq!(D::numbers(&db.pool, "SELECT status, fence FROM notify_msg").await, [[0, 0]; 3]);
     assert!(lines(&directory, "calls").is_empty());
 
     let delivered = finish(&db).await;
     assert_eq!(delivered.len(), 3);
-    for (id, attempt) in delivered {
+    for (id, fence) in delivered {
         let record = record(&db, id).await;
-        assert_eq!((record.status, record.crashes, attempt), (Status::Succeeded, 0, 1));
+        assert_eq!((record.status, record.crashes, fence), (Status::Succeeded, 0, 1));
     }
     db.close().await;
 }
@@ -171,19 +171,19 @@ async fn a_process_killed_again_and_again_under_load_loses_nothing<D: Reading>()
     println!("{} deliveries, {} attempts cut off", delivered.len(), expired.len());
     let (mut tokens, mut crashes) = (BTreeSet::new(), BTreeSet::new());
     let mut attempts: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
-    for (id, attempt) in delivered {
-        assert!(attempts.entry(id).or_default().insert(attempt), "attempt {attempt} of {id} was made twice");
+    for (id, fence) in delivered {
+        assert!(attempts.entry(id).or_default().insert(fence), "attempt {fence} of {id} was made twice");
     }
     for row in D::numbers(&db.pool, "SELECT id FROM notify_msg_history").await {
         let record = record(&db, row[0]).await;
-        assert_eq!((record.status, record.failures, record.attempt), (Status::Succeeded, 0, 1 + record.crashes));
+        assert_eq!((record.status, record.failures, record.fence), (Status::Succeeded, 0, 1 + record.crashes));
         let delivered = attempts.remove(&record.id).unwrap_or_default();
-        assert!(delivered.contains(&record.attempt), "the last attempt delivered: {record:?}");
+        assert!(delivered.contains(&record.fence), "the last attempt delivered: {record:?}");
         // Its server had the outcome already when its process was killed: nothing was cut off.
-        expired.remove(&(record.id, record.attempt));
+        expired.remove(&(record.id, record.fence));
         for crash in &record.errors {
             assert!(killed.iter().any(|name| crash.node.starts_with(name)), "its process was not killed: {crash:?}");
-            crashes.insert((record.id, crash.attempt));
+            crashes.insert((record.id, crash.fence));
         }
         let param: Value = serde_json::from_str(&record.param).unwrap();
         tokens.insert(param["token"].as_str().unwrap().to_owned());
@@ -296,7 +296,7 @@ async fn finish<D: Reading>(db: &TestDb<D>) -> Vec<(i64, i64)> {
     let handler = calls.clone();
     let builder = Sweeper::builder(&db.outbox).outage_grace(Duration::ZERO).housekeeping(false);
     let sweeper = builder.handler("job", move |notice: solid_notify::Notice<Value>| {
-        handler.note((notice.id(), notice.attempt()));
+        handler.note((notice.id(), notice.fence()));
         async { Ok(()) }
     });
     sweeper.run_until_idle().await.unwrap();
@@ -307,7 +307,7 @@ async fn finish<D: Reading>(db: &TestDb<D>) -> Vec<(i64, i64)> {
 /// committing what a dead process asked for last.
 async fn expire_leases<D: Reading>(db: &TestDb<D>) -> Vec<(i64, i64)> {
     db.sql("UPDATE notify_msg SET next_call_time = '2020-01-01 00:00:00' WHERE status = 5").await;
-    let expired = "SELECT id, attempt FROM notify_msg WHERE status = 5 AND next_call_time < '2020-01-02' ORDER BY id";
+    let expired = "SELECT id, fence FROM notify_msg WHERE status = 5 AND next_call_time < '2020-01-02' ORDER BY id";
     D::numbers(&db.pool, expired).await.iter().map(|row| (row[0], row[1])).collect()
 }
 

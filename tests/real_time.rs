@@ -95,7 +95,7 @@ async fn stored_times_are_those_of_the_real_clock<D: Database>() {
     let id = first.id();
     assert_eq!(first.first_attempt(Duration::from_secs(20)).await, FirstAttempt::Succeeded);
     let done = db.outbox.find(id).await.unwrap().unwrap();
-    assert_eq!(done.attempt, 1);
+    assert_eq!(done.fence, 1);
     // Whole milliseconds of the database's clock, near ours.
     let age = done.create_time.elapsed().unwrap_or_default();
     assert!(age < Duration::from_secs(60), "{age:?}");
@@ -113,7 +113,7 @@ async fn crash_looping_notices_follow_without_a_pause<D: Database>() {
     for _ in 0..20 {
         ids.push(add(&db, "sync").await);
     }
-    db.sql("UPDATE notify_msg SET status = 2, attempt = 2, crashes = 2").await;
+    db.sql("UPDATE notify_msg SET status = 2, fence = 2, crashes = 2").await;
     let long = add(&db, "long").await;
     let began = Instant::now();
     let sweeper = Sweeper::builder(&db.outbox)
@@ -129,7 +129,7 @@ async fn crash_looping_notices_follow_without_a_pause<D: Database>() {
     // Twenty polls would take twenty seconds.
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     sweeper.shutdown().await;
-    assert_eq!(db.outbox.find(long).await.unwrap().unwrap().attempt, 1);
+    assert_eq!(db.outbox.find(long).await.unwrap().unwrap().fence, 1);
     db.close().await;
 }
 

@@ -175,7 +175,7 @@ impl Ledger {
             let handle = move |notice: Notice<String>| {
                 let calls = calls.clone();
                 async move {
-                    let failed = notice.id() % 7 == 0 && notice.tries_before() == 0;
+                    let failed = notice.id() % 7 == 0 && notice.attempt() == 1;
                     calls.note(Call { id: notice.id(), token: notice.param().clone(), failed });
                     tokio::time::sleep(Duration::from_millis(fastrand::u64(2..25))).await;
                     if failed { Err(Failure::retry("a real failure")) } else { HandlerResult::Ok(()) }

@@ -92,7 +92,7 @@ async fn a_row_that_conflicts_for_ever_does_not_stop_the_others() {
     assert_eq!(record(&b, stuck).await.status, Status::Sending);
     *store.settle_rule.lock().unwrap() = None;
     let done = reaches(&b, stuck, Status::Succeeded).await;
-    assert_eq!((done.attempt, done.crashes, calls.count()), (1, 0, 11));
+    assert_eq!((done.fence, done.crashes, calls.count()), (1, 0, 11));
     sweeper.shutdown().await;
 }
 
@@ -155,7 +155,7 @@ async fn an_error_of_one_definition(kind: FaultKind) {
         reaches(&b, id, Status::Succeeded).await;
     }
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    assert_eq!(record(&b, broken).await.attempt, 0);
+    assert_eq!(record(&b, broken).await.fence, 0);
     *store.refused_definition.lock().unwrap() = None;
     reaches(&b, broken, Status::Succeeded).await;
     sweeper.shutdown().await;
@@ -220,7 +220,7 @@ async fn a_sweeper_dropped_during_a_claim_ends_what_it_claimed() {
     drop(sweeper);
     gate.add_permits(1);
     let done = reaches(&b, id, Status::Succeeded).await;
-    assert_eq!((done.attempt, done.crashes, calls.count()), (1, 0, 1));
+    assert_eq!((done.fence, done.crashes, calls.count()), (1, 0, 1));
 }
 
 #[tokio::test]
@@ -289,7 +289,7 @@ async fn batch_in_hand_is_written_after_the_store_panicked() {
     let sweeper = builder.start().await.unwrap();
     for id in &ids {
         let record = reaches(&b, *id, Status::Succeeded).await;
-        assert_eq!((record.attempt, record.crashes), (1, 0));
+        assert_eq!((record.fence, record.crashes), (1, 0));
     }
     assert_eq!(calls.count(), 30);
     sweeper.shutdown().await;

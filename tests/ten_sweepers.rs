@@ -90,7 +90,7 @@ async fn attempts_of_notices_that_fail(b: &dyn Several, sweepers: usize, edited:
     }
     for id in ids {
         let record = record(b, id).await;
-        assert_eq!((record.status, record.attempt, record.crashes), (Status::DeadLetter, 4, 0));
+        assert_eq!((record.status, record.fence, record.crashes), (Status::DeadLetter, 4, 0));
     }
     bench.stop().await
 }

@@ -56,7 +56,7 @@ impl Desk {
         let b: &dyn Backend = &self.backend;
         let ended = async || {
             let now = record(b, before.id).await;
-            now.attempt > before.attempt && now.status == becomes
+            now.fence > before.fence && now.status == becomes
         };
         eventually(&format!("the retry ends as {becomes:?}"), ended).await;
         record(b, before.id).await

@@ -98,7 +98,7 @@ fn handler() -> impl Fn(Notice<Param>) -> futures_util::future::BoxFuture<'stati
     move |notice| {
         let (calls, delivered) = (Arc::clone(&calls), Arc::clone(&delivered));
         Box::pin(async move {
-            let event = format!("{} {} {}", notice.id(), notice.attempt(), notice.param().token);
+            let event = format!("{} {} {}", notice.id(), notice.fence(), notice.param().token);
             calls.add(&event);
             match notice.param().then {
                 Then::Deliver => {

@@ -42,10 +42,10 @@ fn every_committed_notice_has_ended(evidence: &Evidence) -> Vec<String> {
         }
     }
     let is_unlike = |row: &&Row| {
-        let last = |call: &&Call| call.attempt == row.attempt && result(call) == Some(true);
+        let last = |call: &&Call| call.fence == row.fence && result(call) == Some(true);
         let last_ok = evidence.calls_of(row.id).iter().any(|call| last(&call));
         // Where its process was killed before that was stored.
-        let crashed = row.errors.iter().any(|error| error.is_crash() && error.attempt == row.attempt);
+        let crashed = row.errors.iter().any(|error| error.is_crash() && error.fence == row.fence);
         match row.status {
             SUCCEEDED => !last_ok,
             DEAD_LETTER => last_ok && !crashed,
@@ -87,7 +87,7 @@ fn transactions_are_whole(evidence: &Evidence) -> Vec<String> {
 
 fn no_attempt_is_made_twice(evidence: &Evidence) -> Vec<String> {
     let twice = evidence.calls.iter().filter(|(_, calls)| {
-        let attempts: HashSet<i64> = calls.iter().map(|call| call.attempt).collect();
+        let attempts: HashSet<i64> = calls.iter().map(|call| call.fence).collect();
         attempts.len() < calls.len()
     });
     twice.map(|(id, calls)| format!("notice {id}: {calls:?}")).collect()
@@ -95,7 +95,7 @@ fn no_attempt_is_made_twice(evidence: &Evidence) -> Vec<String> {
 
 fn sent_by_one_at_a_time(evidence: &Evidence) -> Vec<String> {
     let overlaps = |pair: &[Call]| {
-        evidence.end_of(&pair[0]).is_none_or(|end| end > pair[1].began) || pair[0].attempt >= pair[1].attempt
+        evidence.end_of(&pair[0]).is_none_or(|end| end > pair[1].began) || pair[0].fence >= pair[1].fence
     };
     let wrong = evidence.calls.iter().filter(|(_, calls)| calls.windows(2).any(overlaps));
     let wrong = wrong.map(|(id, calls)| format!("notice {id}: {calls:?}"));
@@ -106,20 +106,20 @@ fn sent_by_one_at_a_time(evidence: &Evidence) -> Vec<String> {
 fn calls_are_settled(evidence: &Evidence) -> Vec<String> {
     let wrong = evidence.history.iter().filter(|row| {
         let calls = evidence.calls_of(row.id);
-        let record = |attempt| row.errors.iter().filter(move |error| error.attempt == attempt).collect::<Vec<_>>();
-        let settled = |call: &Call| match record(call.attempt).as_slice() {
-            [] => row.status == SUCCEEDED && call.attempt == row.attempt && result(call) == Some(true),
+        let record = |fence| row.errors.iter().filter(move |error| error.fence == fence).collect::<Vec<_>>();
+        let settled = |call: &Call| match record(call.fence).as_slice() {
+            [] => row.status == SUCCEEDED && call.fence == row.fence && result(call) == Some(true),
             [error] if error.is_crash() => evidence.killed.contains_key(&call.node),
             [error] => error.process() == call.node && result(call) == Some(false),
             _ => false,
         };
-        let was_called = |attempt| calls.iter().any(|call| call.attempt == attempt);
+        let was_called = |fence| calls.iter().any(|call| call.fence == fence);
         let crashes = row.errors.iter().filter(|error| error.is_crash()).count();
         let counted = i64::try_from(crashes).unwrap() == row.crashes
             && i64::try_from(row.errors.len() - crashes).unwrap() == row.failures;
         !counted
             || !calls.iter().all(|call| call.token == row.token && settled(call))
-            || !row.errors.iter().all(|error| error.is_crash() || was_called(error.attempt))
+            || !row.errors.iter().all(|error| error.is_crash() || was_called(error.fence))
     });
     wrong.map(|row| format!("{row:?} with {:?}", evidence.calls_of(row.id))).collect()
 }

@@ -36,10 +36,10 @@ impl Told {
         ];
         let mut first = row(1, "p1.0.0.0", 2);
         first.crashes = 1;
-        first.errors.push(Recorded { attempt: 1, class: "crash".into(), node: "s1-77-0a".into() });
+        first.errors.push(Recorded { fence: 1, class: "crash".into(), node: "s1-77-0a".into() });
         let mut second = row(2, "p1.0.2.0", 2);
         second.failures = 1;
-        second.errors.push(Recorded { attempt: 1, class: "unknown".into(), node: "s2-78-0b".into() });
+        second.errors.push(Recorded { fence: 1, class: "unknown".into(), node: "s2-78-0b".into() });
         Self { journal, history: vec![first, second], live: Vec::new() }
     }
 
@@ -59,16 +59,16 @@ fn committed(token: &str, id: i64) -> Event {
     Event::Committed { token: token.into(), id }
 }
 
-fn called(token: &str, id: i64, attempt: i64, node: &str) -> Event {
-    Event::Called { token: token.into(), id, attempt, node: node.into() }
+fn called(token: &str, id: i64, fence: i64, node: &str) -> Event {
+    Event::Called { token: token.into(), id, fence, node: node.into() }
 }
 
-fn ended(id: i64, attempt: i64, ok: bool) -> Event {
-    Event::Ended { id, attempt, ok }
+fn ended(id: i64, fence: i64, ok: bool) -> Event {
+    Event::Ended { id, fence, ok }
 }
 
-fn row(id: i64, token: &str, attempt: i64) -> Row {
-    Row { id, status: 1, attempt, failures: 0, crashes: 0, token: token.into(), errors: Vec::new() }
+fn row(id: i64, token: &str, fence: i64) -> Row {
+    Row { id, status: 1, fence, failures: 0, crashes: 0, token: token.into(), errors: Vec::new() }
 }
 
 #[track_caller]

@@ -11,7 +11,7 @@ use solid_notify_tests::journal::Event;
 pub struct Row {
     pub id: i64,
     pub status: i64,
-    pub attempt: i64,
+    pub fence: i64,
     pub failures: i64,
     pub crashes: i64,
     pub token: String,
@@ -21,7 +21,7 @@ pub struct Row {
 /// An attempt that did not succeed, from the row.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Recorded {
-    pub attempt: i64,
+    pub fence: i64,
     pub class: String,
     /// The worker's id, which begins with the name of its process.
     pub node: String,
@@ -66,7 +66,7 @@ impl Made {
 /// A call of a handler. Moments are places in the journal.
 #[derive(Debug, Clone)]
 pub struct Call {
-    pub attempt: i64,
+    pub fence: i64,
     pub token: String,
     pub node: String,
     pub began: usize,
@@ -122,14 +122,14 @@ impl Evidence {
             }
             Event::Committed { token, id } => self.made[places[&token]].fate = Fate::Committed(id),
             Event::RolledBack { token } => self.made[places[&token]].fate = Fate::RolledBack,
-            Event::Called { token, id, attempt, node } => {
-                self.calls.entry(id).or_default().push(Call { attempt, token, node, began: now, ended: None });
+            Event::Called { token, id, fence, node } => {
+                self.calls.entry(id).or_default().push(Call { fence, token, node, began: now, ended: None });
             }
-            Event::Ended { id, attempt, ok } => {
+            Event::Ended { id, fence, ok } => {
                 let calls = self.calls.entry(id).or_default();
-                match calls.iter_mut().rev().find(|call| call.attempt == attempt && call.ended.is_none()) {
+                match calls.iter_mut().rev().find(|call| call.fence == fence && call.ended.is_none()) {
                     Some(call) => call.ended = Some((now, ok)),
-                    None => self.nonsense.push(format!("attempt {attempt} of notice {id} ended and was not begun")),
+                    None => self.nonsense.push(format!("attempt {fence} of notice {id} ended and was not begun")),
                 }
             }
             Event::Killed { node } => {

@@ -268,8 +268,7 @@ impl<B: Bench> Run<B> {
     }
 
     pub async fn evidence(&self) -> Evidence {
-        let columns =
-            ["id", "status", "attempt", "failures", "crashes"].map(|name| format!("CAST({name} AS char(20))"));
+        let columns = ["id", "status", "fence", "failures", "crashes"].map(|name| format!("CAST({name} AS char(20))"));
         let history = format!(
             "SELECT {}, param, errors FROM notify_msg_history WHERE {NO_ALERT} ORDER BY id",
             columns.join(", ")
@@ -279,7 +278,7 @@ impl<B: Bench> Run<B> {
             Row {
                 id: int(0),
                 status: int(1),
-                attempt: int(2),
+                fence: int(2),
                 failures: int(3),
                 crashes: int(4),
                 token: serde_json::from_str(row[5].as_deref().unwrap()).unwrap(),
@@ -296,7 +295,7 @@ impl<B: Bench> Run<B> {
     /// Describes the live notices and the reason for them, for a message.
     pub async fn missing(&self) -> String {
         let columns =
-            ["id", "def_id", "status", "attempt", "failures", "crashes", "worker", "next_call_time", "ordering_key"];
+            ["id", "def_id", "status", "fence", "failures", "crashes", "worker", "next_call_time", "ordering_key"];
         let columns = columns.map(|name| format!("'{name} ', CAST({name} AS char(60))")).join(", ");
         let left = B::rows(
             self.outbox.pool(),

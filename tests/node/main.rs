@@ -135,11 +135,11 @@ fn handler(
     move |notice| {
         let node = Arc::clone(&node);
         Box::pin(async move {
-            let (id, attempt, token) = (notice.id(), notice.attempt(), notice.param().clone());
-            node.journal.add(&Event::Called { token, id, attempt, node: node.name.clone() });
+            let (id, fence, token) = (notice.id(), notice.fence(), notice.param().clone());
+            node.journal.add(&Event::Called { token, id, fence, node: node.name.clone() });
             tokio::time::sleep(Duration::from_millis(fastrand::u64(1..8))).await;
             let ok = fastrand::u32(..100) >= FAILING;
-            node.journal.add(&Event::Ended { id, attempt, ok });
+            node.journal.add(&Event::Ended { id, fence, ok });
             if ok { Ok(()) } else { Err(Failure::retry("the receiver is out")) }
         })
     }

@@ -118,7 +118,7 @@ async fn a_retry_much_later_is_a_trace_of_its_own_with_a_link(b: &dyn Backend) {
     for (attempt, pause) in [(1, 1), (2, 3600)] {
         eventually("it failed", async || {
             let record = record(b, id).await;
-            (record.attempt, record.status) == (attempt, Status::Failed)
+            (record.fence, record.status) == (attempt, Status::Failed)
         })
         .await;
         sweeper.idle().await;

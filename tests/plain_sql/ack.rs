@@ -41,7 +41,7 @@ async fn an_ack_counts_if_and_only_if_its_transaction_commits<D: Plain>() {
     assert_eq!((after.status, after.end_reason.as_deref()), (Status::Succeeded, Some("confirmed")));
     assert!(after.finish_time.unwrap() >= after.create_time);
     assert_eq!((after.description, after.ordering_key), (before.description, before.ordering_key));
-    assert_eq!((after.attempt, after.worker, after.param), (1, before.worker, before.param));
+    assert_eq!((after.fence, after.worker, after.param), (1, before.worker, before.param));
     db.close().await;
 }
 

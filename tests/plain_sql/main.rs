@@ -92,7 +92,7 @@ async fn a_committed_notice_has_all_its_arguments<D: Plain>() {
     assert_eq!(notice.dedupe_key.as_deref(), Some("sync of dsp 7"));
     assert_eq!(notice.trace_context.as_deref(), Some(trace));
     assert_eq!(delay(notice), Duration::from_millis(3_600_500));
-    assert_eq!((notice.status, notice.attempt, notice.failures), (Status::NotSent, 0, 0));
+    assert_eq!((notice.status, notice.fence, notice.failures), (Status::NotSent, 0, 0));
     db.close().await;
 }
 
@@ -255,7 +255,7 @@ async fn a_key_unique_until_claimed_is_free_after_the_claim<D: Plain>() {
     let keyed = D::add(&Add { until_claimed: Some("order 7"), ..Add::new("sync", "1") });
     db.shell().run(format!("{keyed} {keyed}")).well();
     assert_eq!(notices(&db).await.len(), 1);
-    db.sql("UPDATE notify_msg SET status = 5, attempt = 1").await;
+    db.sql("UPDATE notify_msg SET status = 5, fence = 1").await;
     db.shell().run(format!("{keyed} {keyed}")).well();
     assert_eq!(notices(&db).await.len(), 2);
     let both = Add { until_claimed: Some("order 7"), dedupe_key: Some("order 7"), ..Add::new("sync", "1") };

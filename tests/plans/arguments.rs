@@ -69,15 +69,15 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
             [1, 500].map(|count| each_slice(["0", "5"], &[&batch(count, keys), "'w'", "60000"])).concat()
         }
         "settle" => batches(|id| {
-            json!({ "notice_id": id, "attempt": 0, "was": 5, "overdue": 0, "ends": id % 2, "keep": 1, "new_status": 1, "after_ms": 5,
+            json!({ "notice_id": id, "fence": 0, "was": 5, "overdue": 0, "ends": id % 2, "keep": 1, "new_status": 1, "after_ms": 5,
                     "new_failures": 1, "new_crashes": 0, "new_errors": null, "new_class": null, "new_description": null,
                     "reason": null })
         }),
         "settle_kept" | "settle_gone" => [1, 500].map(|count| vec![ids(count), listed(count, |_| 0)]).to_vec(),
-        "hold" => batches(|id| json!({ "notice_id": id, "attempt": 0, "was": 5, "overdue": 0 })),
+        "hold" => batches(|id| json!({ "notice_id": id, "fence": 0, "was": 5, "overdue": 0 })),
         "archive" | "reschedule" => batches(settled),
         "remove" | "evict" | "verify" | "still_first" | "archive_bare" | "keys_of" | "free" | "unblock" => each_ids(),
-        "extend" | "extendable" => batches(|id| json!({ "notice_id": id, "attempt": 0, "lease": 60000 })),
+        "extend" | "extendable" => batches(|id| json!({ "notice_id": id, "fence": 0, "lease": 60000 })),
         "held_by" => vec![list(&["'no-node'", "500"])],
         "find" | "lock_live" | "lock_ended" | "answerable" | "ended" | "stands_where" => {
             vec![list(&["777"]), list(&["200777"])]
@@ -89,7 +89,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "count_dead" => each_slice(["'auth'", "'-'"], &times),
         "next_class" | "lock_alert" | "lock_alert_now" | "look_alert" => each_slice(["''", "'auth'"], &[]),
         "retry_groups" => ["1", "2", "4"].map(|def_id| list(&[def_id, "1000000"])).to_vec(),
-        "hold_ended" => batches(|id| json!({ "notice_id": 200_000 + id, "attempt": 1, "was": 3 })),
+        "hold_ended" => batches(|id| json!({ "notice_id": 200_000 + id, "fence": 1, "was": 3 })),
         "revive" | "retime_window" => batches(|id| json!({ "notice_id": 200_000 + id, "due": 5 })),
         "retime" | "rewrite" | "refuse" | "ack_late" | "follow_up" | "advance_follow_up" => vec![list(&["777", "'5'"])],
         "ahead" => ["'one key'", "'17'"].map(|key| list(&["1", key, "777"])).to_vec(),

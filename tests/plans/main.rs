@@ -342,7 +342,7 @@ async fn fill<D: Database<Db: Plans>>(db: &TestDb<D>) {
     .await;
     db.sql(&format!(
         "INSERT INTO notify_msg_history
-             (id, def_id, param, status, attempt, failures, crashes, create_time, finish_time, last_class)
+             (id, def_id, param, status, fence, failures, crashes, create_time, finish_time, last_class)
          SELECT 200000 + n, {def_id}, '{{}}', CASE n % 3 WHEN 0 THEN 1 WHEN 1 THEN 3 ELSE 6 END,
                 1, 0, 0, {past}, {past}, CASE WHEN n % 1000 = 1 THEN 'auth' WHEN n % 2 = 0 THEN 'timeout' END
          FROM {numbers}"

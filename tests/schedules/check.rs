@@ -33,7 +33,7 @@ fn ends(ledger: &Ledger, wrong: &mut Vec<String>) {
                 let skipped = ledger.runs_of(*id).any(|run| matches!(run.ended, Some((_, Fate::Skipped))));
                 skipped || ledger.cancelled.contains(id)
             }
-            (UNHANDLED, status) => status == Some(Status::NotSent) && record.is_some_and(|record| record.attempt == 0),
+            (UNHANDLED, status) => status == Some(Status::NotSent) && record.is_some_and(|record| record.fence == 0),
             // Without history a success leaves nothing.
             ("forgotten", None) => delivered,
             (_, Some(Status::Succeeded)) => delivered,
@@ -49,21 +49,20 @@ fn ends(ledger: &Ledger, wrong: &mut Vec<String>) {
 /// G1: a handler gets only committed notices, with an attempt that the store gave to its node.
 fn only_what_was_committed(ledger: &Ledger, wrong: &mut Vec<String>) {
     for run in &ledger.runs {
-        let (id, attempt) = (run.id, run.attempt);
+        let (id, fence) = (run.id, run.fence);
         if !ledger.committed.contains_key(&id) {
             wrong.push(format!("G1: notice {id} was sent and never committed"));
         }
-        let given =
-            |claim: &&crate::ledger::ClaimRecord| (claim.id, claim.attempt, claim.node) == (id, attempt, run.node);
+        let given = |claim: &&crate::ledger::ClaimRecord| (claim.id, claim.fence, claim.node) == (id, fence, run.node);
         if ledger.claims.iter().filter(given).count() != 1 {
             wrong.push(format!(
-                "G3: attempt {attempt} of notice {id} was sent by node {}, which does not have it",
+                "G3: attempt {fence} of notice {id} was sent by node {}, which does not have it",
                 run.node
             ));
         }
-        let runs = ledger.runs_of(id).filter(|other| other.attempt == attempt).count();
+        let runs = ledger.runs_of(id).filter(|other| other.fence == fence).count();
         if runs != 1 {
-            wrong.push(format!("G3: attempt {attempt} of notice {id} was sent {runs} times"));
+            wrong.push(format!("G3: attempt {fence} of notice {id} was sent {runs} times"));
         }
     }
 }

@@ -63,9 +63,9 @@ pub fn builder(outbox: &AnyOutbox, world: &Arc<World>, node: &Arc<Node>) -> Swee
 }
 
 async fn handle(world: &World, node: &Node, notice: &Notice<i64>) -> Result<(), Failure> {
-    let (id, attempt) = (notice.id(), notice.attempt());
+    let (id, fence) = (notice.id(), notice.fence());
     node.lives().await;
-    let mut rng = Rng::with_seed(world.seed ^ (id as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (attempt as u64) << 48);
+    let mut rng = Rng::with_seed(world.seed ^ (id as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (fence as u64) << 48);
     // At the end all receivers work, so that every notice ends.
     let fate = if world.is_over() { Fate::Delivered } else { fate(notice.definition(), &mut rng) };
     let number = {
@@ -73,10 +73,10 @@ async fn handle(world: &World, node: &Node, notice: &Notice<i64>) -> Result<(), 
         if notice.definition() == BROKEN && !world.is_over() {
             ledger.broken.push(format!("G7: notice {id} of a broken definition was sent"));
         }
-        ledger.runs.push(Run { id, attempt, node: node.number, began: world.now(), ended: None });
+        ledger.runs.push(Run { id, fence, node: node.number, began: world.now(), ended: None });
         ledger.runs.len() - 1
     };
-    world.tell(format_args!("node {} sends {id} (attempt {attempt}): {fate:?}", node.number));
+    world.tell(format_args!("node {} sends {id} (attempt {fence}): {fate:?}", node.number));
     let takes = match fate {
         Fate::Hangs => TIMEOUT,
         _ if rng.u8(..) < 40 => Duration::from_millis(rng.u64(1000..19_000)),

@@ -61,7 +61,7 @@ pub struct Committed {
 /// One call of a handler.
 pub struct Run {
     pub id: i64,
-    pub attempt: i64,
+    pub fence: i64,
     pub node: usize,
     pub began: Time,
     /// When and how it ended, unless its process was killed.
@@ -71,7 +71,7 @@ pub struct Run {
 /// An attempt that the store gave to a node.
 pub struct ClaimRecord {
     pub id: i64,
-    pub attempt: i64,
+    pub fence: i64,
     pub node: usize,
     pub at: Time,
 }

@@ -30,15 +30,15 @@ pub struct Circuit {
 
 /// Whether a notice is in the state in which this outcome of it was decided.
 pub fn is_held(settle: &Settle, stands: Option<&NoticeRecord>) -> bool {
-    stands.is_some_and(|record| record.attempt == settle.attempt && record.status == settle.from)
+    stands.is_some_and(|record| record.fence == settle.fence && record.status == settle.from)
 }
 
 impl World {
     /// The store gave this attempt to a node.
     pub async fn claimed(&self, node: &Node, given: &Given) {
         let now = self.now();
-        let (id, attempt) = (given.id, given.attempt);
-        self.tell(format_args!("node {} has {id} (attempt {attempt})", node.number));
+        let (id, fence) = (given.id, given.fence);
+        self.tell(format_args!("node {} has {id} (attempt {fence})", node.number));
         let mut before = Vec::new();
         if let Some(key) = &given.ordering_key {
             let same: Vec<i64> = {
@@ -55,8 +55,8 @@ impl World {
         if node.dead.load(Ordering::Relaxed) || node.stopped.load(Ordering::Relaxed) {
             ledger.gone.insert(node.number);
         }
-        if ledger.claims.iter().any(|claim| (claim.id, claim.attempt) == (id, attempt)) {
-            ledger.broken.push(format!("G3: attempt {attempt} of notice {id} was given twice"));
+        if ledger.claims.iter().any(|claim| (claim.id, claim.fence) == (id, fence)) {
+            ledger.broken.push(format!("G3: attempt {fence} of notice {id} was given twice"));
         }
         if let Some(first) = before.iter().flatten().find(|record| !record.status.is_final()) {
             ledger.broken.push(format!("notice {id} went before {} of its key", first.id));
@@ -83,7 +83,7 @@ impl World {
         if definition == FRAGILE {
             self.probes(&mut ledger, id);
         }
-        ledger.claims.push(ClaimRecord { id, attempt, node: node.number, at: now });
+        ledger.claims.push(ClaimRecord { id, fence, node: node.number, at: now });
         if definition == PACED {
             let begun: Vec<Time> = ledger.claims_of(PACED).map(|claim| claim.at).collect();
             let first = begun.len().checked_sub(RATE + 1).map(|nth| begun[nth]);
@@ -144,28 +144,28 @@ impl World {
         after: Option<&NoticeRecord>,
     ) {
         let held = is_held(settle, before);
-        let (id, attempt) = (settle.id, settle.attempt);
+        let (id, fence) = (settle.id, settle.fence);
         let mut ledger = self.ledger();
         if answer == Settled::LostLease || answer == Settled::Ended {
             ledger.outdone += 1;
         }
         if !held && before != after {
-            ledger.broken.push(format!("G3: a late outcome of attempt {attempt} changed notice {id}"));
+            ledger.broken.push(format!("G3: a late outcome of attempt {fence} changed notice {id}"));
         }
         let now = self.now();
-        ledger.tell(now, format_args!("{id} (attempt {attempt}) is settled: {:?}, {answer:?}", settle.transition));
+        ledger.tell(now, format_args!("{id} (attempt {fence}) is settled: {:?}, {answer:?}", settle.transition));
         if !held || before == after || answer != Settled::Done {
             return;
         }
-        let began = ledger.claims.iter().find(|claim| (claim.id, claim.attempt) == (id, attempt)).map(|claim| claim.at);
+        let began = ledger.claims.iter().find(|claim| (claim.id, claim.fence) == (id, fence)).map(|claim| claim.at);
         if settle.overdue && settle.from == Status::Sending && began.is_some_and(|began| now + ROUNDED < began + LEASE)
         {
             ledger
                 .broken
-                .push(format!("G3: attempt {attempt} of notice {id} was taken for dead before its lease had ended"));
+                .push(format!("G3: attempt {fence} of notice {id} was taken for dead before its lease had ended"));
         }
         if ledger.definition(id) == FRAGILE && settle.from == Status::Sending {
-            let fate = ledger.runs_of(id).find(|run| run.attempt == attempt).and_then(|run| run.ended);
+            let fate = ledger.runs_of(id).find(|run| run.fence == fence).and_then(|run| run.ended);
             let failed = before.is_some_and(|before| settle.transition.failures > before.failures);
             self.shows(
                 &mut ledger,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solid_notify::{AckResult, Error, NewNotice, Notice, NotifyDef, Status, Sweeper, SweeperBuilder, TokenKeys};
+use solid_notify_core::token::AckToken;
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, eventually, gated, reaches, record};
 use tokio::sync::Semaphore;
@@ -13,7 +14,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 fn delivering(b: &dyn Backend, calls: &Calls<i64>) -> SweeperBuilder {
     let calls = calls.clone();
     Sweeper::builder(b.outbox()).handler("sync", move |notice: Notice<i64>| {
-        calls.note(notice.attempt());
+        calls.note(notice.fence());
         async { Ok(()) }
     })
 }
@@ -121,16 +122,17 @@ pub async fn a_token_acks_a_later_attempt_too(b: &dyn Backend) {
     assert_eq!(b.outbox().ack_token(&sent[0]).await.unwrap(), AckResult::Done);
     assert_eq!(record(b, id).await.status, Status::Succeeded);
     assert_eq!(b.outbox().ack_token(&sent[1]).await.unwrap(), AckResult::AlreadySucceeded);
-    let purged = b.outbox().token(id + 1000, 1, b.clock().now(), MINUTE).unwrap();
+    let purged = b.outbox().sign_token(AckToken::new(id + 1000, 1, b.clock().now()), MINUTE).unwrap();
     assert_eq!(b.outbox().ack_token(&purged).await.unwrap(), AckResult::Purged);
     // A database with the same secret has given the same id to another notice.
     let (live, ended) = (add(b, "sync").await, id);
     let live_before = record(b, live).await;
     for (id, added_at) in [(live, live_before.create_time), (ended, record(b, ended).await.create_time)] {
-        let elsewhere = b.outbox().token(id, 0, added_at - Duration::from_millis(1), MINUTE).unwrap();
+        let elsewhere =
+            b.outbox().sign_token(AckToken::new(id, 0, added_at - Duration::from_millis(1)), MINUTE).unwrap();
         assert_eq!(b.outbox().ack_token(&elsewhere).await.unwrap(), AckResult::OtherNotice);
         assert_eq!(b.outbox().nack_token(&elsewhere, "no").await.unwrap(), AckResult::OtherNotice);
-        let here = b.outbox().token(id, 0, added_at, MINUTE).unwrap();
+        let here = b.outbox().sign_token(AckToken::new(id, 0, added_at), MINUTE).unwrap();
         let confirmed = b.outbox().ack_token(&here).await.unwrap();
         assert_eq!(confirmed, if id == live { AckResult::Done } else { AckResult::AlreadySucceeded });
     }

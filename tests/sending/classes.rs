@@ -159,7 +159,7 @@ pub async fn wrong_rules_pause_the_definition_until_they_are_corrected(b: &dyn B
         Sweeper::builder(b.outbox()).handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     let id = add(b, "sync").await;
     sweeper.idle().await;
-    assert_eq!(record(b, id).await.attempt, 0);
+    assert_eq!(record(b, id).await.fence, 0);
     let problems = definition(b, "sync").await.policy().unwrap_err();
     assert_eq!(problems[0].column, "retry_rules");
     // White space alone is no rule.

@@ -44,7 +44,7 @@ async fn attempts_survive(b: &dyn Backend, set: impl AsyncFn()) {
     gate.add_permits(1000);
     for id in ids {
         let record = reaches(b, id, Status::Succeeded).await;
-        assert_eq!((record.attempt, record.crashes), (1, 0));
+        assert_eq!((record.fence, record.crashes), (1, 0));
     }
     assert_eq!(calls.count(), 40);
     one.shutdown().await;

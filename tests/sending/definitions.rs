@@ -29,7 +29,7 @@ pub async fn an_invalid_row_pauses_only_its_own_notices_and_heals(b: &dyn Backen
     reaches(b, sent, Status::Succeeded).await;
     sweeper.idle().await;
     let untouched = record(b, waits).await;
-    assert_eq!((untouched.status, untouched.attempt, untouched.failures), (Status::NotSent, 0, 0));
+    assert_eq!((untouched.status, untouched.fence, untouched.failures), (Status::NotSent, 0, 0));
     let all = b.outbox().definitions().await.unwrap();
     let shown = all.iter().find(|state| state.row.name == "broken").unwrap();
     assert_eq!(shown.problems.len(), 1);
@@ -49,10 +49,10 @@ pub async fn a_disabled_definition_sends_and_counts_nothing(b: &dyn Backend) {
     let id = add(b, "sync").await;
     b.clock().advance(Duration::from_secs(1_000_000));
     sweeper.idle().await;
-    assert_eq!((record(b, id).await.attempt, calls.count()), (0, 0));
+    assert_eq!((record(b, id).await.fence, calls.count()), (0, 0));
     update(b, "sync", |def| def.enabled(true)).await;
     let done = reaches(b, id, Status::Succeeded).await;
-    assert_eq!((done.attempt, done.failures, done.crashes), (1, 0, 0));
+    assert_eq!((done.fence, done.failures, done.crashes), (1, 0, 0));
     sweeper.shutdown().await;
 }
 
@@ -63,7 +63,7 @@ pub async fn a_definition_without_a_handler_here_is_left_to_others(b: &dyn Backe
     let id = add(b, "sync").await;
     stranger.idle().await;
     let untouched = record(b, id).await;
-    assert_eq!((untouched.status, untouched.attempt), (Status::NotSent, 0));
+    assert_eq!((untouched.status, untouched.fence), (Status::NotSent, 0));
     let (builder, calls) = good(b);
     let sweeper = builder.start().await.unwrap();
     reaches(b, id, Status::Succeeded).await;
@@ -90,7 +90,7 @@ pub async fn a_renamed_definition_keeps_its_notices(b: &dyn Backend) {
     reaches(b, sent, Status::Succeeded).await;
     sweeper.idle().await;
     // The handler of the old name sent this one, and no node has a handler of the new name yet.
-    assert_eq!(record(b, waits).await.attempt, 0);
+    assert_eq!(record(b, waits).await.fence, 0);
     update(b, "new_sync", |def| def.handler("sync")).await;
     reaches(b, waits, Status::Succeeded).await;
     assert_eq!(calls.count(), 2);

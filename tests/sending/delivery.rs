@@ -80,7 +80,7 @@ pub async fn failures_are_retried_by_the_intervals_and_end_as_a_dead_letter(b: &
     let (noted, clock) = (calls.clone(), b.clock().clone());
     let sweeper = Sweeper::builder(b.outbox())
         .handler("sync", move |notice: Notice<i64>| {
-            let before = noted.note((clock.now(), notice.attempt(), notice.tries_before()));
+            let before = noted.note((clock.now(), notice.fence(), notice.attempt()));
             async move { Err(Failure::retry(format!("refused {before}"))) }
         })
         .start()
@@ -98,15 +98,15 @@ pub async fn failures_are_retried_by_the_intervals_and_end_as_a_dead_letter(b: &
         eventually("the retry", async || calls.count() == n + 2 && record(b, id).await.status != Status::Sending).await;
     }
     let dead = reaches(b, id, Status::DeadLetter).await;
-    assert_eq!((dead.attempt, dead.failures, dead.crashes), (5, 5, 0));
+    assert_eq!((dead.fence, dead.failures, dead.crashes), (5, 5, 0));
     assert_eq!(dead.end_reason.as_deref(), Some("all 5 tries failed; the last error: refused 4"));
     let messages: Vec<&str> = dead.errors.iter().map(|attempt| attempt.message.as_str()).collect();
     assert_eq!(messages, ["refused 0", "refused 1", "refused 2", "refused 3", "refused 4"]);
     let times: Vec<f64> = calls.all().iter().map(|(time, ..)| seconds(start, *time)).collect();
     assert_eq!(times, [0.0, 5.0, 305.0, 3905.0, 90_305.0]);
     assert_eq!(
-        calls.all().iter().map(|(_, attempt, tries)| (*attempt, *tries)).collect::<Vec<_>>(),
-        [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4)]
+        calls.all().iter().map(|(_, fence, attempt)| (*fence, *attempt)).collect::<Vec<_>>(),
+        [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]
     );
     b.clock().advance(Duration::from_secs(1_000_000));
     sweeper.idle().await;
@@ -205,7 +205,7 @@ pub async fn a_notice_whose_sender_died_is_sent_again_and_the_crash_is_counted(b
     assert_eq!(record(b, id).await.status, Status::Sending, "its lease still runs");
     b.clock().advance(Duration::from_secs(1));
     let done = reaches(b, id, Status::Succeeded).await;
-    assert_eq!((done.attempt, done.failures, done.crashes), (2, 0, 1));
+    assert_eq!((done.fence, done.failures, done.crashes), (2, 0, 1));
     assert_eq!(done.errors.len(), 1);
     assert_eq!((done.errors[0].class.as_str(), done.errors[0].node.as_str()), ("crash", "dead-worker"));
     sweeper.shutdown().await;
@@ -239,7 +239,7 @@ pub async fn a_notice_that_kills_its_process_each_time_runs_out(b: &dyn Backend)
         b.clock().advance(Duration::from_secs(5));
     }
     let dead = record(b, id).await;
-    assert_eq!((dead.status, dead.attempt, dead.failures, dead.crashes), (Status::DeadLetter, 3, 0, 3));
+    assert_eq!((dead.status, dead.fence, dead.failures, dead.crashes), (Status::DeadLetter, 3, 0, 3));
     assert_eq!(dead.end_reason.as_deref(), Some("all 3 tries used, in 3 of them the process died"));
     assert_eq!(dead.errors.len(), 3);
     sweeper.shutdown().await;
@@ -274,6 +274,6 @@ pub async fn a_long_wait_for_the_handler_keeps_its_lease(b: &dyn Backend) {
     }
     gate.add_permits(1);
     let done = reaches(b, id, Status::Succeeded).await;
-    assert_eq!((done.attempt, done.crashes, calls.count()), (1, 0, 1));
+    assert_eq!((done.fence, done.crashes, calls.count()), (1, 0, 1));
     sweeper.shutdown().await;
 }

@@ -26,7 +26,7 @@ pub async fn a_shutdown_waits_for_running_handlers(b: &dyn Backend) {
     assert_eq!(stopping.await.succeeded, 1);
     assert_eq!(record(b, id).await.status, Status::Succeeded, "stored when shutdown returns");
     let untouched = record(b, late).await;
-    assert_eq!((untouched.status, untouched.attempt), (Status::NotSent, 0));
+    assert_eq!((untouched.status, untouched.fence), (Status::NotSent, 0));
 }
 
 pub async fn after_the_grace_period_notices_are_handed_back_uncounted(b: &dyn Backend) {
@@ -46,7 +46,7 @@ pub async fn after_the_grace_period_notices_are_handed_back_uncounted(b: &dyn Ba
     eventually("it is being sent", async || calls.count() == 1).await;
     sweeper.shutdown().await;
     let back = record(b, id).await;
-    assert_eq!((back.status, back.attempt, back.failures, back.crashes), (Status::NotSent, 1, 0, 0));
+    assert_eq!((back.status, back.fence, back.failures, back.crashes), (Status::NotSent, 1, 0, 0));
     assert_eq!(back.next_call_time, Some(b.clock().now()), "due for anybody, at once");
     assert!(back.errors.is_empty());
 }
@@ -63,7 +63,7 @@ pub async fn a_dropped_sweeper_ends_what_is_running_and_claims_nothing_more(b: &
     let late = add(b, "sync").await;
     gate.add_permits(1);
     reaches(b, id, Status::Succeeded).await;
-    assert_eq!((record(b, late).await.attempt, calls.count()), (0, 1));
+    assert_eq!((record(b, late).await.fence, calls.count()), (0, 1));
 }
 
 pub async fn run_until_idle_sends_what_is_due_and_ends(b: &dyn Backend) {
@@ -81,7 +81,7 @@ pub async fn run_until_idle_sends_what_is_due_and_ends(b: &dyn Backend) {
     let later = b.add_new(NewNotice::new("good", 1).unwrap().delay(Duration::from_secs(60))).await.id();
     let first = builder().run_until_idle().await.unwrap();
     assert_eq!((first.succeeded, first.failed, first.dead_letters), (30, 1, 0));
-    assert_eq!(record(b, later).await.attempt, 0, "left for the next run");
+    assert_eq!(record(b, later).await.fence, 0, "left for the next run");
     b.clock().advance(Duration::from_secs(5));
     let second = builder().run_until_idle().await.unwrap();
     assert_eq!((second.succeeded, second.failed, second.dead_letters), (0, 0, 1));

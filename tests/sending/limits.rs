@@ -56,7 +56,7 @@ pub async fn three_sweepers_keep_one_rate_in_every_window(b: &dyn Backend) {
     let mut starts: Vec<SystemTime> = Vec::new();
     for id in &ids {
         let done = reaches(b, *id, Status::Succeeded).await;
-        assert_eq!((done.attempt, done.failures), (1, 0), "a waiting notice was not tried");
+        assert_eq!((done.fence, done.failures), (1, 0), "a waiting notice was not tried");
         starts.push(done.last_call_time.unwrap());
     }
     starts.sort_unstable();
@@ -92,7 +92,7 @@ pub async fn three_sweepers_send_no_more_at_once_than_the_total(b: &dyn Backend)
     let ids = backlog(b, "sync", 60).await;
     b.outbox().wake();
     for id in ids {
-        assert_eq!(reaches(b, id, Status::Succeeded).await.attempt, 1);
+        assert_eq!(reaches(b, id, Status::Succeeded).await.fence, 1);
     }
     assert_eq!(most.load(Ordering::SeqCst), 4);
     for sweeper in sweepers {
@@ -122,9 +122,9 @@ pub async fn a_limited_backlog_takes_nothing_from_others(b: &dyn Backend) {
     eventually("the next two", async || calls.count() == 9).await;
     let mut attempts: BTreeMap<i64, usize> = BTreeMap::new();
     for id in slow {
-        *attempts.entry(record(b, id).await.attempt).or_default() += 1;
+        *attempts.entry(record(b, id).await.fence).or_default() += 1;
     }
-    assert!(attempts[&0] >= 196, "nothing that waits burns an attempt: {attempts:?}");
+    assert!(attempts[&0] >= 196, "nothing that waits burns an fence: {attempts:?}");
     sweeper.shutdown().await;
 }
 
@@ -207,7 +207,7 @@ pub async fn the_switch_pauses_everything_without_loss_or_alert(b: &dyn Backend)
         sweeper.idle().await;
     }
     let untouched = record(b, waits).await;
-    assert_eq!((untouched.status, untouched.attempt, calls.count()), (Status::NotSent, 0, begun));
+    assert_eq!((untouched.status, untouched.fence, calls.count()), (Status::NotSent, 0, begun));
     assert!(operator.resume_all().await.unwrap());
     eventually("one is being sent, the others wait for it", async || calls.count() == begun + 1).await;
     // Each turn of the clock makes the node look for backlogs; when it begins the second time, it has ended the first.
@@ -220,7 +220,7 @@ pub async fn the_switch_pauses_everything_without_loss_or_alert(b: &dyn Backend)
     assert!(backlog().await.is_none(), "a pause is no backlog");
     gate.add_permits(100);
     let done = reaches(b, waits, Status::Succeeded).await;
-    assert_eq!((done.attempt, done.failures), (1, 0));
+    assert_eq!((done.fence, done.failures), (1, 0));
     sweeper.shutdown().await;
 }
 

@@ -87,7 +87,7 @@ pub async fn old_retries_do_not_hide_fresh_notices(b: &dyn Backend) {
     let builder = || {
         let noted = noted.clone();
         Sweeper::builder(b.outbox()).first_send(false).handler("sync", move |notice: Notice<i64>| {
-            noted.note(notice.tries_before());
+            noted.note(notice.attempt());
             async { Err(Failure::retry("no")) }
         })
     };
@@ -101,7 +101,7 @@ pub async fn old_retries_do_not_hide_fresh_notices(b: &dyn Backend) {
     let fresh = add(b, "sync").await;
     let sweeper = builder().start().await.unwrap();
     reaches(b, fresh, Status::Failed).await;
-    let position = calls.all()[60..].iter().position(|tries| *tries == 0).unwrap();
+    let position = calls.all()[60..].iter().position(|attempt| *attempt == 1).unwrap();
     assert!(position <= 5, "the fresh notice was number {position}");
     sweeper.shutdown().await;
 }
@@ -113,7 +113,7 @@ pub async fn fresh_notices_do_not_hide_old_retries(b: &dyn Backend) {
     let builder = || {
         let noted = noted.clone();
         Sweeper::builder(b.outbox()).first_send(false).handler("sync", move |notice: Notice<i64>| {
-            noted.note(notice.tries_before());
+            noted.note(notice.attempt());
             async { Err(Failure::retry("no")) }
         })
     };
@@ -125,7 +125,7 @@ pub async fn fresh_notices_do_not_hide_old_retries(b: &dyn Backend) {
     b.clock().advance(Duration::from_secs(1));
     let sweeper = builder().start().await.unwrap();
     eventually("the retry", async || record(b, old).await.failures == 2).await;
-    let position = calls.all()[1..].iter().position(|tries| *tries == 1).unwrap();
+    let position = calls.all()[1..].iter().position(|attempt| *attempt == 2).unwrap();
     assert!(position <= 5, "the retry was number {position}");
     sweeper.shutdown().await;
 }
@@ -157,7 +157,7 @@ pub async fn crash_looping_notices_are_sent_one_at_a_time(b: &dyn Backend) {
     let sweeper = Sweeper::builder(b.outbox())
         .poll_interval(Duration::from_millis(20))
         .handler("sync", move |notice: Notice<i64>| {
-            let (wait, crash_looping) = (wait.clone(), notice.tries_before() > 0);
+            let (wait, crash_looping) = (wait.clone(), notice.attempt() > 1);
             if crash_looping {
                 noted.note(notice.id());
             }
@@ -231,7 +231,7 @@ pub async fn notices_of_one_key_are_sent_in_order_and_other_keys_meanwhile(b: &d
                 busy[key].fetch_sub(1, Ordering::SeqCst);
                 match n {
                     // Fails once, and for good.
-                    7 if notice.tries_before() == 0 => Err(Failure::retry("once")),
+                    7 if notice.attempt() == 1 => Err(Failure::retry("once")),
                     11 => Err(Failure::give_up("never")),
                     _ => Ok(()),
                 }

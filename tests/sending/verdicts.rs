@@ -32,7 +32,7 @@ async fn sent(
 pub async fn a_skipped_notice_is_cancelled_with_its_reason(b: &dyn Backend) {
     let record = sent(b, || Err(Failure::skip("already there".to_owned())), Status::Cancelled).await;
     assert_eq!(record.end_reason.as_deref(), Some("already there"));
-    assert_eq!((record.failures, record.attempt), (0, 1));
+    assert_eq!((record.failures, record.fence), (0, 1));
 }
 
 pub async fn a_handler_can_say_when_to_retry(b: &dyn Backend) {
@@ -153,7 +153,7 @@ pub async fn a_named_strategy_decides_and_a_panicking_one_falls_back(b: &dyn Bac
     let failed = reaches(b, bad, Status::Failed).await;
     assert_eq!(failed.next_call_time, Some(b.clock().now() + Duration::from_secs(300)));
     sweeper.idle().await;
-    assert_eq!(record(b, lost).await.attempt, 0, "left to a node that knows the strategy");
+    assert_eq!(record(b, lost).await.fence, 0, "left to a node that knows the strategy");
     sweeper.shutdown().await;
 }
 

@@ -43,16 +43,16 @@ pub async fn outside_of_its_window_nothing_is_sent_or_counted_until_it_opens(b: 
     assert_eq!(told.expect("the reply comes at once"), FirstAttempt::StillDue);
     sweeper.idle().await;
     let waits = record(b, id).await;
-    assert_eq!((waits.status, waits.attempt, waits.next_call_time), (Status::NotSent, 0, Some(now)));
+    assert_eq!((waits.status, waits.fence, waits.next_call_time), (Status::NotSent, 0, Some(now)));
     let why = b.outbox().operator("alice").explain(id).await.unwrap().to_string();
     let opens = humantime::format_rfc3339_millis(now + 60 * MINUTE).to_string();
     assert!(why.ends_with(&format!("outside of its window until {opens}")), "{why}");
     b.clock().advance(60 * MINUTE - Duration::from_millis(1));
     sweeper.idle().await;
-    assert_eq!(record(b, id).await.attempt, 0);
+    assert_eq!(record(b, id).await.fence, 0);
     b.clock().advance(Duration::from_millis(1));
     let sent = reaches(b, id, Status::Succeeded).await;
-    assert_eq!((sent.attempt, calls.count()), (1, 1));
+    assert_eq!((sent.fence, calls.count()), (1, 1));
     // Within it a notice is sent at once.
     let added = b.add_new(NewNotice::new("sync", 1).unwrap()).await;
     assert_eq!(added.first_attempt(Duration::from_secs(20)).await, FirstAttempt::Succeeded);
@@ -79,9 +79,9 @@ pub async fn a_retry_that_is_due_waits_for_the_window_and_keeps_its_time(b: &dyn
     b.clock().advance(5 * 60 * MINUTE);
     sweeper.idle().await;
     let waits = record(b, id).await;
-    assert_eq!((waits.attempt, waits.failures, waits.next_call_time), (1, 1, due));
+    assert_eq!((waits.fence, waits.failures, waits.next_call_time), (1, 1, due));
     b.clock().advance(19 * 60 * MINUTE);
-    assert_eq!(reaches(b, id, Status::Succeeded).await.attempt, 2);
+    assert_eq!(reaches(b, id, Status::Succeeded).await.fence, 2);
     sweeper.shutdown().await;
 }
 
@@ -94,10 +94,10 @@ pub async fn an_attempt_may_end_after_its_window_has_closed(b: &dyn Backend) {
     eventually("it is being sent", async || calls.count() == 1).await;
     b.clock().advance(40 * MINUTE);
     gate.add_permits(10);
-    assert_eq!(reaches(b, id, Status::Succeeded).await.attempt, 1);
+    assert_eq!(reaches(b, id, Status::Succeeded).await.fence, 1);
     let late = add(b, "sync").await;
     sweeper.idle().await;
-    assert_eq!((record(b, late).await.attempt, calls.count()), (0, 1));
+    assert_eq!((record(b, late).await.fence, calls.count()), (0, 1));
     sweeper.shutdown().await;
 }
 
@@ -117,11 +117,11 @@ pub async fn dead_senders_and_overdue_acks_are_judged_outside_of_the_window(b: &
     sweeper.idle().await;
     b.clock().advance(61 * MINUTE);
     let died = reaches(b, died, Status::Failed).await;
-    assert_eq!((died.attempt, died.crashes, died.failures), (1, 1, 0));
+    assert_eq!((died.fence, died.crashes, died.failures), (1, 1, 0));
     let order = reaches(b, order, Status::Failed).await;
-    assert_eq!((order.attempt, order.failures), (1, 1));
+    assert_eq!((order.fence, order.failures), (1, 1));
     sweeper.idle().await;
-    assert_eq!(record(b, died.id).await.attempt, 1, "and it waits for the window");
+    assert_eq!(record(b, died.id).await.fence, 1, "and it waits for the window");
     sweeper.shutdown().await;
 }
 

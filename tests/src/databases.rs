@@ -239,7 +239,7 @@ impl<D: Database> Backend for TestDb<D> {
 
     async fn apply_ack(&self, answer: &Reply, commit: bool) -> AckResult {
         let mut tx = self.outbox.begin().await.unwrap();
-        let answered = answer.give(&mut tx).await.unwrap();
+        let answered = answer.apply(&mut tx).await.unwrap();
         match commit {
             true => tx.commit().await.unwrap(),
             false => tx.rollback().await.unwrap(),

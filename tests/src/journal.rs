@@ -57,7 +57,7 @@ pub enum Event {
         /// Of the notice.
         id: i64,
         /// Its number.
-        attempt: i64,
+        fence: i64,
         /// The process.
         node: String,
     },
@@ -66,7 +66,7 @@ pub enum Event {
         /// Of the notice.
         id: i64,
         /// Its number.
-        attempt: i64,
+        fence: i64,
         /// Its verdict.
         ok: bool,
     },

@@ -48,7 +48,7 @@ impl Backend for MemoryBackend {
 
     async fn apply_ack(&self, answer: &Reply, commit: bool) -> AckResult {
         let mut tx = self.outbox.begin();
-        let answered = answer.give(&mut tx).await.unwrap();
+        let answered = answer.apply(&mut tx).await.unwrap();
         if commit {
             tx.commit();
         }

@@ -144,7 +144,7 @@ impl Backend for RedisBackend {
 
     async fn apply_ack(&self, answer: &Reply, commit: bool) -> AckResult {
         let mut batch = self.outbox.begin();
-        let answered = answer.give(&mut batch).await.unwrap();
+        let answered = answer.apply(&mut batch).await.unwrap();
         match commit {
             true => batch.commit().await.unwrap(),
             false => batch.rollback(),

@@ -24,13 +24,13 @@ impl Measured for MySql {
             ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
         CREATE TABLE raw_msg (
             id bigint NOT NULL AUTO_INCREMENT PRIMARY KEY, def_id bigint NOT NULL, param longtext NOT NULL,
-            status smallint NOT NULL DEFAULT 0, attempt integer NOT NULL DEFAULT 0,
+            status smallint NOT NULL DEFAULT 0, fence integer NOT NULL DEFAULT 0,
             next_call_time datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
             create_time datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)), worker varchar(200),
             KEY raw_msg_due (def_id, status, next_call_time)) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
         CREATE TABLE raw_history (
             id bigint NOT NULL PRIMARY KEY, def_id bigint NOT NULL, param longtext NOT NULL, status smallint NOT NULL,
-            attempt integer NOT NULL, next_call_time datetime(6) NOT NULL, create_time datetime(6) NOT NULL,
+            fence integer NOT NULL, next_call_time datetime(6) NOT NULL, create_time datetime(6) NOT NULL,
             worker varchar(200), finish_time datetime(6) NOT NULL,
             KEY raw_history_finished (def_id, status, finish_time)) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4";
     const LIKE_OURS: Option<&'static str> = Some(
@@ -111,7 +111,7 @@ impl Measured for MySql {
                 let ids: Vec<i64> = leased.iter().map(|(id, _)| *id).collect();
                 // The ids stand in the text: quicker than a JSON table, and to prepare a statement per length.
                 let take = format!(
-                    "UPDATE raw_msg SET status = 5, attempt = attempt + 1, worker = 'raw',
+                    "UPDATE raw_msg SET status = 5, fence = fence + 1, worker = 'raw',
                      next_call_time = UTC_TIMESTAMP(6) + INTERVAL 60 SECOND WHERE id IN ({})",
                     joined(&ids)
                 );
@@ -132,8 +132,8 @@ impl Measured for MySql {
             }
             let archive = format!(
                 "INSERT INTO raw_history
-                     (id, def_id, param, status, attempt, next_call_time, create_time, worker, finish_time)
-                 SELECT id, def_id, param, 1, attempt, next_call_time, create_time, worker, UTC_TIMESTAMP(6)
+                     (id, def_id, param, status, fence, next_call_time, create_time, worker, finish_time)
+                 SELECT id, def_id, param, 1, fence, next_call_time, create_time, worker, UTC_TIMESTAMP(6)
                  FROM raw_msg WHERE id IN ({ids})"
             );
             let mut tx = conn.begin().await?;

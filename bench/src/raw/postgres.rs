@@ -13,16 +13,16 @@ use crate::databases::{Product, Table};
 const LEASE: &str = "WITH due AS MATERIALIZED (
        SELECT id FROM raw_msg WHERE def_id = $1 AND status = 0 AND next_call_time <= now()
        ORDER BY next_call_time LIMIT $2 FOR UPDATE SKIP LOCKED)
-     UPDATE raw_msg m SET status = 5, attempt = attempt + 1, worker = 'raw', next_call_time = now() + interval '60 s'
+     UPDATE raw_msg m SET status = 5, fence = fence + 1, worker = 'raw', next_call_time = now() + interval '60 s'
      FROM due WHERE m.id = due.id RETURNING m.id, m.param::text AS param";
 
-const LEASE_ONE: &str = "UPDATE raw_msg m SET status = 5, attempt = attempt + 1, worker = 'raw',
+const LEASE_ONE: &str = "UPDATE raw_msg m SET status = 5, fence = fence + 1, worker = 'raw',
      next_call_time = now() + interval '60 s'
      WHERE def_id = $1 AND id = $2 AND status = 0 RETURNING m.id, m.param::text AS param";
 
 const FINISH: &str = "WITH gone AS (DELETE FROM raw_msg WHERE id = ANY ($1::text::bigint[]) RETURNING *)
-     INSERT INTO raw_history (id, def_id, param, status, attempt, next_call_time, create_time, worker, finish_time)
-     SELECT id, def_id, param, 1, attempt, next_call_time, create_time, worker, now() FROM gone";
+     INSERT INTO raw_history (id, def_id, param, status, fence, next_call_time, create_time, worker, finish_time)
+     SELECT id, def_id, param, 1, fence, next_call_time, create_time, worker, now() FROM gone";
 
 impl Measured for Postgres {
     const PRODUCT: Product = Product::Postgres;
@@ -30,13 +30,13 @@ impl Measured for Postgres {
         CREATE TABLE business (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, amount bigint NOT NULL, note text);
         CREATE TABLE raw_msg (
             id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, def_id bigint NOT NULL, param json NOT NULL,
-            status smallint NOT NULL DEFAULT 0, attempt integer NOT NULL DEFAULT 0,
+            status smallint NOT NULL DEFAULT 0, fence integer NOT NULL DEFAULT 0,
             next_call_time timestamptz NOT NULL DEFAULT now(), create_time timestamptz NOT NULL DEFAULT now(),
             worker text);
         CREATE INDEX raw_msg_due ON raw_msg (def_id, status, next_call_time);
         CREATE TABLE raw_history (
             id bigint PRIMARY KEY, def_id bigint NOT NULL, param json NOT NULL, status smallint NOT NULL,
-            attempt integer NOT NULL, next_call_time timestamptz NOT NULL, create_time timestamptz NOT NULL,
+            fence integer NOT NULL, next_call_time timestamptz NOT NULL, create_time timestamptz NOT NULL,
             worker text, finish_time timestamptz NOT NULL);
         CREATE INDEX raw_history_finished ON raw_history (def_id, status, finish_time)";
     const LIKE_OURS: Option<&'static str> = Some(

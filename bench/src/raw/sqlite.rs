@@ -10,19 +10,19 @@ use super::{DEF_ID, Lease, Leased, Measured, Options, driver, joined};
 use crate::databases::{Product, Table};
 
 // Times are milliseconds since 1970, the cheapest form.
-const LEASE: &str = "UPDATE raw_msg SET status = 5, attempt = attempt + 1, worker = 'raw',
+const LEASE: &str = "UPDATE raw_msg SET status = 5, fence = fence + 1, worker = 'raw',
          next_call_time = CAST(unixepoch('subsec') * 1000 AS integer) + 60000
      WHERE id IN (SELECT id FROM raw_msg WHERE def_id = $1 AND status = 0
          AND next_call_time <= CAST(unixepoch('subsec') * 1000 AS integer) ORDER BY next_call_time LIMIT $2)
      RETURNING id, param";
 
-const LEASE_ONE: &str = "UPDATE raw_msg SET status = 5, attempt = attempt + 1, worker = 'raw',
+const LEASE_ONE: &str = "UPDATE raw_msg SET status = 5, fence = fence + 1, worker = 'raw',
          next_call_time = CAST(unixepoch('subsec') * 1000 AS integer) + 60000
      WHERE def_id = $1 AND id = $2 AND status = 0 RETURNING id, param";
 
 const ARCHIVE: &str = "INSERT INTO raw_history
-         (id, def_id, param, status, attempt, next_call_time, create_time, worker, finish_time)
-     SELECT id, def_id, param, 1, attempt, next_call_time, create_time, worker,
+         (id, def_id, param, status, fence, next_call_time, create_time, worker, finish_time)
+     SELECT id, def_id, param, 1, fence, next_call_time, create_time, worker,
          CAST(unixepoch('subsec') * 1000 AS integer)
      FROM raw_msg WHERE id IN (SELECT value FROM json_each($1))";
 
@@ -34,13 +34,13 @@ impl Measured for Sqlite {
         CREATE TABLE business (id integer PRIMARY KEY, amount integer NOT NULL, note text);
         CREATE TABLE raw_msg (
             id integer PRIMARY KEY AUTOINCREMENT, def_id integer NOT NULL, param text NOT NULL,
-            status integer NOT NULL DEFAULT 0, attempt integer NOT NULL DEFAULT 0,
+            status integer NOT NULL DEFAULT 0, fence integer NOT NULL DEFAULT 0,
             next_call_time integer NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS integer)),
             create_time integer NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS integer)), worker text);
         CREATE INDEX raw_msg_due ON raw_msg (def_id, status, next_call_time);
         CREATE TABLE raw_history (
             id integer PRIMARY KEY, def_id integer NOT NULL, param text NOT NULL, status integer NOT NULL,
-            attempt integer NOT NULL, next_call_time integer NOT NULL, create_time integer NOT NULL,
+            fence integer NOT NULL, next_call_time integer NOT NULL, create_time integer NOT NULL,
             worker text, finish_time integer NOT NULL);
         CREATE INDEX raw_history_finished ON raw_history (def_id, status, finish_time)";
     // SQLite has no CREATE TABLE LIKE, and it reaches the targets without a measurement on tables like ours.

@@ -42,9 +42,9 @@ pub async fn nack_notice<C: NoticeConnection>(
 pub struct Reply {
     /// The notice.
     pub id: i64,
-    /// The attempt that it refers to; `None`: the last one. An ack of an earlier attempt counts like any other, a nack of an
-    /// earlier attempt changes nothing.
-    pub attempt: Option<i64>,
+    /// The fence of the attempt that it refers to; `None`: the last one. An ack of an earlier attempt counts like any other, a
+    /// nack of an earlier attempt changes nothing.
+    pub fence: Option<i64>,
     /// When the notice was added, from a token; `None`: any notice with the id.
     pub added_at: Option<SystemTime>,
     /// Ack or nack.
@@ -53,6 +53,7 @@ pub struct Reply {
 
 /// Ack or nack.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReplyKind {
     /// The notice has arrived and was processed: it ends as succeeded.
     Ack,
@@ -63,26 +64,18 @@ pub enum ReplyKind {
 impl Reply {
     /// Creates an ack.
     pub fn ack(id: i64) -> Self {
-        Self { id, attempt: None, added_at: None, kind: ReplyKind::Ack }
+        Self { id, fence: None, added_at: None, kind: ReplyKind::Ack }
     }
 
     /// Creates a nack.
     pub fn nack(id: i64, reason: impl Into<String>) -> Self {
-        Self { id, attempt: None, added_at: None, kind: ReplyKind::Nack(reason.into()) }
+        Self { id, fence: None, added_at: None, kind: ReplyKind::Nack(reason.into()) }
     }
 
-    /// Restricts it to this attempt.
+    /// Restricts it to the attempt with this fence.
     #[must_use]
-    pub fn to_attempt(mut self, attempt: i64) -> Self {
-        self.attempt = Some(attempt);
-        self
-    }
-
-    /// Restricts it to the notice that was added at this time (to the millisecond). Another notice with its id, in another
-    /// database for instance, is [`AckResult::OtherNotice`].
-    #[must_use]
-    pub fn added_at(mut self, time: SystemTime) -> Self {
-        self.added_at = Some(time);
+    pub fn to_fence(mut self, fence: i64) -> Self {
+        self.fence = Some(fence);
         self
     }
 
@@ -94,7 +87,7 @@ impl Reply {
     ///
     /// # Errors
     /// As [`ack_notice`].
-    pub async fn give<C: NoticeConnection>(&self, connection: &mut C) -> Result<AckResult> {
+    pub async fn apply<C: NoticeConnection>(&self, connection: &mut C) -> Result<AckResult> {
         connection.apply_ack(self).await
     }
 }
@@ -162,22 +155,22 @@ pub enum OfLive {
 }
 
 /// Decides the effect of an ack or nack on a live notice.
-pub fn of_live(answer: &Reply, live: &ClaimedNotice) -> OfLive {
-    if answer.is_of_another(live.create_time) {
+pub fn of_live(reply: &Reply, live: &ClaimedNotice) -> OfLive {
+    if reply.is_of_another(live.create_time) {
         return OfLive::Nothing(AckResult::OtherNotice);
     }
-    let attempt = answer.attempt.unwrap_or(live.attempt);
-    if attempt > live.attempt {
+    let fence = reply.fence.unwrap_or(live.fence);
+    if fence > live.fence {
         return OfLive::Nothing(AckResult::Unknown);
     }
-    match &answer.kind {
+    match &reply.kind {
         ReplyKind::Ack => {
             let next = Next::Finish { status: Status::Succeeded, reason: Some(CONFIRMED.to_owned()), keep: true };
             OfLive::End(Box::new(Settle {
                 id: live.id,
                 def_id: live.def_id,
                 ordering_key: live.ordering_key.clone(),
-                attempt: live.attempt,
+                fence: live.fence,
                 from: live.status,
                 overdue: false,
                 transition: Transition { next, failures: live.failures, crashes: live.crashes },
@@ -190,7 +183,7 @@ pub fn of_live(answer: &Reply, live: &ClaimedNotice) -> OfLive {
             }))
         }
         ReplyKind::Nack(reason)
-            if attempt == live.attempt && matches!(live.status, Status::Sending | Status::AwaitingAck) =>
+            if fence == live.fence && matches!(live.status, Status::Sending | Status::AwaitingAck) =>
         {
             if live.refused().is_some() {
                 // An earlier nack of the same attempt.
@@ -205,14 +198,14 @@ pub fn of_live(answer: &Reply, live: &ClaimedNotice) -> OfLive {
 }
 
 /// Decides the effect on a notice that has ended and was added at `created`; `None`: it becomes a success.
-pub fn of_ended(answer: &Reply, status: Status, attempt: i64, created: SystemTime) -> Option<AckResult> {
-    if answer.is_of_another(created) {
+pub fn of_ended(reply: &Reply, status: Status, fence: i64, created: SystemTime) -> Option<AckResult> {
+    if reply.is_of_another(created) {
         return Some(AckResult::OtherNotice);
     }
-    if answer.attempt.is_some_and(|answered| answered > attempt) {
+    if reply.fence.is_some_and(|replied| replied > fence) {
         return Some(AckResult::Unknown);
     }
-    match (status, &answer.kind) {
+    match (status, &reply.kind) {
         (Status::DeadLetter, ReplyKind::Ack) => None,
         (Status::DeadLetter, ReplyKind::Nack(_)) => Some(AckResult::NotAwaiting),
         (Status::Cancelled, _) => Some(AckResult::Cancelled),

@@ -4,7 +4,7 @@
 //! Sending is left to `solid-notify-sweeper`; users name the crate `solid-notify`, which re-exports both.
 //!
 //! The decisions ([`transition`], [`definition`], [`retry`]) do no input or output and read no clock; a store only persists
-//! them, guarded by status and attempt.
+//! them, guarded by status and fence.
 
 pub mod ack;
 pub mod add;

@@ -65,8 +65,10 @@ impl Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AttemptRecord {
-    /// The number of the attempt (the fence).
+    /// The number of the attempt: 1 for the first, 2 for the first retry.
     pub attempt: i64,
+    /// The fence of its claim.
+    pub fence: i64,
     /// When it began, RFC 3339 in UTC, by the database's clock.
     pub time: String,
     /// The worker that made it.
@@ -88,7 +90,8 @@ impl AttemptRecord {
     /// Creates the record of an attempt of `claimed`; the message is cleaned of NUL and cut at [`MESSAGE_LIMIT`].
     pub fn new(claimed: &ClaimedNotice, duration: Duration, class: ErrorClass, message: &str) -> Self {
         Self {
-            attempt: claimed.attempt,
+            attempt: claimed.attempt(),
+            fence: claimed.fence,
             time: humantime::format_rfc3339_millis(claimed.last_call_time).to_string(),
             node: claimed.worker.clone(),
             duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
@@ -105,7 +108,7 @@ impl AttemptRecord {
 /// never prevent its outcome from being stored.
 pub fn append_attempt(stored: Option<&str>, record: AttemptRecord) -> String {
     let mut list: Vec<AttemptRecord> = stored.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    if list.last().is_none_or(|last| last.attempt != record.attempt) {
+    if list.last().is_none_or(|last| last.fence != record.fence) {
         list.push(record);
     }
     let skip = list.len().saturating_sub(REMEMBERED_ATTEMPTS);
@@ -142,8 +145,8 @@ pub struct ClaimedNotice {
     pub errors: Option<String>,
     /// The status in which it was found; [`Status::Sending`] for a notice that was just claimed.
     pub status: Status,
-    /// The number of this claim: the fence.
-    pub attempt: i64,
+    /// The fence: the number of this claim. It grows with each claim and is never reset.
+    pub fence: i64,
     /// Failed attempts so far.
     pub failures: i64,
     /// Attempts so far during which the process died.
@@ -166,10 +169,15 @@ impl ClaimedNotice {
         self.failures.saturating_add(self.crashes)
     }
 
+    /// Returns the number of the attempt of this claim: one more than the tries used.
+    pub fn attempt(&self) -> i64 {
+        self.tries().saturating_add(1)
+    }
+
     /// Returns the record of the current attempt if it exists already: the receiver nacked it, and it is not settled yet.
     pub fn refused(&self) -> Option<AttemptRecord> {
         let list: Vec<AttemptRecord> = serde_json::from_str(self.errors.as_deref()?).ok()?;
-        list.into_iter().next_back().filter(|last| last.attempt == self.attempt)
+        list.into_iter().next_back().filter(|last| last.fence == self.fence)
     }
 }
 
@@ -189,8 +197,8 @@ pub struct NoticeRecord {
     pub description: Option<String>,
     /// The last attempts that failed, oldest first.
     pub errors: Vec<AttemptRecord>,
-    /// How often it was claimed.
-    pub attempt: i64,
+    /// The fence of its last claim: how often it was claimed.
+    pub fence: i64,
     /// How many attempts failed.
     pub failures: i64,
     /// How many attempts ended because the process died.
@@ -229,7 +237,7 @@ impl NoticeRecord {
             param,
             description: None,
             errors: Vec::new(),
-            attempt: 0,
+            fence: 0,
             failures: 0,
             crashes: 0,
             worker: None,
@@ -251,7 +259,7 @@ impl NoticeRecord {
     /// Returns the dedupe key that no other live notice of its definition may have while this one is live; `None` once the
     /// first claim has released it.
     pub fn unique_key(&self) -> Option<&str> {
-        self.dedupe_key.as_deref().filter(|_| self.attempt == 0 || self.unique_until_ended)
+        self.dedupe_key.as_deref().filter(|_| self.fence == 0 || self.unique_until_ended)
     }
 
     /// Returns the value by which its receivers deduplicate; see [`idempotency_key`].
@@ -303,7 +311,7 @@ mod tests {
             description: None,
             errors: None,
             status: Status::Sending,
-            attempt: 3,
+            fence: 3,
             failures: 1,
             crashes: 1,
             worker: "w".into(),
@@ -317,14 +325,14 @@ mod tests {
     #[test]
     fn the_list_of_attempts_keeps_the_last_twenty_in_order() {
         let mut stored = None;
-        for attempt in 1..=25 {
+        for fence in 1..=25 {
             let mut notice = claimed();
-            notice.attempt = attempt;
+            notice.fence = fence;
             let record = AttemptRecord::new(&notice, Duration::ZERO, ErrorClass::Unknown, "no");
             stored = Some(append_attempt(stored.as_deref(), record));
         }
         let list: Vec<AttemptRecord> = serde_json::from_str(&stored.unwrap()).unwrap();
-        let numbers: Vec<i64> = list.iter().map(|record| record.attempt).collect();
+        let numbers: Vec<i64> = list.iter().map(|record| record.fence).collect();
         assert_eq!(numbers, (6..=25).collect::<Vec<_>>());
     }
 

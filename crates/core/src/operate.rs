@@ -155,8 +155,8 @@ pub struct Listed {
     pub def_id: i64,
     /// Its state.
     pub status: Status,
-    /// How often it was claimed.
-    pub attempt: i64,
+    /// The fence of its last claim: how often it was claimed.
+    pub fence: i64,
     /// How many attempts failed.
     pub failures: i64,
     /// How many attempts ended because the process died.
@@ -195,7 +195,7 @@ impl Listed {
             id,
             def_id,
             status,
-            attempt: 0,
+            fence: 0,
             failures: 0,
             crashes: 0,
             last_class: None,
@@ -234,8 +234,8 @@ pub struct Window {
 pub struct Target {
     /// Its id.
     pub id: i64,
-    /// The attempt that it was read with, and must still have.
-    pub attempt: i64,
+    /// The fence that it was read with, and must still have.
+    pub fence: i64,
     /// When it becomes due; a past time means at once.
     pub due: SystemTime,
 }

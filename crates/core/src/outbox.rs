@@ -17,7 +17,7 @@ use crate::notice::NoticeRecord;
 use crate::operate::{Operate, Operator};
 use crate::param::DEFAULT_PARAM_LIMIT;
 use crate::store::{Edit, Edited, Store};
-use crate::token::TokenKeys;
+use crate::token::{AckToken, TokenKeys};
 
 /// A store of notices as this process sees it. Clones share all state, but not the parameter limit.
 #[derive(Clone)]
@@ -162,8 +162,7 @@ impl AnyOutbox {
     /// # Errors
     /// [`Error::Token`] for a token that was not signed here or has expired.
     pub async fn ack_token(&self, token: &str) -> Result<AckResult> {
-        let (id, attempt, created) = self.read_token(token)?;
-        Ok(existed(self.apply_ack(&Reply::ack(id).to_attempt(attempt).added_at(created)).await?))
+        Ok(existed(self.apply_ack(&self.read_token(token)?.ack()).await?))
     }
 
     /// As [`Self::nack`], by the token of the attempt. The token of an earlier attempt changes nothing.
@@ -171,15 +170,14 @@ impl AnyOutbox {
     /// # Errors
     /// As [`Self::ack_token`].
     pub async fn nack_token(&self, token: &str, reason: impl Into<String>) -> Result<AckResult> {
-        let (id, attempt, created) = self.read_token(token)?;
-        Ok(existed(self.apply_ack(&Reply::nack(id, reason).to_attempt(attempt).added_at(created)).await?))
+        Ok(existed(self.apply_ack(&self.read_token(token)?.nack(reason)).await?))
     }
 
-    async fn apply_ack(&self, answer: &Reply) -> Result<AckResult> {
-        let answered = self.shared.operate.apply_ack(answer).await?;
+    async fn apply_ack(&self, reply: &Reply) -> Result<AckResult> {
+        let result = self.shared.operate.apply_ack(reply).await?;
         // The next notice of its ordering key, or its own retry, is due.
         self.wake();
-        Ok(answered)
+        Ok(result)
     }
 
     /// Sets the secrets of confirmation tokens. Call it at the start, and again whenever they are rotated.
@@ -187,22 +185,22 @@ impl AnyOutbox {
         *self.shared.token_keys.write().unwrap_or_else(PoisonError::into_inner) = Some(keys);
     }
 
-    /// Returns a confirmation token for an attempt of a notice that was added at `created`, valid for `valid`. Handlers get it
-    /// from `notice.ack_token`.
+    /// Signs a confirmation token, valid for `valid`. Handlers get it from `notice.ack_token`.
     ///
     /// # Errors
     /// [`Error::Token`] if no keys are set.
-    pub fn token(&self, id: i64, attempt: i64, created: SystemTime, valid: Duration) -> Result<String> {
+    #[doc(hidden)]
+    pub fn sign_token(&self, token: AckToken, valid: Duration) -> Result<String> {
         let now = self.now();
-        self.with_token_keys(|keys| keys.sign((id, attempt, created), valid, now).ok_or(NO_KEYS))
+        self.with_token_keys(|keys| keys.sign(token, valid, now).ok_or(NO_KEYS))
     }
 
-    /// Reads a confirmation token: returns the notice, the attempt, and when the notice was added. Use it to ack or nack within
-    /// your own transaction, by [`Reply::to_attempt`], [`Reply::added_at`] and [`Reply::give`].
+    /// Verifies a confirmation token and returns its content. Use it to ack or nack within your own transaction:
+    /// `outbox.read_token(token)?.ack().apply(&mut tx)`.
     ///
     /// # Errors
     /// [`Error::Token`] for a token that was not signed here or has expired.
-    pub fn read_token(&self, token: &str) -> Result<(i64, i64, SystemTime)> {
+    pub fn read_token(&self, token: &str) -> Result<AckToken> {
         let now = self.now();
         self.with_token_keys(|keys| keys.read(token, now))
     }

@@ -27,9 +27,9 @@ macro_rules! without_the_parameter {
 }
 
 without_the_parameter!(NewNotice: name, send);
-without_the_parameter!(ClaimedNotice: id, def_id, status, attempt, failures, crashes, worker, last_call_time, create_time);
+without_the_parameter!(ClaimedNotice: id, def_id, status, fence, failures, crashes, worker, last_call_time, create_time);
 without_the_parameter!(
-    NoticeRecord: id, def_id, status, attempt, failures, crashes, worker, last_class, last_call_time, next_call_time,
+    NoticeRecord: id, def_id, status, fence, failures, crashes, worker, last_class, last_call_time, next_call_time,
     create_time, finish_time, end_reason
 );
 
@@ -51,7 +51,7 @@ mod tests {
             description: None,
             errors: None,
             status: Status::Sending,
-            attempt: 1,
+            fence: 1,
             failures: 0,
             crashes: 0,
             worker: "w".to_owned(),

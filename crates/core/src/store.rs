@@ -1,7 +1,7 @@
 //! [`Store`]: what the send path needs of a database, in eleven methods. The trait is object safe.
 //!
 //! A store decides nothing: it persists what [`crate::transition`] decided, and guards every change of a live notice by its
-//! status and attempt. Adding notices is not here (it happens inside the caller's transaction, see
+//! status and fence. Adding notices is not here (it happens inside the caller's transaction, see
 //! [`crate::NoticeConnection`]), nor are the listings and verbs for operators ([`crate::Operate`]).
 
 mod outcome;
@@ -43,8 +43,8 @@ pub trait Store: Send + Sync + 'static {
     /// lock.
     async fn tick(&self, tick: &Tick) -> Result<Ticked, StoreError>;
 
-    /// Claims due notices of one definition: status [`Status::Sending`], attempt + 1, a lease. No two callers ever get the same
-    /// attempt. Notices that another transaction is claiming are skipped. So is a notice with an ordering key while one of the
+    /// Claims due notices of one definition: status [`Status::Sending`], fence + 1, a lease. No two callers ever get the same
+    /// fence. Notices that another transaction is claiming are skipped. So is a notice with an ordering key while one of the
     /// same definition and key has a smaller id, is being sent or awaits its confirmation. With a quota the claims of all nodes
     /// together never exceed it.
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError>;
@@ -257,8 +257,8 @@ pub enum Look {
 pub struct Lease {
     /// The notice.
     pub id: i64,
-    /// The attempt that has the lease.
-    pub attempt: i64,
+    /// The fence of the claim that has the lease.
+    pub fence: i64,
     /// Its new length from now.
     pub lease: Duration,
 }

@@ -1,6 +1,6 @@
 //! Ack tokens: a handler puts one into its message, so that the receiver can ack or nack without further data.
 //!
-//! A token contains the attempt and the notice that it is valid for, and its expiry, signed with HMAC-SHA-256. It contains no
+//! A token contains the notice and the fence of the attempt that it is valid for, and its expiry, signed with HMAC-SHA-256. It contains no
 //! secret. A receiver with a token can ack or nack this notice, and no other. The time of the notice's insert is signed, too,
 //! so that a database rejects the tokens of another one with the same secret.
 
@@ -11,6 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
+use crate::ack::{Reply, ReplyKind};
 use crate::error::{Error, Result};
 use crate::notice::{duration_millis, millis_from_time, time_from_millis};
 
@@ -43,14 +44,41 @@ impl std::fmt::Debug for TokenKeys {
     }
 }
 
-/// The signed values: a notice's id, its attempt, and when it was added.
-pub(crate) type Signed = (i64, i64, SystemTime);
+/// The content of a verified token: an attempt of one notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AckToken {
+    /// The id of the notice.
+    pub id: i64,
+    /// The fence of the attempt.
+    pub fence: i64,
+    /// When the notice was added, so that another notice with its id, of another database for instance, is not acked.
+    pub created: SystemTime,
+}
+
+impl AckToken {
+    /// Creates the content of a token.
+    #[doc(hidden)]
+    pub fn new(id: i64, fence: i64, created: SystemTime) -> Self {
+        Self { id, fence, created }
+    }
+
+    /// Returns the ack of this attempt.
+    pub fn ack(&self) -> Reply {
+        Reply { fence: Some(self.fence), added_at: Some(self.created), ..Reply::ack(self.id) }
+    }
+
+    /// Returns the nack of this attempt, for this reason.
+    pub fn nack(&self, reason: impl Into<String>) -> Reply {
+        Reply { kind: ReplyKind::Nack(reason.into()), ..self.ack() }
+    }
+}
 
 /// The minimum length of a secret in bytes.
 const SECRET_BYTES: usize = 32;
 /// The version of the token format.
 const VERSION: u8 = 1;
-/// Version, name of the key, id, attempt, expiry, time of the insert.
+/// Version, name of the key, id, fence, expiry, time of the insert.
 const SIGNED_BYTES: usize = 1 + 4 + 8 + 8 + 8 + 8;
 
 impl TokenKeys {
@@ -71,14 +99,14 @@ impl TokenKeys {
         Ok(self)
     }
 
-    /// Returns a token for this attempt of a notice that was added at `created`, valid for `valid` from `now` on.
-    pub(crate) fn sign(&self, (id, attempt, created): Signed, valid: Duration, now: SystemTime) -> Option<String> {
+    /// Signs a token that is valid for `valid` from `now` on.
+    pub(crate) fn sign(&self, token: AckToken, valid: Duration, now: SystemTime) -> Option<String> {
         let key = self.keys.first()?;
         let expires = millis_from_time(now).saturating_add(duration_millis(valid));
         let mut bytes = Vec::with_capacity(SIGNED_BYTES + 32);
         bytes.push(VERSION);
         bytes.extend(key.name);
-        for number in [id, attempt, expires, millis_from_time(created)] {
+        for number in [token.id, token.fence, expires, millis_from_time(token.created)] {
             bytes.extend(number.to_be_bytes());
         }
         let signature = key.mac(&bytes)?.finalize().into_bytes();
@@ -87,7 +115,7 @@ impl TokenKeys {
     }
 
     /// Checks a token and returns its signed values.
-    pub(crate) fn read(&self, token: &str, now: SystemTime) -> Result<Signed> {
+    pub(crate) fn read(&self, token: &str, now: SystemTime) -> Result<AckToken> {
         let malformed = || Error::Token { problem: "it is not a token of this library, or it is incomplete" };
         let bytes = URL_SAFE_NO_PAD.decode(token.trim()).map_err(|_| malformed())?;
         let (signed, signature) = bytes.split_at_checked(SIGNED_BYTES).ok_or_else(malformed)?;
@@ -100,14 +128,14 @@ impl TokenKeys {
         // Compares in constant time.
         mac.verify_slice(signature).map_err(|_| Error::Token { problem: "its signature is wrong" })?;
         let number = |at: usize| signed.get(at..at + 8)?.try_into().ok().map(i64::from_be_bytes);
-        let (Some(id), Some(attempt), Some(expires), Some(created)) = (number(5), number(13), number(21), number(29))
+        let (Some(id), Some(fence), Some(expires), Some(created)) = (number(5), number(13), number(21), number(29))
         else {
             return Err(malformed());
         };
         if millis_from_time(now) >= expires {
             return Err(Error::Token { problem: "it has expired" });
         }
-        Ok((id, attempt, time_from_millis(created)))
+        Ok(AckToken { id, fence, created: time_from_millis(created) })
     }
 }
 
@@ -137,31 +165,32 @@ mod tests {
     const NOW: SystemTime = SystemTime::UNIX_EPOCH;
     const ADDED: SystemTime = SystemTime::UNIX_EPOCH;
     const HOUR: Duration = Duration::from_secs(3600);
+    const TOKEN: AckToken = AckToken { id: 7, fence: 3, created: ADDED };
 
     fn keys(seed: u8) -> TokenKeys {
         TokenKeys::new(&[seed; 32]).unwrap()
     }
 
-    fn problem(read: Result<Signed>) -> String {
+    fn problem(read: Result<AckToken>) -> String {
         read.unwrap_err().to_string()
     }
 
     #[test]
     fn a_token_says_what_was_signed_until_it_expires() {
-        let token = keys(1).sign((7, 3, ADDED), HOUR, NOW).unwrap();
-        assert_eq!(keys(1).read(&token, NOW).unwrap(), (7, 3, ADDED));
-        assert_eq!(keys(1).read(&token, NOW + HOUR - Duration::from_millis(1)).unwrap(), (7, 3, ADDED));
+        let token = keys(1).sign(TOKEN, HOUR, NOW).unwrap();
+        assert_eq!(keys(1).read(&token, NOW).unwrap(), TOKEN);
+        assert_eq!(keys(1).read(&token, NOW + HOUR - Duration::from_millis(1)).unwrap(), TOKEN);
         assert!(problem(keys(1).read(&token, NOW + HOUR)).contains("expired"));
         assert!(token.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)), "fit for a URL: {token}");
     }
 
     #[test]
     fn keys_rotate() {
-        let old = keys(1).sign((7, 3, ADDED), HOUR, NOW).unwrap();
+        let old = keys(1).sign(TOKEN, HOUR, NOW).unwrap();
         let both = keys(2).accept(&[1; 32]).unwrap();
-        assert_eq!(both.read(&old, NOW).unwrap(), (7, 3, ADDED));
-        let new = both.sign((7, 3, ADDED), HOUR, NOW).unwrap();
-        assert_eq!(keys(2).read(&new, NOW).unwrap(), (7, 3, ADDED), "the first one signs");
+        assert_eq!(both.read(&old, NOW).unwrap(), TOKEN);
+        let new = both.sign(TOKEN, HOUR, NOW).unwrap();
+        assert_eq!(keys(2).read(&new, NOW).unwrap(), TOKEN, "the first one signs");
         assert!(problem(keys(2).read(&old, NOW)).contains("not accepted"));
     }
 
@@ -172,7 +201,7 @@ mod tests {
 
     #[test]
     fn no_changed_byte_is_accepted() {
-        let token = keys(1).sign((7, 3, ADDED), HOUR, NOW).unwrap();
+        let token = keys(1).sign(TOKEN, HOUR, NOW).unwrap();
         let bytes = URL_SAFE_NO_PAD.decode(&token).unwrap();
         for at in 0..bytes.len() {
             let mut forged = bytes.clone();

@@ -1,7 +1,7 @@
 //! The next state of a notice: pure functions, `policy + notice + event -> transition`.
 //!
 //! No input or output, no clock (times are delays from the database's now) and no randomness except what the caller passes.
-//! Stores persist the result, guarded by status and attempt.
+//! Stores persist the result, guarded by status and fence.
 
 use std::time::Duration;
 
@@ -185,7 +185,7 @@ mod tests {
             description: None,
             errors: None,
             status: Status::Sending,
-            attempt: failures + crashes + 1,
+            fence: failures + crashes + 1,
             failures,
             crashes,
             worker: "w".into(),
@@ -334,7 +334,7 @@ mod tests {
                 }
                 state.failures = done.failures;
                 state.crashes = done.crashes;
-                state.attempt += 1;
+                state.fence += 1;
             }
         }
     }

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use solid_notify_core::ErrorClass;
 use solid_notify_core::error::BoxError;
 use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::token::AckToken;
 
 use crate::classify::{Classed, boxed};
 use crate::definitions::Definition;
@@ -218,14 +219,16 @@ impl<T> Notice<T> {
         self.facts.definition.row.handler_config.as_deref()
     }
 
-    /// Returns the number of this claim, from 1. Claims that were handed back without an attempt count as well.
+    /// Returns the number of this attempt: 1 for the first, 2 for the first retry. Only attempts that failed or crashed count; one
+    /// that a shutdown interrupted is repeated under its number.
     pub fn attempt(&self) -> i64 {
-        self.facts.claimed.attempt
+        self.facts.claimed.attempt()
     }
 
-    /// Returns how many tries were used before this one: failures and crashes.
-    pub fn tries_before(&self) -> i64 {
-        self.facts.claimed.tries()
+    /// Returns the fence: the number of this claim. It grows with every claim of the notice, and no two claims share one. A
+    /// receiver can reject a message whose fence is smaller than one that it has seen.
+    pub fn fence(&self) -> i64 {
+        self.facts.claimed.fence
     }
 
     /// Returns when the notice was inserted, by the database's clock.
@@ -255,7 +258,7 @@ impl<T> Notice<T> {
     /// # Errors
     /// [`solid_notify_core::Error::Token`] if no keys are set (`outbox.use_token_keys`).
     pub fn ack_token(&self, valid: Duration) -> solid_notify_core::Result<String> {
-        self.facts.definition.outbox.token(self.id(), self.attempt(), self.created(), valid)
+        self.facts.definition.outbox.sign_token(AckToken::new(self.id(), self.fence(), self.created()), valid)
     }
 
     /// Requires an ack of the receiver within this time (zero: without a limit), whatever the definition's `need_confirm` says.

@@ -54,7 +54,7 @@ impl Worker {
             .iter()
             .filter(|(_, in_flight)| in_flight.lease_end < now.saturating_add(left))
             .filter(|(_, in_flight)| in_flight.ended || Instant::now() < in_flight.overdue_at)
-            .map(|(id, in_flight)| Lease { id: *id, attempt: in_flight.attempt, lease: in_flight.lease })
+            .map(|(id, in_flight)| Lease { id: *id, fence: in_flight.fence, lease: in_flight.lease })
             .collect();
         if leases.is_empty() {
             return Ok(());
@@ -66,8 +66,7 @@ impl Worker {
         let extended: HashSet<i64> = self.store().extend(&leases).await?.into_iter().collect();
         let mut in_flight = self.in_flight();
         for lease in leases.iter().filter(|lease| extended.contains(&lease.id)) {
-            if let Some(in_flight) = in_flight.get_mut(&lease.id).filter(|in_flight| in_flight.attempt == lease.attempt)
-            {
+            if let Some(in_flight) = in_flight.get_mut(&lease.id).filter(|in_flight| in_flight.fence == lease.fence) {
                 in_flight.lease_end = now.saturating_add(lease.lease);
             }
         }
@@ -87,19 +86,19 @@ impl Worker {
         let found = self.store().look(&Look::ClaimedBy { worker: self.id.clone() }, most).await?;
         let is_full = found.len() == most;
         for claimed in found {
-            let (id, attempt) = (claimed.id, claimed.attempt);
-            let known = self.in_flight().get(&id).is_some_and(|in_flight| in_flight.attempt == attempt);
-            if known || self.was_given_up(id, attempt) {
+            let (id, fence) = (claimed.id, claimed.fence);
+            let known = self.in_flight().get(&id).is_some_and(|in_flight| in_flight.fence == fence);
+            if known || self.was_given_up(id, fence) {
                 continue;
             }
             let Some(definition) = self.definition(claimed.def_id) else { continue };
             let Some(ready) = definition.ready() else {
                 let lease = definition.policy().map_or(4 * SOON, |policy| policy.lease());
-                left.push(Lease { id, attempt, lease });
+                left.push(Lease { id, fence, lease });
                 continue;
             };
-            if self.begin_to_judge(id, attempt) {
-                tracing::warn!(definition = %definition.row.name, id, attempt, "the answer to a claim was lost; handing it back");
+            if self.begin_to_judge(id, fence) {
+                tracing::warn!(definition = %definition.row.name, id, fence, "the answer to a claim was lost; handing it back");
                 self.settle(Outcome::new(claimed, Arc::clone(ready), Event::HandedBack(Duration::ZERO)));
             }
         }
@@ -170,7 +169,7 @@ mod tests {
         let claim = Claim { def_id: policy.def_id, what, limit: 1, lease, worker: worker.id.clone(), quota: None };
         let mut claimed = outbox.store().claim(&claim).await.unwrap().notices.remove(0);
         // The store skips it, like a row that another transaction has locked.
-        claimed.attempt += 1;
+        claimed.fence += 1;
         worker.hold(&claimed, &policy);
         tokio::time::advance(Duration::from_secs(1)).await;
         let before = worker.in_flight()[&claimed.id].lease_end;
@@ -221,7 +220,7 @@ mod tests {
         known.iter().for_each(|claimed| worker.hold(claimed, &policy));
         worker.claim_unsure();
         worker.hand_back_unknown().await.unwrap();
-        assert!(!worker.begin_to_judge(unknown.id, unknown.attempt), "this notice is being handed back");
+        assert!(!worker.begin_to_judge(unknown.id, unknown.fence), "this notice is being handed back");
     }
 
     #[tokio::test(start_paused = true)]

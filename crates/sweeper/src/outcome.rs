@@ -33,7 +33,7 @@ pub(crate) fn to_settle(outcome: &Outcome, transition: Transition, policy: &Poli
         id: claimed.id,
         def_id: claimed.def_id,
         ordering_key: claimed.ordering_key.clone(),
-        attempt: claimed.attempt,
+        fence: claimed.fence,
         from: claimed.status,
         overdue: outcome.overdue,
         transition: explain(transition, outcome),

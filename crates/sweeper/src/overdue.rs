@@ -23,18 +23,17 @@ impl Worker {
             self.store().look(&Look::Overdue { def_id: definition.row.id, status: Status::Sending }, BATCH).await?;
         for claimed in expired {
             // A notice that this node still holds is late, not lost: the lease loop extends its lease.
-            let in_flight =
-                self.in_flight().get(&claimed.id).is_some_and(|in_flight| in_flight.attempt == claimed.attempt);
-            if in_flight || !self.begin_to_judge(claimed.id, claimed.attempt) {
+            let in_flight = self.in_flight().get(&claimed.id).is_some_and(|in_flight| in_flight.fence == claimed.fence);
+            if in_flight || !self.begin_to_judge(claimed.id, claimed.fence) {
                 continue;
             }
-            let event = if claimed.worker == self.id && !self.was_given_up(claimed.id, claimed.attempt) {
+            let event = if claimed.worker == self.id && !self.was_given_up(claimed.id, claimed.fence) {
                 // This node claimed it but has not registered it, so the answer to the claim was lost. It was not
                 // attempted, so nothing is counted.
                 Event::HandedBack(Duration::ZERO)
             } else {
                 tracing::warn!(
-                    definition = %definition.row.name, id = claimed.id, attempt = claimed.attempt, worker = %claimed.worker,
+                    definition = %definition.row.name, id = claimed.id, attempt = claimed.attempt(), worker = %claimed.worker,
                     "the lease expired: its worker died while sending"
                 );
                 Event::Crashed
@@ -59,7 +58,7 @@ impl Worker {
         let overdue = Look::Overdue { def_id: definition.row.id, status: Status::AwaitingAck };
         for claimed in self.store().look(&overdue, BATCH).await? {
             let refused = claimed.refused().map(|record| record.message);
-            if (grace.is_some() && refused.is_none()) || !self.begin_to_judge(claimed.id, claimed.attempt) {
+            if (grace.is_some() && refused.is_none()) || !self.begin_to_judge(claimed.id, claimed.fence) {
                 continue;
             }
             let message = refused.unwrap_or_else(|| not_acked(ready.policy.max_confirm_delay));

@@ -74,7 +74,7 @@ impl Worker {
             let (worker, definition, ready) = (Arc::clone(self), Arc::clone(definition), Arc::clone(ready));
             let span = span::of(&ready.policy.name, &claimed);
             self.running.spawn(async move {
-                let unsettled = Unsettled { worker: &worker, id: claimed.id, attempt: claimed.attempt };
+                let unsettled = Unsettled { worker: &worker, id: claimed.id, fence: claimed.fence };
                 let attempt = attempt(&worker, definition, ready, claimed).instrument(span.clone());
                 let ended = AssertUnwindSafe(attempt).catch_unwind().await;
                 // A panic of the handler is a failed attempt, so this is a panic of a tracing layer.
@@ -101,13 +101,13 @@ const UNRESOLVED: Duration = Duration::from_secs(5);
 struct Unsettled<'a> {
     worker: &'a Worker,
     id: i64,
-    attempt: i64,
+    fence: i64,
 }
 
 impl Drop for Unsettled<'_> {
     fn drop(&mut self) {
-        self.worker.give_up(self.id, self.attempt);
-        self.worker.let_go(self.id, self.attempt);
+        self.worker.give_up(self.id, self.fence);
+        self.worker.let_go(self.id, self.fence);
     }
 }
 

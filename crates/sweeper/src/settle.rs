@@ -288,9 +288,9 @@ impl Worker {
             return;
         }
         let Some(mut culprit) = decided.pop() else { return };
-        let (id, attempt) = (culprit.settle.id, culprit.settle.attempt);
+        let (id, fence) = (culprit.settle.id, culprit.settle.fence);
         report(
-            || tracing::error!(definition = %culprit.definition(), id, attempt, %error, "the store refused an outcome"),
+            || tracing::error!(definition = %culprit.definition(), id, fence, %error, "the store refused an outcome"),
         );
         if culprit.settle.reduce_to_ascii() {
             pending.put_first(vec![culprit]);
@@ -305,7 +305,7 @@ impl Worker {
         if is_safe {
             // The database refuses even this form. The lease expires and counts a crash, so the notice finally runs out of
             // tries.
-            self.give_up(id, attempt);
+            self.give_up(id, fence);
             self.forget(&culprit);
             return;
         }

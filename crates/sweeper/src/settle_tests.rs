@@ -68,7 +68,7 @@ async fn settles_all(target: &'static str, times: u32) {
     for (n, id) in ids.iter().enumerate() {
         let record = outbox.find(*id).await.unwrap().unwrap();
         let expected = if n % 2 == 0 { Status::Succeeded } else { Status::DeadLetter };
-        assert_eq!((record.status, record.attempt, record.crashes), (expected, 1, 0), "notice {id}");
+        assert_eq!((record.status, record.fence, record.crashes), (expected, 1, 0), "notice {id}");
     }
     assert!(sweeper.worker.holds_nothing(), "no lease is extended for a settled notice");
     assert!(left.load(Ordering::SeqCst) < times, "{target} wrote no log line");

@@ -15,7 +15,7 @@ impl Worker {
         let definition = decided.definition();
         let Decided { settle, outcome, .. } = &decided;
         let message = outcome.trouble.as_ref().map_or("", |(_, message)| message.as_str());
-        let (id, attempt) = (settle.id, settle.attempt);
+        let (id, attempt) = (settle.id, outcome.claimed.attempt());
         report(|| outcome.ready.meters.settled(outcome, settle));
         let told = match &settle.transition.next {
             Next::Finish { status: Status::DeadLetter, reason, .. } => {
@@ -65,14 +65,14 @@ impl Worker {
     fn report_lost(&self, decided: &Decided, answer: Settled) {
         let (definition, Decided { settle, outcome, .. }) = (decided.definition(), decided);
         if answer == Settled::Ended && !outcome.overdue {
-            tracing::info!(%definition, id = settle.id, attempt = settle.attempt, "confirmed or cancelled before this attempt was over");
+            tracing::info!(%definition, id = settle.id, attempt = outcome.claimed.attempt(), "confirmed or cancelled before this attempt was over");
         } else if outcome.overdue {
             // Another node was faster, or the sender of the notice settled it after all.
-            tracing::debug!(%definition, id = settle.id, attempt = settle.attempt, "no longer overdue");
+            tracing::debug!(%definition, id = settle.id, attempt = outcome.claimed.attempt(), "no longer overdue");
         } else {
             outcome.ready.meters.lease_losses.increment(1);
             tracing::warn!(
-                %definition, id = settle.id, attempt = settle.attempt, event = ?outcome.event,
+                %definition, id = settle.id, attempt = outcome.claimed.attempt(), event = ?outcome.event,
                 "the lease was lost before the outcome could be stored; the notice is sent again"
             );
         }

@@ -20,7 +20,7 @@ pub(crate) fn of(definition: &str, claimed: &ClaimedNotice) -> Span {
         "attempt",
         notice = claimed.id,
         definition,
-        attempt = claimed.attempt,
+        attempt = claimed.attempt(),
         result = Empty,
         class = Empty,
         otel.kind = "consumer",

@@ -201,7 +201,7 @@ impl Worker {
     fn what_is_held(&self) -> String {
         let in_flight = self.in_flight();
         let ids: Vec<String> =
-            in_flight.iter().take(10).map(|(id, in_flight)| format!("{id} (attempt {})", in_flight.attempt)).collect();
+            in_flight.iter().take(10).map(|(id, in_flight)| format!("{id} (fence {})", in_flight.fence)).collect();
         if ids.is_empty() { "nothing is being sent here; does the database answer?".to_owned() } else { ids.join(", ") }
     }
 }
@@ -217,7 +217,7 @@ mod tests {
     use crate::Notice;
 
     #[tokio::test(start_paused = true)]
-    #[should_panic(expected = "(attempt 1)")]
+    #[should_panic(expected = "(fence 1)")]
     async fn a_handler_that_hangs_is_reported() {
         let outbox = MemoryOutbox::with_clock(HandClock::new(SystemTime::now()));
         outbox.define(NotifyDef::new("sync")).await.unwrap();

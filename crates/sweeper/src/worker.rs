@@ -112,7 +112,7 @@ pub(crate) struct Totals {
 /// A notice that this node has claimed and not yet settled.
 #[derive(Clone)]
 pub(crate) struct InFlight {
-    pub(crate) attempt: i64,
+    pub(crate) fence: i64,
     pub(crate) lease: Duration,
     /// On the time scale of [`Worker::moment`].
     pub(crate) lease_end: Duration,
@@ -198,7 +198,7 @@ impl Worker {
         // Time-outs run by the process's clock.
         let overdue_at = Instant::now() + lease;
         self.in_flight()
-            .insert(claimed.id, InFlight { attempt: claimed.attempt, lease, lease_end, overdue_at, ended: false });
+            .insert(claimed.id, InFlight { fence: claimed.fence, lease, lease_end, overdue_at, ended: false });
     }
 
     /// Forgets an attempt whose outcome is settled or can never be settled.
@@ -209,35 +209,35 @@ impl Worker {
             self.unsettled.fetch_sub(1, Ordering::Relaxed);
         }
         let settle = &decided.settle;
-        self.forget_attempt(settle.id, settle.attempt, settle.overdue);
+        self.forget_attempt(settle.id, settle.fence, settle.overdue);
     }
 
     /// Forgets an outcome whose judgement panicked: the lease of its attempt expires and totals a crash.
     pub(crate) fn unjudged(&self, outcome: &Outcome) {
-        let (id, attempt) = (outcome.claimed.id, outcome.claimed.attempt);
+        let (id, fence) = (outcome.claimed.id, outcome.claimed.fence);
         self.unsettled.fetch_sub(1, Ordering::Relaxed);
-        self.give_up(id, attempt);
-        self.forget_attempt(id, attempt, outcome.overdue);
+        self.give_up(id, fence);
+        self.forget_attempt(id, fence, outcome.overdue);
     }
 
-    fn forget_attempt(&self, id: i64, attempt: i64, overdue: bool) {
+    fn forget_attempt(&self, id: i64, fence: i64, overdue: bool) {
         if overdue {
-            self.judged.lock().unwrap_or_else(PoisonError::into_inner).remove(&(id, attempt));
+            self.judged.lock().unwrap_or_else(PoisonError::into_inner).remove(&(id, fence));
         }
-        self.let_go(id, attempt);
+        self.let_go(id, fence);
     }
 
     /// Removes an attempt from the held claims.
-    pub(crate) fn let_go(&self, id: i64, attempt: i64) {
+    pub(crate) fn let_go(&self, id: i64, fence: i64) {
         let mut in_flight = self.in_flight();
-        if in_flight.get(&id).is_some_and(|in_flight| in_flight.attempt == attempt) {
+        if in_flight.get(&id).is_some_and(|in_flight| in_flight.fence == fence) {
             in_flight.remove(&id);
         }
     }
 
     /// Registers that an expired attempt is being judged; false if it already is.
-    pub(crate) fn begin_to_judge(&self, id: i64, attempt: i64) -> bool {
-        self.judged.lock().unwrap_or_else(PoisonError::into_inner).insert((id, attempt))
+    pub(crate) fn begin_to_judge(&self, id: i64, fence: i64) -> bool {
+        self.judged.lock().unwrap_or_else(PoisonError::into_inner).insert((id, fence))
     }
 
     /// Returns true if so many outcomes are not stored that no more of a definition should be claimed, because all of them
@@ -299,15 +299,15 @@ impl Worker {
     }
 
     /// Records an attempt whose outcome cannot be stored.
-    pub(crate) fn give_up(&self, id: i64, attempt: i64) {
+    pub(crate) fn give_up(&self, id: i64, fence: i64) {
         let mut given_up = self.given_up();
         // Their leases expired long ago, here or on another node.
         given_up.retain(|_, since| since.elapsed() < GIVEN_UP);
-        given_up.insert((id, attempt), Instant::now());
+        given_up.insert((id, fence), Instant::now());
     }
 
-    pub(crate) fn was_given_up(&self, id: i64, attempt: i64) -> bool {
-        self.given_up().contains_key(&(id, attempt))
+    pub(crate) fn was_given_up(&self, id: i64, fence: i64) -> bool {
+        self.given_up().contains_key(&(id, fence))
     }
 
     pub(crate) fn given_up(&self) -> MutexGuard<'_, HashMap<(i64, i64), Instant>> {
@@ -327,10 +327,8 @@ impl Worker {
     pub(crate) fn settle(&self, outcome: Outcome) {
         let before = self.unsettled.fetch_add(1, Ordering::Relaxed);
         let urgent = self.is_urgent(&outcome);
-        if let Some(in_flight) = self
-            .in_flight()
-            .get_mut(&outcome.claimed.id)
-            .filter(|in_flight| in_flight.attempt == outcome.claimed.attempt)
+        if let Some(in_flight) =
+            self.in_flight().get_mut(&outcome.claimed.id).filter(|in_flight| in_flight.fence == outcome.claimed.fence)
         {
             in_flight.ended = true;
         }

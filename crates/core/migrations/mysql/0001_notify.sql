@@ -66,7 +66,7 @@ CREATE TABLE IF NOT EXISTS notify_msg (
     description    longtext,
     errors         longtext,
     status         smallint NOT NULL DEFAULT 0,
-    attempt        integer NOT NULL DEFAULT 0,
+    fence          integer NOT NULL DEFAULT 0,
     failures       integer NOT NULL DEFAULT 0,
     crashes        integer NOT NULL DEFAULT 0,
     worker         varchar(200),
@@ -86,7 +86,7 @@ CREATE TABLE IF NOT EXISTS notify_msg (
                    GENERATED ALWAYS AS (CASE WHEN status IN (4, 5) THEN ordering_key END) STORED,
     -- The dedupe key while the notice has it (until its first claim, or until it has ended), else null.
     unique_key     varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */
-                   GENERATED ALWAYS AS (CASE WHEN attempt = 0 OR dedupe_until_ended THEN dedupe_key END) STORED,
+                   GENERATED ALWAYS AS (CASE WHEN fence = 0 OR dedupe_until_ended THEN dedupe_key END) STORED,
     CONSTRAINT notify_msg_keys CHECK (char_length(dedupe_key) >= 1 AND char_length(ordering_key) >= 1),
     CONSTRAINT notify_msg_status CHECK (status IN (0, 2, 4, 5)),
     -- 9999-12-31 is the due time of a notice that waits for its confirmation without end.
@@ -108,7 +108,7 @@ CREATE TABLE IF NOT EXISTS notify_msg_history (
     description    longtext,
     errors         longtext,
     status         smallint NOT NULL,
-    attempt        integer NOT NULL,
+    fence          integer NOT NULL,
     failures       integer NOT NULL,
     crashes        integer NOT NULL,
     worker         varchar(200),

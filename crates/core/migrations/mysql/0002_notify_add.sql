@@ -75,7 +75,7 @@ BEGIN
             -- The lock keeps claims from it until this transaction ends. The attempt is read because a read of the index alone
             -- locks only the index.
             SET the_id = NULL;
-            SELECT CASE WHEN attempt >= 0 THEN id END INTO the_id FROM notify_msg
+            SELECT CASE WHEN fence >= 0 THEN id END INTO the_id FROM notify_msg
                 WHERE def_id = definition AND unique_key = the_key LOCK IN SHARE MODE;
             IF the_id IS NOT NULL THEN
                 LEAVE adding;

@@ -61,7 +61,7 @@ CREATE TABLE notify_msg (
     description    text,
     errors         json,
     status         notify_live_status NOT NULL DEFAULT 0,
-    attempt        integer NOT NULL DEFAULT 0,
+    fence          integer NOT NULL DEFAULT 0,
     failures       integer NOT NULL DEFAULT 0,
     crashes        integer NOT NULL DEFAULT 0,
     worker         text,
@@ -83,7 +83,7 @@ CREATE INDEX notify_msg_due ON notify_msg (def_id, status, next_call_time);
 
 -- Only one notice of a definition has a dedupe key, until its first claim or until it has ended.
 CREATE UNIQUE INDEX notify_msg_dedupe ON notify_msg (def_id, dedupe_key)
-    WHERE dedupe_key IS NOT NULL AND (attempt = 0 OR dedupe_until_ended);
+    WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended);
 
 -- Finds the notices in front of one in its ordering key. The notice under way has the first place. The index is unique, so only
 -- one notice of a key is under way at a time.
@@ -97,7 +97,7 @@ CREATE TABLE notify_msg_history (
     description    text,
     errors         json,
     status         smallint NOT NULL CONSTRAINT notify_msg_history_status CHECK (status IN (1, 3, 6)),
-    attempt        integer NOT NULL,
+    fence          integer NOT NULL,
     failures       integer NOT NULL,
     crashes        integer NOT NULL,
     worker         text,

@@ -45,16 +45,16 @@ BEGIN
         VALUES (definition, coalesce(notify_add.param, 'null'), notify_add.description, notify_add.trace_context,
                 notify_add.ordering_key, key, CASE WHEN notify_add.unique_until_ended IS NOT NULL THEN true END,
                 statement_timestamp() + least(greatest(coalesce(notify_add.delay, '0'), '0'), '87660 hours'))
-        ON CONFLICT (def_id, dedupe_key) WHERE dedupe_key IS NOT NULL AND (attempt = 0 OR dedupe_until_ended) DO NOTHING
+        ON CONFLICT (def_id, dedupe_key) WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
         RETURNING id INTO added;
         EXIT WHEN added IS NOT NULL;
         IF notify_add.unique_until_ended IS NOT NULL THEN
             SELECT m.id INTO added FROM notify_msg m
-            WHERE m.def_id = definition AND m.dedupe_key = key AND (m.attempt = 0 OR m.dedupe_until_ended);
+            WHERE m.def_id = definition AND m.dedupe_key = key AND (m.fence = 0 OR m.dedupe_until_ended);
             EXIT;
         END IF;
         SELECT m.id INTO added FROM notify_msg m
-        WHERE m.def_id = definition AND m.dedupe_key = key AND (m.attempt = 0 OR m.dedupe_until_ended) FOR SHARE;
+        WHERE m.def_id = definition AND m.dedupe_key = key AND (m.fence = 0 OR m.dedupe_until_ended) FOR SHARE;
         -- No row: it was claimed meanwhile, so the key is free.
         EXIT WHEN added IS NOT NULL;
     END LOOP;

@@ -40,6 +40,6 @@ BEGIN
       AND NOT EXISTS (
           SELECT 1 FROM notify_msg m
           WHERE m.def_id = d.id AND m.dedupe_key = coalesce(NEW.unique_until_claimed, NEW.unique_until_ended)
-            AND (m.attempt = 0 OR m.dedupe_until_ended)
+            AND (m.fence = 0 OR m.dedupe_until_ended)
       );
 END;

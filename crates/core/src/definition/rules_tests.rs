@@ -20,7 +20,7 @@ fn notice(failures: i64, crashes: i64) -> ClaimedNotice {
         description: None,
         errors: None,
         status: Status::Sending,
-        attempt: failures + crashes + 1,
+        fence: failures + crashes + 1,
         failures,
         crashes,
         worker: "w".into(),

@@ -165,7 +165,7 @@ impl Operator {
             let mut notices = Vec::with_capacity(seen.len());
             for notice in &seen {
                 if let Some(due) = due(place, notice) {
-                    notices.push(Target { id: notice.id, attempt: notice.attempt, due });
+                    notices.push(Target { id: notice.id, fence: notice.fence, due });
                     place += 1;
                 }
             }

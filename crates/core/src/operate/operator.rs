@@ -65,7 +65,7 @@ impl Operator {
     }
 
     /// Sends a notice again. A dead letter or a cancelled notice becomes live with the same id and errors and all its tries,
-    /// and is due now. Its attempt number continues, so that a late outcome of an old attempt cannot change it. A waiting
+    /// and is due now. Its fence continues, so that a late outcome of an old attempt cannot change it. A waiting
     /// notice becomes due now.
     ///
     /// A notice with an ordering key takes the place of its id again: before all that wait behind it, even if later ones were

@@ -55,7 +55,7 @@ fn retimed(policy: &Policy, notice: &Listed, now: SystemTime, place: SystemTime)
         due: notice.time <= now,
         count: 1,
     };
-    let delay = moved(policy, &group, spread(notice.id, notice.attempt))?;
+    let delay = moved(policy, &group, spread(notice.id, notice.fence))?;
     let wished = called.checked_add(delay)?.max(now);
     let due = if wished < notice.time { wished.max(place).min(notice.time) } else { wished };
     // An unchanged time need not be written.
@@ -94,7 +94,7 @@ pub(super) fn decided(policy: &Policy, failures: i64, crashes: i64, event: &Even
         description: None,
         errors: None,
         status: Status::Sending,
-        attempt: 0,
+        fence: 0,
         failures,
         crashes,
         worker: String::new(),
@@ -125,9 +125,9 @@ impl RetryGroup {
 }
 
 /// Returns a number from 0 up to 1 for the jitter of an attempt. It is always the same, so that re-timing again moves nothing.
-fn spread(id: i64, attempt: i64) -> f64 {
+fn spread(id: i64, fence: i64) -> f64 {
     // Multiples of the golden ratio, whose fractions are spread evenly (Knuth, The Art of Computer Programming, 6.4).
-    let seed = id.wrapping_add(attempt).cast_unsigned().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let seed = id.wrapping_add(fence).cast_unsigned().wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (seed >> 11) as f64 / (1_u64 << 53) as f64
 }
 

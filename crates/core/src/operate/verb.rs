@@ -103,7 +103,7 @@ impl std::fmt::Display for VerbResult {
 /// The change that a store makes for a verb.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Moves it from history to the live notices, due now. It keeps id, attempt (the fence never decreases), errors and keys;
+    /// Moves it from history to the live notices, due now. It keeps id, fence (which never decreases), errors and keys;
     /// failures and crashes become zero.
     Revive {
         /// Its new parameter, if that changes.
@@ -191,8 +191,8 @@ pub fn detail(notice: &NoticeRecord, verb: &Verb) -> String {
         Verb::Edit { param } => format!("; parameter of {} replaced by {}", digest(&notice.param), digest(param)),
         Verb::Reschedule { at } => format!("; due at {}", rfc3339(*at)),
     };
-    let (attempt, tries) = (notice.attempt, notice.failures.saturating_add(notice.crashes));
-    format!("it was {was}{class}, attempt {attempt}, {tries} tries used{asked}")
+    let tries = notice.failures.saturating_add(notice.crashes);
+    format!("it was {was}{class}, fence {}, {tries} tries used{asked}", notice.fence)
 }
 
 fn digest(param: &str) -> String {

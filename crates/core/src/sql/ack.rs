@@ -36,11 +36,11 @@ impl AckStatements {
             // The lock waits for a settle that runs now; afterwards one of the two statements finds the notice.
             answerable: statement(format!(
                 "SELECT {}, status FROM notify_msg WHERE id = $2{}",
-                claimed_columns(kind, "attempt", "last_call_time"),
+                claimed_columns(kind, "fence", "last_call_time"),
                 kind.lock_wait()
             )),
             ended: statement(format!(
-                "SELECT status, attempt, def_id, {} FROM notify_msg_history WHERE id = $2{}",
+                "SELECT status, fence, def_id, {} FROM notify_msg_history WHERE id = $2{}",
                 kind.epoch_down("create_time"),
                 kind.lock_wait()
             )),

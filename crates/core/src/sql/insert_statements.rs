@@ -111,7 +111,7 @@ impl Kind {
     /// attempt is never reset, so a key that was freed by a claim does not come back with a retry, where another notice could
     /// have it by then.
     pub(super) fn keeps_its_key(self, of: &str) -> String {
-        format!("({of}attempt = 0 OR {of}dedupe_until_ended)")
+        format!("({of}fence = 0 OR {of}dedupe_until_ended)")
     }
 
     /// The condition that `m` has a dedupe key. MySQL has no partial indexes: there the indexed column is null without the key.

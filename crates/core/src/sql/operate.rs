@@ -297,7 +297,7 @@ fn read_listed<DB: Dialect>(row: &DB::Row) -> sqlx::Result<Listed> {
     let time = |column| Ok::<_, sqlx::Error>(time_from_millis(DB::int(row, column)?.unwrap_or(0)));
     let position = Position::new(DB::text(row, 10)?.unwrap_or_default(), id);
     let mut listed = Listed::new(id, required::<DB>(row, 1)?, status, time(8)?, time(9)?, position);
-    listed.attempt = required::<DB>(row, 3)?;
+    listed.fence = required::<DB>(row, 3)?;
     listed.failures = required::<DB>(row, 4)?;
     listed.crashes = required::<DB>(row, 5)?;
     listed.last_class = DB::text(row, 6)?;

@@ -70,7 +70,7 @@ impl OperateStatements {
             shown: DUE,
             reason: "NULL",
         };
-        let ids = kind.batch("$2", &[("notice_id", Ty::Int), ("attempt", Ty::Int), ("was", Ty::Int)]);
+        let ids = kind.batch("$2", &[("notice_id", Ty::Int), ("fence", Ty::Int), ("was", Ty::Int)]);
         let due = |at: &str| kind.later(&kind.epoch_time(at), &now);
         let lock = |table: &str, next: &str, ended: &str| {
             statement(format!(
@@ -106,20 +106,20 @@ impl OperateStatements {
             // The notices of a window that are unchanged. Locked ones are skipped, because another session purges or revives
             // them. So is an ended notice whose id a live notice has as well (a restored sequence).
             hold_ended: statement(format!(
-                "SELECT m.id, CASE WHEN m.attempt = 0 OR m.dedupe_until_ended THEN m.dedupe_key END {}",
+                "SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END {}",
                 kind.batch_rows(
                     &ids,
                     "notify_msg_history",
-                    "m.attempt = b.attempt AND m.status + 0 = b.was
+                    "m.fence = b.fence AND m.status + 0 = b.was
                      AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id)",
                     kind.lock(),
                 )
             )),
-            // Keeps the attempt, because it is the fence. A notice without attempts becomes "not sent".
+            // Keeps the fence. A notice that was never claimed becomes "not sent".
             revive: statement(format!(
                 "INSERT INTO notify_msg ({LIVE})
-                 SELECT m.id, m.def_id, m.param, m.description, m.errors, CASE WHEN m.attempt > 0 THEN 2 ELSE 0 END,
-                        m.attempt, 0, 0, m.worker, m.last_class, m.last_call_time, {}, m.create_time, m.dedupe_key,
+                 SELECT m.id, m.def_id, m.param, m.description, m.errors, CASE WHEN m.fence > 0 THEN 2 ELSE 0 END,
+                        m.fence, 0, 0, m.worker, m.last_class, m.last_call_time, {}, m.create_time, m.dedupe_key,
                         m.dedupe_until_ended, m.ordering_key, m.trace_context {}",
                 due("b.due"),
                 kind.batch_rows(
@@ -131,7 +131,7 @@ impl OperateStatements {
             )),
             cancel: statement(format!(
                 "INSERT INTO notify_msg_history ({HISTORY})
-                 SELECT m.id, m.def_id, m.param, m.description, m.errors, 6, m.attempt, m.failures, m.crashes, m.worker,
+                 SELECT m.id, m.def_id, m.param, m.description, m.errors, 6, m.fence, m.failures, m.crashes, m.worker,
                         m.last_class, m.last_call_time, NULL, m.create_time, m.dedupe_key, m.dedupe_until_ended,
                         m.ordering_key, m.trace_context, {now}, $3 {}",
                 kind.listed_rows("$2", "notify_msg", "true", "")
@@ -168,7 +168,7 @@ impl OperateStatements {
 }
 
 /// The columns of a live notice.
-const LIVE: &str = "id, def_id, param, description, errors, status, attempt, failures, crashes, worker, last_class, \
+const LIVE: &str = "id, def_id, param, description, errors, status, fence, failures, crashes, worker, last_class, \
      last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context";
 
 /// A queue slice: the notices of a definition and status, or class, in the order of an index.
@@ -196,7 +196,7 @@ impl SliceStatements {
         let time = self.time;
         let rows = format!("FROM {} WHERE {} AND ({behind})", self.from, self.within(kind));
         format!(
-            "SELECT m.id, m.def_id, m.status, m.attempt, m.failures, m.crashes, m.last_class,
+            "SELECT m.id, m.def_id, m.status, m.fence, m.failures, m.crashes, m.last_class,
                     substr(m.description, 1, 200), {}, {}, {}, {}, m.ordering_key, m.dedupe_key, {}
              {} ORDER BY {time}{order}, m.id{order} LIMIT $7",
             kind.epoch("m.create_time"),

@@ -32,7 +32,7 @@ pub(super) fn read_claimed<DB: Dialect>(rows: &[DB::Row], status: Status) -> Vec
             description: DB::text(row, 3)?,
             errors: DB::text(row, 4)?,
             status,
-            attempt: required::<DB>(row, 5)?,
+            fence: required::<DB>(row, 5)?,
             failures: required::<DB>(row, 6)?,
             crashes: required::<DB>(row, 7)?,
             worker: DB::text(row, 8)?.unwrap_or_default(),
@@ -75,7 +75,7 @@ pub(super) fn read_record<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeReco
     record.description = DB::text(row, 4)?;
     let errors = DB::text(row, 5)?;
     record.errors = errors.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-    record.attempt = required::<DB>(row, 6)?;
+    record.fence = required::<DB>(row, 6)?;
     record.failures = required::<DB>(row, 7)?;
     record.crashes = required::<DB>(row, 8)?;
     record.worker = DB::text(row, 9)?;
@@ -98,9 +98,9 @@ pub(super) const ENDED: &str = "m.next_call_time";
 
 /// The columns that a claim returns. No alias in front, because SQLite allows none in RETURNING; hence no batch has a column
 /// `id`.
-pub(super) fn claimed_columns(kind: Kind, attempt: &str, last_call_time: &str) -> String {
+pub(super) fn claimed_columns(kind: Kind, fence: &str, last_call_time: &str) -> String {
     format!(
-        "id, def_id, param, description, errors, {attempt}, failures, crashes, worker, {}, {}, trace_context, ordering_key",
+        "id, def_id, param, description, errors, {fence}, failures, crashes, worker, {}, {}, trace_context, ordering_key",
         kind.moment(last_call_time),
         kind.moment("create_time")
     )
@@ -109,7 +109,7 @@ pub(super) fn claimed_columns(kind: Kind, attempt: &str, last_call_time: &str) -
 /// The columns of a notice's record. `next` is the expression for the next time that people see.
 pub(super) fn record_columns(kind: Kind, next: &str) -> String {
     format!(
-        "m.id, m.def_id, m.status, m.param, m.description, m.errors, m.attempt, m.failures, m.crashes, m.worker, m.last_class, {}, {}, m.trace_context, {}, m.ordering_key, m.dedupe_key, CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END",
+        "m.id, m.def_id, m.status, m.param, m.description, m.errors, m.fence, m.failures, m.crashes, m.worker, m.last_class, {}, {}, m.trace_context, {}, m.ordering_key, m.dedupe_key, CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END",
         kind.epoch(next),
         kind.epoch("m.create_time"),
         kind.epoch("m.last_call_time")

@@ -25,7 +25,7 @@ use crate::transition::Next;
 #[derive(Serialize)]
 struct Key {
     notice_id: i64,
-    attempt: i64,
+    fence: i64,
     was: i64,
     overdue: i64,
 }
@@ -33,7 +33,7 @@ struct Key {
 impl Key {
     fn new(settle: &Settle) -> Self {
         let (was, overdue) = (settle.from.code(), i64::from(settle.overdue));
-        Self { notice_id: settle.id, attempt: settle.attempt, was, overdue }
+        Self { notice_id: settle.id, fence: settle.fence, was, overdue }
     }
 }
 
@@ -41,7 +41,7 @@ impl Key {
 #[derive(Serialize)]
 struct Row<'a> {
     notice_id: i64,
-    attempt: i64,
+    fence: i64,
     was: i64,
     overdue: i64,
     ends: i64,
@@ -63,14 +63,14 @@ struct Row<'a> {
 
 impl<'a> Row<'a> {
     fn new(settle: &'a Settle) -> Self {
-        let Key { notice_id, attempt, was, overdue } = Key::new(settle);
+        let Key { notice_id, fence, was, overdue } = Key::new(settle);
         let (status, after_ms, reason, ends, keep) = match &settle.transition.next {
             Next::Wait { status, after } => (status, (*after != FOREVER).then(|| duration_millis(*after)), None, 0, 0),
             Next::Finish { status, reason, keep } => (status, Some(0), reason.as_deref(), 1, i64::from(*keep)),
         };
         Self {
             notice_id,
-            attempt,
+            fence,
             was,
             overdue,
             ends,
@@ -172,7 +172,7 @@ impl<DB: Dialect> SqlStore<DB> {
             Way::Bare { keep } => {
                 let statement = if keep { &statements.settle_kept } else { &statements.settle_gone };
                 let (ids, attempts): (Vec<i64>, Vec<i64>) =
-                    batch.iter().map(|settle| (settle.id, settle.attempt)).unzip();
+                    batch.iter().map(|settle| (settle.id, settle.fence)).unzip();
                 let rows = DB::fetch(conn, statement, &[now, Arg::Ids(&ids), Arg::Ids(&attempts)]).await?;
                 let fence = |row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?, Status::Sending.code()));
                 return rows.iter().map(fence).collect();
@@ -257,7 +257,7 @@ pub(super) async fn end_one<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>
 type Fence = (i64, i64, i64);
 
 fn fence_of(settle: &Settle) -> Fence {
-    (settle.id, settle.attempt, settle.from.code())
+    (settle.id, settle.fence, settle.from.code())
 }
 
 /// Reads the fences that a statement of a settle returns.
@@ -267,7 +267,7 @@ fn keys<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<HashSet<Fence>> {
 
 /// The stored state of a notice whose outcome was not written.
 struct StoredState {
-    attempt: i64,
+    fence: i64,
     status: i64,
     failures: i64,
     crashes: i64,
@@ -276,7 +276,7 @@ struct StoredState {
 impl StoredState {
     fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(i64, Self)> {
         let int = |column| required::<DB>(row, column);
-        Ok((int(0)?, Self { attempt: int(1)?, status: int(2)?, failures: int(3)?, crashes: int(4)? }))
+        Ok((int(0)?, Self { fence: int(1)?, status: int(2)?, failures: int(3)?, crashes: int(4)? }))
     }
 }
 
@@ -294,7 +294,7 @@ fn judge(settle: &Settle, stands: Option<&StoredState>) -> Settled {
     };
     let as_wanted =
         stands.status == wanted && stands.failures == transition.failures && stands.crashes == transition.crashes;
-    if stands.attempt != settle.attempt {
+    if stands.fence != settle.fence {
         Settled::LostLease
     } else if as_wanted {
         Settled::Done

@@ -15,7 +15,7 @@ pub(super) const SETTLED: &[(&str, Ty)] = &[
     ("reason", Ty::Text),
 ];
 
-pub(super) const HISTORY: &str = "id, def_id, param, description, errors, status, attempt, failures, crashes, worker, last_class, \
+pub(super) const HISTORY: &str = "id, def_id, param, description, errors, status, fence, failures, crashes, worker, last_class, \
      last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, \
      finish_time, end_reason";
 
@@ -23,7 +23,7 @@ pub(super) const HISTORY: &str = "id, def_id, param, description, errors, status
 pub(super) fn archived(kind: Kind, of: &dyn Fn(&str) -> String) -> String {
     format!(
         "INSERT INTO notify_msg_history ({HISTORY})
-         SELECT m.id, m.def_id, m.param, {}, {}, {}, m.attempt, {}, {}, m.worker, {}, m.last_call_time, NULL, m.create_time,
+         SELECT m.id, m.def_id, m.param, {}, {}, {}, m.fence, {}, {}, m.worker, {}, m.last_call_time, NULL, m.create_time,
                 m.dedupe_key, m.dedupe_until_ended, m.ordering_key, m.trace_context, {}, {}",
         of("new_description"),
         kind.to_json(&of("new_errors")),
@@ -47,10 +47,10 @@ pub(super) fn rescheduled(kind: Kind) -> String {
     )
 }
 
-/// The fence: nothing is written where the attempt or the status has changed, or where an overdue notice is no longer overdue.
+/// The fence: nothing is written where the fence or the status has changed, or where an overdue notice is no longer overdue.
 pub(super) fn fence(kind: Kind) -> String {
     let now = kind.now();
-    format!("m.attempt = b.attempt AND m.status + 0 = b.was AND (b.overdue = 0 OR m.next_call_time <= {now})")
+    format!("m.fence = b.fence AND m.status + 0 = b.was AND (b.overdue = 0 OR m.next_call_time <= {now})")
 }
 
 /// All steps of a settle in one statement. Only Postgres can change several tables in one: `held` locks and reads the notices,
@@ -60,7 +60,7 @@ pub(super) fn settle_at_once(kind: Kind) -> String {
     if !kind.settles_at_once() {
         return String::new();
     }
-    let fences = [("attempt", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int), ("ends", Ty::Int), ("keep", Ty::Int)];
+    let fences = [("fence", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int), ("ends", Ty::Int), ("keep", Ty::Int)];
     let batch = kind.batch("$2", &[SETTLED, &fences[..]].concat());
     let columns = SETTLED.iter().map(|(name, _)| format!(", b.{name}")).collect::<String>();
     format!(
@@ -68,7 +68,7 @@ pub(super) fn settle_at_once(kind: Kind) -> String {
          gone AS (DELETE FROM notify_msg AS m WHERE {}),
          kept AS ({} FROM held m WHERE m.ends = 1 AND m.keep = 1),
          moved AS (UPDATE notify_msg AS m SET {} FROM held b WHERE m.id = b.notice_id AND b.ends = 0 AND {})
-         SELECT notice_id, attempt, was FROM held",
+         SELECT notice_id, fence, was FROM held",
         kind.batch_rows(&batch, "notify_msg", &fence(kind), kind.lock()),
         kind.id_in("m.id", "SELECT notice_id FROM held WHERE ends = 1"),
         archived(kind, &|column| format!("m.{column}")),
@@ -97,17 +97,17 @@ pub(super) fn settle_bare(kind: Kind, keep: bool) -> String {
     let keys = "unnest($2::text::bigint[], $3::text::bigint[])";
     let (columns, kept) = match keep {
         true => ("m.*", format!(", kept AS ({} FROM gone m)", archived(kind, &bare))),
-        false => ("m.id, m.attempt", String::new()),
+        false => ("m.id, m.fence", String::new()),
     };
     // Without `IS TRUE` it becomes a join that may compare each row with each key, because Postgres does not know their number.
     format!(
         "WITH gone AS (
              DELETE FROM notify_msg AS m WHERE {listed} AND m.status + 0 = 5
-                 AND ((m.id, m.attempt) IN (SELECT * FROM {keys})) IS TRUE
+                 AND ((m.id, m.fence) IN (SELECT * FROM {keys})) IS TRUE
                  AND {wait_briefly}
              RETURNING {columns}){kept}
-         SELECT b.notice_id, b.attempt FROM {keys} AS b(notice_id, attempt)
+         SELECT b.notice_id, b.fence FROM {keys} AS b(notice_id, fence)
          WHERE (SELECT count(*) FROM gone) < cardinality($2::text::bigint[])
-             AND NOT EXISTS (SELECT 1 FROM gone WHERE gone.id = b.notice_id AND gone.attempt = b.attempt)"
+             AND NOT EXISTS (SELECT 1 FROM gone WHERE gone.id = b.notice_id AND gone.fence = b.fence)"
     )
 }

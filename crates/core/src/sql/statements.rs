@@ -137,7 +137,7 @@ impl Statements {
         let first_of_keys = kind.first_of_keys("$2", &kind.batch("$4", &[("own_key", Ty::Key)]));
         let lease_end = kind.plus(&now, "$6");
         let take = format!(
-            "status = 5, attempt = attempt + 1, worker = $5, last_call_time = {now}, next_call_time = {lease_end},
+            "status = 5, fence = fence + 1, worker = $5, last_call_time = {now}, next_call_time = {lease_end},
              blocked_since = NULL"
         );
         // Locks the rows first and updates only those, because Postgres could run the subselect again for each row and return
@@ -148,15 +148,15 @@ impl Statements {
                     "WITH due AS MATERIALIZED (SELECT m.id {pick})
                      UPDATE notify_msg AS m SET {take} WHERE {} AND m.status + 0 = $3 RETURNING {}",
                     kind.id_in("m.id", "SELECT id FROM due"),
-                    claimed_columns(kind, "attempt", "last_call_time")
+                    claimed_columns(kind, "fence", "last_call_time")
                 ))
             } else {
-                statement(format!("SELECT {} {pick}", claimed_columns(kind, "attempt + 1", &now)))
+                statement(format!("SELECT {} {pick}", claimed_columns(kind, "fence + 1", &now)))
             }
         };
         let duplicates = |lock: &str| {
             statement(format!(
-                "SELECT m.id, m.def_id, m.dedupe_key, m.attempt FROM {} {} notify_msg m ON m.def_id = b.owner AND {}{lock}",
+                "SELECT m.id, m.def_id, m.dedupe_key, m.fence FROM {} {} notify_msg m ON m.def_id = b.owner AND {}{lock}",
                 kind.batch("$2", &[("owner", Ty::Int), ("own_key", Ty::Key)]),
                 kind.join_in_order(),
                 kind.has_key("b.own_key")
@@ -164,8 +164,8 @@ impl Statements {
         };
         let settled = kind.batch("$2", SETTLED);
         let keys =
-            kind.batch("$2", &[("notice_id", Ty::Int), ("attempt", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int)]);
-        let leases = kind.batch("$2", &[("notice_id", Ty::Int), ("attempt", Ty::Int), ("lease", Ty::Int)]);
+            kind.batch("$2", &[("notice_id", Ty::Int), ("fence", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int)]);
+        let leases = kind.batch("$2", &[("notice_id", Ty::Int), ("fence", Ty::Int), ("lease", Ty::Int)]);
         Self {
             definition_id: statement(definition_id(kind, "")),
             // The caller's snapshot may be older than the definition; a locking read sees committed rows.
@@ -211,7 +211,7 @@ impl Statements {
                 format!(
                     "UPDATE notify_msg AS m SET {take} WHERE {} AND {due_by_ids} AND m.ordering_key IS NULL AND {wait_briefly} RETURNING {}",
                     kind.listed("m.id", "$4"),
-                    claimed_columns(kind, "attempt", "last_call_time")
+                    claimed_columns(kind, "fence", "last_call_time")
                 )
             })),
             claim_keys: claim(&kind.batch_rows(&first_of_keys, "notify_msg", &by_ids, lock)),
@@ -226,13 +226,13 @@ impl Statements {
             )),
             overdue: statement(format!(
                 "SELECT {} FROM notify_msg m{by_slice} WHERE {in_slice}{} {slice_order}",
-                claimed_columns(kind, "attempt", "last_call_time"),
+                claimed_columns(kind, "fence", "last_call_time"),
                 kind.from_mark("$5")
             )),
             // By the index, definition by definition, because few notices are being sent.
             held_by: statement(format!(
                 "SELECT {} {} ORDER BY m.id LIMIT $3",
-                claimed_columns(kind, "attempt", "last_call_time"),
+                claimed_columns(kind, "fence", "last_call_time"),
                 kind.rows_by(
                     "(SELECT id AS owner FROM notify_def) AS b",
                     "notify_msg",
@@ -242,7 +242,7 @@ impl Statements {
                 )
             )),
             hold: statement(format!(
-                "SELECT m.id, m.attempt, b.was {}",
+                "SELECT m.id, m.fence, b.was {}",
                 kind.batch_rows(&keys, "notify_msg", &fence(kind), lock)
             )),
             settle: statement(settle_at_once(kind)),
@@ -266,7 +266,7 @@ impl Statements {
             verify: statement({
                 let from = |table: &str| {
                     format!(
-                        "SELECT m.id, m.attempt, m.status, m.failures, m.crashes {}",
+                        "SELECT m.id, m.fence, m.status, m.failures, m.crashes {}",
                         kind.listed_rows("$2", table, "true", "")
                     )
                 };
@@ -275,13 +275,13 @@ impl Statements {
             // Skips locked rows, because one of them must not delay the other leases.
             extendable: statement(format!(
                 "SELECT m.id {}",
-                kind.batch_rows(&leases, "notify_msg", "m.attempt = b.attempt AND m.status + 0 = 5", lock)
+                kind.batch_rows(&leases, "notify_msg", "m.fence = b.fence AND m.status + 0 = 5", lock)
             )),
             extend: statement(kind.batch_update(
                 &leases,
                 "notify_msg",
                 &format!("next_call_time = {}", kind.plus(&now, "b.lease")),
-                " AND m.attempt = b.attempt AND m.status + 0 = 5",
+                " AND m.fence = b.fence AND m.status + 0 = 5",
             )),
             find: statement(format!(
                 "SELECT {}, NULL, NULL FROM notify_msg m WHERE m.id = $2

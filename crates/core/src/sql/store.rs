@@ -184,7 +184,7 @@ impl<DB: Dialect> SqlStore<DB> {
         let statements = DB::statements();
         let json = |leases: &mut dyn Iterator<Item = &Lease>| {
             let entries = leases.map(|lease| {
-                serde_json::json!({ "notice_id": lease.id, "attempt": lease.attempt, "lease": duration_millis(lease.lease) })
+                serde_json::json!({ "notice_id": lease.id, "fence": lease.fence, "lease": duration_millis(lease.lease) })
             });
             serde_json::Value::from_iter(entries).to_string()
         };

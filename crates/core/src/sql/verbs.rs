@@ -18,7 +18,7 @@ use crate::operate::{AuditEntry, Change, Target, Verb, VerbResult, Window, Windo
 #[derive(Serialize)]
 struct VerbRow {
     notice_id: i64,
-    attempt: i64,
+    fence: i64,
     was: i64,
     overdue: i64,
     due: i64,
@@ -26,8 +26,8 @@ struct VerbRow {
 
 impl VerbRow {
     fn new(target: &Target, was: Status) -> Self {
-        let (notice_id, attempt, due) = (target.id, target.attempt, millis_from_time(target.due));
-        Self { notice_id, attempt, was: was.code(), overdue: 0, due }
+        let (notice_id, fence, due) = (target.id, target.fence, millis_from_time(target.due));
+        Self { notice_id, fence, was: was.code(), overdue: 0, due }
     }
 }
 
@@ -90,7 +90,7 @@ impl<DB: Dialect> SqlStore<DB> {
                     return Ok(VerbResult::DedupeKeyTaken(other));
                 }
                 // A time long ago: due now.
-                let target = Target { id, attempt: notice.attempt, due: time_from_millis(0) };
+                let target = Target { id, fence: notice.fence, due: time_from_millis(0) };
                 self.revive(tx, &[VerbRow::new(&target, notice.status)]).await?;
                 if let Some(param) = param {
                     self.update(tx, &statements.rewrite, id, param.as_str().into()).await?;

@@ -16,8 +16,8 @@ pub struct Settle {
     pub def_id: i64,
     /// Its ordering key: when the notice ends, the next one of the key may be claimed.
     pub ordering_key: Option<String>,
-    /// The attempt that it belongs to: the fence.
-    pub attempt: i64,
+    /// The fence of the claim that it belongs to.
+    pub fence: i64,
     /// The status that the notice must still have.
     pub from: Status,
     /// True if the notice must also still be overdue, because the outcome was decided by a caller without a claim.

@@ -256,7 +256,7 @@ fn listed(def_id: i64, words: &Words) -> Listed {
     // A notice that is never due sorts after all others, and has no time.
     let time = time_from_millis(at.unwrap_or_default());
     let mut listed = Listed::new(id, def_id, status, time_from_millis(number(words, 6)), time, position);
-    (listed.attempt, listed.failures, listed.crashes) = (number(words, 1), number(words, 2), number(words, 3));
+    (listed.fence, listed.failures, listed.crashes) = (number(words, 1), number(words, 2), number(words, 3));
     listed.last_class = word(words, 4);
     listed.description = cut(word(words, 5), 200);
     listed.last_call_time = word(words, 7).map(|_| time_from_millis(number(words, 7)));

@@ -32,7 +32,7 @@ pub(super) fn claimed(def_id: i64, words: &Words) -> ClaimedNotice {
         description: word(words, 5),
         errors: word(words, 6),
         status: Status::from_code(number(words, 0)).unwrap_or(Status::Sending),
-        attempt: number(words, 1),
+        fence: number(words, 1),
         failures: number(words, 2),
         crashes: number(words, 3),
         worker: word(words, 7).unwrap_or_default(),
@@ -84,7 +84,7 @@ impl Stored {
             description: record.description,
             errors: self.text("e"),
             status,
-            attempt: record.attempt,
+            fence: record.fence,
             failures: record.failures,
             crashes: record.crashes,
             worker: record.worker.unwrap_or_default(),
@@ -102,7 +102,7 @@ impl Stored {
         let mut record = NoticeRecord::new(self.id, self.def_id, status, param, created);
         record.description = self.text("d");
         record.errors = self.text("e").and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-        record.attempt = self.attempt();
+        record.fence = self.attempt();
         record.failures = self.number("f").unwrap_or_default();
         record.crashes = self.number("c").unwrap_or_default();
         (record.worker, record.last_call_time) = (self.text("w"), time("l"));

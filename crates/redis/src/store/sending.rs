@@ -47,7 +47,7 @@ impl Store for RedisStore {
         for same in leases.chunk_by(|a, b| def_of(a.id) == def_of(b.id)) {
             for window in same.chunks(AT_ONCE) {
                 let words =
-                    window.iter().flat_map(|lease| [member(lease.id), lease.attempt.to_string(), millis(lease.lease)]);
+                    window.iter().flat_map(|lease| [member(lease.id), lease.fence.to_string(), millis(lease.lease)]);
                 let words: Vec<String> = words.collect();
                 let mut args = vec!["extend"];
                 args.extend(words.iter().map(String::as_str));

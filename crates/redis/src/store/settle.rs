@@ -180,7 +180,7 @@ impl RedisStore {
             let flag = |flag: bool| if flag { "1" } else { "0" }.to_owned();
             args.extend([
                 member(settle.id),
-                settle.attempt.to_string(),
+                settle.fence.to_string(),
                 settle.from.code().to_string(),
                 flag(settle.overdue),
                 status.code().to_string(),

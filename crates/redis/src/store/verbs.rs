@@ -60,7 +60,7 @@ impl RedisStore {
         };
         let mut words = Vec::with_capacity(window.notices.len() * 3);
         for target in &window.notices {
-            words.extend([member(target.id), target.attempt.to_string(), millis_from_time(target.due).to_string()]);
+            words.extend([member(target.id), target.fence.to_string(), millis_from_time(target.due).to_string()]);
         }
         let status = window.status.code().to_string();
         for round in 0..AGAIN {

@@ -42,7 +42,7 @@ pub async fn a_delivery_that_awaits_its_ack_is_overdue_after_its_time(b: &dyn Ba
     assert!(b.unacked(def_id).await.is_empty());
     b.clock().advance(Duration::from_millis(1));
     let overdue = b.unacked(def_id).await.remove(0);
-    assert_eq!((overdue.id, overdue.attempt, overdue.status), (id, 1, Status::AwaitingAck));
+    assert_eq!((overdue.id, overdue.fence, overdue.status), (id, 1, Status::AwaitingAck));
     let mut failed = fail(&overdue, SECOND);
     (failed.from, failed.overdue) = (Status::AwaitingAck, true);
     assert_eq!(b.settle_one(failed).await, Settled::Done);
@@ -76,7 +76,7 @@ pub async fn an_ack_ends_a_notice_in_every_live_state(b: &dyn Backend) {
         assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::Done, "{state:?}");
         let record = b.record(id).await;
         assert_eq!((record.status, record.end_reason.as_deref()), (Status::Succeeded, Some("confirmed")), "{state:?}");
-        assert_eq!((record.attempt, record.description.as_deref()), (1, Some("d")));
+        assert_eq!((record.fence, record.description.as_deref()), (1, Some("d")));
         assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::AlreadySucceeded, "{state:?}");
         assert_eq!(b.settle_one(fail(&claimed, SECOND)).await, Settled::Ended, "a late settle loses");
         assert_eq!(b.record(id).await.status, Status::Succeeded);
@@ -92,11 +92,11 @@ pub async fn an_ack_of_an_earlier_attempt_ends_a_resend(b: &dyn Backend) {
     (failed.from, failed.overdue) = (Status::AwaitingAck, true);
     b.settle_one(failed).await;
     let resent = b.claim_slice(def_id, Status::Failed, 1).await.remove(0);
-    assert_eq!(resent.attempt, 2);
-    let never_made = Reply::ack(id).to_attempt(3);
+    assert_eq!(resent.fence, 2);
+    let never_made = Reply::ack(id).to_fence(3);
     assert_eq!(b.apply_ack(&never_made, true).await, AckResult::Unknown);
-    assert_eq!(b.apply_ack(&Reply::nack(id, "no").to_attempt(1), true).await, AckResult::NotAwaiting);
-    assert_eq!(b.apply_ack(&Reply::ack(id).to_attempt(1), true).await, AckResult::Done);
+    assert_eq!(b.apply_ack(&Reply::nack(id, "no").to_fence(1), true).await, AckResult::NotAwaiting);
+    assert_eq!(b.apply_ack(&Reply::ack(id).to_fence(1), true).await, AckResult::Done);
     assert_eq!(b.settle_one(await_ack(&resent, SECOND)).await, Settled::Ended);
     assert_eq!(b.record(id).await.status, Status::Succeeded);
 }
@@ -138,11 +138,11 @@ pub async fn a_refusal_makes_the_delivery_overdue_at_once_with_its_reason(b: &dy
     assert_eq!(b.outbox().nack(id, "wrong address\0").await.unwrap(), AckResult::Done);
     assert_eq!(b.outbox().nack(id, "twice").await.unwrap(), AckResult::NotAwaiting);
     let overdue = b.unacked(def_id).await.remove(0);
-    assert_eq!((overdue.attempt, overdue.failures), (1, 0), "a sweeper judges it");
+    assert_eq!((overdue.fence, overdue.failures), (1, 0), "a sweeper judges it");
     let record = b.record(id).await;
     assert_eq!(record.errors.len(), 1);
     assert!(record.errors[0].message.contains("wrong address"), "{:?}", record.errors);
-    assert_eq!((record.errors[0].attempt, record.errors[0].class.as_str()), (1, "unacked"));
+    assert_eq!((record.errors[0].fence, record.errors[0].class.as_str()), (1, "unacked"));
 }
 
 pub async fn a_refusal_before_the_handler_returned_is_not_lost(b: &dyn Backend) {

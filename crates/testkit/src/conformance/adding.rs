@@ -25,7 +25,7 @@ pub async fn a_notice_is_due_at_once_unless_it_says_otherwise(b: &dyn Backend) {
     let id = b.add_to("sync").await;
     let record = b.record(id).await;
     assert_eq!(record.status, Status::NotSent);
-    assert_eq!((record.attempt, record.failures, record.crashes), (0, 0, 0));
+    assert_eq!((record.fence, record.failures, record.crashes), (0, 0, 0));
     assert_eq!(record.create_time, b.clock().now());
     assert_eq!(record.next_call_time, Some(b.clock().now()));
     assert_eq!(record.worker, None);

@@ -63,7 +63,7 @@ pub async fn dead_letters_are_listed_the_latest_first_page_by_page(b: &dyn Backe
     let of_one: Vec<i64> = b.pages(&Filter::dead_letters().definition("one"), 2).await.concat();
     assert_eq!(of_one, [&[all[2]], &all[4..]].concat());
     let notice = b.alice().list(&Filter::dead_letters(), None, 1).await.unwrap().notices.remove(0);
-    assert_eq!((notice.status, notice.attempt, notice.failures, notice.crashes), (Status::DeadLetter, 1, 4, 1));
+    assert_eq!((notice.status, notice.fence, notice.failures, notice.crashes), (Status::DeadLetter, 1, 4, 1));
     assert_eq!((notice.time, notice.end_reason.as_deref()), (b.clock().now(), Some("given up")));
     let unknown = b.alice().list(&Filter::dead_letters().definition("tow"), None, 1).await;
     assert!(
@@ -157,7 +157,7 @@ pub async fn a_bulk_retry_is_spread_by_its_rate(b: &dyn Backend) {
     assert_eq!(done.last_due, Some(now + 8 * SECOND));
     for (id, n) in all.iter().zip(0..) {
         let record = b.record(*id).await;
-        assert_eq!((record.status, record.attempt, record.failures), (Status::Failed, 1, 0));
+        assert_eq!((record.status, record.fence, record.failures), (Status::Failed, 1, 0));
         assert_eq!(record.next_call_time, Some(now + 2 * n * SECOND), "the oldest first");
     }
     assert_eq!(b.record(other).await.status, Status::DeadLetter);

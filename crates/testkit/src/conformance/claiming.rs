@@ -72,11 +72,11 @@ pub async fn a_claimed_notice_is_sending_with_a_lease_and_one_attempt_more(b: &d
     let id = b.add_to("sync").await;
     b.clock().advance(Duration::from_secs(7));
     let claimed = b.claim_one(def_id).await;
-    assert_eq!((claimed.status, claimed.attempt, claimed.worker.as_str()), (Status::Sending, 1, "worker-1"));
+    assert_eq!((claimed.status, claimed.fence, claimed.worker.as_str()), (Status::Sending, 1, "worker-1"));
     assert_eq!(claimed.last_call_time, b.clock().now());
     assert_eq!(claimed.last_call_time.duration_since(claimed.create_time).unwrap(), Duration::from_secs(7));
     let record = b.record(id).await;
-    assert_eq!((record.status, record.attempt, record.worker.as_deref()), (Status::Sending, 1, Some("worker-1")));
+    assert_eq!((record.status, record.fence, record.worker.as_deref()), (Status::Sending, 1, Some("worker-1")));
     assert_eq!(record.next_call_time, Some(b.clock().now() + LEASE));
     assert_eq!(record.last_call_time, Some(b.clock().now()));
     assert_eq!(record.idempotency_key().split('-').next(), Some(id.to_string().as_str()));
@@ -120,7 +120,7 @@ pub async fn sixteen_claimers_get_each_attempt_once(b: &dyn Backend) {
             claim.worker = format!("worker-{n}");
             let claimed = b.store().claim(&claim).await.unwrap().notices;
             idle = if claimed.is_empty() { idle + 1 } else { 0 };
-            got.extend(claimed.into_iter().map(|notice| (notice.id, notice.attempt)));
+            got.extend(claimed.into_iter().map(|notice| (notice.id, notice.fence)));
         }
         got
     });
@@ -130,11 +130,11 @@ pub async fn sixteen_claimers_get_each_attempt_once(b: &dyn Backend) {
         if rest.is_empty() {
             break;
         }
-        got.extend(rest.into_iter().map(|notice| (notice.id, notice.attempt)));
+        got.extend(rest.into_iter().map(|notice| (notice.id, notice.fence)));
     }
     let attempts: HashSet<(i64, i64)> = got.iter().copied().collect();
     assert_eq!(attempts.len(), got.len(), "an attempt was handed out twice");
-    assert!(got.iter().all(|(_, attempt)| *attempt == 1));
+    assert!(got.iter().all(|(_, fence)| *fence == 1));
     assert_eq!(got.into_iter().map(|(id, _)| id).collect::<HashSet<_>>(), ids);
 }
 

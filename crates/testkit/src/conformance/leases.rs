@@ -20,8 +20,8 @@ pub async fn an_expired_lease_is_overdue_and_a_running_one_is_not(b: &dyn Backen
     b.clock().advance(Duration::from_millis(1));
     let overdue = b.overdue(def_id).await;
     assert_eq!(overdue.len(), 1);
-    assert_eq!((overdue[0].id, overdue[0].attempt, overdue[0].worker.as_str()), (id, 1, "worker-1"));
-    assert_eq!(b.record(id).await.attempt, 1, "looking claims nothing");
+    assert_eq!((overdue[0].id, overdue[0].fence, overdue[0].worker.as_str()), (id, 1, "worker-1"));
+    assert_eq!(b.record(id).await.fence, 1, "looking claims nothing");
     assert_eq!(b.settle_one(crash(&overdue[0])).await, Settled::Done);
     let record = b.record(id).await;
     assert_eq!((record.status, record.failures, record.crashes), (Status::Failed, 0, 1));
@@ -62,7 +62,7 @@ pub async fn a_rescue_loses_against_an_extension(b: &dyn Backend) {
     let claimed = b.claim_one(def_id).await;
     b.clock().advance(LEASE);
     let overdue = b.overdue(def_id).await.remove(0);
-    b.store().extend(&[Lease { id, attempt: claimed.attempt, lease: LEASE }]).await.unwrap();
+    b.store().extend(&[Lease { id, fence: claimed.fence, lease: LEASE }]).await.unwrap();
     assert_eq!(b.settle_one(crash(&overdue)).await, Settled::LostLease);
     assert_eq!(b.record(id).await.next_call_time, Some(b.clock().now() + LEASE));
     assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::Done);
@@ -86,15 +86,15 @@ pub async fn only_a_held_lease_can_be_extended(b: &dyn Backend) {
     let id = b.add_to("sync").await;
     let claimed = b.claim_one(def_id).await;
     b.clock().advance(30 * SECOND);
-    b.store().extend(&[Lease { id, attempt: claimed.attempt, lease: LEASE }]).await.unwrap();
+    b.store().extend(&[Lease { id, fence: claimed.fence, lease: LEASE }]).await.unwrap();
     let extended = b.clock().now() + LEASE;
     assert_eq!(b.record(id).await.next_call_time, Some(extended));
     b.clock().advance(SECOND);
-    b.store().extend(&[Lease { id, attempt: claimed.attempt + 1, lease: LEASE }]).await.unwrap();
+    b.store().extend(&[Lease { id, fence: claimed.fence + 1, lease: LEASE }]).await.unwrap();
     assert_eq!(b.record(id).await.next_call_time, Some(extended), "another attempt's lease");
     b.settle_one(fail(&claimed, 5 * SECOND)).await;
     let retry = b.record(id).await.next_call_time;
-    b.store().extend(&[Lease { id, attempt: claimed.attempt, lease: LEASE }]).await.unwrap();
+    b.store().extend(&[Lease { id, fence: claimed.fence, lease: LEASE }]).await.unwrap();
     assert_eq!(b.record(id).await.next_call_time, retry, "a retry time is no lease");
 }
 
@@ -110,7 +110,7 @@ pub async fn a_worker_can_ask_what_it_is_believed_to_hold(b: &dyn Backend) {
     b.settle_one(fail(&mine[0], SECOND)).await;
     let held = b.store().look(&Look::ClaimedBy { worker: "worker-1".to_owned() }, 10).await.unwrap();
     assert_eq!(held.len(), 1);
-    assert_eq!((held[0].id, held[0].attempt), (mine[1].id, 1));
+    assert_eq!((held[0].id, held[0].fence), (mine[1].id, 1));
 }
 
 pub async fn any_number_of_leases_is_extended_at_once(b: &dyn Backend) {
@@ -118,7 +118,7 @@ pub async fn any_number_of_leases_is_extended_at_once(b: &dyn Backend) {
     let (first, last) = (b.add_to("sync").await, b.add_to("sync").await);
     b.claim_slice(def_id, Status::NotSent, 2).await;
     b.clock().advance(30 * SECOND);
-    let lease = |id| Lease { id, attempt: 1, lease: LEASE };
+    let lease = |id| Lease { id, fence: 1, lease: LEASE };
     let mut leases: Vec<Lease> = (1_000_000..1_002_500).map(lease).collect();
     leases.insert(0, lease(first));
     leases.push(lease(last));

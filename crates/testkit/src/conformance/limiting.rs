@@ -190,7 +190,7 @@ pub async fn signs_of_a_batch_are_folded_in_their_order_and_only_of_what_is_stor
     let claimed = b.claims(&claim(def_id, 10, breaking())).await.notices;
     let unwell = |n: usize| watched(fail(&claimed[n], 1000 * MINUTE), def_id, Sign::Unwell);
     let mut lost = unwell(3);
-    lost.attempt -= 1;
+    lost.fence -= 1;
     let well = watched(succeed(&claimed[2]), def_id, Sign::Well);
     let batch = [unwell(0), unwell(1), well, lost.clone(), lost, unwell(4), unwell(5)];
     b.store().settle(&batch).await.unwrap();

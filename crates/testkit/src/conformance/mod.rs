@@ -303,7 +303,7 @@ pub fn outcome(claimed: &ClaimedNotice, next: Next) -> Settle {
         id: claimed.id,
         def_id: claimed.def_id,
         ordering_key: claimed.ordering_key.clone(),
-        attempt: claimed.attempt,
+        fence: claimed.fence,
         from: Status::Sending,
         overdue: false,
         transition: Transition { next, failures: claimed.failures, crashes: claimed.crashes },

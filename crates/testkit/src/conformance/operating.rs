@@ -72,7 +72,7 @@ pub async fn a_dead_letter_comes_back_with_its_attempts_and_all_its_tries(b: &dy
     assert!(wakes.has_changed().unwrap(), "the sweepers look at once");
     let now = b.clock().now();
     let record = b.record(id).await;
-    assert_eq!((record.status, record.attempt, record.failures, record.crashes), (Status::Failed, 1, 0, 0));
+    assert_eq!((record.status, record.fence, record.failures, record.crashes), (Status::Failed, 1, 0, 0));
     assert_eq!((record.next_call_time, record.finish_time, record.end_reason.as_deref()), (Some(now), None, None));
     assert_eq!(
         (&record.errors, &record.param, &record.description),
@@ -84,9 +84,9 @@ pub async fn a_dead_letter_comes_back_with_its_attempts_and_all_its_tries(b: &dy
     assert_eq!((entry.who.as_str(), entry.act.as_str(), entry.time), ("alice", "retry", now));
     assert_eq!((entry.def_id, entry.notice_id), (Some(def_id), Some(id)));
     let detail = entry.detail.unwrap();
-    assert!(detail.contains("dead letter of class timeout, attempt 1, 5 tries"), "{detail}");
+    assert!(detail.contains("dead letter of class timeout, fence 1, 5 tries"), "{detail}");
     let claimed = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
-    assert_eq!((claimed.id, claimed.attempt), (id, 2));
+    assert_eq!((claimed.id, claimed.fence), (id, 2));
 }
 
 pub async fn a_late_outcome_of_an_old_attempt_loses_against_a_revived_notice(b: &dyn Backend) {
@@ -102,7 +102,7 @@ pub async fn a_late_outcome_of_an_old_attempt_loses_against_a_revived_notice(b: 
         assert_eq!(b.settle_one(late).await, Settled::LostLease);
     }
     let again = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
-    assert_eq!(again.attempt, 2);
+    assert_eq!(again.fence, 2);
     assert_eq!(b.settle_one(succeed(&slow)).await, Settled::LostLease);
     assert_eq!(b.record(id).await.status, Status::Sending);
     assert_eq!(b.settle_one(succeed(&again)).await, Settled::Done);
@@ -114,7 +114,7 @@ pub async fn a_cancelled_notice_that_was_never_tried_comes_back_as_a_first_send(
     assert_eq!(b.alice().cancel(id, "wrong").await.unwrap(), VerbResult::Done);
     assert!(b.store().due(true).await.unwrap().slices.is_empty());
     assert_eq!(b.outbox().operator("bob").retry(id).await.unwrap(), VerbResult::Done);
-    assert_eq!(b.claim_one(def_id).await.attempt, 1);
+    assert_eq!(b.claim_one(def_id).await.fence, 1);
     let acts = [("bob", "retry"), ("alice", "cancel")].map(|(who, act)| (who.to_owned(), act.to_owned()));
     assert_eq!(b.acts(id).await, acts);
 }
@@ -201,7 +201,7 @@ pub async fn an_edited_dead_letter_is_retried_with_its_new_parameter(b: &dyn Bac
     let param = serde_json::json!({ "b": 1, "a": "hidden ü" });
     assert_eq!(b.alice().edit(id, &param).await.unwrap(), VerbResult::Done);
     let claimed = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
-    assert_eq!((claimed.param, claimed.attempt), (param.to_string(), 2));
+    assert_eq!((claimed.param, claimed.fence), (param.to_string(), 2));
     let entry = b.alice().audit_of(id, 10).await.unwrap().remove(0);
     let detail = entry.detail.unwrap();
     assert_eq!(entry.act, "edit");

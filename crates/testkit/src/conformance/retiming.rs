@@ -203,7 +203,7 @@ pub async fn retiming_changes_only_what_is_as_it_was_seen(b: &dyn Backend) {
     let ids = b.add_waiting(2, 1, ErrorClass::Busy, 10 * SECOND).await;
     let due = b.clock().now() + 5 * SECOND;
     // The second was claimed and failed again after it was seen.
-    let notices = ids.iter().zip([1, 0]).map(|(id, attempt)| Target { id: *id, attempt, due }).collect();
+    let notices = ids.iter().zip([1, 0]).map(|(id, fence)| Target { id: *id, fence, due }).collect();
     let (verb, who, filter) = (Verb::Reschedule { at: due }, "alice".to_owned(), "these".to_owned());
     let window = Window { def_id, status: Status::Failed, notices, verb, who, filter };
     let done = b.outbox().operate().change_window(&window).await.unwrap();

@@ -23,7 +23,7 @@ pub async fn a_success_moves_to_history(b: &dyn Backend) {
     let record = b.record(id).await;
     assert_eq!((record.status, record.def_id, record.param.as_str()), (Status::Succeeded, def_id, "\"p\""));
     assert_eq!((record.description.as_deref(), record.trace_context.as_deref()), (Some("d"), Some("t")));
-    assert_eq!((record.attempt, record.worker.as_deref()), (1, Some("worker-1")));
+    assert_eq!((record.fence, record.worker.as_deref()), (1, Some("worker-1")));
     assert_eq!(record.finish_time, Some(b.clock().now()));
     assert_eq!(record.create_time, b.clock().now() - 2 * SECOND);
     assert_eq!((record.next_call_time, record.end_reason), (None, None));
@@ -52,7 +52,7 @@ pub async fn a_failure_waits_for_its_time_with_its_errors(b: &dyn Backend) {
     b.clock().advance(SECOND);
     assert_eq!(b.settle_one(failed).await, Settled::Done);
     let stored = b.record(id).await;
-    assert_eq!((stored.status, stored.attempt, stored.failures, stored.crashes), (Status::Failed, 1, 1, 0));
+    assert_eq!((stored.status, stored.fence, stored.failures, stored.crashes), (Status::Failed, 1, 1, 0));
     assert_eq!(stored.next_call_time, Some(b.clock().now() + 5 * SECOND), "counted from the settle");
     assert_eq!(stored.errors, [record]);
     assert_eq!((stored.last_class.as_deref(), stored.description.as_deref()), (Some("timeout"), Some("rewritten")));
@@ -60,7 +60,7 @@ pub async fn a_failure_waits_for_its_time_with_its_errors(b: &dyn Backend) {
     assert!(b.claim_slice(def_id, Status::Failed, 10).await.is_empty());
     b.clock().advance(Duration::from_millis(1));
     let again = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
-    assert_eq!((again.attempt, again.failures, again.errors.is_some()), (2, 1, true));
+    assert_eq!((again.fence, again.failures, again.errors.is_some()), (2, 1, true));
     assert_eq!(again.description.as_deref(), Some("rewritten"));
 }
 
@@ -85,17 +85,17 @@ pub async fn a_notice_that_was_handed_back_is_due_and_counted_nothing(b: &dyn Ba
     let back = outcome(&claimed, Next::Wait { status: Status::NotSent, after: Duration::ZERO });
     assert_eq!(b.settle_one(back).await, Settled::Done);
     let again = b.claim_one(def_id).await;
-    assert_eq!((again.id, again.attempt, again.failures, again.crashes), (id, 2, 0, 0));
+    assert_eq!((again.id, again.fence, again.failures, again.crashes), (id, 2, 0, 0));
 }
 
 pub async fn the_fence_goes_up_with_every_claim_and_never_back(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     b.add_to("sync").await;
     let mut claimed = b.claim_one(def_id).await;
-    for attempt in 2..6 {
+    for fence in 2..6 {
         b.settle_one(fail(&claimed, Duration::ZERO)).await;
         claimed = b.claim_slice(def_id, Status::Failed, 1).await.remove(0);
-        assert_eq!(claimed.attempt, attempt);
+        assert_eq!(claimed.fence, fence);
     }
 }
 
@@ -111,7 +111,7 @@ pub async fn a_lost_lease_cannot_settle(b: &dyn Backend) {
         assert_eq!(b.settle_one(late).await, Settled::LostLease);
     }
     let record = b.record(id).await;
-    assert_eq!((record.status, record.attempt, record.failures), (Status::Sending, 2, 0));
+    assert_eq!((record.status, record.fence, record.failures), (Status::Sending, 2, 0));
     assert_eq!(b.settle_one(succeed(&other)).await, Settled::Done);
     assert_eq!(b.settle_one(fail(&slow, SECOND)).await, Settled::LostLease, "also after its end");
     assert_eq!(b.record(id).await.status, Status::Succeeded);
@@ -133,7 +133,7 @@ pub async fn outcomes_of_a_batch_are_independent(b: &dyn Backend) {
     }
     let claimed = b.claim_slice(def_id, Status::NotSent, 5).await;
     let mut stale = succeed(&claimed[1]);
-    stale.attempt = 0;
+    stale.fence = 0;
     let mut unknown = succeed(&claimed[0]);
     unknown.id = 1_000_000;
     let dead = Next::Finish { status: Status::DeadLetter, reason: Some("x".to_owned()), keep: true };
@@ -220,10 +220,10 @@ pub async fn a_stale_outcome_beside_one_of_the_next_attempt_changes_nothing(b: &
     let expired = b.overdue(def_id).await.remove(0);
     assert_eq!(b.settle_one(crash(&expired)).await, Settled::Done);
     let second = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
-    assert_eq!((first.attempt, second.attempt), (1, 2));
+    assert_eq!((first.fence, second.fence), (1, 2));
     let batch = [crash(&expired), fail(&second, SECOND)];
     assert_eq!(b.store().settle(&batch).await.unwrap(), [Settled::LostLease, Settled::Done]);
     let stored = b.record(id).await;
-    assert_eq!((stored.attempt, stored.failures, stored.crashes), (2, 1, 1));
+    assert_eq!((stored.fence, stored.failures, stored.crashes), (2, 1, 1));
     assert_eq!(stored.next_call_time, Some(b.clock().now() + SECOND));
 }

@@ -39,7 +39,7 @@ pub async fn of_many_nodes_that_see_a_tick_one_adds_its_notices(b: &dyn Backend)
         let added = b.claim_slice(def_id, Status::NotSent, 10).await;
         let params: Vec<&str> = added.iter().map(|notice| notice.param.as_str()).collect();
         assert_eq!(params, [r#"{"tick":1}"#, r#"{"tick":2}"#]);
-        assert!(added.iter().all(|notice| notice.create_time == b.clock().now() && notice.attempt == 1));
+        assert!(added.iter().all(|notice| notice.create_time == b.clock().now() && notice.fence == 1));
     }
 }
 

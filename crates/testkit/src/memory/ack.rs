@@ -26,7 +26,7 @@ impl State {
         }
         let Some(ended) = self.history.get_mut(&answer.id) else { return AckResult::Unknown };
         let notice = &mut ended.live.notice;
-        if let Some(answered) = of_ended(answer, notice.status, notice.attempt, notice.create_time) {
+        if let Some(answered) = of_ended(answer, notice.status, notice.fence, notice.create_time) {
             return answered;
         }
         notice.status = Status::Succeeded;

@@ -129,7 +129,7 @@ impl State {
     /// Settles one outcome. If this call stores it, it is added to `held_ones`.
     fn settle<'a>(&mut self, settle: &'a Settle, now: SystemTime, held_ones: &mut Vec<&'a Settle>) -> Settled {
         let held = self.live.get(&settle.id).is_some_and(|live| {
-            live.notice.attempt == settle.attempt
+            live.notice.fence == settle.fence
                 && live.notice.status == settle.from
                 && (!settle.overdue || live.is_due(now))
         });
@@ -173,7 +173,7 @@ impl State {
             None => vanishes,
             Some(live) => {
                 let notice = &live.notice;
-                notice.attempt == settle.attempt
+                notice.fence == settle.fence
                     && notice.status == wanted
                     && notice.failures == settle.transition.failures
                     && notice.crashes == settle.transition.crashes
@@ -181,7 +181,7 @@ impl State {
         };
         match stands {
             _ if done => Settled::Done,
-            Some(live) if live.notice.attempt == settle.attempt && live.notice.status.is_final() => Settled::Ended,
+            Some(live) if live.notice.fence == settle.fence && live.notice.status.is_final() => Settled::Ended,
             _ => Settled::LostLease,
         }
     }
@@ -212,7 +212,7 @@ impl Live {
             description: None,
             errors: None,
             status: Status::NotSent,
-            attempt: 0,
+            fence: 0,
             failures: 0,
             crashes: 0,
             worker: String::new(),
@@ -238,7 +238,7 @@ impl Live {
 
     /// Returns the dedupe key that no other live notice may have while this one is live.
     fn unique_key(&self) -> Option<&str> {
-        self.dedupe_key.as_deref().filter(|_| self.notice.attempt == 0 || self.until_ended)
+        self.dedupe_key.as_deref().filter(|_| self.notice.fence == 0 || self.until_ended)
     }
 
     fn is_due(&self, now: SystemTime) -> bool {
@@ -252,7 +252,7 @@ impl Live {
         record.description.clone_from(&notice.description);
         let errors = notice.errors.as_deref();
         record.errors = errors.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        record.attempt = notice.attempt;
+        record.fence = notice.fence;
         record.failures = notice.failures;
         record.crashes = notice.crashes;
         record.worker = self.called.then(|| notice.worker.clone());

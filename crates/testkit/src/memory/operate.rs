@@ -98,7 +98,7 @@ impl Operate for MemoryStore {
         let mut state = self.state();
         let mut done = WindowDone::default();
         for target in &window.notices {
-            let seen = |live: &Live| live.notice.attempt == target.attempt && live.notice.status == window.status;
+            let seen = |live: &Live| live.notice.fence == target.fence && live.notice.status == window.status;
             let ended = state.history.get(&target.id).is_some_and(|ended| seen(&ended.live));
             let live = state.live.get(&target.id).is_some_and(seen);
             match &window.verb {
@@ -260,7 +260,7 @@ impl State {
         }
         let mut live = self.history.remove(&id)?.live;
         let notice = &mut live.notice;
-        notice.status = if notice.attempt > 0 { Status::Failed } else { Status::NotSent };
+        notice.status = if notice.fence > 0 { Status::Failed } else { Status::NotSent };
         (notice.failures, notice.crashes) = (0, 0);
         if let Some(param) = param {
             notice.param = param;
@@ -290,7 +290,7 @@ fn listed(live: &Live, ended: Option<&Ended>) -> Listed {
     let nanos = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     let position = Position::new(format!("{nanos:026}"), record.id);
     let mut listed = Listed::new(record.id, record.def_id, record.status, record.create_time, time, position);
-    (listed.attempt, listed.failures, listed.crashes) = (record.attempt, record.failures, record.crashes);
+    (listed.fence, listed.failures, listed.crashes) = (record.fence, record.failures, record.crashes);
     listed.last_call_time = record.last_call_time;
     listed.last_class = record.last_class;
     listed.description = cut(record.description, 200);

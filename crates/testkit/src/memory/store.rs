@@ -114,7 +114,7 @@ impl Store for MemoryStore {
             .filter_map(|(_, id)| {
                 let live = state.live.get_mut(&id)?;
                 live.notice.status = Status::Sending;
-                live.notice.attempt += 1;
+                live.notice.fence += 1;
                 live.notice.worker.clone_from(&claim.worker);
                 live.notice.last_call_time = now;
                 live.next_call_time = now.checked_add(claim.lease);
@@ -157,7 +157,7 @@ impl Store for MemoryStore {
         let mut extended = Vec::new();
         for lease in leases {
             if let Some(live) = state.live.get_mut(&lease.id)
-                && live.notice.attempt == lease.attempt
+                && live.notice.fence == lease.fence
                 && live.notice.status == Status::Sending
             {
                 live.next_call_time = now.checked_add(lease.lease);

@@ -264,7 +264,7 @@ impl Run<'_> {
 
     /// Applies `event` to a notice.
     fn judge(&mut self, mut notice: Notice, event: &Event) {
-        (self.claimed.id, self.claimed.attempt) = (notice.id, notice.failures + notice.crashes + 1);
+        (self.claimed.id, self.claimed.fence) = (notice.id, notice.failures + notice.crashes + 1);
         (self.claimed.failures, self.claimed.crashes) = (notice.failures, notice.crashes);
         let strategy: &(dyn Fn(u32) -> Duration + Send + Sync) = match &self.scenario.strategy {
             Some(delay) => &**delay,
@@ -357,7 +357,7 @@ fn no_notice(def_id: i64) -> ClaimedNotice {
         description: None,
         errors: None,
         status: Status::Sending,
-        attempt: 0,
+        fence: 0,
         failures: 0,
         crashes: 0,
         worker: "simulation".to_owned(),
