@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use solid_notify::{
-    AckResult, HandClock, Notice, NotifyDef, Outbox, Status, Sweeper, TokenKeys, ack_notice, add_notice,
+    AckResult, HandClock, Notice, NotifyDef, Outbox, OutboxExt, Status, Sweeper, TokenKeys, ack_notice, add_notice,
 };
 use sqlx::sqlite::SqlitePoolOptions;
 use tokio::sync::mpsc;
@@ -42,12 +42,13 @@ async fn main() -> Result<()> {
         .need_confirm(true)
         .max_confirm_delay("1h") // then it is sent again …
         .retry_interval("[5m,5m]"); // … by the same intervals as after any failure
-    outbox.define(definition).await?;
+    outbox.define_if_missing(definition).await?;
     // [end]
 
     let (post, mut letters) = mpsc::unbounded_channel();
     // [handler]
-    let sweeper = Sweeper::builder(&outbox)
+    let sweeper = outbox
+        .sweeper()
         .handler("purchase_order", move |notice: Notice<String>| {
             let post = post.clone();
             async move {

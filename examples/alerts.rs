@@ -20,7 +20,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, ensure};
-use solid_notify::{ALERT_DEFINITION, Alert, Failure, HandClock, Notice, NotifyDef, Outbox, Sweeper, add_notice};
+use solid_notify::definition::ALERT_DEFINITION;
+use solid_notify::{Alert, Failure, HandClock, Notice, NotifyDef, Outbox, OutboxExt, Sweeper, add_notice};
 use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
 
@@ -38,13 +39,14 @@ async fn main() -> Result<()> {
         .alert_trigger_type("final_failure") // or each_failure, after_failures, never
         .alert_cooldown("5m")
         .email("shift@example.org");
-    outbox.define(definition).await?;
+    outbox.define_if_missing(definition).await?;
     // [end]
 
     let line_is_up = Arc::new(AtomicBool::new(false));
     let told = Arc::new(Mutex::new(Vec::new()));
     let (up, titles) = (Arc::clone(&line_is_up), Arc::clone(&told));
-    let sweeper = Sweeper::builder(&outbox)
+    let sweeper = outbox
+        .sweeper()
         .handler("report_sale", move |_: Notice<u32>| {
             let up = up.load(Ordering::SeqCst);
             async move { if up { Ok(()) } else { Err(Failure::retry("the line is dead")) } }

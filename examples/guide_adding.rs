@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use solid_notify::{
-    Added, ErrorClass, Failure, FirstAttempt, HandClock, Handler, HandlerResult, HttpStatus, NewNotice, Notice,
-    NoticeConnection, NotifyDef, Outbox, Status, Sweeper, add_notice, add_notices,
+    ErrorClass, Failure, FirstAttempt, HandClock, Handler, HandlerResult, HttpStatus, NewNotice, Notice,
+    NoticeConnection, NotifyDef, Outbox, OutboxExt, Status, add_notice, add_notices,
 };
 use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
@@ -60,13 +60,14 @@ async fn main() -> Result<()> {
         .retry_interval("[5s,5m,1h,1d]")
         .max_retry_times(10)
         .retry_rules(r#"{ "busy": "exp(1m, x2, max 1h)", "network": 20, "auth": "[1h,1d]", "crash": "never" }"#);
-    outbox.define(definition).await?;
+    outbox.define_if_missing(definition).await?;
     // [end]
-    outbox.define(NotifyDef::new("remind")).await?;
-    outbox.define(NotifyDef::new("customer_changed")).await?;
+    outbox.define_if_missing(NotifyDef::new("remind")).await?;
+    outbox.define_if_missing(NotifyDef::new("customer_changed")).await?;
     // [start]
-    let sweeper = Sweeper::builder(&outbox)
-        .register("sync_order", Partner { url: "https://partner.example.org/orders".to_owned() })
+    let sweeper = outbox
+        .sweeper()
+        .handler_type("sync_order", Partner { url: "https://partner.example.org/orders".to_owned() })
         .handler("remind", |_: Notice<Value>| async { Ok(()) })
         .handler("customer_changed", |_: Notice<i64>| async { Ok(()) })
         .classify(|error| {
@@ -89,14 +90,14 @@ async fn main() -> Result<()> {
         .await?;
     tx.commit().await?;
     // [end]
-    ensure!(matches!(reminder, Added::New(_)));
+    ensure!(!reminder.is_duplicate());
 
     // [duplicate]
     let mut tx = outbox.begin().await?;
     let again = NewNotice::new("remind", json!({ "order": 7 }))?.unique_until_ended("reminder of order 7");
-    match again.add(&mut tx).await? {
-        Added::Duplicate(id) => println!("nothing was added: notice {id:?} has the key"),
-        added => println!("added notice {:?}", added.id()),
+    let receipt = again.add(&mut tx).await?;
+    if receipt.is_duplicate() {
+        println!("nothing was added: notice {} has the key", receipt.id());
     }
     tx.commit().await?;
     // [end]

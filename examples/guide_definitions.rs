@@ -8,7 +8,8 @@
 //! windows" show the regions of this file.
 
 use anyhow::{Result, bail, ensure};
-use solid_notify::{Filter, NewNotice, NotifyDef, Outbox, Status, Updated, VerbResult};
+use solid_notify::definition::Updated;
+use solid_notify::{Filter, NewNotice, NotifyDef, Outbox, Status, VerbResult};
 use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
 
@@ -30,7 +31,7 @@ async fn limits(outbox: &Outbox<Sqlite>) -> Result<()> {
         .max_concurrency_total(4) // at most 4 are being sent at the same time
         .breaker_failures(10) // ten failures in a row open the circuit:
         .breaker_pause("2m"); // nothing is sent for 2 min, then one probe, until one succeeds
-    outbox.define(sms).await?;
+    outbox.define_if_missing(sms).await?;
     // [end]
 
     // [switch]
@@ -44,9 +45,9 @@ async fn limits(outbox: &Outbox<Sqlite>) -> Result<()> {
 
 async fn times(outbox: &Outbox<Sqlite>) -> Result<()> {
     // [windows]
-    outbox.define(NotifyDef::new("daily_report").schedule("0 0 3 * * * Asia/Shanghai")).await?;
+    outbox.define_if_missing(NotifyDef::new("daily_report").schedule("0 0 3 * * * Asia/Shanghai")).await?;
     let at_night = "mon-fri 22:00-06:00; sat,sun 00:00-24:00 Europe/Berlin";
-    outbox.define(NotifyDef::new("sync_stock").send_window(at_night)).await?;
+    outbox.define_if_missing(NotifyDef::new("sync_stock").send_window(at_night)).await?;
     // [end]
     let states = outbox.definitions().await?;
     ensure!(states.iter().all(|state| state.problems.is_empty()), "{states:?}");
@@ -54,9 +55,9 @@ async fn times(outbox: &Outbox<Sqlite>) -> Result<()> {
 }
 
 async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
-    outbox.define(NotifyDef::new("sync_order").enabled(false)).await?;
+    outbox.define_if_missing(NotifyDef::new("sync_order").enabled(false)).await?;
     let mut tx = outbox.begin().await?;
-    let Some(id) = NewNotice::new("sync_order", 7)?.add(&mut tx).await?.id() else { bail!("it is new") };
+    let id = NewNotice::new("sync_order", 7)?.add(&mut tx).await?.id();
     tx.commit().await?;
 
     // [verbs]
@@ -80,7 +81,7 @@ async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
 }
 
 async fn versions(outbox: &Outbox<Sqlite>) -> Result<()> {
-    outbox.define(NotifyDef::new("send_invoice")).await?;
+    outbox.define_if_missing(NotifyDef::new("send_invoice")).await?;
     // [versions]
     let alice = outbox.operator("alice");
     let seen = alice.definition("send_invoice").await?;

@@ -12,14 +12,14 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper, assert_added};
 use solid_notify::{
-    AnyOutbox, Failure, Notice, NoticeConnection, NotifyDef, Outbox, Status, Sweeper, SweeperBuilder, add_notice,
+    AnyOutbox, Failure, Notice, NoticeConnection, NotifyDef, Outbox, OutboxExt, Status, SweeperBuilder, add_notice,
 };
 use sqlx::sqlite::SqlitePoolOptions;
 
 // [application]
 /// The handlers that the application registers.
 fn handlers(outbox: &AnyOutbox) -> SweeperBuilder {
-    Sweeper::builder(outbox).handler("sync_order", |notice: Notice<Value>| async move {
+    outbox.sweeper().handler("sync_order", |notice: Notice<Value>| async move {
         println!("sending {}", notice.param());
         Ok(())
     })
@@ -39,14 +39,14 @@ async fn main() -> Result<()> {
 
 async fn in_memory() -> Result<()> {
     // [memory]
-    let outbox = MemoryOutbox::with_clock(HandClock::new(SystemTime::now()));
-    outbox.define(NotifyDef::new("sync_order").retry_interval("[5s,5m,1h]").max_retry_times(3)).await?;
+    let outbox = MemoryOutbox::builder().clock(HandClock::new(SystemTime::now())).build();
+    outbox.define_if_missing(NotifyDef::new("sync_order").retry_interval("[5s,5m,1h]").max_retry_times(3)).await?;
     let sweeper = TestSweeper::start(handlers(&outbox)).await?;
     sweeper.fail_next("sync_order", 2, || Failure::retry("the receiver is down"));
 
-    let mut tx = outbox.begin();
+    let mut tx = outbox.begin().await?;
     book(&mut tx, 7).await?;
-    tx.commit();
+    tx.commit().await?;
 
     let added = assert_added(&outbox, "sync_order").with(json!({"order": 7})).times(1).await;
     assert_eq!(sweeper.drain().await.failed, 1); // sends until nothing is due
@@ -65,7 +65,7 @@ async fn in_a_database() -> Result<()> {
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
     let outbox = Outbox::builder(pool).clock(HandClock::new(SystemTime::now())).build();
     outbox.migrate().await?;
-    outbox.define(NotifyDef::new("sync_order").retry_interval("1m").max_retry_times(1)).await?;
+    outbox.define_if_missing(NotifyDef::new("sync_order").retry_interval("1m").max_retry_times(1)).await?;
     let sweeper = TestSweeper::start(handlers(&outbox)).await?;
 
     // A business transaction that is rolled back leaves nothing.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
-use solid_notify::{ErrorClass, Failure, Notice, NotifyDef, Outbox, Status, Sweeper, VerbResult, add_notice};
+use solid_notify::{ErrorClass, Failure, Notice, NotifyDef, Outbox, OutboxExt, Status, VerbResult, add_notice};
 use sqlx::sqlite::SqlitePoolOptions;
 
 // [invoice]
@@ -28,11 +28,12 @@ async fn main() -> Result<()> {
     sqlx::query("CREATE TABLE invoice (number integer PRIMARY KEY)").execute(&pool).await?;
     let outbox = Outbox::new(pool);
     outbox.migrate().await?;
-    outbox.define(NotifyDef::new("send_invoice").retry_interval("[1s,5m,1h]")).await?;
+    outbox.define_if_missing(NotifyDef::new("send_invoice").retry_interval("[1s,5m,1h]")).await?;
     // [end]
 
     // [handler]
-    let sweeper = Sweeper::builder(&outbox)
+    let sweeper = outbox
+        .sweeper()
         .handler("send_invoice", |notice: Notice<Invoice>| async move {
             let invoice = notice.param();
             println!("attempt {} to send invoice {} to {}", notice.attempt(), invoice.number, invoice.mail);
@@ -41,7 +42,7 @@ async fn main() -> Result<()> {
                 let wrong = format!("{:?} is not a mail address", invoice.mail);
                 return Err(Failure::give_up(wrong).class(ErrorClass::Invalid));
             }
-            if notice.attempt() == 1 {
+            if invoice.number == 1 && notice.attempt() == 1 {
                 return Err(Failure::retry("connection refused"));
             }
             Ok(())

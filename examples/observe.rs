@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use solid_notify::metrics::SECONDS_BUCKETS;
-use solid_notify::{Failure, NewNotice, Notice, NotifyDef, Outbox, Sweeper, add_notices};
+use solid_notify::{Failure, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, add_notices};
 use sqlx::sqlite::SqlitePoolOptions;
 
 #[tokio::main]
@@ -27,8 +27,9 @@ async fn main() -> Result<()> {
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
     let outbox = Outbox::new(pool);
     outbox.migrate().await?;
-    outbox.define(NotifyDef::new("sync_order").retry_interval("50ms").max_retry_times(2)).await?;
-    let sweeper = Sweeper::builder(&outbox)
+    outbox.define_if_missing(NotifyDef::new("sync_order").retry_interval("50ms").max_retry_times(2)).await?;
+    let sweeper = outbox
+        .sweeper()
         .handler("sync_order", |order: Notice<i64>| async move {
             match (*order.param(), order.attempt()) {
                 (13, _) => Err(Failure::give_up("no such customer")),

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use solid_notify::{FirstAttempt, Notice, NotifyDef, Outbox, Sweeper, add_notice};
+use solid_notify::{FirstAttempt, Notice, NotifyDef, Outbox, OutboxExt, add_notice};
 use sqlx::sqlite::SqlitePoolOptions;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -23,9 +23,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     sqlx::query("CREATE TABLE orders (id integer, total real)").execute(&pool).await?;
     let outbox = Outbox::new(pool); // or your PgPool or MySqlPool
     outbox.migrate().await?;
-    outbox.define(NotifyDef::new("sync_order").retry_interval("[5s,5m,1h,1d]")).await?; // creates a missing row
+    outbox.define_if_missing(NotifyDef::new("sync_order").retry_interval("[5s,5m,1h,1d]")).await?; // creates a missing row
 
-    let sweeper = Sweeper::builder(&outbox) // in any number of processes
+    let sweeper = outbox
+        .sweeper() // in any number of processes
         .handler("sync_order", |notice: Notice<Order>| async move {
             println!("sending {:?} with the key {}", notice.param(), notice.idempotency_key());
             Ok(()) // any error through `?` is retried as the definition says

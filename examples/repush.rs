@@ -18,7 +18,7 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use serde::{Deserialize, Serialize};
 use solid_notify::redis::{Redis, RedisOutbox};
-use solid_notify::{HandClock, HttpStatus, Notice, NotifyDef, Status, Sweeper, add_notice};
+use solid_notify::{HandClock, HttpStatus, Notice, NotifyDef, OutboxExt, Status, add_notice};
 
 #[derive(Serialize, Deserialize)]
 struct CallRecord {
@@ -48,13 +48,16 @@ async fn main() -> Result<()> {
     let mut outbox = RedisOutbox::new(redis);
     for kind in ["push_call", "push_message"] {
         // Three retries: the list's length.
-        outbox.define(NotifyDef::new(kind).retry_interval("[5s,10s,15s]").alert_trigger_type("never")).await?;
+        outbox
+            .define_if_missing(NotifyDef::new(kind).retry_interval("[5s,10s,15s]").alert_trigger_type("never"))
+            .await?;
     }
     // [end]
 
     let arrived = Arrived::default();
     let receiver = receiver(Arc::clone(&arrived)).await?;
-    let sweeper = Sweeper::builder(&outbox)
+    let sweeper = outbox
+        .sweeper()
         .handler("push_call", {
             let to = format!("{receiver}/calls");
             move |call: Notice<CallRecord>| {

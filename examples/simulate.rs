@@ -13,8 +13,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use solid_notify::alert::AlertKind;
 use solid_notify::simulate::{Report, Scenario, simulate};
-use solid_notify::{AlertKind, ErrorClass, NotifyDef};
+use solid_notify::{ErrorClass, NotifyDef};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
-use solid_notify::{HandClock, Notice, NotifyDef, Outbox, Sweeper, add_notice};
+use solid_notify::{HandClock, Notice, NotifyDef, Outbox, OutboxExt, Sweeper, add_notice};
 use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
 
@@ -33,8 +33,8 @@ async fn main() -> Result<()> {
     outbox.migrate().await?;
     // [definitions]
     let report = NotifyDef::new("daily_report").schedule("0 0 3 * * * Asia/Shanghai").schedule_missed("once"); // or all, none
-    outbox.define(report).await?;
-    outbox.define(NotifyDef::new("export_order").send_window("01:00-06:00 Asia/Shanghai")).await?;
+    outbox.define_if_missing(report).await?;
+    outbox.define_if_missing(NotifyDef::new("export_order").send_window("01:00-06:00 Asia/Shanghai")).await?;
     // [end]
 
     let sent = Sent::default();
@@ -69,7 +69,8 @@ async fn main() -> Result<()> {
 
 async fn start(outbox: &Outbox<Sqlite>, sent: &Sent) -> Result<Sweeper> {
     let (reports, orders) = (Arc::clone(sent), Arc::clone(sent));
-    let sweeper = Sweeper::builder(outbox)
+    let sweeper = outbox
+        .sweeper()
         .handler("daily_report", move |notice: Notice<Value>| {
             note(&reports, format!("report of {}", notice.param()["tick"].as_str().unwrap_or_default()));
             async { Ok(()) }

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use solid_notify::operate::QueueSlice;
+use solid_notify::alert::AlertReason;
+use solid_notify::definition::ALERT_DEFINITION;
+use solid_notify::spi::operate::QueueSlice;
 use solid_notify::{
-    ALERT_DEFINITION, AckResult, Alert, AlertReason, AnyOutbox, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper,
-    SweeperBuilder, ack_notice,
+    AckResult, Alert, AnyOutbox, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, ack_notice,
 };
 use solid_notify_core::store::{Alarm, Node};
 use solid_notify_testkit::conformance::Backend;
@@ -28,7 +29,7 @@ mod with_row_locks {
 }
 
 fn failing(outbox: &AnyOutbox) -> SweeperBuilder {
-    Sweeper::builder(outbox).handler("sync", |_: Notice<i64>| async { Err(Failure::give_up("no such customer")) })
+    outbox.sweeper().handler("sync", |_: Notice<i64>| async { Err(Failure::give_up("no such customer")) })
 }
 
 fn taking(builder: SweeperBuilder, alerts: &Calls<Alert>) -> SweeperBuilder {
@@ -41,7 +42,7 @@ fn taking(builder: SweeperBuilder, alerts: &Calls<Alert>) -> SweeperBuilder {
 
 async fn a_failure_is_not_stored_without_its_alert<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let alerts = Calls::default();
     let sweeper = taking(failing(&db.outbox), &alerts).start().await.unwrap();
     sweeper.idle().await;
@@ -61,7 +62,7 @@ async fn a_failure_is_not_stored_without_its_alert<D: Database>() {
 
 async fn alert_that_cannot_be_completed_is_handed_back_uncounted<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let alerts = Calls::default();
     let sweeper = taking(failing(&db.outbox), &alerts).start().await.unwrap();
     sweeper.idle().await;
@@ -86,9 +87,9 @@ async fn alert_that_cannot_be_completed_is_handed_back_uncounted<D: Database>() 
 
 async fn nodes_that_alarm_at_once_keep_one_follow_up<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new(ALERT_DEFINITION)).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new(ALERT_DEFINITION)).await.unwrap();
     let alert_def = definition(&db, ALERT_DEFINITION).await.id;
-    let store = db.outbox.store();
+    let store = db.outbox.engine().store();
     for incident in 1..=10 {
         let beat = |node: usize| {
             let alarm = Alarm {
@@ -109,11 +110,12 @@ async fn nodes_that_alarm_at_once_keep_one_follow_up<D: Database>() {
         for _ in 0..3 {
             futures_util::future::join_all((0..3).map(beat)).await;
         }
-        let (row, _) = db.outbox.operate().alert_row(incident, AlertReason::FinalFailure).await.unwrap().unwrap();
+        let (row, _) =
+            db.outbox.engine().operate().alert_row(incident, AlertReason::FinalFailure).await.unwrap().unwrap();
         assert_eq!(row.suppressed, 9);
         let slice = QueueSlice::of(alert_def, Status::NotSent);
         // One alert for it, and one for the others.
-        let told = db.outbox.operate().count(&slice, 1000).await.unwrap();
+        let told = db.outbox.engine().operate().count(&slice, 1000).await.unwrap();
         assert_eq!(told, 2 * usize::try_from(incident).unwrap(), "incident {incident}");
     }
     db.close().await;
@@ -122,7 +124,7 @@ async fn nodes_that_alarm_at_once_keep_one_follow_up<D: Database>() {
 /// Where there is no row, MySQL locks the place where one may come.
 async fn an_ack_of_a_missing_notice_blocks_no_insert<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let ended = add(&db, "sync").await;
     db.outbox.ack(ended).await.unwrap();
     let mut tx = db.outbox.begin().await.unwrap();
@@ -141,7 +143,7 @@ async fn alerts_are_logged_unless_a_living_node_takes_them() {
     let b = MemoryBackend::default();
     let outbox = b.outbox();
     for name in ["sync", "other", "third"] {
-        outbox.define(NotifyDef::new(name).handler("sync")).await.unwrap();
+        outbox.define_if_missing(NotifyDef::new(name).handler("sync")).await.unwrap();
     }
     let logging = failing(outbox).start().await.unwrap();
     let first = add(&b, "sync").await;
@@ -150,9 +152,9 @@ async fn alerts_are_logged_unless_a_living_node_takes_them() {
 
     // Another node takes alerts: from now on they are its own.
     let alerts = Calls::default();
-    let taking = taking(Sweeper::builder(outbox), &alerts).start().await.unwrap();
+    let taking = taking(outbox.sweeper(), &alerts).start().await.unwrap();
     eventually("it lives", async || {
-        let nodes = outbox.operate().nodes(Duration::from_secs(60)).await.unwrap().seen;
+        let nodes = outbox.engine().operate().nodes(Duration::from_secs(60)).await.unwrap().seen;
         nodes.iter().any(|node| node.handlers.iter().any(|handler| handler == ALERT_DEFINITION))
     })
     .await;

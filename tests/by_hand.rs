@@ -3,9 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use solid_notify::{
-    ALERT_DEFINITION, Error, Failure, NewNotice, Notice, NoticeConnection, NotifyDef, Status, Sweeper, add_notice,
-};
+use solid_notify::definition::ALERT_DEFINITION;
+use solid_notify::{Error, Failure, NewNotice, Notice, NoticeConnection, NotifyDef, OutboxExt, Status, add_notice};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
 use solid_notify_tests::sending::{add, eventually, reaches, record};
@@ -14,10 +13,9 @@ use solid_notify_tests::{Database, TestDb};
 async fn an_edit_by_sql_is_in_force_within_five_seconds_and_breaks_nothing_else<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     for name in ["sync", "other"] {
-        db.outbox.define(NotifyDef::new(name).handler("sync")).await.unwrap();
+        db.outbox.define_if_missing(NotifyDef::new(name).handler("sync")).await.unwrap();
     }
-    let sweeper =
-        Sweeper::builder(&db.outbox).handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
+    let sweeper = db.outbox.sweeper().handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     db.sql("UPDATE notify_def SET retry_interval = '[5s,5x]' WHERE name = 'sync'").await;
     // The edit is in force: its notices wait.
     let began = Instant::now();
@@ -45,12 +43,14 @@ async fn an_edit_by_sql_is_in_force_within_five_seconds_and_breaks_nothing_else<
 
 async fn a_row_deleted_by_sql_loses_nothing_and_heals_when_it_is_inserted_again<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync").enabled(false)).await.unwrap();
-    db.outbox.define(NotifyDef::new("other")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync").enabled(false)).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("other")).await.unwrap();
     let def_id =
         db.outbox.definitions().await.unwrap().into_iter().find(|state| state.row.name == "sync").unwrap().row.id;
     let waiting = add(&db, "sync").await;
-    let sweeper = Sweeper::builder(&db.outbox)
+    let sweeper = db
+        .outbox
+        .sweeper()
         .handler("sync", |_: Notice<i64>| async { Ok(()) })
         .handler("other", |_: Notice<i64>| async { Ok(()) })
         .start()
@@ -78,8 +78,8 @@ async fn a_row_deleted_by_sql_loses_nothing_and_heals_when_it_is_inserted_again<
 
 async fn everything_is_paused_by_sql_within_five_seconds<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
-    let build = || Sweeper::builder(&db.outbox).handler("sync", |_: Notice<i64>| async { Ok(()) }).start();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let build = || db.outbox.sweeper().handler("sync", |_: Notice<i64>| async { Ok(()) }).start();
     let (one, other) = (build().await.unwrap(), build().await.unwrap());
     db.sql("UPDATE notify_switch SET paused = true, who = 'bob', reason = 'the target moves'").await;
     // The edit is in force on each node within this time. Notices that were added before may still be sent.
@@ -104,8 +104,10 @@ async fn everything_is_paused_by_sql_within_five_seconds<D: Database>() {
 
 async fn a_retry_time_moved_by_sql_is_obeyed<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync").retry_interval("1d")).await.unwrap();
-    let sweeper = Sweeper::builder(&db.outbox)
+    db.outbox.define_if_missing(NotifyDef::new("sync").retry_interval("1d")).await.unwrap();
+    let sweeper = db
+        .outbox
+        .sweeper()
         .handler("sync", |notice: Notice<i64>| async move {
             if notice.attempt() == 1 { Err(Failure::retry("once")) } else { Ok(()) }
         })
@@ -128,7 +130,7 @@ where
     for<'c> sqlx::Transaction<'c, D::Db>: NoticeConnection,
 {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     db.sql("UPDATE notify_def SET delete_time = '2020-01-01 00:00:00' WHERE name = 'sync'").await;
     let refused = db.add(NewNotice::new("sync", 1).unwrap()).await.unwrap_err();
     assert!(matches!(refused, Error::UnknownDefinition { .. }), "{refused}");
@@ -141,22 +143,12 @@ where
     db.close().await;
 }
 
-async fn the_limit_of_a_parameter_can_be_set<D: Database>() {
-    let db = TestDb::<D>::build(4, false, |builder| builder.param_limit(10)).await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
-    db.add_new(NewNotice::new("sync", "12345678").unwrap()).await;
-    let refused = db.add(NewNotice::new("sync", "123456789").unwrap()).await.unwrap_err();
-    assert!(matches!(refused, Error::InvalidNotice { .. }), "{refused}");
-    db.close().await;
-}
-
 solid_notify_tests::on_each_database!(
     an_edit_by_sql_is_in_force_within_five_seconds_and_breaks_nothing_else,
     a_row_deleted_by_sql_loses_nothing_and_heals_when_it_is_inserted_again,
     everything_is_paused_by_sql_within_five_seconds,
     a_retry_time_moved_by_sql_is_obeyed,
     a_row_marked_as_deleted_by_sql_takes_no_notices,
-    the_limit_of_a_parameter_can_be_set,
 );
 
 #[tokio::test]
@@ -164,13 +156,15 @@ async fn final_failures_and_invalid_rows_are_logged_once_as_errors() {
     let b = solid_notify_tests::memory::MemoryBackend::default();
     let log = Log::start();
     let secret = "a-card-number-that-no-log-may-show";
-    b.outbox().define(NotifyDef::new("logged_failure").max_retry_times(0)).await.unwrap();
-    b.outbox().define(NotifyDef::new("logged_unreadable")).await.unwrap();
-    b.outbox().define(NotifyDef::new("logged_invalid")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("logged_failure").max_retry_times(0)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("logged_unreadable")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("logged_invalid")).await.unwrap();
     // Alerts without a handler would be logged as well.
-    b.outbox().define(NotifyDef::new(ALERT_DEFINITION).enabled(false)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new(ALERT_DEFINITION).enabled(false)).await.unwrap();
     solid_notify_tests::sending::edit_by_hand(&b, "logged_invalid", |def| def.timeout("soon")).await;
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .poll_interval(Duration::from_millis(10))
         .handler("logged_failure", |_: Notice<String>| async { Err(Failure::retry("refused")) })
         .handler("logged_unreadable", |_: Notice<i64>| async { Ok(()) })

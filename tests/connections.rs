@@ -45,7 +45,7 @@ impl<D: Database> Counted<D> {
     /// `prepare` is run on each connection when it is opened.
     async fn new(call_timeout: Duration, prepare: &'static str) -> Self {
         let db = TestDb::<D>::with_real_clock().await;
-        db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+        db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
         let opened = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&opened);
         let options = db.pool.options().clone().after_connect(move |conn, _| {
@@ -107,7 +107,7 @@ async fn a_connection_whose_call_failed_or_was_dropped_is_not_used_again<D: Data
 async fn other_credentials_of_the_application_hold_for_our_connections_too<D: Database>() {
     let (old, new) = (TestDb::<D>::with_real_clock().await, TestDb::<D>::with_real_clock().await);
     for (db, name) in [(&old, "old"), (&new, "new")] {
-        db.outbox.define(NotifyDef::new(name)).await.unwrap();
+        db.outbox.define_if_missing(NotifyDef::new(name)).await.unwrap();
     }
     let pool = old.pool.options().clone().connect_lazy_with((*old.pool.connect_options()).clone());
     let outbox = Outbox::new(pool.clone());
@@ -149,7 +149,7 @@ async fn a_pooler_that_takes_no_settings_gets_none_on_postgres() {
     }
 
     let db = TestDb::<solid_notify_tests::Postgres>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let options = (*db.pool.connect_options()).clone();
     let server = (std::net::Ipv4Addr::LOCALHOST, options.get_port()).into();
     let refused = Arc::new(AtomicUsize::new(0));
@@ -269,7 +269,7 @@ async fn leases_are_extended_while_every_other_call_waits<D: Database>() {
     let lease = async {
         eventually("all connections for work are in use", async || counted.opened() == 3).await;
         let lease = Lease { id: 1, fence: 1, lease: LONG };
-        let extended = tokio::time::timeout(LONG / 4, counted.outbox.store().extend(&[lease])).await;
+        let extended = tokio::time::timeout(LONG / 4, counted.outbox.engine().store().extend(&[lease])).await;
         extended.expect("it waits for no other call").unwrap();
         other.rollback().await.unwrap();
     };
@@ -323,7 +323,7 @@ async fn the_isolation_of_our_connections_does_not_depend_on_defaults<D: Databas
     let def_id = counted.outbox.definitions().await.unwrap()[0].row.id;
     let (what, worker) = (ClaimWhat::Slice(solid_notify::Status::NotSent), "worker".to_owned());
     let claim = Claim { def_id, what, limit: 1, lease: LONG, worker, quota: None };
-    assert_eq!(counted.outbox.store().claim(&claim).await.unwrap().notices.len(), 1);
+    assert_eq!(counted.outbox.engine().store().claim(&claim).await.unwrap().notices.len(), 1);
     counted.close().await;
 }
 
@@ -341,7 +341,7 @@ async fn a_login_with_a_password_works(mode: sqlx::mysql::MySqlSslMode) {
     let options = (*db.pool.connect_options()).clone().username(&account).password("it is long").ssl_mode(mode);
     let pool = db.pool.options().clone().max_connections(1).connect_lazy_with(options);
     let outbox = Outbox::new(pool.clone());
-    outbox.define(NotifyDef::new("sync")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let (_, cipher): (String, String) =
         sqlx::query_as("SHOW SESSION STATUS LIKE 'Ssl_cipher'").fetch_one(&pool).await.unwrap();
     assert_eq!(cipher.is_empty(), matches!(mode, MySqlSslMode::Disabled), "{cipher}");

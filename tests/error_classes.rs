@@ -1,7 +1,7 @@
 //! The error classes of real database errors: constraints, deadlocks, time-outs, unknown accounts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use solid_notify::{ErrorClass, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{ErrorClass, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::class_of_database_error;
 #[cfg(any(postgres, mariadb, mysql))]
 use solid_notify_tests::databases::server_url;
@@ -40,9 +40,11 @@ where
     ] {
         assert_eq!(class_of_database_error(&refused(&db, sql).await), Some(ErrorClass::Invalid), "{sql}");
     }
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let pool = db.pool.clone();
-    let sweeper = Sweeper::builder(&db.outbox)
+    let sweeper = db
+        .outbox
+        .sweeper()
         .handler("sync", move |_: Notice<i64>| {
             let pool = pool.clone();
             async move {

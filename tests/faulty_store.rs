@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use solid_notify::{Failure, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::dispatch::{FirstAttemptSender, Fresh};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Claim, ClaimWhat};
@@ -19,7 +19,7 @@ async fn no_loop_ends_when_a_store_call_fails() {
     let kinds = [FaultKind::Outage, FaultKind::Conflict, FaultKind::Permanent];
     for method in ["definitions", "due", "claim", "look", "settle", "extend", "purge", "beat"] {
         let (b, store, outbox) = faulty();
-        b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+        b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
         let (builder, calls) = good(&outbox);
         let sweeper = builder.maintenance_interval(Duration::from_millis(10)).start().await.unwrap();
         // Permanent faults of a settle are poison, which has a test of its own.
@@ -40,7 +40,7 @@ async fn no_loop_ends_when_a_store_call_fails() {
 #[tokio::test]
 async fn a_total_outage_counts_nothing_and_ends_in_delivery() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let (builder, calls) = good(&outbox);
     let sweeper = builder.start().await.unwrap();
     let mut ids = Vec::new();
@@ -62,10 +62,11 @@ async fn a_total_outage_counts_nothing_and_ends_in_delivery() {
 #[tokio::test]
 async fn an_outcome_whose_answer_was_lost_is_counted_once() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(&outbox)
+    let sweeper = outbox
+        .sweeper()
         .handler("sync", move |_: Notice<i64>| {
             noted.note(());
             async { Err(Failure::retry("no")) }
@@ -86,7 +87,7 @@ async fn an_outcome_whose_answer_was_lost_is_counted_once() {
 #[tokio::test]
 async fn a_claim_whose_answer_was_lost_is_handed_back_uncounted() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let (builder, calls) = good(&outbox);
     let sweeper = builder.outage_grace(Duration::ZERO).start().await.unwrap();
     store.plan("claim", [Fault::AnswerLost]);
@@ -104,13 +105,14 @@ async fn a_claim_whose_answer_was_lost_is_handed_back_uncounted() {
 #[tokio::test]
 async fn a_poisoned_outcome_is_found_by_halving_and_fails_alone() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
     let mut ids = Vec::new();
     for _ in 0..40 {
         ids.push(add(&b, "sync").await);
     }
     *store.poison.lock().unwrap() = Some(ids[17]);
-    let sweeper = Sweeper::builder(&outbox)
+    let sweeper = outbox
+        .sweeper()
         .handler("sync", |_: Notice<i64>| async { Err(Failure::retry("bad bytes")) })
         .start()
         .await
@@ -128,7 +130,7 @@ async fn a_poisoned_outcome_is_found_by_halving_and_fails_alone() {
 #[tokio::test]
 async fn a_locked_row_is_settled_later_and_the_others_at_once() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let ids = [add(&b, "sync").await, add(&b, "sync").await, add(&b, "sync").await];
     *store.locked.lock().unwrap() = Some((ids[1], 3));
     let (builder, calls) = good(&outbox);
@@ -143,11 +145,12 @@ async fn a_locked_row_is_settled_later_and_the_others_at_once() {
 #[tokio::test]
 async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let calls = Calls::default();
     let grace = Duration::from_secs(7);
-    let sweeper = Sweeper::builder(&outbox)
+    let sweeper = outbox
+        .sweeper()
         .outage_grace(grace)
         .poll_interval(Duration::from_millis(20))
         .handler("sync", gated(&calls, &gate))
@@ -158,7 +161,7 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
     outbox.wake();
     eventually("ours is being sent", async || calls.count() == 1).await;
     // Another node claims it, which the sweeper does not know before.
-    b.outbox().define(NotifyDef::new("held").handler("sync").enabled(false)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("held").handler("sync").enabled(false)).await.unwrap();
     let others = add(&b, "held").await;
     let def_id = definition(&b, "held").await.id;
     let claim = Claim {
@@ -169,7 +172,7 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
         worker: "another".to_owned(),
         quota: None,
     };
-    assert_eq!(b.outbox().store().claim(&claim).await.unwrap().notices.len(), 1);
+    assert_eq!(b.outbox().engine().store().claim(&claim).await.unwrap().notices.len(), 1);
     update(&b, "held", |def| def.enabled(true)).await;
     // Then the database is down while both leases expire.
     store.plan("all", std::iter::repeat_n(Fault::Refused(FaultKind::Outage), 6));
@@ -206,7 +209,7 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
 #[tokio::test]
 async fn a_shutdown_during_an_outage_ends_nevertheless() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let (builder, calls) = good(&outbox);
     let sweeper = builder.start().await.unwrap();
     store.plan("settle", std::iter::repeat_n(Fault::Refused(FaultKind::Outage), 10_000));
@@ -221,10 +224,11 @@ async fn a_shutdown_during_an_outage_ends_nevertheless() {
 #[tokio::test]
 async fn a_notice_whose_lease_could_not_be_extended_is_late_and_not_dead() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let calls = Calls::default();
-    let sweeper = Sweeper::builder(&outbox)
+    let sweeper = outbox
+        .sweeper()
         .poll_interval(Duration::from_millis(10))
         .handler("sync", gated(&calls, &gate))
         .start()
@@ -245,7 +249,7 @@ async fn a_notice_whose_lease_could_not_be_extended_is_late_and_not_dead() {
 #[tokio::test]
 async fn a_notice_just_being_claimed_is_not_taken_for_forgotten() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let (builder, calls) = good(&outbox);
     let sweeper = builder.start().await.unwrap();
     // From now on the node looks for claims that it does not know of.
@@ -273,7 +277,7 @@ async fn a_notice_just_being_claimed_is_not_taken_for_forgotten() {
 #[tokio::test]
 async fn a_sweeper_is_not_idle_while_a_claim_is_under_way() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let def_id = definition(&b, "sync").await.id;
     let (builder, calls) = good(&outbox);
     let sweeper = builder.start().await.unwrap();
@@ -282,7 +286,7 @@ async fn a_sweeper_is_not_idle_while_a_claim_is_under_way() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     *store.claim_gate.lock().unwrap() = Some(gate.clone());
     let id = add(&b, "sync").await;
-    outbox.dispatch().hand(vec![Fresh { id, def_id, report: FirstAttemptSender::new().0 }]);
+    outbox.engine().dispatch().hand(vec![Fresh { id, def_id, report: FirstAttemptSender::new().0 }]);
     eventually("the first-send dispatch claims it", async || store.diary.all().contains(&"claimed")).await;
     // For the sweep nothing is due any more, and nothing is claimed yet.
     let looks = || store.diary.all().iter().filter(|call| **call == "due").count();
@@ -303,12 +307,12 @@ async fn a_sweeper_is_not_idle_while_a_claim_is_under_way() {
 #[tokio::test]
 async fn an_outcome_whose_text_is_refused_is_stored_in_ascii() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     *store.settle_rule.lock().unwrap() = Some(Box::new(|batch| {
         let texts = batch.iter().flat_map(|settle| [&settle.errors, &settle.description]).flatten();
         (!texts.map(String::as_str).all(str::is_ascii)).then_some(FaultKind::Permanent)
     }));
-    let sweeper = Sweeper::builder(&outbox).handler("sync", |notice: Notice<i64>| async move {
+    let sweeper = outbox.sweeper().handler("sync", |notice: Notice<i64>| async move {
         notice.set_description("für 東京");
         Err(Failure::retry("größer \"als\" 東京"))
     });
@@ -324,7 +328,7 @@ async fn an_outcome_whose_text_is_refused_is_stored_in_ascii() {
 #[tokio::test]
 async fn an_outcome_that_can_be_stored_in_no_form_counts_a_crash() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
     // Only the judgement of its expired lease can be stored.
     *store.settle_rule.lock().unwrap() =
         Some(Box::new(|batch| batch.iter().any(|settle| !settle.overdue).then_some(FaultKind::Permanent)));

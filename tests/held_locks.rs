@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use solid_notify::{
-    AckResult, Dialect, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper, SweeperBuilder, add_notices,
+    AckResult, Dialect, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, add_notices,
 };
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
@@ -38,7 +38,8 @@ static LOG: LazyLock<Log> = LazyLock::new(Log::start);
 
 /// Starts a sweeper that finds notices only by its sweeps, like those of other processes.
 fn sweeper<D: Database>(db: &TestDb<D>) -> SweeperBuilder {
-    Sweeper::builder(&db.outbox)
+    db.outbox
+        .sweeper()
         .first_send(false)
         .handler("sync", |_: Notice<i64>| async { Ok(()) })
         .handler("fails", |_: Notice<i64>| async { Err(Failure::give_up("no such customer")) })
@@ -73,11 +74,11 @@ async fn locked_built_in_definition_stops_no_other<D: Database>() {
 /// Ticks are due all the time and cannot be stored until the lock is released.
 async fn locked_timetable_stops_no_other<D: Database>(sql: &str) {
     let db = TestDb::<D>::with_hand_clock().await;
-    db.outbox.define(NotifyDef::new("clock").schedule("0 0 * * * *").handler("elsewhere")).await.unwrap();
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("clock").schedule("0 0 * * * *").handler("elsewhere")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let sweeper = sweeper(&db).start().await.unwrap();
     sync_goes_on(&db, 1).await;
-    let ticks = async |db: &TestDb<D>| db.outbox.store().due(true).await.unwrap().ticks;
+    let ticks = async |db: &TestDb<D>| db.outbox.engine().store().due(true).await.unwrap().ticks;
     eventually("every timetable has begun", async || ticks(&db).await.len() == 3).await;
     let before = ticks(&db).await;
     let other = lock(&db, sql).await;
@@ -102,8 +103,8 @@ async fn locked_limit_stops_no_other_and_is_reported<D: Database>() {
         lines.iter().filter(|line| line.contains("notify_limit") && line.contains(&name)).count()
     };
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new(&name).handler("sync").max_concurrency_total(5)).await.unwrap();
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new(&name).handler("sync").max_concurrency_total(5)).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let sweeper = sweeper(&db).start().await.unwrap();
     let first = add(&db, &name).await;
     reaches(&db, first, Status::Succeeded).await;
@@ -120,8 +121,8 @@ async fn locked_limit_stops_no_other_and_is_reported<D: Database>() {
 
 async fn locked_alert_stops_no_other<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("fails")).await.unwrap();
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("fails")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let sweeper = sweeper(&db).maintenance_interval(Duration::from_millis(200)).start().await.unwrap();
     let first = add(&db, "fails").await;
     reaches(&db, first, Status::DeadLetter).await;
@@ -136,7 +137,7 @@ async fn locked_alert_stops_no_other<D: Database>() {
 
 async fn locked_switch_and_node_stop_no_other<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let sweeper = sweeper(&db).maintenance_interval(Duration::from_millis(200)).start().await.unwrap();
     sync_goes_on(&db, 1).await;
     let node = lock(&db, "SELECT id FROM notify_node FOR UPDATE").await;
@@ -173,7 +174,7 @@ async fn trigger<D: Database>(db: &TestDb<D>, name: &str, on_postgres: &str, on_
 async fn slow_claim_of_one_definition_stops_no_other<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     for name in ["slow", "sync"] {
-        db.outbox.define(NotifyDef::new(name).handler("sync")).await.unwrap();
+        db.outbox.define_if_missing(NotifyDef::new(name).handler("sync")).await.unwrap();
     }
     trigger(&db, "slow", "PERFORM pg_sleep(60)", "DO SLEEP(60)").await;
     add(&db, "slow").await;
@@ -191,7 +192,7 @@ async fn slow_claim_of_one_definition_stops_no_other<D: Database>() {
 async fn refused_claim_of_one_definition_stops_no_other<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     for name in ["refused", "sync"] {
-        db.outbox.define(NotifyDef::new(name).handler("sync")).await.unwrap();
+        db.outbox.define_if_missing(NotifyDef::new(name).handler("sync")).await.unwrap();
     }
     let (on_postgres, on_mysql) =
         ("RAISE 'no right' USING ERRCODE = '42501'", "SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1142");
@@ -209,8 +210,8 @@ async fn refused_claim_of_one_definition_stops_no_other<D: Database>() {
 /// More of them than a node keeps unsettled in all.
 async fn unwritable_outcomes_of_one_definition_stop_no_other<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("fails").max_concurrency(500)).await.unwrap();
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("fails").max_concurrency(500)).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let sweeper = sweeper(&db).start().await.unwrap();
     let first = add(&db, "fails").await;
     reaches(&db, first, Status::DeadLetter).await;
@@ -225,7 +226,7 @@ async fn unwritable_outcomes_of_one_definition_stop_no_other<D: Database>() {
     other.rollback().await.unwrap();
     let fails = definition(&db, "fails").await.id;
     eventually("all are written", async || {
-        db.outbox.store().due(true).await.unwrap().slices.iter().all(|slice| slice.def_id != fails)
+        db.outbox.engine().store().due(true).await.unwrap().slices.iter().all(|slice| slice.def_id != fails)
     })
     .await;
     sweeper.shutdown().await;
@@ -239,17 +240,20 @@ where
 {
     const ACKS: i64 = 2000;
     let db = TestDb::<D>::build(8, false, |builder| builder.call_timeout(Duration::from_secs(1))).await;
-    db.outbox.define(NotifyDef::new("asks").handler("sync").need_confirm(true).max_concurrency(500)).await.unwrap();
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox
+        .define_if_missing(NotifyDef::new("asks").handler("sync").need_confirm(true).max_concurrency(500))
+        .await
+        .unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let mut tx = db.outbox.begin().await.unwrap();
     let added = add_notices(&mut tx, (0..ACKS).map(|n| NewNotice::new("asks", n).unwrap())).await.unwrap();
     tx.commit().await.unwrap();
     let sweeper = sweeper(&db).start().await.unwrap();
-    let ids: Vec<i64> = added.iter().filter_map(solid_notify::Added::id).collect();
+    let ids: Vec<i64> = added.iter().map(solid_notify::Receipt::id).collect();
     let last = ids[ids.len() - 1];
     reaches(&db, last, Status::AwaitingAck).await;
     eventually("all await their ack", async || {
-        let slices = db.outbox.store().due(true).await.unwrap().slices;
+        let slices = db.outbox.engine().store().due(true).await.unwrap().slices;
         slices.iter().all(|slice| slice.status == Status::AwaitingAck)
     })
     .await;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use solid_notify::{
-    Added, Dialect, Error, NewNotice, Notice, NoticeTx, NotifyDef, Status, Sweeper, add_notice, add_notices,
+    Dialect, Error, NewNotice, Notice, NoticeTx, NotifyDef, OutboxExt, Receipt, Status, add_notice, add_notices,
 };
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
@@ -36,19 +36,19 @@ async fn beside<D: Database>(db: &TestDb<D>) -> Option<Tx<D>> {
 
 async fn ordered<DB: Dialect>(tx: &mut NoticeTx<'_, DB>, text: &str) -> i64 {
     let notice = NewNotice::new("sync", text).unwrap().ordering_key("key");
-    notice.add(tx).await.unwrap().id().unwrap()
+    notice.add(tx).await.unwrap().id()
 }
 
-async fn deduped<DB: Dialect>(tx: &mut NoticeTx<'_, DB>, key: &str) -> Result<Added, Error> {
+async fn deduped<DB: Dialect>(tx: &mut NoticeTx<'_, DB>, key: &str) -> Result<Receipt, Error> {
     NewNotice::new("sync", key).unwrap().unique_until_ended(key).add(tx).await
 }
 
 async fn overlapping_transactions_have_no_order_but_go_one_at_a_time<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let (calls, gate) = (Calls::default(), std::sync::Arc::new(Semaphore::new(0)));
     let (noted, passes) = (calls.clone(), gate.clone());
-    let sweeper = Sweeper::builder(&db.outbox).handler("sync", move |notice: Notice<String>| {
+    let sweeper = db.outbox.sweeper().handler("sync", move |notice: Notice<String>| {
         noted.note(notice.into_param());
         let passes = passes.clone();
         async move {
@@ -90,20 +90,20 @@ async fn overlapping_transactions_have_no_order_but_go_one_at_a_time<D: Database
 
 async fn a_duplicate_leaves_the_transaction_as_it_was<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let mut tx = db.outbox.begin().await.unwrap();
-    let there = deduped(&mut tx, "key").await.unwrap().id().unwrap();
+    let there = deduped(&mut tx, "key").await.unwrap().id();
     tx.commit().await.unwrap();
 
     let mut tx = db.outbox.begin().await.unwrap();
     let before = add_notice(&mut tx, "sync", "before").await.unwrap().id();
-    assert!(matches!(deduped(&mut tx, "key").await, Ok(Added::Duplicate(Some(id))) if id == there));
+    assert!(deduped(&mut tx, "key").await.is_ok_and(|it| it.is_duplicate() && it.id() == there));
     let mut inner = tx.begin().await.unwrap();
-    assert!(matches!(deduped(&mut inner, "key").await, Ok(Added::Duplicate(Some(id))) if id == there));
+    assert!(deduped(&mut inner, "key").await.is_ok_and(|it| it.is_duplicate() && it.id() == there));
     let within = add_notice(&mut inner, "sync", "within").await.unwrap().id();
     inner.commit().await.unwrap();
-    let own = deduped(&mut tx, "own key").await.unwrap().id().unwrap();
-    assert!(matches!(deduped(&mut tx, "own key").await, Ok(Added::Duplicate(Some(id))) if id == own));
+    let own = deduped(&mut tx, "own key").await.unwrap().id();
+    assert!(deduped(&mut tx, "own key").await.is_ok_and(|it| it.is_duplicate() && it.id() == own));
     tx.commit().await.unwrap();
     for id in [before, within, own] {
         assert!(db.outbox.find(id).await.unwrap().is_some());
@@ -114,16 +114,16 @@ async fn a_duplicate_leaves_the_transaction_as_it_was<D: Database>() {
 async fn an_insert_waits_for_the_open_transaction_that_added_its_key<D: Database>() {
     for commits in [true, false] {
         let db = TestDb::<D>::with_real_clock().await;
-        db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+        db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
         let mut one = db.outbox.begin().await.unwrap();
-        let first = deduped(&mut one, "key").await.unwrap().id().unwrap();
+        let first = deduped(&mut one, "key").await.unwrap().id();
         let Some(mut other) = beside(&db).await else {
             one.rollback().await.unwrap();
             return db.close().await;
         };
         let waiting = tokio::spawn(async move {
             let added = deduped(&mut other, "key").await;
-            (added.map(|added| matches!(added, Added::New(_))), other.commit().await)
+            (added.map(|added| !added.is_duplicate()), other.commit().await)
         });
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert!(!waiting.is_finished(), "it cannot know yet");
@@ -146,7 +146,7 @@ async fn many_notices_with_keys_in_opposite_orders_meet_in_no_deadlock<D: Databa
     let db = TestDb::<D>::with_real_clock().await;
     let names = ["first", "middle", "last"];
     for name in names {
-        db.outbox.define(NotifyDef::new(name)).await.unwrap();
+        db.outbox.define_if_missing(NotifyDef::new(name)).await.unwrap();
     }
     let keyed = |name: &str| NewNotice::new(name, name).unwrap().unique_until_ended("key");
     let mut locker = db.outbox.begin().await.unwrap();
@@ -163,7 +163,7 @@ async fn many_notices_with_keys_in_opposite_orders_meet_in_no_deadlock<D: Databa
         waiting.push(tokio::spawn(async move {
             let added = add_notices(&mut tx, notices).await?;
             tx.commit().await?;
-            Ok::<_, Error>(added.iter().filter(|added| matches!(added, Added::New(_))).count())
+            Ok::<_, Error>(added.iter().filter(|added| !added.is_duplicate()).count())
         }));
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
@@ -182,7 +182,7 @@ async fn many_notices_with_keys_in_opposite_orders_meet_in_no_deadlock<D: Databa
 async fn a_notice_that_covers_a_change_is_not_claimed_before_its_commit<D: Database>() {
     for many in [false, true] {
         let db = TestDb::<D>::with_real_clock().await;
-        db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+        db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
         let keyed = || NewNotice::new("sync", 1).unwrap().unique_until_claimed("key");
         let there = db.add_new(keyed()).await.id();
         let mut tx = db.outbox.begin().await.unwrap();
@@ -190,12 +190,12 @@ async fn a_notice_that_covers_a_change_is_not_claimed_before_its_commit<D: Datab
             true => add_notices(&mut tx, [NewNotice::new("sync", 2).unwrap(), keyed()]).await.unwrap().pop().unwrap(),
             false => keyed().add(&mut tx).await.unwrap(),
         };
-        assert!(matches!(added, Added::Duplicate(Some(id)) if id == there), "{added:?}");
+        assert!(added.is_duplicate() && added.id() == there, "{added:?}");
         let def_id = db.outbox.definitions().await.unwrap().iter().find(|def| def.row.name == "sync").unwrap().row.id;
         let first = async || {
             let (what, worker) = (ClaimWhat::Ids(vec![there]), "worker".to_owned());
             let claim = Claim { def_id, what, limit: 1, lease: Duration::from_secs(60), worker, quota: None };
-            db.outbox.store().claim(&claim).await.unwrap().notices.first().map(|notice| notice.id)
+            db.outbox.engine().store().claim(&claim).await.unwrap().notices.first().map(|notice| notice.id)
         };
         match beside(&db).await {
             // One writer: the claim would wait.
@@ -214,12 +214,12 @@ async fn a_notice_that_covers_a_change_is_not_claimed_before_its_commit<D: Datab
 /// Each change is committed with a notice of the same key; each attempt sends the state that it reads. The last state is sent.
 async fn the_newest_state_is_sent_after_concurrent_changes<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     db.sql("CREATE TABLE state (n bigint)").await;
     db.sql("INSERT INTO state VALUES (0)").await;
     let told = std::sync::Arc::new(std::sync::atomic::AtomicI64::new(0));
     let (telling, pool) = (told.clone(), db.pool.clone());
-    let sweeper = Sweeper::builder(&db.outbox).handler("sync", move |_: Notice<i64>| {
+    let sweeper = db.outbox.sweeper().handler("sync", move |_: Notice<i64>| {
         let (telling, pool) = (telling.clone(), pool.clone());
         async move {
             let n = D::number(&pool, "SELECT n FROM state").await;
@@ -254,7 +254,7 @@ async fn the_newest_state_is_sent_after_concurrent_changes<D: Database>() {
 
 async fn many_notices_on_a_bare_connection_are_one_statement_or_refused<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let many = |count: usize| (0..count).map(|n| NewNotice::new("sync", n).unwrap());
     {
         let mut bare = db.pool.acquire().await.unwrap();

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
-use solid_notify::{Added, Dialect, NewNotice, NotifyDef, Status, add_notice};
+use solid_notify::{Dialect, NewNotice, NotifyDef, Status, add_notice};
 use solid_notify_core::ClaimedNotice;
 use solid_notify_core::error::StoreError;
 use solid_notify_core::store::{Claim, ClaimWhat, Lease, Settle, Settled};
@@ -46,11 +46,11 @@ async fn claim_slice<D: Database>(db: &TestDb<D>, limit: usize) -> Result<Vec<Cl
 async fn claim<D: Database>(db: &TestDb<D>, what: ClaimWhat, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError> {
     let (def_id, worker) = (db.outbox.definitions().await.unwrap()[0].row.id, "worker".to_owned());
     let claim = Claim { def_id, what, limit, lease: Duration::from_secs(60), worker, quota: None };
-    db.outbox.store().claim(&claim).await.map(|claims| claims.notices)
+    db.outbox.engine().store().claim(&claim).await.map(|claims| claims.notices)
 }
 
 async fn claimed<D: Database>(db: &TestDb<D>, count: i64) -> Vec<i64> {
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let mut tx = db.outbox.begin().await.unwrap();
     for k in 0..count {
         add_notice(&mut tx, "sync", k).await.unwrap();
@@ -67,7 +67,7 @@ where
     for<'c> &'c mut <D::Db as sqlx::Database>::Connection: Executor<'c, Database = D::Db>,
 {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let mut tx = db.outbox.begin().await.unwrap();
     for k in 0..2 {
         NewNotice::new("sync", k).unwrap().ordering_key("a").add(&mut tx).await.unwrap();
@@ -90,8 +90,8 @@ where
     for<'c> &'c mut <D::Db as sqlx::Database>::Connection: Executor<'c, Database = D::Db>,
 {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
-    let add = async || db.add(NewNotice::new("sync", 1).unwrap().ordering_key("a")).await.unwrap().id().unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let add = async || db.add(NewNotice::new("sync", 1).unwrap().ordering_key("a")).await.unwrap().id();
     let first = add().await;
     assert_eq!(claim_slice(&db, 100).await.unwrap()[0].id, first);
     let second = add().await;
@@ -110,8 +110,8 @@ where
     for<'c> &'c mut <D::Db as sqlx::Database>::Connection: Executor<'c, Database = D::Db>,
 {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
-    let add = async || db.add(NewNotice::new("sync", 1).unwrap().ordering_key("a")).await.unwrap().id().unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let add = async || db.add(NewNotice::new("sync", 1).unwrap().ordering_key("a")).await.unwrap().id();
     add().await;
     let second = add().await;
     let first = claim_slice(&db, 100).await.unwrap().remove(0);
@@ -119,7 +119,7 @@ where
     let lock = format!("SELECT id FROM notify_msg WHERE id = {second} FOR UPDATE");
     (&mut *other).execute(AssertSqlSafe(lock)).await.unwrap();
     let batch = [succeed(&first)];
-    let store = db.outbox.store();
+    let store = db.outbox.engine().store();
     let frees = async {
         tokio::time::sleep(Duration::from_millis(30)).await;
         other.rollback().await.unwrap();
@@ -141,7 +141,10 @@ where
     (&mut *other).execute(AssertSqlSafe(lock)).await.unwrap();
     let lease = Duration::from_secs(600);
     let leases: Vec<Lease> = ids.iter().map(|id| Lease { id: *id, fence: 1, lease }).collect();
-    let told = tokio::time::timeout(SOON, db.outbox.store().extend(&leases)).await.expect("it does not wait").unwrap();
+    let told = tokio::time::timeout(SOON, db.outbox.engine().store().extend(&leases))
+        .await
+        .expect("it does not wait")
+        .unwrap();
     assert_eq!(told.into_iter().collect::<HashSet<_>>(), HashSet::from([ids[0], ids[2]]));
     let soon = SystemTime::now() + Duration::from_secs(300);
     let mut extended = Vec::new();
@@ -150,7 +153,7 @@ where
     }
     assert_eq!(extended, [true, false, true]);
     other.rollback().await.unwrap();
-    assert_eq!(db.outbox.store().extend(&leases).await.unwrap().len(), 3);
+    assert_eq!(db.outbox.engine().store().extend(&leases).await.unwrap().len(), 3);
     assert!(db.outbox.find(ids[1]).await.unwrap().unwrap().next_call_time.unwrap() > soon);
     db.close().await;
 }
@@ -162,7 +165,7 @@ where
 {
     for keep_history in ["30d", "none"] {
         let db = TestDb::<D>::with_real_clock().await;
-        db.outbox.define(NotifyDef::new("sync").keep_history(keep_history)).await.unwrap();
+        db.outbox.define_if_missing(NotifyDef::new("sync").keep_history(keep_history)).await.unwrap();
         for n in 0..5 {
             db.add_new(NewNotice::new("sync", n).unwrap()).await;
         }
@@ -176,7 +179,7 @@ where
             *keep = keep_history == "30d";
         }
         let settle = async |outcomes: &[Settle]| {
-            let settled = tokio::time::timeout(SOON, db.outbox.store().settle(outcomes)).await;
+            let settled = tokio::time::timeout(SOON, db.outbox.engine().store().settle(outcomes)).await;
             settled.expect("it does not wait").unwrap()
         };
         assert_eq!(settle(&outcomes[..3]).await, [Settled::Done, Settled::Locked, Settled::Done]);
@@ -193,7 +196,7 @@ where
     for<'c> &'c mut <D::Db as sqlx::Database>::Connection: Executor<'c, Database = D::Db>,
 {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let mut ids = Vec::new();
     for n in 0..4 {
         ids.push(db.add_new(NewNotice::new("sync", n).unwrap()).await.id());
@@ -248,7 +251,7 @@ async fn a_claim_that_fails_twice_is_tried_again<D: Database>(on_postgres: &str,
     for sql in script {
         D::Db::script(&mut *db.pool.acquire().await.unwrap(), sql.into()).await.unwrap();
     }
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     db.add_new(NewNotice::new("sync", 1).unwrap()).await;
     // Postgres answers an error before it gives up the locks: a try that follows at once may pass over the row.
     eventually("it is claimed", async || !claim_slice(&db, 1).await.unwrap().is_empty()).await;
@@ -261,7 +264,7 @@ where
     for<'c> &'c sqlx::Pool<D::Db>: Executor<'c, Database = D::Db>,
 {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     db.add_new(NewNotice::new("sync", 1).unwrap()).await;
     let key = fastrand::i64(..);
     let (close, trigger, waits, open) = match <D::Db as sqlx::Database>::NAME {
@@ -307,15 +310,16 @@ where
 /// The insert that fails for a duplicate would lock that until the end of its transaction.
 async fn inserting_a_duplicate_does_not_block_settling_the_other<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let keyed = |n: i64| NewNotice::new("sync", n).unwrap().unique_until_ended("key");
     let id = db.add_new(keyed(1)).await.id();
     let claimed = claim_slice(&db, 1).await.unwrap();
     assert_eq!(claimed.len(), 1);
     let mut tx = db.outbox.begin().await.unwrap();
-    assert!(matches!(keyed(2).add(&mut tx).await.unwrap(), Added::Duplicate(Some(there)) if there == id));
-    let settled =
-        tokio::time::timeout(SOON, db.outbox.store().settle(&[succeed(&claimed[0])])).await.expect("it does not wait");
+    assert!(keyed(2).add(&mut tx).await.unwrap().id() == id);
+    let settled = tokio::time::timeout(SOON, db.outbox.engine().store().settle(&[succeed(&claimed[0])]))
+        .await
+        .expect("it does not wait");
     assert_eq!(settled.unwrap(), [Settled::Done]);
     tx.rollback().await.unwrap();
     db.close().await;
@@ -324,13 +328,13 @@ async fn inserting_a_duplicate_does_not_block_settling_the_other<D: Database>() 
 /// As MySQL's transactions have one by default.
 async fn a_duplicate_that_a_snapshot_does_not_show_is_no_error<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let keyed = |n: i64| NewNotice::new("sync", n).unwrap().unique_until_ended("key");
     let mut tx = db.outbox.begin().await.unwrap();
     D::Db::script(&mut tx, "SELECT count(*) FROM notify_msg".into()).await.unwrap();
     db.add_new(keyed(1)).await;
     let added = keyed(2).add(&mut tx).await.unwrap();
-    assert!(matches!(added, Added::Duplicate(_)), "{added:?}");
+    assert!(added.is_duplicate(), "{added:?}");
     tx.commit().await.unwrap();
     db.close().await;
 }
@@ -342,7 +346,7 @@ where
     for<'c> &'c sqlx::Pool<D::Db>: Executor<'c, Database = D::Db>,
 {
     let db = TestDb::<D>::build(4, false, |builder| builder.call_timeout(Duration::from_secs(2))).await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let seen = db.outbox.definitions().await.unwrap().remove(0).row;
     let mut other = db.pool.begin().await.unwrap();
     (&mut *other).execute("SELECT id FROM notify_def FOR UPDATE").await.unwrap();

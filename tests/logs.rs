@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use solid_notify::{Failure, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
 use solid_notify_tests::sending::reaches;
@@ -22,8 +22,8 @@ async fn define_logs_changed_columns_without_their_values<D: Database>() {
     let log = Log::start();
     let db = TestDb::<D>::with_real_clock().await;
     let (name, stored, changed) = (unique("sync"), unique("stored"), unique("changed"));
-    db.outbox.define(NotifyDef::new(&name).handler_config(&stored)).await.unwrap();
-    db.outbox.define(NotifyDef::new(&name).handler_config(&changed)).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new(&name).handler_config(&stored)).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new(&name).handler_config(&changed)).await.unwrap();
     let lines = log.all();
     assert!(lines.iter().any(|line| line.contains(&name) && line.contains("handler_config")));
     assert!(!lines.iter().any(|line| line.contains(&stored) || line.contains(&changed)));
@@ -33,10 +33,12 @@ async fn define_logs_changed_columns_without_their_values<D: Database>() {
 async fn statements_of_the_store_are_not_logged<D: Database>() {
     let log = Log::start();
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync").retry_interval("1h")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync").retry_interval("1h")).await.unwrap();
     let secret = unique("secret");
     let error = secret.clone();
-    let sweeper = Sweeper::builder(&db.outbox)
+    let sweeper = db
+        .outbox
+        .sweeper()
         .poll_interval(Duration::from_millis(20))
         .handler("sync", move |_: Notice<String>| {
             let error = error.clone();

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use solid_notify::{
-    Dialect, Error, FirstAttempt, HandlerResult, Notice, NotifyDef, Outbox, Status, Sweeper, add_notice,
+    Dialect, Error, FirstAttempt, HandlerResult, Notice, NotifyDef, Outbox, OutboxExt, Status, add_notice,
 };
 use solid_notify_core::error::FaultKind;
 use solid_notify_tests::proxy::{Proxy, Weather, Wire};
@@ -49,17 +49,14 @@ async fn claims_whose_answer_is_lost_count_nothing<D: Database>(
     session: &str,
 ) {
     let (far, _proxy, armed) = far(&db, commit, session).await;
-    db.outbox.define(NotifyDef::new("job")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("job")).await.unwrap();
     let calls: Calls<(i64, i64)> = Calls::default();
     let builder = |outbox: &Outbox<D::Db>| {
         let calls = calls.clone();
-        Sweeper::builder(outbox).outage_grace(Duration::from_millis(300)).handler(
-            "job",
-            move |notice: Notice<String>| {
-                calls.note((notice.id(), notice.fence()));
-                async { HandlerResult::Ok(()) }
-            },
-        )
+        outbox.sweeper().outage_grace(Duration::from_millis(300)).handler("job", move |notice: Notice<String>| {
+            calls.note((notice.id(), notice.fence()));
+            async { HandlerResult::Ok(()) }
+        })
     };
     let add = async |outbox: &Outbox<D::Db>, token: &str| {
         let mut tx = outbox.begin().await.unwrap();
@@ -139,7 +136,7 @@ async fn mysql_commits_whose_answer_is_lost_are_not_reported_rolled_back() {
 
 async fn commits_whose_answer_is_lost_are_not_reported_rolled_back<D: Database>(db: TestDb<D>, session: &str) {
     let (far, _proxy, armed) = far(&db, Some("COMMIT"), session).await;
-    db.outbox.define(NotifyDef::new("job")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("job")).await.unwrap();
     let mut tx = far.begin().await.unwrap();
     let added = add_notice(&mut tx, "job", 1).await.unwrap();
     let id = added.id();

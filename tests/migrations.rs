@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use serde_json::Value;
-use solid_notify::{Added, Dialect, NewNotice, Notice, NotifyDef, Outbox, Status, Sweeper};
+use solid_notify::{Dialect, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, Receipt, Status};
 use solid_notify::{add_notice, add_notices};
 use solid_notify_tests::databases::Cleanup;
 use solid_notify_tests::sending::definition;
@@ -165,7 +165,7 @@ async fn migrating_again_changes_nothing<D: Database<Db: Sql>>() {
     let outbox = Outbox::new(db.pool.clone());
     outbox.migrate().await.unwrap();
     let schema = db.schema().await;
-    outbox.define(NotifyDef::new("sync")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     outbox.migrate().await.unwrap();
     Outbox::new(db.pool.clone()).migrate().await.unwrap();
     assert_eq!(db.schema().await, schema);
@@ -184,7 +184,7 @@ async fn the_printed_schema_is_the_one_that_migrate_makes<D: Database<Db: Sql>>(
     outbox.migrate().await.expect("there is nothing left to do");
     assert_eq!(db.schema().await, expected);
     assert_eq!(db.versions().await, ["1", "2", "3"]);
-    outbox.define(NotifyDef::new("sync")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let mut tx = outbox.begin().await.unwrap();
     add_notice(&mut tx, "sync", 1).await.unwrap();
     tx.commit().await.unwrap();
@@ -250,7 +250,7 @@ async fn a_definition_and_a_notice_that_people_insert_are_sent<D: Database<Db: S
             async { Ok(()) }
         }
     };
-    let sweeper = Sweeper::builder(&db.outbox).handler("x", record).start().await.unwrap();
+    let sweeper = db.outbox.sweeper().handler("x", record).start().await.unwrap();
     let mut shell = db.pool.acquire().await.unwrap();
     for sql in [
         D::Db::FAR_EAST,
@@ -333,14 +333,14 @@ async fn the_tables_refuse_nonsense<D: Database<Db: Sql>>() {
 
 async fn a_notice_that_is_added_in_another_time_zone_is_due_at_once<D: Database<Db: Sql>>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let mut tx = db.outbox.begin().await.unwrap();
     D::Db::script(&mut tx, D::Db::FAR_EAST.into()).await.unwrap();
     // One with defaults, one with options, and some at once, because they are inserted in different ways.
     let mut ids = vec![add_notice(&mut tx, "sync", 1).await.unwrap().id()];
     let said = || NewNotice::new("sync", 1).unwrap().description("said");
-    ids.extend(said().add(&mut tx).await.unwrap().id());
-    ids.extend(add_notices(&mut tx, [said(), said()]).await.unwrap().iter().filter_map(Added::id));
+    ids.push(said().add(&mut tx).await.unwrap().id());
+    ids.extend(add_notices(&mut tx, [said(), said()]).await.unwrap().iter().map(Receipt::id));
     tx.commit().await.unwrap();
     assert_eq!(ids.len(), 4);
     for id in ids {
@@ -372,14 +372,14 @@ async fn texts_are_kept_where_the_default_is_latin1<D: Database<Db = sqlx::MySql
     db.sql("ALTER DATABASE CHARACTER SET latin1 COLLATE latin1_swedish_ci").await;
     let outbox = Outbox::new(db.pool.clone());
     outbox.migrate().await.unwrap();
-    outbox.define(NotifyDef::new(text).description(text).email(text)).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new(text).description(text).email(text)).await.unwrap();
     let fail = move |notice: Notice<String>| async move {
         notice.set_description(format!("{text} {}", notice.param()));
         Err(Failure::give_up(text))
     };
-    let sweeper = Sweeper::builder(&outbox).handler(text, fail).node_name(text).start().await.unwrap();
+    let sweeper = outbox.sweeper().handler(text, fail).node_name(text).start().await.unwrap();
     let mut tx = outbox.begin().await.unwrap();
-    let added = NewNotice::new(text, text).unwrap().description(text).add(&mut tx).await.unwrap().receipt().unwrap();
+    let added = NewNotice::new(text, text).unwrap().description(text).add(&mut tx).await.unwrap();
     let id = added.id();
     tx.commit().await.unwrap();
     added.first_attempt(Duration::from_secs(10)).await;

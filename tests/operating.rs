@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use solid_notify::{Failure, NewNotice, Notice, NotifyDef, Status, Sweeper, add_notice, add_notices};
+use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, add_notice, add_notices};
 use solid_notify_core::operate::{Filter, Rate, VerbResult};
 use solid_notify_core::store::{Claim, ClaimWhat, Purge};
 use solid_notify_core::transition::Next;
@@ -35,7 +35,7 @@ async fn claim<D: Database>(db: &TestDb<D>, status: Status) -> Vec<solid_notify_
     let def_id = db.outbox.definitions().await.unwrap()[0].row.id;
     let (what, worker) = (ClaimWhat::Slice(status), "worker".to_owned());
     let claim = Claim { def_id, what, limit: 500, lease: Duration::from_secs(60), worker, quota: None };
-    db.outbox.store().claim(&claim).await.unwrap().notices
+    db.outbox.engine().store().claim(&claim).await.unwrap().notices
 }
 
 /// Makes dead letters of all due notices, and returns their ids.
@@ -48,14 +48,14 @@ async fn kill<D: Database>(db: &TestDb<D>) -> Vec<i64> {
         }
         let dead = || Next::Finish { status: Status::DeadLetter, reason: None, keep: true };
         let batch: Vec<_> = claimed.iter().map(|claimed| outcome(claimed, dead())).collect();
-        db.outbox.store().settle(&batch).await.unwrap();
+        db.outbox.engine().store().settle(&batch).await.unwrap();
         killed.extend(claimed.iter().map(|claimed| claimed.id));
     }
 }
 
 async fn with_dead_letters<D: Database>(count: i64) -> (TestDb<D>, Vec<i64>) {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let mut tx = db.outbox.begin().await.unwrap();
     add_notices(&mut tx, (0..count).map(|n| NewNotice::new("sync", n).unwrap())).await.unwrap();
     tx.commit().await.unwrap();
@@ -141,7 +141,7 @@ async fn a_bulk_retry_beside_a_purge_takes_what_is_left<D: Database>() {
     let purged = async {
         let mut ids = Vec::new();
         for _ in 0..5 {
-            ids.extend(db.outbox.store().purge(&purge).await.unwrap());
+            ids.extend(db.outbox.engine().store().purge(&purge).await.unwrap());
         }
         ids
     };
@@ -180,12 +180,12 @@ async fn of_many_operators_who_retry_a_dead_letter_at_once_one_revives_it<D: Dat
 
 async fn a_dedupe_key_goes_to_one_however_many_want_it<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let keyed = || NewNotice::new("sync", 1).unwrap().unique_until_ended("k");
     let mut dead = Vec::new();
     for _ in 0..6 {
         let mut tx = db.outbox.begin().await.unwrap();
-        keyed().add(&mut tx).await.unwrap().receipt().unwrap();
+        keyed().add(&mut tx).await.unwrap();
         tx.commit().await.unwrap();
         dead.extend(kill(&db).await);
     }
@@ -226,8 +226,10 @@ async fn dead_letters_made_during_a_bulk_retry_are_left_for_the_next_one<D: Data
 
 async fn an_edited_dead_letter_is_sent_again_by_the_sweepers<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
-    let sweeper = Sweeper::builder(&db.outbox)
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let sweeper = db
+        .outbox
+        .sweeper()
         .handler("sync", |notice: Notice<i64>| async move {
             if *notice.param() == 1 { Err(Failure::give_up("not this one")) } else { Ok(()) }
         })
@@ -261,7 +263,7 @@ where
         tokio::time::sleep(Duration::from_millis(500)).await;
         other.commit().await.unwrap();
     };
-    let (purged, ()) = tokio::join!(db.outbox.store().purge(&purge), ends);
+    let (purged, ()) = tokio::join!(db.outbox.engine().store().purge(&purge), ends);
     assert_eq!(purged.unwrap().len(), 2, "it found both");
     assert!(db.outbox.find(dead[0]).await.unwrap().is_some());
     assert!(db.outbox.find(dead[1]).await.unwrap().is_none());

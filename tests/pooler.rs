@@ -63,7 +63,7 @@ async fn a_proxy_that_refuses_options_gets_none() {
     use sqlx::Executor;
 
     let db = TestDb::<solid_notify_tests::Postgres>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let schema: String = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&db.pool).await.unwrap();
     let url = solid_notify_tests::databases::server_url("POSTGRES_URL");
     let options: sqlx::postgres::PgConnectOptions = url.parse().unwrap();
@@ -88,7 +88,7 @@ async fn private_pgbouncer_sends_all_and_hides_our_session_settings() {
     use std::collections::BTreeSet;
     use std::time::Duration;
 
-    use solid_notify::{Failure, HandlerResult, Notice, Sweeper, add_notice};
+    use solid_notify::{Failure, HandlerResult, Notice, OutboxExt, add_notice};
     use solid_notify_tests::sending::{Calls, eventually};
     use sqlx::postgres::{PgPool, PgPoolOptions};
     use tokio::task::spawn_blocking;
@@ -113,7 +113,7 @@ async fn private_pgbouncer_sends_all_and_hides_our_session_settings() {
     let pool = PgPoolOptions::new().max_connections(8).connect(pooler.url()).await.unwrap();
     let outbox = Outbox::new(pool.clone());
     outbox.migrate().await.unwrap();
-    outbox.define(NotifyDef::new("sync").retry_interval("100ms")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("sync").retry_interval("100ms")).await.unwrap();
     let calls = Calls::<i64>::default();
     let sent = calls.clone();
     let handler = move |notice: Notice<i64>| {
@@ -123,7 +123,7 @@ async fn private_pgbouncer_sends_all_and_hides_our_session_settings() {
         }
         async move { if fails { Err(Failure::retry("on purpose")) } else { HandlerResult::Ok(()) } }
     };
-    let sweeper = Sweeper::builder(&outbox).handler("sync", handler).housekeeping(false).start().await.unwrap();
+    let sweeper = outbox.sweeper().handler("sync", handler).housekeeping(false).start().await.unwrap();
     // More transactions at once than there are sessions, so that all of them are shared.
     let adding = (0..20_i64).map(|task| {
         let outbox = outbox.clone();

@@ -11,7 +11,8 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use solid_notify::{ALERT_DEFINITION, NewNotice, NoticeRecord, NotifyDef, Status, Sweeper, add_notice, add_notices};
+use solid_notify::definition::ALERT_DEFINITION;
+use solid_notify::{NewNotice, NoticeRecord, NotifyDef, OutboxExt, Status, add_notice, add_notices};
 use solid_notify_tests::sending::{Calls, PATIENCE, eventually};
 use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{ConnectOptions, Pool, Row};
@@ -200,7 +201,7 @@ async fn processes_killed_before_their_alerts_lose_and_repeat_none<D: Reading>()
     const FAILURES: i64 = 300;
     // Alerts stay in the table, so that the test can count them.
     let (db, directory) = prepare::<D>(NotifyDef::new("job").max_retry_times(0).alert_cooldown("1h")).await;
-    db.outbox.define(NotifyDef::new(ALERT_DEFINITION).enabled(false)).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new(ALERT_DEFINITION).enabled(false)).await.unwrap();
     let failures = (0..FAILURES).map(|_| NewNotice::new("job", json!({ "token": "t", "then": "fail" })).unwrap());
     let mut tx = db.outbox.begin().await.unwrap();
     add_notices(&mut tx, failures).await.unwrap();
@@ -279,7 +280,7 @@ impl Child {
 /// A database with a definition, and a directory for what the children write.
 async fn prepare<D: Reading>(def: NotifyDef) -> (TestDb<D>, TempDir) {
     let db = TestDb::with_real_clock().await;
-    db.outbox.define(def).await.unwrap();
+    db.outbox.define_if_missing(def).await.unwrap();
     (db, tempfile::tempdir().unwrap())
 }
 
@@ -294,7 +295,7 @@ async fn add<D: Reading>(db: &TestDb<D>, token: &str, then: &str) -> i64 {
 async fn finish<D: Reading>(db: &TestDb<D>) -> Vec<(i64, i64)> {
     let calls = Calls::default();
     let handler = calls.clone();
-    let builder = Sweeper::builder(&db.outbox).outage_grace(Duration::ZERO).housekeeping(false);
+    let builder = db.outbox.sweeper().outage_grace(Duration::ZERO).housekeeping(false);
     let sweeper = builder.handler("job", move |notice: solid_notify::Notice<Value>| {
         handler.note((notice.id(), notice.fence()));
         async { Ok(()) }

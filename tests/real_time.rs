@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use solid_notify::{Failure, FirstAttempt, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Failure, FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 #[cfg(any(postgres, mariadb, mysql))]
 use solid_notify_core::store::Node;
 use solid_notify_testkit::conformance::Backend;
@@ -12,10 +12,12 @@ use solid_notify_tests::{Database, TestDb};
 
 async fn retries_shorter_than_the_poll_interval_are_met<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync").retry_interval("50ms").max_retry_times(8)).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync").retry_interval("50ms").max_retry_times(8)).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(&db.outbox)
+    let sweeper = db
+        .outbox
+        .sweeper()
         .poll_interval(Duration::from_secs(2))
         .handler("sync", move |_: Notice<i64>| {
             noted.note(());
@@ -37,10 +39,12 @@ async fn retries_shorter_than_the_poll_interval_are_met<D: Database>() {
 
 async fn short_delays_are_met<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(&db.outbox)
+    let sweeper = db
+        .outbox
+        .sweeper()
         .poll_interval(Duration::from_secs(2))
         .handler("sync", move |notice: Notice<i64>| {
             noted.note(notice.age());
@@ -62,10 +66,12 @@ async fn short_delays_are_met<D: Database>() {
 
 async fn a_timetable_ticks_on_the_second<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("report").schedule("* * * * * *")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("report").schedule("* * * * * *")).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(&db.outbox)
+    let sweeper = db
+        .outbox
+        .sweeper()
         .poll_interval(Duration::from_secs(2))
         .handler("report", move |notice: Notice<serde_json::Value>| {
             let tick =
@@ -88,9 +94,8 @@ async fn a_timetable_ticks_on_the_second<D: Database>() {
 
 async fn stored_times_are_those_of_the_real_clock<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync").timeout("1s")).await.unwrap();
-    let sweeper =
-        Sweeper::builder(&db.outbox).handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync").timeout("1s")).await.unwrap();
+    let sweeper = db.outbox.sweeper().handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     let first = db.add_new(NewNotice::new("sync", 1).unwrap()).await;
     let id = first.id();
     assert_eq!(first.first_attempt(Duration::from_secs(20)).await, FirstAttempt::Succeeded);
@@ -107,7 +112,7 @@ async fn stored_times_are_those_of_the_real_clock<D: Database>() {
 async fn crash_looping_notices_follow_without_a_pause<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     for name in ["sync", "long"] {
-        db.outbox.define(NotifyDef::new(name)).await.unwrap();
+        db.outbox.define_if_missing(NotifyDef::new(name)).await.unwrap();
     }
     let mut ids = Vec::new();
     for _ in 0..20 {
@@ -116,7 +121,9 @@ async fn crash_looping_notices_follow_without_a_pause<D: Database>() {
     db.sql("UPDATE notify_msg SET status = 2, fence = 2, crashes = 2").await;
     let long = add(&db, "long").await;
     let began = Instant::now();
-    let sweeper = Sweeper::builder(&db.outbox)
+    let sweeper = db
+        .outbox
+        .sweeper()
         .handler("sync", |_: Notice<i64>| async { Ok(()) })
         .handler("long", |_: Notice<i64>| std::future::pending())
         .shutdown_grace(Duration::ZERO)
@@ -137,12 +144,12 @@ async fn crash_looping_notices_follow_without_a_pause<D: Database>() {
 #[cfg(any(postgres, mariadb, mysql))]
 async fn times_count_from_the_insert_and_not_from_the_begin_of_its_transaction<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let mut tx = db.outbox.begin().await.unwrap();
     tokio::time::sleep(Duration::from_millis(20)).await;
     let node = Node { id: "clock".to_owned(), handlers: Vec::new(), clock_offset_ms: 0, alarms: Vec::new() };
-    let before = db.outbox.store().beat(&node).await.unwrap().now;
-    let id = NewNotice::new("sync", 1).unwrap().delay(Duration::from_secs(5)).add(&mut tx).await.unwrap().id().unwrap();
+    let before = db.outbox.engine().store().beat(&node).await.unwrap().now;
+    let id = NewNotice::new("sync", 1).unwrap().delay(Duration::from_secs(5)).add(&mut tx).await.unwrap().id();
     tx.commit().await.unwrap();
     let record = db.outbox.find(id).await.unwrap().unwrap();
     assert!(record.create_time >= before, "{:?} before {before:?}", record.create_time);

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use solid_notify::{Error, FaultKind, NewNotice, Notice, NotifyDef, Status, Sweeper, add_notice};
+use solid_notify::error::FaultKind;
+use solid_notify::{Error, NewNotice, Notice, NotifyDef, OutboxExt, Status, Sweeper, add_notice};
 use solid_notify_redis::{Redis, RedisOutbox, TaskLease, TaskOutcome, TimedTasks};
 use solid_notify_tests::sending::{Calls, eventually};
 use tokio::task::spawn_blocking;
@@ -23,13 +24,14 @@ async fn private() -> Server {
 
 async fn outbox(url: &str) -> RedisOutbox {
     let outbox = RedisOutbox::new(Redis::builder(url).timeout(3 * SECOND).connect().await.unwrap());
-    outbox.define(NotifyDef::new("job").retry_interval("100ms").max_retry_times(20)).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("job").retry_interval("100ms").max_retry_times(20)).await.unwrap();
     outbox
 }
 
 async fn sweeper(outbox: &RedisOutbox, calls: &Calls<i64>) -> Sweeper {
     let calls = calls.clone();
-    Sweeper::builder(outbox)
+    outbox
+        .sweeper()
         .handler("job", move |notice: Notice<i64>| {
             let calls = calls.clone();
             async move {
@@ -156,7 +158,7 @@ async fn private_redis_without_a_log_has_its_last_snapshot_and_goes_on() {
     all_succeed(&outbox, &[kept.0]).await;
     command(server.url(), &["SAVE"]);
     let lost = (add(&outbox, 2).await, tasks.add("task", SECOND, &2).await.unwrap());
-    outbox.define(NotifyDef::new("later")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("later")).await.unwrap();
     all_succeed(&outbox, &[lost.0]).await;
     let server = restarted(server).await;
     eventually("it answers", async || outbox.find(kept.0).await.is_ok() && tasks.count("task").await.is_ok()).await;
@@ -166,7 +168,7 @@ async fn private_redis_without_a_log_has_its_last_snapshot_and_goes_on() {
     assert!(!tasks.is_scheduled("task", &lost.1).await.unwrap());
     let gone = add_notice(&mut outbox.clone(), "later", 3).await;
     assert!(matches!(gone, Err(Error::UnknownDefinition { .. })), "{gone:?}");
-    outbox.define(NotifyDef::new("later").handler("job")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("later").handler("job")).await.unwrap();
     let again = add_notice(&mut outbox.clone(), "later", 4).await.unwrap().id();
     all_succeed(&outbox, &[again]).await;
     assert_eq!(calls.all(), [1, 2, 4]);
@@ -222,7 +224,7 @@ async fn private_redis_that_is_emptied_begins_anew() {
     command(server.url(), &["SCRIPT", "FLUSH"]);
     let gone = add_notice(&mut outbox.clone(), "job", 2).await;
     assert!(matches!(gone, Err(Error::UnknownDefinition { .. })), "the definition is gone with everything");
-    outbox.define(NotifyDef::new("job")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("job")).await.unwrap();
     let again = add(&outbox, 3).await;
     all_succeed(&outbox, &[again]).await;
     assert_eq!(calls.all(), [1, 3]);
@@ -253,7 +255,7 @@ async fn private_redis_that_is_full_refuses_and_goes_on_when_there_is_room() {
     let calls = Calls::default();
     let sweeper = sweeper(&outbox, &calls).await;
     let later = NewNotice::new("job", 1).unwrap().delay(SECOND);
-    let id = later.add(&mut outbox.clone()).await.unwrap().id().unwrap();
+    let id = later.add(&mut outbox.clone()).await.unwrap().id();
     let tasks = TimedTasks::new(Redis::connect(server.url()).await.unwrap());
     tasks.add_batch("task", [(Duration::ZERO, 1), (Duration::ZERO, 2)]).await.unwrap();
     command(server.url(), &["CONFIG", "SET", "maxmemory", "1mb"]);
@@ -307,7 +309,7 @@ async fn private_redis_that_evicts_is_refused_unless_that_is_allowed() {
 async fn private_redis_keeps_no_more_successes_than_the_limit_says() {
     let server = private().await;
     outbox(server.url()).await;
-    let outbox = RedisOutbox::with_history_limit(Redis::connect(server.url()).await.unwrap(), 10);
+    let outbox = RedisOutbox::builder(Redis::connect(server.url()).await.unwrap()).history_limit(10).build();
     let calls = Calls::default();
     let sweeper = sweeper(&outbox, &calls).await;
     let mut ids = Vec::new();

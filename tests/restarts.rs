@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use solid_notify::{
-    Dialect, Error, Failure, HandlerResult, Notice, NotifyDef, Outbox, Status, Sweeper, SweeperBuilder, add_notice,
+    Dialect, Error, Failure, HandlerResult, Notice, NotifyDef, Outbox, OutboxExt, Status, SweeperBuilder, add_notice,
 };
 use solid_notify_tests::sending::{Calls, eventually};
 use sqlx::pool::PoolOptions;
@@ -61,11 +61,11 @@ async fn nothing_is_lost<P: Private>(trouble: Trouble) {
     one.migrate().await.unwrap();
     for name in ["job", "one", "other"] {
         // Retries follow soon, and no first sends run out of tries.
-        one.define(NotifyDef::new(name).retry_interval("100ms").max_retry_times(20)).await.unwrap();
+        one.define_if_missing(NotifyDef::new(name).retry_interval("100ms").max_retry_times(20)).await.unwrap();
     }
     let sweepers = [
-        ledger.handling(Sweeper::builder(&one), "one").start().await.unwrap(),
-        ledger.handling(Sweeper::builder(&other), "other").start().await.unwrap(),
+        ledger.handling(one.sweeper(), "one").start().await.unwrap(),
+        ledger.handling(other.sweeper(), "other").start().await.unwrap(),
     ];
     let producers: Vec<_> = (0..6).map(|_| ledger.produce(one.clone())).collect();
 

@@ -3,8 +3,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use solid_notify::operate::Rate;
 use solid_notify::{
-    AnyOutbox, Filter, NewNotice, NoticeConnection, NotifyDef, Outbox, Rate, Receipt, Sweeper, ack_notice, add_notice,
+    AnyOutbox, Filter, NewNotice, NoticeConnection, NotifyDef, Outbox, OutboxExt, Receipt, ack_notice, add_notice,
     add_notices, nack_notice,
 };
 use solid_notify_redis::{RedisOutbox, TimedTasks};
@@ -50,8 +51,8 @@ macro_rules! database {
                 let mut pooled = outbox.pool().acquire().await.unwrap();
                 add_notice(&mut pooled, "sync", 1).await.unwrap();
                 add_notice(&mut *pooled, "sync", 1).await.unwrap();
-                outbox.define(NotifyDef::new("sync")).await.unwrap();
-                Sweeper::builder(&outbox).start().await.unwrap().shutdown().await;
+                outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+                outbox.sweeper().start().await.unwrap().shutdown().await;
             });
         }
     };
@@ -64,21 +65,21 @@ fn on_redis() {
     added_through::<RedisOutbox>();
     spawns(async {
         let outbox: RedisOutbox = never();
-        let mut batch = outbox.begin();
+        let mut batch = outbox.begin().await.unwrap();
         add_notice(&mut batch, "sync", 1).await.unwrap();
         batch.commit().await.unwrap();
-        outbox.define(NotifyDef::new("sync")).await.unwrap();
-        Sweeper::builder(&outbox).start().await.unwrap().shutdown().await;
+        outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+        outbox.sweeper().start().await.unwrap().shutdown().await;
     });
 }
 
 fn in_memory() {
     spawns(async {
         let outbox: MemoryOutbox = never();
-        let mut tx = outbox.begin();
+        let mut tx = outbox.begin().await.unwrap();
         add_notice(&mut tx, "sync", 1).await.unwrap();
         add_notices(&mut tx, [NewNotice::new("sync", 1).unwrap()]).await.unwrap();
-        tx.commit();
+        tx.commit().await.unwrap();
     });
 }
 
@@ -86,7 +87,7 @@ fn of_an_outbox() {
     spawns(async {
         let outbox: AnyOutbox = never();
         let def = NotifyDef::new("sync");
-        outbox.define(def.clone()).await.unwrap();
+        outbox.define_if_missing(def.clone()).await.unwrap();
         outbox.update(&def, def.clone()).await.unwrap();
         outbox.delete(&def).await.unwrap();
         outbox.definitions().await.unwrap();
@@ -135,10 +136,10 @@ fn of_an_operator() {
 fn of_a_sweeper() {
     spawns(async {
         let outbox: AnyOutbox = never();
-        let sweeper = Sweeper::builder(&outbox).start().await.unwrap();
+        let sweeper = outbox.sweeper().start().await.unwrap();
         sweeper.idle().await;
         sweeper.shutdown().await;
-        Sweeper::builder(&outbox).run_until_idle().await.unwrap();
+        outbox.sweeper().run_until_idle().await.unwrap();
     });
 }
 

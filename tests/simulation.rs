@@ -5,11 +5,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use solid_notify::alert::{AlertKind, AlertReason};
+use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::testkit::{MemoryOutbox, TestSweeper};
-use solid_notify::{
-    ALERT_DEFINITION, Alert, AlertKind, AlertReason, ErrorClass, Failure, HandClock, Notice, NotifyDef, Sweeper,
-    add_notice,
-};
+use solid_notify::{Alert, ErrorClass, Failure, HandClock, Notice, NotifyDef, OutboxExt, add_notice};
 use solid_notify_testkit::simulate::{Report, Scenario, simulate};
 use solid_notify_tests::sending::Calls;
 
@@ -66,13 +65,14 @@ impl Trouble {
 
     async fn lived(&self, def: &NotifyDef) -> Seen {
         let clock = HandClock::new(UNIX_EPOCH);
-        let outbox = MemoryOutbox::with_clock(clock.clone());
-        outbox.define(def.clone()).await.unwrap();
+        let outbox = MemoryOutbox::builder().clock(clock.clone()).build();
+        outbox.define_if_missing(def.clone()).await.unwrap();
         let (attempts, alerts) = (Calls::default(), Calls::default());
         let (noted, told_at) = (attempts.clone(), alerts.clone());
         let (outage, class) = (self.from..self.from + self.lasting, self.class);
         let (now, alert_now) = (clock.clone(), clock.clone());
-        let builder = Sweeper::builder(&outbox)
+        let builder = outbox
+            .sweeper()
             .handler(&def.name, move |_: Notice<u32>| {
                 let time = since_the_beginning(now.now());
                 noted.note(time.as_secs());
@@ -87,9 +87,9 @@ impl Trouble {
             });
         let sweeper = TestSweeper::start(builder).await.unwrap();
         for added in 0..self.notices {
-            let mut tx = outbox.begin();
+            let mut tx = outbox.begin().await.unwrap();
             add_notice(&mut tx, &def.name, added).await.unwrap();
-            tx.commit();
+            tx.commit().await.unwrap();
             sweeper.advance(PAUSE).await;
         }
         sweeper.advance(HORIZON - PAUSE * self.notices).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use solid_notify::{Failure, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 #[tokio::test]
 async fn a_batch_that_is_too_large_for_the_database_is_halved() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
     let mut ids = Vec::new();
     for _ in 0..20 {
         ids.push(add(&b, "sync").await);
@@ -35,7 +35,7 @@ async fn a_batch_that_is_too_large_for_the_database_is_halved() {
 #[tokio::test]
 async fn a_batch_is_never_larger_than_what_servers_take() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync").max_concurrency(200)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency(200)).await.unwrap();
     let mut ids = Vec::new();
     for _ in 0..100 {
         ids.push(add(&b, "sync").await);
@@ -48,7 +48,8 @@ async fn a_batch_is_never_larger_than_what_servers_take() {
     }));
     // All of them end at the same moment.
     let together = Arc::new(tokio::sync::Barrier::new(100));
-    let sweeper = Sweeper::builder(&outbox)
+    let sweeper = outbox
+        .sweeper()
         .handler("sync", move |notice: Notice<i64>| {
             let together = Arc::clone(&together);
             async move {
@@ -71,7 +72,7 @@ async fn a_batch_is_never_larger_than_what_servers_take() {
 #[tokio::test]
 async fn a_row_that_conflicts_for_ever_does_not_stop_the_others() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
     let mut ids = Vec::new();
     for _ in 0..10 {
         ids.push(add(&b, "sync").await);
@@ -106,7 +107,7 @@ async fn deliveries_without_a_stored_outcome_are_bounded() {
 
 async fn deliveries_while_settles_fail(kind: FaultKind, bound: usize) {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync").max_concurrency(100)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency(100)).await.unwrap();
     for _ in 0..4000 {
         add(&b, "sync").await;
     }
@@ -125,8 +126,10 @@ async fn deliveries_while_settles_fail(kind: FaultKind, bound: usize) {
     // Notices that were claimed before the first settle was found to be stuck.
     assert!(calls.count() <= bound + 600, "{} are delivered and not stored: {kind:?}", calls.count());
     *store.settle_rule.lock().unwrap() = None;
-    eventually("all are delivered and stored", async || b.outbox().store().due(true).await.unwrap().slices.is_empty())
-        .await;
+    eventually("all are delivered and stored", async || {
+        b.outbox().engine().store().due(true).await.unwrap().slices.is_empty()
+    })
+    .await;
     assert_eq!(calls.count(), 4000);
     sweeper.shutdown().await;
 }
@@ -140,8 +143,8 @@ async fn an_error_of_one_definition_does_not_stop_the_others() {
 
 async fn an_error_of_one_definition(kind: FaultKind) {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("broken").handler("sync")).await.unwrap();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("broken").handler("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let broken = add(&b, "broken").await;
     let id = definition(&b, "broken").await.id;
     *store.refused_definition.lock().unwrap() = Some((id, kind));
@@ -185,9 +188,10 @@ impl Drop for PanicsWhenDropped {
 async fn nothing_that_panics_in_a_handler_leaves_a_notice_behind() {
     let (b, _store, outbox) = faulty();
     for name in ["text", "dropped", "payload"] {
-        b.outbox().define(NotifyDef::new(name).timeout("50ms")).await.unwrap();
+        b.outbox().define_if_missing(NotifyDef::new(name).timeout("50ms")).await.unwrap();
     }
-    let sweeper = Sweeper::builder(&outbox)
+    let sweeper = outbox
+        .sweeper()
         .handler("text", |_: Notice<i64>| async { Err(Failure::retry(Nasty)) })
         .handler("dropped", |_: Notice<i64>| async {
             let _guard = PanicsWhenDropped;
@@ -209,7 +213,7 @@ async fn nothing_that_panics_in_a_handler_leaves_a_notice_behind() {
 #[tokio::test]
 async fn a_sweeper_dropped_during_a_claim_ends_what_it_claimed() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let gate = Arc::new(Semaphore::new(0));
     *store.claim_gate.lock().unwrap() = Some(gate.clone());
     let (builder, calls) = good(&outbox);
@@ -226,7 +230,7 @@ async fn a_sweeper_dropped_during_a_claim_ends_what_it_claimed() {
 #[tokio::test]
 async fn a_shutdown_ends_although_a_row_stays_locked() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let id = add(&b, "sync").await;
     *store.locked.lock().unwrap() = Some((id, u32::MAX));
     let (builder, calls) = good(&outbox);
@@ -239,7 +243,7 @@ async fn a_shutdown_ends_although_a_row_stays_locked() {
 #[tokio::test]
 async fn an_expired_lease_is_judged_once() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync").max_concurrency(500)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency(500)).await.unwrap();
     for _ in 0..200 {
         add(&b, "sync").await;
     }
@@ -251,7 +255,7 @@ async fn an_expired_lease_is_judged_once() {
         worker: "dead".to_owned(),
         quota: None,
     };
-    assert_eq!(b.outbox().store().claim(&claim).await.unwrap().notices.len(), 200);
+    assert_eq!(b.outbox().engine().store().claim(&claim).await.unwrap().notices.len(), 200);
     b.clock().advance(Duration::from_secs(60));
     // The judgements cannot be stored for a while, and the sweep is woken all the time.
     *store.settle_rule.lock().unwrap() = Some(Box::new(|_| Some(FaultKind::Conflict)));
@@ -267,7 +271,8 @@ async fn an_expired_lease_is_judged_once() {
     let outcomes = store.outcomes.load(Ordering::SeqCst);
     assert!(outcomes <= 200 * 6, "{outcomes} outcomes after {looked} looks");
     *store.settle_rule.lock().unwrap() = None;
-    eventually("all are delivered", async || b.outbox().store().due(true).await.unwrap().slices.is_empty()).await;
+    eventually("all are delivered", async || b.outbox().engine().store().due(true).await.unwrap().slices.is_empty())
+        .await;
     assert_eq!(calls.count(), 200);
     sweeper.shutdown().await;
 }
@@ -275,7 +280,7 @@ async fn an_expired_lease_is_judged_once() {
 #[tokio::test]
 async fn batch_in_hand_is_written_after_the_store_panicked() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
     let mut ids = Vec::new();
     for _ in 0..30 {
         ids.push(add(&b, "sync").await);
@@ -299,7 +304,7 @@ async fn batch_in_hand_is_written_after_the_store_panicked() {
 async fn shutdown_ends_within_25_seconds_despite_hanging_calls() {
     for hangs in ["handler", "claim", "settle", "look"] {
         let (b, store, outbox) = faulty();
-        b.outbox().define(NotifyDef::new("sync").timeout("1h")).await.unwrap();
+        b.outbox().define_if_missing(NotifyDef::new("sync").timeout("1h")).await.unwrap();
         let id = add(&b, "sync").await;
         let never = Arc::new(Semaphore::new(0));
         match hangs {
@@ -307,7 +312,8 @@ async fn shutdown_ends_within_25_seconds_despite_hanging_calls() {
             "settle" => *store.settle_gate.lock().unwrap() = Some(never),
             _ => {}
         }
-        let sweeper = Sweeper::builder(&outbox)
+        let sweeper = outbox
+            .sweeper()
             .handler("sync", |_: Notice<i64>| async { std::future::pending().await })
             .start()
             .await
@@ -348,7 +354,7 @@ async fn attempt_whose_span_panics_is_counted_as_a_crash() {
         fn exit(&self, _: &tracing::span::Id) {}
     }
     let (b, _store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
     let (builder, _calls) = good(&outbox);
     let panics = tracing::subscriber::set_default(Panics);
     let id = add(&b, "sync").await;
@@ -369,7 +375,7 @@ async fn attempt_whose_span_panics_is_counted_as_a_crash() {
 #[tokio::test(start_paused = true)]
 async fn wakes_in_a_row_take_a_tenth_of_the_time() {
     let (b, store, outbox) = faulty();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let sweeper = good(&outbox).0.poll_interval(Duration::from_secs(1)).start().await.unwrap();
     *store.look_takes.lock().unwrap() = Duration::from_millis(50);
     let count = |method| store.diary.all().iter().filter(|called| **called == method).count();

@@ -8,7 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use solid_notify::{AnyOutbox, Failure, HandClock, HandlerResult, Notice, NotifyDef, Outbox, Status, Sweeper, Updated};
+use solid_notify::definition::Updated;
+use solid_notify::spi::engine::Engine;
+use solid_notify::{
+    AnyOutbox, Failure, HandClock, HandlerResult, Notice, NotifyDef, Outbox, OutboxExt, Status, Sweeper,
+};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::memory::MemoryBackend;
 use solid_notify_tests::sending::{Calls, add, definition, eventually, record, update};
@@ -59,7 +63,7 @@ async fn one_sweeper_tries_a_notice_at_the_same_times_as_ten(b: &dyn Several) {
 
 /// The times of the attempts of three notices.
 async fn attempts_of_notices_that_fail(b: &dyn Several, sweepers: usize, edited: bool) -> Vec<Vec<u128>> {
-    b.outbox().define(NotifyDef::new("job").retry_interval("[5s,10s,20s]")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("job").retry_interval("[5s,10s,20s]")).await.unwrap();
     let bench = Bench::start(b, sweepers).await;
     let ids = [add(b, "job").await, add(b, "job").await, add(b, "job").await];
 
@@ -112,7 +116,7 @@ async fn edit_for_ever(outbox: AnyOutbox, edits: Arc<AtomicUsize>) {
 }
 
 async fn a_retry_time_already_set_stays_and_the_next_one_uses_the_edited_row(b: &dyn Several) {
-    b.outbox().define(NotifyDef::new("job").retry_interval("[5s,10s,20s]")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("job").retry_interval("[5s,10s,20s]")).await.unwrap();
     let bench = Bench::start(b, 10).await;
     let id = add(b, "job").await;
     let mut now = 0;
@@ -150,7 +154,7 @@ impl Bench {
                 calls.note((notice.id(), clock.now()));
                 async { HandlerResult::Err(Failure::retry("always")) }
             };
-            sweepers.push(Sweeper::builder(&b.another()).handler("job", handler).start().await.unwrap());
+            sweepers.push(b.another().sweeper().handler("job", handler).start().await.unwrap());
         }
         Self { sweepers, calls, start: clock.now() }
     }
@@ -183,11 +187,9 @@ trait Several: Backend {
 
 impl Several for MemoryBackend {
     fn another(&self) -> AnyOutbox {
-        AnyOutbox::new(
-            Arc::clone(self.outbox().store()),
-            Arc::clone(self.outbox().operate()),
-            Some(self.clock().clone()),
-        )
+        let engine = self.outbox().engine();
+        let clock = Some(self.clock().clone());
+        AnyOutbox::over(Engine::new(Arc::clone(engine.store()), Arc::clone(engine.operate()), clock))
     }
 }
 

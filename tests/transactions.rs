@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use solid_notify::{
-    AnyOutbox, Dialect, Error, FirstAttempt, Notice, NoticeConnection, NoticeTx, NotifyDef, Outbox, Receipt, Sweeper,
-    add_notice,
+    AnyOutbox, Dialect, Error, FirstAttempt, Notice, NoticeConnection, NoticeTx, NotifyDef, Outbox, OutboxExt, Receipt,
+    Sweeper, add_notice,
 };
 use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Pool};
@@ -72,7 +72,7 @@ impl<D: Database<Db: Sql>> Scene<D> {
     async fn new(connections: u32) -> Self {
         let db = TestDb::<D>::build(connections, false, |builder| builder).await;
         db.sql("CREATE TABLE work (id bigint NOT NULL PRIMARY KEY)").await;
-        db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+        db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
         let options = db.pool.options().clone().max_connections(1);
         let observer = options.connect_lazy_with((*db.pool.connect_options()).clone());
         Self { db, observer, sent: Arc::default(), sweeper: None }
@@ -153,7 +153,7 @@ async fn sweeper(outbox: &AnyOutbox, sent: &Arc<Mutex<Vec<i64>>>) -> Sweeper {
         async { Ok(()) }
     };
     let often = Duration::from_millis(50);
-    Sweeper::builder(outbox).handler("sync", record).poll_interval(often).start().await.unwrap()
+    outbox.sweeper().handler("sync", record).poll_interval(often).start().await.unwrap()
 }
 
 /// True once the transaction's hooks ran.
@@ -299,7 +299,7 @@ async fn one_connection_to_a_database_in_memory_is_enough() {
     let pool = options.connect("sqlite::memory:").await.unwrap();
     let outbox = Outbox::new(pool.clone());
     outbox.migrate().await.unwrap();
-    outbox.define(NotifyDef::new("sync")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let sent = Arc::default();
     let sweeper = sweeper(&outbox, &sent).await;
     for k in 1..=20 {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use solid_notify::{Dialect, Notice, NotifyDef, Sweeper};
+use solid_notify::{Dialect, Notice, NotifyDef, OutboxExt, Sweeper};
 use solid_notify_tests::sending::eventually;
 use solid_notify_tests::{Database, TestDb, on_each_database};
 
@@ -27,13 +27,13 @@ async fn history<D: Database>(db: &TestDb<D>, id: i64) -> Vec<(String, String)> 
 }
 
 async fn sweeper<D: Database>(db: &TestDb<D>, name: &str) -> Sweeper {
-    let builder = Sweeper::builder(&db.outbox).node_name(name);
+    let builder = db.outbox.sweeper().node_name(name);
     builder.handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap()
 }
 
 async fn an_edit_whose_version_cannot_be_stored_is_not_made<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     // It makes the built-in definitions.
     sweeper(&db, "first").await.shutdown().await;
     let seen = db.outbox.operator("alice").definition("sync").await.unwrap();
@@ -58,7 +58,7 @@ async fn an_edit_whose_version_cannot_be_stored_is_not_made<D: Database>() {
     assert!(alice.edit_definition(&seen, seen.clone().timeout("1s")).await.is_err());
     assert!(db.outbox.update(&seen, seen.clone().timeout("1s")).await.is_err());
     assert!(alice.delete_definition(&seen).await.is_err());
-    assert!(db.outbox.define(NotifyDef::new("other")).await.is_err());
+    assert!(db.outbox.define_if_missing(NotifyDef::new("other")).await.is_err());
     // A sweeper sends all the same.
     db.sql("UPDATE notify_def SET timeout = '9s' WHERE name = 'sync'").await;
     let running = sweeper(&db, "node").await;
@@ -76,7 +76,7 @@ async fn an_edit_whose_version_cannot_be_stored_is_not_made<D: Database>() {
 
 async fn rows_of_an_earlier_release_get_their_first_version_from_a_sweeper<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync").timeout("9s")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync").timeout("9s")).await.unwrap();
     let seen = db.outbox.operator("alice").definition("sync").await.unwrap();
     db.sql("DELETE FROM notify_def_version").await;
     let running = sweeper(&db, "node").await;
@@ -96,7 +96,7 @@ async fn rows_of_an_earlier_release_get_their_first_version_from_a_sweeper<D: Da
 
 async fn an_edit_by_sql_is_kept_once_by_two_sweepers<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let id = db.outbox.operator("alice").definition("sync").await.unwrap().id;
     let (one, two) = (sweeper(&db, "one").await, sweeper(&db, "two").await);
     for (count, timeout) in (2..).zip(["1s", "2s", "3s"]) {
@@ -131,19 +131,19 @@ where
     use sqlx::Executor;
 
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
-    db.outbox.define(NotifyDef::new("other")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("other")).await.unwrap();
     db.sql("UPDATE notify_def SET timeout = '9s'").await;
     let rows: Vec<NotifyDef> = db.outbox.definitions().await.unwrap().into_iter().map(|state| state.row).collect();
     let id = |name: &str| rows.iter().find(|row| row.name == name).unwrap().id;
     let mut editor = db.pool.begin().await.unwrap();
     (&mut *editor).execute("SELECT id FROM notify_def WHERE name = 'sync' FOR UPDATE").await.unwrap();
-    let look = db.outbox.operate().remember(&rows, "node");
+    let look = db.outbox.engine().operate().remember(&rows, "node");
     let all = tokio::time::timeout(Duration::from_secs(2), look).await.expect("it waits for no lock").unwrap();
     assert!(!all, "it says that it must look again");
     assert_eq!((history(&db, id("sync")).await.len(), history(&db, id("other")).await.len()), (1, 2));
     editor.rollback().await.unwrap();
-    assert!(db.outbox.operate().remember(&rows, "node").await.unwrap());
+    assert!(db.outbox.engine().operate().remember(&rows, "node").await.unwrap());
     assert_eq!((history(&db, id("sync")).await.len(), history(&db, id("other")).await.len()), (2, 2));
     db.close().await;
 }

@@ -164,10 +164,10 @@ impl<DB: Measured> Arena<DB> {
         // A no-op handler needs the room of the node's whole limit; with the default of 20 it would wait for the settling
         // of each handful. Everything else is as the library has it by default.
         let definition = |name| NotifyDef::new(name).max_concurrency(2000);
-        arena.outbox.define(definition(DEFINITION)).await?;
-        arena.outbox.define(definition(WITHOUT_HISTORY).keep_history("none")).await?;
+        arena.outbox.define_if_missing(definition(DEFINITION)).await?;
+        arena.outbox.define_if_missing(definition(WITHOUT_HISTORY).keep_history("none")).await?;
         // By default twenty at a time, each until its time-out.
-        arena.outbox.define(NotifyDef::new(DEAD).timeout("1s")).await?;
+        arena.outbox.define_if_missing(NotifyDef::new(DEAD).timeout("1s")).await?;
         DB::plain(&mut *arena.pool.acquire().await?, DB::TABLES.to_owned()).await?;
         if like_ours {
             let tables = DB::LIKE_OURS.with_context(|| format!("{} cannot copy the form of a table", DB::PRODUCT))?;

@@ -1,7 +1,9 @@
 //! Our side: solid-notify through its public API, with its defaults.
 
 use anyhow::{Result, ensure};
-use solid_notify::{AnyOutbox, NewNotice, Notice, NoticeTx, Outbox, Sweeper, SweeperBuilder, add_notice, add_notices};
+use solid_notify::{
+    AnyOutbox, NewNotice, Notice, NoticeTx, Outbox, OutboxExt, SweeperBuilder, add_notice, add_notices,
+};
 
 use crate::databases::{Arena, DEFINITION, WITHOUT_HISTORY};
 use crate::notice::Parameter;
@@ -49,7 +51,7 @@ pub fn sweeper(outbox: &AnyOutbox, called: impl Fn(i64) + Clone + Send + Sync + 
             Ok(())
         }
     };
-    Sweeper::builder(outbox).handler(DEFINITION, handler.clone()).handler(WITHOUT_HISTORY, handler)
+    outbox.sweeper().handler(DEFINITION, handler.clone()).handler(WITHOUT_HISTORY, handler)
 }
 
 /// After a repetition: nothing is queued, and all of it is in history.

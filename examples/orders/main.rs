@@ -39,7 +39,7 @@ use anyhow::Result;
 use arguments::{Role, ShopArguments};
 use order::{Order, Refused};
 use serde_json::value::RawValue;
-use solid_notify::{Failure, Handler, HandlerResult, Notice, NotifyDef, Outbox, Sweeper, add_notice};
+use solid_notify::{Failure, Handler, HandlerResult, Notice, NotifyDef, Outbox, OutboxExt, add_notice};
 use sqlx::Sqlite;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 
@@ -50,7 +50,9 @@ async fn open(database: &Path) -> Result<Outbox<Sqlite>> {
     outbox.migrate().await?;
     // Short, so that the example ends soon; a real interval would be `[5s,5m,1h,1d]`. The row in the database applies,
     // which operators edit while the system runs.
-    outbox.define(NotifyDef::new("deliver_order").retry_interval("[200ms,400ms,800ms]").timeout("2s")).await?;
+    outbox
+        .define_if_missing(NotifyDef::new("deliver_order").retry_interval("[200ms,400ms,800ms]").timeout("2s"))
+        .await?;
     order::create_tables(outbox.pool()).await?;
     Ok(outbox)
 }
@@ -97,9 +99,10 @@ async fn shop(shop: ShopArguments) -> Result<()> {
     let outbox = open(&shop.database).await?;
     // No proxy stands between this machine and the warehouse; without this, HTTP_PROXY would apply.
     let http = reqwest::Client::builder().no_proxy().build()?;
-    let sweeper = Sweeper::builder(&outbox)
+    let sweeper = outbox
+        .sweeper()
         .node_name(&shop.name)
-        .register("deliver_order", Deliver { http, warehouse: shop.warehouse })
+        .handler_type("deliver_order", Deliver { http, warehouse: shop.warehouse })
         .start()
         .await?;
     book_lines(&outbox, &std::fs::read(&shop.input)?, shop.last_line, &shop.name).await?;

@@ -19,7 +19,7 @@ const WIDTH: u16 = 110;
 
 /// The tables of notices are a contract, so they can be read like this. Ended notices are in the history.
 const BOOKED: &str = "
-    SELECT line, number, booked_by, notice_id, status, attempt, crashes, worker, coalesce(errors, '[]') AS errors,
+    SELECT line, number, booked_by, notice_id, status, fence, crashes, worker, coalesce(errors, '[]') AS errors,
            end_reason, (julianday(last_call_time) - julianday(h.create_time)) * 86400000 AS waited_ms
     FROM orders LEFT JOIN notify_msg_history h ON h.id = notice_id
     ORDER BY line";
@@ -67,7 +67,7 @@ impl Booked {
             booked_by: text("booked_by")?,
             notice_id: number("notice_id")?,
             status: row.try_get::<Option<i64>, _>("status")?.and_then(Status::from_code),
-            attempts: number("attempt")?,
+            attempts: number("fence")?,
             crashes: number("crashes")?,
             sender: process(&text("worker")?).to_owned(),
             errors: serde_json::from_str(&text("errors")?)?,

@@ -4,11 +4,10 @@ use std::error::Error;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use solid_notify::alert::{AlertKind, AlertReason};
 use solid_notify::channels::AlertChannels;
-use solid_notify::{
-    ALERT_DEFINITION, Alert, AlertKind, AlertReason, Handler, HandlerResult, NewNotice, Notice, NoticeRecord, Status,
-    Sweeper,
-};
+use solid_notify::definition::ALERT_DEFINITION;
+use solid_notify::{Alert, Handler, HandlerResult, NewNotice, Notice, NoticeRecord, OutboxExt, Status, Sweeper};
 use solid_notify_core::alert::built_in;
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
@@ -32,10 +31,10 @@ impl Desk {
         log();
         let backend = MemoryBackend::default();
         let definition = built_in().retry_interval("[1h]").max_retry_times(5);
-        backend.outbox().define(definition).await.unwrap();
+        backend.outbox().define_if_missing(definition).await.unwrap();
         let causes = Calls::default();
         let spy = Spy { alerts, causes: causes.clone() };
-        let sweeper = Sweeper::builder(backend.outbox()).register(ALERT_DEFINITION, spy).start().await.unwrap();
+        let sweeper = backend.outbox().sweeper().handler_type(ALERT_DEFINITION, spy).start().await.unwrap();
         Self { backend, sweeper, causes }
     }
 

@@ -3,8 +3,9 @@
 use std::error::Error;
 
 use solid_notify::channels::{AlertChannels, DingTalk, Mailer};
+use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::testkit::MemoryOutbox;
-use solid_notify::{ALERT_DEFINITION, AnyOutbox, Sweeper, SweeperBuilder};
+use solid_notify::{AnyOutbox, OutboxExt, SweeperBuilder};
 
 fn alerting(outbox: &AnyOutbox, smtp_url: &str, ops_url: &str, secret: &str) -> Result<SweeperBuilder, Box<dyn Error>> {
     // [channels]
@@ -12,7 +13,7 @@ fn alerting(outbox: &AnyOutbox, smtp_url: &str, ops_url: &str, secret: &str) -> 
         .mail(Mailer::from_url(smtp_url)?.from("alerts@example.org").build()?) // STARTTLS or TLS, unless the URL says otherwise
         .chat("ops", DingTalk::new(ops_url).secret(secret)) // or Feishu, WeCom, Slack; `alert_to = 'ops'` names it
         .build()?;
-    let builder = Sweeper::builder(outbox).register(ALERT_DEFINITION, alerts);
+    let builder = outbox.sweeper().handler_type(ALERT_DEFINITION, alerts);
     // [end]
     Ok(builder)
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
-use solid_notify::{Dialect, HandlerResult, Notice, Outbox, Sweeper, add_notice};
+use solid_notify::{Dialect, HandlerResult, Notice, Outbox, OutboxExt, add_notice};
 use sqlx::pool::PoolOptions;
 
 /// The parameter of a notice.
@@ -67,7 +67,7 @@ async fn run<DB: Dialect>(url: &str, job: &str) {
     let pool = PoolOptions::<DB>::new().max_connections(4).connect(url).await.unwrap();
     let outbox = Outbox::new(pool);
     // The tests count all notices that there are.
-    let builder = Sweeper::builder(&outbox).node_name("child").outage_grace(Duration::ZERO).housekeeping(false);
+    let builder = outbox.sweeper().node_name("child").outage_grace(Duration::ZERO).housekeeping(false);
     let sweeper = builder.handler("job", handler()).start().await.unwrap();
     match job {
         "sweep" => {}

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use solid_notify::{Dialect, Failure, HandlerResult, Notice, Outbox, Sweeper};
+use solid_notify::{Dialect, Failure, HandlerResult, Notice, Outbox, OutboxExt};
 use solid_notify_tests::journal::{Event, Journal};
 use sqlx::pool::{PoolConnection, PoolOptions};
 use tokio::sync::mpsc;
@@ -85,7 +85,8 @@ async fn run<DB: Dialect>(
 ) {
     let outbox = Outbox::builder(pool.connect_lazy(url).unwrap()).call_timeout(Duration::from_secs(2)).build();
     let sweeper = loop {
-        let mut builder = Sweeper::builder(&outbox)
+        let mut builder = outbox
+            .sweeper()
             .node_name(&node.name)
             .first_send(role == "producer")
             .maintenance_interval(Duration::from_millis(500))

@@ -143,5 +143,5 @@ async fn add<DB: Dialect>(
         Some(key) => notice.ordering_key(key),
         None => notice,
     };
-    Ok(notice.add(tx).await?.id().expect("it is no duplicate"))
+    Ok(notice.add(tx).await?.id())
 }

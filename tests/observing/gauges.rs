@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use metrics::set_default_local_recorder;
 use solid_notify::metrics::{COUNTS_AGE, DEAD_LETTERS, LIVE, OLDEST_DUE};
-use solid_notify::{Failure, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::memory::MemoryBackend;
 use solid_notify_tests::sending::{add, eventually, reaches, update};
@@ -16,14 +16,16 @@ const EVERY: Duration = Duration::from_secs(30);
 #[tokio::test]
 async fn every_node_shows_the_snapshot() {
     let b = MemoryBackend::default();
-    b.outbox().define(NotifyDef::new("waiting")).await.unwrap();
-    b.outbox().define(NotifyDef::new("bad").max_retry_times(0)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("waiting")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("bad").max_retry_times(0)).await.unwrap();
     for _ in 0..3 {
         add(&b, "waiting").await;
     }
     b.clock().advance(Duration::from_secs(7));
     // The first node counts.
-    let first = Sweeper::builder(b.outbox())
+    let first = b
+        .outbox()
+        .sweeper()
         .handler("bad", |_: Notice<i64>| async { Err(Failure::give_up("no")) })
         .start()
         .await
@@ -43,7 +45,7 @@ async fn every_node_shows_the_snapshot() {
     let recorder = recorder();
     let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
     b.clock().advance(Duration::from_secs(9));
-    let second = Sweeper::builder(b.outbox()).start().await.unwrap();
+    let second = b.outbox().sweeper().start().await.unwrap();
     let gauge = |name: &str, labels: &str| value(&shown, name, labels);
     eventually("shown", async || gauge(LIVE, "definition=waiting,status=not_sent") == 3.0).await;
     assert_eq!(gauge(OLDEST_DUE, "definition=waiting"), 37.0);

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::set_default_local_recorder;
+use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::metrics::{
     ADDED, ALERTS_HELD_BACK, ALERTS_SENT, ALL, ATTEMPTS, DELIVERY, LATENESS, LEASE_LOSSES, SETTLE_BATCH,
 };
-use solid_notify::{
-    ALERT_DEFINITION, Alert, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper, add_notice, add_notices,
-};
+use solid_notify::{Alert, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, add_notice, add_notices};
 use solid_notify_core::store::Look;
 use solid_notify_core::transition::Next;
 use solid_notify_testkit::conformance::{Backend, outcome};
@@ -25,11 +24,13 @@ async fn every_attempt_is_counted_by_its_outcome_and_class() {
     let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
     let b = MemoryBackend::default();
     for def in [NotifyDef::new("good"), NotifyDef::new("bad").max_retry_times(1), NotifyDef::new("skipped")] {
-        b.outbox().define(def).await.unwrap();
+        b.outbox().define_if_missing(def).await.unwrap();
     }
-    b.outbox().define(NotifyDef::new("confirmed").handler("good").need_confirm(true)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("confirmed").handler("good").need_confirm(true)).await.unwrap();
     // Its timetables tick by the clock on the wall, which is the start of the one that this test turns.
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .housekeeping(false)
         .handler("good", |_: Notice<i64>| async { Ok(()) })
         .handler("bad", |_: Notice<i64>| async { Err(Failure::retry("connection refused")) })
@@ -74,8 +75,10 @@ async fn retry_delays_are_measured_and_deliveries_from_the_insert_on() {
     let recorder = recorder();
     let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
     let b = MemoryBackend::default();
-    b.outbox().define(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
-    let sweeper = Sweeper::builder(b.outbox())
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", |notice: Notice<i64>| async move {
             if notice.attempt() == 1 { Err(Failure::retry("busy")) } else { Ok(()) }
         })
@@ -100,12 +103,14 @@ async fn an_outcome_that_lost_its_lease_is_counted_as_that() {
     let recorder = recorder();
     let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
     let b = Arc::new(MemoryBackend::default());
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let of_handler = Arc::clone(&b);
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .node_name("node")
         .handler("sync", move |notice: Notice<i64>| {
-            let store = Arc::clone(of_handler.outbox().store());
+            let store = Arc::clone(of_handler.outbox().engine().store());
             async move {
                 // Another call settles it.
                 let worker = solid_notify_core::Store::find(&*store, notice.id()).await?.unwrap().worker.unwrap();
@@ -131,10 +136,12 @@ async fn alerts_are_counted_and_suppressed_ones_with_their_digest() {
     let recorder = recorder();
     let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
     let b = MemoryBackend::default();
-    b.outbox().define(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
     let alerts: Calls<i64> = Calls::default();
     let noted = alerts.clone();
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", |_: Notice<i64>| async { Err(Failure::retry("refused")) })
         .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
             noted.note(notice.param().more);
@@ -165,7 +172,7 @@ async fn only_committed_notices_are_counted<D: Database>() {
     let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
     let db = TestDb::<D>::with_real_clock().await;
     for name in ["one", "two"] {
-        db.outbox.define(NotifyDef::new(name)).await.unwrap();
+        db.outbox.define_if_missing(NotifyDef::new(name)).await.unwrap();
     }
     let added = || (value(&shown, ADDED, "definition=one"), value(&shown, ADDED, "definition=two"));
     let mut tx = db.outbox.begin().await.unwrap();

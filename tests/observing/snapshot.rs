@@ -13,7 +13,7 @@ async fn a_thousand_definitions_are_read_at_once<D: Database>() {
     let (_, read) = texts.iter().find(|(name, _)| *name == "read_counts").unwrap();
     assert!(!read.contains("notify_msg"), "{read}");
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     db.sql("CREATE TABLE digit (d integer)").await;
     db.sql("INSERT INTO digit VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)").await;
     let is_mysql = <D::Db as sqlx::Database>::NAME == "MySQL";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use opentelemetry::trace::{SpanKind, Status as SpanStatus, TracerProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
-use solid_notify::{Failure, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, eventually, reaches, record};
 use solid_notify_tests::{Database, TestDb};
@@ -57,10 +57,12 @@ const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 async fn the_trace_of_the_producer_goes_on_in_the_handler(b: &dyn Backend) {
     let exported = Exported::start();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let inside = Calls::default();
     let noted = inside.clone();
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", move |_: Notice<i64>| {
             let noted = noted.clone();
             async move {
@@ -76,7 +78,7 @@ async fn the_trace_of_the_producer_goes_on_in_the_handler(b: &dyn Backend) {
     let added = async {
         let one = add(b, "sync").await;
         let many = b.add_many(vec![NewNotice::new("sync", 1).unwrap(), NewNotice::new("sync", 2).unwrap()]).await;
-        let many = many.unwrap().into_iter().map(|added| added.id().unwrap());
+        let many = many.unwrap().into_iter().map(|added| added.id());
         [vec![one], many.collect()].concat()
     };
     let ids = added.instrument(tracing::info_span!("producer")).await;
@@ -106,8 +108,10 @@ async fn the_trace_of_the_producer_goes_on_in_the_handler(b: &dyn Backend) {
 
 async fn a_retry_much_later_is_a_trace_of_its_own_with_a_link(b: &dyn Backend) {
     let exported = Exported::start();
-    b.outbox().define(NotifyDef::new("sync").retry_interval("[1s,1h]")).await.unwrap();
-    let sweeper = Sweeper::builder(b.outbox())
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("[1s,1h]")).await.unwrap();
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", |notice: Notice<i64>| async move {
             if notice.attempt() < 3 { Err(Failure::retry("connection refused")) } else { Ok(()) }
         })
@@ -142,10 +146,12 @@ async fn a_retry_much_later_is_a_trace_of_its_own_with_a_link(b: &dyn Backend) {
 
 async fn a_trace_context_that_cannot_be_read_is_ignored(b: &dyn Backend) {
     let exported = Exported::start();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let seen = Calls::default();
     let noted = seen.clone();
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", move |notice: Notice<i64>| {
             noted.note(notice.trace_context().map(str::to_owned));
             async { Ok(()) }
@@ -184,11 +190,13 @@ solid_notify_tests::on_each_store!(span_suite);
 async fn a_producer_in_plain_sql_gives_its_trace<D: Database>(statement: &str) {
     let exported = Exported::start();
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     db.sql(&statement.replace("TRACE", PARENT)).await;
     let seen = Calls::default();
     let noted = seen.clone();
-    let sweeper = Sweeper::builder(&db.outbox)
+    let sweeper = db
+        .outbox
+        .sweeper()
         .handler("sync", move |notice: Notice<i64>| {
             noted.note(notice.id());
             async { Ok(()) }

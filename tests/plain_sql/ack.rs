@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use solid_notify::{NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{reaches, record};
@@ -19,9 +19,8 @@ on_each_database!(
 
 /// Adds a notice that was delivered and awaits its ack.
 async fn delivered<D: Plain>(db: &TestDb<D>) -> i64 {
-    db.outbox.define(NotifyDef::new("sync").need_confirm(true)).await.unwrap();
-    let sweeper =
-        Sweeper::builder(&db.outbox).handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync").need_confirm(true)).await.unwrap();
+    let sweeper = db.outbox.sweeper().handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     let notice = NewNotice::new("sync", 1).unwrap().description("d").ordering_key("k");
     let id = db.add_new(notice).await.id();
     reaches(db, id, Status::AwaitingAck).await;
@@ -63,7 +62,7 @@ async fn each_state_has_its_answer<D: Plain>() {
     let record = record(&db, id).await;
     assert_eq!(record.end_reason.as_deref(), Some("confirmed after it had been given up"));
     assert_eq!(record.status, Status::Succeeded);
-    let audit = db.outbox.operate().audit(10).await.unwrap();
+    let audit = db.outbox.engine().operate().audit(10).await.unwrap();
     assert_eq!(audit.len(), 1, "{audit:?}");
     assert_eq!((audit[0].act.as_str(), audit[0].notice_id, audit[0].def_id), ("ack", Some(id), Some(record.def_id)));
     says(id + 1000, 4);
@@ -82,7 +81,7 @@ async fn a_trigger_acks<D: Plain>() {
 async fn next_notice_of_the_ordering_key_is_due_after_an_ack<D: Plain>() {
     let db = TestDb::<D>::with_real_clock().await;
     let id = delivered(&db).await;
-    let next = db.add(NewNotice::new("sync", 2).unwrap().ordering_key("k")).await.unwrap().id().unwrap();
+    let next = db.add(NewNotice::new("sync", 2).unwrap().ordering_key("k")).await.unwrap().id();
     let def_id = db.outbox.operator("alice").definition("sync").await.unwrap().id;
     let claim = Claim {
         def_id,
@@ -92,8 +91,8 @@ async fn next_notice_of_the_ordering_key_is_due_after_an_ack<D: Plain>() {
         worker: "worker-1".to_owned(),
         quota: None,
     };
-    assert_eq!(db.outbox.store().claim(&claim).await.unwrap().notices, [], "the claim blocks it");
+    assert_eq!(db.outbox.engine().store().claim(&claim).await.unwrap().notices, [], "the claim blocks it");
     db.shell().run(format!("BEGIN; {} COMMIT;", D::ack(id))).well();
-    assert_eq!(db.outbox.store().claim(&claim).await.unwrap().notices[0].id, next);
+    assert_eq!(db.outbox.engine().store().claim(&claim).await.unwrap().notices[0].id, next);
     db.close().await;
 }

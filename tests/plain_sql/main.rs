@@ -15,7 +15,7 @@ mod statement;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use solid_notify::{Notice, NoticeRecord, NotifyDef, Status, Sweeper};
+use solid_notify::{Notice, NoticeRecord, NotifyDef, OutboxExt, Status};
 #[cfg(any(postgres, mariadb, mysql))]
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_tests::sending::{Calls, definition, eventually};
@@ -58,7 +58,7 @@ async fn notices<D: Database>(db: &TestDb<D>) -> Vec<NoticeRecord> {
 /// A database with the definition `sync`.
 async fn with_sync<D: Database>() -> TestDb<D> {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     db
 }
 
@@ -111,14 +111,14 @@ async fn an_omitted_argument_has_its_default<D: Plain>() {
 
 async fn a_trigger_adds_notices_which_are_sent<D: Plain>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("order_changed")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("order_changed")).await.unwrap();
     let calls = Calls::<Value>::default();
     let noted = calls.clone();
     let note = move |notice: Notice<Value>| {
         noted.note(notice.param().clone());
         async { Ok(()) }
     };
-    let sweeper = Sweeper::builder(&db.outbox).handler("order_changed", note).start().await.unwrap();
+    let sweeper = db.outbox.sweeper().handler("order_changed", note).start().await.unwrap();
     db.shell().run(D::ORDERS).well();
     db.shell()
         .run(
@@ -147,7 +147,7 @@ async fn a_trigger_that_names_no_definition_fails_its_statement<D: Plain>() {
 
 async fn a_name_that_is_unknown_deleted_or_null_is_refused<D: Plain>() {
     let db = with_sync::<D>().await;
-    db.outbox.define(NotifyDef::new("gone")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("gone")).await.unwrap();
     let gone = definition(&db, "gone").await;
     db.outbox.delete(&gone).await.unwrap();
     db.sql("CREATE TABLE business (id integer)").await;
@@ -206,7 +206,7 @@ async fn arguments_that_no_notice_can_have_are_refused<D: Plain>() {
 
 async fn a_duplicate_adds_nothing_and_aborts_nothing<D: Plain>() {
     let db = with_sync::<D>().await;
-    db.outbox.define(NotifyDef::new("other")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("other")).await.unwrap();
     db.sql("CREATE TABLE business (id integer)").await;
     let keyed = |name| Add { dedupe_key: Some("order 7"), ..Add::new(name, "1") };
     let again = D::add(&Add { param: Some("2"), ..keyed("sync") });
@@ -279,9 +279,9 @@ where
     let what = ClaimWhat::Slice(Status::NotSent);
     let claim =
         Claim { def_id, what, limit: 10, lease: Duration::from_secs(60), worker: "worker".to_owned(), quota: None };
-    assert!(db.outbox.store().claim(&claim).await.unwrap().notices.is_empty());
+    assert!(db.outbox.engine().store().claim(&claim).await.unwrap().notices.is_empty());
     open.commit().await.unwrap();
-    assert_eq!(db.outbox.store().claim(&claim).await.unwrap().notices.len(), 1);
+    assert_eq!(db.outbox.engine().store().claim(&claim).await.unwrap().notices.len(), 1);
     db.close().await;
 }
 
@@ -298,7 +298,7 @@ async fn a_delay_below_zero_is_none_and_the_longest_has_ten_years<D: Plain>() {
 async fn quotes_and_characters_of_all_kinds_survive<D: Plain>() {
     let db = TestDb::<D>::with_real_clock().await;
     let text = r#"it's "sync" \ %s $1 ; -- 東京 😀"#;
-    db.outbox.define(NotifyDef::new(text)).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new(text)).await.unwrap();
     let param = json!({ text: ["line\nbreak", text] }).to_string();
     let add = Add {
         description: Some(text),

@@ -56,7 +56,7 @@ async fn the_mode_of_the_session_does_not_matter<D: Database<Db = sqlx::MySql>>(
 
 async fn the_character_set_of_the_session_does_not_matter<D: Database<Db = sqlx::MySql>>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("grüße")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("grüße")).await.unwrap();
     let latin1 = b"CALL notify_add_with('gr\xfc\xdfe', '\"\xe9\"', '\xe9', 0, '\xe9', NULL, '\xe9', NULL, @id);";
     db.shell().arg("--default-character-set=latin1").run(latin1).well();
     let notice = notices(&db).await.remove(0);
@@ -122,7 +122,7 @@ async fn a_definition_that_is_younger_than_the_snapshot_is_found<D: Database<Db 
     let db = TestDb::<D>::with_real_clock().await;
     let mut open = db.pool.begin().await.unwrap();
     (&mut *open).execute("SELECT * FROM notify_def").await.unwrap();
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     (&mut *open).execute(sqlx::raw_sql("CALL notify_add('sync', '1')")).await.unwrap();
     open.commit().await.unwrap();
     assert_eq!(notices(&db).await.len(), 1);

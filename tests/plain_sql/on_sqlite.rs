@@ -9,7 +9,7 @@ use super::{notices, with_sync};
 #[tokio::test]
 async fn no_conflict_clause_of_the_caller_loses_or_replaces_a_notice() {
     let db = with_sync::<Sqlite>().await;
-    db.outbox.define(NotifyDef::new("order_changed")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("order_changed")).await.unwrap();
     for (values, words) in [
         ("('missing', '1', NULL)", "there is no definition"),
         ("('sync', '{', NULL)", "the parameter is not JSON"),

@@ -248,7 +248,7 @@ impl Plans for sqlx::Sqlite {
 async fn no_statement_reads_or_sorts_a_table_of_notices<D: Database<Db: Plans>>() {
     let db = TestDb::<D>::with_real_clock().await;
     for name in ["most", "many", "few", "rare", "none"] {
-        db.outbox.define(NotifyDef::new(name)).await.unwrap();
+        db.outbox.define_if_missing(NotifyDef::new(name)).await.unwrap();
     }
     let mut conn = our_connection(&db).await;
     let (mut bad, mut steps_seen) = (Vec::new(), 0);
@@ -301,7 +301,7 @@ solid_notify_tests::on_mysql_family!(batches_find_their_rows_by_their_ids_in_sma
 #[cfg(any(mariadb, mysql))]
 async fn batches_find_their_rows_by_their_ids_in_small_tables<D: Database<Db = sqlx::MySql>>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     for _ in 0..5 {
         db.sql("INSERT INTO notify_msg (def_id, param) VALUES (1, '1')").await;
     }

@@ -46,7 +46,7 @@ async fn frozen_process_in_a_transaction_lets_its_rows_go<D: Reading>() {
 
     let calls = Calls::default();
     let handler = calls.clone();
-    let builder = Sweeper::builder(&db.outbox).outage_grace(Duration::ZERO).housekeeping(false);
+    let builder = db.outbox.sweeper().outage_grace(Duration::ZERO).housekeeping(false);
     let builder = builder.handler("job", move |_: solid_notify::Notice<Value>| {
         handler.note(());
         async { Ok(()) }

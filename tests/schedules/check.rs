@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use solid_notify::{AlertKind, AlertReason, Status};
+use solid_notify::Status;
+use solid_notify::alert::{AlertKind, AlertReason};
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fastrand::Rng;
-use solid_notify::{Alert, AnyOutbox, ErrorClass, Failure, Notice, Sweeper, SweeperBuilder};
+use solid_notify::{Alert, AnyOutbox, ErrorClass, Failure, Notice, OutboxExt, SweeperBuilder};
 
 use crate::ledger::{Fate, Run};
 use crate::plan::{BROKEN, FRAGILE, RULED, TICKING, TIMEOUT, UNHANDLED, definitions};
@@ -21,7 +21,7 @@ struct Ticked {
 
 /// A sweeper's handlers, as they run on one node.
 pub fn builder(outbox: &AnyOutbox, world: &Arc<World>, node: &Arc<Node>) -> SweeperBuilder {
-    let mut builder = Sweeper::builder(outbox).node_name(format!("node{}", node.number));
+    let mut builder = outbox.sweeper().node_name(format!("node{}", node.number));
     for def in definitions() {
         // The broken one is mended at the end; then it needs a handler.
         if def.name == UNHANDLED || def.name == TICKING {
@@ -45,7 +45,7 @@ pub fn builder(outbox: &AnyOutbox, world: &Arc<World>, node: &Arc<Node>) -> Swee
         }
     });
     let (world, node) = (Arc::clone(world), Arc::clone(node));
-    builder.handler(solid_notify::ALERT_DEFINITION, move |notice: Notice<Alert>| {
+    builder.handler(solid_notify::alert::ALERT_DEFINITION, move |notice: Notice<Alert>| {
         let (world, node) = (Arc::clone(&world), Arc::clone(&node));
         async move {
             node.lives().await;

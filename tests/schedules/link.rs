@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fastrand::Rng;
-use solid_notify::{NoticeRecord, NotifyDef, StoreError};
+use solid_notify::error::StoreError;
+use solid_notify::{NoticeRecord, NotifyDef};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{

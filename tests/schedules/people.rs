@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use solid_notify::{Added, NewNotice, NoticeConnection, NotifyDef};
+use solid_notify::{NewNotice, NotifyDef};
 use solid_notify_core::store::Edit;
 use solid_notify_testkit::MemoryOutbox;
 
@@ -44,7 +44,7 @@ impl World {
     }
 
     pub async fn transaction(&self, outbox: &MemoryOutbox, rng: &mut Rng) {
-        let mut tx = outbox.begin();
+        let mut tx = outbox.begin().await.unwrap();
         let mut added = Vec::new();
         for _ in 0..rng.usize(1..4) {
             let name = if rng.u8(0..20) == 0 { BROKEN } else { rng.choice(NAMES).unwrap() };
@@ -60,16 +60,16 @@ impl World {
             if rng.u8(0..8) == 0 {
                 notice = notice.delay(Duration::from_millis(rng.u64(0..30_000)));
             }
-            match tx.insert(notice).await.unwrap() {
-                Added::New(receipt) => added.push((receipt.id(), name, key, dedupe)),
-                Added::Duplicate(_) => {}
+            let receipt = notice.add(&mut tx).await.unwrap();
+            if !receipt.is_duplicate() {
+                added.push((receipt.id(), name, key, dedupe));
             }
         }
         let ids: Vec<i64> = added.iter().map(|(id, ..)| *id).collect();
         if rng.u8(0..5) == 0 {
             self.tell(format_args!("{ids:?} are rolled back"));
             self.ledger().rolled_back.extend(ids);
-            return tx.rollback();
+            return tx.rollback().await.unwrap();
         }
         self.are_alone(&added).await;
         let at = self.now();
@@ -77,7 +77,7 @@ impl World {
             self.tell(format_args!("{id} is added to {definition} {}", key.as_deref().unwrap_or_default()));
             self.ledger().committed.insert(id, Committed { definition, key, dedupe, at });
         }
-        tx.commit();
+        tx.commit().await.unwrap();
     }
 
     /// Everything is paused for a while.

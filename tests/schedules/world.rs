@@ -82,7 +82,7 @@ pub async fn run(plan: Plan) -> Ledger {
         seed,
         clock: clock.clone(),
         start,
-        outbox: MemoryOutbox::with_clock(clock),
+        outbox: MemoryOutbox::builder().clock(clock).build(),
         ledger: Mutex::new(Ledger::new(plan)),
         rng: Mutex::new(rng.fork()),
         down: AtomicBool::new(false),
@@ -93,7 +93,7 @@ pub async fn run(plan: Plan) -> Ledger {
         circuit: Mutex::default(),
     });
     for def in definitions() {
-        world.outbox.define(def).await.unwrap();
+        world.outbox.define_if_missing(def).await.unwrap();
     }
     world.edit(BROKEN, |def| def.retry_interval("[5s,5x]")).await;
     let mut running = Vec::new();
@@ -202,7 +202,7 @@ impl World {
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
-        self.outbox.store()
+        self.outbox.engine().store()
     }
 
     async fn start_node(self: &Arc<Self>, number: usize) -> Running {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use solid_notify::{AckResult, Error, NewNotice, Notice, NotifyDef, Status, Sweeper, SweeperBuilder, TokenKeys};
+use solid_notify::{AckResult, Error, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, TokenKeys};
 use solid_notify_core::token::AckToken;
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, eventually, gated, reaches, record};
@@ -13,14 +13,14 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn delivering(b: &dyn Backend, calls: &Calls<i64>) -> SweeperBuilder {
     let calls = calls.clone();
-    Sweeper::builder(b.outbox()).handler("sync", move |notice: Notice<i64>| {
+    b.outbox().sweeper().handler("sync", move |notice: Notice<i64>| {
         calls.note(notice.fence());
         async { Ok(()) }
     })
 }
 
 pub async fn a_delivery_that_needs_an_ack_waits_for_it(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").need_confirm(true)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").need_confirm(true)).await.unwrap();
     let calls = Calls::default();
     let sweeper = delivering(b, &calls).start().await.unwrap();
     let receipt = b.add_new(NewNotice::new("sync", 1).unwrap()).await;
@@ -37,7 +37,7 @@ pub async fn a_delivery_that_needs_an_ack_waits_for_it(b: &dyn Backend) {
 
 pub async fn an_overdue_ack_is_a_failed_attempt(b: &dyn Backend) {
     let def = NotifyDef::new("sync").need_confirm(true).max_confirm_delay("10m").retry_interval("[1m]");
-    b.outbox().define(def).await.unwrap();
+    b.outbox().define_if_missing(def).await.unwrap();
     let calls = Calls::default();
     let sweeper = delivering(b, &calls).start().await.unwrap();
     let id = add(b, "sync").await;
@@ -57,7 +57,7 @@ pub async fn an_overdue_ack_is_a_failed_attempt(b: &dyn Backend) {
 }
 
 pub async fn a_refusal_is_a_failed_attempt_with_its_reason(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").need_confirm(true).retry_interval("[1m]")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").need_confirm(true).retry_interval("[1m]")).await.unwrap();
     let calls = Calls::default();
     let sweeper = delivering(b, &calls).start().await.unwrap();
     let id = add(b, "sync").await;
@@ -76,8 +76,10 @@ pub async fn a_refusal_is_a_failed_attempt_with_its_reason(b: &dyn Backend) {
 }
 
 pub async fn a_handler_can_ask_for_an_ack_itself(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
-    let sweeper = Sweeper::builder(b.outbox())
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", |notice: Notice<u64>| async move {
             notice.require_ack(Duration::from_secs(*notice.param()));
             Ok(())
@@ -97,10 +99,12 @@ pub async fn a_token_acks_a_later_attempt_too(b: &dyn Backend) {
     let keys = || TokenKeys::new(&[7; 32]).unwrap();
     b.outbox().use_token_keys(keys());
     let def = NotifyDef::new("sync").need_confirm(true).max_confirm_delay("1m").retry_interval("[1m,1m]");
-    b.outbox().define(def).await.unwrap();
+    b.outbox().define_if_missing(def).await.unwrap();
     let tokens: Calls<String> = Calls::default();
     let noted = tokens.clone();
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", move |notice: Notice<i64>| {
             noted.note(notice.ack_token(60 * MINUTE).unwrap());
             async { Ok(()) }
@@ -122,17 +126,17 @@ pub async fn a_token_acks_a_later_attempt_too(b: &dyn Backend) {
     assert_eq!(b.outbox().ack_token(&sent[0]).await.unwrap(), AckResult::Done);
     assert_eq!(record(b, id).await.status, Status::Succeeded);
     assert_eq!(b.outbox().ack_token(&sent[1]).await.unwrap(), AckResult::AlreadySucceeded);
-    let purged = b.outbox().sign_token(AckToken::new(id + 1000, 1, b.clock().now()), MINUTE).unwrap();
+    let purged = b.outbox().engine().sign_token(AckToken::new(id + 1000, 1, b.clock().now()), MINUTE).unwrap();
     assert_eq!(b.outbox().ack_token(&purged).await.unwrap(), AckResult::Purged);
     // A database with the same secret has given the same id to another notice.
     let (live, ended) = (add(b, "sync").await, id);
     let live_before = record(b, live).await;
     for (id, added_at) in [(live, live_before.create_time), (ended, record(b, ended).await.create_time)] {
         let elsewhere =
-            b.outbox().sign_token(AckToken::new(id, 0, added_at - Duration::from_millis(1)), MINUTE).unwrap();
+            b.outbox().engine().sign_token(AckToken::new(id, 0, added_at - Duration::from_millis(1)), MINUTE).unwrap();
         assert_eq!(b.outbox().ack_token(&elsewhere).await.unwrap(), AckResult::OtherNotice);
         assert_eq!(b.outbox().nack_token(&elsewhere, "no").await.unwrap(), AckResult::OtherNotice);
-        let here = b.outbox().sign_token(AckToken::new(id, 0, added_at), MINUTE).unwrap();
+        let here = b.outbox().engine().sign_token(AckToken::new(id, 0, added_at), MINUTE).unwrap();
         let confirmed = b.outbox().ack_token(&here).await.unwrap();
         assert_eq!(confirmed, if id == live { AckResult::Done } else { AckResult::AlreadySucceeded });
     }
@@ -148,14 +152,10 @@ pub async fn a_token_acks_a_later_attempt_too(b: &dyn Backend) {
 }
 
 pub async fn an_answer_before_the_handler_returned_decides(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").need_confirm(true).retry_interval("[1m]")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").need_confirm(true).retry_interval("[1m]")).await.unwrap();
     let (calls, gate) = (Calls::default(), Arc::new(Semaphore::new(0)));
-    let sweeper = Sweeper::builder(b.outbox())
-        .handler("sync", gated(&calls, &gate))
-        .outage_grace(Duration::ZERO)
-        .start()
-        .await
-        .unwrap();
+    let sweeper =
+        b.outbox().sweeper().handler("sync", gated(&calls, &gate)).outage_grace(Duration::ZERO).start().await.unwrap();
     let (acked, refused) = (add(b, "sync").await, add(b, "sync").await);
     eventually("both are being sent", async || calls.count() == 2).await;
     assert_eq!(b.outbox().ack(acked).await.unwrap(), AckResult::Done);
@@ -171,7 +171,7 @@ pub async fn an_answer_before_the_handler_returned_decides(b: &dyn Backend) {
 }
 
 pub async fn the_next_notice_of_a_key_is_sent_after_the_ack_of_the_first(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").need_confirm(true)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").need_confirm(true)).await.unwrap();
     let calls = Calls::default();
     let sweeper = delivering(b, &calls).start().await.unwrap();
     let keyed = || NewNotice::new("sync", 1).unwrap().ordering_key("k");

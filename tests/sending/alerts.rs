@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use solid_notify::{
-    ALERT_DEFINITION, Alert, AlertKind, AlertReason, Failure, NewNotice, Notice, NotifyDef, Status, Sweeper,
-    SweeperBuilder,
-};
+use solid_notify::alert::{AlertKind, AlertReason};
+use solid_notify::definition::ALERT_DEFINITION;
+use solid_notify::{Alert, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, update};
 
@@ -16,7 +15,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Builds a sweeper whose handler `sync` fails while the flag is set, and that records the alerts.
 fn failing(b: &dyn Backend, fails: &Arc<AtomicBool>, alerts: &Calls<Alert>) -> SweeperBuilder {
     let (fails, alerts) = (Arc::clone(fails), alerts.clone());
-    Sweeper::builder(b.outbox())
+    b.outbox()
+        .sweeper()
         .handler("sync", move |_: Notice<i64>| {
             let fails = fails.load(Ordering::SeqCst);
             async move { if fails { Err(Failure::retry("connection refused")) } else { Ok(()) } }
@@ -40,7 +40,7 @@ async fn told(alerts: &Calls<Alert>, count: usize) -> Vec<Alert> {
 
 pub async fn a_final_failure_raises_an_alert_with_all_details(b: &dyn Backend) {
     let def = NotifyDef::new("sync").max_retry_times(0).email("a@example.org, b@example.org").alert_to("ops");
-    b.outbox().define(def).await.unwrap();
+    b.outbox().define_if_missing(def).await.unwrap();
     let alerts = Calls::default();
     let sweeper = failing(b, &on(), &alerts).start().await.unwrap();
     let id = add(b, "sync").await;
@@ -60,7 +60,7 @@ pub async fn every_trigger_raises_the_alerts_that_it_names(b: &dyn Backend) {
         [("final", "final_failure"), ("each", "each_failure"), ("never", "never"), ("third", "after_failures")]
     {
         let def = NotifyDef::new(name).handler("sync").alert_trigger_type(trigger).retry_interval("[1m,1m,1m,1m]");
-        b.outbox().define(def.alert_cooldown("1ms")).await.unwrap();
+        b.outbox().define_if_missing(def.alert_cooldown("1ms")).await.unwrap();
     }
     let alerts = Calls::default();
     let sweeper = failing(b, &on(), &alerts).start().await.unwrap();
@@ -92,7 +92,7 @@ pub async fn every_trigger_raises_the_alerts_that_it_names(b: &dyn Backend) {
 }
 
 pub async fn suppressed_alerts_come_in_a_digest_before_the_recovery(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
     let (alerts, fails) = (Calls::default(), on());
     let sweeper = failing(b, &fails, &alerts).start().await.unwrap();
     let began = b.clock().now();
@@ -134,8 +134,8 @@ pub async fn suppressed_alerts_come_in_a_digest_before_the_recovery(b: &dyn Back
 }
 
 pub async fn an_alert_goes_to_whom_the_definition_names_when_it_is_sent(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").max_retry_times(0).email("old@example.org")).await.unwrap();
-    b.outbox().define(NotifyDef::new("other").handler("sync").max_retry_times(0)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0).email("old@example.org")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("other").handler("sync").max_retry_times(0)).await.unwrap();
     let alerts = Calls::default();
     let sweeper = failing(b, &on(), &alerts).start().await.unwrap();
     update(b, ALERT_DEFINITION, |def| def.enabled(false).email("all@example.org")).await;
@@ -154,7 +154,7 @@ pub async fn an_alert_goes_to_whom_the_definition_names_when_it_is_sent(b: &dyn 
 }
 
 pub async fn no_alert_is_raised_about_an_alert(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
     let sweeper = failing(b, &on(), &Calls::default())
@@ -179,7 +179,7 @@ pub async fn no_alert_is_raised_about_an_alert(b: &dyn Backend) {
 }
 
 pub async fn an_alert_that_could_not_be_sent_is_sent_again(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
     let sweeper = failing(b, &on(), &Calls::default())
@@ -200,7 +200,7 @@ pub async fn an_alert_that_could_not_be_sent_is_sent_again(b: &dyn Backend) {
 }
 
 pub async fn a_digest_that_could_not_be_sent_loses_nothing(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
     let digests = Calls::default();
     let noted = digests.clone();
     let sweeper = failing(b, &on(), &Calls::default())
@@ -234,8 +234,8 @@ pub async fn a_digest_that_could_not_be_sent_loses_nothing(b: &dyn Backend) {
 }
 
 pub async fn an_alert_needs_no_ack(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new(ALERT_DEFINITION).need_confirm(true)).await.unwrap();
-    b.outbox().define(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new(ALERT_DEFINITION).need_confirm(true)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
     let alerts = Calls::default();
     let sweeper = failing(b, &on(), &alerts).start().await.unwrap();
     for _ in 0..2 {
@@ -255,7 +255,7 @@ pub async fn an_alert_needs_no_ack(b: &dyn Backend) {
 }
 
 pub async fn sweepers_share_a_cool_down(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
     let (alerts, fails) = (Calls::default(), on());
     let mut sweepers = Vec::new();
     for _ in 0..3 {
@@ -281,7 +281,7 @@ pub async fn sweepers_share_a_cool_down(b: &dyn Backend) {
 }
 
 pub async fn an_overdue_ack_raises_an_alert(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").need_confirm(true).max_confirm_delay("10m")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").need_confirm(true).max_confirm_delay("10m")).await.unwrap();
     let alerts = Calls::default();
     let sweeper = failing(b, &Arc::default(), &alerts).start().await.unwrap();
     let id = add(b, "sync").await;
@@ -294,13 +294,13 @@ pub async fn an_overdue_ack_raises_an_alert(b: &dyn Backend) {
 
 pub async fn conditions_outside_of_attempts_raise_alerts_too(b: &dyn Backend) {
     let outbox = b.outbox();
-    outbox.define(NotifyDef::new("broken")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("broken")).await.unwrap();
     edit_by_hand(b, "broken", |def| def.retry_interval("[5x]")).await;
-    outbox.define(NotifyDef::new("unhandled")).await.unwrap();
-    outbox.define(NotifyDef::new("slow").handler("not_here").backlog_alert_age("10m")).await.unwrap();
-    outbox.define(NotifyDef::new("quiet").handler("nobody_else").alert_trigger_type("never")).await.unwrap();
-    outbox.define(NotifyDef::new("sync").max_retry_times(0).dead_alert_count(2)).await.unwrap();
-    outbox.define(NotifyDef::new("lost")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("unhandled")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("slow").handler("not_here").backlog_alert_age("10m")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("quiet").handler("nobody_else").alert_trigger_type("never")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("sync").max_retry_times(0).dead_alert_count(2)).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("lost")).await.unwrap();
     for name in ["broken", "unhandled", "slow", "quiet", "lost"] {
         b.add_new(NewNotice::new(name, 1).unwrap()).await;
     }
@@ -341,7 +341,7 @@ pub async fn conditions_outside_of_attempts_raise_alerts_too(b: &dyn Backend) {
 }
 
 pub async fn a_notice_behind_its_ordering_key_is_backlog(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").need_confirm(true).backlog_alert_age("10m")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").need_confirm(true).backlog_alert_age("10m")).await.unwrap();
     let alerts = Calls::default();
     let sweeper = failing(b, &Arc::default(), &alerts).start().await.unwrap();
     let add = async || b.add_new(NewNotice::new("sync", 1).unwrap().ordering_key("key")).await.id();

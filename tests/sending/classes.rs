@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use solid_notify::SweeperBuilder;
-use solid_notify::{ErrorClass, Failure, HttpStatus, NewNotice, Notice, NoticeRecord, NotifyDef, Status, Sweeper};
+use solid_notify::{ErrorClass, Failure, HttpStatus, NewNotice, Notice, NoticeRecord, NotifyDef, OutboxExt, Status};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record, update};
@@ -14,7 +14,7 @@ use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventual
 fn failing(b: &dyn Backend, failure: impl Fn() -> Failure + Send + Sync + 'static) -> (SweeperBuilder, Calls<()>) {
     let (calls, failure) = (Calls::default(), Arc::new(failure));
     let noted = calls.clone();
-    let builder = Sweeper::builder(b.outbox()).handler("sync", move |_: Notice<i64>| {
+    let builder = b.outbox().sweeper().handler("sync", move |_: Notice<i64>| {
         noted.note(());
         let failure = failure.clone();
         async move { Err(failure()) }
@@ -39,7 +39,7 @@ fn wait_of(b: &dyn Backend, record: &NoticeRecord) -> u64 {
 }
 
 pub async fn a_permanent_error_is_not_retried(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     for (status, class) in [(401, "auth"), (404, "not_found"), (422, "invalid")] {
         let (builder, calls) = failing(b, move || HttpStatus(status).into());
         let sweeper = builder.start().await.unwrap();
@@ -69,7 +69,7 @@ pub async fn a_permanent_error_is_not_retried(b: &dyn Backend) {
 
 pub async fn a_rule_has_it_retried(b: &dyn Backend) {
     let rules = r#"{ "auth": "[7s, 8s]" }"#;
-    b.outbox().define(NotifyDef::new("sync").max_retry_times(2).retry_rules(rules)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(2).retry_rules(rules)).await.unwrap();
     let (builder, calls) = failing(b, || HttpStatus(401).into());
     let sweeper = builder.start().await.unwrap();
     let id = add(b, "sync").await;
@@ -84,7 +84,7 @@ pub async fn a_rule_has_it_retried(b: &dyn Backend) {
 }
 
 pub async fn a_class_can_be_refused_any_retry(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").retry_rules(r#"{"busy": "never"}"#)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_rules(r#"{"busy": "never"}"#)).await.unwrap();
     let sweeper = failing(b, || Failure::retry("full").class(ErrorClass::Busy)).0.start().await.unwrap();
     let id = add(b, "sync").await;
     let dead = reaches(b, id, Status::DeadLetter).await;
@@ -95,7 +95,7 @@ pub async fn a_class_can_be_refused_any_retry(b: &dyn Backend) {
 
 pub async fn a_class_with_more_tries_than_the_others_uses_all_of_them(b: &dyn Backend) {
     let def = NotifyDef::new("sync").retry_interval("5s").max_retry_times(1).retry_rules(r#"{"busy": 5}"#);
-    b.outbox().define(def).await.unwrap();
+    b.outbox().define_if_missing(def).await.unwrap();
     let (builder, calls) = failing(b, || HttpStatus(429).into());
     let sweeper = builder.start().await.unwrap();
     let id = add(b, "sync").await;
@@ -113,7 +113,7 @@ pub async fn a_class_with_more_tries_than_the_others_uses_all_of_them(b: &dyn Ba
 
 pub async fn a_class_has_its_own_intervals(b: &dyn Backend) {
     let rules = r#"{"busy": "[1m,2m,3m]"}"#;
-    b.outbox().define(NotifyDef::new("sync").retry_interval("[5s,6s,7s]").retry_rules(rules)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("[5s,6s,7s]").retry_rules(rules)).await.unwrap();
     let busy = Arc::new(AtomicBool::new(true));
     let now = busy.clone();
     let failure = move || HttpStatus(if now.load(Ordering::Relaxed) { 429 } else { 503 }).into();
@@ -132,7 +132,7 @@ pub async fn a_class_has_its_own_intervals(b: &dyn Backend) {
 }
 
 pub async fn rules_that_change_while_a_retry_waits_hold_for_the_next_failure(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
     let sweeper = failing(b, || HttpStatus(503).into()).0.start().await.unwrap();
     let id = add(b, "sync").await;
     assert_eq!(wait_of(b, &failed(b, id, 1).await), 5);
@@ -151,12 +151,11 @@ pub async fn rules_that_change_while_a_retry_waits_hold_for_the_next_failure(b: 
 
 pub async fn wrong_rules_pause_the_definition_until_they_are_corrected(b: &dyn Backend) {
     let wrong = NotifyDef::new("sync").retry_rules(r#"{"auht": "never"}"#);
-    let refused = b.outbox().define(wrong).await.unwrap_err().to_string();
+    let refused = b.outbox().define_if_missing(wrong).await.unwrap_err().to_string();
     assert!(refused.contains("auht") && refused.contains("not_found"), "{refused}");
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     edit_by_hand(b, "sync", |def| def.retry_rules(r#"{"auth": "5x"}"#)).await;
-    let sweeper =
-        Sweeper::builder(b.outbox()).handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
+    let sweeper = b.outbox().sweeper().handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     let id = add(b, "sync").await;
     sweeper.idle().await;
     assert_eq!(record(b, id).await.fence, 0);
@@ -170,7 +169,7 @@ pub async fn wrong_rules_pause_the_definition_until_they_are_corrected(b: &dyn B
 }
 
 pub async fn a_classifier_of_the_application_wins_and_may_panic(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let (builder, _calls) = failing(b, || HttpStatus(401).into());
     let builder = builder.classify(|error| (error.downcast_ref::<HttpStatus>()?.0 == 401).then_some(ErrorClass::Busy));
     let sweeper = builder.start().await.unwrap();
@@ -187,7 +186,7 @@ pub async fn a_classifier_of_the_application_wins_and_may_panic(b: &dyn Backend)
 }
 
 pub async fn an_error_without_a_type_is_guessed_unless_that_is_switched_off(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     for (guess, class) in [(true, "network"), (false, "unknown")] {
         let (builder, _calls) = failing(b, || "OMP: Connection refused".into());
         let sweeper = builder.guess_classes(guess).start().await.unwrap();
@@ -198,9 +197,11 @@ pub async fn an_error_without_a_type_is_guessed_unless_that_is_switched_off(b: &
 }
 
 pub async fn each_attempt_shows_its_class_and_its_causes(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").retry_interval("5s").timeout("1s")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("5s").timeout("1s")).await.unwrap();
     let tries = Calls::default();
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", move |_: Notice<i64>| {
             let before = tries.note(());
             async move {
@@ -240,7 +241,7 @@ pub async fn each_attempt_shows_its_class_and_its_causes(b: &dyn Backend) {
 }
 
 pub async fn an_unreadable_parameter_is_retried_where_a_rule_says_so(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").retry_rules(r#"{"invalid": "1h"}"#)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_rules(r#"{"invalid": "1h"}"#)).await.unwrap();
     let sweeper = failing(b, || "?".into()).0.start().await.unwrap();
     let id = b.add_new(NewNotice::new("sync", "a text").unwrap()).await.id();
     let waits = failed(b, id, 1).await;
@@ -250,7 +251,7 @@ pub async fn an_unreadable_parameter_is_retried_where_a_rule_says_so(b: &dyn Bac
 }
 
 pub async fn a_notice_that_kills_its_process_follows_the_rule_for_crashes(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").retry_rules(r#"{"crash": "never"}"#)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_rules(r#"{"crash": "never"}"#)).await.unwrap();
     let id = add(b, "sync").await;
     let claim = Claim {
         def_id: definition(b, "sync").await.id,
@@ -260,7 +261,7 @@ pub async fn a_notice_that_kills_its_process_follows_the_rule_for_crashes(b: &dy
         worker: "a process that dies".to_owned(),
         quota: None,
     };
-    assert_eq!(b.outbox().store().claim(&claim).await.unwrap().notices.len(), 1);
+    assert_eq!(b.outbox().engine().store().claim(&claim).await.unwrap().notices.len(), 1);
     b.clock().advance(Duration::from_secs(60));
     let (builder, calls) = failing(b, || "?".into());
     let sweeper = builder.outage_grace(Duration::ZERO).start().await.unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use solid_notify::{Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, definition, eventually, gated, reaches, record};
@@ -17,15 +17,15 @@ const GRACE: Duration = Duration::from_secs(11);
 
 /// Forty attempts are running on one of two nodes when `set` sets the clock, which must extend their leases; all of them end well.
 async fn attempts_survive(b: &dyn Backend, set: impl AsyncFn()) {
-    b.outbox().define(NotifyDef::new("sync").max_concurrency(40)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency(40)).await.unwrap();
     let (calls, gate) = (Calls::default(), Arc::new(Semaphore::new(0)));
-    let one = Sweeper::builder(b.outbox()).handler("sync", gated(&calls, &gate)).start().await.unwrap();
+    let one = b.outbox().sweeper().handler("sync", gated(&calls, &gate)).start().await.unwrap();
     let mut ids = Vec::new();
     for _ in 0..40 {
         ids.push(add(b, "sync").await);
     }
     eventually("they are being sent", async || calls.count() == 40).await;
-    let two = Sweeper::builder(b.outbox()).handler("sync", gated(&calls, &gate)).start().await.unwrap();
+    let two = b.outbox().sweeper().handler("sync", gated(&calls, &gate)).start().await.unwrap();
     two.idle().await;
     b.clock().advance(GRACE);
     two.idle().await;
@@ -60,14 +60,13 @@ pub async fn attempts_survive_a_store_clock_that_is_set_back_a_year(b: &dyn Back
 }
 
 pub async fn expired_leases_of_others_wait_after_the_store_clock_was_set(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let def_id = definition(b, "sync").await.id;
     let id = add(b, "sync").await;
     let (what, lease) = (ClaimWhat::Slice(Status::NotSent), 60 * SECOND);
     let claim = Claim { def_id, what, limit: 1, lease, worker: "another".to_owned(), quota: None };
-    b.outbox().store().claim(&claim).await.unwrap();
-    let sweeper =
-        Sweeper::builder(b.outbox()).handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
+    b.outbox().engine().store().claim(&claim).await.unwrap();
+    let sweeper = b.outbox().sweeper().handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     b.clock().advance(GRACE);
     sweeper.idle().await;
     b.clock().set(b.clock().now() + 120 * SECOND);
@@ -83,10 +82,12 @@ pub async fn expired_leases_of_others_wait_after_the_store_clock_was_set(b: &dyn
 }
 
 pub async fn timetable_ticks_again_after_a_clock_was_a_year_ahead(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("report").schedule("0 0 * * * *")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("report").schedule("0 0 * * * *")).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("report", move |notice: Notice<Value>| {
             noted.note(notice.param()["tick"].as_str().unwrap().to_owned());
             async { Ok(()) }
@@ -95,7 +96,8 @@ pub async fn timetable_ticks_again_after_a_clock_was_a_year_ahead(b: &dyn Backen
         .await
         .unwrap();
     let def_id = definition(b, "report").await.id;
-    let ticked = async || b.outbox().store().due(true).await.unwrap().ticks.get(&def_id).and_then(|last| last.at);
+    let ticked =
+        async || b.outbox().engine().store().due(true).await.unwrap().ticks.get(&def_id).and_then(|last| last.at);
     eventually("the timetable begins", async || ticked().await.is_some()).await;
     let right = b.clock().now();
     b.clock().set(right + YEAR);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use solid_notify::{Failure, Notice, NotifyDef, Status, Sweeper, SweeperBuilder};
+use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record, update};
 use tokio::sync::Semaphore;
@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 fn good(b: &dyn Backend) -> (SweeperBuilder, Calls<i64>) {
     let calls = Calls::default();
     let noted = calls.clone();
-    let builder = Sweeper::builder(b.outbox()).handler("sync", move |notice: Notice<i64>| {
+    let builder = b.outbox().sweeper().handler("sync", move |notice: Notice<i64>| {
         noted.note(notice.id());
         async { Ok(()) }
     });
@@ -20,8 +20,8 @@ fn good(b: &dyn Backend) -> (SweeperBuilder, Calls<i64>) {
 }
 
 pub async fn an_invalid_row_pauses_only_its_own_notices_and_heals(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("broken").handler("sync")).await.unwrap();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("broken").handler("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     edit_by_hand(b, "broken", |def| def.timeout("soon")).await;
     let (builder, calls) = good(b);
     let sweeper = builder.start().await.unwrap();
@@ -43,7 +43,7 @@ pub async fn an_invalid_row_pauses_only_its_own_notices_and_heals(b: &dyn Backen
 }
 
 pub async fn a_disabled_definition_sends_and_counts_nothing(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").enabled(false)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").enabled(false)).await.unwrap();
     let (builder, calls) = good(b);
     let sweeper = builder.start().await.unwrap();
     let id = add(b, "sync").await;
@@ -57,9 +57,8 @@ pub async fn a_disabled_definition_sends_and_counts_nothing(b: &dyn Backend) {
 }
 
 pub async fn a_definition_without_a_handler_here_is_left_to_others(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
-    let stranger =
-        Sweeper::builder(b.outbox()).handler("mail", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let stranger = b.outbox().sweeper().handler("mail", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     let id = add(b, "sync").await;
     stranger.idle().await;
     let untouched = record(b, id).await;
@@ -73,8 +72,8 @@ pub async fn a_definition_without_a_handler_here_is_left_to_others(b: &dyn Backe
 }
 
 pub async fn a_renamed_definition_keeps_its_notices(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
-    b.outbox().define(NotifyDef::new("named").handler("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("named").handler("sync")).await.unwrap();
     let (waits, sent) = (add(b, "sync").await, add(b, "named").await);
     let renamed = |to: &'static str| {
         move |mut def: NotifyDef| {
@@ -98,9 +97,11 @@ pub async fn a_renamed_definition_keeps_its_notices(b: &dyn Backend) {
 }
 
 pub async fn a_deleted_definition_sends_its_notices_in_flight(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
     let id = add(b, "sync").await;
-    let failing = Sweeper::builder(b.outbox())
+    let failing = b
+        .outbox()
+        .sweeper()
         .handler("sync", |_: Notice<i64>| async { Err(Failure::retry("no")) })
         .start()
         .await
@@ -109,7 +110,7 @@ pub async fn a_deleted_definition_sends_its_notices_in_flight(b: &dyn Backend) {
     failing.shutdown().await;
     b.outbox().delete(&definition(b, "sync").await).await.unwrap();
     // A new definition takes the name, and must not take the old one's notices.
-    b.outbox().define(NotifyDef::new("sync").handler("another")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").handler("another")).await.unwrap();
     let (builder, calls) = good(b);
     let sweeper = builder.start().await.unwrap();
     b.clock().advance(Duration::from_secs(5));
@@ -119,7 +120,7 @@ pub async fn a_deleted_definition_sends_its_notices_in_flight(b: &dyn Backend) {
 }
 
 pub async fn an_edit_by_hand_is_in_force_within_five_seconds(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").enabled(false)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").enabled(false)).await.unwrap();
     let (builder, _calls) = good(b);
     let sweeper = builder.start().await.unwrap();
     let id = add(b, "sync").await;
@@ -132,10 +133,12 @@ pub async fn an_edit_by_hand_is_in_force_within_five_seconds(b: &dyn Backend) {
 }
 
 pub async fn a_lowered_limit_ends_a_notice_without_another_try(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").retry_interval("5s").max_retry_times(9)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("5s").max_retry_times(9)).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", move |_: Notice<i64>| {
             noted.note(());
             async { Err(Failure::retry("no")) }
@@ -164,7 +167,7 @@ pub async fn a_lowered_limit_ends_a_notice_without_another_try(b: &dyn Backend) 
 }
 
 pub async fn an_outcome_is_judged_by_the_definition_as_it_is_when_the_attempt_ends(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
     let gate = Arc::new(Semaphore::new(0));
     let calls = Calls::default();
     let (wait, noted) = (gate.clone(), calls.clone());
@@ -181,12 +184,12 @@ pub async fn an_outcome_is_judged_by_the_definition_as_it_is_when_the_attempt_en
         .start()
         .await
         .unwrap();
-    b.outbox().define(NotifyDef::new("slow").retry_interval("5s")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("slow").retry_interval("5s")).await.unwrap();
     let id = add(b, "slow").await;
     eventually("it is being sent", async || calls.count() == 1).await;
     update(b, "slow", |def| def.retry_interval("7m")).await;
     // A definition that the node does not know yet makes it read all of them.
-    b.outbox().define(NotifyDef::new("late").handler("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("late").handler("sync")).await.unwrap();
     let late = add(b, "late").await;
     reaches(b, late, Status::Succeeded).await;
     gate.add_permits(1);

@@ -2,14 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use solid_notify::{Failure, FirstAttempt, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Failure, FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, PATIENCE, add, definition, eventually, reaches, record, seconds};
 
 pub async fn committed_notices_are_sent_at_once(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
-    let sweeper = Sweeper::builder(b.outbox())
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .poll_interval(Duration::from_secs(2))
         .handler("sync", |_: Notice<i64>| async { Ok(()) })
         .start()
@@ -28,8 +30,10 @@ pub async fn committed_notices_are_sent_at_once(b: &dyn Backend) {
 }
 
 pub async fn notices_without_a_dispatch_are_found_by_the_sweep_or_a_wake(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
-    let sweeper = Sweeper::builder(b.outbox())
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .first_send(false)
         .poll_interval(Duration::from_millis(300))
         .handler("sync", |_: Notice<i64>| async { Ok(()) })
@@ -49,10 +53,12 @@ pub async fn notices_without_a_dispatch_are_found_by_the_sweep_or_a_wake(b: &dyn
 }
 
 pub async fn a_delayed_notice_is_sent_at_its_time(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let calls = Calls::default();
     let (noted, clock) = (calls.clone(), b.clock().clone());
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", move |_: Notice<i64>| {
             noted.note(clock.now());
             async { Ok(()) }
@@ -75,10 +81,12 @@ pub async fn a_delayed_notice_is_sent_at_its_time(b: &dyn Backend) {
 }
 
 pub async fn failures_are_retried_by_the_intervals_and_end_as_a_dead_letter(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").retry_interval("[5s,5m,1h,1d]")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("[5s,5m,1h,1d]")).await.unwrap();
     let calls = Calls::default();
     let (noted, clock) = (calls.clone(), b.clock().clone());
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", move |notice: Notice<i64>| {
             let before = noted.note((clock.now(), notice.fence(), notice.attempt()));
             async move { Err(Failure::retry(format!("refused {before}"))) }
@@ -122,11 +130,13 @@ pub async fn the_producer_learns_the_outcome_of_the_first_attempt(b: &dyn Backen
         NotifyDef::new("elsewhere"),
         NotifyDef::new("paused").enabled(false),
     ] {
-        b.outbox().define(def).await.unwrap();
+        b.outbox().define_if_missing(def).await.unwrap();
     }
     let lonely = b.add_new(NewNotice::new("good", 1).unwrap()).await;
     assert_eq!(lonely.first_attempt(PATIENCE).await, FirstAttempt::NotHere, "no sweeper runs here");
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("good", |_: Notice<i64>| async { Ok(()) })
         .handler("paused", |_: Notice<i64>| async { Ok(()) })
         .handler("bad", |_: Notice<i64>| async { Err(Failure::retry("refused")) })
@@ -140,21 +150,26 @@ pub async fn the_producer_learns_the_outcome_of_the_first_attempt(b: &dyn Backen
     assert_eq!(first("elsewhere").await, FirstAttempt::NotHere);
     assert_eq!(first("paused").await, FirstAttempt::StillDue);
     // Defined while the sweeper runs: known at once, not only at its next reload.
-    b.outbox().define(NotifyDef::new("late").handler("good")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("late").handler("good")).await.unwrap();
     assert_eq!(first("late").await, FirstAttempt::Succeeded);
-    b.outbox().define(NotifyDef::new("slow")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("slow")).await.unwrap();
     let slow = b.add_new(NewNotice::new("slow", 1).unwrap()).await;
     assert_eq!(slow.first_attempt(Duration::from_millis(50)).await, FirstAttempt::StillDue);
     let rolled_back = b.add_and_roll_back(NewNotice::new("good", 1).unwrap()).await.unwrap();
-    assert_eq!(rolled_back.receipt().unwrap().first_attempt(PATIENCE).await, FirstAttempt::RolledBack);
+    assert_eq!(rolled_back.first_attempt(PATIENCE).await, FirstAttempt::RolledBack);
     drop(sweeper);
 }
 
 pub async fn a_handler_sees_the_notice_and_may_rewrite_its_description(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").retry_interval("5s").handler_config("{\"url\":1}")).await.unwrap();
+    b.outbox()
+        .define_if_missing(NotifyDef::new("sync").retry_interval("5s").handler_config("{\"url\":1}"))
+        .await
+        .unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", move |notice: Notice<serde_json::Value>| {
             let seen = (notice.id(), notice.idempotency_key(), notice.age(), notice.trace_context().map(str::to_owned));
             let before = noted.note(seen);
@@ -190,15 +205,14 @@ async fn claim_and_die(b: &dyn Backend, name: &str, what: ClaimWhat) {
     let def_id = definition(b, name).await.id;
     let claim =
         Claim { def_id, what, limit: 1, lease: Duration::from_secs(60), worker: "dead-worker".to_owned(), quota: None };
-    assert_eq!(b.outbox().store().claim(&claim).await.unwrap().notices.len(), 1);
+    assert_eq!(b.outbox().engine().store().claim(&claim).await.unwrap().notices.len(), 1);
 }
 
 pub async fn a_notice_whose_sender_died_is_sent_again_and_the_crash_is_counted(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let id = add(b, "sync").await;
     claim_and_die(b, "sync", ClaimWhat::Slice(Status::NotSent)).await;
-    let sweeper =
-        Sweeper::builder(b.outbox()).handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
+    let sweeper = b.outbox().sweeper().handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     sweeper.idle().await;
     b.clock().advance(Duration::from_secs(59));
     sweeper.idle().await;
@@ -212,12 +226,14 @@ pub async fn a_notice_whose_sender_died_is_sent_again_and_the_crash_is_counted(b
 }
 
 pub async fn a_notice_that_kills_its_process_each_time_runs_out(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").retry_interval("1s").max_retry_times(2)).await.unwrap();
-    b.outbox().define(NotifyDef::new("block").timeout("1d")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("1s").max_retry_times(2)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("block").timeout("1d")).await.unwrap();
     // The one slot of this node is taken: it judges, and cannot send.
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", |_: Notice<i64>| async { Ok(()) })
         .handler("block", move |_: Notice<i64>| {
             noted.note(());
@@ -246,11 +262,13 @@ pub async fn a_notice_that_kills_its_process_each_time_runs_out(b: &dyn Backend)
 }
 
 pub async fn a_long_wait_for_the_handler_keeps_its_lease(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").timeout("30s")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").timeout("30s")).await.unwrap();
     let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
     let calls = Calls::default();
     let (noted, wait) = (calls.clone(), gate.clone());
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", move |_: Notice<i64>| {
             noted.note(());
             let wait = wait.clone();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use solid_notify::{Failure, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, edit_by_hand, eventually, gated, reaches, record, update};
 use tokio::sync::Semaphore;
@@ -11,12 +11,12 @@ use tokio::sync::Semaphore;
 const DAY: Duration = Duration::from_secs(86_400);
 
 pub async fn a_shutdown_waits_for_running_handlers(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let gate = Arc::new(Semaphore::new(0));
     let calls = Calls::default();
     // Added before the start, so that only the sweep claims it. A sweep that lost it to its first send could claim the late one.
     let id = add(b, "sync").await;
-    let sweeper = Sweeper::builder(b.outbox()).handler("sync", gated(&calls, &gate)).start().await.unwrap();
+    let sweeper = b.outbox().sweeper().handler("sync", gated(&calls, &gate)).start().await.unwrap();
     eventually("it is being sent", async || calls.count() == 1).await;
     let mut stopping = Box::pin(sweeper.shutdown());
     // The shutdown has begun and waits for the handler, without a limit.
@@ -30,10 +30,12 @@ pub async fn a_shutdown_waits_for_running_handlers(b: &dyn Backend) {
 }
 
 pub async fn after_the_grace_period_notices_are_handed_back_uncounted(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("5s")).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .shutdown_grace(Duration::from_millis(20))
         .handler("sync", move |_: Notice<i64>| {
             noted.note(());
@@ -52,12 +54,12 @@ pub async fn after_the_grace_period_notices_are_handed_back_uncounted(b: &dyn Ba
 }
 
 pub async fn a_dropped_sweeper_ends_what_is_running_and_claims_nothing_more(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let gate = Arc::new(Semaphore::new(0));
     let calls = Calls::default();
     // Added before the start, so that only the sweep claims it. A sweep that lost it to its first send could claim the late one.
     let id = add(b, "sync").await;
-    let sweeper = Sweeper::builder(b.outbox()).handler("sync", gated(&calls, &gate)).start().await.unwrap();
+    let sweeper = b.outbox().sweeper().handler("sync", gated(&calls, &gate)).start().await.unwrap();
     eventually("it is being sent", async || calls.count() == 1).await;
     drop(sweeper);
     let late = add(b, "sync").await;
@@ -67,10 +69,11 @@ pub async fn a_dropped_sweeper_ends_what_is_running_and_claims_nothing_more(b: &
 }
 
 pub async fn run_until_idle_sends_what_is_due_and_ends(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("good")).await.unwrap();
-    b.outbox().define(NotifyDef::new("bad").retry_interval("5s").max_retry_times(1)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("good")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("bad").retry_interval("5s").max_retry_times(1)).await.unwrap();
     let builder = || {
-        Sweeper::builder(b.outbox())
+        b.outbox()
+            .sweeper()
             .handler("good", |_: Notice<i64>| async { Ok(()) })
             .handler("bad", |_: Notice<i64>| async { Err(Failure::retry("no")) })
     };
@@ -93,10 +96,12 @@ pub async fn run_until_idle_sends_what_is_due_and_ends(b: &dyn Backend) {
 pub async fn history_is_purged_by_what_the_definition_says(b: &dyn Backend) {
     let defs = [("short", "1h"), ("long", "forever"), ("none", "none")];
     for (name, keep) in defs {
-        b.outbox().define(NotifyDef::new(name).handler("good").keep_history(keep)).await.unwrap();
+        b.outbox().define_if_missing(NotifyDef::new(name).handler("good").keep_history(keep)).await.unwrap();
     }
-    b.outbox().define(NotifyDef::new("bad").max_retry_times(0).keep_history("none")).await.unwrap();
-    let sweeper = Sweeper::builder(b.outbox())
+    b.outbox().define_if_missing(NotifyDef::new("bad").max_retry_times(0).keep_history("none")).await.unwrap();
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("good", |_: Notice<i64>| async { Ok(()) })
         .handler("bad", |_: Notice<i64>| async { Err(Failure::retry("no")) })
         .start()
@@ -119,15 +124,14 @@ pub async fn history_is_purged_by_what_the_definition_says(b: &dyn Backend) {
 }
 
 pub async fn a_broken_row_purges_nothing(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("broken").handler("sync")).await.unwrap();
-    b.outbox().define(NotifyDef::new("sync").keep_history("1h")).await.unwrap();
-    let sweeper =
-        Sweeper::builder(b.outbox()).handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("broken").handler("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").keep_history("1h")).await.unwrap();
+    let sweeper = b.outbox().sweeper().handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     let kept = add(b, "broken").await;
     reaches(b, kept, Status::Succeeded).await;
     edit_by_hand(b, "broken", |def| def.timeout("soon")).await;
     // A definition that the node does not know yet makes it read all of them.
-    b.outbox().define(NotifyDef::new("late").handler("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("late").handler("sync")).await.unwrap();
     let late = add(b, "late").await;
     reaches(b, late, Status::Succeeded).await;
     let id = add(b, "sync").await;

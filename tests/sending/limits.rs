@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use solid_notify::alert::AlertReason;
 use solid_notify::{
-    Alert, AlertReason, ErrorClass, Failure, FirstAttempt, NewNotice, Notice, NotifyDef, Status, Sweeper,
-    SweeperBuilder,
+    Alert, ErrorClass, Failure, FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder,
 };
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, PATIENCE, add, definition, eventually, gated, reaches, record};
@@ -19,7 +19,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Builds a sweeper whose handler `sync` records the ids, and fails while the flag is set.
 fn sending(b: &dyn Backend, calls: &Calls<i64>, fails: &Arc<AtomicBool>) -> SweeperBuilder {
     let (calls, fails) = (calls.clone(), Arc::clone(fails));
-    Sweeper::builder(b.outbox()).handler("sync", move |notice: Notice<i64>| {
+    b.outbox().sweeper().handler("sync", move |notice: Notice<i64>| {
         calls.note(notice.id());
         let fails = fails.load(Ordering::SeqCst);
         async move { if fails { Err(Failure::retry("out of service").class(ErrorClass::Unavailable)) } else { Ok(()) } }
@@ -29,12 +29,12 @@ fn sending(b: &dyn Backend, calls: &Calls<i64>, fails: &Arc<AtomicBool>) -> Swee
 async fn backlog(b: &dyn Backend, name: &str, count: i64) -> Vec<i64> {
     let notices = (0..count).map(|n| NewNotice::new(name, n).unwrap()).collect();
     let added = b.add_many(notices).await.unwrap();
-    added.into_iter().map(|added| added.receipt().unwrap().id()).collect()
+    added.into_iter().map(|added| added.id()).collect()
 }
 
 pub async fn three_sweepers_keep_one_rate_in_every_window(b: &dyn Backend) {
     const LIMIT: usize = 10;
-    b.outbox().define(NotifyDef::new("sync").rate_limit("10/1s").retry_interval("1s")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").rate_limit("10/1s").retry_interval("1s")).await.unwrap();
     let calls = Calls::default();
     let mut sweepers = Vec::new();
     for _ in 0..3 {
@@ -72,12 +72,12 @@ pub async fn three_sweepers_keep_one_rate_in_every_window(b: &dyn Backend) {
 }
 
 pub async fn three_sweepers_send_no_more_at_once_than_the_total(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").max_concurrency_total(4)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency_total(4)).await.unwrap();
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut sweepers = Vec::new();
     for _ in 0..3 {
         let (running, most) = (running.clone(), most.clone());
-        let builder = Sweeper::builder(b.outbox()).poll_interval(Duration::from_millis(50));
+        let builder = b.outbox().sweeper().poll_interval(Duration::from_millis(50));
         let handler = move |_: Notice<i64>| {
             let (running, most) = (running.clone(), most.clone());
             async move {
@@ -101,8 +101,8 @@ pub async fn three_sweepers_send_no_more_at_once_than_the_total(b: &dyn Backend)
 }
 
 pub async fn a_limited_backlog_takes_nothing_from_others(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("slow").handler("sync").rate_limit("2/1h")).await.unwrap();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("slow").handler("sync").rate_limit("2/1h")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let slow = backlog(b, "slow", 200).await;
     let calls = Calls::default();
     let sweeper = sending(b, &calls, &Arc::default()).max_running(3).start().await.unwrap();
@@ -132,7 +132,7 @@ pub async fn a_circuit_opens_is_probed_and_closes(b: &dyn Backend) {
     // One at a time, so that none begins before the failure of the one before is stored.
     let def =
         NotifyDef::new("sync").breaker_failures(3).breaker_pause("5m").retry_interval("1s").max_concurrency_total(1);
-    b.outbox().define(def).await.unwrap();
+    b.outbox().define_if_missing(def).await.unwrap();
     let (calls, alerts) = (Calls::default(), Calls::default());
     let fails = Arc::new(AtomicBool::new(true));
     let told = alerts.clone();
@@ -178,10 +178,12 @@ pub async fn a_circuit_opens_is_probed_and_closes(b: &dyn Backend) {
 }
 
 pub async fn the_switch_pauses_everything_without_loss_or_alert(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").max_concurrency(1).backlog_alert_age("10m")).await.unwrap();
-    b.outbox().define(NotifyDef::new("probe")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency(1).backlog_alert_age("10m")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("probe")).await.unwrap();
     let (calls, gate) = (Calls::default(), Arc::new(Semaphore::new(0)));
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .maintenance_interval(Duration::from_millis(10))
         .handler("sync", gated(&calls, &gate))
         .handler("probe", |_: Notice<i64>| async { Ok(()) })
@@ -201,7 +203,7 @@ pub async fn the_switch_pauses_everything_without_loss_or_alert(b: &dyn Backend)
     reaches(b, running, Status::Succeeded).await;
     sweeper.idle().await;
     let def_id = definition(b, "sync").await.id;
-    let backlog = async || b.outbox().operate().alert_row(def_id, AlertReason::Backlog).await.unwrap();
+    let backlog = async || b.outbox().engine().operate().alert_row(def_id, AlertReason::Backlog).await.unwrap();
     for _ in 0..3 {
         b.clock().advance(30 * MINUTE);
         sweeper.idle().await;
@@ -213,7 +215,7 @@ pub async fn the_switch_pauses_everything_without_loss_or_alert(b: &dyn Backend)
     // Each turn of the clock makes the node look for backlogs; when it begins the second time, it has ended the first.
     for _ in 0..2 {
         b.clock().advance(MINUTE);
-        let seen = async || b.outbox().operate().nodes(MINUTE).await.unwrap().seen;
+        let seen = async || b.outbox().engine().operate().nodes(MINUTE).await.unwrap().seen;
         let has_begun = async || seen().await.iter().any(|node| node.last_seen == b.clock().now());
         eventually("the node looks for backlogs", has_begun).await;
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use solid_notify::{Failure, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_core::transition::Next;
 use solid_notify_testkit::conformance::{Backend, outcome};
@@ -13,11 +13,13 @@ use solid_notify_tests::sending::{Calls, add, definition, eventually, reaches, r
 use tokio::sync::Semaphore;
 
 pub async fn no_more_run_at_once_than_max_concurrency(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").max_concurrency(3)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency(3)).await.unwrap();
     let gate = Arc::new(Semaphore::new(0));
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (handler_gate, handler_running, handler_most) = (gate.clone(), running.clone(), most.clone());
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", move |_: Notice<i64>| {
             let (gate, running, most) = (handler_gate.clone(), handler_running.clone(), handler_most.clone());
             async move {
@@ -49,14 +51,16 @@ pub async fn no_more_run_at_once_than_max_concurrency(b: &dyn Backend) {
 }
 
 pub async fn a_backlog_of_one_definition_does_not_starve_another(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("stuck").max_concurrency(2)).await.unwrap();
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("stuck").max_concurrency(2)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     for _ in 0..100 {
         add(b, "stuck").await;
     }
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("stuck", move |_: Notice<i64>| {
             noted.note(());
             async { std::future::pending().await }
@@ -79,14 +83,14 @@ pub async fn a_backlog_of_one_definition_does_not_starve_another(b: &dyn Backend
 
 pub async fn old_retries_do_not_hide_fresh_notices(b: &dyn Backend) {
     b.outbox()
-        .define(NotifyDef::new("sync").retry_interval("1s").max_retry_times(-1).max_concurrency(1))
+        .define_if_missing(NotifyDef::new("sync").retry_interval("1s").max_retry_times(-1).max_concurrency(1))
         .await
         .unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
     let builder = || {
         let noted = noted.clone();
-        Sweeper::builder(b.outbox()).first_send(false).handler("sync", move |notice: Notice<i64>| {
+        b.outbox().sweeper().first_send(false).handler("sync", move |notice: Notice<i64>| {
             noted.note(notice.attempt());
             async { Err(Failure::retry("no")) }
         })
@@ -107,12 +111,12 @@ pub async fn old_retries_do_not_hide_fresh_notices(b: &dyn Backend) {
 }
 
 pub async fn fresh_notices_do_not_hide_old_retries(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").retry_interval("1s").max_concurrency(1)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("1s").max_concurrency(1)).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
     let builder = || {
         let noted = noted.clone();
-        Sweeper::builder(b.outbox()).first_send(false).handler("sync", move |notice: Notice<i64>| {
+        b.outbox().sweeper().first_send(false).handler("sync", move |notice: Notice<i64>| {
             noted.note(notice.attempt());
             async { Err(Failure::retry("no")) }
         })
@@ -131,8 +135,8 @@ pub async fn fresh_notices_do_not_hide_old_retries(b: &dyn Backend) {
 }
 
 pub async fn crash_looping_notices_are_sent_one_at_a_time(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").max_concurrency(10)).await.unwrap();
-    let store = b.outbox().store();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency(10)).await.unwrap();
+    let store = b.outbox().engine().store();
     let claim = Claim {
         def_id: definition(b, "sync").await.id,
         what: ClaimWhat::Slice(Status::NotSent),
@@ -154,7 +158,9 @@ pub async fn crash_looping_notices_are_sent_one_at_a_time(b: &dyn Backend) {
     let gate = Arc::new(Semaphore::new(0));
     let calls = Calls::default();
     let (wait, noted) = (gate.clone(), calls.clone());
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .poll_interval(Duration::from_millis(20))
         .handler("sync", move |notice: Notice<i64>| {
             let (wait, crash_looping) = (wait.clone(), notice.attempt() > 1);
@@ -189,7 +195,7 @@ pub async fn crash_looping_notices_are_sent_one_at_a_time(b: &dyn Backend) {
 }
 
 pub async fn a_large_backlog_is_sent_completely_and_once(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency(50)).await.unwrap();
     let mut ids = HashSet::new();
     for _ in 0..400 {
         ids.insert(add(b, "sync").await);
@@ -198,7 +204,7 @@ pub async fn a_large_backlog_is_sent_completely_and_once(b: &dyn Backend) {
     let noted = calls.clone();
     let builder = || {
         let noted = noted.clone();
-        Sweeper::builder(b.outbox()).handler("sync", move |notice: Notice<i64>| {
+        b.outbox().sweeper().handler("sync", move |notice: Notice<i64>| {
             noted.note(notice.id());
             async { Ok(()) }
         })
@@ -215,12 +221,12 @@ pub async fn a_large_backlog_is_sent_completely_and_once(b: &dyn Backend) {
 pub async fn notices_of_one_key_are_sent_in_order_and_other_keys_meanwhile(b: &dyn Backend) {
     const KEYS: usize = 5;
     const EACH: usize = 30;
-    b.outbox().define(NotifyDef::new("sync").retry_interval("100ms").max_retry_times(3)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("100ms").max_retry_times(3)).await.unwrap();
     let calls: Calls<(usize, usize)> = Calls::default();
     let busy: Arc<[AtomicUsize; KEYS]> = Arc::default();
     let build = || {
         let (calls, busy) = (calls.clone(), Arc::clone(&busy));
-        Sweeper::builder(b.outbox()).handler("sync", move |notice: Notice<(usize, usize)>| {
+        b.outbox().sweeper().handler("sync", move |notice: Notice<(usize, usize)>| {
             let (calls, busy) = (calls.clone(), Arc::clone(&busy));
             async move {
                 let (key, n) = *notice.param();
@@ -265,14 +271,14 @@ pub async fn notices_of_one_key_are_sent_in_order_and_other_keys_meanwhile(b: &d
 }
 
 pub async fn a_notice_blocked_by_its_key_leaves_the_sweeper_idle(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let ordered = |n: i64| NewNotice::new("sync", n).unwrap().ordering_key("key");
     let delayed = b.add_new(ordered(1).delay(Duration::from_secs(3600))).await.id();
     let behind = b.add_new(ordered(2)).await.id();
     let other = add(b, "sync").await;
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(b.outbox()).handler("sync", move |notice: Notice<i64>| {
+    let sweeper = b.outbox().sweeper().handler("sync", move |notice: Notice<i64>| {
         noted.note(notice.id());
         async { Ok(()) }
     });
@@ -284,7 +290,7 @@ pub async fn a_notice_blocked_by_its_key_leaves_the_sweeper_idle(b: &dyn Backend
 
 pub async fn definitions_take_turns_where_the_node_is_full(b: &dyn Backend) {
     for name in ["first", "second"] {
-        b.outbox().define(NotifyDef::new(name).handler("sync")).await.unwrap();
+        b.outbox().define_if_missing(NotifyDef::new(name).handler("sync")).await.unwrap();
     }
     for _ in 0..40 {
         add(b, "first").await;
@@ -292,7 +298,9 @@ pub async fn definitions_take_turns_where_the_node_is_full(b: &dyn Backend) {
     let second = add(b, "second").await;
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .first_send(false)
         .max_running(1)
         .handler("sync", move |notice: Notice<i64>| {

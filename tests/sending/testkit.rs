@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use solid_notify::testkit::{TestSweeper, assert_added};
-use solid_notify::{Failure, NewNotice, Notice, NotifyDef, Status, Sweeper, SweeperBuilder};
+use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, record};
 
@@ -15,7 +15,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Builds a handler that records when it is called, by the hand-turned clock.
 fn noting(b: &dyn Backend, name: &str, calls: &Calls<Duration>) -> SweeperBuilder {
     let (began, clock, calls) = (b.clock().now(), b.clock().clone(), calls.clone());
-    Sweeper::builder(b.outbox()).handler(name, move |_: Notice<serde_json::Value>| {
+    b.outbox().sweeper().handler(name, move |_: Notice<serde_json::Value>| {
         calls.note(clock.now().duration_since(began).unwrap());
         async { Ok(()) }
     })
@@ -23,7 +23,7 @@ fn noting(b: &dyn Backend, name: &str, calls: &Calls<Duration>) -> SweeperBuilde
 
 pub async fn attempts_fail_as_often_as_a_test_wants_and_of_no_other_definition(b: &dyn Backend) {
     for name in ["sync", "other"] {
-        b.outbox().define(NotifyDef::new(name).handler("sync").retry_interval("1h")).await.unwrap();
+        b.outbox().define_if_missing(NotifyDef::new(name).handler("sync").retry_interval("1h")).await.unwrap();
     }
     let calls = Calls::default();
     let sweeper = TestSweeper::start(noting(b, "sync", &calls)).await.unwrap();
@@ -50,16 +50,16 @@ pub async fn attempts_fail_as_often_as_a_test_wants_and_of_no_other_definition(b
 
 pub async fn time_that_passes_stops_at_each_retry(b: &dyn Backend) {
     let def = NotifyDef::new("sync").retry_interval("[5s,5m,1h,1d]").max_retry_times(4);
-    b.outbox().define(def).await.unwrap();
+    b.outbox().define_if_missing(def).await.unwrap();
     let calls = Calls::default();
-    let sweeper = TestSweeper::start(Sweeper::builder(b.outbox())).await.unwrap();
+    let sweeper = TestSweeper::start(b.outbox().sweeper()).await.unwrap();
     // Without a handler nothing is sent, and time passes all the same.
     let id = add(b, "sync").await;
     assert_eq!(sweeper.advance(MINUTE).await, solid_notify::Tally::default());
     sweeper.shutdown().await;
 
     let (clock, began, noted) = (b.clock().clone(), b.clock().now() - MINUTE, calls.clone());
-    let failing = Sweeper::builder(b.outbox()).handler("sync", move |_: Notice<i64>| {
+    let failing = b.outbox().sweeper().handler("sync", move |_: Notice<i64>| {
         noted.note(clock.now().duration_since(began).unwrap());
         async { Err(Failure::retry("out of order")) }
     });
@@ -87,7 +87,7 @@ pub async fn the_clock_stops_at_ticks_openings_and_ack_deadlines(b: &dyn Backend
         NotifyDef::new("at night").send_window(window).handler("sync"),
         NotifyDef::new("order").need_confirm(true).max_confirm_delay("50m").retry_interval("1h").handler("sync"),
     ] {
-        b.outbox().define(def).await.unwrap();
+        b.outbox().define_if_missing(def).await.unwrap();
     }
     let sweeper = TestSweeper::start(noting(b, "sync", &calls)).await.unwrap();
     let order = add(b, "order").await;
@@ -107,7 +107,7 @@ pub async fn the_clock_stops_at_ticks_openings_and_ack_deadlines(b: &dyn Backend
 }
 
 pub async fn a_rate_lets_through_what_it_allows_while_time_passes(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").rate_limit("2/1m")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").rate_limit("2/1m")).await.unwrap();
     let calls = Calls::default();
     let sweeper = TestSweeper::start(noting(b, "sync", &calls)).await.unwrap();
     for _ in 0..5 {
@@ -121,7 +121,7 @@ pub async fn a_rate_lets_through_what_it_allows_while_time_passes(b: &dyn Backen
 }
 
 pub async fn an_added_notice_is_found_live_and_ended(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let sweeper = TestSweeper::start(noting(b, "sync", &Calls::default())).await.unwrap();
     let sent = b.add_new(NewNotice::new("sync", serde_json::json!({"order": 7})).unwrap()).await.id();
     assert_eq!(sweeper.drain().await.succeeded, 1);

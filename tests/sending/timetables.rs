@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use solid_notify::{Filter, Notice, NotifyDef, Status, Sweeper, SweeperBuilder};
+use solid_notify::{Filter, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, update};
 
@@ -14,7 +14,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Builds a sweeper whose handlers of these names record the definition and the tick.
 fn noting(b: &dyn Backend, names: &[&'static str]) -> (SweeperBuilder, Calls<(String, String)>) {
     let calls = Calls::default();
-    let builder = names.iter().fold(Sweeper::builder(b.outbox()), |builder, name| {
+    let builder = names.iter().fold(b.outbox().sweeper(), |builder, name| {
         let noted = calls.clone();
         builder.handler(*name, move |notice: Notice<Value>| {
             noted.note((notice.definition().to_owned(), notice.param()["tick"].as_str().unwrap().to_owned()));
@@ -28,7 +28,7 @@ fn noting(b: &dyn Backend, names: &[&'static str]) -> (SweeperBuilder, Calls<(St
 async fn begun(b: &dyn Backend, name: &str) {
     let row = definition(b, name).await;
     eventually("the timetable begins", async || {
-        let due = b.outbox().store().due(true).await.unwrap();
+        let due = b.outbox().engine().store().due(true).await.unwrap();
         due.ticks.get(&row.id).is_some_and(|last| last.schedule == row.schedule)
     })
     .await;
@@ -48,7 +48,7 @@ fn count(calls: &Calls<(String, String)>, name: &str) -> usize {
 
 pub async fn each_tick_is_sent_once_by_two_sweepers(b: &dyn Backend) {
     let start = half_past(b);
-    b.outbox().define(NotifyDef::new("report").schedule("0 0 * * * * Asia/Shanghai")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("report").schedule("0 0 * * * * Asia/Shanghai")).await.unwrap();
     let (one, calls) = noting(b, &["report"]);
     let (two, others) = noting(b, &["report"]);
     let (one, two) = (one.start().await.unwrap(), two.start().await.unwrap());
@@ -77,7 +77,7 @@ pub async fn ticks_that_were_missed_follow_the_rule_of_the_definition(b: &dyn Ba
     let names = ["once", "all", "none", "paused"];
     for name in names {
         let rule = if name == "paused" { "once" } else { name };
-        b.outbox().define(NotifyDef::new(name).schedule("0 0 * * * *").schedule_missed(rule)).await.unwrap();
+        b.outbox().define_if_missing(NotifyDef::new(name).schedule("0 0 * * * *").schedule_missed(rule)).await.unwrap();
     }
     let (first, calls) = noting(b, &names);
     let first = first.start().await.unwrap();
@@ -108,7 +108,10 @@ pub async fn ticks_that_were_missed_follow_the_rule_of_the_definition(b: &dyn Ba
 
 pub async fn an_edited_timetable_begins_anew(b: &dyn Backend) {
     let start = half_past(b);
-    b.outbox().define(NotifyDef::new("report").schedule("0 0 * * * *").schedule_missed("all")).await.unwrap();
+    b.outbox()
+        .define_if_missing(NotifyDef::new("report").schedule("0 0 * * * *").schedule_missed("all"))
+        .await
+        .unwrap();
     let (builder, calls) = noting(b, &["report"]);
     let sweeper = builder.start().await.unwrap();
     begun(b, "report").await;
@@ -128,7 +131,7 @@ pub async fn an_edited_timetable_begins_anew(b: &dyn Backend) {
 
 pub async fn any_sweeper_ticks_for_one_that_has_the_handler(b: &dyn Backend) {
     half_past(b);
-    b.outbox().define(NotifyDef::new("report").schedule("0 0 * * * *")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("report").schedule("0 0 * * * *")).await.unwrap();
     let (stranger, _) = noting(b, &["other"]);
     let stranger = stranger.start().await.unwrap();
     begun(b, "report").await;
@@ -136,7 +139,7 @@ pub async fn any_sweeper_ticks_for_one_that_has_the_handler(b: &dyn Backend) {
     b.clock().advance(HOUR);
     let id = definition(b, "report").await.id;
     eventually("the notice waits", async || {
-        b.outbox().store().due(true).await.unwrap().slices.iter().any(|slice| slice.def_id == id)
+        b.outbox().engine().store().due(true).await.unwrap().slices.iter().any(|slice| slice.def_id == id)
     })
     .await;
     stranger.shutdown().await;
@@ -150,7 +153,7 @@ pub async fn any_sweeper_ticks_for_one_that_has_the_handler(b: &dyn Backend) {
 pub async fn an_invalid_or_deleted_definition_produces_nothing(b: &dyn Backend) {
     half_past(b);
     for name in ["invalid", "deleted", "good"] {
-        b.outbox().define(NotifyDef::new(name).schedule("0 0 * * * *")).await.unwrap();
+        b.outbox().define_if_missing(NotifyDef::new(name).schedule("0 0 * * * *")).await.unwrap();
     }
     let (builder, calls) = noting(b, &["invalid", "deleted", "good"]);
     let sweeper = builder.start().await.unwrap();
@@ -198,8 +201,10 @@ pub async fn housekeeping_is_done_by_rows_that_operators_edit(b: &dyn Backend) {
 }
 
 pub async fn without_housekeeping_nothing_is_purged(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").keep_history("1h").handler("none_here")).await.unwrap();
-    let sweeper = Sweeper::builder(b.outbox())
+    b.outbox().define_if_missing(NotifyDef::new("sync").keep_history("1h").handler("none_here")).await.unwrap();
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .housekeeping(false)
         .handler("none_here", |_: Notice<i64>| async { Ok(()) })
         .start()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use solid_notify::{Failure, NewNotice, Notice, NoticeRecord, NotifyDef, Status, Sweeper};
+use solid_notify::{Failure, NewNotice, Notice, NoticeRecord, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, reaches, record};
 
@@ -13,9 +13,11 @@ async fn sent(
     answer: impl Fn() -> Result<(), Failure> + Send + Sync + 'static,
     becomes: Status,
 ) -> NoticeRecord {
-    b.outbox().define(NotifyDef::new("sync").max_retry_interval("1h")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_interval("1h")).await.unwrap();
     let answer = std::sync::Arc::new(answer);
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", move |_: Notice<i64>| {
             let answer = answer.clone();
             async move { answer() }
@@ -48,8 +50,10 @@ pub async fn a_handler_can_give_up_at_once(b: &dyn Backend) {
 }
 
 pub async fn a_panic_is_a_failure_of_its_notice_alone(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
-    let sweeper = Sweeper::builder(b.outbox())
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", |notice: Notice<i64>| {
             // Also a panic before the future exists.
             assert!(*notice.param() != 1, "one is odd");
@@ -75,8 +79,10 @@ pub async fn a_panic_is_a_failure_of_its_notice_alone(b: &dyn Backend) {
 }
 
 pub async fn a_time_out_is_a_failure(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").timeout("50ms")).await.unwrap();
-    let sweeper = Sweeper::builder(b.outbox())
+    b.outbox().define_if_missing(NotifyDef::new("sync").timeout("50ms")).await.unwrap();
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", |_: Notice<i64>| async { std::future::pending().await })
         .start()
         .await
@@ -90,10 +96,12 @@ pub async fn a_time_out_is_a_failure(b: &dyn Backend) {
 }
 
 pub async fn a_parameter_that_does_not_fit_is_a_dead_letter_that_says_so(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", move |_: Notice<Vec<u8>>| {
             noted.note(());
             async { Ok(()) }
@@ -116,10 +124,12 @@ pub async fn a_parameter_that_does_not_fit_is_a_dead_letter_that_says_so(b: &dyn
 }
 
 pub async fn a_raw_parameter_keeps_its_bytes(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", move |notice: Notice<Box<RawValue>>| {
             noted.note(notice.param().get().to_owned());
             async { Ok(()) }
@@ -138,9 +148,11 @@ pub async fn a_raw_parameter_keeps_its_bytes(b: &dyn Backend) {
 pub async fn a_named_strategy_decides_and_a_panicking_one_falls_back(b: &dyn Backend) {
     for (name, strategy) in [("good", "doubling"), ("bad", "broken"), ("lost", "unheard_of")] {
         let def = NotifyDef::new(name).handler("sync").retry_interval(format!("strategy:{strategy}"));
-        b.outbox().define(def).await.unwrap();
+        b.outbox().define_if_missing(def).await.unwrap();
     }
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", |_: Notice<i64>| async { Err(Failure::retry("no")) })
         .strategy("doubling", |n| Duration::from_secs(10 << n))
         .strategy("broken", |_| panic!("division by zero"))
@@ -158,8 +170,10 @@ pub async fn a_named_strategy_decides_and_a_panicking_one_falls_back(b: &dyn Bac
 }
 
 pub async fn texts_of_a_handler_are_stored_by_every_database(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
-    let sweeper = Sweeper::builder(b.outbox())
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", |notice: Notice<i64>| async move {
             notice.set_description("a\0b");
             Err(Failure::give_up(format!("c\0d{}", "e".repeat(100_000))))

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use solid_notify::definition::Updated;
 use solid_notify::operate::NextStep;
-use solid_notify::{Failure, Notice, NotifyDef, Rate, Status, Sweeper, Updated};
+use solid_notify::operate::Rate;
+use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status, Sweeper};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, definition, eventually, record};
 
@@ -13,7 +15,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 async fn failing(b: &dyn Backend) -> (Sweeper, Calls<i64>) {
     let calls = Calls::default();
     let noted = calls.clone();
-    let builder = Sweeper::builder(b.outbox()).handler("sync", move |notice: Notice<i64>| {
+    let builder = b.outbox().sweeper().handler("sync", move |notice: Notice<i64>| {
         noted.note(notice.id());
         async { Err(Failure::retry("no")) }
     });
@@ -31,7 +33,7 @@ async fn failed(b: &dyn Backend, ids: &[i64], failures: i64) {
 }
 
 pub async fn a_preview_shows_the_effects_on_the_notices(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync").retry_interval("1h").max_retry_times(9)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("1h").max_retry_times(9)).await.unwrap();
     let (sweeper, calls) = failing(b).await;
     let old = [add(b, "sync").await, add(b, "sync").await];
     failed(b, &old, 1).await;
@@ -73,7 +75,7 @@ pub async fn a_preview_shows_the_effects_on_the_notices(b: &dyn Backend) {
 }
 
 pub async fn an_edit_by_hand_becomes_a_version_by_itself(b: &dyn Backend) {
-    b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let (sweeper, _) = failing(b).await;
     let id = definition(b, "sync").await.id;
     b.edit_by_hand(id, "timeout", "9s").await;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use solid_notify::{AlertReason, Failure, FirstAttempt, NewNotice, Notice, NotifyDef, Status, Sweeper};
+use solid_notify::alert::AlertReason;
+use solid_notify::{Failure, FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, PATIENCE, add, definition, eventually, gated, reaches, record};
@@ -26,10 +27,12 @@ fn window(now: SystemTime, from: u32, to: u32) -> String {
 
 pub async fn outside_of_its_window_nothing_is_sent_or_counted_until_it_opens(b: &dyn Backend) {
     let now = full_minute(b);
-    b.outbox().define(NotifyDef::new("sync").send_window(window(now, 60, 120))).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").send_window(window(now, 60, 120))).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", move |_: Notice<i64>| {
             noted.note(());
             async { Ok(()) }
@@ -62,10 +65,12 @@ pub async fn outside_of_its_window_nothing_is_sent_or_counted_until_it_opens(b: 
 pub async fn a_retry_that_is_due_waits_for_the_window_and_keeps_its_time(b: &dyn Backend) {
     let now = full_minute(b);
     let def = NotifyDef::new("sync").retry_interval("1h").send_window(window(now, 0, 30));
-    b.outbox().define(def).await.unwrap();
+    b.outbox().define_if_missing(def).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = Sweeper::builder(b.outbox())
+    let sweeper = b
+        .outbox()
+        .sweeper()
         .handler("sync", move |_: Notice<i64>| {
             let first = noted.note(()) == 0;
             async move { if first { Err(Failure::retry("not now")) } else { Ok(()) } }
@@ -87,9 +92,9 @@ pub async fn a_retry_that_is_due_waits_for_the_window_and_keeps_its_time(b: &dyn
 
 pub async fn an_attempt_may_end_after_its_window_has_closed(b: &dyn Backend) {
     let now = full_minute(b);
-    b.outbox().define(NotifyDef::new("sync").timeout("1d").send_window(window(now, 0, 30))).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").timeout("1d").send_window(window(now, 0, 30))).await.unwrap();
     let (calls, gate) = (Calls::default(), Arc::new(Semaphore::new(0)));
-    let sweeper = Sweeper::builder(b.outbox()).handler("sync", gated(&calls, &gate)).start().await.unwrap();
+    let sweeper = b.outbox().sweeper().handler("sync", gated(&calls, &gate)).start().await.unwrap();
     let id = add(b, "sync").await;
     eventually("it is being sent", async || calls.count() == 1).await;
     b.clock().advance(40 * MINUTE);
@@ -104,14 +109,14 @@ pub async fn an_attempt_may_end_after_its_window_has_closed(b: &dyn Backend) {
 pub async fn dead_senders_and_overdue_acks_are_judged_outside_of_the_window(b: &dyn Backend) {
     let now = full_minute(b);
     let def = |name| NotifyDef::new(name).send_window(window(now, 0, 30));
-    b.outbox().define(def("sync")).await.unwrap();
-    b.outbox().define(def("order").need_confirm(true).max_confirm_delay("1h")).await.unwrap();
+    b.outbox().define_if_missing(def("sync")).await.unwrap();
+    b.outbox().define_if_missing(def("order").need_confirm(true).max_confirm_delay("1h")).await.unwrap();
     let died = add(b, "sync").await;
     let (def_id, what) = (definition(b, "sync").await.id, ClaimWhat::Slice(Status::NotSent));
     let claim = Claim { def_id, what, limit: 1, lease: 60 * MINUTE, worker: "dead-worker".to_owned(), quota: None };
-    assert_eq!(b.outbox().store().claim(&claim).await.unwrap().notices.len(), 1);
+    assert_eq!(b.outbox().engine().store().claim(&claim).await.unwrap().notices.len(), 1);
     let ok = |_: Notice<i64>| async { Ok(()) };
-    let sweeper = Sweeper::builder(b.outbox()).handler("sync", ok).handler("order", ok).start().await.unwrap();
+    let sweeper = b.outbox().sweeper().handler("sync", ok).handler("order", ok).start().await.unwrap();
     let order = add(b, "order").await;
     reaches(b, order, Status::AwaitingAck).await;
     sweeper.idle().await;
@@ -128,13 +133,13 @@ pub async fn dead_senders_and_overdue_acks_are_judged_outside_of_the_window(b: &
 pub async fn a_backlog_is_counted_from_the_opening_of_the_window(b: &dyn Backend) {
     let now = full_minute(b);
     let def = |name| NotifyDef::new(name).handler("missing").backlog_alert_age("5m");
-    b.outbox().define(def("nightly").send_window(window(now, 60, 180))).await.unwrap();
-    b.outbox().define(def("always")).await.unwrap();
-    let sweeper = Sweeper::builder(b.outbox()).start().await.unwrap();
+    b.outbox().define_if_missing(def("nightly").send_window(window(now, 60, 180))).await.unwrap();
+    b.outbox().define_if_missing(def("always")).await.unwrap();
+    let sweeper = b.outbox().sweeper().start().await.unwrap();
     add(b, "nightly").await;
     add(b, "always").await;
     let ids = [definition(b, "nightly").await.id, definition(b, "always").await.id];
-    let told = async |def_id, reason| b.outbox().operate().alert_row(def_id, reason).await.unwrap().is_some();
+    let told = async |def_id, reason| b.outbox().engine().operate().alert_row(def_id, reason).await.unwrap().is_some();
     sweeper.idle().await;
     b.clock().advance(30 * MINUTE);
     eventually("the one without a window is reported", async || told(ids[1], AlertReason::Backlog).await).await;

@@ -4,8 +4,9 @@ use std::str::FromStr;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
+use solid_notify::ack::Reply;
 use solid_notify::{
-    AckResult, Added, AnyOutbox, Dialect, Error, HandClock, NewNotice, Outbox, OutboxBuilder, Reply, add_notices,
+    AckResult, AnyOutbox, Dialect, Error, HandClock, NewNotice, Outbox, OutboxBuilder, Receipt, add_notices,
 };
 use solid_notify_testkit::conformance::Backend;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
@@ -223,14 +224,14 @@ impl<D: Database> Backend for TestDb<D> {
         &self.clock
     }
 
-    async fn add(&self, notice: NewNotice) -> Result<Added, Error> {
+    async fn add(&self, notice: NewNotice) -> Result<Receipt, Error> {
         let mut tx = self.outbox.begin().await?;
         let added = notice.add(&mut tx).await?;
         tx.commit().await?;
         Ok(added)
     }
 
-    async fn add_many(&self, notices: Vec<NewNotice>) -> Result<Vec<Added>, Error> {
+    async fn add_many(&self, notices: Vec<NewNotice>) -> Result<Vec<Receipt>, Error> {
         let mut tx = self.outbox.begin().await?;
         let added = add_notices(&mut tx, notices).await?;
         tx.commit().await?;
@@ -255,7 +256,7 @@ impl<D: Database> Backend for TestDb<D> {
         self.sql(&format!("DELETE FROM notify_def WHERE id = {def_id}")).await;
     }
 
-    async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Added, Error> {
+    async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Receipt, Error> {
         let mut tx = self.outbox.begin().await?;
         let added = notice.add(&mut tx).await?;
         tx.rollback().await?;

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use solid_notify::{AnyOutbox, Notice, NoticeRecord, NotifyDef, StoreError, Sweeper, SweeperBuilder};
+use solid_notify::error::StoreError;
+use solid_notify::{AnyOutbox, Notice, NoticeRecord, NotifyDef, OutboxExt, SweeperBuilder};
+use solid_notify_core::engine::Engine;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
@@ -179,7 +181,7 @@ impl Store for Faulty {
 pub fn faulty() -> (MemoryBackend, Arc<Faulty>, AnyOutbox) {
     let backend = MemoryBackend::default();
     let store = Arc::new(Faulty {
-        inner: backend.outbox().store().clone(),
+        inner: backend.outbox().engine().store().clone(),
         planned: Mutex::default(),
         poison: Mutex::default(),
         locked: Mutex::default(),
@@ -191,7 +193,11 @@ pub fn faulty() -> (MemoryBackend, Arc<Faulty>, AnyOutbox) {
         refused_definition: Mutex::default(),
         outcomes: AtomicUsize::default(),
     });
-    let outbox = AnyOutbox::new(store.clone(), Arc::clone(backend.outbox().operate()), Some(backend.clock().clone()));
+    let outbox = AnyOutbox::over(Engine::new(
+        store.clone(),
+        Arc::clone(backend.outbox().engine().operate()),
+        Some(backend.clock().clone()),
+    ));
     (backend, store, outbox)
 }
 
@@ -199,12 +205,10 @@ pub fn faulty() -> (MemoryBackend, Arc<Faulty>, AnyOutbox) {
 pub fn good(outbox: &AnyOutbox) -> (SweeperBuilder, Calls<i64>) {
     let calls = Calls::default();
     let noted = calls.clone();
-    let builder = Sweeper::builder(outbox).poll_interval(Duration::from_millis(50)).handler(
-        "sync",
-        move |notice: Notice<i64>| {
+    let builder =
+        outbox.sweeper().poll_interval(Duration::from_millis(50)).handler("sync", move |notice: Notice<i64>| {
             noted.note(notice.id());
             async { Ok(()) }
-        },
-    );
+        });
     (builder, calls)
 }

@@ -3,9 +3,9 @@
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use solid_notify::{
-    AckResult, Added, AnyOutbox, ColumnValue, Error, HandClock, NewNotice, NotifyDef, Reply, add_notices,
-};
+use solid_notify::ack::Reply;
+use solid_notify::definition::ColumnValue;
+use solid_notify::{AckResult, AnyOutbox, Error, HandClock, NewNotice, NotifyDef, Receipt, add_notices};
 use solid_notify_testkit::MemoryOutbox;
 use solid_notify_testkit::conformance::Backend;
 
@@ -18,7 +18,7 @@ pub struct MemoryBackend {
 impl Default for MemoryBackend {
     fn default() -> Self {
         let clock = HandClock::new(SystemTime::now());
-        Self { outbox: MemoryOutbox::with_clock(clock.clone()), clock }
+        Self { outbox: MemoryOutbox::builder().clock(clock.clone()).build(), clock }
     }
 }
 
@@ -32,25 +32,25 @@ impl Backend for MemoryBackend {
         &self.clock
     }
 
-    async fn add(&self, notice: NewNotice) -> Result<Added, Error> {
-        let mut tx = self.outbox.begin();
+    async fn add(&self, notice: NewNotice) -> Result<Receipt, Error> {
+        let mut tx = self.outbox.begin().await.unwrap();
         let added = notice.add(&mut tx).await?;
-        tx.commit();
+        tx.commit().await.unwrap();
         Ok(added)
     }
 
-    async fn add_many(&self, notices: Vec<NewNotice>) -> Result<Vec<Added>, Error> {
-        let mut tx = self.outbox.begin();
+    async fn add_many(&self, notices: Vec<NewNotice>) -> Result<Vec<Receipt>, Error> {
+        let mut tx = self.outbox.begin().await.unwrap();
         let added = add_notices(&mut tx, notices).await?;
-        tx.commit();
+        tx.commit().await.unwrap();
         Ok(added)
     }
 
     async fn apply_ack(&self, answer: &Reply, commit: bool) -> AckResult {
-        let mut tx = self.outbox.begin();
+        let mut tx = self.outbox.begin().await.unwrap();
         let answered = answer.apply(&mut tx).await.unwrap();
         if commit {
-            tx.commit();
+            tx.commit().await.unwrap();
         }
         answered
     }
@@ -68,10 +68,10 @@ impl Backend for MemoryBackend {
         self.outbox.edit_by_hand(def_id, None);
     }
 
-    async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Added, Error> {
-        let mut tx = self.outbox.begin();
+    async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Receipt, Error> {
+        let mut tx = self.outbox.begin().await.unwrap();
         let added = notice.add(&mut tx).await?;
-        tx.rollback();
+        tx.rollback().await.unwrap();
         Ok(added)
     }
 }

@@ -4,7 +4,8 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use redis::{Client, Commands};
-use solid_notify::{AckResult, Added, AnyOutbox, Error, HandClock, NewNotice, Reply, add_notices};
+use solid_notify::ack::Reply;
+use solid_notify::{AckResult, AnyOutbox, Error, HandClock, NewNotice, Receipt, add_notices};
 use solid_notify_redis::{Redis, RedisBuilder, RedisOutbox};
 use solid_notify_testkit::conformance::Backend;
 
@@ -127,27 +128,27 @@ impl Backend for RedisBackend {
         &self.own.clock
     }
 
-    async fn add(&self, notice: NewNotice) -> Result<Added, Error> {
+    async fn add(&self, notice: NewNotice) -> Result<Receipt, Error> {
         notice.add(&mut self.outbox.clone()).await
     }
 
-    async fn add_many(&self, notices: Vec<NewNotice>) -> Result<Vec<Added>, Error> {
+    async fn add_many(&self, notices: Vec<NewNotice>) -> Result<Vec<Receipt>, Error> {
         add_notices(&mut self.outbox.clone(), notices).await
     }
 
-    async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Added, Error> {
-        let mut batch = self.outbox.begin();
+    async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Receipt, Error> {
+        let mut batch = self.outbox.begin().await.unwrap();
         let added = notice.add(&mut batch).await?;
-        batch.rollback();
+        batch.rollback().await.unwrap();
         Ok(added)
     }
 
     async fn apply_ack(&self, answer: &Reply, commit: bool) -> AckResult {
-        let mut batch = self.outbox.begin();
+        let mut batch = self.outbox.begin().await.unwrap();
         let answered = answer.apply(&mut batch).await.unwrap();
         match commit {
             true => batch.commit().await.unwrap(),
-            false => batch.rollback(),
+            false => batch.rollback().await.unwrap(),
         }
         answered
     }

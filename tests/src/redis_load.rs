@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use solid_notify::{Notice, NotifyDef, Status, Sweeper, add_notice};
+use solid_notify::{Notice, NotifyDef, OutboxExt, Status, Sweeper, add_notice};
 use solid_notify_redis::{ClaimedTask, Redis, RedisOutbox, TaskLease, TaskOutcome, TimedTasks};
 use tokio::task::JoinHandle;
 
@@ -73,7 +73,7 @@ impl Load {
             stop: Arc::default(),
         };
         // A sweeper waits after an outage, since in one all leases end though their holders live. Here is no other.
-        let mut sweeper = Sweeper::builder(&outbox).outage_grace(Duration::from_millis(300));
+        let mut sweeper = outbox.sweeper().outage_grace(Duration::from_millis(300));
         for source in 0..SOURCES {
             let arrived = shared.arrived.clone();
             sweeper = sweeper.handler(definition(source), move |notice: Notice<i64>| {
@@ -166,7 +166,7 @@ pub async fn define(outbox: &RedisOutbox) {
     for source in 0..SOURCES {
         // A short lease, so that notices of a claim whose reply was lost are due again soon.
         let def = NotifyDef::new(definition(source)).timeout("1s").retry_interval("100ms").max_retry_times(20);
-        outbox.define(def).await.unwrap();
+        outbox.define_if_missing(def).await.unwrap();
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
-use solid_notify::{Failure, NewNotice, Notice, NoticeRecord, NotifyDef, Status, Updated};
+use solid_notify::definition::Updated;
+use solid_notify::{Failure, NewNotice, Notice, NoticeRecord, NotifyDef, Status};
 use solid_notify_core::store::{Edit, Edited};
 use solid_notify_testkit::conformance::Backend;
 use tokio::sync::Semaphore;
@@ -104,7 +105,7 @@ pub async fn update(b: &dyn Backend, name: &str, change: impl FnOnce(NotifyDef) 
 pub async fn edit_by_hand(b: &dyn Backend, name: &str, change: impl FnOnce(NotifyDef) -> NotifyDef) {
     let seen = definition(b, name).await;
     let new = change(seen.clone());
-    let done = b.outbox().store().edit(&Edit::Replace { seen, new }, "a test").await.unwrap();
+    let done = b.outbox().engine().store().edit(&Edit::Replace { seen, new }, "a test").await.unwrap();
     assert!(matches!(done, Edited::Done(_)), "{done:?}");
 }
 

@@ -67,7 +67,7 @@ async fn a_definition_that_was_just_read_is_not_looked_up<D: Database<Db: Sql>>(
 
 async fn an_edit_of_this_process_is_known_at_once<D: Database<Db: Sql>>() {
     let scene = Scene::<D>::known().await;
-    scene.outbox().define(NotifyDef::new("other")).await.unwrap();
+    scene.outbox().define_if_missing(NotifyDef::new("other")).await.unwrap();
     scene.add("other").await.unwrap();
     scene.read().await;
     let rows = scene.outbox().definitions().await.unwrap();

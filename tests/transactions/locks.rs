@@ -6,7 +6,8 @@ use std::time::Duration;
 
 #[cfg(any(mariadb, mysql))]
 use solid_notify::NotifyDef;
-use solid_notify::{Error, Updated, add_notice};
+use solid_notify::definition::Updated;
+use solid_notify::{Error, add_notice};
 use solid_notify_core::Status;
 use solid_notify_core::store::{Claim, ClaimWhat, Settled};
 use solid_notify_testkit::conformance::succeed;
@@ -79,7 +80,7 @@ async fn an_outcome_whose_row_others_lock_is_left_for_later<D: Database<Db: Sql>
         scene.work(&mut tx, k).await;
     }
     tx.commit().await.unwrap();
-    let store = scene.outbox().store();
+    let store = scene.outbox().engine().store();
     let def_id = scene.outbox().definitions().await.unwrap()[0].row.id;
     let claim = Claim {
         def_id,
@@ -109,7 +110,7 @@ async fn a_definition_that_is_younger_than_the_snapshot_can_be_used<D: Database<
     let mut tx = sqlx::Connection::begin(&mut *conn).await.unwrap();
     for defined in [false, true] {
         if defined {
-            scene.outbox().define(NotifyDef::new("young").handler("sync")).await.unwrap();
+            scene.outbox().define_if_missing(NotifyDef::new("young").handler("sync")).await.unwrap();
         }
         assert_eq!(sqlx::MySql::numbers(&mut tx, "SELECT count(*) FROM notify_def").await, [1], "a snapshot");
     }
@@ -123,7 +124,7 @@ async fn a_definition_that_is_younger_than_the_snapshot_can_be_used<D: Database<
     keep_snapshots::<D>(&mut *scene_of_one.db.pool.acquire().await.unwrap()).await;
     let mut tx = scene_of_one.begin().await;
     scene_of_one.work(&mut tx, 1).await;
-    scene_of_one.outbox().define(NotifyDef::new("young").handler("sync")).await.unwrap();
+    scene_of_one.outbox().define_if_missing(NotifyDef::new("young").handler("sync")).await.unwrap();
     super::row::<D>(&mut tx, 2).await;
     add_notice(&mut tx, "young", 2).await.unwrap();
     let mut other = scene_of_one.observer.acquire().await.unwrap();

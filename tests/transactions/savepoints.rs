@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use solid_notify::FirstAttempt::{NotHere, RolledBack, Succeeded};
-use solid_notify::{Notice, Sweeper};
+use solid_notify::{Notice, OutboxExt};
 use solid_notify_tests::{Database, on_each_database};
 use sqlx::{Acquire, Connection};
 use tokio::sync::Semaphore;
@@ -155,7 +155,7 @@ async fn a_rollback_is_known_although_no_slot_is_free<D: Database<Db: Sql>>() {
             }
         }
     };
-    let builder = Sweeper::builder(scene.outbox()).handler("sync", handler).max_running(1);
+    let builder = scene.outbox().sweeper().handler("sync", handler).max_running(1);
     scene.sweeper = Some(builder.start().await.unwrap());
     let mut tx = scene.begin().await;
     let running = scene.work(&mut tx, 1).await;

@@ -16,10 +16,10 @@ const NAMES: [&str; 3] = ["first", "second", "third"];
 /// The same definitions in both, in opposite orders, so that an id of one means another definition in the other.
 async fn define<DB: solid_notify::Dialect>(outbox: &Outbox<DB>, tenant: &Outbox<DB>) {
     for name in NAMES {
-        outbox.define(NotifyDef::new(name)).await.unwrap();
+        outbox.define_if_missing(NotifyDef::new(name)).await.unwrap();
     }
     for name in NAMES.iter().rev() {
-        tenant.define(NotifyDef::new(*name)).await.unwrap();
+        tenant.define_if_missing(NotifyDef::new(*name)).await.unwrap();
     }
     // The ids are known from now on.
     outbox.definitions().await.unwrap();

@@ -18,7 +18,7 @@
 //!     .chat("dev", Slack::new(std::env::var("DEV_URL")?))      // for the names in `alert_to`
 //!     .default_chat("ops")                                     // for alerts without a recipient
 //!     .build()?;
-//! let sweeper = sweeper.register(ALERT_DEFINITION, alerts);
+//! let sweeper = sweeper.handler_type(ALERT_DEFINITION, alerts);
 //! # Ok(()) }
 //! ```
 //!

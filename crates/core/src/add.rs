@@ -9,10 +9,11 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use crate::ack::{AckResult, Reply};
-use crate::dispatch::{FirstAttempt, FirstAttemptReceiver};
-use crate::error::{Error, Result};
+use crate::error::{Error, FaultKind, Result, StoreError};
 use crate::notice::{duration_millis, millis_from_time};
 use crate::param;
+use crate::receipt::Receipt;
+use crate::typed::DefinitionName;
 
 /// Adds a notice of the definition `name` with the JSON parameter `param`, inside the caller's transaction: it
 /// exists if and only if that transaction commits.
@@ -20,22 +21,22 @@ use crate::param;
 /// `connection` is a `NoticeTx` (from `outbox.begin()`: sent right after its commit), or a plain sqlx transaction
 /// or connection (found by the next sweep; `outbox.wake()` after the commit removes the wait). `param` is anything
 /// that serializes: a `serde_json::Value`, `null` included, a type of your own, or a `Box<RawValue>` whose bytes are
-/// kept as they are.
+/// kept as they are. `name` is a text or a [`Definition`](crate::Definition), which fixes the type of the parameter.
 ///
 /// # Errors
 /// [`Error::UnknownDefinition`] names the nearest known name. [`Error::InvalidNotice`] for NUL, nesting beyond 24 levels or a
-/// size beyond the limit (1 MiB unless configured). Both leave the transaction unchanged. [`Error::Store`] carries the error of
+/// size beyond 1 MiB ([`NewNotice::param_limit`] changes that). Both leave the transaction unchanged. [`Error::Store`] carries the error of
 /// the database.
-pub async fn add_notice<C: NoticeConnection>(connection: &mut C, name: &str, param: impl Serialize) -> Result<Receipt> {
-    match NewNotice::new(name, param)?.add(connection).await? {
-        Added::New(receipt) => Ok(receipt),
-        // A notice without a dedupe key is no duplicate. If a connection reports one, the receipt has the id that it reported.
-        Added::Duplicate(id) => Ok(Receipt::new(id.unwrap_or_default(), FirstAttemptReceiver::not_here())),
-    }
+pub async fn add_notice<C: NoticeConnection, P: Serialize>(
+    connection: &mut C,
+    name: impl DefinitionName<P>,
+    param: P,
+) -> Result<Receipt> {
+    NewNotice::new(name, param)?.add(connection).await
 }
 
-/// Adds many notices in a few statements: all of them, or none if one cannot be added. Returns one [`Added`] per notice, in
-/// their order.
+/// Adds many notices in a few statements: all of them, or none if one cannot be added. Returns one [`Receipt`] per
+/// notice, in their order.
 ///
 /// They may be of several definitions. Notices of the same ordering key are sent in the order given here; a dedupe key
 /// that comes twice is added once.
@@ -44,8 +45,8 @@ pub async fn add_notice<C: NoticeConnection>(connection: &mut C, name: &str, par
 /// # use solid_notify_core::{NewNotice, NoticeConnection, Result, add_notices};
 /// # async fn add(tx: &mut impl NoticeConnection, orders: Vec<i64>) -> Result<()> {
 /// let notices = orders.iter().map(|order| NewNotice::new("sync_to_omp", order)).collect::<Result<Vec<_>>>()?;
-/// let added = add_notices(tx, notices).await?;
-/// assert_eq!(added.len(), orders.len());
+/// let receipts = add_notices(tx, notices).await?;
+/// assert_eq!(receipts.len(), orders.len());
 /// # Ok(())
 /// # }
 /// ```
@@ -57,7 +58,7 @@ pub async fn add_notice<C: NoticeConnection>(connection: &mut C, name: &str, par
 pub async fn add_notices<C: NoticeConnection>(
     connection: &mut C,
     notices: impl IntoIterator<Item = NewNotice>,
-) -> Result<Vec<Added>> {
+) -> Result<Vec<Receipt>> {
     let current = crate::trace::current();
     let notices = notices.into_iter().map(|notice| notice.within(|| current.clone()));
     connection.insert_many(notices.collect()).await
@@ -67,17 +68,16 @@ pub async fn add_notices<C: NoticeConnection>(
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use solid_notify_core::{Added, NewNotice, NoticeConnection, Result};
+/// # use solid_notify_core::{NewNotice, NoticeConnection, Result};
 /// # async fn add(tx: &mut impl NoticeConnection) -> Result<()> {
-/// let added = NewNotice::new("remind_customer", serde_json::json!({ "order": 7 }))?
+/// let receipt = NewNotice::new("remind_customer", serde_json::json!({ "order": 7 }))?
 ///     .delay(Duration::from_secs(3600))
 ///     .description("first reminder")
 ///     .unique_until_ended("reminder-1 of order 7")
 ///     .add(tx)
 ///     .await?;
-/// match added {
-///     Added::New(receipt) => println!("notice {}", receipt.id()),
-///     Added::Duplicate(id) => println!("the customer will be reminded already: {id:?}"),
+/// if receipt.is_duplicate() {
+///     println!("the customer will be reminded already, by notice {:?}", receipt.id());
 /// }
 /// # Ok(())
 /// # }
@@ -92,6 +92,7 @@ pub struct NewNotice {
     pub(crate) ordering_key: Option<String>,
     pub(crate) dedupe_key: Option<String>,
     pub(crate) until_ended: bool,
+    param_limit: usize,
 }
 
 /// When a notice is to be sent for the first time.
@@ -116,12 +117,20 @@ impl NewNotice {
     ///
     /// # Errors
     /// [`Error::InvalidNotice`] where `param` cannot be written as JSON.
-    pub fn new(name: impl Into<String>, param: impl Serialize) -> Result<Self> {
-        let name = name.into();
+    pub fn new<P: Serialize>(name: impl DefinitionName<P>, param: P) -> Result<Self> {
+        let name = name.into_name();
         let param = param::to_json(&name, &param)?;
         let (description, trace_context, ordering_key, dedupe_key) = (None, None, None, None);
         let (send, until_ended) = (SendTime::AtOnce, false);
-        Ok(Self { name, param, send, description, trace_context, ordering_key, dedupe_key, until_ended })
+        let param_limit = param::DEFAULT_PARAM_LIMIT;
+        Ok(Self { name, param, send, description, trace_context, ordering_key, dedupe_key, until_ended, param_limit })
+    }
+
+    /// Sets how many bytes of JSON its parameter may have, instead of 1 MiB.
+    #[must_use]
+    pub fn param_limit(mut self, bytes: usize) -> Self {
+        self.param_limit = bytes;
+        self
     }
 
     /// Delays the first attempt by `delay`, counted by the database's clock from the insert.
@@ -166,7 +175,7 @@ impl NewNotice {
     }
 
     /// Sets a dedupe key that lasts until the notice is claimed for its first attempt. While another notice of the definition has
-    /// the key, adding this one inserts nothing and returns [`Added::Duplicate`]. One to 200 characters.
+    /// the key, adding this one inserts nothing and returns a [duplicate](Receipt::is_duplicate). One to 200 characters.
     ///
     /// Choose it for "send the newest state", where the handler reads the state when it runs: no change is lost, because a
     /// notice that is being sent, or was sent, covers no later change. The notice that covers this one is not claimed before
@@ -183,7 +192,7 @@ impl NewNotice {
     }
 
     /// Sets a dedupe key that lasts until the notice has ended (succeeded, cancelled or a dead letter). While another notice of
-    /// the definition has the key, adding this one inserts nothing and returns [`Added::Duplicate`]. One to 200 characters.
+    /// the definition has the key, adding this one inserts nothing and returns a [duplicate](Receipt::is_duplicate). One to 200 characters.
     ///
     /// Choose it for "do this once", a reminder for instance. It loses changes if the handler sends a state: a change made
     /// while the notice is being sent is not sent. See [`Self::unique_until_claimed`], also for the effects of the unique
@@ -198,7 +207,7 @@ impl NewNotice {
     ///
     /// # Errors
     /// Those of [`add_notice`].
-    pub async fn add<C: NoticeConnection>(self, connection: &mut C) -> Result<Added> {
+    pub async fn add<C: NoticeConnection>(self, connection: &mut C) -> Result<Receipt> {
         connection.insert(self.within(crate::trace::current)).await
     }
 
@@ -209,7 +218,8 @@ impl NewNotice {
     }
 
     /// Checks everything that needs no database.
-    pub fn check(&self, param_limit: usize) -> Result<()> {
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<()> {
         // No definition has such a name, and comparing it to every existing name could take long.
         if self.name.contains('\0') || self.name.chars().nth(NAME_LIMIT).is_some() {
             return Err(Error::UnknownDefinition { name: self.name.clone(), nearest: None });
@@ -233,7 +243,7 @@ impl NewNotice {
                 return Err(Error::InvalidNotice { name: self.name.clone(), problem });
             }
         }
-        param::check(&self.name, &self.param, param_limit)
+        param::check(&self.name, &self.param, self.param_limit)
     }
 
     /// Returns the name of its definition.
@@ -305,71 +315,35 @@ impl NewNotice {
 /// 9999-01-01, which every database can store, in milliseconds since 1970.
 const LAST_SEND_TIME: i64 = 253_370_764_800_000;
 
-/// A transaction or connection through which a notice can be added. On a bare connection each insert commits by itself.
+/// A transaction or connection through which notices can be added and acked. On a bare connection each insert commits by
+/// itself.
 ///
-/// Implemented for `NoticeTx`, for sqlx's `Transaction`, `PoolConnection` and the connections of the three databases.
-pub trait NoticeConnection: Send {
-    /// Inserts the notice. Applications call [`add_notice`].
-    fn insert(&mut self, notice: NewNotice) -> impl Future<Output = Result<Added>> + Send;
+/// Implemented for the transactions of every outbox, for sqlx's `Transaction`, `PoolConnection` and the connections of the
+/// three databases. It has no methods; use it as a bound, and [`add_notice`] or [`NewNotice::add`].
+pub trait NoticeConnection: Insert {}
 
-    /// Inserts all of them, or none if one cannot be inserted; returns one [`Added`] per notice, in their order.
-    fn insert_many(&mut self, notices: Vec<NewNotice>) -> impl Future<Output = Result<Vec<Added>>> + Send;
+impl<C: Insert> NoticeConnection for C {}
 
-    /// Applies an ack or nack of a notice. Applications call [`crate::ack_notice`].
-    fn apply_ack(&mut self, answer: &Reply) -> impl Future<Output = Result<AckResult>> + Send;
-}
-
-/// Result of adding a notice.
-#[derive(Debug)]
-pub enum Added {
-    /// It was inserted.
-    New(Receipt),
-    /// Nothing was inserted, because another notice has the dedupe key. The value is its id; `None` if this transaction cannot
-    /// see it or it has just ended.
-    Duplicate(Option<i64>),
-}
-
-impl Added {
-    /// Returns the id of the new notice, or of the one that it duplicates.
-    pub fn id(&self) -> Option<i64> {
-        match self {
-            Self::New(receipt) => Some(receipt.id()),
-            Self::Duplicate(id) => *id,
+/// What a connection of a store does for [`NoticeConnection`].
+#[diagnostic::on_unimplemented(
+    message = "notices cannot be added through `{Self}`",
+    note = "pass a transaction of `outbox.begin()`, or a transaction or connection of sqlx"
+)]
+pub trait Insert: Send {
+    /// Inserts the notice.
+    fn insert(&mut self, notice: NewNotice) -> impl Future<Output = Result<Receipt>> + Send {
+        async {
+            let receipt = self.insert_many(vec![notice]).await?.pop();
+            let missing = || StoreError::new("adding a notice", FaultKind::Permanent, "the store returned no receipt");
+            Ok(receipt.ok_or_else(missing)?)
         }
     }
 
-    /// Returns the receipt of the inserted notice.
-    pub fn receipt(self) -> Option<Receipt> {
-        match self {
-            Self::New(receipt) => Some(receipt),
-            Self::Duplicate(_) => None,
-        }
-    }
-}
+    /// Inserts all of them, or none if one cannot be inserted; returns one [`Receipt`] per notice, in their order.
+    fn insert_many(&mut self, notices: Vec<NewNotice>) -> impl Future<Output = Result<Vec<Receipt>>> + Send;
 
-/// The receipt for an added notice. It is valid once the transaction has committed.
-#[derive(Debug)]
-pub struct Receipt {
-    id: i64,
-    outcome: FirstAttemptReceiver,
-}
-
-impl Receipt {
-    /// Creates a receipt; only implementations of [`NoticeConnection`] need it.
-    pub fn new(id: i64, outcome: FirstAttemptReceiver) -> Self {
-        Self { id, outcome }
-    }
-
-    /// Returns the notice's id, which the handler and every table show.
-    pub fn id(&self) -> i64 {
-        self.id
-    }
-
-    /// Waits until the first attempt has ended and its outcome is stored, at most `limit`. Call it after the commit; before the
-    /// commit it waits for the whole `limit`.
-    pub async fn first_attempt(self, limit: Duration) -> FirstAttempt {
-        self.outcome.wait(limit).await
-    }
+    /// Applies an ack or nack of a notice.
+    fn apply_ack(&mut self, reply: &Reply) -> impl Future<Output = Result<AckResult>> + Send;
 }
 
 /// Returns the known name that is most similar to `name`, if one is similar enough.
@@ -393,8 +367,8 @@ mod tests {
 
     #[test]
     fn a_name_that_no_definition_can_have_is_refused_before_any_comparison() {
-        assert!(NewNotice::new("é".repeat(200), 1).unwrap().check(10).is_ok());
-        let error = NewNotice::new("é".repeat(201), 1).unwrap().check(10).unwrap_err();
+        assert!(NewNotice::new("é".repeat(200), 1).unwrap().check().is_ok());
+        let error = NewNotice::new("é".repeat(201), 1).unwrap().check().unwrap_err();
         assert!(matches!(error, Error::UnknownDefinition { nearest: None, .. }), "{error}");
     }
 }

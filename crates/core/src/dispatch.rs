@@ -22,6 +22,8 @@ pub enum FirstAttempt {
     NotHere,
     /// It is stored and due, but its first attempt has not ended yet.
     StillDue,
+    /// Nothing was added, because another notice has the dedupe key.
+    Duplicate,
     /// The notice does not exist: its transaction or savepoint was rolled back.
     RolledBack,
 }

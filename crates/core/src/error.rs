@@ -14,7 +14,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// `add_notice` named a definition that does not exist (or was deleted).
-    #[error("unknown notice definition {name:?}{}; define it first (`outbox.define`) or add a row to notify_def", did_you_mean(nearest.as_deref()))]
+    #[error("unknown notice definition {name:?}{}; define it first (`outbox.define_if_missing`) or add a row to notify_def", did_you_mean(nearest.as_deref()))]
     UnknownDefinition {
         /// The name that was asked for.
         name: String,
@@ -29,7 +29,7 @@ pub enum Error {
         /// What is wrong, where, and what would be right.
         problem: String,
     },
-    /// `define` or `update` got a definition that cannot work.
+    /// `define_if_missing` or `update` got a definition that cannot work.
     #[error("definition {name:?} is invalid: {}", join(problems))]
     InvalidDefinition {
         /// The definition's name.

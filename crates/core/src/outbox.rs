@@ -1,39 +1,23 @@
-//! [`AnyOutbox`]: what the handles of all stores share: definitions, waking and the dispatch to the sweepers of this process.
+//! [`AnyOutbox`]: what an application does with the handle of any store: definitions, acks, operators, waking.
 //!
 //! Beginning transactions and migrating belong to the handle of a particular database (`Outbox<DB>`), which derefs to this.
 
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
-
-use tokio::sync::watch;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::ack::{AckResult, Reply};
-use crate::clock::HandClock;
 use crate::definition::{ColumnValue, NotifyDef, Problem};
-use crate::dispatch::Dispatch;
-use crate::error::{Error, Result};
-use crate::metrics::{self, Commits};
+use crate::engine::Engine;
+use crate::error::{Error, FaultKind, Result, StoreError};
 use crate::notice::NoticeRecord;
-use crate::operate::{Operate, Operator};
-use crate::param::DEFAULT_PARAM_LIMIT;
-use crate::store::{Edit, Edited, Store};
+use crate::operate::Operator;
+use crate::store::{Edit, Edited};
 use crate::token::{AckToken, TokenKeys};
 
-/// A store of notices as this process sees it. Clones share all state, but not the parameter limit.
+/// A store of notices as this process sees it. Clones share all state.
 #[derive(Clone)]
 pub struct AnyOutbox {
-    shared: Arc<Shared>,
-    param_limit: usize,
-}
-
-struct Shared {
-    store: Arc<dyn Store>,
-    operate: Arc<dyn Operate>,
-    dispatch: Dispatch,
-    commits: Commits,
-    clock: Option<HandClock>,
-    wake: watch::Sender<()>,
-    token_keys: RwLock<Option<TokenKeys>>,
+    engine: Arc<Engine>,
 }
 
 impl std::fmt::Debug for AnyOutbox {
@@ -43,38 +27,18 @@ impl std::fmt::Debug for AnyOutbox {
 }
 
 impl AnyOutbox {
-    /// Creates an outbox over `store`, with `operate` for operators' requests. `clock` is set if both use a hand-turned clock.
-    pub fn new(store: Arc<dyn Store>, operate: Arc<dyn Operate>, clock: Option<HandClock>) -> Self {
-        metrics::describe();
-        let shared = Shared {
-            store,
-            operate,
-            dispatch: Dispatch::default(),
-            commits: Commits::default(),
-            clock,
-            wake: watch::channel(()).0,
-            token_keys: RwLock::default(),
-        };
-        Self { shared: Arc::new(shared), param_limit: DEFAULT_PARAM_LIMIT }
-    }
-
-    /// Sets the size limit for parameters that operators give.
-    #[must_use]
-    pub fn with_param_limit(mut self, bytes: usize) -> Self {
-        self.param_limit = bytes;
-        self
-    }
-
-    pub(crate) fn param_limit(&self) -> usize {
-        self.param_limit
+    /// Creates the handle of a store.
+    #[doc(hidden)]
+    pub fn over(engine: Engine) -> Self {
+        Self { engine: Arc::new(engine) }
     }
 
     /// Creates the definition if its name is free, and never changes an existing one, because operators may have edited it. A
-    /// difference is reported, and logged as a warning.
+    /// difference is returned, and logged as a warning at each call. [`Self::define_or_replace`] lets the code win.
     ///
     /// # Errors
     /// [`Error::InvalidDefinition`] names every column that cannot work.
-    pub async fn define(&self, def: NotifyDef) -> Result<Defined> {
+    pub async fn define_if_missing(&self, def: NotifyDef) -> Result<Defined> {
         validate(&def)?;
         let defined = match self.edit(Edit::Create(def.clone()), APPLICATION).await? {
             Edited::Done(row) => Defined::Created(row),
@@ -86,12 +50,53 @@ impl AnyOutbox {
                     // Without the values, because `handler_config` may contain a secret.
                     let columns: Vec<&str> = differences.iter().map(|(column, ..)| *column).collect();
                     tracing::warn!(definition = %row.name, ?columns, "the stored definition differs from the one in the code; the stored one is followed");
-                    Defined::Differs { row, differences }
+                    Defined::Kept { row, differences }
                 }
             }
             Edited::Missing => Defined::Same(def),
         };
         Ok(defined)
+    }
+
+    /// Creates the definition, or replaces the stored one of its name: the code wins over edits by operators, which stay in the
+    /// versions of the definition.
+    ///
+    /// # Errors
+    /// [`Error::InvalidDefinition`] names every column that cannot work; [`FaultKind::Conflict`] where other editors changed the
+    /// row ten times meanwhile.
+    pub async fn define_or_replace(&self, def: NotifyDef) -> Result<Defined> {
+        for _ in 0..EDITS {
+            match self.plan(&def).await? {
+                Plan::Create => {
+                    if let Edited::Done(row) = self.edit(Edit::Create(def.clone()), APPLICATION).await? {
+                        return Ok(Defined::Created(row));
+                    }
+                }
+                Plan::Same(row) => return Ok(Defined::Same(row)),
+                Plan::Replace { row: seen, differences } => {
+                    let new = NotifyDef { id: seen.id, ..def.clone() };
+                    if let Edited::Done(row) = self.edit(Edit::Replace { seen, new }, APPLICATION).await? {
+                        return Ok(Defined::Replaced { row, differences });
+                    }
+                }
+            }
+        }
+        let why = format!("gave up after {EDITS} tries: other editors change the definition {:?}", def.name);
+        Err(StoreError::new("replacing a definition", FaultKind::Conflict, why).into())
+    }
+
+    /// Returns what [`Self::define_or_replace`] would do now, and changes nothing.
+    ///
+    /// # Errors
+    /// As [`Self::define_or_replace`].
+    pub async fn plan(&self, def: &NotifyDef) -> Result<Plan> {
+        validate(def)?;
+        let rows = self.engine.store().definitions().await?;
+        let Some(row) = rows.into_iter().find(|row| row.name == def.name && row.delete_time.is_none()) else {
+            return Ok(Plan::Create);
+        };
+        let differences = row.differences(def);
+        Ok(if differences.is_empty() { Plan::Same(row) } else { Plan::Replace { row, differences } })
     }
 
     /// Replaces the definition if the row still equals `seen` (as returned by [`Self::definitions`]).
@@ -115,7 +120,7 @@ impl AnyOutbox {
     }
 
     pub(crate) async fn edit(&self, edit: Edit, who: &str) -> Result<Edited> {
-        let edited = self.shared.store.edit(&edit, who).await?;
+        let edited = self.engine.store().edit(&edit, who).await?;
         if matches!(edited, Edited::Done(_)) {
             self.wake();
         }
@@ -127,7 +132,7 @@ impl AnyOutbox {
     /// # Errors
     /// Those of the store.
     pub async fn definitions(&self) -> Result<Vec<DefinitionState>> {
-        let rows = self.shared.store.definitions().await?;
+        let rows = self.engine.store().definitions().await?;
         let mut states: Vec<_> = rows.into_iter().map(DefinitionState::new).collect();
         states.sort_by(|a, b| a.row.name.cmp(&b.row.name));
         Ok(states)
@@ -138,7 +143,7 @@ impl AnyOutbox {
     /// # Errors
     /// Those of the store.
     pub async fn find(&self, id: i64) -> Result<Option<NoticeRecord>> {
-        Ok(self.shared.store.find(id).await?)
+        Ok(self.engine.store().find(id).await?)
     }
 
     /// Acks a notice: it ends as succeeded, whatever its state.
@@ -174,7 +179,7 @@ impl AnyOutbox {
     }
 
     async fn apply_ack(&self, reply: &Reply) -> Result<AckResult> {
-        let result = self.shared.operate.apply_ack(reply).await?;
+        let result = self.engine.operate().apply_ack(reply).await?;
         // The next notice of its ordering key, or its own retry, is due.
         self.wake();
         Ok(result)
@@ -182,17 +187,7 @@ impl AnyOutbox {
 
     /// Sets the secrets of confirmation tokens. Call it at the start, and again whenever they are rotated.
     pub fn use_token_keys(&self, keys: TokenKeys) {
-        *self.shared.token_keys.write().unwrap_or_else(PoisonError::into_inner) = Some(keys);
-    }
-
-    /// Signs a confirmation token, valid for `valid`. Handlers get it from `notice.ack_token`.
-    ///
-    /// # Errors
-    /// [`Error::Token`] if no keys are set.
-    #[doc(hidden)]
-    pub fn sign_token(&self, token: AckToken, valid: Duration) -> Result<String> {
-        let now = self.now();
-        self.with_token_keys(|keys| keys.sign(token, valid, now).ok_or(NO_KEYS))
+        self.engine.set_token_keys(keys);
     }
 
     /// Verifies a confirmation token and returns its content. Use it to ack or nack within your own transaction:
@@ -201,17 +196,7 @@ impl AnyOutbox {
     /// # Errors
     /// [`Error::Token`] for a token that was not signed here or has expired.
     pub fn read_token(&self, token: &str) -> Result<AckToken> {
-        let now = self.now();
-        self.with_token_keys(|keys| keys.read(token, now))
-    }
-
-    fn with_token_keys<T>(&self, work: impl FnOnce(&TokenKeys) -> Result<T>) -> Result<T> {
-        work(self.shared.token_keys.read().unwrap_or_else(PoisonError::into_inner).as_ref().ok_or(NO_KEYS)?)
-    }
-
-    /// Uses the process's clock, because the expiry of a token decides nothing that is stored.
-    fn now(&self) -> SystemTime {
-        self.shared.clock.as_ref().map_or_else(SystemTime::now, HandClock::now)
+        self.engine.read_token(token)
     }
 
     /// Returns the handle for an operator: dead letters, retrying, cancelling, explaining, editing definitions. The audit
@@ -223,43 +208,20 @@ impl AnyOutbox {
     /// Wakes the sweepers of this process, which then look for edited definitions and due notices at once. Call it after the
     /// commit of a plain transaction, or after an edit by SQL. Never waits.
     pub fn wake(&self) {
-        self.shared.wake.send_replace(());
+        self.engine.wake();
     }
 
-    /// For sweepers: a receiver that changes with each [`Self::wake`].
-    pub fn wakes(&self) -> watch::Receiver<()> {
-        self.shared.wake.subscribe()
-    }
-
-    /// For sweepers: the dispatch of committed notices.
-    pub fn dispatch(&self) -> &Dispatch {
-        &self.shared.dispatch
-    }
-
-    /// For connections: the counter of notices that this process has committed.
-    pub fn commits(&self) -> &Commits {
-        &self.shared.commits
-    }
-
-    /// For sweepers: the store.
-    pub fn store(&self) -> &Arc<dyn Store> {
-        &self.shared.store
-    }
-
-    /// The operators' side of the store.
-    pub fn operate(&self) -> &Arc<dyn Operate> {
-        &self.shared.operate
-    }
-
-    /// The hand-turned clock, in tests that use one.
-    pub fn hand_clock(&self) -> Option<&HandClock> {
-        self.shared.clock.as_ref()
+    /// Returns what stores and sweepers share. Applications do not need it.
+    #[doc(hidden)]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
     }
 }
 
+/// How often [`AnyOutbox::define_or_replace`] tries again after another editor was faster.
+const EDITS: usize = 10;
 /// The editor's name where no operator is named.
 const APPLICATION: &str = "application";
-const NO_KEYS: Error = Error::Token { problem: "no keys are set (`outbox.use_token_keys`)" };
 
 /// A genuine token proves that the notice existed, so a missing one was purged.
 fn existed(answered: AckResult) -> AckResult {
@@ -273,7 +235,7 @@ pub(crate) fn validate(def: &NotifyDef) -> Result<()> {
     }
 }
 
-/// Result of [`AnyOutbox::define`].
+/// Result of [`AnyOutbox::define_if_missing`] and [`AnyOutbox::define_or_replace`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Defined {
@@ -282,7 +244,31 @@ pub enum Defined {
     /// The row is as given.
     Same(NotifyDef),
     /// The row exists with other values, which stay in force.
-    Differs {
+    Kept {
+        /// The row as stored.
+        row: NotifyDef,
+        /// Column, stored value, given value.
+        differences: Vec<(&'static str, ColumnValue, ColumnValue)>,
+    },
+    /// The row had other values and was replaced.
+    Replaced {
+        /// The row as it is now.
+        row: NotifyDef,
+        /// Column, value before, value now.
+        differences: Vec<(&'static str, ColumnValue, ColumnValue)>,
+    },
+}
+
+/// Result of [`AnyOutbox::plan`]: what [`AnyOutbox::define_or_replace`] would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Plan {
+    /// It would create the row.
+    Create,
+    /// It would change nothing: the row is as given.
+    Same(NotifyDef),
+    /// It would replace the row.
+    Replace {
         /// The row as stored.
         row: NotifyDef,
         /// Column, stored value, given value.

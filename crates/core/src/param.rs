@@ -26,7 +26,7 @@ pub(crate) fn check(name: &str, json: &str, limit: usize) -> Result<()> {
     if json.len() > limit {
         return refuse(format!(
             "its parameter has {} bytes of JSON, more than the limit of {limit}; store large data elsewhere and pass its key, \
-             or raise the limit with `Outbox::builder(pool).param_limit(bytes)`",
+             or raise the limit with `NewNotice::param_limit(bytes)`",
             json.len()
         ));
     }

@@ -12,7 +12,7 @@ mod tasks;
 
 pub use connection::{Redis, RedisBuilder};
 pub use error::{Error, Result};
-pub use outbox::{RedisBatch, RedisOutbox};
+pub use outbox::{RedisBatch, RedisOutbox, RedisOutboxBuilder};
 pub use redis::RedisError;
 pub use tasks::{
     ClaimedTask, Damaged, DeadTask, Due, Rescheduled, Task, TaskCounts, TaskLease, TaskOutcome, TaskSettled,

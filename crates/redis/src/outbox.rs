@@ -7,10 +7,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use solid_notify_core::ack::{AckResult, Reply};
-use solid_notify_core::add::nearest_name;
+use solid_notify_core::add::{Insert, nearest_name};
 use solid_notify_core::dispatch::{FirstAttemptReceiver, FirstAttemptSender, Fresh};
-use solid_notify_core::param::DEFAULT_PARAM_LIMIT;
-use solid_notify_core::{Added, AnyOutbox, Error, NewNotice, NoticeConnection, Operate, Receipt, Result};
+use solid_notify_core::engine::Engine;
+use solid_notify_core::{AnyOutbox, Error, NewNotice, Operate, Receipt, Result};
 
 use crate::connection::Redis;
 use crate::store::{RedisStore, def_of};
@@ -24,7 +24,7 @@ use crate::store::{RedisStore, def_of};
 /// use solid_notify_redis::{Redis, RedisOutbox};
 ///
 /// let mut outbox = RedisOutbox::new(Redis::connect("redis://127.0.0.1").await?);
-/// outbox.define(NotifyDef::new("push").retry_interval("[5s,10s,15s]")).await?;
+/// outbox.define_if_missing(NotifyDef::new("push").retry_interval("[5s,10s,15s]")).await?;
 /// let added = add_notice(&mut outbox, "push", 7).await?;
 /// assert!(outbox.find(added.id()).await?.is_some());
 /// # Ok(()) }
@@ -33,7 +33,6 @@ use crate::store::{RedisStore, def_of};
 pub struct RedisOutbox {
     store: Arc<RedisStore>,
     outbox: AnyOutbox,
-    param_limit: usize,
 }
 
 /// Default of how many successes of a definition are kept.
@@ -54,42 +53,35 @@ impl Deref for RedisOutbox {
 }
 
 impl RedisOutbox {
-    /// Returns the outbox under the prefix of this connection. Nothing needs to be created before.
+    /// Creates an outbox under the prefix of this connection, with the defaults. Nothing needs to be created before.
     pub fn new(redis: Redis) -> Self {
-        Self::with_history_limit(redis, HISTORY_LIMIT)
+        Self::builder(redis).build()
     }
 
-    /// As [`Self::new`], but keeps at most the latest `successes` successes of each definition, also where its `keep_history`
-    /// asks for more, because they are in memory. The default is 100,000. Dead letters and cancelled notices stay until they are
-    /// purged.
-    pub fn with_history_limit(redis: Redis, successes: usize) -> Self {
-        let clock = redis.hand_clock().cloned();
-        let store = Arc::new(RedisStore::new(redis, successes));
-        Self { outbox: AnyOutbox::new(store.clone(), store.clone(), clock), store, param_limit: DEFAULT_PARAM_LIMIT }
+    /// Returns a builder for an outbox with other settings than the defaults. The prefix, the time-out and the clock are
+    /// settings of the connection ([`Redis::builder`]).
+    pub fn builder(redis: Redis) -> RedisOutboxBuilder {
+        RedisOutboxBuilder { redis, history_limit: HISTORY_LIMIT }
     }
 
-    /// Sets the maximum size of a parameter in bytes; 1 MiB by default.
-    #[must_use]
-    pub fn param_limit(mut self, bytes: usize) -> Self {
-        (self.param_limit, self.outbox) = (bytes, self.outbox.with_param_limit(bytes));
-        self
-    }
-
-    /// Returns a batch of notices, acks and nacks, which [`RedisBatch::commit`] writes.
-    pub fn begin(&self) -> RedisBatch {
-        RedisBatch {
+    /// Begins a batch of notices, acks and nacks, which [`RedisBatch::commit`] writes.
+    ///
+    /// # Errors
+    /// None today: nothing is written before the commit.
+    pub async fn begin(&self) -> Result<RedisBatch> {
+        Ok(RedisBatch {
             outbox: self.clone(),
             notices: Vec::new(),
             covered: Vec::new(),
-            answers: Vec::new(),
+            replies: Vec::new(),
             reports: BTreeMap::new(),
-        }
+        })
     }
 
     /// Returns an id for each notice, in their order, or the error of the first invalid one.
     async fn number(&self, notices: &[NewNotice]) -> Result<Vec<i64>> {
         for notice in notices {
-            notice.check(self.param_limit)?;
+            notice.check()?;
         }
         let mut names: Vec<&str> = notices.iter().map(NewNotice::name).collect();
         names.sort_unstable();
@@ -103,7 +95,7 @@ impl RedisOutbox {
                 let nearest = nearest_name(notice.name(), numbered.known.iter().map(String::as_str));
                 return Err(Error::UnknownDefinition { name: notice.name().to_owned(), nearest });
             };
-            self.outbox.commits().learn(*def_id, notice.name());
+            self.outbox.engine().commits().learn(*def_id, notice.name());
             ids.push(crate::store::notice_id(number, *def_id));
         }
         Ok(ids)
@@ -119,7 +111,7 @@ impl RedisOutbox {
                 continue;
             }
             report.committed();
-            self.outbox.commits().count(std::iter::once(def_of(*id)));
+            self.outbox.engine().commits().count(std::iter::once(def_of(*id)));
             if notice.is_due_at_once() {
                 fresh.push(Fresh { id: *id, def_id: def_of(*id), report });
             } else {
@@ -129,19 +121,38 @@ impl RedisOutbox {
         if wake {
             self.outbox.wake();
         }
-        self.outbox.dispatch().hand(fresh);
+        self.outbox.engine().dispatch().hand(fresh);
         Ok(stored)
     }
 }
 
-impl NoticeConnection for RedisOutbox {
-    async fn insert(&mut self, notice: NewNotice) -> Result<Added> {
-        let added = self.insert_many(vec![notice]).await?;
-        Ok(added.into_iter().next().unwrap_or(Added::Duplicate(None)))
+/// Settings of a [`RedisOutbox`].
+#[derive(Debug)]
+pub struct RedisOutboxBuilder {
+    redis: Redis,
+    history_limit: usize,
+}
+
+impl RedisOutboxBuilder {
+    /// Keeps at most the latest `successes` successes of each definition, also where its `keep_history` asks for more, because
+    /// they are in memory. The default is 100,000. Dead letters and cancelled notices stay until they are purged.
+    #[must_use]
+    pub fn history_limit(mut self, successes: usize) -> Self {
+        self.history_limit = successes;
+        self
     }
 
+    /// Builds the outbox.
+    pub fn build(self) -> RedisOutbox {
+        let clock = self.redis.hand_clock().cloned();
+        let store = Arc::new(RedisStore::new(self.redis, self.history_limit));
+        RedisOutbox { outbox: AnyOutbox::over(Engine::new(store.clone(), store.clone(), clock)), store }
+    }
+}
+
+impl Insert for RedisOutbox {
     /// Adds the notices of one definition together, 500 at a time, in the order given here.
-    async fn insert_many(&mut self, notices: Vec<NewNotice>) -> Result<Vec<Added>> {
+    async fn insert_many(&mut self, notices: Vec<NewNotice>) -> Result<Vec<Receipt>> {
         let ids = self.number(&notices).await?;
         let (mut rows, mut outcomes) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()));
         for (id, notice) in ids.into_iter().zip(notices) {
@@ -151,16 +162,16 @@ impl NoticeConnection for RedisOutbox {
         }
         let stored = self.write(rows).await?;
         let added = |((id, added), outcome)| match added {
-            true => Added::New(Receipt::new(id, outcome)),
-            false => Added::Duplicate(Some(id)),
+            true => Receipt::added(id, outcome),
+            false => Receipt::duplicate(id),
         };
         Ok(stored.into_iter().zip(outcomes).map(added).collect())
     }
 
-    async fn apply_ack(&mut self, answer: &Reply) -> Result<AckResult> {
-        let answered = Operate::apply_ack(&*self.store, answer).await?;
+    async fn apply_ack(&mut self, reply: &Reply) -> Result<AckResult> {
+        let result = Operate::apply_ack(&*self.store, reply).await?;
         self.outbox.wake();
-        Ok(answered)
+        Ok(result)
     }
 }
 
@@ -172,7 +183,7 @@ pub struct RedisBatch {
     notices: Vec<(i64, NewNotice)>,
     /// Duplicates of notices that are not claimed yet. The commit writes them too, and skips those that still are duplicates.
     covered: Vec<(i64, NewNotice)>,
-    answers: Vec<Reply>,
+    replies: Vec<Reply>,
     reports: BTreeMap<i64, FirstAttemptSender>,
 }
 
@@ -191,23 +202,23 @@ impl RedisBatch {
             std::mem::take(&mut self.covered).into_iter().map(|(id, notice)| (id, notice, FirstAttemptSender::new().0));
         let rows: Vec<_> = rows.chain(covered).collect();
         self.outbox.write(rows).await?;
-        for answer in &self.answers {
-            self.outbox.apply_ack(answer).await?;
+        for reply in &self.replies {
+            self.outbox.apply_ack(reply).await?;
         }
         Ok(())
     }
 
     /// Discards the batch, as dropping it does.
-    pub fn rollback(self) {}
+    ///
+    /// # Errors
+    /// None today: nothing was written.
+    pub async fn rollback(self) -> Result<()> {
+        Ok(())
+    }
 }
 
-impl NoticeConnection for RedisBatch {
-    async fn insert(&mut self, notice: NewNotice) -> Result<Added> {
-        let added = self.insert_many(vec![notice]).await?;
-        Ok(added.into_iter().next().unwrap_or(Added::Duplicate(None)))
-    }
-
-    async fn insert_many(&mut self, notices: Vec<NewNotice>) -> Result<Vec<Added>> {
+impl Insert for RedisBatch {
+    async fn insert_many(&mut self, notices: Vec<NewNotice>) -> Result<Vec<Receipt>> {
         let ids = self.outbox.number(&notices).await?;
         let mut added = Vec::with_capacity(ids.len());
         for (id, notice) in ids.into_iter().zip(notices) {
@@ -219,25 +230,25 @@ impl NoticeConnection for RedisBatch {
                     Some(own) => Some(own),
                     None => self.outbox.store.with_dedupe_key(def_of(id), key).await?,
                 };
-                if other.is_some() {
+                if let Some(other) = other {
                     if !notice.is_unique_until_ended() {
                         self.covered.push((id, notice));
                     }
-                    added.push(Added::Duplicate(other));
+                    added.push(Receipt::duplicate(other));
                     continue;
                 }
             }
             let (report, outcome): (FirstAttemptSender, FirstAttemptReceiver) = FirstAttemptSender::new();
             self.reports.insert(id, report);
             self.notices.push((id, notice));
-            added.push(Added::New(Receipt::new(id, outcome)));
+            added.push(Receipt::added(id, outcome));
         }
         Ok(added)
     }
 
-    async fn apply_ack(&mut self, answer: &Reply) -> Result<AckResult> {
-        let answered = self.outbox.store.preview(answer).await?;
-        self.answers.push(answer.clone());
-        Ok(answered)
+    async fn apply_ack(&mut self, reply: &Reply) -> Result<AckResult> {
+        let result = self.outbox.store.preview(reply).await?;
+        self.replies.push(reply.clone());
+        Ok(result)
     }
 }

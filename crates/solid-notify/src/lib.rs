@@ -8,25 +8,59 @@
 
 #[cfg(any(feature = "mail", feature = "chat"))]
 pub use solid_notify_channels as channels;
-pub use solid_notify_core::definition::{ColumnValue, DefVersion, KeepHistory, RetryRules, Rule, Schedule, SendWindow};
-pub use solid_notify_core::error::{BoxError, FaultKind};
+#[doc(hidden)]
+pub use solid_notify_core as spi;
 pub use solid_notify_core::{
-    ALERT_DEFINITION, AckResult, Added, Alert, AlertKind, AlertReason, AnyOutbox, AttemptRecord, AuditEntry,
-    DEAD_LETTERS_DEFINITION, Defined, DefinitionState, Error, ErrorClass, Explanation, Filter, FirstAttempt, HandClock,
-    NewNotice, NoticeConnection, NoticeRecord, NotifyDef, Operator, PURGE_DEFINITION, Policy, Problem, Rate, Receipt,
-    Reply, ReplyKind, Result, Status, StoreError, TokenKeys, Updated, VerbResult, ack_notice, add_notice, add_notices,
-    nack_notice,
+    AckResult, Alert, AnyOutbox, AttemptRecord, Definition, Error, ErrorClass, Filter, FirstAttempt, HandClock,
+    NewNotice, NoticeConnection, NoticeRecord, NotifyDef, Operator, Receipt, Result, Status, TokenKeys, VerbResult,
+    ack_notice, add_notice, add_notices, metrics, nack_notice, retry,
 };
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use solid_notify_core::{Dialect, NoticeTx, Outbox, OutboxBuilder};
-pub use solid_notify_core::{metrics, operate, retry, transition};
 #[cfg(feature = "redis")]
 pub use solid_notify_redis as redis;
 pub use solid_notify_sweeper::{
-    Failure, Handler, HandlerResult, HttpStatus, Notice, StartError, Sweeper, SweeperBuilder, Tally,
+    Failure, Handler, HandlerResult, HttpStatus, Notice, OutboxExt, Sweeper, SweeperBuilder, Tally,
 };
 #[cfg(feature = "simulate")]
 pub use solid_notify_testkit::simulate;
+
+/// Acks and nacks with all their parts: tokens, and replies within the application's own transaction.
+pub mod ack {
+    pub use solid_notify_core::ack::{AckResult, Reply, ReplyKind, ack_notice, nack_notice};
+    pub use solid_notify_core::token::{AckToken, TokenKeys};
+}
+
+/// Alerts: why one was raised, and the definition that sends it.
+pub mod alert {
+    pub use solid_notify_core::alert::{ALERT_DEFINITION, Alert, AlertKind, AlertReason};
+}
+
+/// Definitions: their columns, the parsed values, and the results of editing them.
+pub mod definition {
+    pub use solid_notify_core::definition::{
+        AlertTrigger, ColumnValue, DefVersion, Difference, KeepHistory, MissedTicks, NotifyDef, Policy, Problem,
+        RetryRules, Rule, Schedule, SendWindow,
+    };
+    pub use solid_notify_core::outbox::{Defined, DefinitionState, Plan, Updated};
+    pub use solid_notify_core::typed::{Definition, DefinitionName};
+    pub use solid_notify_core::{ALERT_DEFINITION, DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
+}
+
+/// Errors, and the kinds of faults of a store.
+pub mod error {
+    pub use solid_notify_core::error::{BoxError, Error, FaultKind, Result, StoreError};
+    pub use solid_notify_sweeper::StartError;
+}
+
+/// What an [`Operator`] asks and gets: filters, lists, previews, explanations, the audit.
+pub mod operate {
+    pub use solid_notify_core::operate::{
+        AuditEntry, Bulk, ClassCount, Counted, DefRef, DefinitionCounts, EditPreview, Explanation, Filter,
+        HandlerChange, InFlight, IntervalChange, Listed, NO_CLASS, NextStep, NoticeCounts, Operator, Page, Paused,
+        Position, Preview, Rate, RetryGroup, VerbResult,
+    };
+}
 
 #[cfg(feature = "testkit")]
 /// For the tests of an application: an outbox in memory, a sweeper whose clock the test turns, and checks of what was added.

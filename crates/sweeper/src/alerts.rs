@@ -131,7 +131,8 @@ impl Worker {
         alert.alert_to = listed(|row| row.alert_to.as_ref());
         let mut told = None;
         if stored.follow_up {
-            let Some((row, facts)) = self.outbox.operate().alert_row(stored.def_id, stored.reason).await? else {
+            let Some((row, facts)) = self.outbox.engine().operate().alert_row(stored.def_id, stored.reason).await?
+            else {
                 return Ok(Resolved::Nothing(None));
             };
             let sightings = self.settings.maintenance_interval;

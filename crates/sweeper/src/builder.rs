@@ -72,14 +72,14 @@ impl SweeperBuilder {
         F: Fn(Notice<T>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = HandlerResult> + Send + 'static,
     {
-        self.register(name, Closure::new(handler))
+        self.handler_type(name, Closure::new(handler))
     }
 
     /// As [`Self::handler`], for a closure or function that takes shared state; each attempt gets a clone of `state`.
     ///
     /// ```
     /// # use solid_notify_core::AnyOutbox;
-    /// # use solid_notify_sweeper::{HandlerResult, Notice, Sweeper};
+    /// # use solid_notify_sweeper::{HandlerResult, Notice, OutboxExt};
     /// # fn example(outbox: &AnyOutbox) {
     /// #[derive(Clone)]
     /// struct App { url: String }
@@ -90,7 +90,7 @@ impl SweeperBuilder {
     /// }
     ///
     /// let app = App { url: "https://omp.example.org".into() };
-    /// let builder = Sweeper::builder(outbox).handler_with("sync_to_omp", app, sync_to_omp);
+    /// let builder = outbox.sweeper().handler_with("sync_to_omp", app, sync_to_omp);
     /// # }
     /// ```
     pub fn handler_with<S, T, F, Fut>(self, name: impl Into<String>, state: S, handler: F) -> Self
@@ -104,7 +104,7 @@ impl SweeperBuilder {
     }
 
     /// Registers a [`Handler`] type. A later handler replaces an earlier one of the same name.
-    pub fn register(mut self, name: impl Into<String>, handler: impl Handler) -> Self {
+    pub fn handler_type(mut self, name: impl Into<String>, handler: impl Handler) -> Self {
         self.handlers.insert(name.into(), Arc::new(Typed(handler)));
         self
     }
@@ -126,9 +126,9 @@ impl SweeperBuilder {
     ///
     /// ```
     /// # use solid_notify_core::{ErrorClass, AnyOutbox};
-    /// # use solid_notify_sweeper::Sweeper;
+    /// # use solid_notify_sweeper::OutboxExt;
     /// # fn example(outbox: &AnyOutbox) {
-    /// let builder = Sweeper::builder(outbox).classify(|error| {
+    /// let builder = outbox.sweeper().classify(|error| {
     ///     let error = error.downcast_ref::<std::num::ParseIntError>()?;
     ///     Some(ErrorClass::Invalid)
     /// });
@@ -257,11 +257,12 @@ impl std::error::Error for StartError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::OutboxExt;
     use solid_notify_testkit::MemoryOutbox;
 
     #[test]
     fn node_beats_often_enough_with_every_setting() {
-        let builder = Sweeper::builder(&MemoryOutbox::new()).maintenance_interval(Duration::from_secs(600));
+        let builder = MemoryOutbox::new().sweeper().maintenance_interval(Duration::from_secs(600));
         assert!(3 * builder.settings.maintenance_interval <= NODE_LIVES);
     }
 
@@ -269,11 +270,12 @@ mod tests {
     async fn sweeper_sends_with_the_longest_and_the_shortest_settings() {
         for set in [Duration::MAX, Duration::ZERO] {
             let outbox = MemoryOutbox::new();
-            outbox.define(solid_notify_core::NotifyDef::new("sync")).await.unwrap();
-            let mut tx = outbox.begin();
+            outbox.define_if_missing(solid_notify_core::NotifyDef::new("sync")).await.unwrap();
+            let mut tx = outbox.begin().await.unwrap();
             solid_notify_core::add_notice(&mut tx, "sync", 1).await.unwrap();
-            tx.commit();
-            let builder = Sweeper::builder(&outbox)
+            tx.commit().await.unwrap();
+            let builder = outbox
+                .sweeper()
                 .handler("sync", |_: Notice<i64>| async { Ok(()) })
                 .poll_interval(set)
                 .outage_grace(set)

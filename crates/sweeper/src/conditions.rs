@@ -66,7 +66,7 @@ impl Worker {
             }
             let mut late = late(def_id);
             if policy.backlog_alert_age.is_some()
-                && let Some(since) = self.outbox.operate().oldest_blocked(def_id).await?
+                && let Some(since) = self.outbox.engine().operate().oldest_blocked(def_id).await?
             {
                 late = late.max(no_longer(def_id, due.now.duration_since(since).unwrap_or_default()));
             }
@@ -81,7 +81,7 @@ impl Worker {
             }
             if let Some(limit) = policy.dead_alert_count {
                 let slice = QueueSlice::of(def_id, Status::DeadLetter);
-                if self.outbox.operate().count(&slice, limit).await? >= limit {
+                if self.outbox.engine().operate().count(&slice, limit).await? >= limit {
                     alarm(AlertReason::DeadLetters, format!("there are {limit} dead letters or more"));
                 }
             }
@@ -151,13 +151,13 @@ impl Definition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Sweeper, worker::Worker};
+    use crate::{OutboxExt, worker::Worker};
     use solid_notify_testkit::MemoryOutbox;
 
     #[tokio::test]
     async fn a_clock_raises_an_alert_only_when_it_is_far_off() {
         let outbox = MemoryOutbox::new();
-        let worker = Worker::new(Sweeper::builder(&outbox));
+        let worker = Worker::new(outbox.sweeper());
         worker.reload_definitions().await.unwrap();
         for (offset, told) in [(45_000, true), (-45_000, true), (29_000, false), (-29_000, false)] {
             let alarms = worker.conditions(&BTreeSet::new(), offset).await.unwrap();

@@ -56,7 +56,7 @@ impl Worker {
     /// Returns the snapshot after its outdated counts were counted again, by this node or by others, and how long it took
     /// to read it.
     async fn snapshot(&self) -> Result<(Vec<DefinitionCounts>, Duration), StoreError> {
-        let operate = self.outbox.operate();
+        let operate = self.outbox.engine().operate();
         let began = Instant::now();
         let mut snapshot = operate.counts().await?;
         let reading = began.elapsed();

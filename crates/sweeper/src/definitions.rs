@@ -147,7 +147,7 @@ impl Worker {
             }
             rows = self.store().definitions().await?;
         }
-        let SendLimits { paused, limits } = self.outbox.operate().send_limits().await?;
+        let SendLimits { paused, limits } = self.outbox.engine().operate().send_limits().await?;
         let are_new = self.are_new(&rows);
         let mut view = self.definitions.write().unwrap_or_else(PoisonError::into_inner);
         let is_paused = paused.is_some();

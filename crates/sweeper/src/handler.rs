@@ -18,7 +18,7 @@ use crate::classify::{Classed, boxed};
 use crate::definitions::Definition;
 
 /// Sends the notices of one definition. A closure is usually enough ([`crate::SweeperBuilder::handler`]). A type of its own
-/// can hold shared state ([`crate::SweeperBuilder::register`]).
+/// can hold shared state ([`crate::SweeperBuilder::handler_type`]).
 ///
 /// ```
 /// use solid_notify_sweeper::{Handler, HandlerResult, Notice};
@@ -258,7 +258,7 @@ impl<T> Notice<T> {
     /// # Errors
     /// [`solid_notify_core::Error::Token`] if no keys are set (`outbox.use_token_keys`).
     pub fn ack_token(&self, valid: Duration) -> solid_notify_core::Result<String> {
-        self.facts.definition.outbox.sign_token(AckToken::new(self.id(), self.fence(), self.created()), valid)
+        self.facts.definition.outbox.engine().sign_token(AckToken::new(self.id(), self.fence(), self.created()), valid)
     }
 
     /// Requires an ack of the receiver within this time (zero: without a limit), whatever the definition's `need_confirm` says.

@@ -104,6 +104,7 @@ pub(crate) fn pause_after(failures: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::OutboxExt;
     use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
     #[test]
@@ -127,9 +128,9 @@ mod tests {
     #[tokio::test]
     async fn a_worker_that_was_just_started_is_as_careful_as_after_an_outage() {
         let clock = solid_notify_testkit::HandClock::new(std::time::UNIX_EPOCH + Duration::from_secs(3600));
-        let worker = crate::worker::Worker::new(crate::Sweeper::builder(
-            &solid_notify_testkit::MemoryOutbox::with_clock(clock.clone()),
-        ));
+        let worker = crate::worker::Worker::new(
+            solid_notify_testkit::MemoryOutbox::builder().clock(clock.clone()).build().sweeper(),
+        );
         assert_eq!(worker.health.grace_left(worker.moment()), Some(Duration::from_secs(10)));
         clock.advance(Duration::from_secs(10));
         assert_eq!(worker.health.grace_left(worker.moment()), None);

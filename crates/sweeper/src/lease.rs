@@ -119,21 +119,22 @@ mod tests {
     use solid_notify_testkit::MemoryOutbox;
 
     use super::*;
+    use crate::OutboxExt;
 
     #[tokio::test(start_paused = true)]
     async fn a_handler_that_blocks_its_thread_does_not_keep_its_lease_for_ever() {
         let clock = HandClock::new(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
-        let outbox = MemoryOutbox::with_clock(clock.clone());
-        outbox.define(NotifyDef::new("sync").timeout("10s")).await.unwrap();
+        let outbox = MemoryOutbox::builder().clock(clock.clone()).build();
+        outbox.define_if_missing(NotifyDef::new("sync").timeout("10s")).await.unwrap();
         let policy = outbox.definitions().await.unwrap().remove(0).row.policy().unwrap();
-        let mut tx = outbox.begin();
+        let mut tx = outbox.begin().await.unwrap();
         let id = add_notice(&mut tx, "sync", 1).await.unwrap().id();
-        tx.commit();
-        let worker = Worker::new(crate::Sweeper::builder(&outbox));
+        tx.commit().await.unwrap();
+        let worker = Worker::new(outbox.sweeper());
         let what = ClaimWhat::Slice(Status::NotSent);
         let lease = policy.lease();
         let claim = Claim { def_id: policy.def_id, what, limit: 1, lease, worker: worker.id.clone(), quota: None };
-        let claimed = outbox.store().claim(&claim).await.unwrap().notices.remove(0);
+        let claimed = outbox.engine().store().claim(&claim).await.unwrap().notices.remove(0);
         worker.hold(&claimed, &policy);
         let lease_end = async || outbox.find(id).await.unwrap().unwrap().next_call_time.unwrap();
 
@@ -159,15 +160,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn lease_that_the_store_did_not_extend_is_tried_again_at_the_next_look() {
         let outbox = MemoryOutbox::new();
-        outbox.define(NotifyDef::new("sync")).await.unwrap();
+        outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
         let policy = outbox.definitions().await.unwrap().remove(0).row.policy().unwrap();
-        let mut tx = outbox.begin();
+        let mut tx = outbox.begin().await.unwrap();
         add_notice(&mut tx, "sync", 1).await.unwrap();
-        tx.commit();
-        let worker = Worker::new(crate::Sweeper::builder(&outbox));
+        tx.commit().await.unwrap();
+        let worker = Worker::new(outbox.sweeper());
         let (what, lease) = (ClaimWhat::Slice(Status::NotSent), policy.lease());
         let claim = Claim { def_id: policy.def_id, what, limit: 1, lease, worker: worker.id.clone(), quota: None };
-        let mut claimed = outbox.store().claim(&claim).await.unwrap().notices.remove(0);
+        let mut claimed = outbox.engine().store().claim(&claim).await.unwrap().notices.remove(0);
         // The store skips it, like a row that another transaction has locked.
         claimed.fence += 1;
         worker.hold(&claimed, &policy);
@@ -180,17 +181,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_unknown_claim_of_a_paused_definition_keeps_its_lease() {
         let clock = HandClock::new(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
-        let outbox = MemoryOutbox::with_clock(clock.clone());
-        outbox.define(NotifyDef::new("sync").enabled(false)).await.unwrap();
-        let mut tx = outbox.begin();
+        let outbox = MemoryOutbox::builder().clock(clock.clone()).build();
+        outbox.define_if_missing(NotifyDef::new("sync").enabled(false)).await.unwrap();
+        let mut tx = outbox.begin().await.unwrap();
         let id = add_notice(&mut tx, "sync", 1).await.unwrap().id();
-        tx.commit();
-        let worker = Worker::new(crate::Sweeper::builder(&outbox));
+        tx.commit().await.unwrap();
+        let worker = Worker::new(outbox.sweeper());
         worker.reload_definitions().await.unwrap();
         let def_id = outbox.find(id).await.unwrap().unwrap().def_id;
         let (what, lease) = (ClaimWhat::Slice(Status::NotSent), Duration::from_secs(60));
         let claim = Claim { def_id, what, limit: 1, lease, worker: worker.id.clone(), quota: None };
-        outbox.store().claim(&claim).await.unwrap();
+        outbox.engine().store().claim(&claim).await.unwrap();
         worker.claim_unsure();
         clock.advance(Duration::from_secs(50));
         worker.hand_back_unknown().await.unwrap();
@@ -202,20 +203,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn unknown_claims_are_found_behind_thousands_that_are_known() {
         let outbox = MemoryOutbox::new();
-        outbox.define(NotifyDef::new("sync").max_concurrency(5000)).await.unwrap();
-        let mut tx = outbox.begin();
+        outbox.define_if_missing(NotifyDef::new("sync").max_concurrency(5000)).await.unwrap();
+        let mut tx = outbox.begin().await.unwrap();
         for n in 0..2100 {
             add_notice(&mut tx, "sync", n).await.unwrap();
         }
-        tx.commit();
+        tx.commit().await.unwrap();
         let handler = |_: crate::Notice<i64>| async { Ok(()) };
-        let worker = Worker::new(crate::Sweeper::builder(&outbox).handler("sync", handler));
+        let worker = Worker::new(outbox.sweeper().handler("sync", handler));
         worker.reload_definitions().await.unwrap();
         let policy = outbox.definitions().await.unwrap().into_iter().find(|state| state.row.name == "sync").unwrap();
         let policy = policy.row.policy().unwrap();
         let (what, lease) = (ClaimWhat::Slice(Status::NotSent), policy.lease());
         let claim = Claim { def_id: policy.def_id, what, limit: 2100, lease, worker: worker.id.clone(), quota: None };
-        let claimed = outbox.store().claim(&claim).await.unwrap().notices;
+        let claimed = outbox.engine().store().claim(&claim).await.unwrap().notices;
         let (unknown, known) = claimed.split_last().unwrap();
         known.iter().for_each(|claimed| worker.hold(claimed, &policy));
         worker.claim_unsure();
@@ -225,7 +226,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn attempt_that_was_given_up_is_forgotten_after_a_day() {
-        let worker = Worker::new(crate::Sweeper::builder(&MemoryOutbox::new()));
+        let worker = Worker::new(MemoryOutbox::new().sweeper());
         worker.give_up(1, 1);
         tokio::time::advance(Duration::from_secs(86_400)).await;
         worker.give_up(2, 1);
@@ -234,7 +235,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_claim_whose_answer_was_lost_is_sought_until_a_late_look_succeeds() {
-        let worker = Worker::new(crate::Sweeper::builder(&MemoryOutbox::new()));
+        let worker = Worker::new(MemoryOutbox::new().sweeper());
         worker.claim_unsure();
         worker.hand_back_unknown().await.unwrap();
         assert!(worker.is_claim_unsure(), "the server may carry it out later");

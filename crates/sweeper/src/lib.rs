@@ -43,4 +43,4 @@ mod worker;
 pub use builder::{StartError, SweeperBuilder};
 pub use classify::HttpStatus;
 pub use handler::{Failure, Handler, HandlerResult, Notice};
-pub use sweeper::{Sweeper, Tally};
+pub use sweeper::{OutboxExt, Sweeper, Tally};

@@ -93,7 +93,7 @@ impl Worker {
     }
 
     fn shown(&self) -> Option<i64> {
-        self.outbox.hand_clock().map(HandClock::now_millis)
+        self.outbox.engine().hand_clock().map(HandClock::now_millis)
     }
 
     /// Records why the quota lets nothing more through. It applies for as long as the reason is known to last, and at most

@@ -52,7 +52,7 @@ impl Worker {
             return Ok(measured);
         }
         // Against a clock that a test turns, every real clock is off.
-        let off = if self.outbox.hand_clock().is_some() { 0 } else { measured };
+        let off = if self.outbox.engine().hand_clock().is_some() { 0 } else { measured };
         node.alarms = self.conditions(&pulse.handlers, off).await?;
         if !node.alarms.is_empty() {
             self.store().beat(&node).await?;

@@ -9,7 +9,7 @@ use solid_notify_testkit::MemoryOutbox;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::{Failure, Notice, Sweeper};
+use crate::{Failure, Notice, OutboxExt};
 
 /// Panics at the first `left` log lines of one target.
 struct Panics {
@@ -42,14 +42,15 @@ async fn settles_all(target: &'static str, times: u32) {
     let left = Arc::new(AtomicU32::new(times));
     let _panics = tracing::subscriber::set_default(Panics { target, left: Arc::clone(&left) });
     let outbox = MemoryOutbox::new();
-    outbox.define(NotifyDef::new("sync").retry_interval("[1h]").max_concurrency(200)).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("sync").retry_interval("[1h]").max_concurrency(200)).await.unwrap();
     let mut ids = Vec::new();
     for n in 0..200 {
-        let mut tx = outbox.begin();
+        let mut tx = outbox.begin().await.unwrap();
         ids.push(add_notice(&mut tx, "sync", n).await.unwrap().id());
-        tx.commit();
+        tx.commit().await.unwrap();
     }
-    let sweeper = Sweeper::builder(&outbox)
+    let sweeper = outbox
+        .sweeper()
         .handler("sync", |notice: Notice<i64>| async move {
             match notice.param() % 2 {
                 0 => Ok::<_, Failure>(()),

@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub(crate) const SHORTEST: Duration = Duration::from_millis(1);
 
 pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
-    let mut wakes = worker.outbox.wakes();
+    let mut wakes = worker.outbox.engine().wakes();
     let mut failures = 0_u32;
     let (mut loaded, mut reading) = (Instant::now(), Duration::ZERO);
     let (mut turn, mut stale) = (0_usize, false);

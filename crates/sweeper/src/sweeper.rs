@@ -21,9 +21,9 @@ use crate::{counts, first_send, lease, maintenance, settle, successor, sweep, ve
 /// [`Self::shutdown`] waits for that.
 ///
 /// ```
-/// use solid_notify_sweeper::{Notice, Sweeper};
+/// use solid_notify_sweeper::{Notice, OutboxExt, Sweeper};
 /// # async fn example(outbox: solid_notify_core::AnyOutbox) -> Result<(), Box<dyn std::error::Error>> {
-/// let sweeper = Sweeper::builder(&outbox)
+/// let sweeper = outbox.sweeper()
 ///     .handler("sync_to_omp", |notice: Notice<serde_json::Value>| async move {
 ///         println!("sending {}", notice.param());
 ///         Ok(())
@@ -80,12 +80,19 @@ impl Tally {
     }
 }
 
-impl Sweeper {
-    /// Returns a builder for a sweeper over `outbox` (a `Outbox` derefs to one).
-    pub fn builder(outbox: &AnyOutbox) -> SweeperBuilder {
-        SweeperBuilder::new(outbox)
-    }
+/// Adds [`sweeper`](Self::sweeper) to every outbox.
+pub trait OutboxExt {
+    /// Returns a builder for a sweeper of this outbox.
+    fn sweeper(&self) -> SweeperBuilder;
+}
 
+impl OutboxExt for AnyOutbox {
+    fn sweeper(&self) -> SweeperBuilder {
+        SweeperBuilder::new(self)
+    }
+}
+
+impl Sweeper {
     pub(crate) fn spawn(worker: Arc<Worker>) -> Self {
         let with = |run: fn(Arc<Worker>) -> BoxFuture<'static, ()>| {
             let worker = Arc::clone(&worker);
@@ -114,7 +121,7 @@ impl Sweeper {
                 let Some(worker) = definitions.upgrade() else { return false };
                 worker.definition(def_id).is_none_or(|definition| definition.is_here())
             };
-            let queue = Arc::new(Mutex::new(worker.outbox.dispatch().subscribe(first_send::QUEUE, accepts)));
+            let queue = Arc::new(Mutex::new(worker.outbox.engine().dispatch().subscribe(first_send::QUEUE, accepts)));
             let worker = Arc::clone(&worker);
             claiming.push(supervised("first send", move || {
                 first_send::first_send_loop(Arc::clone(&worker), Arc::clone(&queue))

@@ -24,18 +24,18 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// ```
 /// # use std::time::{Duration, SystemTime};
 /// # use solid_notify_core::{HandClock, NotifyDef, add_notice};
-/// # use solid_notify_sweeper::{Failure, Notice, Sweeper, testing::TestSweeper};
+/// # use solid_notify_sweeper::{Failure, Notice, OutboxExt, testing::TestSweeper};
 /// # use solid_notify_testkit::MemoryOutbox;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let outbox = MemoryOutbox::with_clock(HandClock::new(SystemTime::now()));
-/// outbox.define(NotifyDef::new("sync_to_omp").retry_interval("[5s,5m]")).await?;
-/// let builder = Sweeper::builder(&outbox).handler("sync_to_omp", |_: Notice<i64>| async { Ok(()) });
+/// let outbox = MemoryOutbox::builder().clock(HandClock::new(SystemTime::now())).build();
+/// outbox.define_if_missing(NotifyDef::new("sync_to_omp").retry_interval("[5s,5m]")).await?;
+/// let builder = outbox.sweeper().handler("sync_to_omp", |_: Notice<i64>| async { Ok(()) });
 ///
 /// let sweeper = TestSweeper::start(builder).await?;
 /// sweeper.fail_next("sync_to_omp", 2, || Failure::retry("OMP is out"));
-/// let mut tx = outbox.begin();
+/// let mut tx = outbox.begin().await?;
 /// add_notice(&mut tx, "sync_to_omp", 7).await?;
-/// tx.commit();
+/// tx.commit().await?;
 /// assert_eq!(sweeper.drain().await.failed, 1);
 /// assert_eq!(sweeper.advance(Duration::from_secs(5)).await.failed, 1);
 /// assert_eq!(sweeper.advance(Duration::from_secs(299)).await.succeeded, 0);
@@ -110,7 +110,7 @@ impl TestSweeper {
     /// If the outbox has no hand-turned clock; if the store does not answer; as [`Self::drain`].
     #[allow(clippy::panic)] // Of a test.
     pub async fn advance(&self, by: Duration) -> Tally {
-        let Some(clock) = self.outbox.hand_clock() else {
+        let Some(clock) = self.outbox.engine().hand_clock() else {
             panic!(
                 "time passes by itself here: give the outbox a HandClock to turn (`with_clock`, `builder(pool).clock`)"
             )
@@ -215,27 +215,28 @@ mod tests {
 
     use super::*;
     use crate::Notice;
+    use crate::OutboxExt;
 
     #[tokio::test(start_paused = true)]
     #[should_panic(expected = "(fence 1)")]
     async fn a_handler_that_hangs_is_reported() {
-        let outbox = MemoryOutbox::with_clock(HandClock::new(SystemTime::now()));
-        outbox.define(NotifyDef::new("sync")).await.unwrap();
-        let hangs = Sweeper::builder(&outbox).handler("sync", |_: Notice<i64>| async {
+        let outbox = MemoryOutbox::builder().clock(HandClock::new(SystemTime::now())).build();
+        outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+        let hangs = outbox.sweeper().handler("sync", |_: Notice<i64>| async {
             tokio::time::sleep(2 * PATIENCE).await;
             Ok(())
         });
         let sweeper = TestSweeper::start(hangs).await.unwrap();
-        let mut tx = outbox.begin();
+        let mut tx = outbox.begin().await?;
         add_notice(&mut tx, "sync", 7).await.unwrap();
-        tx.commit();
+        tx.commit().await.unwrap();
         sweeper.drain().await;
     }
 
     #[tokio::test]
     #[should_panic(expected = "give the outbox a HandClock to turn")]
     async fn time_is_not_turned_where_there_is_no_clock() {
-        let sweeper = TestSweeper::start(Sweeper::builder(&MemoryOutbox::new())).await.unwrap();
+        let sweeper = TestSweeper::start(MemoryOutbox::new().sweeper()).await.unwrap();
         sweeper.advance(PATIENCE).await;
     }
 }

@@ -68,7 +68,7 @@ impl Worker {
     /// Returns whether the window of a definition is closed now by the store's time. Without a window this costs nothing.
     pub(crate) async fn is_closed(&self, ready: &Ready) -> Result<bool, StoreError> {
         let Some(window) = &ready.policy.window else { return Ok(false) };
-        let now = self.outbox.operate().nodes(Duration::ZERO).await?.now;
+        let now = self.outbox.engine().operate().nodes(Duration::ZERO).await?.now;
         Ok(!window.is_open(now))
     }
 }
@@ -138,6 +138,7 @@ mod tests {
     use solid_notify_testkit::MemoryOutbox;
 
     use super::*;
+    use crate::OutboxExt;
 
     const HOUR: u64 = 3600;
 
@@ -145,8 +146,8 @@ mod tests {
     async fn search_for_a_tick_is_repeated_only_where_it_may_find_another() {
         let outbox = MemoryOutbox::new();
         let text = "0 0 0 * * *";
-        outbox.define(NotifyDef::new("report").schedule(text)).await.unwrap();
-        let worker = Worker::new(crate::Sweeper::builder(&outbox));
+        outbox.define_if_missing(NotifyDef::new("report").schedule(text)).await.unwrap();
+        let worker = Worker::new(outbox.sweeper());
         worker.reload_definitions().await.unwrap();
         let definitions = worker.definitions();
         let report = definitions.all().find(|definition| definition.row.name == "report").unwrap();

@@ -174,7 +174,7 @@ impl Worker {
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
-        self.outbox.store()
+        self.outbox.engine().store()
     }
 
     /// Returns the current view of the definitions.
@@ -372,7 +372,7 @@ impl Worker {
 
     /// Completes when a test's clock is turned; without such a clock it never completes.
     pub(crate) fn clock_turned(&self) -> impl Future<Output = ()> + Send + 'static {
-        let turned = self.outbox.hand_clock().map(solid_notify_core::HandClock::turned);
+        let turned = self.outbox.engine().hand_clock().map(solid_notify_core::HandClock::turned);
         async move {
             match turned {
                 Some(turned) => turned.await,
@@ -383,7 +383,7 @@ impl Worker {
 }
 
 fn moment(outbox: &AnyOutbox, started: Instant) -> Duration {
-    match outbox.hand_clock() {
+    match outbox.engine().hand_clock() {
         Some(clock) => duration_from_millis(clock.moment_millis()),
         None => started.elapsed(),
     }

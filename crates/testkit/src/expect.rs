@@ -33,11 +33,11 @@ const TOLD: usize = 10;
 /// use solid_notify_testkit::{MemoryOutbox, assert_added};
 ///
 /// let outbox = MemoryOutbox::new();
-/// outbox.define(NotifyDef::new("sync_to_omp")).await?;
-/// let mut tx = outbox.begin();
+/// outbox.define_if_missing(NotifyDef::new("sync_to_omp")).await?;
+/// let mut tx = outbox.begin().await.unwrap();
 /// add_notice(&mut tx, "sync_to_omp", json!({"order": 7, "state": "booked"})).await?;
 /// assert_added(&outbox, "sync_to_omp").never().await;
-/// tx.commit();
+/// tx.commit().await.unwrap();
 ///
 /// let added = assert_added(&outbox, "sync_to_omp").with(json!({"order": 7})).times(1).await;
 /// assert_eq!(added[0].ordering_key, None);
@@ -157,7 +157,7 @@ async fn added(outbox: &AnyOutbox, definition: &str) -> Result<Option<Vec<Notice
         let mut after: Option<Position> = None;
         loop {
             let slice = QueueSlice { after, ..QueueSlice::of(def_id, status) };
-            let page = outbox.operate().list(&slice, PAGE).await?;
+            let page = outbox.engine().operate().list(&slice, PAGE).await?;
             ids.extend(page.iter().map(|listed| listed.id));
             match page.last() {
                 Some(last) if page.len() == PAGE => after = Some(last.position.clone()),
@@ -205,12 +205,12 @@ mod tests {
 
     async fn outbox(params: &[i64]) -> MemoryOutbox {
         let outbox = MemoryOutbox::new();
-        outbox.define(NotifyDef::new("sync_to_omp")).await.unwrap();
-        let mut tx = outbox.begin();
+        outbox.define_if_missing(NotifyDef::new("sync_to_omp")).await.unwrap();
+        let mut tx = outbox.begin().await.unwrap();
         for param in params {
             add_notice(&mut tx, "sync_to_omp", param).await.unwrap();
         }
-        tx.commit();
+        tx.commit().await.unwrap();
         outbox
     }
 

@@ -14,5 +14,5 @@ mod memory_tx;
 pub mod simulate;
 
 pub use expect::{Expectation, assert_added};
-pub use memory_tx::{MemoryOutbox, MemoryTx};
+pub use memory_tx::{MemoryOutbox, MemoryOutboxBuilder, MemoryTx};
 pub use solid_notify_core::HandClock;

@@ -4,11 +4,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use solid_notify_core::ack::{AckResult, Reply};
-use solid_notify_core::add::nearest_name;
+use solid_notify_core::add::{Insert, nearest_name};
 use solid_notify_core::dispatch::{FirstAttemptReceiver, FirstAttemptSender, Fresh};
+use solid_notify_core::engine::Engine;
 use solid_notify_core::error::{Error, Result};
-use solid_notify_core::param::DEFAULT_PARAM_LIMIT;
-use solid_notify_core::{Added, AnyOutbox, HandClock, NewNotice, NoticeConnection, NotifyDef, Receipt, Store};
+use solid_notify_core::{AnyOutbox, HandClock, NewNotice, NotifyDef, Receipt, Store};
 
 use crate::memory::{Live, MemoryStore};
 
@@ -20,11 +20,11 @@ use crate::memory::{Live, MemoryStore};
 /// use solid_notify_testkit::MemoryOutbox;
 ///
 /// let outbox = MemoryOutbox::new();
-/// outbox.define(NotifyDef::new("sync_to_omp")).await?;
-/// let mut tx = outbox.begin();
-/// let added = add_notice(&mut tx, "sync_to_omp", 7).await?;
-/// tx.commit();
-/// assert!(outbox.find(added.id()).await?.is_some());
+/// outbox.define_if_missing(NotifyDef::new("sync_to_omp")).await?;
+/// let mut tx = outbox.begin().await?;
+/// let receipt = add_notice(&mut tx, "sync_to_omp", 7).await?;
+/// tx.commit().await?;
+/// assert!(outbox.find(receipt.id()).await?.is_some());
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -48,25 +48,21 @@ impl Default for MemoryOutbox {
 impl MemoryOutbox {
     /// Creates an empty outbox with the system's clock.
     pub fn new() -> Self {
-        Self::build(None)
+        Self::builder().build()
     }
 
-    /// Creates an empty outbox with a hand-turned clock.
-    pub fn with_clock(clock: HandClock) -> Self {
-        Self::build(Some(clock))
-    }
-
-    fn build(clock: Option<HandClock>) -> Self {
-        let store = Arc::new(MemoryStore::new(clock.clone()));
-        Self { outbox: AnyOutbox::new(store.clone(), store.clone(), clock), store }
+    /// Returns a builder for an outbox with other settings than the defaults.
+    pub fn builder() -> MemoryOutboxBuilder {
+        MemoryOutboxBuilder { clock: None }
     }
 
     /// Returns an outbox over the same notices, as another process would have it: it has a dispatch of its own, and its
     /// sweepers call the store that `wrap` returns. A test can wrap the store in one that is slow or fails.
     pub fn beside(&self, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> Self {
-        let store = wrap(Arc::clone(self.outbox.store()));
-        let outbox = AnyOutbox::new(store, Arc::clone(self.outbox.operate()), self.outbox.hand_clock().cloned());
-        Self { store: Arc::clone(&self.store), outbox }
+        let store = wrap(Arc::clone(self.outbox.engine().store()));
+        let engine = self.outbox.engine();
+        let engine = Engine::new(store, Arc::clone(engine.operate()), engine.hand_clock().cloned());
+        Self { store: Arc::clone(&self.store), outbox: AnyOutbox::over(engine) }
     }
 
     /// Replaces the row of a definition, or deletes it, like an edit by SQL: the store checks nothing, keeps no version and
@@ -76,16 +72,40 @@ impl MemoryOutbox {
     }
 
     /// Begins a transaction: notices that are added through it exist after its commit.
-    pub fn begin(&self) -> MemoryTx {
-        MemoryTx {
+    ///
+    /// # Errors
+    /// None; other outboxes return those of their database.
+    pub async fn begin(&self) -> Result<MemoryTx> {
+        Ok(MemoryTx {
             outbox: self.clone(),
             rows: Vec::new(),
             covered: Vec::new(),
-            answers: Vec::new(),
+            replies: Vec::new(),
             fresh: Vec::new(),
             later: Vec::new(),
             wake: false,
-        }
+        })
+    }
+}
+
+/// Settings of a [`MemoryOutbox`].
+#[derive(Debug)]
+pub struct MemoryOutboxBuilder {
+    clock: Option<HandClock>,
+}
+
+impl MemoryOutboxBuilder {
+    /// Uses the time of `clock` instead of the system's.
+    #[must_use]
+    pub fn clock(mut self, clock: HandClock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Builds the outbox, without any notices.
+    pub fn build(self) -> MemoryOutbox {
+        let store = Arc::new(MemoryStore::new(self.clock.clone()));
+        MemoryOutbox { outbox: AnyOutbox::over(Engine::new(store.clone(), store.clone(), self.clock)), store }
     }
 }
 
@@ -104,7 +124,7 @@ pub struct MemoryTx {
     rows: Vec<(i64, Row)>,
     /// Duplicates of a notice that is unique only until it is claimed, with the ids of their definitions.
     covered: Vec<(i64, NewNotice)>,
-    answers: Vec<Reply>,
+    replies: Vec<Reply>,
     fresh: Vec<Fresh>,
     later: Vec<(i64, FirstAttemptSender)>,
     wake: bool,
@@ -120,7 +140,10 @@ impl std::fmt::Debug for Row {
 
 impl MemoryTx {
     /// Commits the notices and dispatches them to the sweeper of this process.
-    pub fn commit(mut self) {
+    ///
+    /// # Errors
+    /// None; the transactions of other outboxes return those of their database.
+    pub async fn commit(mut self) -> Result<()> {
         {
             let mut state = self.outbox.store.state();
             // A database would keep the first notice from being claimed until this commit. This store locks nothing, so if
@@ -136,52 +159,52 @@ impl MemoryTx {
                 }
             }
             state.live.extend(self.rows.drain(..).map(|(id, row)| (id, row.0)));
-            for answer in &self.answers {
-                state.apply_ack(answer, now);
+            for reply in &self.replies {
+                state.apply_ack(reply, now);
             }
         }
         let def_ids = self.fresh.iter().map(|fresh| fresh.def_id).chain(self.later.iter().map(|(def_id, _)| *def_id));
-        self.outbox.outbox.commits().count(def_ids);
+        self.outbox.outbox.engine().commits().count(def_ids);
         let later = self.later.iter_mut().map(|(_, report)| report);
         let reports = self.fresh.iter_mut().map(|fresh| &mut fresh.report).chain(later);
         reports.for_each(FirstAttemptSender::committed);
         if self.wake {
             self.outbox.outbox.wake();
         }
-        self.outbox.outbox.dispatch().hand(std::mem::take(&mut self.fresh));
+        self.outbox.outbox.engine().dispatch().hand(std::mem::take(&mut self.fresh));
+        Ok(())
     }
 
     /// Rolls the transaction back; dropping it does the same.
-    pub fn rollback(self) {}
+    ///
+    /// # Errors
+    /// None, as of [`Self::commit`].
+    pub async fn rollback(self) -> Result<()> {
+        Ok(())
+    }
 }
 
-impl NoticeConnection for MemoryTx {
-    async fn insert(&mut self, notice: NewNotice) -> Result<Added> {
-        notice.check(DEFAULT_PARAM_LIMIT)?;
-        let def_id = self.definition_id(notice.name())?;
-        Ok(self.add(def_id, &notice))
-    }
-
-    async fn insert_many(&mut self, notices: Vec<NewNotice>) -> Result<Vec<Added>> {
+impl Insert for MemoryTx {
+    async fn insert_many(&mut self, notices: Vec<NewNotice>) -> Result<Vec<Receipt>> {
         for notice in &notices {
-            notice.check(DEFAULT_PARAM_LIMIT)?;
+            notice.check()?;
         }
         let def_ids = notices.iter().map(|notice| self.definition_id(notice.name())).collect::<Result<Vec<_>>>()?;
         Ok(def_ids.into_iter().zip(&notices).map(|(def_id, notice)| self.add(def_id, notice)).collect())
     }
 
-    async fn apply_ack(&mut self, answer: &Reply) -> Result<AckResult> {
-        Ok(self.ack_later(answer))
+    async fn apply_ack(&mut self, reply: &Reply) -> Result<AckResult> {
+        Ok(self.ack_later(reply))
     }
 }
 
 impl MemoryTx {
     /// Returns the result that an ack or nack will have; it takes effect with the commit.
-    fn ack_later(&mut self, answer: &Reply) -> AckResult {
-        self.answers.push(answer.clone());
+    fn ack_later(&mut self, reply: &Reply) -> AckResult {
+        self.replies.push(reply.clone());
         self.wake = true;
         let now = self.outbox.store.now();
-        self.outbox.store.state().clone().apply_ack(answer, now)
+        self.outbox.store.state().clone().apply_ack(reply, now)
     }
 
     fn definition_id(&self, name: &str) -> Result<i64> {
@@ -191,7 +214,7 @@ impl MemoryTx {
         })
     }
 
-    fn add(&mut self, def_id: i64, notice: &NewNotice) -> Added {
+    fn add(&mut self, def_id: i64, notice: &NewNotice) -> Receipt {
         let now = self.outbox.store.now();
         let id = {
             let mut state = self.outbox.store.state();
@@ -203,13 +226,13 @@ impl MemoryTx {
                     if !notice.is_unique_until_ended() {
                         self.covered.push((def_id, notice.clone()));
                     }
-                    return Added::Duplicate(Some(id));
+                    return Receipt::duplicate(id);
                 }
             }
             state.next_id()
         };
         self.rows.push((id, Row(Live::new(id, def_id, notice, now))));
-        self.outbox.outbox.commits().learn(def_id, notice.name());
+        self.outbox.outbox.engine().commits().learn(def_id, notice.name());
         let (report, outcome): (FirstAttemptSender, FirstAttemptReceiver) = FirstAttemptSender::new();
         if notice.is_due_at_once() {
             self.fresh.push(Fresh { id, def_id, report });
@@ -217,6 +240,6 @@ impl MemoryTx {
             self.later.push((def_id, report));
             self.wake |= notice.is_due_soon();
         }
-        Added::New(Receipt::new(id, outcome))
+        Receipt::added(id, outcome)
     }
 }

@@ -85,7 +85,7 @@ impl Operator {
     /// # let pool = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
     /// # let outbox = solid_notify_core::Outbox::new(pool);
     /// # outbox.migrate().await?;
-    /// # outbox.define(solid_notify_core::NotifyDef::new("sync_to_omp")).await?;
+    /// # outbox.define_if_missing(solid_notify_core::NotifyDef::new("sync_to_omp")).await?;
     /// use solid_notify_core::operate::Filter;
     ///
     /// let filter = Filter::dead_letters().definition("sync_to_omp").class("timeout");

@@ -60,7 +60,7 @@ impl Operator {
     /// # Errors
     /// [`Error::UnknownDefinition`], [`Error::Invalid`] for an unknown id; those of the store.
     pub async fn definition(&self, definition: impl Into<DefRef>) -> Result<NotifyDef> {
-        let mut all = self.outbox.store().definitions().await?;
+        let mut all = self.outbox.engine().store().definitions().await?;
         let (found, missing) = match definition.into() {
             DefRef::Id(id) => {
                 let problem = format!("no definition has the id {id}");

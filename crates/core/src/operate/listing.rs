@@ -66,7 +66,7 @@ const LONGEST_PAGE: usize = 500;
 
 /// Returns the definitions that a filter selects.
 pub(super) async fn definitions_of(outbox: &AnyOutbox, filter: &Filter) -> Result<Vec<NotifyDef>> {
-    let mut all = outbox.store().definitions().await?;
+    let mut all = outbox.engine().store().definitions().await?;
     if let Some(name) = &filter.definition {
         let names: Vec<String> = all.iter().map(|def| def.name.clone()).collect();
         all.retain(|def| def.name == *name);

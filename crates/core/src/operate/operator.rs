@@ -26,7 +26,7 @@ use crate::param;
 /// # let pool = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
 /// # let outbox = solid_notify_core::Outbox::new(pool);
 /// # outbox.migrate().await?;
-/// # outbox.define(solid_notify_core::NotifyDef::new("sync_to_omp").enabled(false)).await?;
+/// # outbox.define_if_missing(solid_notify_core::NotifyDef::new("sync_to_omp").enabled(false)).await?;
 /// # let mut tx = outbox.begin().await?;
 /// # let id = solid_notify_core::add_notice(&mut tx, "sync_to_omp", 7).await?.id();
 /// # tx.commit().await?;
@@ -61,7 +61,7 @@ impl Operator {
     }
 
     pub(super) fn operate(&self) -> &dyn Operate {
-        &**self.outbox.operate()
+        &**self.outbox.engine().operate()
     }
 
     /// Sends a notice again. A dead letter or a cancelled notice becomes live with the same id and errors and all its tries,
@@ -88,15 +88,15 @@ impl Operator {
         self.change(id, &cancel(reason)).await
     }
 
-    /// Replaces the parameter of a notice; the new one is checked as when adding. A dead letter or a cancelled notice is
-    /// retried with it; a waiting one keeps its time.
+    /// Replaces the parameter of a notice; the new one is checked as when adding, but may be larger. A dead letter or a
+    /// cancelled notice is retried with it; a waiting one keeps its time.
     ///
     /// # Errors
     /// [`crate::Error::InvalidNotice`] for a parameter that could not be added; those of the store.
     pub async fn edit(&self, id: i64, param: impl Serialize) -> Result<VerbResult> {
         let name = format!("number {id}");
         let param = param::to_json(&name, &param)?;
-        param::check(&name, &param, self.outbox.param_limit())?;
+        param::check(&name, &param, usize::MAX)?;
         self.change(id, &Verb::Edit { param }).await
     }
 
@@ -187,7 +187,7 @@ impl Operator {
     /// Those of the store.
     pub async fn explain(&self, id: i64) -> Result<Explanation> {
         let Some(notice) = self.outbox.find(id).await? else { return Ok(Explanation::NotFound) };
-        let definitions = self.outbox.store().definitions().await?;
+        let definitions = self.outbox.engine().store().definitions().await?;
         let definition = definitions.into_iter().find(|def| def.id == notice.def_id);
         let ahead = match notice.ordering_key {
             Some(_) if !notice.status.is_final() => self.operate().ahead(&notice).await?,

@@ -15,14 +15,14 @@ use super::read::required;
 use super::run::{Arg, Statement};
 use super::tx::{Context, NoticeTx, failed};
 use crate::ack::{AckResult, Reply};
-use crate::add::{Added, NewNotice, NoticeConnection, Receipt, nearest_name};
+use crate::add::{Insert, NewNotice, nearest_name};
 use crate::clock::HandClock;
 use crate::dispatch::{FirstAttemptReceiver, FirstAttemptSender, Fresh};
 use crate::error::{Error, Result};
-use crate::param::DEFAULT_PARAM_LIMIT;
+use crate::receipt::Receipt;
 
-impl<DB: Dialect> NoticeConnection for NoticeTx<'_, DB> {
-    async fn insert(&mut self, notice: NewNotice) -> Result<Added> {
+impl<DB: Dialect> Insert for NoticeTx<'_, DB> {
+    async fn insert(&mut self, notice: NewNotice) -> Result<Receipt> {
         let inserted = match self.insert_known(&notice).await? {
             Some(inserted) => inserted,
             None => {
@@ -33,27 +33,27 @@ impl<DB: Dialect> NoticeConnection for NoticeTx<'_, DB> {
         Ok(self.remember(&notice, inserted))
     }
 
-    async fn insert_many(&mut self, notices: Vec<NewNotice>) -> Result<Vec<Added>> {
+    async fn insert_many(&mut self, notices: Vec<NewNotice>) -> Result<Vec<Receipt>> {
         let (conn, context) = self.parts(DOING)?;
         let inserted = insert_many::<DB>(conn, &notices, Caller::Ours(context)).await?;
         Ok(notices.iter().zip(inserted).map(|(notice, inserted)| self.remember(notice, inserted)).collect())
     }
 
-    async fn apply_ack(&mut self, given: &Reply) -> Result<AckResult> {
-        let (conn, context) = self.parts(ANSWERING)?;
-        let answered = ack_through::<DB>(conn, given, Caller::Ours(context)).await?;
+    async fn apply_ack(&mut self, reply: &Reply) -> Result<AckResult> {
+        let (conn, context) = self.parts(ACKING)?;
+        let result = ack_through::<DB>(conn, reply, Caller::Ours(context)).await?;
         // The commit makes the retry due, or the next notice of the ordering key.
         self.wake_after_commit();
-        Ok(answered)
+        Ok(result)
     }
 }
 
 impl<DB: Dialect> NoticeTx<'_, DB> {
     /// Records a notice that was inserted, for the dispatch after the commit.
-    fn remember(&mut self, notice: &NewNotice, inserted: Inserted) -> Added {
+    fn remember(&mut self, notice: &NewNotice, inserted: Inserted) -> Receipt {
         let (id, def_id) = match inserted {
             Inserted::New { id, def_id } => (id, def_id),
-            Inserted::Duplicate(id) => return Added::Duplicate(id),
+            Inserted::Duplicate(id) => return Receipt::duplicate(id),
         };
         let (report, outcome) = FirstAttemptSender::new();
         let fresh = Fresh { id, def_id, report };
@@ -61,24 +61,24 @@ impl<DB: Dialect> NoticeTx<'_, DB> {
             true => self.added(notice.name(), fresh),
             false => self.added_for_later(notice.name(), fresh, notice.is_due_soon()),
         }
-        Added::New(Receipt::new(id, outcome))
+        Receipt::added(id, outcome)
     }
 }
 
 macro_rules! connection {
     ([$($generics:tt)*] $db:ty, $connection:ty, $caller:ident) => {
-        impl<$($generics)*> NoticeConnection for $connection {
-            async fn insert(&mut self, notice: NewNotice) -> Result<Added> {
+        impl<$($generics)*> Insert for $connection {
+            async fn insert(&mut self, notice: NewNotice) -> Result<Receipt> {
                 Ok(insert::<$db>(self, &notice, Caller::$caller).await?.not_followed())
             }
 
-            async fn insert_many(&mut self, notices: Vec<NewNotice>) -> Result<Vec<Added>> {
+            async fn insert_many(&mut self, notices: Vec<NewNotice>) -> Result<Vec<Receipt>> {
                 let inserted = insert_many::<$db>(self, &notices, Caller::$caller).await?;
                 Ok(inserted.into_iter().map(Inserted::not_followed).collect())
             }
 
-            async fn apply_ack(&mut self, given: &Reply) -> Result<AckResult> {
-                ack_through::<$db>(self, given, Caller::$caller).await
+            async fn apply_ack(&mut self, reply: &Reply) -> Result<AckResult> {
+                ack_through::<$db>(self, reply, Caller::$caller).await
             }
         }
     };
@@ -93,7 +93,7 @@ connection!([] sqlx::MySql, sqlx::MySqlConnection, Connection);
 connection!([] sqlx::Sqlite, sqlx::SqliteConnection, Connection);
 
 pub(super) const DOING: &str = "adding a notice";
-const ANSWERING: &str = "storing the ack or nack of a notice";
+const ACKING: &str = "storing the ack or nack of a notice";
 
 /// The kind of connection that the application passes.
 #[derive(Clone, Copy)]
@@ -107,13 +107,6 @@ pub(super) enum Caller<'a> {
 }
 
 impl Caller<'_> {
-    pub(super) fn param_limit(&self) -> usize {
-        match self {
-            Self::Ours(context) => context.param_limit,
-            Self::Transaction | Self::Connection => DEFAULT_PARAM_LIMIT,
-        }
-    }
-
     /// `$1` of every statement.
     pub(super) fn now_millis(&self) -> Option<i64> {
         match self {
@@ -136,26 +129,33 @@ impl Caller<'_> {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Inserted {
     New { id: i64, def_id: i64 },
-    Duplicate(Option<i64>),
+    Duplicate(i64),
 }
 
 impl Inserted {
-    /// The result for a caller whose notices are not dispatched to this process.
-    fn not_followed(self) -> Added {
+    /// Returns the id of the notice that has the dedupe key now, or that was inserted.
+    pub(super) fn id(self) -> i64 {
         match self {
-            Self::New { id, .. } => Added::New(Receipt::new(id, FirstAttemptReceiver::not_here())),
-            Self::Duplicate(id) => Added::Duplicate(id),
+            Self::New { id, .. } | Self::Duplicate(id) => id,
+        }
+    }
+
+    /// The result for a caller whose notices are not dispatched to this process.
+    fn not_followed(self) -> Receipt {
+        match self {
+            Self::New { id, .. } => Receipt::added(id, FirstAttemptReceiver::not_here()),
+            Self::Duplicate(id) => Receipt::duplicate(id),
         }
     }
 }
 
 /// Stores an ack or nack in the caller's transaction. It takes several statements, so the transaction must be open.
-async fn ack_through<DB: Dialect>(conn: &mut DB::Connection, given: &Reply, caller: Caller<'_>) -> Result<AckResult> {
+async fn ack_through<DB: Dialect>(conn: &mut DB::Connection, reply: &Reply, caller: Caller<'_>) -> Result<AckResult> {
     if !conn.is_in_transaction() {
-        return Err(Error::TransactionLost { doing: ANSWERING });
+        return Err(Error::TransactionLost { doing: ACKING });
     }
     let now = Arg::Int(caller.now_millis());
-    apply_ack::<DB>(conn, now, given).await.map_err(|error| failed::<DB>(ANSWERING, error))
+    apply_ack::<DB>(conn, now, reply).await.map_err(|error| failed::<DB>(ACKING, error))
 }
 
 /// Inserts one notice.
@@ -164,7 +164,7 @@ pub(super) async fn insert<DB: Dialect>(
     notice: &NewNotice,
     caller: Caller<'_>,
 ) -> Result<Inserted> {
-    notice.check(caller.param_limit())?;
+    notice.check()?;
     caller.check::<DB>(conn)?;
     let statements = DB::statements();
     let failed = |error| failed::<DB>(DOING, error);
@@ -189,12 +189,12 @@ pub(super) async fn insert<DB: Dialect>(
             let Some(def_id) = def_ids.get(notice.name()) else {
                 return Err(unknown_definition::<DB>(conn, notice.name(), now).await);
             };
-            let duplicate = standing_for::<DB>(conn, *def_id, notice, now).await.map_err(failed)?;
-            if duplicate.is_some() || notice.is_unique_until_ended() {
-                return Ok(Inserted::Duplicate(duplicate));
+            let hold = !notice.is_unique_until_ended();
+            if let Some(id) = duplicate_of::<DB>(conn, *def_id, notice, now, hold).await.map_err(failed)? {
+                return Ok(Inserted::Duplicate(id));
             }
         }
-        Err(failed(claimed_again()))
+        Err(failed(lost_again()))
     } else {
         debug_assert_eq!(DB::KIND, Kind::MySql);
         match definition_id::<DB>(conn, now, notice, caller).await? {
@@ -218,12 +218,11 @@ pub(super) async fn insert_of<DB: Dialect>(
         && let Some(id) = duplicate_of::<DB>(conn, def_id, notice, now, false).await?
     {
         // The lock is taken only where a row was seen, because a locking read that finds no row would lock the gap.
-        let id = if notice.is_unique_until_ended() {
-            Some(id)
-        } else {
-            standing_for::<DB>(conn, def_id, notice, now).await?
+        let id = match notice.is_unique_until_ended() {
+            true => Some(id),
+            false => duplicate_of::<DB>(conn, def_id, notice, now, true).await?,
         };
-        if id.is_some() {
+        if let Some(id) = id {
             return Ok(Inserted::Duplicate(id));
         }
     }
@@ -240,16 +239,16 @@ pub(super) async fn insert_of<DB: Dialect>(
             Err(error) if DB::is_not_open(&error) => return Err(other_tables(tables)),
             Err(error) => return Err(error),
         }
-        let duplicate = standing_for::<DB>(conn, def_id, notice, now).await?;
-        if duplicate.is_some() || notice.is_unique_until_ended() {
-            return Ok(Inserted::Duplicate(duplicate));
+        // Only a locking read sees a notice that is newer than the snapshot. The insert that failed has locked it already.
+        if let Some(id) = duplicate_of::<DB>(conn, def_id, notice, now, true).await? {
+            return Ok(Inserted::Duplicate(id));
         }
     }
-    Err(claimed_again())
+    Err(lost_again())
 }
 
-/// Maximum number of inserts of one notice whose dedupe key lasts until the claim. A round is lost when the duplicate is claimed
-/// before it is locked.
+/// Maximum number of inserts of one notice with a dedupe key. A round is lost when the duplicate loses its key (it is claimed, or
+/// ends) before it is read.
 pub(super) const ROUNDS: usize = 10;
 
 /// Error on MySQL after a `USE` between two statements of one insert, or while statements were already prepared.
@@ -261,23 +260,10 @@ fn other_tables(tables: &str) -> sqlx::Error {
     sqlx::Error::Configuration(why.into())
 }
 
-pub(super) fn claimed_again() -> sqlx::Error {
-    let why = format!(
-        "gave up after {ROUNDS} inserts: each met another notice with the same dedupe key that was then claimed"
-    );
+pub(super) fn lost_again() -> sqlx::Error {
+    let why =
+        format!("gave up after {ROUNDS} inserts: each met another notice with the same dedupe key that then lost it");
     sqlx::Error::Configuration(why.into())
-}
-
-/// Returns the id of the notice that has the dedupe key, if this transaction sees one. Where the key lasts until the claim, the
-/// row is locked: no sweeper claims it before this transaction ends, because the handler would not see this transaction's
-/// changes.
-async fn standing_for<DB: Dialect>(
-    conn: &mut DB::Connection,
-    def_id: i64,
-    notice: &NewNotice,
-    now: Arg<'_>,
-) -> sqlx::Result<Option<i64>> {
-    duplicate_of::<DB>(conn, def_id, notice, now, !notice.is_unique_until_ended()).await
 }
 
 /// True where only the definition and the parameter are set, and the time is the database's.
@@ -302,7 +288,9 @@ fn values<'a>(now: Arg<'a>, first: Arg<'a>, notice: &'a NewNotice) -> [Arg<'a>; 
     ]
 }
 
-/// Returns the id of the notice that has the dedupe key, if this transaction sees one. `hold` locks it.
+/// Returns the id of the notice that has the dedupe key, if this transaction sees one. `hold` locks it: where the key lasts until
+/// the claim, no sweeper may claim the notice before this transaction ends, because the handler would not see this transaction's
+/// changes.
 async fn duplicate_of<DB: Dialect>(
     conn: &mut DB::Connection,
     def_id: i64,
@@ -366,7 +354,7 @@ async fn look<DB: Dialect>(
 /// Reads the ids of all definitions on a connection of the store. A locking read on the caller's connection would make operators
 /// wait for the end of its transaction, even for a name that does not exist.
 pub(super) async fn definitions_beside(context: &Context) -> Result<HashMap<String, i64>> {
-    let definitions = context.outbox.store().definitions().await?;
+    let definitions = context.outbox.engine().store().definitions().await?;
     let alive = definitions.into_iter().filter(|def| def.delete_time.is_none());
     Ok(alive.map(|def| (def.name, def.id)).collect())
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use sqlx::Connection;
 
 use super::add::{
-    Caller, DOING, Inserted, ROUNDS, claimed_again, definitions_beside, insert, insert_of, unknown_definition,
+    Caller, DOING, Inserted, ROUNDS, definitions_beside, insert, insert_of, lost_again, unknown_definition,
 };
 use super::definitions::is_unique_violation;
 use super::dialect::Dialect;
@@ -103,7 +103,7 @@ pub(super) async fn insert_many<DB: Dialect>(
     caller: Caller<'_>,
 ) -> Result<Vec<Inserted>> {
     for notice in notices {
-        notice.check(caller.param_limit())?;
+        notice.check()?;
     }
     // A single notice has a statement that takes no JSON batch.
     if let [notice] = notices {
@@ -152,7 +152,7 @@ pub(super) async fn insert_many<DB: Dialect>(
         );
         return Err(Error::InvalidNotice { name: notices[0].name().to_owned(), problem });
     }
-    let mut inserted = vec![Inserted::Duplicate(None); notices.len()];
+    let mut inserted = vec![None; notices.len()];
     let stored = if DB::KIND.update_returns() {
         batches::<DB>(conn, rows, now, &mut inserted).await
     } else {
@@ -160,12 +160,10 @@ pub(super) async fn insert_many<DB: Dialect>(
     };
     stored.map_err(|error| failed::<DB>(DOING, error))?;
     for (place, first) in repeated {
-        inserted[place] = match inserted[first] {
-            Inserted::New { id, .. } => Inserted::Duplicate(Some(id)),
-            duplicate => duplicate,
-        };
+        inserted[place] = inserted[first].map(|first| Inserted::Duplicate(first.id()));
     }
-    Ok(inserted)
+    // Every row that was not repeated has its result, else the statements above failed.
+    inserted.into_iter().map(|inserted| inserted.ok_or_else(|| failed::<DB>(DOING, lost_again()))).collect()
 }
 
 /// Sorts the rows so that those with dedupe keys come last, in one order for all callers. Two calls that insert the same keys in
@@ -201,21 +199,21 @@ pub(super) async fn definition_ids<DB: Dialect>(
     Ok((rows.iter().map(entry).collect::<sqlx::Result<_>>().map_err(failed)?, tables.unwrap_or_default()))
 }
 
-/// Inserts all rows. Repeats those whose duplicate was claimed before it could be locked, because their dedupe key is free then.
+/// Inserts all rows. Repeats those whose duplicate lost its key before it was read, because their dedupe key is free then.
 async fn batches<DB: Dialect>(
     conn: &mut DB::Connection,
     mut rows: Vec<Row<'_>>,
     now: Arg<'_>,
-    inserted: &mut [Inserted],
+    inserted: &mut [Option<Inserted>],
 ) -> sqlx::Result<()> {
     for _ in 0..ROUNDS {
         insert_batches::<DB>(conn, &rows, now, inserted).await?;
-        rows.retain(|row| row.until_ended.is_none() && matches!(inserted[row.asked], Inserted::Duplicate(None)));
+        rows.retain(|row| inserted[row.asked].is_none());
         if rows.is_empty() {
             return Ok(());
         }
     }
-    Err(claimed_again())
+    Err(lost_again())
 }
 
 /// Runs the statements that take a batch as JSON, skip duplicates and return the inserted rows.
@@ -223,7 +221,7 @@ async fn insert_batches<DB: Dialect>(
     conn: &mut DB::Connection,
     rows: &[Row<'_>],
     now: Arg<'_>,
-    inserted: &mut [Inserted],
+    inserted: &mut [Option<Inserted>],
 ) -> sqlx::Result<()> {
     let statements = DB::statements();
     let keyed = rows.iter().any(|row| row.dedupe_key.is_some());
@@ -248,7 +246,7 @@ async fn insert_batches<DB: Dialect>(
                 None => by_order.next(),
             };
             match id {
-                Some(id) => inserted[row.asked] = Inserted::New { id, def_id: row.owner },
+                Some(id) => inserted[row.asked] = Some(Inserted::New { id, def_id: row.owner }),
                 None => missing.push(row),
             }
         }
@@ -257,7 +255,8 @@ async fn insert_batches<DB: Dialect>(
         let of_kind = || missing.iter().filter(|row| row.until_ended.is_none() == hold);
         let duplicates = duplicates::<DB>(conn, of_kind().filter_map(|row| row.key()), now, hold).await?;
         for row in of_kind() {
-            inserted[row.asked] = Inserted::Duplicate(row.key().and_then(|key| duplicates.get(&key.owned()).copied()));
+            let id = row.key().and_then(|key| duplicates.get(&key.owned()).copied());
+            inserted[row.asked] = id.map(Inserted::Duplicate);
         }
     }
     Ok(())
@@ -271,7 +270,7 @@ async fn values_lists<DB: Dialect>(
     mut rows: Vec<Row<'_>>,
     notices: &[NewNotice],
     (now, tables): (Arg<'_>, &str),
-    inserted: &mut [Inserted],
+    inserted: &mut [Option<Inserted>],
 ) -> sqlx::Result<()> {
     let mut seen = duplicates::<DB>(conn, rows.iter().filter_map(Row::key), now, false).await?;
     let is_seen = |row: &&Row<'_>| row.key().is_some_and(|key| seen.contains_key(&key.owned()));
@@ -283,7 +282,7 @@ async fn values_lists<DB: Dialect>(
     }
     rows.retain(|row| match row.key().and_then(|key| seen.get(&key.owned())) {
         Some(id) => {
-            inserted[row.asked] = Inserted::Duplicate(Some(*id));
+            inserted[row.asked] = Some(Inserted::Duplicate(*id));
             false
         }
         None => true,
@@ -300,12 +299,13 @@ async fn values_lists<DB: Dialect>(
         match DB::script(conn, values_list(DB::KIND, chunk, now, tables).into()).await {
             Ok(done) => {
                 for (id, row) in (done.last_id..).step_by(usize::try_from(step).unwrap_or(1)).zip(chunk) {
-                    inserted[row.asked] = Inserted::New { id, def_id: row.owner };
+                    inserted[row.asked] = Some(Inserted::New { id, def_id: row.owner });
                 }
             }
             Err(error) if keyed && is_unique_violation(&error) => {
                 for row in chunk {
-                    inserted[row.asked] = insert_of::<DB>(conn, (row.owner, tables), &notices[row.asked], now).await?;
+                    let notice = &notices[row.asked];
+                    inserted[row.asked] = Some(insert_of::<DB>(conn, (row.owner, tables), notice, now).await?);
                 }
             }
             Err(error) => return Err(error),

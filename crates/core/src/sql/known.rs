@@ -110,7 +110,7 @@ impl Context {
         if stale {
             let outbox = self.outbox.clone();
             // The store's read fills the cache. If it fails, inserts read the ids themselves.
-            tokio::spawn(async move { drop(outbox.store().definitions().await) });
+            tokio::spawn(async move { drop(outbox.engine().store().definitions().await) });
         }
         id
     }
@@ -129,7 +129,7 @@ impl<DB: Dialect> NoticeTx<'_, DB> {
             return Ok(None);
         }
         let Some((def_id, tables)) = context.known_id(notice.name()) else { return Ok(None) };
-        notice.check(caller.param_limit())?;
+        notice.check()?;
         caller.check::<DB>(conn)?;
         let statement = &DB::statements().insert_known;
         let args = [def_id.into(), notice.param_json().into(), Arg::Bool(seen_open), Arg::Text(Some(&*tables))];

@@ -56,9 +56,9 @@ pub use dialect::Limits;
 pub use tx::NoticeTx;
 
 use crate::clock::HandClock;
+use crate::engine::Engine;
 use crate::error::{FaultKind, Result};
 use crate::outbox::AnyOutbox;
-use crate::param::DEFAULT_PARAM_LIMIT;
 use dialect::Plan;
 use known::Known;
 use tx::Context;
@@ -79,7 +79,7 @@ use tx::Context;
 ///
 /// let outbox = Outbox::new(pool);
 /// outbox.migrate().await?;
-/// outbox.define(NotifyDef::new("sync_to_omp").retry_interval("[5s,5m,1h,1d]")).await?;
+/// outbox.define_if_missing(NotifyDef::new("sync_to_omp").retry_interval("[5s,5m,1h,1d]")).await?;
 ///
 /// let mut tx = outbox.begin().await?;
 /// sqlx::query("UPDATE dsp SET state = 'booked'").execute(&mut *tx).await?;
@@ -113,7 +113,7 @@ impl<DB: Dialect> Outbox<DB> {
 
     /// Returns a builder for an outbox with other settings than the defaults.
     pub fn builder(pool: Pool<DB>) -> OutboxBuilder<DB> {
-        OutboxBuilder { pool, clock: None, param_limit: DEFAULT_PARAM_LIMIT, call_timeout: Duration::from_secs(10) }
+        OutboxBuilder { pool, clock: None, call_timeout: Duration::from_secs(10) }
     }
 
     /// Begins a transaction whose notices are sent as soon as it commits. On SQLite it is `BEGIN IMMEDIATE`.
@@ -180,18 +180,10 @@ impl<DB: Dialect> Deref for Outbox<DB> {
 pub struct OutboxBuilder<DB: Dialect> {
     pool: Pool<DB>,
     clock: Option<HandClock>,
-    param_limit: usize,
     call_timeout: Duration,
 }
 
 impl<DB: Dialect> OutboxBuilder<DB> {
-    /// Maximum size of a parameter in bytes of JSON; 1 MiB by default. Applies to notices added through [`Outbox::begin`].
-    #[must_use]
-    pub fn param_limit(mut self, bytes: usize) -> Self {
-        self.param_limit = bytes;
-        self
-    }
-
     /// Time-out of one internal database call; 10 s by default, at most a day.
     #[must_use]
     pub fn call_timeout(mut self, limit: Duration) -> Self {
@@ -212,8 +204,8 @@ impl<DB: Dialect> OutboxBuilder<DB> {
         let known = Arc::new(Known::new(DB::connections(&self.pool) != Plan::Shared));
         let store = store::SqlStore::new(&self.pool, self.clock.clone(), self.call_timeout, Arc::clone(&known));
         let store = Arc::new(store);
-        let outbox = AnyOutbox::new(store.clone(), store, self.clock.clone()).with_param_limit(self.param_limit);
-        let context = Context { outbox, known, clock: self.clock, param_limit: self.param_limit };
+        let outbox = AnyOutbox::over(Engine::new(store.clone(), store, self.clock.clone()));
+        let context = Context { outbox, known, clock: self.clock };
         Outbox { pool: self.pool, context }
     }
 }

@@ -52,7 +52,6 @@ pub(super) struct Context {
     pub(super) outbox: AnyOutbox,
     pub(super) known: Arc<Known>,
     pub(super) clock: Option<HandClock>,
-    pub(super) param_limit: usize,
 }
 
 /// What the commit of the outermost transaction triggers.
@@ -177,13 +176,13 @@ impl<'c, DB: Dialect> NoticeTx<'c, DB> {
     }
 
     pub(super) fn added(&mut self, name: &str, fresh: Fresh) {
-        self.context.outbox.commits().learn(fresh.def_id, name);
+        self.context.outbox.engine().commits().learn(fresh.def_id, name);
         self.after.added(fresh);
     }
 
     /// Records a notice that is not due at once: it is not dispatched.
     pub(super) fn added_for_later(&mut self, name: &str, Fresh { def_id, report, .. }: Fresh, due_soon: bool) {
-        self.context.outbox.commits().learn(def_id, name);
+        self.context.outbox.engine().commits().learn(def_id, name);
         self.after.later.push((def_id, report));
         self.after.wake |= due_soon;
     }
@@ -256,12 +255,12 @@ impl Context {
     fn run(&self, after: AfterCommit) {
         let AfterCommit { fresh, later, hooks, wake, .. } = after;
         let added = fresh.iter().map(|fresh| fresh.def_id).chain(later.iter().map(|(def_id, _)| *def_id));
-        self.outbox.commits().count(added);
+        self.outbox.engine().commits().count(added);
         if wake {
             self.outbox.wake();
         }
         if !fresh.is_empty() {
-            self.outbox.dispatch().hand(fresh);
+            self.outbox.engine().dispatch().hand(fresh);
         }
         for hook in hooks {
             if catch_unwind(AssertUnwindSafe(hook)).is_err() {

@@ -114,7 +114,7 @@ pub async fn an_acked_dead_letter_becomes_a_success_and_is_audited(b: &dyn Backe
     assert_eq!((record.status, record.finish_time), (Status::Succeeded, Some(b.clock().now())));
     assert_eq!(record.end_reason.as_deref(), Some("confirmed after it had been given up"));
     assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::AlreadySucceeded);
-    let audit = b.outbox().operate().audit(10).await.unwrap();
+    let audit = b.outbox().engine().operate().audit(10).await.unwrap();
     assert_eq!(audit.len(), 1, "{audit:?}");
     assert_eq!((audit[0].act.as_str(), audit[0].notice_id, audit[0].def_id), ("ack", Some(id), Some(def_id)));
     assert_eq!(audit[0].time, b.clock().now());
@@ -130,7 +130,7 @@ pub async fn acks_of_cancelled_and_of_missing_notices_differ(b: &dyn Backend) {
     assert_eq!(b.outbox().nack(id, "no").await.unwrap(), AckResult::Cancelled);
     assert_eq!(b.outbox().ack(id + 1000).await.unwrap(), AckResult::Unknown);
     assert_eq!(b.record(id).await.status, Status::Cancelled);
-    assert!(b.outbox().operate().audit(10).await.unwrap().is_empty());
+    assert!(b.outbox().engine().operate().audit(10).await.unwrap().is_empty());
 }
 
 pub async fn a_refusal_makes_the_delivery_overdue_at_once_with_its_reason(b: &dyn Backend) {

@@ -11,7 +11,7 @@ use super::Backend;
 pub async fn a_committed_notice_exists_and_one_of_rolled_back_work_does_not(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let kept = b.add_new(NewNotice::new("sync", 1).unwrap()).await.id();
-    let gone = b.add_and_roll_back(NewNotice::new("sync", 2).unwrap()).await.unwrap().id().unwrap();
+    let gone = b.add_and_roll_back(NewNotice::new("sync", 2).unwrap()).await.unwrap().id();
     assert!(b.outbox().find(kept).await.unwrap().is_some());
     if gone != kept {
         assert!(b.outbox().find(gone).await.unwrap().is_none());

@@ -130,7 +130,8 @@ pub async fn alarms_within_the_cool_down_are_suppressed_for_one_follow_up(b: &dy
         defs.fail_one(b, &format!("more {n}")).await;
     }
     assert!(defs.due(b).await.is_empty());
-    let (row, _) = b.outbox().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
+    let (row, _) =
+        b.outbox().engine().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
     assert_eq!((row.suppressed, row.message.as_deref(), row.node.as_deref()), (3, Some("more 2"), Some("node-1")));
     assert_eq!((row.notice_id, row.class.as_deref()), (Some(7), Some("network")));
     b.clock().advance(COOLDOWN - 60 * SECOND - Duration::from_millis(1));
@@ -142,7 +143,8 @@ pub async fn alarms_within_the_cool_down_are_suppressed_for_one_follow_up(b: &dy
     defs.fail_one(b, "meanwhile").await;
     assert!(defs.due(b).await.is_empty());
     defs.sent(b, &claimed, Some(defs.told(row.suppressed, row.last_seen, false))).await;
-    let (row, _) = b.outbox().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
+    let (row, _) =
+        b.outbox().engine().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
     assert_eq!(row.suppressed, 1);
     b.clock().advance(COOLDOWN);
     assert!(defs.due(b).await.remove(0).1.follow_up, "there is another follow-up");
@@ -151,7 +153,8 @@ pub async fn alarms_within_the_cool_down_are_suppressed_for_one_follow_up(b: &dy
 pub async fn an_alarm_during_a_quiet_follow_up_does_not_wait_for_the_next(b: &dyn Backend) {
     let defs = Defs::new(b).await;
     let claimed = defs.first_follow_up(b).await;
-    let (row, _) = b.outbox().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
+    let (row, _) =
+        b.outbox().engine().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
     defs.sent(b, &claimed, Some(defs.told(row.suppressed, row.last_seen, false))).await;
     b.clock().advance(COOLDOWN);
     let (quiet, _) = defs.due(b).await.remove(0);
@@ -170,7 +173,8 @@ pub async fn many_alarms_of_one_batch_are_one_alert_and_a_follow_up(b: &dyn Back
     let batch: Vec<Settle> = claimed.iter().map(|claimed| defs.dead(claimed, "no")).collect();
     assert!(b.store().settle(&batch).await.unwrap().iter().all(|settled| *settled == Settled::Done));
     assert_eq!(defs.due(b).await.len(), 1);
-    let (row, _) = b.outbox().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
+    let (row, _) =
+        b.outbox().engine().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
     assert_eq!(row.suppressed, 39);
     b.clock().advance(COOLDOWN);
     assert_eq!(defs.due(b).await.len(), 1);
@@ -203,7 +207,8 @@ pub async fn of_many_nodes_that_alarm_at_once_one_tells(b: &dyn Backend) {
         beat.unwrap();
     }
     assert_eq!(defs.due(b).await.len(), 1);
-    let (row, _) = b.outbox().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
+    let (row, _) =
+        b.outbox().engine().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
     assert_eq!(row.suppressed, 7);
 }
 
@@ -230,14 +235,15 @@ pub async fn alarms_of_many_who_settle_at_once_are_counted_once_each(b: &dyn Bac
     });
     futures_util::future::join_all(settles).await;
     assert_eq!(defs.due(b).await.len(), 1);
-    let (row, _) = b.outbox().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
+    let (row, _) =
+        b.outbox().engine().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
     assert_eq!(row.suppressed, 23);
 }
 
 pub async fn an_incident_that_is_over_is_closed_unless_another_alarm_has_come(b: &dyn Backend) {
     let defs = Defs::new(b).await;
     let claimed = defs.first_follow_up(b).await;
-    let operate = b.outbox().operate();
+    let operate = b.outbox().engine().operate();
     let (row, facts) = operate.alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
     assert!(facts.succeeded.is_none() && !facts.still_failing);
     defs.fail_one(b, "third").await;
@@ -261,7 +267,7 @@ pub async fn an_incident_that_is_over_is_closed_unless_another_alarm_has_come(b:
 
 pub async fn a_digest_and_more_alarms_in_one_batch_lose_nothing(b: &dyn Backend) {
     let defs = Defs::new(b).await;
-    let operate = b.outbox().operate();
+    let operate = b.outbox().engine().operate();
     let row = async || operate.alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap().0;
     for _ in 0..10 {
         defs.fail_one(b, "no").await;

@@ -15,7 +15,7 @@ const EVERY: Duration = Duration::from_secs(30);
 
 impl dyn Backend + '_ {
     async fn refresh(&self, def_id: i64) -> bool {
-        self.outbox().operate().refresh_counts(def_id, EVERY).await.expect("refresh_counts")
+        self.outbox().engine().operate().refresh_counts(def_id, EVERY).await.expect("refresh_counts")
     }
 
     async fn counts_of(&self, def_id: i64) -> DefinitionCounts {

@@ -59,12 +59,12 @@ pub async fn every_column_of_a_definition_is_kept(b: &dyn Backend) {
 }
 
 pub async fn define_creates_what_is_missing_and_never_changes_what_is_there(b: &dyn Backend) {
-    let first = b.outbox().define(NotifyDef::new("sync").timeout("9s")).await.unwrap();
+    let first = b.outbox().define_if_missing(NotifyDef::new("sync").timeout("9s")).await.unwrap();
     assert!(matches!(first, Defined::Created(_)), "{first:?}");
-    let same = b.outbox().define(NotifyDef::new("sync").timeout("9s")).await.unwrap();
+    let same = b.outbox().define_if_missing(NotifyDef::new("sync").timeout("9s")).await.unwrap();
     assert!(matches!(same, Defined::Same(_)), "{same:?}");
-    let other = b.outbox().define(NotifyDef::new("sync").timeout("1s")).await.unwrap();
-    let Defined::Differs { differences, .. } = other else { panic!("{other:?}") };
+    let other = b.outbox().define_if_missing(NotifyDef::new("sync").timeout("1s")).await.unwrap();
+    let Defined::Kept { differences, .. } = other else { panic!("{other:?}") };
     assert_eq!(differences.iter().map(|(column, ..)| *column).collect::<Vec<_>>(), ["timeout"]);
     assert_eq!(b.definition("sync").await.timeout, "9s");
 }
@@ -113,14 +113,14 @@ pub async fn a_deleted_definition_takes_no_notices_and_frees_its_name(b: &dyn Ba
     assert!(b.add(NewNotice::new(row.name.clone(), 1).unwrap()).await.is_err());
     assert_eq!(b.claim_one(def_id).await.id, id, "its notice in flight is still due");
     assert_eq!(b.outbox().delete(&row).await.unwrap(), Updated::Missing);
-    let again = b.outbox().define(NotifyDef::new("sync")).await.unwrap();
+    let again = b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let Defined::Created(new) = again else { panic!("{again:?}") };
     assert_ne!(new.id, def_id);
 }
 
 pub async fn an_invalid_definition_is_refused_with_every_wrong_column(b: &dyn Backend) {
     let bad = NotifyDef::new("sync").timeout("soon").retry_interval("[5s");
-    let error = b.outbox().define(bad.clone()).await.unwrap_err().to_string();
+    let error = b.outbox().define_if_missing(bad.clone()).await.unwrap_err().to_string();
     assert!(error.contains("timeout") && error.contains("retry_interval") && error.contains("soon"), "{error}");
     assert!(b.outbox().definitions().await.unwrap().is_empty());
     b.define(NotifyDef::new("sync")).await;
@@ -130,7 +130,7 @@ pub async fn an_invalid_definition_is_refused_with_every_wrong_column(b: &dyn Ba
 }
 
 pub async fn of_many_who_define_at_once_one_creates(b: &dyn Backend) {
-    let all = join_all((0..8).map(|_| b.outbox().define(NotifyDef::new("sync")))).await;
+    let all = join_all((0..8).map(|_| b.outbox().define_if_missing(NotifyDef::new("sync")))).await;
     let created = all.into_iter().filter(|defined| matches!(defined.as_ref().unwrap(), Defined::Created(_))).count();
     assert_eq!(created, 1);
     assert_eq!(b.outbox().definitions().await.unwrap().len(), 1);

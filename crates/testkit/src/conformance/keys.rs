@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use solid_notify_core::operate::VerbResult;
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_core::transition::Next;
-use solid_notify_core::{Added, Error, NewNotice, NotifyDef, Status};
+use solid_notify_core::{Error, NewNotice, NotifyDef, Receipt, Status};
 
 use super::{Backend, LEASE, fail, outcome, succeed};
 
@@ -165,7 +165,7 @@ pub async fn a_dedupe_key_is_given_once_among_the_live_notices_of_a_definition(b
     b.add_new(NewNotice::new("other", 1).unwrap().unique_until_ended("key")).await;
     for n in 2..4 {
         let again = b.add(deduped("key", n)).await.unwrap();
-        assert!(matches!(again, Added::Duplicate(Some(id)) if id == first), "{again:?}");
+        assert!(again.is_duplicate() && again.id() == first, "{again:?}");
     }
     let record = b.record(first).await;
     assert_eq!((record.param.as_str(), record.dedupe_key.as_deref()), ("1", Some("key")));
@@ -173,7 +173,7 @@ pub async fn a_dedupe_key_is_given_once_among_the_live_notices_of_a_definition(b
     assert_eq!(claimed.len(), 2);
     let claimed = claimed.into_iter().find(|notice| notice.id == first).unwrap();
     b.settle_one(fail(&claimed, Duration::ZERO)).await;
-    assert!(matches!(b.add(deduped("key", 4)).await.unwrap(), Added::Duplicate(Some(_))), "a retry is live");
+    assert!((b.add(deduped("key", 4)).await.unwrap().is_duplicate()), "a retry is live");
     let claimed = b.claim_slice(def_id, Status::Failed, 100).await.remove(0);
     b.settle_one(succeed(&claimed)).await;
     let next = b.add_new(deduped("key", 5)).await.id();
@@ -185,24 +185,21 @@ pub async fn a_key_that_is_unique_until_claimed_is_free_after_the_claim(b: &dyn 
     let keyed = |n: i64| NewNotice::new("sync", n).unwrap().unique_until_claimed("key");
     let first = b.add_new(keyed(1)).await.id();
     let again = b.add(keyed(2)).await.unwrap();
-    assert!(matches!(again, Added::Duplicate(Some(id)) if id == first), "{again:?}");
+    assert!(again.is_duplicate() && again.id() == first, "{again:?}");
     let sending = b.claim_one(def_id).await;
     // A change made while the notice is being sent needs another notice.
     let second = b.add_new(keyed(3)).await.id();
     let again = b.add_many(vec![keyed(4), NewNotice::new("sync", 5).unwrap()]).await.unwrap();
-    assert!(matches!(again[..], [Added::Duplicate(Some(id)), Added::New(_)] if id == second), "{again:?}");
+    assert!(again[0].is_duplicate() && again[0].id() == second && !again[1].is_duplicate(), "{again:?}");
     // The first notice returns to its retry, beside the one that has the key now.
     b.settle_one(fail(&sending, Duration::ZERO)).await;
     let again = b.add(keyed(6)).await.unwrap();
-    assert!(matches!(again, Added::Duplicate(Some(id)) if id == second), "{again:?}");
+    assert!(again.is_duplicate() && again.id() == second, "{again:?}");
     let retry = b.claim_slice(def_id, Status::Failed, 100).await.remove(0);
     assert_eq!(retry.id, first);
     b.settle_one(outcome(&retry, Next::Finish { status: Status::DeadLetter, reason: None, keep: true })).await;
     let again = b.add(keyed(7)).await.unwrap();
-    assert!(
-        matches!(again, Added::Duplicate(Some(id)) if id == second),
-        "the end of the first frees no key: {again:?}"
-    );
+    assert!(again.is_duplicate() && again.id() == second, "the end of the first frees no key: {again:?}");
     // The revived notice comes back without its key.
     assert_eq!(b.outbox().operator("alice").retry(first).await.unwrap(), VerbResult::Done);
     let record = b.record(first).await;
@@ -223,9 +220,9 @@ pub async fn duplicates_are_found_among_many_dedupe_keys_of_both_kinds(b: &dyn B
     let waits = b.add_new(claimed("b")).await.id();
     let notices = ["a", "b", "c", "a"].map(claimed).into_iter().chain(["a ended", "b"].map(|key| deduped(key, 1)));
     let added = b.add_many(notices.collect()).await.unwrap();
-    let is_new: Vec<bool> = added.iter().map(|added| matches!(added, Added::New(_))).collect();
+    let is_new: Vec<bool> = added.iter().map(|added| !added.is_duplicate()).collect();
     assert_eq!(is_new, [true, false, true, false, false, false], "{added:?}");
-    assert_eq!((added[1].id(), added[3].id(), added[5].id()), (Some(waits), added[0].id(), Some(waits)));
+    assert_eq!((added[1].id(), added[3].id(), added[5].id()), (waits, added[0].id(), waits));
     assert_eq!(claim(b, def_id, Status::NotSent).await.len(), 3);
 }
 
@@ -238,8 +235,8 @@ pub async fn of_rolled_back_work_no_dedupe_key_is_left(b: &dyn Backend) {
 pub async fn of_many_who_add_the_same_key_at_once_one_does(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let added = join_all((0..8).map(|n| b.add(deduped("key", n)))).await;
-    let new = added.iter().filter(|added| matches!(added, Ok(Added::New(_)))).count();
-    let duplicates = added.iter().filter(|added| matches!(added, Ok(Added::Duplicate(_)))).count();
+    let new = added.iter().filter(|added| added.as_ref().is_ok_and(|added| !added.is_duplicate())).count();
+    let duplicates = added.iter().filter(|added| added.as_ref().is_ok_and(Receipt::is_duplicate)).count();
     assert_eq!((new, duplicates), (1, 7), "{added:?}");
     assert_eq!(claim(b, def_id, Status::NotSent).await.len(), 1);
 }
@@ -257,7 +254,7 @@ pub async fn many_are_added_at_once_each_with_its_own_id_in_their_order(b: &dyn 
         }
     });
     let added = b.add_many(notices.collect()).await.unwrap();
-    let ids: Vec<i64> = added.into_iter().map(|added| added.receipt().unwrap().id()).collect();
+    let ids: Vec<i64> = added.into_iter().map(|added| added.id()).collect();
     // Notices with a dedupe key are inserted last, in the order of their keys.
     let without = ids.iter().enumerate().filter(|(n, _)| n % 5 != 2).map(|(_, id)| *id);
     assert!(ids.len() == 4500 && without.is_sorted());
@@ -318,9 +315,9 @@ pub async fn duplicates_are_found_among_many_notices(b: &dyn Backend) {
             with(NewNotice::new("sync", 5).unwrap()),
         ];
         let added = b.add_many(notices).await.unwrap();
-        let is_new: Vec<bool> = added.iter().map(|added| matches!(added, Added::New(_))).collect();
+        let is_new: Vec<bool> = added.iter().map(|added| !added.is_duplicate()).collect();
         assert_eq!(is_new, [true, true, false, true, false, true], "{added:?}");
-        let ids: Vec<i64> = added.iter().map(|added| added.id().unwrap()).collect();
+        let ids: Vec<i64> = added.iter().map(|added| added.id()).collect();
         assert_eq!((ids[2], ids[4]), (there, ids[0]));
         for n in [0, 1, 3, 5] {
             assert_eq!(b.record(ids[n]).await.param, n.to_string());

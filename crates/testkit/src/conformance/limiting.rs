@@ -56,7 +56,7 @@ impl dyn Backend + '_ {
     }
 
     async fn limit(&self, def_id: i64) -> Option<LimitRow> {
-        self.outbox().operate().send_limits().await.unwrap().limits.remove(&def_id)
+        self.outbox().engine().operate().send_limits().await.unwrap().limits.remove(&def_id)
     }
 
     /// Claims one notice and settles it as failed; the circuit breaker counts it.
@@ -271,7 +271,7 @@ pub async fn a_purged_definition_leaves_no_limit_behind(b: &dyn Backend) {
 }
 
 pub async fn the_switch_is_turned_once_and_written_down(b: &dyn Backend) {
-    let operate = b.outbox().operate();
+    let operate = b.outbox().engine().operate();
     assert_eq!(operate.send_limits().await.unwrap().paused, None);
     let alice = b.outbox().operator("alice");
     assert!(!alice.resume_all().await.unwrap());

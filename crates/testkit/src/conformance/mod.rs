@@ -29,7 +29,7 @@ use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{Claim, ClaimWhat, Look, Settle, Settled, Store};
 use solid_notify_core::transition::{Next, Transition};
-use solid_notify_core::{Added, AnyOutbox, Error, HandClock, NewNotice, NoticeRecord, NotifyDef, Receipt, Status};
+use solid_notify_core::{AnyOutbox, Error, HandClock, NewNotice, NoticeRecord, NotifyDef, Receipt, Status};
 
 /// A store under test, empty, with a clock of its own.
 #[async_trait]
@@ -41,13 +41,13 @@ pub trait Backend: Send + Sync {
     fn clock(&self) -> &HandClock;
 
     /// Adds a notice in a transaction of its own and commits it.
-    async fn add(&self, notice: NewNotice) -> Result<Added, Error>;
+    async fn add(&self, notice: NewNotice) -> Result<Receipt, Error>;
 
     /// Adds notices by one call in a transaction of its own and commits it.
-    async fn add_many(&self, notices: Vec<NewNotice>) -> Result<Vec<Added>, Error>;
+    async fn add_many(&self, notices: Vec<NewNotice>) -> Result<Vec<Receipt>, Error>;
 
     /// Adds a notice in a transaction and rolls it back.
-    async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Added, Error>;
+    async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Receipt, Error>;
 
     /// Acks or nacks in a transaction of its own, and commits it or rolls it back.
     async fn apply_ack(&self, answer: &Reply, commit: bool) -> AckResult;
@@ -61,7 +61,9 @@ pub trait Backend: Send + Sync {
     /// Like [`Self::add`], for a notice that is valid and not a duplicate.
     #[allow(clippy::unwrap_used, clippy::expect_used)] // That is how a case fails.
     async fn add_new(&self, notice: NewNotice) -> Receipt {
-        self.add(notice).await.unwrap().receipt().expect("not a duplicate")
+        let receipt = self.add(notice).await.unwrap();
+        assert!(!receipt.is_duplicate());
+        receipt
     }
 }
 
@@ -244,12 +246,12 @@ macro_rules! conformance_suite {
 #[allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 impl dyn Backend + '_ {
     pub(crate) fn store(&self) -> &dyn Store {
-        &**self.outbox().store()
+        &**self.outbox().engine().store()
     }
 
     pub(crate) async fn define(&self, def: NotifyDef) -> i64 {
         let name = def.name.clone();
-        self.outbox().define(def).await.expect("define");
+        self.outbox().define_if_missing(def).await.expect("define");
         self.definition(&name).await.id
     }
 

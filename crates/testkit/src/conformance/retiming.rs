@@ -19,7 +19,7 @@ impl dyn Backend + '_ {
         let def_id = self.definition("sync").await.id;
         let notices = (0..count).map(|n| NewNotice::new("sync", n).unwrap()).collect();
         let added = self.add_many(notices).await.unwrap();
-        let ids: Vec<i64> = added.iter().filter_map(solid_notify_core::Added::id).collect();
+        let ids: Vec<i64> = added.iter().map(solid_notify_core::Receipt::id).collect();
         let mut left = count;
         while left > 0 {
             let claimed = self.claim_slice(def_id, Status::NotSent, 500).await;
@@ -74,10 +74,10 @@ pub async fn waiting_retries_are_counted_by_what_decides_about_them(b: &dyn Back
         due,
         count,
     };
-    let mut groups = b.outbox().operate().retries(def_id, 100).await.unwrap();
+    let mut groups = b.outbox().engine().operate().retries(def_id, 100).await.unwrap();
     groups.sort_by_key(|group| (group.failures, group.class.clone()));
     assert_eq!(groups, [group(1, "busy", 5, true, 3), group(1, "timeout", 5, true, 1), group(2, "busy", 9, false, 2)]);
-    let bounded = b.outbox().operate().retries(def_id, 4).await.unwrap();
+    let bounded = b.outbox().engine().operate().retries(def_id, 4).await.unwrap();
     assert_eq!(bounded.iter().map(|group| group.count).sum::<u64>(), 4);
 }
 
@@ -120,7 +120,7 @@ pub async fn retiming_moves_waiting_retries_by_the_new_intervals_and_counts_noth
     b.clock().advance(10 * SECOND);
     b.edit_to(|def| def.retry_interval("[30s,1h]").retry_rules(r#"{"auth": "[1m,2m]"}"#)).await;
     let before = b.record(ids[0]).await;
-    let wakes = b.outbox().wakes();
+    let wakes = b.outbox().engine().wakes();
     let done = b.alice().retime(def_id, Rate::AT_ONCE).await.unwrap();
     assert!(wakes.has_changed().unwrap(), "the sweepers look at once");
     assert_eq!((done.changed, done.passed_over, done.last_due), (4, 0, Some(b.clock().now() + 110 * SECOND)));
@@ -206,7 +206,7 @@ pub async fn retiming_changes_only_what_is_as_it_was_seen(b: &dyn Backend) {
     let notices = ids.iter().zip([1, 0]).map(|(id, fence)| Target { id: *id, fence, due }).collect();
     let (verb, who, filter) = (Verb::Reschedule { at: due }, "alice".to_owned(), "these".to_owned());
     let window = Window { def_id, status: Status::Failed, notices, verb, who, filter };
-    let done = b.outbox().operate().change_window(&window).await.unwrap();
+    let done = b.outbox().engine().operate().change_window(&window).await.unwrap();
     assert_eq!(done.changed, ids[..1]);
     assert_eq!(b.waits(&ids).await, [(5, 1), (10, 1)]);
 }

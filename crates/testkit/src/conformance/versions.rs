@@ -28,7 +28,7 @@ impl dyn Backend + '_ {
     /// Does what a sweeper does when a reading of the definitions shows a change.
     async fn look_at_definitions(&self, node: &str) -> bool {
         let rows = self.store().definitions().await.unwrap();
-        self.outbox().operate().remember(&rows, node).await.unwrap()
+        self.outbox().engine().operate().remember(&rows, node).await.unwrap()
     }
 }
 
@@ -89,7 +89,7 @@ pub async fn an_edit_that_changes_nothing_or_conflicts_keeps_no_version(b: &dyn 
     let mut renamed = seen.clone();
     renamed.name = "taken".to_owned();
     assert!(matches!(b.alice().edit_definition(&seen, renamed).await.unwrap(), Updated::Conflict(_)));
-    b.outbox().define(NotifyDef::new("sync").timeout("7s")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").timeout("7s")).await.unwrap();
     assert!(b.alice().edit_definition(&seen, seen.clone().timeout("soon")).await.is_err());
     assert_eq!(b.history_of(id).await, [line(1, "application", "created")]);
     assert!(b.look_at_definitions("node").await, "there is no new version to keep");
@@ -154,7 +154,7 @@ pub async fn a_roll_back_makes_a_definition_what_it_was(b: &dyn Backend) {
     let mut new = first.clone().timeout("1s").enabled(false);
     (new.handler, new.max_retry_times, new.name) = (None, None, "renamed".to_owned());
     let Updated::Done(seen) = b.alice().edit_definition(&first, new).await.unwrap() else { panic!() };
-    let wakes = b.outbox().wakes();
+    let wakes = b.outbox().engine().wakes();
     let preview = b.alice().at_version(&seen, 1).await.unwrap();
     let Updated::Done(row) = b.alice().roll_back(&seen, 1).await.unwrap() else { panic!() };
     assert!(wakes.has_changed().unwrap(), "it is in force at once");

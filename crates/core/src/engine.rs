@@ -1,0 +1,113 @@
+//! [`Engine`]: what the connections, sweepers and operators of one process share, behind the handle of the application.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::watch;
+
+use crate::clock::HandClock;
+use crate::dispatch::Dispatch;
+use crate::error::{Error, Result};
+use crate::metrics::{self, Commits};
+use crate::operate::Operate;
+use crate::store::Store;
+use crate::token::{AckToken, TokenKeys};
+
+/// A store, with what this process keeps beside it.
+pub struct Engine {
+    store: Arc<dyn Store>,
+    operate: Arc<dyn Operate>,
+    dispatch: Dispatch,
+    commits: Commits,
+    clock: Option<HandClock>,
+    wake: watch::Sender<()>,
+    token_keys: RwLock<Option<TokenKeys>>,
+}
+
+impl Engine {
+    /// Creates an engine over `store`, with `operate` for operators' requests. `clock` is set if both use a hand-turned clock.
+    pub fn new(store: Arc<dyn Store>, operate: Arc<dyn Operate>, clock: Option<HandClock>) -> Self {
+        metrics::describe();
+        Self {
+            store,
+            operate,
+            dispatch: Dispatch::default(),
+            commits: Commits::default(),
+            clock,
+            wake: watch::channel(()).0,
+            token_keys: RwLock::default(),
+        }
+    }
+
+    /// Returns the store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Returns the operators' side of the store.
+    pub fn operate(&self) -> &Arc<dyn Operate> {
+        &self.operate
+    }
+
+    /// Returns the dispatch of committed notices to the sweepers of this process.
+    pub fn dispatch(&self) -> &Dispatch {
+        &self.dispatch
+    }
+
+    /// Returns the counter of notices that this process has committed.
+    pub fn commits(&self) -> &Commits {
+        &self.commits
+    }
+
+    /// Returns the hand-turned clock, in tests that use one.
+    pub fn hand_clock(&self) -> Option<&HandClock> {
+        self.clock.as_ref()
+    }
+
+    /// Wakes the sweepers of this process.
+    pub fn wake(&self) {
+        self.wake.send_replace(());
+    }
+
+    /// Returns a receiver that changes with each [`Self::wake`].
+    pub fn wakes(&self) -> watch::Receiver<()> {
+        self.wake.subscribe()
+    }
+
+    /// Sets the secrets of confirmation tokens.
+    pub fn set_token_keys(&self, keys: TokenKeys) {
+        *self.token_keys.write().unwrap_or_else(PoisonError::into_inner) = Some(keys);
+    }
+
+    /// Returns true if the secrets of confirmation tokens are set.
+    pub fn has_token_keys(&self) -> bool {
+        self.token_keys.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Signs a confirmation token, valid for `valid`.
+    ///
+    /// # Errors
+    /// [`Error::Token`] if no keys are set.
+    pub fn sign_token(&self, token: AckToken, valid: Duration) -> Result<String> {
+        self.with_token_keys(|keys| keys.sign(token, valid, self.now()).ok_or(NO_KEYS))
+    }
+
+    /// Verifies a confirmation token and returns its content.
+    ///
+    /// # Errors
+    /// [`Error::Token`] if no keys are set, and for a token that was not signed here or has expired.
+    pub fn read_token(&self, token: &str) -> Result<AckToken> {
+        self.with_token_keys(|keys| keys.read(token, self.now()))
+    }
+
+    fn with_token_keys<T>(&self, work: impl FnOnce(&TokenKeys) -> Result<T>) -> Result<T> {
+        work(self.token_keys.read().unwrap_or_else(PoisonError::into_inner).as_ref().ok_or(NO_KEYS)?)
+    }
+
+    /// Uses the process's clock, because the expiry of a token decides nothing that is stored.
+    fn now(&self) -> SystemTime {
+        self.clock.as_ref().map_or_else(SystemTime::now, HandClock::now)
+    }
+}
+
+const NO_KEYS: Error = Error::Token { problem: "no keys are set (`outbox.use_token_keys`)" };
