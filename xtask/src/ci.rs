@@ -12,6 +12,7 @@ use crate::provide::provide;
 use crate::run::{CommandResult, cargo, interrupted, run};
 use crate::selection::Selection;
 use crate::test::run_tests;
+use crate::tool::CARGO_DENY;
 
 /// How a step ended.
 enum StepResult {
@@ -112,22 +113,15 @@ fn documentation() -> Result<StepResult> {
 
 /// Checks licences, banned crates and sources, which needs no network.
 fn dependencies() -> Result<StepResult> {
-    if !cargo(&["deny", "--version"]).output()?.status.success() {
-        println!("installing cargo-deny");
-        let outcome = run(&mut cargo(&["install", "cargo-deny", "--locked"]), None)?;
-        if !outcome.succeeded() {
-            return Ok(StepResult::Failed(format!("cargo-deny cannot be installed ({outcome:?})")));
-        }
-    }
-    step(&mut cargo(&["deny", "check", "bans", "licenses", "sources"]))
+    step(CARGO_DENY.command()?.args(["check", "bans", "licenses", "sources"]))
 }
 
 /// Checks for known vulnerabilities. Fetching the database is a command of its own, so that a missing network differs from
 /// a finding without parsing messages.
 fn advisories() -> Result<StepResult> {
-    let fetched = run(&mut cargo(&["deny", "fetch", "db"]), Some(Duration::from_secs(120)))?;
+    let fetched = run(CARGO_DENY.command()?.args(["fetch", "db"]), Some(Duration::from_secs(120)))?;
     if !fetched.succeeded() {
         return Ok(StepResult::Skipped("the advisory database cannot be fetched"));
     }
-    step(&mut cargo(&["deny", "check", "advisories"]))
+    step(CARGO_DENY.command()?.args(["check", "advisories"]))
 }

@@ -15,6 +15,7 @@ mod selection;
 mod serve;
 mod table;
 mod test;
+mod tool;
 mod unpack;
 mod verdict;
 
