@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use xtask::servers::unstable;
 
+use crate::book::book;
 use crate::mutate::mutants;
 use crate::provide::provide;
 use crate::run::{CommandResult, cargo, interrupted, run};
@@ -37,8 +38,12 @@ pub(crate) fn ci(selection: &Selection, nightly: bool) -> Result<ExitCode> {
         ("advisories", &advisories),
         ("tests", &|| Ok(run_tests(selection, &[])?.into())),
     ];
-    let long: [Step<'_>; 3] =
-        [("newest servers", &newest), ("mutants", &|| surviving_mutants(selection)), ("faults", &|| soak(selection))];
+    let long: [Step<'_>; 4] = [
+        ("book", &|| Ok(book()?.into())),
+        ("newest servers", &newest),
+        ("mutants", &|| surviving_mutants(selection)),
+        ("faults", &|| soak(selection)),
+    ];
     let long = if nightly { &long[..] } else { &[] };
     let mut summary = Vec::new();
     let mut code = 0;

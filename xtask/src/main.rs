@@ -1,8 +1,9 @@
-//! The workspace's own tasks: `cargo xtask test`, `cargo xtask servers`, `cargo xtask ci`, `cargo xtask
-//! mutants`.
+//! The workspace's own tasks: `cargo xtask test`, `cargo xtask servers`, `cargo xtask ci`, `cargo xtask book`,
+//! `cargo xtask mutants`.
 //!
 //! This file parses the command line; each task has its own file.
 
+mod book;
 mod ci;
 mod copy;
 mod hunt;
@@ -33,7 +34,10 @@ Usage:
       Starts the same servers, prints their URLs and waits for Ctrl-C.
   cargo xtask ci [--nightly]
       Checks everything that CI checks: format, lints, documentation, dependencies, tests. With --nightly
-      also the long steps: the tests on the newest servers, the mutants, and faults for NOTIFY_SOAK (30m unless set).
+      also the long steps: the book, the tests on the newest servers, the mutants, and faults for NOTIFY_SOAK
+      (30m unless set).
+  cargo xtask book
+      Renders the book in docs to target/book with mdbook, which is installed into target/tools when it is missing.
   cargo xtask mutants [--only PART,...] [--schedules] [--write]
       Makes each mutant of tests/mutants.toml, one at a time, and prints which tests find it (turn red).
       PART is part of a mutant's name or file. --write updates the table tests/MUTANTS.md.
@@ -66,6 +70,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Test { only, arguments } => test::test(&Selection::new(only.as_deref())?, &arguments),
         Task::Servers { only } => serve::serve(&Selection::new(only.as_deref())?),
         Task::Ci { nightly } => ci::ci(&Selection::new(None)?, nightly),
+        Task::Book => Ok(ExitCode::from(book::book()?.code())),
         Task::Mutants { only, schedules: true, write } => {
             hunt::mutants(&Selection::new(Some("sqlite"))?, only.as_deref(), write)?;
             Ok(ExitCode::SUCCESS)
@@ -86,6 +91,7 @@ enum Task {
     Test { only: Option<String>, arguments: Vec<String> },
     Servers { only: Option<String> },
     Ci { nightly: bool },
+    Book,
     Mutants { only: Option<String>, schedules: bool, write: bool },
     Help,
 }
@@ -114,13 +120,16 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task> {
         ("test", []) => Ok(Task::Test { only, arguments: rest }),
         ("servers", []) if rest.is_empty() => Ok(Task::Servers { only }),
         ("ci", [] | ["--nightly"]) if rest.is_empty() && only.is_none() => Ok(Task::Ci { nightly: !flags.is_empty() }),
+        ("book", []) if rest.is_empty() && only.is_none() => Ok(Task::Book),
         ("mutants", flags) if rest.is_empty() && !flags.contains(&"--nightly") => {
             let has = |flag| flags.contains(&flag);
             Ok(Task::Mutants { only, schedules: has("--schedules"), write: has("--write") })
         }
         ("help" | "--help" | "-h", _) => Ok(Task::Help),
         ("", _) => bail!("which task?\n\n{USAGE}"),
-        ("test" | "servers" | "ci" | "mutants", _) => bail!("`{name}` does not take these arguments\n\n{USAGE}"),
+        ("test" | "servers" | "ci" | "book" | "mutants", _) => {
+            bail!("`{name}` does not take these arguments\n\n{USAGE}")
+        }
         _ => bail!("unknown task `{name}`\n\n{USAGE}"),
     }
 }
@@ -146,6 +155,7 @@ mod tests {
     fn each_task_has_its_own_flags() -> Result<()> {
         assert_eq!(parsed("ci")?, Task::Ci { nightly: false });
         assert_eq!(parsed("ci --nightly")?, Task::Ci { nightly: true });
+        assert_eq!(parsed("book")?, Task::Book);
         assert_eq!(
             parsed("mutants --write --only=lease")?,
             Task::Mutants { only: Some("lease".to_owned()), schedules: false, write: true }
@@ -167,6 +177,9 @@ mod tests {
             "ci --schedules",
             "servers -- --nocapture",
             "mutants --nightly",
+            "book --only sqlite",
+            "book --nightly",
+            "book -- --open",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }
