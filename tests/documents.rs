@@ -1,4 +1,5 @@
-//! The documents: each Rust snippet is a region of a program that CI compiles and runs, and each relative link leads somewhere.
+//! The documents: each Rust snippet is a region of a program that CI compiles and runs, and each relative link leads somewhere,
+//! in the book to a file of the book.
 //!
 //! A program marks a region by the comment lines `// [name]` and `// [end]`. In Markdown the line directly above the block
 //! names it: `<!-- examples/guide_adding.rs#keys -->`. `tests/tidy.rs` checks what tables of the documents list.
@@ -202,6 +203,17 @@ fn every_relative_link_of_a_document_leads_to_a_file_and_a_heading() {
     }
     assert!(count >= 100, "only {count} links found");
     assert!(broken.is_empty(), "links that lead nowhere:\n  {}", broken.join("\n  "));
+}
+
+/// The rendered book has only the files of `docs/src`.
+#[test]
+fn no_link_of_a_chapter_leads_out_of_the_book() {
+    let chapters = markdown("docs/src").into_iter().map(|file| (links(&read(&file)), file));
+    let outside = chapters.flat_map(|(targets, file)| {
+        targets.into_iter().filter(|target| target.starts_with("..")).map(move |target| format!("{file}: {target}"))
+    });
+    let outside: Vec<String> = outside.collect();
+    assert!(outside.is_empty(), "name these files in code font instead:\n  {}", outside.join("\n  "));
 }
 
 #[test]
