@@ -7,7 +7,9 @@ use std::time::Duration;
 use solid_notify::alert::{AlertKind, AlertReason};
 use solid_notify::channels::AlertChannels;
 use solid_notify::definition::ALERT_DEFINITION;
-use solid_notify::{Alert, Handler, HandlerResult, NewNotice, Notice, NoticeRecord, OutboxExt, Status, Sweeper};
+use solid_notify::{
+    Alert, Handler, HandlerResult, NewNotice, Notice, NoticeRecord, NotifyDef, OutboxExt, Status, Sweeper,
+};
 use solid_notify_core::alert::built_in;
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
@@ -36,6 +38,12 @@ impl Desk {
         let spy = Spy { alerts, causes: causes.clone() };
         let sweeper = backend.outbox().sweeper().handler_type(ALERT_DEFINITION, spy).start().await.unwrap();
         Self { backend, sweeper, causes }
+    }
+
+    /// Creates a definition and waits until the sweeper has read it.
+    pub async fn define(&self, definition: NotifyDef) {
+        self.backend.outbox().define_if_missing(definition).await.unwrap();
+        self.sweeper.idle().await;
     }
 
     /// Adds an alert.
@@ -108,6 +116,10 @@ impl Handler for Spy {
             self.causes.note(known_types(failure.error().as_ref()));
         }
         outcome
+    }
+
+    fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String> {
+        self.alerts.check_recipients(email, alert_to)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The recipients of an alert: those of its columns, defaults, unknown names, and those left for a retry.
 
-use solid_notify::Status;
 use solid_notify::channels::{AlertChannels, Mailer, Slack};
+use solid_notify::{NotifyDef, Status};
 
 use crate::desk::{Desk, alert, error, log};
 use crate::receiver::Receiver;
@@ -59,11 +59,33 @@ async fn an_alert_goes_to_the_defaults_only_when_it_names_no_receiver() {
 }
 
 #[tokio::test]
-async fn an_alert_without_receivers_is_logged_and_counts_as_delivered() {
+async fn an_alert_without_recipients_is_a_dead_letter_that_says_so() {
     let desk = Desk::with(AlertChannels::builder().build().unwrap()).await;
-    desk.send(&alert("an-alert-without-receivers", &[], &[]), Status::Succeeded).await;
-    let lines = log().errors_with("an-alert-without-receivers");
-    assert!(lines.len() == 1 && lines[0].contains("connection refused"), "{lines:?}");
+    let dead = desk.send(&alert("without-recipients", &[], &[]), Status::DeadLetter).await;
+    let message = error(&dead);
+    assert!(message.contains("the definition `without-recipients` names no recipient"), "{message}");
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn recipients_that_cannot_be_reached_are_logged_when_the_row_is_read() {
+    let alerts = AlertChannels::builder().chat("ops", Slack::new("http://127.0.0.1:9/")).build().unwrap();
+    let desk = Desk::with(alerts).await;
+    for (name, row) in [
+        ("misspelt-chat", NotifyDef::new("misspelt-chat").alert_to("opps")),
+        ("without-mailer", NotifyDef::new("without-mailer").email("a@example.com")),
+        ("none-named", NotifyDef::new("none-named")),
+        ("no-alerts", NotifyDef::new("no-alerts").alert_trigger_type("never")),
+    ] {
+        desk.define(row).await;
+        let told = log().errors_with(name);
+        match name {
+            "misspelt-chat" => assert!(told.len() == 1 && told[0].contains("known are ops"), "{told:?}"),
+            "without-mailer" => assert!(told.len() == 1 && told[0].contains("there is no mailer"), "{told:?}"),
+            "none-named" => assert!(told.len() == 1 && told[0].contains("names no recipient"), "{told:?}"),
+            _ => assert!(told.is_empty(), "{told:?}"),
+        }
+    }
     desk.close().await;
 }
 

@@ -20,7 +20,7 @@ use crate::mail::{self, Mailer};
 /// Sends alerts by mail and to chats. The crate's page shows how to register it.
 ///
 /// - An alert goes to the addresses in its `email` and to the chats that its `alert_to` names. If it names neither, it goes to
-///   the defaults. Without defaults it is logged at error level and counts as delivered.
+///   the defaults. Without defaults it becomes a dead letter that says so: retry it when the definition names a recipient.
 /// - `alert_to` holds names only. URLs and secrets stay in the program's configuration, because many people read the tables and
 ///   copy them to other places.
 /// - Each recipient is independent: a failure for one does not keep the alert from another, and the retry leaves out recipients
@@ -114,14 +114,27 @@ impl AlertChannels {
         if names.is_empty() { Vec::new() } else { vec![no_mailer(names.iter().cloned())] }
     }
 
+    fn has_mailer(&self) -> bool {
+        #[cfg(feature = "mail")]
+        return self.mailer.is_some();
+        #[cfg(not(feature = "mail"))]
+        return false;
+    }
+
+    fn known_chats(&self) -> Vec<String> {
+        #[cfg(feature = "chat")]
+        return self.chats.iter().map(|chat| chat.name.clone()).collect();
+        #[cfg(not(feature = "chat"))]
+        return Vec::new();
+    }
+
     /// Posts to all chats that do not have it yet, at the same time. Returns the errors.
     #[cfg(feature = "chat")]
     async fn chat(&self, progress: &Progress<'_>, names: &[String]) -> Vec<ChannelError> {
         let text = progress.notice.param().text();
         let post = async |name: &String| {
             let Some(chat) = self.chats.iter().find(|chat| chat.name == *name) else {
-                let known = self.chats.iter().map(|chat| chat.name.clone()).collect();
-                return Err(ChannelError::UnknownChat { name: name.clone(), known });
+                return Err(ChannelError::UnknownChat { name: name.clone(), known: self.known_chats() });
             };
             chat.send(&self.client, &text).await?;
             progress.note([name.as_str()]);
@@ -151,13 +164,30 @@ impl Handler for AlertChannels {
             recipients = self.defaults.clone();
         }
         if recipients.is_empty() {
-            tracing::error!(definition = alert.definition, "an alert without a recipient: {}", alert.text());
-            return Ok(());
+            return Err(Failure::give_up(ChannelError::NoRecipient { definition: alert.definition.clone() }));
         }
         let progress = Progress::of(&notice);
         let (mails, chats) =
             join(self.mail(&progress, &recipients.email), self.chat(&progress, &recipients.chats)).await;
         result(mails.into_iter().chain(chats).collect())
+    }
+
+    fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String> {
+        let named = Recipients { email: cleaned(email), chats: cleaned(alert_to) };
+        if named.is_empty() && self.defaults.is_empty() {
+            return Err(
+                "it names no recipient, and there are no defaults: set its column `email` or `alert_to`".to_owned()
+            );
+        }
+        let known = self.known_chats();
+        let unknown = named.chats.into_iter().find(|name| !known.contains(name));
+        match unknown {
+            Some(name) => Err(ChannelError::UnknownChat { name, known }.to_string()),
+            None if !named.email.is_empty() && !self.has_mailer() => {
+                Err(no_mailer(named.email.into_iter()).to_string())
+            }
+            None => Ok(()),
+        }
     }
 }
 

@@ -20,6 +20,15 @@ pub enum ChannelError {
         /// The underlying error, if there is one.
         source: Option<BoxError>,
     },
+    /// An alert has no recipient: neither its definition nor the defaults name one.
+    #[error(
+        "the definition `{definition}` names no recipient in `email` or `alert_to`, and there are no defaults: set one of the \
+         columns, then retry this alert"
+    )]
+    NoRecipient {
+        /// The definition that the alert is about.
+        definition: String,
+    },
     /// An alert names a chat that was not given to [`crate::AlertChannelsBuilder`].
     #[error("the column `alert_to` names the chat `{name}`, which is not known here: {}", known_names(.known))]
     UnknownChat {

@@ -153,6 +153,8 @@ pub struct Listed {
     pub id: i64,
     /// The id of its definition.
     pub def_id: i64,
+    /// The name of the definition; empty if its row is gone.
+    pub definition: String,
     /// Its state.
     pub status: Status,
     /// The fence of its last claim: how often it was claimed.
@@ -194,6 +196,7 @@ impl Listed {
         Self {
             id,
             def_id,
+            definition: String::new(),
             status,
             fence: 0,
             failures: 0,

@@ -15,10 +15,11 @@ use solid_notify_core::limit::{Breaker, Sign, Watched};
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{Alarm, FollowUpResult};
 use solid_notify_core::transition::{Event, Transition};
-use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind, AlertReason, NotifyDef, Policy, StoreError};
+use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind, AlertReason, Policy, StoreError};
 
 use crate::definitions::Definition;
 use crate::handler::{AnyHandler, Closure, Failure, Notice, Typed};
+use crate::recipients::Recipients;
 use crate::settle::Outcome;
 use crate::supervise::report;
 use crate::worker::Worker;
@@ -122,13 +123,8 @@ impl Worker {
         (alert.notice_id, alert.class, alert.node) = (stored.notice_id, stored.class.clone(), stored.node.clone());
         alert.since = humantime::format_rfc3339_millis(claimed.create_time).to_string();
         let alerts = self.definitions().alerts().and_then(|id| self.definition(id));
-        let listed = |list: fn(&NotifyDef) -> Option<&String>| {
-            let own =
-                definition.as_deref().map(|definition| names(list(&definition.row))).filter(|own| !own.is_empty());
-            own.or_else(|| alerts.as_deref().map(|alerts| names(list(&alerts.row)))).unwrap_or_default()
-        };
-        alert.email = listed(|row| row.email.as_ref());
-        alert.alert_to = listed(|row| row.alert_to.as_ref());
+        let recipients = Recipients::of(definition.as_deref(), alerts.as_deref());
+        (alert.email, alert.alert_to) = (recipients.email, recipients.alert_to);
         let mut told = None;
         if stored.follow_up {
             let Some((row, facts)) = self.outbox.engine().operate().alert_row(stored.def_id, stored.reason).await?
@@ -155,21 +151,4 @@ pub(crate) fn circuit_open(breaker: Breaker, message: &str) -> String {
         "{} failures in a row; nothing but a probe every {pause} is sent until one succeeds. {message}",
         breaker.failures
     )
-}
-
-/// Splits a list that people write: entries are separated by commas, semicolons or lines.
-fn names(list: Option<&String>) -> Vec<String> {
-    let entries = list.map(String::as_str).unwrap_or_default().split([',', ';', '\n']);
-    entries.map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_are_read_as_people_write_them() {
-        assert_eq!(names(Some(&" a@b.c, d@e.f;\n g@h.i ,".to_owned())), ["a@b.c", "d@e.f", "g@h.i"]);
-        assert!(names(None).is_empty());
-    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::NODE_LIVES;
-use solid_notify_core::{AnyOutbox, ErrorClass, StoreError};
+use solid_notify_core::{AnyOutbox, DefinitionName, ErrorClass, StoreError};
 
 use crate::classify::Classifier;
 use crate::handler::{AnyHandler, Closure, Handler, HandlerResult, Notice, Typed};
@@ -63,10 +63,11 @@ impl SweeperBuilder {
         }
     }
 
-    /// Registers an async closure under the name that definitions have in `handler` (usually the definition's own name).
-    /// `T` is the type into which the JSON parameter is deserialised. A parameter that does not fit fails the attempt with
+    /// Registers an async closure or function under the name that definitions have in `handler` (usually the definition's own
+    /// name). `T` is the type into which the JSON parameter is deserialised; a [`solid_notify_core::Definition`] as the name
+    /// fixes it. A parameter that does not fit fails the attempt with
     /// the class `invalid`, which makes a dead letter by default.
-    pub fn handler<T, F, Fut>(self, name: impl Into<String>, handler: F) -> Self
+    pub fn handler<T, F, Fut>(self, name: impl DefinitionName<T>, handler: F) -> Self
     where
         T: DeserializeOwned + Send + 'static,
         F: Fn(Notice<T>) -> Fut + Send + Sync + 'static,
@@ -93,7 +94,7 @@ impl SweeperBuilder {
     /// let builder = outbox.sweeper().handler_with("sync_to_omp", app, sync_to_omp);
     /// # }
     /// ```
-    pub fn handler_with<S, T, F, Fut>(self, name: impl Into<String>, state: S, handler: F) -> Self
+    pub fn handler_with<S, T, F, Fut>(self, name: impl DefinitionName<T>, state: S, handler: F) -> Self
     where
         S: Clone + Send + Sync + 'static,
         T: DeserializeOwned + Send + 'static,
@@ -104,8 +105,8 @@ impl SweeperBuilder {
     }
 
     /// Registers a [`Handler`] type. A later handler replaces an earlier one of the same name.
-    pub fn handler_type(mut self, name: impl Into<String>, handler: impl Handler) -> Self {
-        self.handlers.insert(name.into(), Arc::new(Typed(handler)));
+    pub fn handler_type<H: Handler>(mut self, name: impl DefinitionName<H::Param>, handler: H) -> Self {
+        self.handlers.insert(name.into_name(), Arc::new(Typed(handler)));
         self
     }
 

@@ -16,6 +16,7 @@ use crate::alerts::log_alerts;
 use crate::builder::StrategyFn;
 use crate::handler::AnyHandler;
 use crate::meters::Meters;
+use crate::recipients;
 use crate::worker::Worker;
 
 /// How old a node's view of the definitions can get.
@@ -119,6 +120,15 @@ impl Definition {
         !matches!(self.readiness, Readiness::NotHere(..))
     }
 
+    /// Returns why only other nodes send its notices, if that is so.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn not_here(&self) -> Option<&str> {
+        match &self.readiness {
+            Readiness::NotHere(_, reason) => Some(reason),
+            _ => None,
+        }
+    }
+
     /// Returns the policy by which outcomes are judged, if the row is valid.
     pub(crate) fn policy(&self) -> Option<&Policy> {
         match &self.readiness {
@@ -179,10 +189,14 @@ impl Worker {
                  this id and name (and delete definitions with `outbox.delete`)"
             );
         }
-        let alerts = by_id
-            .values()
-            .find(|definition| definition.row.name == ALERT_DEFINITION)
-            .map(|definition| definition.row.id);
+        let alerts = by_id.values().find(|definition| definition.row.name == ALERT_DEFINITION).cloned();
+        for definition in by_id.values() {
+            if view.get(definition.row.id).is_none_or(|known| !Arc::ptr_eq(known, definition)) {
+                recipients::check(definition, alerts.as_deref());
+                self.check_token_keys(definition);
+            }
+        }
+        let alerts = alerts.map(|definition| definition.row.id);
         let resumed = if turned && !is_paused { Some(self.moment()) } else { view.resumed };
         let mut open = BTreeSet::new();
         for (id, definition) in &by_id {
@@ -208,6 +222,17 @@ impl Worker {
             self.unkept.notify_one();
         }
         Ok(())
+    }
+
+    /// Logs that a handler cannot sign tokens for a definition whose deliveries must be acked.
+    fn check_token_keys(&self, definition: &Definition) {
+        if definition.ready().is_some_and(|ready| ready.policy.need_confirm) && !self.outbox.engine().has_token_keys() {
+            tracing::warn!(
+                definition = %definition.row.name,
+                "its deliveries must be acked, and no token keys are set: `notice.ack_token` fails each attempt that calls it; \
+                 call `outbox.use_token_keys` before the start, or ack by the id"
+            );
+        }
     }
 
     fn judge(&self, row: &NotifyDef, is_paused: bool) -> Readiness {

@@ -42,6 +42,16 @@ pub trait Handler: Send + Sync + 'static {
     /// Sends one notice. The sweeper may call it again for a notice that was already delivered, for instance after a crash.
     /// Receivers deduplicate by [`Notice::idempotency_key`].
     fn handle(&self, notice: Notice<Self::Param>) -> impl Future<Output = HandlerResult> + Send;
+
+    /// Checks the recipients of a definition's alerts: the addresses of its column `email` and the names of its column
+    /// `alert_to`. The sweeper calls it on the handler of `notify.alert` for each definition that it reads, and logs the error,
+    /// which says what is wrong and what would be right.
+    ///
+    /// # Errors
+    /// The default has none.
+    fn check_recipients(&self, _email: &[String], _alert_to: &[String]) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// The result of an attempt: `Ok(())` says that the notice is delivered.
@@ -282,6 +292,9 @@ impl<T> Notice<T> {
 pub(crate) trait AnyHandler: Send + Sync {
     /// Deserialises the parameter and calls the handler. The outer error says why the parameter cannot be deserialised.
     fn call(self: Arc<Self>, facts: Arc<Facts>) -> BoxFuture<'static, Result<HandlerResult, String>>;
+
+    /// As [`Handler::check_recipients`].
+    fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String>;
 }
 
 /// A [`Handler`] as an [`AnyHandler`].
@@ -293,6 +306,10 @@ impl<H: Handler> AnyHandler for Typed<H> {
             let param = read::<H::Param>(&facts)?;
             Ok(self.0.handle(Notice { param, facts }).await)
         })
+    }
+
+    fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String> {
+        self.0.check_recipients(email, alert_to)
     }
 }
 

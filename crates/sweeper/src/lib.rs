@@ -23,6 +23,7 @@ mod node_id;
 mod outcome;
 mod overdue;
 mod pending;
+mod recipients;
 mod run;
 mod settle;
 mod settled;

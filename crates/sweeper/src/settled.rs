@@ -32,7 +32,7 @@ impl Worker {
             }
             Next::Wait { .. } if matches!(outcome.event, Event::HandedBack(_)) => FirstAttempt::StillDue,
             Next::Wait { status: Status::AwaitingAck, .. } => {
-                report(|| tracing::debug!(%definition, id, attempt, "delivered, awaiting its confirmation"));
+                report(|| tracing::debug!(%definition, id, attempt, "delivered, awaiting its ack"));
                 self.count(outcome, |totals| &totals.awaiting);
                 FirstAttempt::Succeeded
             }

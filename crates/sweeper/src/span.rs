@@ -40,7 +40,7 @@ pub(crate) fn ended(span: &Span, outcome: &Outcome) {
     }
     let result = match &outcome.event {
         Event::Succeeded => "delivered",
-        Event::AwaitAck(_) => "awaits confirmation",
+        Event::AwaitAck(_) => "awaiting ack",
         Event::Skipped(_) => "skipped",
         Event::HandedBack(_) => "handed back",
         Event::GaveUp(_) => "gave up",

@@ -89,10 +89,30 @@ impl TestSweeper {
     /// dispatched notices. Retries that are due later are left.
     ///
     /// # Panics
-    /// If that takes longer than 30 s, because a handler hangs or the database does not answer.
+    /// If that takes longer than 30 s, because a handler hangs or the database does not answer. If notices are due whose
+    /// handler is not registered here: its name may be misspelt.
     pub async fn drain(&self) -> Tally {
         self.until(self.sweeper.idle()).await;
+        self.check_handlers().await;
         self.news()
+    }
+
+    #[allow(clippy::panic)] // Of a test.
+    async fn check_handlers(&self) {
+        let worker = &self.sweeper.worker;
+        let due = match worker.store().due(true).await {
+            Ok(due) => due,
+            Err(error) => panic!("what is due cannot be read: {error}"),
+        };
+        let definitions = worker.definitions();
+        for slice in due.slices.iter().filter(|slice| slice.after.is_zero()) {
+            let definition = definitions.get(slice.def_id);
+            if let Some((name, reason)) = definition.and_then(|it| it.not_here().map(|reason| (&it.row.name, reason))) {
+                let mut registered: Vec<&str> = worker.handlers.keys().map(String::as_str).collect();
+                registered.sort_unstable();
+                panic!("notices of the definition {name:?} are due, and {reason}; registered are {registered:?}");
+            }
+        }
     }
 
     fn news(&self) -> Tally {
@@ -111,9 +131,7 @@ impl TestSweeper {
     #[allow(clippy::panic)] // Of a test.
     pub async fn advance(&self, by: Duration) -> Tally {
         let Some(clock) = self.outbox.engine().hand_clock() else {
-            panic!(
-                "time passes by itself here: give the outbox a HandClock to turn (`with_clock`, `builder(pool).clock`)"
-            )
+            panic!("time passes by itself here: give the outbox a HandClock to turn (`.clock(…)`)")
         };
         let end = clock.now() + by;
         self.until(self.sweeper.idle()).await;
@@ -174,6 +192,10 @@ impl AnyHandler for Failing {
             None => Arc::clone(&self.handler).call(facts),
         }
     }
+
+    fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String> {
+        self.handler.check_recipients(email, alert_to)
+    }
 }
 
 impl Worker {
@@ -217,6 +239,19 @@ mod tests {
     use crate::Notice;
     use crate::OutboxExt;
 
+    #[tokio::test]
+    #[should_panic(expected = "no handler \"sync\" is registered on this node; registered are [\"snyc\"]")]
+    async fn a_misspelt_handler_is_reported() {
+        let outbox = MemoryOutbox::new();
+        outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+        let misspelt = outbox.sweeper().handler("snyc", |_: Notice<i64>| async { Ok(()) });
+        let sweeper = TestSweeper::start(misspelt).await.unwrap();
+        let mut tx = outbox.begin().await.unwrap();
+        add_notice(&mut tx, "sync", 7).await.unwrap();
+        tx.commit().await.unwrap();
+        sweeper.drain().await;
+    }
+
     #[tokio::test(start_paused = true)]
     #[should_panic(expected = "(fence 1)")]
     async fn a_handler_that_hangs_is_reported() {
@@ -227,7 +262,7 @@ mod tests {
             Ok(())
         });
         let sweeper = TestSweeper::start(hangs).await.unwrap();
-        let mut tx = outbox.begin().await?;
+        let mut tx = outbox.begin().await.unwrap();
         add_notice(&mut tx, "sync", 7).await.unwrap();
         tx.commit().await.unwrap();
         sweeper.drain().await;

@@ -111,8 +111,8 @@ impl NotifyDef {
         let schedule = check.optional::<Schedule>("schedule", self.schedule.as_deref());
         let schedule_missed = check.value("schedule_missed", self.schedule_missed.parse(), &self.schedule_missed);
         let window = check.optional::<SendWindow>("send_window", self.send_window.as_deref());
-        let interval =
-            check.value("retry_interval", self.retry_interval.parse::<RetryInterval>(), &self.retry_interval);
+        let interval = self.retry_interval.parse::<RetryInterval>().map_err(|error| error.expected());
+        let interval = check.value("retry_interval", interval, &self.retry_interval);
         let max_retries = check.max_retries(self.max_retry_times, interval.as_ref());
         let max_interval = check.optional_duration("max_retry_interval", self.max_retry_interval.as_deref());
         let rules = RetryRules::parse(self.retry_rules.as_deref());

@@ -61,6 +61,8 @@ pub enum Explanation {
         at: SystemTime,
         /// The class of the last error.
         last_class: Option<String>,
+        /// The message of the last error.
+        last_error: Option<String>,
     },
     /// It is due, but no node is alive.
     NoNode {
@@ -186,7 +188,11 @@ impl Explanation {
         }
         if next > around.nodes.now {
             return match notice.status {
-                Status::Failed => Self::RetryAt { at: next, last_class: notice.last_class.clone() },
+                Status::Failed => Self::RetryAt {
+                    at: next,
+                    last_class: notice.last_class.clone(),
+                    last_error: notice.errors.last().map(|last| last.message.clone()),
+                },
                 _ => Self::NotDueUntil { at: next },
             };
         }
@@ -253,13 +259,10 @@ impl fmt::Display for Explanation {
                 until.map_or(Ok(()), |until| write!(f, " until {}", rfc3339(until)))
             }
             Self::NotDueUntil { at } => write!(f, "it is not due until {}", rfc3339(*at)),
-            Self::RetryAt { at, last_class } => {
-                write!(
-                    f,
-                    "it failed ({}) and is retried at {}",
-                    last_class.as_deref().unwrap_or("unknown"),
-                    rfc3339(*at)
-                )
+            Self::RetryAt { at, last_class, last_error } => {
+                let class = last_class.as_deref().unwrap_or("unknown");
+                write!(f, "it failed ({class}) and is retried at {}", rfc3339(*at))?;
+                last_error.as_ref().map_or(Ok(()), |error| write!(f, "; the last error: {error}"))
             }
             Self::NoNode { since } => {
                 write!(f, "it is due since {}, but no sweeper is running: start one", rfc3339(*since))
@@ -296,10 +299,10 @@ impl fmt::Display for Explanation {
                 lives(*nodes)
             ),
             Self::AwaitingAck { until: Some(until) } => {
-                write!(f, "it was delivered and must be confirmed by {}", rfc3339(*until))
+                write!(f, "it was delivered and is awaiting its ack until {}", rfc3339(*until))
             }
             Self::AwaitingAck { until: None } => {
-                f.write_str("it was delivered and waits for its confirmation, without a deadline")
+                f.write_str("it was delivered and is awaiting its ack, without a deadline")
             }
         }
     }

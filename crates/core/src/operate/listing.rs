@@ -103,7 +103,7 @@ struct Reader {
 pub(super) async fn merged(
     operate: &dyn Operate,
     slices: Vec<QueueSlice>,
-    after: Option<&Position>,
+    after: Option<Position>,
     limit: usize,
 ) -> Result<Page> {
     let limit = limit.clamp(1, LONGEST_PAGE);
@@ -112,7 +112,7 @@ pub(super) async fn merged(
     let share = if slices.len() <= 1 { wanted } else { (wanted / slices.len() + 2).min(wanted) };
     let newest_first = slices.first().is_some_and(|slice| slice.newest_first);
     let reader = |mut slice: QueueSlice| {
-        slice.after = after.cloned();
+        slice.after.clone_from(&after);
         Reader { slice, ahead: Vec::new(), ended: false }
     };
     let mut readers: Vec<Reader> = slices.into_iter().map(reader).collect();

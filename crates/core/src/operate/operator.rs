@@ -130,11 +130,16 @@ impl Operator {
     ///
     /// # Errors
     /// [`crate::Error::UnknownDefinition`], [`crate::Error::Invalid`] for a filter that no index serves; those of the store.
-    pub async fn list(&self, filter: &Filter, after: Option<&Position>, limit: usize) -> Result<Page> {
+    pub async fn list(&self, filter: &Filter, after: Option<Position>, limit: usize) -> Result<Page> {
         filter.check(&filter.statuses, "")?;
         let newest_first = filter.statuses.iter().all(|status| status.is_final());
         let definitions = definitions_of(&self.outbox, filter).await?;
-        merged(self.operate(), slices_of(&definitions, filter, newest_first), after, limit).await
+        let mut page = merged(self.operate(), slices_of(&definitions, filter, newest_first), after, limit).await?;
+        for notice in &mut page.notices {
+            let definition = definitions.iter().find(|definition| definition.id == notice.def_id);
+            notice.definition = definition.map(|definition| definition.name.clone()).unwrap_or_default();
+        }
+        Ok(page)
     }
 
     /// Counts notices per definition and state, dead letters per class; each up to [`super::Counted::BOUND`]. Empty groups are

@@ -180,7 +180,7 @@ pub fn detail(notice: &NoticeRecord, verb: &Verb) -> String {
         Status::Succeeded => "succeeded",
         Status::Failed => "failed",
         Status::DeadLetter => "a dead letter",
-        Status::AwaitingAck => "awaiting its confirmation",
+        Status::AwaitingAck => "awaiting its ack",
         Status::Sending => "being sent",
         Status::Cancelled => "cancelled",
     };

@@ -26,17 +26,36 @@ pub enum IntervalError {
     },
 }
 
+impl IntervalError {
+    /// Returns what was expected and a picture of the place, without the column and its value, which a
+    /// [`Problem`](crate::Problem) names itself.
+    pub fn expected(&self) -> String {
+        match self {
+            Self::Malformed { text, offset, expected } => format!("{expected}{}", picture(text, *offset)),
+            Self::TooLong { length, limit } => format!("at most {limit} bytes, but the text has {length}"),
+        }
+    }
+}
+
 /// The message of a malformed text: one line as a summary, then the text with a caret under the place.
 fn point_at(text: &str, offset: usize, expected: &str) -> String {
-    // A line break or a tab inside the text would move the caret away from its place.
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let summary = format!("retry_interval \"{line}\": expected {expected}");
+    format!("retry_interval \"{}\": expected {expected}{}", in_one_line(text), picture(text, offset))
+}
+
+/// Returns the text with a caret under the place, each on a line of its own.
+fn picture(text: &str, offset: usize) -> String {
+    let line = in_one_line(text);
     if line.trim().is_empty() {
-        return summary;
+        return String::new();
     }
     // Columns are characters, not bytes, so that the caret is also right after an `é`.
     let column = text.char_indices().take_while(|(at, _)| *at < offset).count();
-    format!("{summary}\n  {line}\n  {:column$}^", "")
+    format!("\n  {line}\n  {:column$}^", "")
+}
+
+/// A line break or a tab inside the text would move the caret away from its place.
+fn in_one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ impl dyn Backend + '_ {
     async fn pages(&self, filter: &Filter, each: usize) -> Vec<Vec<i64>> {
         let (mut pages, mut after) = (Vec::new(), None::<Position>);
         loop {
-            let page = self.alice().list(filter, after.as_ref(), each).await.unwrap();
+            let page = self.alice().list(filter, after, each).await.unwrap();
             pages.push(ids(&page));
             // The position travels as text, as in a web address.
             after = page.next.map(|next| next.to_string().parse().unwrap());
@@ -82,9 +82,9 @@ pub async fn a_page_continues_after_the_last_one_despite_changes(b: &dyn Backend
     for gone in [all[4], all[2]] {
         b.alice().retry(gone).await.unwrap();
     }
-    let second = b.alice().list(&Filter::dead_letters(), first.next.as_ref(), 2).await.unwrap();
+    let second = b.alice().list(&Filter::dead_letters(), first.next.clone(), 2).await.unwrap();
     assert_eq!(ids(&second), [all[3], all[1]]);
-    let third = b.alice().list(&Filter::dead_letters(), second.next.as_ref(), 2).await.unwrap();
+    let third = b.alice().list(&Filter::dead_letters(), second.next.clone(), 2).await.unwrap();
     assert_eq!((ids(&third), third.next), (vec![all[0]], None));
 }
 

@@ -135,3 +135,24 @@ pub async fn of_many_who_define_at_once_one_creates(b: &dyn Backend) {
     assert_eq!(created, 1);
     assert_eq!(b.outbox().definitions().await.unwrap().len(), 1);
 }
+
+pub async fn the_code_wins_where_it_replaces_a_definition(b: &dyn Backend) {
+    let in_code = NotifyDef::new("sync").timeout("9s");
+    assert_eq!(b.outbox().plan(&in_code).await.unwrap(), Plan::Create);
+    let Defined::Created(created) = b.outbox().define_or_replace(in_code.clone()).await.unwrap() else {
+        panic!("it was missing")
+    };
+    let same = b.outbox().define_or_replace(in_code.clone()).await.unwrap();
+    assert_eq!(same, Defined::Same(created.clone()));
+    let Updated::Done(edited) = b.outbox().update(&created, created.clone().timeout("1s")).await.unwrap() else {
+        panic!("nothing else edits it")
+    };
+    let Plan::Replace { row, differences } = b.outbox().plan(&in_code).await.unwrap() else { panic!("it differs") };
+    assert_eq!((&row, differences.len(), differences[0].0), (&edited, 1, "timeout"));
+    let Defined::Replaced { row, .. } = b.outbox().define_or_replace(in_code).await.unwrap() else {
+        panic!("it differs")
+    };
+    assert_eq!((row.id, row.timeout.as_str()), (created.id, "9s"));
+    let acts: Vec<String> = b.outbox().operator("alice").versions("sync").await.unwrap().into_iter().map(|it| it.act).collect();
+    assert_eq!(acts, ["edited", "edited", "created"], "each is a version");
+}

@@ -319,7 +319,9 @@ pub async fn explain_returns_the_reason_why_a_notice_waits(b: &dyn Backend) {
     crashed.last_class = Some("crash".to_owned());
     assert_eq!(b.settle_one(crashed).await, Settled::Done);
     let at = b.clock().now() + SECOND;
-    let retry = Explanation::RetryAt { at, last_class: Some("crash".to_owned()) };
+    let (last_class, last_error) =
+        (Some("crash".to_owned()), b.record(first).await.errors.last().map(|last| last.message.clone()));
+    let retry = Explanation::RetryAt { at, last_class, last_error };
     assert_eq!(alice.explain(first).await.unwrap(), retry);
     let delayed = b.add_new(NewNotice::new("sync", 1).unwrap().delay(SECOND)).await.id();
     assert_eq!(alice.explain(delayed).await.unwrap(), Explanation::NotDueUntil { at });

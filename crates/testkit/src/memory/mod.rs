@@ -38,6 +38,7 @@ pub(crate) struct State {
     paused: Option<Paused>,
     versions: BTreeMap<i64, Vec<StoredVersion>>,
     last_id: i64,
+    last_definition_id: i64,
 }
 
 /// A row of `notify_msg`.
@@ -86,6 +87,11 @@ impl State {
             Some(def) => Ok(def.id),
             None => Err(alive().map(|def| def.name.clone()).collect()),
         }
+    }
+
+    pub(crate) fn next_definition_id(&mut self) -> i64 {
+        self.last_definition_id += 1;
+        self.last_definition_id
     }
 
     pub(crate) fn next_id(&mut self) -> i64 {

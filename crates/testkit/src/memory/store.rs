@@ -29,7 +29,7 @@ impl Store for MemoryStore {
                     return Ok(Edited::Conflict(row.clone()));
                 }
                 let mut row = def.clone();
-                row.id = state.next_id();
+                row.id = state.next_definition_id();
                 (row.create_time, row.update_time, row.delete_time) = (Some(now), Some(now), None);
                 state.definitions.insert(row.id, row.clone());
                 state.write_version(&row, &edit.act(), who, now);
