@@ -154,7 +154,7 @@ async fn alerts_are_logged_unless_a_living_node_takes_them() {
     let alerts = Calls::default();
     let taking = taking(outbox.sweeper(), &alerts).start().await.unwrap();
     eventually("it lives", async || {
-        let nodes = outbox.engine().operate().nodes(Duration::from_secs(60)).await.unwrap().seen;
+        let nodes = outbox.engine().operate().nodes(Duration::from_secs(60)).await.unwrap();
         nodes.iter().any(|node| node.handlers.iter().any(|handler| handler == ALERT_DEFINITION))
     })
     .await;

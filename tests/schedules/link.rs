@@ -2,7 +2,7 @@
 //! error. It shows each executed call to the watch.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use fastrand::Rng;
@@ -116,6 +116,10 @@ impl Link {
 
 #[async_trait]
 impl Store for Link {
+    async fn now(&self) -> Result<SystemTime, StoreError> {
+        self.pass("now", false, |store| async move { store.now().await }).await
+    }
+
     async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
         self.pass("definitions", false, |store| async move { store.definitions().await }).await
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use solid_notify::error::StoreError;
@@ -98,6 +98,9 @@ impl Faulty {
 
 #[async_trait]
 impl Store for Faulty {
+    async fn now(&self) -> Result<SystemTime, StoreError> {
+        self.pass("now", self.inner.now()).await
+    }
     async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
         self.pass("definitions", self.inner.definitions()).await
     }

@@ -115,8 +115,8 @@ pub trait Operate: Send + Sync + 'static {
     /// `most` notices.
     async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError>;
 
-    /// Returns the store's time, and the nodes that were seen within this time.
-    async fn nodes(&self, seen_within: Duration) -> Result<Nodes, StoreError>;
+    /// Returns the nodes that were seen within this time.
+    async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError>;
 }
 
 /// Notices of one definition and status, sorted by time: for ended ones when they ended, for live ones when they are due next.
@@ -266,15 +266,6 @@ impl WindowDone {
             taken => format!("{text}; {taken} passed over, since live notices have their dedupe keys"),
         }
     }
-}
-
-/// Result of [`Operate::nodes`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nodes {
-    /// The store's time.
-    pub now: SystemTime,
-    /// The nodes.
-    pub seen: Vec<SeenNode>,
 }
 
 /// A sweeper process, as it was last seen.

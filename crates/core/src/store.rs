@@ -1,4 +1,4 @@
-//! [`Store`]: what the send path needs of a database, in eleven methods. The trait is object safe.
+//! [`Store`]: what the send path needs of a database, in twelve methods. The trait is object safe.
 //!
 //! A store decides nothing: it persists what [`crate::transition`] decided, and guards every change of a live notice by its
 //! status and fence. Adding notices is not here (it happens inside the caller's transaction, see
@@ -26,6 +26,9 @@ pub use outcome::{Alarm, FollowUpResult, Settle, Settled, Shape};
 /// depend on one minor release.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
+    /// Returns the store's time, to the millisecond.
+    async fn now(&self) -> Result<SystemTime, StoreError>;
+
     /// Returns all definitions, deleted ones included, because their live notices still need them.
     async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError>;
 

@@ -68,7 +68,7 @@ impl Worker {
     /// Returns whether the window of a definition is closed now by the store's time. Without a window this costs nothing.
     pub(crate) async fn is_closed(&self, ready: &Ready) -> Result<bool, StoreError> {
         let Some(window) = &ready.policy.window else { return Ok(false) };
-        let now = self.outbox.engine().operate().nodes(Duration::ZERO).await?.now;
+        let now = self.store().now().await?;
         Ok(!window.is_open(now))
     }
 }

@@ -148,7 +148,7 @@ impl MemoryTx {
             let mut state = self.outbox.store.state();
             // A database would keep the first notice from being claimed until this commit. This store locks nothing, so if
             // the first notice was claimed meanwhile, the duplicate is inserted.
-            let now = self.outbox.store.now();
+            let now = self.outbox.store.time();
             for (def_id, notice) in self.covered.drain(..) {
                 let key = notice.dedupe_key_text().unwrap_or_default();
                 let own = self.rows.iter().map(|(_, row)| &row.0);
@@ -203,7 +203,7 @@ impl MemoryTx {
     fn ack_later(&mut self, reply: &Reply) -> AckResult {
         self.replies.push(reply.clone());
         self.wake = true;
-        let now = self.outbox.store.now();
+        let now = self.outbox.store.time();
         self.outbox.store.state().clone().apply_ack(reply, now)
     }
 
@@ -215,7 +215,7 @@ impl MemoryTx {
     }
 
     fn add(&mut self, def_id: i64, notice: &NewNotice) -> Receipt {
-        let now = self.outbox.store.now();
+        let now = self.outbox.store.time();
         let id = {
             let mut state = self.outbox.store.state();
             if let Some(key) = notice.dedupe_key_text() {

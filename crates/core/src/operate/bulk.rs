@@ -105,7 +105,7 @@ impl Operator {
             &[Status::DeadLetter, Status::Cancelled],
             "only dead letters and cancelled notices are retried in bulk",
         )?;
-        let started = self.operate().nodes(std::time::Duration::ZERO).await?.now;
+        let started = self.outbox.engine().store().now().await?;
         let mut filter = filter.clone();
         filter.until = Some(filter.until.map_or(started, |until| until.min(started)));
         let told = format!("{filter}, at a rate of {rate}");
@@ -129,7 +129,7 @@ impl Operator {
             &[Status::NotSent, Status::Failed, Status::AwaitingAck],
             "only notices that wait are cancelled in bulk (`Filter::waiting()`)",
         )?;
-        let started = self.operate().nodes(std::time::Duration::ZERO).await?.now;
+        let started = self.outbox.engine().store().now().await?;
         let mut done = Bulk::default();
         for slice in self.slices(filter).await? {
             // Producers may add notices faster than this call cancels them.

@@ -117,7 +117,7 @@ impl Operator {
             *counted = Counted { count: found.min(Counted::BOUND) as u64, more: found > Counted::BOUND };
         }
         let nodes = self.operate().nodes(ExplainContext::ALIVE).await?;
-        in_flight.handlers = nodes.seen.into_iter().flat_map(|node| node.handlers).collect();
+        in_flight.handlers = nodes.into_iter().flat_map(|node| node.handlers).collect();
         Ok(preview(seen, new, &in_flight))
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::verb::rfc3339;
-use super::{Nodes, Paused, SendLimits};
+use super::{Paused, SeenNode, SendLimits};
 use crate::definition::{NotifyDef, Policy, Problem};
 use crate::limit::{QuotaStop, allowance};
 use crate::notice::{NoticeRecord, Status, millis_from_time};
@@ -133,12 +133,14 @@ pub enum Explanation {
 /// The data beside the notice that decides when it is sent.
 #[derive(Debug, Clone)]
 pub struct ExplainContext {
+    /// The store's time.
+    pub now: SystemTime,
     /// The row of its definition.
     pub definition: Option<NotifyDef>,
     /// The notice that blocks it by its ordering key.
     pub ahead: Option<i64>,
-    /// The living nodes, and the store's time.
-    pub nodes: Nodes,
+    /// The living nodes.
+    pub nodes: Vec<SeenNode>,
     /// The switch and the limits over all nodes.
     pub send_limits: SendLimits,
     /// The number of notices of its definition being sent, over all nodes. Counted up to `max_concurrency_total`, and only if
@@ -157,7 +159,7 @@ const FOR_EVER: i64 = 221_845_392_000_000;
 impl Explanation {
     /// Returns why `notice` is not sent yet.
     pub fn of(notice: &NoticeRecord, around: &ExplainContext) -> Self {
-        let now = around.nodes.now;
+        let now = around.now;
         let next = notice.next_call_time.unwrap_or(now);
         let worker = || notice.worker.clone().unwrap_or_default();
         match notice.status {
@@ -169,7 +171,7 @@ impl Explanation {
                 Self::AwaitingAck { until: (!for_ever).then_some(next) }
             }
             Status::Sending if next > now => Self::BeingSent { worker: worker(), until: next },
-            Status::Sending => Self::LeaseExpired { worker: worker(), since: next, nodes: around.nodes.seen.len() },
+            Status::Sending => Self::LeaseExpired { worker: worker(), since: next, nodes: around.nodes.len() },
             _ => Self::waits(notice, around, next),
         }
     }
@@ -186,7 +188,7 @@ impl Explanation {
         if !row.enabled {
             return Self::Paused { definition: row.name.clone() };
         }
-        if next > around.nodes.now {
+        if next > around.now {
             return match notice.status {
                 Status::Failed => Self::RetryAt {
                     at: next,
@@ -196,10 +198,10 @@ impl Explanation {
                 _ => Self::NotDueUntil { at: next },
             };
         }
-        if let Some(window) = policy.window.as_ref().filter(|window| !window.is_open(around.nodes.now)) {
-            return Self::OutsideWindow { definition: row.name.clone(), until: window.opens(around.nodes.now) };
+        if let Some(window) = policy.window.as_ref().filter(|window| !window.is_open(around.now)) {
+            return Self::OutsideWindow { definition: row.name.clone(), until: window.opens(around.now) };
         }
-        let alive = &around.nodes.seen;
+        let alive = &around.nodes;
         let able = alive.iter().filter(|node| node.handlers.iter().any(|name| name == row.handler_name())).count();
         match (alive.len(), able, around.ahead) {
             (0, _, _) => Self::NoNode { since: next },
@@ -211,7 +213,7 @@ impl Explanation {
 
     /// Returns the limit over all nodes that stops it, if one does.
     fn held(policy: &Policy, row: &NotifyDef, around: &ExplainContext) -> Option<Self> {
-        let now = around.nodes.now;
+        let now = around.now;
         let limit = around.send_limits.limits.get(&row.id).cloned().unwrap_or_default();
         let hold = allowance(&limit, &policy.quota?, millis_from_time(now), around.sending, policy.lease()).err()?;
         Some(match hold {
@@ -317,11 +319,15 @@ mod tests {
     fn explained(status: Status, definition: Option<NotifyDef>, next: SystemTime) -> Explanation {
         let mut notice = NoticeRecord::new(7, 3, status, "1".to_owned(), UNIX_EPOCH);
         notice.next_call_time = Some(next);
-        let nodes = Nodes { now: UNIX_EPOCH, seen: Vec::new() };
-        Explanation::of(
-            &notice,
-            &ExplainContext { definition, ahead: Some(1), nodes, send_limits: SendLimits::default(), sending: 0 },
-        )
+        let context = ExplainContext {
+            now: UNIX_EPOCH,
+            definition,
+            ahead: Some(1),
+            nodes: Vec::new(),
+            send_limits: SendLimits::default(),
+            sending: 0,
+        };
+        Explanation::of(&notice, &context)
     }
 
     #[test]

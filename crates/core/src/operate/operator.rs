@@ -198,6 +198,7 @@ impl Operator {
             Some(_) if !notice.status.is_final() => self.operate().ahead(&notice).await?,
             _ => None,
         };
+        let now = self.outbox.engine().store().now().await?;
         let nodes = self.operate().nodes(ExplainContext::ALIVE).await?;
         let send_limits = self.operate().send_limits().await?;
         let sending = match definition.as_ref().and_then(|def| def.max_concurrency_total) {
@@ -207,7 +208,7 @@ impl Operator {
             }
             _ => 0,
         };
-        Ok(Explanation::of(&notice, &ExplainContext { definition, ahead, nodes, send_limits, sending }))
+        Ok(Explanation::of(&notice, &ExplainContext { now, definition, ahead, nodes, send_limits, sending }))
     }
 
     /// Returns the audit, the latest entry first.

@@ -33,7 +33,7 @@ impl Operator {
             let problem = format!("its interval is strategy:{strategy}, which only a sweeper can evaluate");
             return Err(Error::Invalid { what: "retiming", problem });
         }
-        let started = self.operate().nodes(Duration::ZERO).await?.now;
+        let started = self.outbox.engine().store().now().await?;
         let told = format!("failed of {}, by its intervals, at a rate of {rate}", row.name);
         let plan = |n: u64, notice: &Listed| retimed(&policy, notice, started, started + rate.offset(n));
         let mut done = Bulk::default();

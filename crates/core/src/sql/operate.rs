@@ -18,8 +18,8 @@ use crate::definition::{NotifyDef, StoredVersion};
 use crate::error::StoreError;
 use crate::notice::{NoticeRecord, Status, duration_millis, time_from_millis};
 use crate::operate::{
-    AuditEntry, DefinitionCounts, Listed, Nodes, Operate, Position, QueueSlice, RetryGroup, SeenNode, SendLimits,
-    Switch, Verb, VerbResult, Window, WindowDone,
+    AuditEntry, DefinitionCounts, Listed, Operate, Position, QueueSlice, RetryGroup, SeenNode, SendLimits, Switch,
+    Verb, VerbResult, Window, WindowDone,
 };
 
 /// Maximum number of tries of a change that conflicts with a dedupe key inserted at the same moment.
@@ -199,14 +199,11 @@ impl<DB: Dialect> Operate for SqlStore<DB> {
         .await
     }
 
-    async fn nodes(&self, seen_within: Duration) -> Result<Nodes, StoreError> {
+    async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
         self.call("looking for living nodes", Purpose::Work, |on| async move {
-            let time = self.rows(on, &DB::statements().time, &[self.now()]).await?;
-            let now = time.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(0);
             let args = [self.now(), duration_millis(seen_within).into()];
             let rows = self.rows(on, &DB::statements().operate.living_nodes, &args).await?;
-            let seen = rows.iter().map(read_node::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
-            Ok(Nodes { now: time_from_millis(now), seen })
+            rows.iter().map(read_node::<DB>).collect()
         })
         .await
     }

@@ -241,6 +241,16 @@ impl<DB: Dialect> SqlStore<DB> {
 
 #[async_trait]
 impl<DB: Dialect> Store for SqlStore<DB> {
+    async fn now(&self) -> Result<SystemTime, StoreError> {
+        self.call("reading the database's time", Purpose::Work, |on| async move {
+            let mut conn = on.get().await?;
+            let now = self.time(&mut conn).await?;
+            conn.done();
+            Ok(now)
+        })
+        .await
+    }
+
     async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
         self.call("reading the definitions", Purpose::Work, |on| self.try_definitions(on)).await
     }

@@ -11,8 +11,8 @@ use solid_notify_core::alert::cooldown::{AlertRow, FollowUpFacts};
 use solid_notify_core::definition::{NotifyDef, StoredVersion};
 use solid_notify_core::notice::{NoticeRecord, Status, duration_millis, time_from_millis};
 use solid_notify_core::operate::{
-    AuditEntry, COUNT_HOLD, DefinitionCounts, Listed, NO_CLASS, Nodes, NoticeCounts, Operate, Paused, Position,
-    QueueSlice, RECENT, RetryGroup, SeenNode, SendLimits, Switch, Verb, VerbResult, Window, WindowDone, next_count,
+    AuditEntry, COUNT_HOLD, DefinitionCounts, Listed, NO_CLASS, NoticeCounts, Operate, Paused, Position, QueueSlice,
+    RECENT, RetryGroup, SeenNode, SendLimits, Switch, Verb, VerbResult, Window, WindowDone, next_count,
 };
 use solid_notify_core::store::was_seen;
 
@@ -221,11 +221,10 @@ impl Operate for RedisStore {
         Ok(groups)
     }
 
-    async fn nodes(&self, seen_within: Duration) -> Result<Nodes, StoreError> {
+    async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
         let (now, nodes) = self.nodes_seen("", "").await?;
         let alive = nodes.into_iter().filter(|(_, seen, _)| was_seen(*seen, now, seen_within));
-        let seen = alive.map(|(id, last_seen, handlers)| SeenNode { id, handlers, last_seen });
-        Ok(Nodes { now, seen: seen.collect() })
+        Ok(alive.map(|(id, last_seen, handlers)| SeenNode { id, handlers, last_seen }).collect())
     }
 }
 

@@ -1,5 +1,7 @@
 //! `Store` over Redis: the methods of the send path. The other files do the work.
 
+use std::time::SystemTime;
+
 use async_trait::async_trait;
 use solid_notify_core::StoreError;
 use solid_notify_core::definition::NotifyDef;
@@ -12,6 +14,10 @@ use super::{AT_ONCE, CHANGE, RedisStore, def_of, member, millis};
 
 #[async_trait]
 impl Store for RedisStore {
+    async fn now(&self) -> Result<SystemTime, StoreError> {
+        self.time().await
+    }
+
     async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
         let (_, rows) = self.rows().await?;
         Ok(rows.into_iter().filter_map(|seen| seen.row).collect())

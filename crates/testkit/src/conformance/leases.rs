@@ -157,6 +157,6 @@ pub async fn node_lives_near_the_time_at_which_it_was_seen(b: &dyn Backend) {
         ["of-early", "of-new"],
         "the others are of a wrong time"
     );
-    let listed = b.outbox().engine().operate().nodes(180 * SECOND).await.unwrap().seen;
+    let listed = b.outbox().engine().operate().nodes(180 * SECOND).await.unwrap();
     assert_eq!(listed.iter().map(|seen| seen.id.as_str()).collect::<Vec<_>>(), ["early", "new"]);
 }

@@ -158,7 +158,8 @@ macro_rules! conformance_suite {
                 a_tick_of_a_row_that_has_changed_adds_nothing,
                 a_tick_is_no_edit,
                 many_ticks_are_added_at_once_in_their_order,
-                the_time_of_the_store_comes_with_the_due_slices;
+                the_time_of_the_store_comes_with_the_due_slices,
+                time_of_the_store_follows_its_clock;
             acks: a_delivery_that_awaits_its_ack_is_overdue_after_its_time,
                 an_ack_can_be_awaited_for_ever,
                 an_ack_ends_a_notice_in_every_live_state,

@@ -102,6 +102,14 @@ pub async fn many_ticks_are_added_at_once_in_their_order(b: &dyn Backend) {
     assert_eq!(added.into_iter().map(|notice| notice.param).collect::<Vec<_>>(), params);
 }
 
+pub async fn time_of_the_store_follows_its_clock(b: &dyn Backend) {
+    assert_eq!(b.store().now().await.unwrap(), b.clock().now());
+    b.clock().advance(Duration::from_millis(1234));
+    assert_eq!(b.store().now().await.unwrap(), b.clock().now());
+    b.clock().set(b.clock().now() - Duration::from_secs(3600));
+    assert_eq!(b.store().now().await.unwrap(), b.clock().now(), "a clock that was set back");
+}
+
 pub async fn the_time_of_the_store_comes_with_the_due_slices(b: &dyn Backend) {
     assert_eq!(due(b).await.now, b.clock().now(), "also where nothing is defined");
     b.define(NotifyDef::new("sync")).await;

@@ -70,7 +70,7 @@ impl MemoryStore {
         Self { clock, state: Mutex::default() }
     }
 
-    pub(crate) fn now(&self) -> SystemTime {
+    pub(crate) fn time(&self) -> SystemTime {
         self.clock.as_ref().map_or_else(SystemTime::now, HandClock::now)
     }
 

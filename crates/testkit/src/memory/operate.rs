@@ -10,7 +10,7 @@ use solid_notify_core::definition::{NotifyDef, StoredVersion};
 use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{NoticeRecord, Status, time_from_millis};
 use solid_notify_core::operate::{
-    AuditEntry, Change, DefinitionCounts, Listed, NO_CLASS, Nodes, Operate, Position, QueueSlice, RetryGroup, SeenNode,
+    AuditEntry, Change, DefinitionCounts, Listed, NO_CLASS, Operate, Position, QueueSlice, RetryGroup, SeenNode,
     SendLimits, Switch, Verb, VerbResult, Window, WindowDone, decide, detail,
 };
 use solid_notify_core::store::was_seen;
@@ -20,7 +20,7 @@ use super::{Ended, Live, MemoryStore, State};
 #[async_trait]
 impl Operate for MemoryStore {
     async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError> {
-        let now = self.now();
+        let now = self.time();
         Ok(self.state().apply_ack(answer, now))
     }
 
@@ -29,7 +29,7 @@ impl Operate for MemoryStore {
         def_id: i64,
         reason: AlertReason,
     ) -> Result<Option<(AlertRow, FollowUpFacts)>, StoreError> {
-        Ok(self.state().alert_row((def_id, reason), self.now()))
+        Ok(self.state().alert_row((def_id, reason), self.time()))
     }
 
     async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
@@ -74,7 +74,7 @@ impl Operate for MemoryStore {
     }
 
     async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
-        let now = self.now();
+        let now = self.time();
         let mut state = self.state();
         let live = state.live.get(&id).map(|live| live.record(None));
         let Some(record) = live.or_else(|| state.history.get(&id).map(|ended| ended.live.record(Some(ended)))) else {
@@ -94,7 +94,7 @@ impl Operate for MemoryStore {
     }
 
     async fn change_window(&self, window: &Window) -> Result<WindowDone, StoreError> {
-        let now = self.now();
+        let now = self.time();
         let mut state = self.state();
         let mut done = WindowDone::default();
         for target in &window.notices {
@@ -132,7 +132,7 @@ impl Operate for MemoryStore {
     }
 
     async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {
-        let now = self.now();
+        let now = self.time();
         Ok(self.state().switch(switch, who, now))
     }
 
@@ -151,11 +151,11 @@ impl Operate for MemoryStore {
     }
 
     async fn counts(&self) -> Result<Vec<DefinitionCounts>, StoreError> {
-        Ok(self.state().counted(self.now()))
+        Ok(self.state().counted(self.time()))
     }
 
     async fn refresh_counts(&self, def_id: i64, every: Duration) -> Result<bool, StoreError> {
-        Ok(self.state().count_anew(def_id, every, self.now()))
+        Ok(self.state().count_anew(def_id, every, self.time()))
     }
 
     async fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Result<Vec<StoredVersion>, StoreError> {
@@ -167,13 +167,13 @@ impl Operate for MemoryStore {
     }
 
     async fn remember(&self, _rows: &[NotifyDef], seen_by: &str) -> Result<bool, StoreError> {
-        let now = self.now();
+        let now = self.time();
         self.state().remember(seen_by, now);
         Ok(true)
     }
 
     async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError> {
-        let now = self.now();
+        let now = self.time();
         let state = self.state();
         let waiting = |live: &&Live| live.notice.def_id == def_id && live.notice.status == Status::Failed;
         let mut groups: Vec<RetryGroup> = Vec::new();
@@ -196,8 +196,8 @@ impl Operate for MemoryStore {
         Ok(groups)
     }
 
-    async fn nodes(&self, seen_within: Duration) -> Result<Nodes, StoreError> {
-        let now = self.now();
+    async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
+        let now = self.time();
         let state = self.state();
         let alive = state.nodes.values().filter(|(_, seen)| was_seen(*seen, now, seen_within));
         let seen = alive.map(|(node, seen)| SeenNode {
@@ -205,7 +205,7 @@ impl Operate for MemoryStore {
             handlers: node.handlers.clone(),
             last_seen: *seen,
         });
-        Ok(Nodes { now, seen: seen.collect() })
+        Ok(seen.collect())
     }
 }
 

@@ -16,12 +16,16 @@ use super::{Live, MemoryStore};
 
 #[async_trait]
 impl Store for MemoryStore {
+    async fn now(&self) -> Result<SystemTime, StoreError> {
+        Ok(self.time())
+    }
+
     async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
         Ok(self.state().definitions.values().cloned().collect())
     }
 
     async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
-        let now = self.now();
+        let now = self.time();
         let mut state = self.state();
         Ok(match edit {
             Edit::Create(def) => {
@@ -51,7 +55,7 @@ impl Store for MemoryStore {
     }
 
     async fn due(&self, _thorough: bool) -> Result<DueTimes, StoreError> {
-        let now = self.now();
+        let now = self.time();
         let state = self.state();
         let mut first: BTreeMap<(i64, Status), SystemTime> = BTreeMap::new();
         for live in state.live.values().filter(|live| state.definitions.contains_key(&live.notice.def_id)) {
@@ -70,7 +74,7 @@ impl Store for MemoryStore {
     }
 
     async fn tick(&self, tick: &Tick) -> Result<Ticked, StoreError> {
-        let now = self.now();
+        let now = self.time();
         let mut state = self.state();
         let ticks = |row: &NotifyDef| row.enabled && row.delete_time.is_none() && row.schedule == tick.schedule;
         let seen = state.ticks.get(&tick.def_id).cloned().unwrap_or_default();
@@ -86,7 +90,7 @@ impl Store for MemoryStore {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
-        let now = self.now();
+        let now = self.time();
         let mut state = self.state();
         let limit = match state.allowance(claim, now) {
             Ok(most) => claim.limit.min(most),
@@ -128,7 +132,7 @@ impl Store for MemoryStore {
     }
 
     async fn look(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError> {
-        let now = self.now();
+        let now = self.time();
         let state = self.state();
         let wanted = |live: &&Live| match look {
             Look::Overdue { def_id, status } => {
@@ -142,7 +146,7 @@ impl Store for MemoryStore {
     }
 
     async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
-        let now = self.now();
+        let now = self.time();
         let mut state = self.state();
         let mut stopped_by = Vec::new();
         let settled = batch.iter().map(|settle| state.settle(settle, now, &mut stopped_by)).collect();
@@ -152,7 +156,7 @@ impl Store for MemoryStore {
     }
 
     async fn extend(&self, leases: &[Lease]) -> Result<Vec<i64>, StoreError> {
-        let now = self.now();
+        let now = self.time();
         let mut state = self.state();
         let mut extended = Vec::new();
         for lease in leases {
@@ -174,7 +178,7 @@ impl Store for MemoryStore {
     }
 
     async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
-        let now = self.now();
+        let now = self.time();
         let mut state = self.state();
         let old = |time: SystemTime, age: Duration| now.duration_since(time).is_ok_and(|passed| passed >= age);
         Ok(match purge {
@@ -210,7 +214,7 @@ impl Store for MemoryStore {
     }
 
     async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError> {
-        let now = self.now();
+        let now = self.time();
         let mut state = self.state();
         state.nodes.insert(node.id.clone(), (node.clone(), now));
         state.raise_all(node.alarms.iter(), now);
