@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::ack::{AckResult, Reply};
 use crate::error::{Error, FaultKind, Result, StoreError};
-use crate::notice::{duration_millis, millis_from_time};
+use crate::notice::{LATEST_TIME, duration_millis, millis_from_time};
 use crate::param;
 use crate::receipt::Receipt;
 use crate::typed::DefinitionName;
@@ -307,13 +307,10 @@ impl NewNotice {
         match self.send {
             SendTime::AtOnce => (None, 0),
             SendTime::After(delay) => (None, duration_millis(delay.min(crate::retry::MAX_DELAY))),
-            SendTime::At(time) => (Some(millis_from_time(time).clamp(0, LAST_SEND_TIME)), 0),
+            SendTime::At(time) => (Some(millis_from_time(time).clamp(0, LATEST_TIME)), 0),
         }
     }
 }
-
-/// 9999-01-01, which every database can store, in milliseconds since 1970.
-const LAST_SEND_TIME: i64 = 253_370_764_800_000;
 
 /// A transaction or connection through which notices can be added and acked. On a bare connection each insert commits by
 /// itself.

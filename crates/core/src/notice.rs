@@ -23,7 +23,7 @@ pub enum Status {
     Failed = 2,
     /// 3: finally failed; a dead letter. Final.
     DeadLetter = 3,
-    /// 4: delivered, waits for its confirmation; `next_call_time` is the deadline, or the latest storable time for none.
+    /// 4: delivered, waits for its confirmation; `next_call_time` is the deadline, or [`NEVER`] for none.
     AwaitingAck = 4,
     /// 5: a worker is sending it; `next_call_time` is the end of its lease.
     Sending = 5,
@@ -273,6 +273,15 @@ impl NoticeRecord {
 pub fn idempotency_key(id: i64, create_time: SystemTime) -> String {
     format!("{id}-{}", millis_from_time(create_time))
 }
+
+/// The latest time that a caller may set, 9999-01-01, in milliseconds since 1970. Every database can store it. It is earlier than
+/// [`NEVER`], so a time that a caller sets is always a time.
+pub const LATEST_TIME: i64 = 253_370_764_800_000;
+
+/// The due time of a notice that is never due, 9999-12-31, in milliseconds since 1970: it waits for its confirmation without a
+/// deadline. Postgres stores `infinity` instead, and Redis the score `inf`. A record that has this time or a later one has no
+/// [`NoticeRecord::next_call_time`].
+pub const NEVER: i64 = 253_402_214_400_000;
 
 /// Converts milliseconds since 1970, the stores' unit, to a time.
 pub fn time_from_millis(ms: i64) -> SystemTime {

@@ -169,7 +169,7 @@ pub struct Listed {
     pub description: Option<String>,
     /// When it was added.
     pub create_time: SystemTime,
-    /// When it ended or, for a live one, when it is due next.
+    /// When it ended or, for a live one, when it is due next; [`NEVER`](crate::notice::NEVER) if it is never due.
     pub time: SystemTime,
     /// When its last attempt began.
     pub last_call_time: Option<SystemTime>,

@@ -10,6 +10,10 @@ mod outbox;
 mod store;
 mod tasks;
 
+/// The greatest score that scripts compute with, in milliseconds. A score is a double, which stores whole numbers exactly up to
+/// 2^53; half of that leaves room for the sum of a time and a duration.
+const MAX_SCORE: i64 = 1 << 52;
+
 pub use connection::{Redis, RedisBuilder};
 pub use error::{Error, Result};
 pub use outbox::{RedisBatch, RedisOutbox, RedisOutboxBuilder};

@@ -153,9 +153,6 @@ impl ExplainContext {
     pub const ALIVE: Duration = Duration::from_secs(180);
 }
 
-/// 9000-01-01 in milliseconds since 1970. A later deadline means that there is none.
-const FOR_EVER: i64 = 221_845_392_000_000;
-
 impl Explanation {
     /// Returns why `notice` is not sent yet.
     pub fn of(notice: &NoticeRecord, around: &ExplainContext) -> Self {
@@ -166,10 +163,7 @@ impl Explanation {
             status if status.is_final() => {
                 Self::Ended { status, at: notice.finish_time, reason: notice.end_reason.clone() }
             }
-            Status::AwaitingAck => {
-                let for_ever = millis_from_time(next) >= FOR_EVER;
-                Self::AwaitingAck { until: (!for_ever).then_some(next) }
-            }
+            Status::AwaitingAck => Self::AwaitingAck { until: notice.next_call_time },
             Status::Sending if next > now => Self::BeingSent { worker: worker(), until: next },
             Status::Sending => Self::LeaseExpired { worker: worker(), since: next, nodes: around.nodes.len() },
             _ => Self::waits(notice, around, next),
@@ -313,12 +307,11 @@ impl fmt::Display for Explanation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notice::time_from_millis;
     use std::time::UNIX_EPOCH;
 
-    fn explained(status: Status, definition: Option<NotifyDef>, next: SystemTime) -> Explanation {
+    fn explained(status: Status, definition: Option<NotifyDef>, next: Option<SystemTime>) -> Explanation {
         let mut notice = NoticeRecord::new(7, 3, status, "1".to_owned(), UNIX_EPOCH);
-        notice.next_call_time = Some(next);
+        notice.next_call_time = next;
         let context = ExplainContext {
             now: UNIX_EPOCH,
             definition,
@@ -332,35 +325,33 @@ mod tests {
 
     #[test]
     fn a_missing_or_wrong_definition_is_reported_before_anything_else() {
-        let missing = explained(Status::Failed, None, UNIX_EPOCH);
+        let missing = explained(Status::Failed, None, Some(UNIX_EPOCH));
         assert_eq!(missing, Explanation::DefinitionMissing { def_id: 3 });
         let wrong = NotifyDef::new("sync").timeout("soon").enabled(false);
-        let text = explained(Status::NotSent, Some(wrong), UNIX_EPOCH).to_string();
+        let text = explained(Status::NotSent, Some(wrong), Some(UNIX_EPOCH)).to_string();
         assert!(text.contains("sync is invalid: timeout = \"soon\""), "{text}");
     }
 
     #[test]
     fn an_ack_without_a_deadline_is_awaited_for_ever() {
-        for end in [253_370_764_800_000, 253_402_214_400_000] {
-            let waits = explained(Status::AwaitingAck, None, time_from_millis(end));
-            assert_eq!(waits, Explanation::AwaitingAck { until: None });
-            assert!(waits.to_string().ends_with("without a deadline"));
-        }
+        let waits = explained(Status::AwaitingAck, None, None);
+        assert_eq!(waits, Explanation::AwaitingAck { until: None });
+        assert!(waits.to_string().ends_with("without a deadline"));
     }
 
     #[test]
     fn outside_of_its_window_a_due_notice_waits_for_it_to_open() {
         let definition = NotifyDef::new("sync").send_window("01:00-06:00");
-        let waits = explained(Status::Failed, Some(definition), UNIX_EPOCH);
+        let waits = explained(Status::Failed, Some(definition), Some(UNIX_EPOCH));
         let text = "it is due, but the definition sync is outside of its window until 1970-01-01T01:00:00.000Z";
         assert_eq!(waits.to_string(), text);
-        let open = explained(Status::Failed, Some(NotifyDef::new("sync").send_window("00:00-06:00")), UNIX_EPOCH);
+        let open = explained(Status::Failed, Some(NotifyDef::new("sync").send_window("00:00-06:00")), Some(UNIX_EPOCH));
         assert_eq!(open, Explanation::NoNode { since: UNIX_EPOCH });
     }
 
     #[test]
     fn without_a_node_a_due_notice_waits_for_one() {
-        let waits = explained(Status::NotSent, Some(NotifyDef::new("sync")), UNIX_EPOCH);
+        let waits = explained(Status::NotSent, Some(NotifyDef::new("sync")), Some(UNIX_EPOCH));
         assert_eq!(waits, Explanation::NoNode { since: UNIX_EPOCH });
         assert_eq!(waits.to_string(), "it is due since 1970-01-01T00:00:00.000Z, but no sweeper is running: start one");
     }

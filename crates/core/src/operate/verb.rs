@@ -9,7 +9,7 @@
 
 use std::time::SystemTime;
 
-use crate::notice::{NoticeRecord, Status};
+use crate::notice::{LATEST_TIME, NEVER, NoticeRecord, Status, time_from_millis};
 
 /// An operator's verb on a notice.
 #[derive(Clone, PartialEq, Eq)]
@@ -166,7 +166,9 @@ pub fn decide(notice: &NoticeRecord, verb: &Verb, now: SystemTime) -> Result<Cha
         (NotSent | Failed, Verb::Retry) if notice.next_call_time.is_some_and(|due| due <= now) => Ok(Change::Nothing),
         (NotSent | Failed, Verb::Retry) => Ok(Change::Retime { at: now }),
         (NotSent | Failed, Verb::Edit { param }) => Ok(Change::Rewrite { param: param.clone() }),
-        (NotSent | Failed, Verb::Reschedule { at }) => Ok(Change::Retime { at: *at }),
+        (NotSent | Failed, Verb::Reschedule { at }) => {
+            Ok(Change::Retime { at: (*at).clamp(SystemTime::UNIX_EPOCH, time_from_millis(LATEST_TIME)) })
+        }
     }
 }
 
@@ -200,10 +202,9 @@ fn digest(param: &str) -> String {
     format!("{} bytes, SHA-256 {}", param.len(), hex::encode(sha2::Sha256::digest(param)))
 }
 
-/// Formats a time for people, RFC 3339 in UTC. A time beyond the year 9999 is shown as the end of that year.
+/// Formats a time for people, RFC 3339 in UTC. A time beyond [`NEVER`] is shown as that one, because a year has four digits.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
-    let last = crate::notice::time_from_millis(253_402_300_799_999);
-    humantime::format_rfc3339_millis(time.clamp(SystemTime::UNIX_EPOCH, last)).to_string()
+    humantime::format_rfc3339_millis(time.clamp(SystemTime::UNIX_EPOCH, time_from_millis(NEVER))).to_string()
 }
 
 #[cfg(test)]

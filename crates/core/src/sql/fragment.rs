@@ -13,6 +13,7 @@ pub enum Kind {
     Sqlite,
 }
 
+use crate::notice::NEVER;
 use Kind::{MySql, Postgres, Sqlite};
 
 /// The type of a column of a batch.
@@ -58,10 +59,10 @@ impl Kind {
     /// stored; a time that MySQL (`0000-00-00`) or SQLite (any text) cannot read is null.
     pub(super) fn epoch(self, time: &str) -> String {
         match self {
-            // An infinite time has no number: it becomes the year 1970 or 9999. (`extract` computes slowly, with decimals.)
+            // An infinite time has no number: it becomes the year 1970 or NEVER. (`extract` computes slowly, with decimals.)
             Postgres => format!(
                 "CASE WHEN isfinite({time}) THEN (date_part('epoch', {time}) * 1000)::bigint
-                 WHEN {time} < 'epoch'::timestamptz THEN 0 WHEN {time} > 'epoch'::timestamptz THEN 253402214400000 END"
+                 WHEN {time} < 'epoch'::timestamptz THEN 0 WHEN {time} > 'epoch'::timestamptz THEN {NEVER} END"
             ),
             MySql => format!("TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', {time}) DIV 1000"),
             Sqlite => format!("CAST(round(unixepoch({time}, 'subsec') * 1000) AS integer)"),
@@ -111,8 +112,8 @@ impl Kind {
         format!("last_seen > {since} AND last_seen < {until}")
     }
 
-    /// The due time of a notice that waits without end; see [`super::read::ENDLESS`].
-    pub(super) fn endless(self) -> &'static str {
+    /// [`NEVER`] as a stored time.
+    pub(super) fn never(self) -> &'static str {
         match self {
             Postgres => "'infinity'::timestamptz",
             MySql => "TIMESTAMP'9999-12-31 00:00:00'",

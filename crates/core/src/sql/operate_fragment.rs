@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// A text of [`Self::time_text`] that no time exceeds.
+    /// A text of [`Self::time_text`] that no stored time exceeds, not even [`crate::notice::NEVER`].
     pub(super) fn last_time(self) -> &'static str {
         match self {
             Postgres => "infinity",
@@ -95,5 +95,23 @@ impl Kind {
                 format!("({under_way}) UNION ALL ({before})")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notice::{LATEST_TIME, NEVER, time_from_millis};
+    use crate::operate::rfc3339;
+
+    #[test]
+    fn times_of_callers_are_before_never_and_never_is_within_every_list() {
+        for kind in [MySql, Sqlite] {
+            let text = |ms| kind.padded_time(&rfc3339(time_from_millis(ms)).replace('T', " ").replace('Z', ""));
+            assert!(text(LATEST_TIME) < text(NEVER) && text(NEVER).as_str() < kind.last_time());
+            let literal = kind.never().trim_start_matches("TIMESTAMP").trim_matches('\'');
+            assert!(text(NEVER).starts_with(literal), "{literal} is not {}", text(NEVER));
+        }
+        assert_eq!((Postgres.never(), Postgres.last_time()), ("'infinity'::timestamptz", "infinity"));
     }
 }

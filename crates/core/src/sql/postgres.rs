@@ -7,10 +7,10 @@ use sqlx::{Executor, Pool, Postgres, Row, Transaction};
 
 use super::dialect::{Changed, Committed, Dialect, Limits, MigrationLock, Plan, driver, sealed};
 use super::fragment::Kind;
-use super::read::ENDLESS;
 use super::run::{Arg, Statement};
 use crate::class::{ErrorClass, class_of_fault};
 use crate::error::FaultKind;
+use crate::notice::NEVER;
 
 impl sealed::Sealed for Postgres {}
 
@@ -38,7 +38,7 @@ impl Dialect for Postgres {
     /// number; they become the years 1970 and 9999.
     fn moment(row: &PgRow, column: usize) -> sqlx::Result<Option<i64>> {
         let micros: Option<i64> = row.try_get_unchecked(column)?;
-        Ok(micros.map(|micros| micros.saturating_add(YEAR_2000).div_euclid(1000).clamp(0, ENDLESS)))
+        Ok(micros.map(|micros| micros.saturating_add(YEAR_2000).div_euclid(1000).clamp(0, NEVER)))
     }
 
     /// All plans use the indexes. A queue is mostly empty, and Postgres keeps a plan that it made for the empty table while the

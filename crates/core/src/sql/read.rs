@@ -2,10 +2,7 @@
 
 use super::dialect::Dialect;
 use super::fragment::Kind;
-use crate::notice::{ClaimedNotice, NoticeRecord, Status, time_from_millis};
-
-/// The due time of a notice that waits without end: 9999-12-31, in milliseconds since 1970.
-pub(super) const ENDLESS: i64 = 253_402_214_400_000;
+use crate::notice::{ClaimedNotice, NEVER, NoticeRecord, Status, time_from_millis};
 
 pub(super) fn required<DB: Dialect>(row: &DB::Row, column: usize) -> sqlx::Result<i64> {
     DB::int(row, column)?.ok_or_else(|| unexpected("a number", column))
@@ -80,7 +77,7 @@ pub(super) fn read_record<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeReco
     record.crashes = required::<DB>(row, 8)?;
     record.worker = DB::text(row, 9)?;
     record.last_class = DB::text(row, 10)?;
-    record.next_call_time = DB::int(row, 11)?.filter(|next| *next < ENDLESS).map(time_from_millis);
+    record.next_call_time = DB::int(row, 11)?.filter(|next| *next < NEVER).map(time_from_millis);
     record.trace_context = DB::text(row, 13)?;
     record.last_call_time = DB::int(row, 14)?.map(time_from_millis);
     record.ordering_key = DB::text(row, 15)?;

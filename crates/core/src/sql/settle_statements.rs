@@ -42,7 +42,7 @@ pub(super) fn rescheduled(kind: Kind) -> String {
          last_class = b.new_class, description = b.new_description,
          next_call_time = CASE WHEN b.after_ms IS NULL THEN {} ELSE {} END",
         kind.to_json("b.new_errors"),
-        kind.endless(),
+        kind.never(),
         kind.plus(&kind.now(), "b.after_ms")
     )
 }

@@ -16,12 +16,14 @@ use super::dialect::Dialect;
 use super::known::Known;
 use super::marks::Marks;
 use super::purge::Purged;
-use super::read::{ENDLESS, read_claimed, read_record, required};
+use super::read::{read_claimed, read_record, required};
 use super::run::Arg;
 use crate::clock::HandClock;
 use crate::definition::NotifyDef;
 use crate::error::{FaultKind, StoreError};
-use crate::notice::{ClaimedNotice, NoticeRecord, Status, duration_from_millis, duration_millis, time_from_millis};
+use crate::notice::{
+    ClaimedNotice, NEVER, NoticeRecord, Status, duration_from_millis, duration_millis, time_from_millis,
+};
 use crate::store::{
     Alarm, Claim, Claims, ClusterView, DueSlice, DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node,
     Purge, Settle, Settled, Store, Tick, Ticked,
@@ -170,7 +172,7 @@ impl<DB: Dialect> SqlStore<DB> {
             for (column, status) in (2..).zip(Status::LIVE) {
                 let next = DB::int(row, column)?;
                 marks.push((def_id, status, next.unwrap_or(now).min(now)));
-                if let Some(next) = next.filter(|next| *next < ENDLESS) {
+                if let Some(next) = next.filter(|next| *next < NEVER) {
                     let (after, late) = (duration_from_millis(next - now), duration_from_millis(now - next));
                     due.slices.push(DueSlice { def_id, status, after, late });
                 }

@@ -97,7 +97,7 @@ impl<DB: Dialect> SqlStore<DB> {
                 }
             }
             Change::Retime { at } => {
-                self.update(tx, &statements.retime, id, Arg::from(millis_from_time(*at).clamp(0, LAST_TIME))).await?;
+                self.update(tx, &statements.retime, id, Arg::from(millis_from_time(*at))).await?;
             }
             Change::Rewrite { param } => self.update(tx, &statements.rewrite, id, param.as_str().into()).await?,
             Change::End { reason, .. } => self.cancel(tx, &[id], reason).await?,
@@ -227,6 +227,3 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(done)
     }
 }
-
-/// 9999-01-01, which every database can store, in milliseconds since 1970.
-const LAST_TIME: i64 = 253_370_764_800_000;

@@ -26,6 +26,7 @@ use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::duration_millis;
 
+use crate::MAX_SCORE;
 use crate::connection::{Redis, Script};
 use keys::Keys;
 pub(crate) use keys::{def_of, member, notice_id};
@@ -129,11 +130,8 @@ fn from_opt(word: &str) -> Option<String> {
     word.strip_prefix('=').map(str::to_owned)
 }
 
-/// The longest time that a score can store exactly, in milliseconds.
-const LONGEST: i64 = 1 << 52;
-
 /// A duration, in the form that scripts take; `inf` for one without end.
 fn millis(duration: Duration) -> String {
     let ms = duration_millis(duration);
-    if ms >= LONGEST { "inf".to_owned() } else { ms.to_string() }
+    if ms >= MAX_SCORE { "inf".to_owned() } else { ms.to_string() }
 }

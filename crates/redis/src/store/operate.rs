@@ -9,7 +9,7 @@ use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertRow, FollowUpFacts};
 use solid_notify_core::definition::{NotifyDef, StoredVersion};
-use solid_notify_core::notice::{NoticeRecord, Status, duration_millis, time_from_millis};
+use solid_notify_core::notice::{NEVER, NoticeRecord, Status, duration_millis, time_from_millis};
 use solid_notify_core::operate::{
     AuditEntry, COUNT_HOLD, DefinitionCounts, Listed, NO_CLASS, NoticeCounts, Operate, Paused, Position, QueueSlice,
     RECENT, RetryGroup, SeenNode, SendLimits, Switch, Verb, VerbResult, Window, WindowDone, next_count,
@@ -252,8 +252,7 @@ fn listed(def_id: i64, words: &Words) -> Listed {
     let id = number(words, 11);
     let position = Position::new(at.map_or_else(|| "infinity".to_owned(), |at| format!("{at:016}")), id);
     let status = Status::from_code(number(words, 0)).unwrap_or(Status::NotSent);
-    // A notice that is never due sorts after all others, and has no time.
-    let time = time_from_millis(at.unwrap_or_default());
+    let time = time_from_millis(at.unwrap_or(NEVER));
     let mut listed = Listed::new(id, def_id, status, time_from_millis(number(words, 6)), time, position);
     (listed.fence, listed.failures, listed.crashes) = (number(words, 1), number(words, 2), number(words, 3));
     listed.last_class = word(words, 4);

@@ -4,6 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use solid_notify_core::notice::{duration_millis, millis_from_time};
 
+use crate::MAX_SCORE;
+
 /// When a task is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -26,15 +28,12 @@ impl From<SystemTime> for When {
     }
 }
 
-/// The latest time that a score can store exactly, in milliseconds.
-const LATEST: i64 = 1 << 52;
-
 impl When {
     /// The time, in the form that scripts take.
     pub(super) fn word(self) -> String {
         match self {
-            Self::After(delay) => format!("+{}", duration_millis(delay).min(LATEST)),
-            Self::At(time) => millis_from_time(time).clamp(0, LATEST).to_string(),
+            Self::After(delay) => format!("+{}", duration_millis(delay).min(MAX_SCORE)),
+            Self::At(time) => millis_from_time(time).clamp(0, MAX_SCORE).to_string(),
         }
     }
 }
@@ -163,7 +162,7 @@ impl TaskSettled {
             TaskOutcome::Finish => ("finish", String::new()),
             TaskOutcome::Retry(when) => ("retry", when.word()),
             TaskOutcome::Dead(reason) => ("dead", reason.clone()),
-            TaskOutcome::Extend(lease) => ("lease", duration_millis(*lease).min(LATEST).to_string()),
+            TaskOutcome::Extend(lease) => ("lease", duration_millis(*lease).min(MAX_SCORE).to_string()),
             TaskOutcome::Aside(reason) => ("aside", reason.clone()),
         };
         Some([format!("{}:", first.fence), what.to_owned(), more, run.len().to_string()])

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::definition::FOREVER;
-use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::notice::{ClaimedNotice, NEVER, time_from_millis};
+use solid_notify_core::operate::{Explanation, QueueSlice};
 use solid_notify_core::store::{Look, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{NewNotice, NotifyDef, Status};
@@ -58,6 +59,10 @@ pub async fn an_ack_can_be_awaited_for_ever(b: &dyn Backend) {
     assert!(b.unacked(def_id).await.is_empty());
     assert!(b.store().due(true).await.unwrap().slices.is_empty(), "it is never due");
     assert_eq!(b.record(id).await.next_call_time, None);
+    let listed = b.outbox().engine().operate().list(&QueueSlice::of(def_id, Status::AwaitingAck), 10).await.unwrap();
+    assert_eq!(listed[0].time, time_from_millis(NEVER));
+    let explained = b.outbox().operator("alice").explain(id).await.unwrap();
+    assert_eq!(explained, Explanation::AwaitingAck { until: None });
     assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::Done);
 }
 

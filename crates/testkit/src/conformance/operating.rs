@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use solid_notify_core::error::Error;
-use solid_notify_core::notice::{AttemptRecord, ClaimedNotice, append_attempt};
+use solid_notify_core::notice::{AttemptRecord, ClaimedNotice, LATEST_TIME, NEVER, append_attempt, time_from_millis};
 use solid_notify_core::operate::{Explanation, VerbResult};
 use solid_notify_core::store::{Edit, Node, Settle, Settled};
 use solid_notify_core::transition::Next;
@@ -236,7 +236,10 @@ pub async fn a_notice_that_waits_is_due_when_the_operator_says(b: &dyn Backend) 
     let alice = b.alice();
     let id = b.add_to("sync").await;
     let now = b.clock().now();
-    for (at, due) in [(now + 100 * SECOND, now + 100 * SECOND), (now - SECOND, now)] {
+    let (latest, later) = (time_from_millis(LATEST_TIME), time_from_millis(NEVER));
+    let earliest = time_from_millis(-LATEST_TIME);
+    let soon = now + 100 * SECOND;
+    for (at, due) in [(soon, soon), (later, latest), (earliest, now), (now - SECOND, now)] {
         assert_eq!(alice.reschedule(id, at).await.unwrap(), VerbResult::Done);
         assert_eq!(b.record(id).await.next_call_time, Some(due));
     }

@@ -8,7 +8,7 @@ use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertRow, FollowUpFacts};
 use solid_notify_core::definition::{NotifyDef, StoredVersion};
 use solid_notify_core::error::StoreError;
-use solid_notify_core::notice::{NoticeRecord, Status, time_from_millis};
+use solid_notify_core::notice::{NEVER, NoticeRecord, Status, time_from_millis};
 use solid_notify_core::operate::{
     AuditEntry, Change, DefinitionCounts, Listed, NO_CLASS, Operate, Position, QueueSlice, RetryGroup, SeenNode,
     SendLimits, Switch, Verb, VerbResult, Window, WindowDone, decide, detail,
@@ -286,7 +286,7 @@ fn class_of(live: &Live) -> &str {
 fn listed(live: &Live, ended: Option<&Ended>) -> Listed {
     let record = live.record(ended);
     let cut = |text: Option<String>, limit: usize| text.map(|text| text.chars().take(limit).collect::<String>());
-    let time = record.finish_time.or(record.next_call_time).unwrap_or(time_from_millis(0));
+    let time = record.finish_time.or(record.next_call_time).unwrap_or(time_from_millis(NEVER));
     let nanos = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     let position = Position::new(format!("{nanos:026}"), record.id);
     let mut listed = Listed::new(record.id, record.def_id, record.status, record.create_time, time, position);
