@@ -18,7 +18,7 @@ use super::dialect::Dialect;
 use super::fragment::Kind;
 use super::insert_statements::NEW_COLUMNS;
 use super::read::required;
-use super::run::{Arg, mysql_literal};
+use super::run::{Arg, Statement, mysql_literal};
 use super::store::json;
 use super::tx::failed;
 use crate::add::NewNotice;
@@ -153,10 +153,12 @@ pub(super) async fn insert_many<DB: Dialect>(
         return Err(Error::InvalidNotice { name: notices[0].name().to_owned(), problem });
     }
     let mut inserted = vec![None; notices.len()];
-    let stored = if DB::KIND.update_returns() {
-        batches::<DB>(conn, rows, now, &mut inserted).await
-    } else {
-        values_lists::<DB>(conn, rows, notices, (now, &tables), &mut inserted).await
+    let keyed = rows.iter().any(|row| row.dedupe_key.is_some());
+    let statements = DB::statements();
+    let statement = if keyed { &statements.insert_many_keyed } else { &statements.insert_many };
+    let stored = match statement {
+        Some(statement) => batches::<DB>(conn, statement, rows, now, &mut inserted).await,
+        None => values_lists::<DB>(conn, rows, notices, (now, &tables), &mut inserted).await,
     };
     stored.map_err(|error| failed::<DB>(DOING, error))?;
     for (place, first) in repeated {
@@ -202,12 +204,13 @@ pub(super) async fn definition_ids<DB: Dialect>(
 /// Inserts all rows. Repeats those whose duplicate lost its key before it was read, because their dedupe key is free then.
 async fn batches<DB: Dialect>(
     conn: &mut DB::Connection,
+    statement: &Statement,
     mut rows: Vec<Row<'_>>,
     now: Arg<'_>,
     inserted: &mut [Option<Inserted>],
 ) -> sqlx::Result<()> {
     for _ in 0..ROUNDS {
-        insert_batches::<DB>(conn, &rows, now, inserted).await?;
+        insert_batches::<DB>(conn, statement, &rows, now, inserted).await?;
         rows.retain(|row| inserted[row.asked].is_none());
         if rows.is_empty() {
             return Ok(());
@@ -216,16 +219,14 @@ async fn batches<DB: Dialect>(
     Err(lost_again())
 }
 
-/// Runs the statements that take a batch as JSON, skip duplicates and return the inserted rows.
+/// Runs a statement that takes a batch as JSON, skips duplicates and returns the inserted rows.
 async fn insert_batches<DB: Dialect>(
     conn: &mut DB::Connection,
+    statement: &Statement,
     rows: &[Row<'_>],
     now: Arg<'_>,
     inserted: &mut [Option<Inserted>],
 ) -> sqlx::Result<()> {
-    let statements = DB::statements();
-    let keyed = rows.iter().any(|row| row.dedupe_key.is_some());
-    let statement = if keyed { &statements.insert_many_keyed } else { &statements.insert_many };
     let mut missing = Vec::new();
     for chunk in chunks(rows) {
         let json = json(&chunk)?;

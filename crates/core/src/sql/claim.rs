@@ -55,13 +55,13 @@ impl<DB: Dialect> SqlStore<DB> {
     /// Claims by one statement. For fresh notices a second statement claims those that the quick first one left.
     async fn take_alone(&self, conn: &mut DB::Connection, claim: &Claim) -> sqlx::Result<Vec<ClaimedNotice>> {
         if let ClaimWhat::Ids(ids) = &claim.what
-            && DB::KIND.wait_briefly().is_some()
+            && let Some(claim_fresh) = &DB::statements().claim_fresh
             && !self.met_lock_lately()
         {
             let wanted = &ids[..claim.limit.min(ids.len())];
             let args = self.arguments(claim, Status::NotSent, Arg::Ids(wanted));
             let mut taken = Vec::new();
-            match DB::fetch(conn, &DB::statements().claim_fresh, &args).await {
+            match DB::fetch(conn, claim_fresh, &args).await {
                 Err(error) if fault::<DB>(&error) == FaultKind::Conflict => self.note_lock(),
                 rows => taken = claimed::<DB>(&rows?),
             }

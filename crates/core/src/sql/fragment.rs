@@ -368,11 +368,6 @@ impl Kind {
         self != MySql
     }
 
-    /// True where one statement can change several tables, so that a settle is one round trip.
-    pub(super) fn settles_at_once(self) -> bool {
-        self == Postgres
-    }
-
     /// True where an insert may read `notify_def` without locking it. InnoDB locks what an `INSERT … SELECT` reads, so
     /// an operator's edit would wait for every open business transaction.
     pub(super) fn insert_reads_freely(self) -> bool {

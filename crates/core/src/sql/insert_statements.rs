@@ -14,8 +14,10 @@ pub(super) struct InsertStatements {
     pub(super) one: Statement,
     /// A notice with a dedupe key. Apart from `one`, because a statement with a conflict clause inserts more slowly.
     pub(super) keyed: Statement,
-    pub(super) many: Statement,
-    pub(super) many_keyed: Statement,
+    /// Many notices, and many of which some have a dedupe key. MySQL would not return the ids, so there `add_many.rs` writes the
+    /// values into the text.
+    pub(super) many: Option<Statement>,
+    pub(super) many_keyed: Option<Statement>,
 }
 
 /// The columns that an insert sets.
@@ -67,9 +69,8 @@ pub(super) fn insert_statements(kind: Kind) -> InsertStatements {
         insert(&def_id, ["$3", "$4", "$5", "$6", "$7", "$8", "$9", "$10"], &format!("{from}{unless}"))
     };
     let insert_many = |unless: &str| {
-        // MySQL would not return the ids, so `add_many.rs` writes the values into the text.
         if !kind.update_returns() {
-            return statement(String::new());
+            return None;
         }
         let values = [
             "b.param",
@@ -83,7 +84,7 @@ pub(super) fn insert_statements(kind: Kind) -> InsertStatements {
         ];
         // Ids are given in the order of the batch. (`WHERE true`: otherwise SQLite reads ON as a join's.)
         let from = format!("FROM {} WHERE true ORDER BY b.place{unless}", kind.batch("$2", NEW));
-        insert("b.owner", values, &from)
+        Some(insert("b.owner", values, &from))
     };
     let unless_duplicate = match kind.insert_reads_freely() {
         true => format!(

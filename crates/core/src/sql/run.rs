@@ -183,4 +183,13 @@ mod tests {
         assert_eq!(sql, "a = $3 AND b = $1");
         assert_eq!(order, [1, 2, 3]);
     }
+
+    #[test]
+    fn no_statement_of_a_dialect_is_empty() {
+        for kind in [Kind::Postgres, Kind::MySql, Kind::Sqlite] {
+            let texts = crate::sql::statements::Statements::new(kind).texts();
+            assert!(texts.len() > 100, "{}", texts.len());
+            assert!(texts.iter().all(|(_, text)| !text.trim().is_empty()), "{texts:?}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use super::definitions::is_unique_violation;
 use super::dialect::Dialect;
 use super::limits;
 use super::read::required;
-use super::run::Arg;
+use super::run::{Arg, Statement};
 use super::store::{SqlStore, fault, json};
 use crate::definition::FOREVER;
 use crate::error::FaultKind;
@@ -88,12 +88,12 @@ impl<'a> Row<'a> {
 }
 
 /// How a batch is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Way {
-    /// One statement that waits a moment for rows that other sessions lock, and then fails.
-    Bare { keep: bool },
+    /// The statement `bare`, which waits a moment for rows that other sessions lock, and then fails.
+    Bare { bare: &'static Statement, at_once: &'static Statement },
     /// One statement that skips locked rows.
-    AtOnce,
+    AtOnce(&'static Statement),
     /// One statement for each step. With `evict`, rows of history are deleted whose ids were given to new notices.
     Steps { evict: bool },
 }
@@ -102,33 +102,36 @@ impl<DB: Dialect> SqlStore<DB> {
     pub(super) async fn try_settle(&self, on: &Share<DB>, batch: &[Settle]) -> sqlx::Result<Vec<Settled>> {
         let mut way = self.way(batch);
         loop {
-            match self.settle_once(on, batch, way).await {
+            match (self.settle_once(on, batch, way).await, way) {
+                (done, Way::Steps { evict: true }) => return done,
                 // The only unique index that a settle can violate is on the ids of history.
-                Err(error) if way != Way::Steps { evict: true } && is_unique_violation(&error) => {
-                    way = Way::Steps { evict: true };
-                }
-                Err(error) if matches!(way, Way::Bare { .. }) && fault::<DB>(&error) == FaultKind::Conflict => {
+                (Err(error), _) if is_unique_violation(&error) => way = Way::Steps { evict: true },
+                (Err(error), Way::Bare { at_once, .. }) if fault::<DB>(&error) == FaultKind::Conflict => {
                     self.note_lock();
-                    way = Way::AtOnce;
+                    way = Way::AtOnce(at_once);
                 }
-                done => return done,
+                (done, _) => return done,
             }
         }
     }
 
     fn way(&self, batch: &[Settle]) -> Way {
+        let statements = DB::statements();
         // A batch without alarms and circuit breakers needs no steps.
-        if !DB::KIND.settles_at_once() || batch.iter().any(|settle| settle.shape() == Shape::Watched) {
+        let watched = batch.iter().any(|settle| settle.shape() == Shape::Watched);
+        let Some(at_once) = statements.settle.as_ref().filter(|_| !watched) else {
             return Way::Steps { evict: false };
-        }
+        };
         let first = batch.first().map(Settle::shape);
-        match first {
-            Some(Shape::Bare { keep })
-                if !self.met_lock_lately() && batch.iter().all(|settle| Some(settle.shape()) == first) =>
-            {
-                Way::Bare { keep }
-            }
-            _ => Way::AtOnce,
+        let bare = match first {
+            Some(Shape::Bare { keep: true }) => statements.settle_kept.as_ref(),
+            Some(Shape::Bare { keep: false }) => statements.settle_gone.as_ref(),
+            _ => None,
+        };
+        let alike = batch.iter().all(|settle| Some(settle.shape()) == first);
+        match bare {
+            Some(bare) if alike && !self.met_lock_lately() => Way::Bare { bare, at_once },
+            _ => Way::AtOnce(at_once),
         }
     }
 
@@ -167,19 +170,18 @@ impl<DB: Dialect> SqlStore<DB> {
 
     /// Writes a batch. Returns the fences that no longer hold.
     async fn write(&self, conn: &mut DB::Connection, batch: &[Settle], way: Way) -> sqlx::Result<HashSet<Fence>> {
-        let (statements, now) = (DB::statements(), self.now());
+        let now = self.now();
         let held = match way {
-            Way::Bare { keep } => {
-                let statement = if keep { &statements.settle_kept } else { &statements.settle_gone };
+            Way::Bare { bare, .. } => {
                 let (ids, attempts): (Vec<i64>, Vec<i64>) =
                     batch.iter().map(|settle| (settle.id, settle.fence)).unzip();
-                let rows = DB::fetch(conn, statement, &[now, Arg::Ids(&ids), Arg::Ids(&attempts)]).await?;
+                let rows = DB::fetch(conn, bare, &[now, Arg::Ids(&ids), Arg::Ids(&attempts)]).await?;
                 let fence = |row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?, Status::Sending.code()));
                 return rows.iter().map(fence).collect();
             }
-            Way::AtOnce => {
+            Way::AtOnce(at_once) => {
                 let rows = json(&batch.iter().map(Row::new).collect::<Vec<_>>())?;
-                keys::<DB>(&DB::fetch(conn, &statements.settle, &[now, rows.as_str().into()]).await?)?
+                keys::<DB>(&DB::fetch(conn, at_once, &[now, rows.as_str().into()]).await?)?
             }
             Way::Steps { evict } => self.settle_by_steps(conn, batch, evict).await?,
         };

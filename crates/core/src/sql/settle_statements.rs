@@ -56,14 +56,14 @@ pub(super) fn fence(kind: Kind) -> String {
 /// All steps of a settle in one statement. Only Postgres can change several tables in one: `held` locks and reads the notices,
 /// and the other parts change only those. `held` has all columns of notice and batch, because Postgres knows no sizes of
 /// the two results and would join them by comparing row with row.
-pub(super) fn settle_at_once(kind: Kind) -> String {
+pub(super) fn settle_at_once(kind: Kind) -> Option<String> {
     if !kind.settles_at_once() {
-        return String::new();
+        return None;
     }
     let fences = [("fence", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int), ("ends", Ty::Int), ("keep", Ty::Int)];
     let batch = kind.batch("$2", &[SETTLED, &fences[..]].concat());
     let columns = SETTLED.iter().map(|(name, _)| format!(", b.{name}")).collect::<String>();
-    format!(
+    Some(format!(
         "WITH held AS MATERIALIZED (SELECT m.*, b.was, b.ends, b.keep{columns} {}),
          gone AS (DELETE FROM notify_msg AS m WHERE {}),
          kept AS ({} FROM held m WHERE m.ends = 1 AND m.keep = 1),
@@ -74,7 +74,7 @@ pub(super) fn settle_at_once(kind: Kind) -> String {
         archived(kind, &|column| format!("m.{column}")),
         rescheduled(kind),
         kind.id_in("m.id", "SELECT notice_id FROM held WHERE ends = 0")
-    )
+    ))
 }
 
 /// The new state of a success that needs no record beyond its row, for [`archived`].
@@ -91,8 +91,8 @@ pub(super) fn bare(column: &str) -> String {
 /// attempts in `$3`. Returns those that it did not find. Locking the rows first and reading JSON would double its duration.
 ///
 /// It waits for rows that another session locks, but only for a moment. Then it fails and has changed nothing.
-pub(super) fn settle_bare(kind: Kind, keep: bool) -> String {
-    let Some(wait_briefly) = kind.wait_briefly() else { return String::new() };
+pub(super) fn settle_bare(kind: Kind, keep: bool) -> Option<String> {
+    let wait_briefly = kind.wait_briefly()?;
     let listed = kind.listed("m.id", "$2");
     let keys = "unnest($2::text::bigint[], $3::text::bigint[])";
     let (columns, kept) = match keep {
@@ -100,7 +100,7 @@ pub(super) fn settle_bare(kind: Kind, keep: bool) -> String {
         false => ("m.id, m.fence", String::new()),
     };
     // Without `IS TRUE` it becomes a join that may compare each row with each key, because Postgres does not know their number.
-    format!(
+    Some(format!(
         "WITH gone AS (
              DELETE FROM notify_msg AS m WHERE {listed} AND m.status + 0 = 5
                  AND ((m.id, m.fence) IN (SELECT * FROM {keys})) IS TRUE
@@ -109,5 +109,12 @@ pub(super) fn settle_bare(kind: Kind, keep: bool) -> String {
          SELECT b.notice_id, b.fence FROM {keys} AS b(notice_id, fence)
          WHERE (SELECT count(*) FROM gone) < cardinality($2::text::bigint[])
              AND NOT EXISTS (SELECT 1 FROM gone WHERE gone.id = b.notice_id AND gone.fence = b.fence)"
-    )
+    ))
+}
+
+impl Kind {
+    /// True where one statement can change several tables, so that a settle is one round trip.
+    fn settles_at_once(self) -> bool {
+        self == Self::Postgres
+    }
 }

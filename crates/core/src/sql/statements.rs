@@ -18,11 +18,13 @@ use super::tick::TickStatements;
 use super::version_statements::VersionStatements;
 use crate::store::CRASH_LOOP;
 
+/// Declares the statements of a dialect: those of every dialect, in brackets those that some dialects lack, then the parts.
 macro_rules! statements {
-    ($of:ident: $($name:ident,)+ $(; $part:ident: $part_of:ty)*) => {
+    ($of:ident: $($name:ident,)+ $([$($lacking:ident,)+])? $(; $part:ident: $part_of:ty)*) => {
         /// The statements of one dialect.
         pub struct $of {
             $(pub $name: Statement,)+
+            $($(pub $lacking: Option<Statement>,)+)?
             $(pub $part: $part_of,)*
         }
 
@@ -30,6 +32,10 @@ macro_rules! statements {
             /// Returns the name and the text of each statement, for tests of the query plans.
             pub(super) fn texts(&self) -> Vec<(&'static str, String)> {
                 let own = vec![$((stringify!($name), self.$name.text().to_owned()),)+];
+                $($(
+                    let lacking = self.$lacking.iter().map(|found| (stringify!($lacking), found.text().to_owned()));
+                    let own = own.into_iter().chain(lacking).collect::<Vec<_>>();
+                )+)?
                 $(let own = [own, self.$part.texts()].concat();)*
                 own
             }
@@ -49,8 +55,6 @@ statements! {
     own_server,
     insert,
     insert_keyed,
-    insert_many,
-    insert_many_keyed,
     duplicates,
     hold_duplicates,
     id_step,
@@ -58,15 +62,11 @@ statements! {
     claim_slice,
     claim_crash_looping,
     claim_ids,
-    claim_fresh,
     claim_keys,
     still_first,
     take,
     overdue,
     held_by,
-    settle,
-    settle_kept,
-    settle_gone,
     hold,
     evict,
     archive,
@@ -91,6 +91,14 @@ statements! {
     create_definition,
     replace_definition,
     delete_definition,
+    [
+        insert_many,
+        insert_many_keyed,
+        claim_fresh,
+        settle,
+        settle_kept,
+        settle_gone,
+    ]
     ; blocked: BlockedStatements
     ; confirm: AckStatements
     ; alerts: AlertStatements
@@ -207,13 +215,13 @@ impl Statements {
             claim_ids: claim(&kind.listed_rows("$4", "notify_msg", &by_ids, lock)),
             // As `claim_ids`, for notices without an ordering key that are probably not locked. It decides the time from the
             // commit to the handler, and an idle server takes long to prepare the look at a key's other notices.
-            claim_fresh: statement(kind.wait_briefly().map_or_else(String::new, |wait_briefly| {
-                format!(
+            claim_fresh: kind.wait_briefly().map(|wait_briefly| {
+                statement(format!(
                     "UPDATE notify_msg AS m SET {take} WHERE {} AND {due_by_ids} AND m.ordering_key IS NULL AND {wait_briefly} RETURNING {}",
                     kind.listed("m.id", "$4"),
                     claimed_columns(kind, "fence", "last_call_time")
-                )
-            })),
+                ))
+            }),
             claim_keys: claim(&kind.batch_rows(&first_of_keys, "notify_msg", &by_ids, lock)),
             still_first: statement(format!(
                 "SELECT m.id {}",
@@ -245,9 +253,9 @@ impl Statements {
                 "SELECT m.id, m.fence, b.was {}",
                 kind.batch_rows(&keys, "notify_msg", &fence(kind), lock)
             )),
-            settle: statement(settle_at_once(kind)),
-            settle_kept: statement(settle_bare(kind, true)),
-            settle_gone: statement(settle_bare(kind, false)),
+            settle: settle_at_once(kind).map(statement),
+            settle_kept: settle_bare(kind, true).map(statement),
+            settle_gone: settle_bare(kind, false).map(statement),
             // Ids that were given twice (a restored sequence, a TRUNCATE on MySQL): the live notice keeps its id.
             evict: statement(kind.listed_delete("$2", "notify_msg_history", "")),
             archive: statement(format!(
