@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -35,10 +34,8 @@ impl Copy {
             .context("cannot run git")?;
         ensure!(listed.status.success(), "git ls-files failed");
         let listed = listed.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-        let files: BTreeSet<&Path> = listed
-            .map(|name| Path::new(OsStr::from_bytes(name)))
-            .filter(|file| from.join(file).is_symlink() || from.join(file).exists())
-            .collect();
+        let files: BTreeSet<&Path> =
+            listed.map(|name| Path::new(OsStr::from_bytes(name))).filter(|file| from.join(file).is_file()).collect();
         fs::create_dir_all(&copy.root).with_context(|| format!("cannot create {}", copy.root.display()))?;
         copy.remove_others(Path::new(""), &files)?;
         for file in files {
@@ -87,13 +84,7 @@ fn bring(from: &Path, to: &Path) -> std::io::Result<()> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)?;
     }
-    if from.is_symlink() {
-        let aim = fs::read_link(from)?;
-        if fs::read_link(to).ok().as_ref() != Some(&aim) {
-            let _ = fs::remove_file(to);
-            symlink(aim, to)?;
-        }
-    } else if fs::read(to).ok() != Some(fs::read(from)?) {
+    if fs::read(to).ok() != Some(fs::read(from)?) {
         fs::copy(from, to)?;
         // `copy` keeps only the content and the permissions. The time is now, so cargo builds the file again.
     }

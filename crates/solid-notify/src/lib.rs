@@ -4,7 +4,8 @@
 //! `lettre`, `lapin` and `async-nats` the sweeper recognises the error types of those crates and derives the error class from
 //! them. The features `mail` and `chat` add the ready handlers of the module `channels`, `redis` the module of that name; for
 //! tests, `testkit` and `simulate` add theirs.
-#![doc = include_str!("../README.md")]
+// The README of the repository, or its copy in the published package.
+#![doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", env!("CARGO_PKG_README")))]
 
 #[cfg(any(feature = "mail", feature = "chat"))]
 pub use solid_notify_channels as channels;
