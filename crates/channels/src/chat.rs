@@ -67,6 +67,7 @@ pub trait ChatService: Send + Sync + 'static {
 }
 
 /// A `POST` request with a JSON body. `Debug` does not show the URL, because it is a secret.
+#[non_exhaustive]
 pub struct Post {
     /// The target.
     pub url: String,
@@ -102,6 +103,7 @@ impl ChatResponse<'_> {
 
 /// The meaning of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ChatResult {
     /// The message is in the chat.
     Accepted,

@@ -81,7 +81,7 @@ async fn purge(outbox: &AnyOutbox, keep: &Keep) -> Result<(), StoreError> {
         let successes = match definition.policy().map(|policy| policy.keep_history) {
             Ok(KeepHistory::For(keep)) => Some(keep),
             Ok(KeepHistory::Never) => Some(Duration::ZERO),
-            Ok(KeepHistory::Forever) | Err(_) => None,
+            Ok(_) | Err(_) => None,
         };
         if let Some(successes) = successes {
             purge_windows(outbox, &definition, Status::Succeeded, successes).await?;

@@ -30,6 +30,7 @@ use std::fmt;
 
 /// A column of a definition whose value cannot work.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Problem {
     /// The column.
     pub column: &'static str,

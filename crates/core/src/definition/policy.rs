@@ -61,6 +61,7 @@ pub struct Policy {
 
 /// Which outcomes of attempts raise an alert. An overdue confirmation raises one with each trigger but `Never`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AlertTrigger {
     /// Dead letters.
     FinalFailure,
@@ -74,6 +75,7 @@ pub enum AlertTrigger {
 
 /// How long a succeeded notice stays in `notify_msg_history`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum KeepHistory {
     /// It does not enter history.
     Never,

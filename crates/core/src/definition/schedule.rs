@@ -50,6 +50,7 @@ pub struct Schedule {
 
 /// What to do with ticks that are found more than [`MISSED_AFTER`] late: the column `schedule_missed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MissedTicks {
     /// One notice, for the latest of them.
     Once,

@@ -16,6 +16,7 @@ use crate::store::Edit;
 
 /// A reference to a definition, by its name or its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DefRef {
     /// By its id.
     Id(i64),

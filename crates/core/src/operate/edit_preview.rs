@@ -82,6 +82,7 @@ pub struct EditPreview {
 
 /// A change of what follows the next failure of some waiting retries.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IntervalChange {
     /// Before the edit; `None`: the row was invalid, and nothing was sent.
     pub from: Option<NextStep>,
@@ -93,6 +94,7 @@ pub struct IntervalChange {
 
 /// What follows a failure.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum NextStep {
     /// A retry after this delay, without its jitter.
     Retry(Duration),
@@ -104,6 +106,7 @@ pub enum NextStep {
 
 /// A change of the handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HandlerChange {
     /// The handler before the edit.
     pub from: String,

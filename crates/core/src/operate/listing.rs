@@ -22,6 +22,7 @@ pub struct Page {
 
 /// A count up to a bound, because counting a million notices takes long and the exact number is rarely needed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counted {
     /// The counted number.
     pub count: u64,

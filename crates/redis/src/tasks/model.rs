@@ -140,6 +140,7 @@ pub enum TaskOutcome {
 
 /// The outcome of one claimed task.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TaskSettled {
     /// The task.
     pub id: String,

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use futures_util::future::join_all;
+use solid_notify_core::outbox::Plan;
 use solid_notify_core::{Defined, Error, NewNotice, NotifyDef, Updated};
 
 use super::Backend;
@@ -153,6 +154,7 @@ pub async fn the_code_wins_where_it_replaces_a_definition(b: &dyn Backend) {
         panic!("it differs")
     };
     assert_eq!((row.id, row.timeout.as_str()), (created.id, "9s"));
-    let acts: Vec<String> = b.outbox().operator("alice").versions("sync").await.unwrap().into_iter().map(|it| it.act).collect();
+    let acts: Vec<String> =
+        b.outbox().operator("alice").versions("sync").await.unwrap().into_iter().map(|it| it.act).collect();
     assert_eq!(acts, ["edited", "edited", "created"], "each is a version");
 }

@@ -84,6 +84,7 @@ macro_rules! conformance_suite {
                 values_that_some_database_cannot_store_are_refused_before_any_sql,
                 everything_that_is_said_of_a_notice_is_kept;
             definitions: a_definition_with_only_a_name_has_the_documented_defaults,
+                the_code_wins_where_it_replaces_a_definition,
                 every_column_of_a_definition_is_kept,
                 define_creates_what_is_missing_and_never_changes_what_is_there,
                 an_update_succeeds_only_if_the_row_is_still_what_the_editor_saw,
