@@ -46,7 +46,7 @@ fn has_reached_the_replica(master: &Server) {
 /// The number of the master that has the definitions, the numbers of new notices and the alerts: all adding needs it.
 fn most_important(cluster: &mut Cluster) -> usize {
     let masters = &cluster.nodes()[..3];
-    masters.iter().position(|node| ask::<i64>(node, &["EXISTS", "{notify#}:names"]).is_ok()).unwrap()
+    masters.iter().position(|node| ask::<i64>(node, &["EXISTS", "{notify#}:definitions"]).is_ok()).unwrap()
 }
 
 /// Connections that were made to these servers so far.

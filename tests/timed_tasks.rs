@@ -158,7 +158,7 @@ async fn after_a_flush_a_consumer_of_before_holds_nothing<R: RedisServer>() {
     let w = World::new::<R>().await;
     w.tasks.add_as(KIND, "order 7", Duration::ZERO, &1).await.unwrap();
     let old = w.claim_one().await;
-    for name in ["due", "values", "claims", "seq"] {
+    for name in ["due", "values", "claims", "last_number"] {
         w.own.by_hand(&["DEL", &w.key(name)]);
     }
     w.own.clock.advance(SECOND);

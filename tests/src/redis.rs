@@ -103,7 +103,7 @@ impl RedisBackend {
     /// number of Lua can distinguish.
     pub async fn new<R: RedisServer>() -> Self {
         let own = OwnPrefix::of::<R>();
-        own.by_hand(&["SET", &format!("{{{}#}}:seq", own.prefix), "200000000000"]);
+        own.by_hand(&["SET", &format!("{{{}#}}:last_notice", own.prefix), "200000000000"]);
         let outbox = RedisOutbox::new(own.connect().await);
         Self { own, outbox }
     }
@@ -114,7 +114,7 @@ impl RedisBackend {
     }
 
     fn definition(&self, def_id: i64) -> String {
-        format!("{{{}#}}:def:{def_id}", self.own.prefix)
+        format!("{{{}#}}:definition:{def_id}", self.own.prefix)
     }
 }
 

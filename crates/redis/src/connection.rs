@@ -33,7 +33,7 @@ impl std::fmt::Debug for RedisBuilder {
 }
 
 impl RedisBuilder {
-    /// The prefix of all keys, in braces and before the kind; `outbox` by default. Letters, digits, `_`, `-` and `.`. Two
+    /// The prefix of all keys, in braces and before the kind; `notify` by default. Letters, digits, `_`, `-` and `.`. Two
     /// applications on one Redis need two prefixes.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {

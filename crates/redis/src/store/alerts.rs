@@ -8,7 +8,7 @@ use solid_notify_core::notice::Status;
 use solid_notify_core::store::Alarm;
 
 use super::row::score;
-use super::{AGAIN, ALERT, CHANGE, LOOK, RedisStore, busy, codec, member, millis, notice_id, pause};
+use super::{AGAIN, ALERT, CHANGE, LOOK, RedisStore, busy, codec, keys, member, millis, notice_id, pause};
 
 const DOING: &str = "raising an alarm";
 
@@ -20,7 +20,7 @@ pub(super) struct SeenAlert {
     follow_up: String,
     stands: String,
     /// The number up to which the alarms of a definition have arrived.
-    told: String,
+    arrived: String,
 }
 
 /// An alarm, with its number within its definition.
@@ -45,7 +45,7 @@ pub(super) fn field(def_id: i64, reason: AlertReason) -> String {
 impl RedisStore {
     /// The key of the hash with the rows of alerts.
     pub(super) fn alerts_key(&self) -> String {
-        format!("{}:alerts", self.keys.common())
+        format!("{}:{}", self.keys.common(), keys::ALERTS)
     }
 
     /// Returns a new id for a notice of this definition.
@@ -57,14 +57,14 @@ impl RedisStore {
         let common = self.keys.common();
         let mut follow_up = String::new();
         for _ in 0..3 {
-            let (now, text, stands, told): (i64, String, String, String) =
+            let (now, text, stands, arrived): (i64, String, String, String) =
                 self.run(&ALERT, alert_def, &["look", &common, field, &follow_up, source], DOING).await?;
             let row = codec::alert_row(&text);
             // A follow-up of a deleted definition of alerts does not count.
             let own = row.as_ref().and_then(|row| row.follow_up).filter(|id| super::def_of(*id) == alert_def);
             let named = own.map(member).unwrap_or_default();
             if named == follow_up {
-                return Ok(SeenAlert { now, text, row, follow_up, stands, told });
+                return Ok(SeenAlert { now, text, row, follow_up, stands, arrived });
             }
             follow_up = named;
         }
@@ -80,8 +80,8 @@ impl RedisStore {
         for round in 0..AGAIN {
             pause(round).await;
             let seen = self.alert_at(alert_def, &field, &source).await?;
-            let told: i64 = seen.told.parse().unwrap_or_default();
-            let new = |(number, _): &&Numbered<'_>| from.is_none() || *number > told;
+            let arrived: i64 = seen.arrived.parse().unwrap_or_default();
+            let new = |(number, _): &&Numbered<'_>| from.is_none() || *number > arrived;
             let Some((_, first)) = alarms.iter().find(new) else { return Ok(()) };
             let count = i64::try_from(alarms.iter().filter(new).count()).unwrap_or(i64::MAX);
             let stands = seen.stands(seen.now);
@@ -103,7 +103,7 @@ impl RedisStore {
             }
             let (common, new) = (self.keys.common(), codec::alert_text(&raised.row));
             let mut args: Vec<&str> = vec!["raise", &common, &field, &seen.follow_up, &seen.stands, &seen.text, &new];
-            args.extend([sooner.as_str(), &source, &seen.told, &upto]);
+            args.extend([sooner.as_str(), &source, &seen.arrived, &upto]);
             args.extend(notices.iter().map(String::as_str));
             let answer: String = self.run(&ALERT, alert_def, &args, DOING).await?;
             if answer != "conflict" {
@@ -117,12 +117,8 @@ impl RedisStore {
     pub(super) async fn forward(&self, def_id: i64) -> Result<(), StoreError> {
         loop {
             let stored: Vec<String> = self.run(&LOOK, def_id, &["alarms"], "looking for alarms").await?;
-            let mut alarms: Vec<(i64, Option<Alarm>)> = Vec::new();
-            for text in &stored {
-                let (number, alarm) = text.split_once(' ').unwrap_or((text, ""));
-                alarms.push((number.parse().unwrap_or_default(), codec::alarm(alarm)));
-            }
-            let Some((last, _)) = alarms.last() else { return Ok(()) };
+            let alarms: Vec<(i64, Option<Alarm>)> = stored.iter().map(|text| codec::alarm(text)).collect();
+            let Some(last) = alarms.iter().map(|(number, _)| *number).max() else { return Ok(()) };
             let last = last.to_string();
             let same = |a: &(i64, Option<Alarm>), b: &(i64, Option<Alarm>)| match (&a.1, &b.1) {
                 (Some(a), Some(b)) => (a.def_id, a.reason, a.alert_def) == (b.def_id, b.reason, b.alert_def),

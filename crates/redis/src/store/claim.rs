@@ -9,17 +9,17 @@ use solid_notify_core::notice::Status;
 use solid_notify_core::store::{Claim, ClaimWhat, Claims};
 
 use super::row::{Words, claimed};
-use super::{AGAIN, CLAIM, RedisStore, codec, member, millis, pause};
+use super::{AGAIN, CLAIM, RedisStore, codec, keys, member, millis, pause};
 
 const DOING: &str = "claiming notices";
 
 impl RedisStore {
     pub(super) async fn claim_some(&self, claim: &Claim) -> Result<Claims, StoreError> {
         let (what, members) = match &claim.what {
-            ClaimWhat::Slice(Status::NotSent) => ("r0", Vec::new()),
-            ClaimWhat::Slice(Status::Failed) => ("r2", Vec::new()),
+            ClaimWhat::Slice(Status::NotSent) => (keys::FIRST_SENDS, Vec::new()),
+            ClaimWhat::Slice(Status::Failed) => (keys::RETRIES, Vec::new()),
             ClaimWhat::Slice(_) => return Ok(Claims::default()),
-            ClaimWhat::CrashLooping => ("rs", Vec::new()),
+            ClaimWhat::CrashLooping => (keys::CRASH_LOOPING, Vec::new()),
             ClaimWhat::Ids(ids) => ("ids", ids.iter().map(|id| member(*id)).collect()),
             ClaimWhat::Keys(keys) => ("keys", keys.clone()),
         };

@@ -62,11 +62,17 @@ pub(super) fn alarm_text(alarm: &Alarm) -> String {
     json(&AlarmText { alert_def, def_id, definition, reason, cooldown_ms, notice_id, class, message, node })
 }
 
-pub(super) fn alarm(text: &str) -> Option<Alarm> {
-    let AlarmText { alert_def, def_id, definition, reason, cooldown_ms, notice_id, class, message, node } =
-        read("alarm", text)?;
-    let cooldown = Duration::from_millis(cooldown_ms);
-    Some(Alarm { alert_def, def_id, definition, reason, cooldown, notice_id, class, message, node })
+/// Reads an alarm and its number, which the scripts write as the first field. The number is read as the scripts read it, also of
+/// an alarm that cannot be read, so that they delete it.
+pub(super) fn alarm(text: &str) -> (i64, Option<Alarm>) {
+    let digits = text.strip_prefix("{\"number\":").unwrap_or_default();
+    let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
+    let alarm = read("alarm", text).map(|text: AlarmText| {
+        let AlarmText { alert_def, def_id, definition, reason, cooldown_ms, notice_id, class, message, node } = text;
+        let cooldown = Duration::from_millis(cooldown_ms);
+        Alarm { alert_def, def_id, definition, reason, cooldown, notice_id, class, message, node }
+    });
+    (digits[..end].parse().unwrap_or_default(), alarm)
 }
 
 #[derive(Serialize, Deserialize)]
@@ -115,6 +121,9 @@ pub(super) fn version(def_id: i64, text: &str) -> Option<StoredVersion> {
 
 #[derive(Serialize, Deserialize)]
 struct AuditText {
+    /// The server's microseconds, which the scripts write. They order the entries of a millisecond.
+    #[serde(default, skip_serializing)]
+    written: i64,
     time: i64,
     who: String,
     act: String,
@@ -125,16 +134,15 @@ struct AuditText {
 
 pub(super) fn audit_text(entry: &AuditEntry) -> String {
     let AuditEntry { who, act, def_id, notice_id, detail, .. } = entry.clone();
-    json(&AuditText { time: millis_from_time(entry.time), who, act, def_id, notice_id, detail })
+    json(&AuditText { written: 0, time: millis_from_time(entry.time), who, act, def_id, notice_id, detail })
 }
 
-/// Reads an audit entry. The scripts write the server's microseconds before it, which order the entries of a millisecond.
+/// Reads an audit entry, and when it was written.
 pub(super) fn audit(text: &str) -> Option<(i64, AuditEntry)> {
-    let (written, text) = text.split_once(' ')?;
-    let AuditText { time, who, act, def_id, notice_id, detail } = read("audit", text)?;
+    let AuditText { written, time, who, act, def_id, notice_id, detail } = read("audit", text)?;
     let mut entry = AuditEntry::new(time_from_millis(time), who, act);
     (entry.def_id, entry.notice_id, entry.detail) = (def_id, notice_id, detail);
-    Some((written.parse().unwrap_or_default(), entry))
+    Some((written, entry))
 }
 
 #[derive(Serialize, Deserialize)]
@@ -163,25 +171,32 @@ pub(super) fn paused(text: &str) -> Option<Paused> {
 }
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct NodeText {
-    pub(super) handlers: Vec<String>,
-    pub(super) clock_offset_ms: i64,
+struct NodeText {
+    /// Written by the script.
+    #[serde(default, skip_serializing)]
+    last_seen: i64,
+    handlers: Vec<String>,
+    clock_offset_ms: i64,
 }
 
 pub(super) fn node_text(handlers: &[String], clock_offset_ms: i64) -> String {
-    json(&NodeText { handlers: handlers.to_vec(), clock_offset_ms })
+    json(&NodeText { last_seen: 0, handlers: handlers.to_vec(), clock_offset_ms })
 }
 
 /// Returns when a node was last seen, and its handlers.
 pub(super) fn node(text: &str) -> Option<(SystemTime, Vec<String>)> {
-    let (seen, rest) = text.split_once(' ')?;
-    let node: NodeText = read("node", rest)?;
-    Some((time_from_millis(seen.parse().ok()?), node.handlers))
+    let node: NodeText = read("node", text)?;
+    Some((time_from_millis(node.last_seen), node.handlers))
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 struct CountsText {
-    at: i64,
+    /// When to count next, written by the scripts.
+    #[serde(skip_serializing)]
+    next_time: Option<i64>,
+    /// `None`: not counted yet.
+    taken_at: Option<i64>,
     not_sent: u64,
     failed: u64,
     sending: u64,
@@ -194,7 +209,8 @@ struct CountsText {
 
 pub(super) fn counts_text(counts: &NoticeCounts, at: SystemTime) -> String {
     json(&CountsText {
-        at: millis_from_time(at),
+        next_time: None,
+        taken_at: Some(millis_from_time(at)),
         not_sent: counts.not_sent,
         failed: counts.failed,
         sending: counts.sending,
@@ -208,15 +224,26 @@ pub(super) fn counts_text(counts: &NoticeCounts, at: SystemTime) -> String {
 
 /// Returns when to count next, and the last counts with their time.
 pub(super) fn counts(text: &str) -> (Option<SystemTime>, Option<(NoticeCounts, SystemTime)>) {
-    let Some((next, rest)) = text.split_once(' ') else { return (None, None) };
-    let next = next.parse().ok().map(time_from_millis);
-    let taken = read::<CountsText>("counts", rest).map(|text| {
+    let text: CountsText = read("counts", text).unwrap_or_default();
+    let taken = text.taken_at.map(|taken_at| {
         let mut counts = NoticeCounts::default();
         (counts.not_sent, counts.failed, counts.sending) = (text.not_sent, text.failed, text.sending);
         (counts.awaiting_ack, counts.dead_letters) = (text.awaiting_ack, text.dead_letters);
         (counts.cancelled, counts.recently_succeeded) = (text.cancelled, text.recently_succeeded);
         counts.oldest_due = text.oldest_due.map(time_from_millis);
-        (counts, time_from_millis(text.at))
+        (counts, time_from_millis(taken_at))
     });
-    (next, taken)
+    (text.next_time.map(time_from_millis), taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alarm_that_cannot_be_read_still_has_its_number() {
+        for (text, number) in [(r#"{"number":12,"oops"#, 12), (r#"{"number":7}"#, 7), ("oops", 0), ("", 0)] {
+            assert_eq!(alarm(text), (number, None), "{text}");
+        }
+    }
 }

@@ -141,7 +141,7 @@ impl RedisStore {
 
     async fn new_definition(&self, name: &str) -> Result<i64, StoreError> {
         let is_alerts = name == ALERT_DEFINITION;
-        let counter = if is_alerts { "last_alert_def" } else { "last_def" };
+        let counter = if is_alerts { keys::LAST_ALERT_DEFINITION } else { keys::LAST_DEFINITION };
         keys::def_id(self.common(&["number", counter], DOING).await?, is_alerts)
     }
 

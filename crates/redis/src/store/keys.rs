@@ -1,15 +1,81 @@
-//! Ids, and the cluster slot of what they name.
+//! Ids, the names of all keys, and the cluster slot of each.
 //!
 //! The last five digits of a notice's id are its definition's id, so an id determines the slot. The notices of one definition
-//! share a slot. Alerts share one with everything that belongs to no single definition.
+//! share a slot. Alerts share one with everything that belongs to no single definition. The keys of timed tasks are in
+//! `tasks/scripts.rs`. "What is stored" in `docs/src/redis.md` lists the fields.
+//!
+//! Keys of a definition, after `{prefix#7}` (a definition of alerts: `{prefix#}:90000`). A member is an id of 19 digits:
+//!
+//! | key | type | what it holds |
+//! |---|---|---|
+//! | `notice:<id>` | hash | a notice, live or ended |
+//! | `status:<status>` | sorted set | members by status; live ones by `next_call_time`, ended ones by `finish_time` |
+//! | `dead_letters:<class>` | sorted set | members of dead letters by their class, `-` for none |
+//! | `dead_letter_classes` | set | all classes that dead letters ever had |
+//! | `ready:<slice>` | sorted set | what can be claimed: `first_sends`, `retries`, `crash_looping`. Not what waits behind another notice of its ordering key |
+//! | `ordering_keys` | sorted set | ordering key, a zero byte and the member of each live notice, sorted as text |
+//! | `ordering_keys:under_way` | hash | ordering key to the member of the notice that is sent or waits for its ack |
+//! | `dedupe_keys` | hash | dedupe key to the member of the notice that has it: until its first claim, or until it has ended |
+//! | `limit` | string | JSON as the table `notify_limit` |
+//! | `tick` | hash | `last_tick` and `tick_schedule` |
+//! | `alarms` | list | JSON of alarms that are not forwarded yet |
+//! | `last_alarm` | string | the number of the last alarm |
+//! | `audit` | list | JSON of audit entries about the notices |
+//! | `aside` | hash | member without a notice to the reason |
+//!
+//! Keys that belong to no single definition, after `{prefix#}`:
+//!
+//! | key | type | what it holds |
+//! |---|---|---|
+//! | `definitions` | set | ids of definitions |
+//! | `definition:<id>` | hash | a definition, which people may edit |
+//! | `versions:<id>` | list | JSON of its versions, the latest last |
+//! | `last_notice` | string | the number of the last notice |
+//! | `last_definition` | string | the number of the last definition |
+//! | `last_alert_definition` | string | the number of the last definition of alerts |
+//! | `nodes` | hash | node to its JSON |
+//! | `counts` | hash | definition to the JSON of its counts |
+//! | `alerts` | hash | definition and reason to the JSON of the alert |
+//! | `arrived_alarms` | hash | definition to the number up to which its alarms have arrived |
+//! | `switch` | string | JSON, present while all sending is paused |
+//! | `audit` | list | JSON of audit entries about everything else |
 
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
+use solid_notify_core::notice::Status;
 
 /// The factor of a notice's number in its id, which leaves room for its definition's id.
 const DEFINITIONS: i64 = 100_000;
 /// Ids from here on are definitions of alerts. They are in the slot of the alerts' rows, so that a script can change both.
-const ALERTS: i64 = 90_000;
+const FIRST_ALERTS: i64 = 90_000;
+
+/// The slices of `ready`.
+pub(super) const FIRST_SENDS: &str = "first_sends";
+pub(super) const RETRIES: &str = "retries";
+pub(super) const CRASH_LOOPING: &str = "crash_looping";
+/// Keys that belong to no single definition.
+pub(super) const ALERTS: &str = "alerts";
+pub(super) const LAST_DEFINITION: &str = "last_definition";
+pub(super) const LAST_ALERT_DEFINITION: &str = "last_alert_definition";
+
+/// Returns what follows the prefix in the key of the notices of a status.
+pub(super) fn status(status: Status) -> String {
+    let name = match status {
+        Status::NotSent => "not_sent",
+        Status::Succeeded => "succeeded",
+        Status::Failed => "failed",
+        Status::DeadLetter => "dead_letter",
+        Status::AwaitingAck => "awaiting_ack",
+        Status::Sending => "sending",
+        Status::Cancelled => "cancelled",
+    };
+    format!(":status:{name}")
+}
+
+/// Returns what follows the prefix in the key of the dead letters of a class.
+pub(super) fn dead_letters(class: &str) -> String {
+    format!(":dead_letters:{class}")
+}
 
 /// Returns the id of the notice with this number.
 pub(crate) fn notice_id(number: i64, def_id: i64) -> i64 {
@@ -23,7 +89,7 @@ pub(crate) fn def_of(id: i64) -> i64 {
 
 /// Returns the id of the definition with this number of its kind.
 pub(super) fn def_id(number: i64, is_alerts: bool) -> Result<i64, StoreError> {
-    let (id, end) = if is_alerts { (ALERTS + number - 1, DEFINITIONS) } else { (number, ALERTS) };
+    let (id, end) = if is_alerts { (FIRST_ALERTS + number - 1, DEFINITIONS) } else { (number, FIRST_ALERTS) };
     if id < end {
         return Ok(id);
     }
@@ -33,7 +99,7 @@ pub(super) fn def_id(number: i64, is_alerts: bool) -> Result<i64, StoreError> {
 
 /// True for a definition of alerts.
 pub(super) fn is_alerts(def_id: i64) -> bool {
-    def_id >= ALERTS
+    def_id >= FIRST_ALERTS
 }
 
 /// An id as a member of sorted sets, which sort members of the same score as text.
@@ -68,6 +134,8 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -81,6 +149,37 @@ mod tests {
     fn there_is_an_end_to_definitions() {
         assert!(def_id(89_999, false).is_ok() && def_id(90_000, false).is_err());
         assert!(def_id(10_000, true).is_ok() && def_id(10_001, true).is_err());
+    }
+
+    #[test]
+    fn keys_of_the_scripts_are_listed_and_have_one_name() {
+        let list = include_str!("keys.rs");
+        let keys = include_str!("lua/keys.lua");
+        let scripts = [
+            keys,
+            include_str!("lua/shared.lua"),
+            include_str!("lua/claim.lua"),
+            include_str!("lua/settle.lua"),
+            include_str!("lua/change.lua"),
+            include_str!("lua/look.lua"),
+            include_str!("lua/alert.lua"),
+            include_str!("lua/meta.lua"),
+        ];
+        let ways = ["key('", "prefix .. ':", "common .. ':"];
+        let after = ways.iter().flat_map(|way| scripts.iter().flat_map(|script| script.split(*way).skip(1)));
+        let names: BTreeSet<&str> = after.filter_map(|rest| rest.split(['\'', ':']).next()).collect();
+        assert!(names.len() > 20, "{names:?}");
+        for name in names.into_iter().filter(|name| !name.is_empty()) {
+            assert!(list.lines().any(|line| line.starts_with(&format!("//! | `{name}"))), "{name}");
+        }
+        for code in 0..=6 {
+            let name = status(Status::from_code(code).unwrap());
+            let name = name.trim_start_matches(":status:");
+            assert!(keys.contains(&format!("['{code}'] = '{name}'")), "{name}");
+        }
+        for slice in [FIRST_SENDS, RETRIES, CRASH_LOOPING] {
+            assert!(keys.contains(&format!("key('ready:{slice}')")), "{slice}");
+        }
     }
 
     #[test]

@@ -138,7 +138,7 @@ impl RedisStore {
         Ok(ClusterView { now, handlers: lives.flat_map(|(_, _, handlers)| handlers).collect() })
     }
 
-    /// Returns the time, and for each node when it was last seen and its handlers. `id` is the node that reports now; empty for
+    /// Returns the time, and for each node, by id, when it was last seen and its handlers. `id` is the node that reports now; empty for
     /// none.
     pub(super) async fn nodes_seen(
         &self,
@@ -147,6 +147,8 @@ impl RedisStore {
     ) -> Result<(SystemTime, Vec<(String, SystemTime, Vec<String>)>), StoreError> {
         let (now, raw): (i64, Vec<(String, String)>) = self.common(&["beat", id, text], "storing a heartbeat").await?;
         let nodes = raw.into_iter().filter_map(|(id, text)| codec::node(&text).map(|(seen, has)| (id, seen, has)));
-        Ok((time_from_millis(now), nodes.collect()))
+        let mut nodes: Vec<_> = nodes.collect();
+        nodes.sort_unstable();
+        Ok((time_from_millis(now), nodes))
     }
 }

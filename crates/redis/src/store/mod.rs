@@ -32,14 +32,17 @@ use keys::Keys;
 pub(crate) use keys::{def_of, member, notice_id};
 use row::Stored;
 
-static INSERT: Script = Script::new(&[include_str!("lua/shared.lua"), include_str!("lua/insert.lua")]);
-static CLAIM: Script = Script::new(&[include_str!("lua/shared.lua"), include_str!("lua/claim.lua")]);
-static SETTLE: Script = Script::new(&[include_str!("lua/shared.lua"), include_str!("lua/settle.lua")]);
-static LOOK: Script = Script::new(&[include_str!("lua/shared.lua"), include_str!("lua/look.lua")]);
-static CHANGE: Script =
-    Script::new(&[include_str!("lua/audit.lua"), include_str!("lua/shared.lua"), include_str!("lua/change.lua")]);
-static ALERT: Script = Script::new(&[include_str!("lua/shared.lua"), include_str!("lua/alert.lua")]);
-static META: Script = Script::new(&[include_str!("lua/audit.lua"), include_str!("lua/meta.lua")]);
+const KEYS: &str = include_str!("lua/keys.lua");
+const SHARED: &str = include_str!("lua/shared.lua");
+const AUDIT: &str = include_str!("lua/audit.lua");
+
+static INSERT: Script = Script::new(&[KEYS, SHARED, include_str!("lua/insert.lua")]);
+static CLAIM: Script = Script::new(&[KEYS, SHARED, include_str!("lua/claim.lua")]);
+static SETTLE: Script = Script::new(&[KEYS, SHARED, include_str!("lua/settle.lua")]);
+static LOOK: Script = Script::new(&[KEYS, SHARED, include_str!("lua/look.lua")]);
+static CHANGE: Script = Script::new(&[AUDIT, KEYS, SHARED, include_str!("lua/change.lua")]);
+static ALERT: Script = Script::new(&[KEYS, SHARED, include_str!("lua/alert.lua")]);
+static META: Script = Script::new(&[AUDIT, include_str!("lua/meta.lua")]);
 
 /// How often a decision is repeated after conflicts with other clients, before the call fails.
 const AGAIN: usize = 200;

@@ -11,13 +11,13 @@ use solid_notify_core::alert::cooldown::{AlertRow, FollowUpFacts};
 use solid_notify_core::definition::{NotifyDef, StoredVersion};
 use solid_notify_core::notice::{NEVER, NoticeRecord, Status, duration_millis, time_from_millis};
 use solid_notify_core::operate::{
-    AuditEntry, COUNT_HOLD, DefinitionCounts, Listed, NO_CLASS, NoticeCounts, Operate, Paused, Position, QueueSlice,
-    RECENT, RetryGroup, SeenNode, SendLimits, Switch, Verb, VerbResult, Window, WindowDone, next_count,
+    AuditEntry, COUNT_HOLD, DefinitionCounts, Listed, NoticeCounts, Operate, Paused, Position, QueueSlice, RECENT,
+    RetryGroup, SeenNode, SendLimits, Switch, Verb, VerbResult, Window, WindowDone, next_count,
 };
 use solid_notify_core::store::was_seen;
 
 use super::row::{Words, number, score, word};
-use super::{AT_ONCE, LOOK, RedisStore, codec, from_opt, member, millis};
+use super::{AT_ONCE, LOOK, RedisStore, codec, from_opt, keys, member, millis};
 
 /// How many audit entries are read at once.
 const LINES: i64 = 1000;
@@ -97,9 +97,8 @@ impl Operate for RedisStore {
     async fn classes(&self, def_ids: &[i64]) -> Result<Vec<(i64, String)>, StoreError> {
         let looks = def_ids.iter().map(|id| self.run::<Vec<String>>(&LOOK, *id, &["classes"], "listing classes"));
         let found = try_join_all(looks).await?.into_iter().zip(def_ids);
-        let named = |class: String| if class.is_empty() { NO_CLASS.to_owned() } else { class };
         let mut classes: Vec<(i64, String)> =
-            found.flat_map(|(classes, id)| classes.into_iter().map(move |class| (*id, named(class)))).collect();
+            found.flat_map(|(classes, id)| classes.into_iter().map(move |class| (*id, class))).collect();
         classes.sort_unstable();
         classes.dedup();
         Ok(classes)
@@ -231,10 +230,8 @@ impl Operate for RedisStore {
 /// The sorted set of a queue slice.
 fn set_of(slice: &QueueSlice) -> String {
     match &slice.class {
-        Some(class) if slice.status == Status::DeadLetter => {
-            format!(":z3:{}", if class == NO_CLASS { "" } else { class })
-        }
-        _ => format!(":z{}", slice.status.code()),
+        Some(class) if slice.status == Status::DeadLetter => keys::dead_letters(class),
+        _ => keys::status(slice.status),
     }
 }
 

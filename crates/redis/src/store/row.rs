@@ -68,11 +68,11 @@ impl Stored {
 
     /// Its status; `None` where an edit by hand made it unreadable.
     pub(super) fn status(&self) -> Option<Status> {
-        Status::from_code(self.number("s")?)
+        Status::from_code(self.number("status")?)
     }
 
-    pub(super) fn attempt(&self) -> i64 {
-        self.number("a").unwrap_or_default()
+    pub(super) fn fence(&self) -> i64 {
+        self.number("fence").unwrap_or_default()
     }
 
     pub(super) fn claimed(&self, status: Status) -> ClaimedNotice {
@@ -82,7 +82,7 @@ impl Stored {
             def_id: self.def_id,
             param: record.param,
             description: record.description,
-            errors: self.text("e"),
+            errors: self.text("errors"),
             status,
             fence: record.fence,
             failures: record.failures,
@@ -97,20 +97,20 @@ impl Stored {
 
     pub(super) fn record(&self, status: Status) -> NoticeRecord {
         let time = |field: &str| self.number(field).map(time_from_millis);
-        let param = self.text("p").unwrap_or_default();
-        let created = time("k").unwrap_or_else(|| time_from_millis(0));
+        let param = self.text("param").unwrap_or_default();
+        let created = time("create_time").unwrap_or_else(|| time_from_millis(0));
         let mut record = NoticeRecord::new(self.id, self.def_id, status, param, created);
-        record.description = self.text("d");
-        record.errors = self.text("e").and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-        record.fence = self.attempt();
-        record.failures = self.number("f").unwrap_or_default();
-        record.crashes = self.number("c").unwrap_or_default();
-        (record.worker, record.last_call_time) = (self.text("w"), time("l"));
-        record.last_class = self.text("q");
+        record.description = self.text("description");
+        record.errors = self.text("errors").and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        record.fence = self.fence();
+        record.failures = self.number("failures").unwrap_or_default();
+        record.crashes = self.number("crashes").unwrap_or_default();
+        (record.worker, record.last_call_time) = (self.text("worker"), time("last_call_time"));
+        record.last_class = self.text("last_class");
         (record.trace_context, record.ordering_key, record.dedupe_key) =
-            (self.text("t"), self.text("o"), self.text("u"));
-        record.unique_until_ended = self.text("v").is_some();
-        record.end_reason = self.text("r");
+            (self.text("trace_context"), self.text("ordering_key"), self.text("dedupe_key"));
+        record.unique_until_ended = self.text("dedupe_until_ended").is_some();
+        record.end_reason = self.text("end_reason");
         let at = score(&self.score).map(time_from_millis);
         match status.is_final() {
             true => record.finish_time = at,

@@ -44,8 +44,8 @@ impl RedisStore {
     }
 
     async fn carry_out(&self, stored: &Stored, status: Status, deed: &Deed, audit: &str) -> Result<String, StoreError> {
-        let (member, status, attempt) = (member(stored.id), status.code().to_string(), stored.attempt().to_string());
-        let seen = [status.as_str(), &attempt, &stored.score];
+        let (member, status, fence) = (member(stored.id), status.code().to_string(), stored.fence().to_string());
+        let seen = [status.as_str(), &fence, &stored.score];
         let args = ["one", &member, seen[0], seen[1], seen[2], deed.what, &deed.word, &deed.at, audit];
         self.run(&CHANGE, stored.def_id, &args, "changing a notice").await
     }
@@ -91,7 +91,7 @@ impl RedisStore {
             pause(round).await;
             let Some((stored, status)) = self.loaded(answer.id).await? else { return Ok(AckResult::Unknown) };
             if status.is_final() {
-                if let Some(answered) = of_ended(answer, status, stored.attempt(), stored.claimed(status).create_time) {
+                if let Some(answered) = of_ended(answer, status, stored.fence(), stored.claimed(status).create_time) {
                     return Ok(answered);
                 }
                 let deed = Deed { what: "late", word: CONFIRMED_LATE.to_owned(), at: String::new() };
@@ -120,7 +120,7 @@ impl RedisStore {
     pub(crate) async fn preview(&self, answer: &Reply) -> Result<AckResult, StoreError> {
         let Some((stored, status)) = self.loaded(answer.id).await? else { return Ok(AckResult::Unknown) };
         if status.is_final() {
-            return Ok(of_ended(answer, status, stored.attempt(), stored.claimed(status).create_time)
+            return Ok(of_ended(answer, status, stored.fence(), stored.claimed(status).create_time)
                 .unwrap_or(AckResult::DeadLetterAcked));
         }
         Ok(match of_live(answer, &stored.claimed(status)) {

@@ -1,9 +1,10 @@
 -- ARGV[2]: 'delete', 'revive', 'aside' (only tasks that no consumer holds) or 'due'; ARGV[3]: a reason, or the due time; then
 -- ids. Returns for each: 1 done, 0 unknown, 2 held by a consumer.
 local what, more = ARGV[2], ARGV[3]
+local FIRST = 4
 local out = {}
-for i = 4, #ARGV do
-  local id = ARGV[i]
+for at = FIRST, #ARGV do
+  local id = ARGV[at]
   local done = 0
   if what == 'delete' then
     done = redis.call('HEXISTS', VALUES, id)
@@ -18,7 +19,7 @@ for i = 4, #ARGV do
   elseif what == 'revive' then
     done = redis.call('ZREM', DEAD, id)
     if done == 1 then
-      redis.call('HDEL', WHY, id)
+      redis.call('HDEL', REASONS, id)
       redis.call('HDEL', TRIES, id)
       redis.call('ZADD', DUE, text(now), id)
     end

@@ -5,7 +5,7 @@ local limit, lease, most = tonumber(ARGV[2]), text(now + tonumber(ARGV[3])), ton
 local count, taken, values, again, aside, dead = 0, {}, {}, {}, {}, {}
 also_when_full()
 -- One number for the whole claim. It only goes up, also when an id is used again.
-local fence = text(next_number(SEQ))
+local fence = text(next_number(LAST_NUMBER))
 local first = fence .. ':1'
 
 -- Counters, because asking a table for its length is a search.
@@ -46,9 +46,9 @@ while count < limit and #aside / 2 + #dead < 1000 do
 end
 -- A claim that finds nothing checks for damage: a few entries, at most once a second.
 if count == 0 and redis.call('HLEN', VALUES) > 0 then
-  local checked = redis.call('HMGET', CHECKED, 'cursor', 'next')
-  if now >= tonumber(checked[2] or 0) then
-    redis.call('HSET', CHECKED, 'cursor', check_window(checked[1] or '0', 50, aside), 'next', text(now + 1000))
+  local cursor, next_time = unpack(redis.call('HMGET', CHECK, 'cursor', 'next_time'))
+  if now >= tonumber(next_time or 0) then
+    redis.call('HSET', CHECK, 'cursor', check_window(cursor or '0', 50, aside), 'next_time', text(now + 1000))
   end
 end
 return { tonumber(fence), taken, values, again, aside, dead }

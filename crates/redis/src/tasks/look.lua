@@ -1,4 +1,4 @@
--- ARGV[2]: what to read.
+-- ARGV[2]: what to read. Each branch names its further argument.
 local what = ARGV[2]
 if what == 'count' then
   return {
@@ -6,27 +6,31 @@ if what == 'count' then
     redis.call('ZCARD', DEAD), redis.call('HLEN', ASIDE),
   }
 elseif what == 'is_scheduled' then
-  return redis.call('ZSCORE', DUE, ARGV[3]) and 1 or 0
+  local id = ARGV[3]
+  return redis.call('ZSCORE', DUE, id) and 1 or 0
 elseif what == 'dead' then
   -- The latest first.
+  local limit = tonumber(ARGV[3])
   local out = {}
-  for _, id in ipairs(redis.call('ZREVRANGE', DEAD, 0, tonumber(ARGV[3]) - 1)) do
+  for _, id in ipairs(redis.call('ZREVRANGE', DEAD, 0, limit - 1)) do
     out[#out + 1] = {
-      id, redis.call('ZSCORE', DEAD, id), redis.call('HGET', WHY, id) or '', redis.call('HGET', TRIES, id) or '0',
+      id, redis.call('ZSCORE', DEAD, id), redis.call('HGET', REASONS, id) or '', redis.call('HGET', TRIES, id) or '0',
       redis.call('HGET', VALUES, id) or '',
     }
   end
   return out
 elseif what == 'purge' then
   -- One window of tasks that have been dead for at least so many milliseconds.
-  local ids = redis.call('ZRANGEBYSCORE', DEAD, '-inf', text(now - tonumber(ARGV[3])), 'LIMIT', 0, 500)
+  local minimum_age = tonumber(ARGV[3])
+  local ids = redis.call('ZRANGEBYSCORE', DEAD, '-inf', text(now - minimum_age), 'LIMIT', 0, 500)
   for _, id in ipairs(ids) do forget(id) end
   return ids
 elseif what == 'aside' then
-  local page = redis.call('HSCAN', ASIDE, ARGV[3], 'COUNT', 500)
+  local cursor = ARGV[3]
+  local page = redis.call('HSCAN', ASIDE, cursor, 'COUNT', 500)
   return { page[1], page[2] }
 else
   -- 'check'
-  local aside = {}
-  return { check_window(ARGV[3], 500, aside), aside }
+  local cursor, aside = ARGV[3], {}
+  return { check_window(cursor, 500, aside), aside }
 end

@@ -17,14 +17,27 @@ pub(super) static CHANGE: Script = Script::new(&[DUE_TIME, SHARED, include_str!(
 pub(super) static LOOK: Script = Script::new(&[SHARED, CHECK, include_str!("look.lua")]);
 
 /// The keys of a kind, in the order in which the scripts expect them. A cluster hashes only the part in braces, so they are in
-/// one slot. A prefix has no colon, so the keys of two prefixes differ.
+/// one slot. A prefix has no colon, so the keys of two prefixes differ. After `{prefix:kind}`:
+///
+/// | key | type | what it holds |
+/// |---|---|---|
+/// | `due` | sorted set | ids of tasks by their due time, or by the end of their lease |
+/// | `values` | hash | id to the value of each task, JSON |
+/// | `claims` | hash | id to fence and tries (`fence:tries`) of each held task |
+/// | `tries` | hash | id to the tries of tasks that are not held and were claimed before |
+/// | `dead` | sorted set | ids of dead tasks by the time of their death |
+/// | `reasons` | hash | id to the reason of each dead task |
+/// | `aside` | hash | id to JSON (`reason`, `time`, `value`) of what cannot be used |
+/// | `last_number` | string | the last number of an id or of a fence |
+/// | `check` | hash | `cursor` and `next_time` of the check for entries without a score |
 pub(super) fn keys(prefix: &str, kind: &str) -> [String; 9] {
-    ["due", "values", "claims", "tries", "dead", "why", "aside", "seq", "checked"].map(|name| key(prefix, kind, name))
+    ["due", "values", "claims", "tries", "dead", "reasons", "aside", "last_number", "check"]
+        .map(|name| key(prefix, kind, name))
 }
 
 /// The keys of [`ADD`].
 pub(super) fn keys_to_add(prefix: &str, kind: &str) -> [String; 3] {
-    ["due", "values", "seq"].map(|name| key(prefix, kind, name))
+    ["due", "values", "last_number"].map(|name| key(prefix, kind, name))
 }
 
 fn key(prefix: &str, kind: &str, name: &str) -> String {

@@ -1,17 +1,18 @@
 -- ARGV from 2 on, for each run of equal outcomes: the fence with its colon, the outcome, its argument ('finish' none, 'retry' due
 -- time, 'dead' reason, 'lease' milliseconds, 'aside' reason), the number of ids, the ids. Returns the positions of outcomes whose
 -- task the consumer no longer held.
-local lost, before = {}, 0
+local lost, before, next_run = {}, 0, 2
 also_when_full()
-local at = 2
-while at < #ARGV do
-  local fence, what, more, count, first = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3]), at + 4
-  at = first + count
-  local claims = redis.call('HMGET', CLAIMS, unpack(ARGV, first, at - 1))
+while next_run < #ARGV do
+  local fence, what, more, count = unpack(ARGV, next_run, next_run + 3)
+  local first = next_run + 4
+  next_run, count = first + count, tonumber(count)
+  local ids = { unpack(ARGV, first, next_run - 1) }
+  local claims = redis.call('HMGET', CLAIMS, unpack(ids))
   -- Most tasks are in their first try.
   local usual, over, finished, n = fence .. '1', {}, {}, 0
   for i = 1, count do
-    local claim, id = claims[i], ARGV[first + i - 1]
+    local claim, id = claims[i], ids[i]
     if not claim or claim ~= usual and string.find(claim, fence, 1, true) ~= 1 or over[id] then
       lost[#lost + 1] = before + i
     elseif what == 'finish' then

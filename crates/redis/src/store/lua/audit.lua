@@ -1,5 +1,6 @@
--- Writes the server's microseconds before the entry, to order the entries of a millisecond.
-local function write_audit(key, line)
-  local t = redis.call('TIME')
-  redis.call('RPUSH', key, string.format('%.0f', t[1] * 1000000 + t[2]) .. ' ' .. line)
+-- Appends an entry. `written` is the server's microseconds, to order the entries of a millisecond.
+local function write_audit(key, entry)
+  local seconds, microseconds = unpack(redis.call('TIME'))
+  local written = string.format('%.0f', seconds * 1000000 + microseconds)
+  redis.call('RPUSH', key, '{"written":' .. written .. ',' .. string.sub(entry, 2))
 end

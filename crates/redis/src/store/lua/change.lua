@@ -1,134 +1,149 @@
--- ARGV[2]: what to change.
+-- ARGV[2]: what to change. Each branch names its further arguments.
 local what = ARGV[2]
 
 -- The notice that has the dedupe key of this one, which then cannot be revived.
-local function key_taken(m)
-  local u = unique_key(m)
-  return u and redis.call('HGET', B .. ':u', u)
+local function key_taken(member)
+  local dedupe_key = unique_key(member)
+  return dedupe_key and redis.call('HGET', dedupe_keys, dedupe_key)
 end
 
-local function revive(m, due, param)
-  local attempt = tonumber(redis.call('HGET', N(m), 'a'))
-  leave(m)
-  redis.call('HSET', N(m), 'f', '0', 'c', '0')
-  redis.call('HDEL', N(m), 'r')
-  set_opt(m, 'p', param ~= '' and param or '=' .. redis.call('HGET', N(m), 'p'))
-  enter(m, attempt > 0 and '2' or '0', due)
+local function revive(member, due, param)
+  local fence, old_param = fields(member, 'fence', 'param')
+  leave(member)
+  redis.call('HSET', notice_key(member), 'failures', '0', 'crashes', '0', 'param', optional(param) or old_param)
+  redis.call('HDEL', notice_key(member), 'end_reason')
+  -- failed, or not_sent
+  enter(member, tonumber(fence) > 0 and '2' or '0', due)
 end
 
-local function cancel(m, reason)
-  leave(m)
-  redis.call('HSET', N(m), 'r', reason)
-  enter(m, '6', now)
+local function cancel(member, reason)
+  leave(member)
+  redis.call('HSET', notice_key(member), 'end_reason', reason)
+  enter(member, '6', now)
 end
 
-local function retime(m, due)
-  local status = redis.call('HGET', N(m), 's')
-  leave(m)
-  enter(m, status, due)
+local function retime(member, due)
+  local status = fields(member, 'status')
+  leave(member)
+  enter(member, status, due)
 end
 
 if what == 'one' then
-  -- ARGV[3]: the member; ARGV[4] to [6]: status, attempt and time as read; ARGV[7]: the verb; ARGV[8]: its text; ARGV[9]: a time;
-  -- ARGV[10]: the audit entry.
-  local m = ARGV[3]
-  local n = redis.call('HMGET', N(m), 's', 'a')
-  if n[1] ~= ARGV[4] or n[2] ~= ARGV[5] or redis.call('ZSCORE', B .. ':z' .. n[1], m) ~= ARGV[6] then return 'conflict' end
-  local act = ARGV[7]
-  if act == 'revive' then
-    local taken = key_taken(m)
-    if taken then return taken end
-    revive(m, now, ARGV[8])
-  elseif act == 'end' then
-    cancel(m, ARGV[8])
-  elseif act == 'retime' then
-    retime(m, math.max(tonumber(ARGV[9]), now))
-  elseif act == 'rewrite' then
-    redis.call('HSET', N(m), 'p', ARGV[8])
-  elseif act == 'late' then
-    leave(m)
-    redis.call('HSET', N(m), 'r', ARGV[8])
-    enter(m, '1', now)
-  elseif act == 'refuse' then
-    leave(m)
-    redis.call('HSET', N(m), 'e', ARGV[8])
-    enter(m, '4', now)
+  -- The member; its status, fence and time as read; the verb, its text and its time; the audit entry.
+  local member, seen_status, seen_fence, seen_time, verb, word, time, audit = unpack(ARGV, 3, 10)
+  local status, fence = fields(member, 'status', 'fence')
+  if status ~= seen_status or fence ~= seen_fence or redis.call('ZSCORE', status_set(status), member) ~= seen_time then
+    return 'conflict'
   end
-  if ARGV[10] ~= '' then write_audit(B .. ':audit', ARGV[10]) end
+  if verb == 'revive' then
+    local taken = key_taken(member)
+    if taken then return taken end
+    revive(member, now, word)
+  elseif verb == 'end' then
+    cancel(member, word)
+  elseif verb == 'retime' then
+    retime(member, math.max(tonumber(time), now))
+  elseif verb == 'rewrite' then
+    redis.call('HSET', notice_key(member), 'param', word)
+  elseif verb == 'late' then
+    leave(member)
+    redis.call('HSET', notice_key(member), 'end_reason', word)
+    -- succeeded
+    enter(member, '1', now)
+  elseif verb == 'refuse' then
+    leave(member)
+    redis.call('HSET', notice_key(member), 'errors', word)
+    -- awaiting_ack
+    enter(member, '4', now)
+  end
+  if audit ~= '' then write_audit(key('audit'), audit) end
   return 'done'
 elseif what == 'window' then
-  -- ARGV[3]: 'look' or 'take'; ARGV[4]: 'revive', 'end' or 'retime'; ARGV[5]: the status; ARGV[6]: a reason; ARGV[7]: the audit
-  -- entry; ARGV[8]: what was read; then member, attempt and time of each notice.
-  local act, changed, taken, keys = ARGV[4], {}, {}, {}
-  local due = {}
-  for i = 9, #ARGV, 3 do
-    local m = ARGV[i]
-    local n = redis.call('HMGET', N(m), 's', 'a')
-    local u = unique_key(m)
-    if n[1] == ARGV[5] and n[2] == ARGV[i + 1] then
-      if act == 'revive' and u and (keys[u] or redis.call('HGET', B .. ':u', u)) then
-        taken[#taken + 1] = m
+  -- 'look' or 'take'; 'revive', 'end' or 'retime'; the status; a reason; the audit entry; what was read; then member, fence and
+  -- time of each notice.
+  local mode, verb, seen_status, reason, audit, read_before = unpack(ARGV, 3, 8)
+  local FIRST, WORDS = 9, 3
+  local changed, taken, keys, due = {}, {}, {}, {}
+  for at = FIRST, #ARGV, WORDS do
+    local member, seen_fence, time = unpack(ARGV, at, at + WORDS - 1)
+    local status, fence = fields(member, 'status', 'fence')
+    local dedupe_key = unique_key(member)
+    if status == seen_status and fence == seen_fence then
+      if verb == 'revive' and dedupe_key and (keys[dedupe_key] or redis.call('HGET', dedupe_keys, dedupe_key)) then
+        taken[#taken + 1] = member
       else
-        if u then keys[u] = true end
-        changed[#changed + 1] = m
-        due[m] = math.max(tonumber(ARGV[i + 2]), now)
+        if dedupe_key then keys[dedupe_key] = true end
+        changed[#changed + 1] = member
+        due[member] = math.max(tonumber(time), now)
       end
     end
   end
-  if ARGV[3] == 'look' then return { 'seen', changed, taken } end
-  if table.concat(changed, ' ') .. '/' .. table.concat(taken, ' ') ~= ARGV[8] then return { 'conflict', {}, {} } end
-  for _, m in ipairs(changed) do
-    if act == 'revive' then
-      revive(m, due[m], '')
-    elseif act == 'end' then
-      cancel(m, ARGV[6])
+  if mode == 'look' then return { 'seen', changed, taken } end
+  if table.concat(changed, ' ') .. '/' .. table.concat(taken, ' ') ~= read_before then return { 'conflict', {}, {} } end
+  for _, member in ipairs(changed) do
+    if verb == 'revive' then
+      revive(member, due[member], '')
+    elseif verb == 'end' then
+      cancel(member, reason)
     else
-      retime(m, due[m])
+      retime(member, due[member])
     end
   end
-  if #changed > 0 then write_audit(B .. ':audit', ARGV[7]) end
+  if #changed > 0 then write_audit(key('audit'), audit) end
   return { 'done', changed, taken }
 elseif what == 'extend' then
-  -- Member, attempt and milliseconds of each; returns the members whose lease was extended.
+  -- Member, fence and milliseconds of each notice. Returns the members whose lease was extended.
+  local FIRST, WORDS = 3, 3
   local extended = {}
-  for i = 3, #ARGV, 3 do
-    local n = redis.call('HMGET', N(ARGV[i]), 's', 'a')
-    if n[1] == '5' and n[2] == ARGV[i + 1] then
-      redis.call('ZADD', B .. ':z5', text(now + tonumber(ARGV[i + 2])), ARGV[i])
-      extended[#extended + 1] = ARGV[i]
+  for at = FIRST, #ARGV, WORDS do
+    local member, held_fence, milliseconds = unpack(ARGV, at, at + WORDS - 1)
+    local status, fence = fields(member, 'status', 'fence')
+    -- sending
+    if status == '5' and fence == held_fence then
+      redis.call('ZADD', status_set('5'), text(now + tonumber(milliseconds)), member)
+      extended[#extended + 1] = member
     end
   end
   return extended
 elseif what == 'purge' then
-  -- ARGV[3]: the status, ARGV[4]: the minimum age, ARGV[5]: how many.
-  local ids = redis.call('ZRANGEBYSCORE', B .. ':z' .. ARGV[3], '-inf', text(now - tonumber(ARGV[4])), 'LIMIT', 0, ARGV[5])
-  for _, m in ipairs(ids) do
-    if redis.call('EXISTS', N(m)) == 1 then erase(m) else put_aside(m, 'a score without an entry') end
+  local status, minimum_age, most = unpack(ARGV, 3, 5)
+  local oldest = redis.call(
+    'ZRANGEBYSCORE', status_set(status), '-inf', text(now - tonumber(minimum_age)), 'LIMIT', 0, most)
+  for _, member in ipairs(oldest) do
+    if redis.call('EXISTS', notice_key(member)) == 1 then erase(member) else put_aside(member, 'a score without an entry') end
   end
-  return ids
+  return oldest
 elseif what == 'drop' then
   -- Deletes all keys of a definition that has no notices and no alarms.
-  for _, set in ipairs({ ':z0', ':z1', ':z2', ':z3', ':z4', ':z5', ':z6' }) do
-    if redis.call('EXISTS', B .. set) == 1 then return 0 end
+  for status in pairs(STATUS) do
+    if redis.call('EXISTS', status_set(status)) == 1 then return 0 end
   end
-  if redis.call('LLEN', B .. ':alarms') > 0 then return 0 end
-  redis.call('DEL', B .. ':lim', B .. ':tick', B .. ':cl', B .. ':o', B .. ':b', B .. ':u', B .. ':alarm', B .. ':alarms')
+  if redis.call('LLEN', key('alarms')) > 0 then return 0 end
+  redis.call(
+    'DEL', key('limit'), key('tick'), key('dead_letter_classes'), key('alarms'), key('last_alarm'), ordering_keys, under_way,
+    dedupe_keys)
   return 1
 elseif what == 'tick' then
-  -- ARGV[3], [4]: time and timetable as read; ARGV[5], [6]: the new ones; then member and parameter of each tick.
-  local tick = redis.call('HMGET', B .. ':tick', 'at', 'schedule')
-  if (tick[1] or '') ~= ARGV[3] or (tick[2] and ('=' .. tick[2]) or '') ~= ARGV[4] then return 0 end
-  redis.call('DEL', B .. ':tick')
-  redis.call('HSET', B .. ':tick', 'at', ARGV[5])
-  if ARGV[6] ~= '' then redis.call('HSET', B .. ':tick', 'schedule', opt(ARGV[6])) end
-  for i = 7, #ARGV, 2 do insert(ARGV[i], now, ARGV[i + 1], '', '', '', '') end
+  -- Time and timetable as read; the new ones; then member and parameter of each tick.
+  local seen_tick, seen_schedule, last_tick, tick_schedule = unpack(ARGV, 3, 6)
+  local FIRST, WORDS = 7, 2
+  local stored_tick, stored_schedule = unpack(redis.call('HMGET', key('tick'), 'last_tick', 'tick_schedule'))
+  if (stored_tick or '') ~= seen_tick or (stored_schedule and ('=' .. stored_schedule) or '') ~= seen_schedule then return 0 end
+  redis.call('DEL', key('tick'))
+  redis.call('HSET', key('tick'), 'last_tick', last_tick)
+  if tick_schedule ~= '' then redis.call('HSET', key('tick'), 'tick_schedule', optional(tick_schedule)) end
+  for at = FIRST, #ARGV, WORDS do
+    local member, param = unpack(ARGV, at, at + WORDS - 1)
+    insert_plain(member, now, param)
+  end
   return 1
 elseif what == 'forwarded' then
-  -- ARGV[3]: the number up to which alarms have arrived; deletes them.
+  -- Deletes the alarms up to this number, which have arrived.
+  local arrived = tonumber(ARGV[3])
   while true do
-    local head = redis.call('LINDEX', B .. ':alarms', 0)
-    if not head or tonumber(string.match(head, '^%d+')) > tonumber(ARGV[3]) then return 1 end
-    redis.call('LPOP', B .. ':alarms')
+    local head = redis.call('LINDEX', key('alarms'), 0)
+    if not head or tonumber(string.match(head, '^{"number":(%d+)') or '0') > arrived then return 1 end
+    redis.call('LPOP', key('alarms'))
   end
 end
 return 1

@@ -1,60 +1,70 @@
--- ARGV[2]: what: 'r0', 'r2', 'rs' (a queue slice), 'ids', 'keys'; ARGV[3]: the maximum; ARGV[4]: the lease; ARGV[5]: the worker;
--- ARGV[6]: 'look' (returns the notices and the limits), 'take' (claims these, if the limits are unchanged), 'free' (no limits);
--- ARGV[7]: the limits as read; ARGV[8]: the new limits; ARGV[9]: the maximum number under way before; then members or keys.
+-- ARGV[2]: what: 'first_sends', 'retries', 'crash_looping' (sets of ready notices), 'ids', 'any' (ids in any of these sets),
+-- 'keys'; ARGV[3]: the maximum; ARGV[4]: the lease; ARGV[5]: the worker; ARGV[6]: 'look' (returns the notices and the limits),
+-- 'take' (claims these, if the limits are unchanged), 'free' (no limits); ARGV[7]: the limits as read; ARGV[8]: the new limits;
+-- ARGV[9]: the maximum number under way before; then members or keys.
 local what, most, lease, worker, mode = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
-local limits = redis.call('GET', B .. ':lim') or ''
+local seen_limits, new_limits, most_sending = ARGV[7], ARGV[8], tonumber(ARGV[9])
+local FIRST = 10
+local wanted = #ARGV - FIRST + 1
+local limits = redis.call('GET', key('limit')) or ''
 local found, aside = {}, {}
 
-local function is_due(slice, m)
-  local score = redis.call('ZSCORE', B .. slice, m)
+local function is_due(ready, member)
+  local score = redis.call('ZSCORE', ready, member)
   return score and tonumber(score) <= now
 end
 
 if what == 'ids' then
-  for i = 10, #ARGV do
-    if #found < most and is_due(':r0', ARGV[i]) then found[#found + 1] = ARGV[i] end
+  for at = FIRST, #ARGV do
+    local member = ARGV[at]
+    if #found < most and is_due(ready_first_sends, member) then found[#found + 1] = member end
   end
 elseif what == 'any' then
-  for i = 10, #ARGV do
-    if is_due(':r0', ARGV[i]) or is_due(':r2', ARGV[i]) or is_due(':rs', ARGV[i]) then found[#found + 1] = ARGV[i] end
+  for at = FIRST, #ARGV do
+    local member = ARGV[at]
+    if is_due(ready_first_sends, member) or is_due(ready_retries, member) or is_due(ready_crash_looping, member) then
+      found[#found + 1] = member
+    end
   end
 elseif what == 'keys' then
-  for i = 10, #ARGV do
-    local from, to = key_range(ARGV[i])
-    local first = redis.call('ZRANGEBYLEX', B .. ':o', from, to, 'LIMIT', 0, 1)[1]
-    local m = first and string.sub(first, -19)
-    if m and #found < most and is_due(':r0', m) then found[#found + 1] = m end
+  for at = FIRST, #ARGV do
+    local from, to = key_range(ARGV[at])
+    local first = redis.call('ZRANGEBYLEX', ordering_keys, from, to, 'LIMIT', 0, 1)[1]
+    local member = first and string.sub(first, -19)
+    if member and #found < most and is_due(ready_first_sends, member) then found[#found + 1] = member end
   end
 else
-  local slice = B .. ':' .. what
+  local ready = key('ready:' .. what)
   while #found < most and #aside < 1000 do
-    local due = redis.call('ZRANGEBYSCORE', slice, '-inf', text(now), 'LIMIT', #found, most - #found)
+    local due = redis.call('ZRANGEBYSCORE', ready, '-inf', text(now), 'LIMIT', #found, most - #found)
     if #due == 0 then break end
-    for _, m in ipairs(due) do
-      if redis.call('EXISTS', N(m)) == 1 then
-        found[#found + 1] = m
+    for _, member in ipairs(due) do
+      if redis.call('EXISTS', notice_key(member)) == 1 then
+        found[#found + 1] = member
       else
-        put_aside(m, 'a score without an entry')
-        aside[#aside + 1] = m
+        put_aside(member, 'a score without an entry')
+        aside[#aside + 1] = member
       end
     end
   end
 end
 
-local sending = redis.call('ZCARD', B .. ':z5')
+-- The number of notices that are being sent.
+local sending = redis.call('ZCARD', status_set('5'))
 if mode == 'look' then
   return { 'seen', text(now), limits, sending, found, aside }
 elseif mode == 'take' then
   -- Another client has changed something, so Rust must decide again.
-  if limits ~= ARGV[7] or sending > tonumber(ARGV[9]) or #found ~= #ARGV - 9 then return { 'conflict' } end
-  redis.call('SET', B .. ':lim', ARGV[8])
+  if limits ~= seen_limits or sending > most_sending or #found ~= wanted then return { 'conflict' } end
+  redis.call('SET', key('limit'), new_limits)
 end
 local out = {}
-for _, m in ipairs(found) do
-  leave(m)
-  redis.call('HINCRBY', N(m), 'a', 1)
-  redis.call('HSET', N(m), 'w', worker, 'l', text(now))
-  enter(m, '5', now + lease)
-  out[#out + 1] = seen(m)
+for _, member in ipairs(found) do
+  leave(member)
+  redis.call('HINCRBY', notice_key(member), 'fence', 1)
+  redis.call('HSET', notice_key(member), 'worker', worker, 'last_call_time', text(now))
+  -- sending
+  enter(member, '5', now + lease)
+  out[#out + 1] = seen(member)
 end
-return { 'claimed', text(now), redis.call('GET', B .. ':lim') or '', sending + #out, out, aside }
+return { 'claimed', text(now), redis.call('GET', key('limit')) or '', sending + #out, out, aside }

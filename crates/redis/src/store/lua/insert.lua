@@ -1,19 +1,21 @@
 -- ARGV[2]: a random word that identifies the call; then for each notice: member, 'at' or 'in', milliseconds, parameter,
 -- description, trace, ordering key, dedupe key, '=1' if the dedupe key lasts until the end. Returns for each 'n' and its member,
 -- or 'd' and the member of the notice that has its dedupe key. The call can be repeated after a lost reply.
+local insert_call, FIRST, WORDS = ARGV[2], 3, 9
 local out = {}
-for i = 3, #ARGV, 9 do
-  local m, ms, u = ARGV[i], tonumber(ARGV[i + 2]), opt(ARGV[i + 7])
-  local taken = u and redis.call('HGET', B .. ':u', u)
-  if redis.call('HGET', N(m), 'i') == ARGV[2] then
-    out[#out + 1] = 'n' .. m
+for at = FIRST, #ARGV, WORDS do
+  local member, way, milliseconds, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended =
+    unpack(ARGV, at, at + WORDS - 1)
+  local taken = dedupe_key ~= '' and redis.call('HGET', dedupe_keys, optional(dedupe_key))
+  if redis.call('HGET', notice_key(member), 'insert_call') == insert_call then
+    out[#out + 1] = 'n' .. member
   elseif taken then
     out[#out + 1] = 'd' .. taken
   else
-    local due = ARGV[i + 1] == 'in' and now + ms or math.max(ms, now)
-    m = insert(m, due, ARGV[i + 3], ARGV[i + 4], ARGV[i + 5], ARGV[i + 6], ARGV[i + 7], ARGV[i + 8])
-    redis.call('HSET', N(m), 'i', ARGV[2])
-    out[#out + 1] = 'n' .. m
+    local due = way == 'in' and now + tonumber(milliseconds) or math.max(tonumber(milliseconds), now)
+    member = insert(member, due, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended)
+    redis.call('HSET', notice_key(member), 'insert_call', insert_call)
+    out[#out + 1] = 'n' .. member
   end
 end
 return out

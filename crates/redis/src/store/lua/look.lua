@@ -1,61 +1,71 @@
--- ARGV[2]: what to read. Changes nothing, except that it puts members without a notice aside.
+-- ARGV[2]: what to read. Each branch names its further arguments. Changes nothing, except that it puts members without a notice
+-- aside.
 local what = ARGV[2]
 
+-- The first score of a sorted set; '': it is empty.
 local function first(set)
-  local found = redis.call('ZRANGE', B .. set, 0, 0, 'WITHSCORES')
+  local found = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
   return found[2] or ''
 end
 
 if what == 'due' then
-  local retry, crash_looping = first(':r2'), first(':rs')
+  local retry, crash_looping = first(ready_retries), first(ready_crash_looping)
   if retry == '' or (crash_looping ~= '' and tonumber(crash_looping) < tonumber(retry)) then retry = crash_looping end
-  local tick = redis.call('HMGET', B .. ':tick', 'at', 'schedule')
+  local last_tick, tick_schedule = unpack(redis.call('HMGET', key('tick'), 'last_tick', 'tick_schedule'))
   return {
-    text(now), { first(':r0'), retry, first(':z5'), first(':z4') }, redis.call('LLEN', B .. ':alarms'),
-    { redis.call('EXISTS', B .. ':tick'), tick[1] or '', tick[2] and ('=' .. tick[2]) or '' },
+    -- not_sent, failed, sending, awaiting_ack
+    text(now), { first(ready_first_sends), retry, first(status_set('5')), first(status_set('4')) },
+    redis.call('LLEN', key('alarms')),
+    { redis.call('EXISTS', key('tick')), last_tick or '', tick_schedule and ('=' .. tick_schedule) or '' },
   }
 elseif what == 'oldest' then
   -- Since when the first of all first sends has been due, including those behind another one of their ordering key.
-  local oldest = first(':z0')
+  local oldest = first(status_set('0'))
   return oldest ~= '' and tonumber(oldest) <= now and oldest or ''
 elseif what == 'overdue' then
-  -- ARGV[3]: the status, ARGV[4]: how many.
+  local status, most = ARGV[3], ARGV[4]
   local out = {}
-  for _, m in ipairs(redis.call('ZRANGEBYSCORE', B .. ':z' .. ARGV[3], '-inf', text(now), 'LIMIT', 0, ARGV[4])) do
-    local n = seen(m)
-    if n then out[#out + 1] = n else put_aside(m, 'a score without an entry') end
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', status_set(status), '-inf', text(now), 'LIMIT', 0, most)) do
+    local notice = seen(member)
+    if notice then out[#out + 1] = notice else put_aside(member, 'a score without an entry') end
   end
   return out
 elseif what == 'held' then
-  -- ARGV[3]: the worker, ARGV[4]: how many.
+  local worker, most = ARGV[3], tonumber(ARGV[4])
   local out = {}
-  for _, m in ipairs(redis.call('ZRANGE', B .. ':z5', 0, -1)) do
-    if #out < tonumber(ARGV[4]) and redis.call('HGET', N(m), 'w') == ARGV[3] then out[#out + 1] = seen(m) end
+  -- sending
+  for _, member in ipairs(redis.call('ZRANGE', status_set('5'), 0, -1)) do
+    if #out < most and fields(member, 'worker') == worker then out[#out + 1] = seen(member) end
   end
   return out
 elseif what == 'find' then
-  local m = ARGV[3]
-  local n = redis.call('HGETALL', N(m))
-  if #n == 0 then return { n, '' } end
-  return { n, redis.call('ZSCORE', B .. ':z' .. redis.call('HGET', N(m), 's'), m) or '' }
+  local member = ARGV[3]
+  local notice = redis.call('HGETALL', notice_key(member))
+  if #notice == 0 then return { notice, '' } end
+  return { notice, redis.call('ZSCORE', status_set(fields(member, 'status')), member) or '' }
 elseif what == 'list' then
-  -- ARGV[3]: the set; ARGV[4], [5]: from and to, in its direction; ARGV[6]: '1': the latest first; ARGV[7]: how many;
-  -- ARGV[8], [9]: score and member after which the page begins; empty: at the start.
-  local latest, most = ARGV[6] == '1', tonumber(ARGV[7])
-  local after = tonumber(ARGV[8])
+  -- The set; from and to, in its direction; '1': the latest first; how many; score and member after which the page begins, empty:
+  -- at the start.
+  local set, from, to, direction, most, after_score, after_member = unpack(ARGV, 3, 9)
+  local latest, after = direction == '1', tonumber(after_score)
+  local command = latest and 'ZREVRANGEBYSCORE' or 'ZRANGEBYSCORE'
   local out, offset = {}, 0
+  most = tonumber(most)
   while #out < most do
-    local page = redis.call(
-      latest and 'ZREVRANGEBYSCORE' or 'ZRANGEBYSCORE', B .. ARGV[3], ARGV[4], ARGV[5], 'WITHSCORES', 'LIMIT', offset, 1000)
+    local page = redis.call(command, prefix .. set, from, to, 'WITHSCORES', 'LIMIT', offset, 1000)
     if #page == 0 then break end
-    for i = 1, #page, 2 do
-      local m, score = page[i], tonumber(page[i + 1])
-      local passed = after and score == after and ((latest and m >= ARGV[9]) or (not latest and m <= ARGV[9]))
+    for at = 1, #page, 2 do
+      local member, score = page[at], page[at + 1]
+      local passed = after and tonumber(score) == after
+        and ((latest and member >= after_member) or (not latest and member <= after_member))
       if not passed and #out < most then
-        local n = redis.call('HMGET', N(m), 's', 'a', 'f', 'c', 'q', 'd', 'k', 'l', 'r', 'o', 'u')
-        if n[1] then
-          n[12], n[13] = m, page[i + 1]
-          out[#out + 1] = n
+        local notice = redis.call(
+          'HMGET', notice_key(member), 'status', 'fence', 'failures', 'crashes', 'last_class', 'description', 'create_time',
+          'last_call_time', 'end_reason', 'ordering_key', 'dedupe_key')
+        if notice[1] then
+          notice[#notice + 1] = member
+          notice[#notice + 1] = score
+          out[#out + 1] = notice
         end
       end
     end
@@ -63,55 +73,67 @@ elseif what == 'list' then
   end
   return out
 elseif what == 'count' then
-  return redis.call('ZCOUNT', B .. ARGV[3], ARGV[4], ARGV[5])
+  local set, from, to = ARGV[3], ARGV[4], ARGV[5]
+  return redis.call('ZCOUNT', prefix .. set, from, to)
 elseif what == 'classes' then
   local out = {}
-  for _, class in ipairs(redis.call('SMEMBERS', B .. ':cl')) do
-    if redis.call('ZCARD', B .. ':z3:' .. class) > 0 then out[#out + 1] = class end
+  for _, class in ipairs(redis.call('SMEMBERS', key('dead_letter_classes'))) do
+    if redis.call('ZCARD', dead_letter_set(class)) > 0 then out[#out + 1] = class end
   end
   return out
 elseif what == 'counts' then
-  -- ARGV[3]: how many milliseconds back successes count.
+  -- How many milliseconds back successes count.
+  local recent = tonumber(ARGV[3])
   local oldest = ''
-  for _, set in ipairs({ ':z0', ':z2' }) do
-    local score = first(set)
+  -- not_sent, failed
+  for _, status in ipairs({ '0', '2' }) do
+    local score = first(status_set(status))
     if score ~= '' and tonumber(score) <= now and (oldest == '' or tonumber(score) < tonumber(oldest)) then oldest = score end
   end
   local out = { text(now), oldest }
-  for _, set in ipairs({ ':z0', ':z2', ':z5', ':z4', ':z3', ':z6' }) do
-    out[#out + 1] = text(redis.call('ZCARD', B .. set))
+  -- not_sent, failed, sending, awaiting_ack, dead_letter, cancelled
+  for _, status in ipairs({ '0', '2', '5', '4', '3', '6' }) do
+    out[#out + 1] = text(redis.call('ZCARD', status_set(status)))
   end
-  out[#out + 1] = text(redis.call('ZCOUNT', B .. ':z1', text(now - tonumber(ARGV[3]) + 1), '+inf'))
+  -- succeeded
+  out[#out + 1] = text(redis.call('ZCOUNT', status_set('1'), text(now - recent + 1), '+inf'))
   return out
 elseif what == 'facts' then
-  -- ARGV[3]: the time after which a success counts.
-  local success = redis.call('ZRANGEBYSCORE', B .. ':z1', '(' .. ARGV[3], '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  return { text(now), success[2] or '', redis.call('ZCARD', B .. ':z2') }
+  -- The time after which a success counts.
+  local after = ARGV[3]
+  -- succeeded, failed
+  local success = redis.call('ZRANGEBYSCORE', status_set('1'), '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  return { text(now), success[2] or '', redis.call('ZCARD', status_set('2')) }
 elseif what == 'ahead' then
-  -- ARGV[3]: the key, ARGV[4]: the member.
-  local busy = redis.call('HGET', B .. ':b', ARGV[3])
-  if busy and busy ~= ARGV[4] then return busy end
-  local from, to = key_range(ARGV[3])
-  local head = redis.call('ZRANGEBYLEX', B .. ':o', from, to, 'LIMIT', 0, 1)[1]
-  local m = head and string.sub(head, -19) or ''
-  return m < ARGV[4] and m or ''
+  local ordering_key, member = ARGV[3], ARGV[4]
+  local busy = redis.call('HGET', under_way, ordering_key)
+  if busy and busy ~= member then return busy end
+  local from, to = key_range(ordering_key)
+  local entry = redis.call('ZRANGEBYLEX', ordering_keys, from, to, 'LIMIT', 0, 1)[1]
+  local head = entry and string.sub(entry, -19) or ''
+  return head < member and head or ''
 elseif what == 'retries' then
-  -- ARGV[3]: how many to skip, ARGV[4]: how many to read.
+  local skipped, most = tonumber(ARGV[3]), tonumber(ARGV[4])
   local out = {}
-  local from = tonumber(ARGV[3])
-  local page = redis.call('ZRANGE', B .. ':z2', from, from + tonumber(ARGV[4]) - 1, 'WITHSCORES')
-  for i = 1, #page, 2 do
-    local n = redis.call('HMGET', N(page[i]), 'f', 'c', 'q', 'l')
-    out[#out + 1] = { n[1] or '0', n[2] or '0', n[3] and ('=' .. n[3]) or '', n[4] or '', page[i + 1] }
+  -- failed
+  local page = redis.call('ZRANGE', status_set('2'), skipped, skipped + most - 1, 'WITHSCORES')
+  for at = 1, #page, 2 do
+    local failures, crashes, last_class, last_call_time =
+      fields(page[at], 'failures', 'crashes', 'last_class', 'last_call_time')
+    out[#out + 1] = {
+      failures or '0', crashes or '0', last_class and ('=' .. last_class) or '', last_call_time or '', page[at + 1],
+    }
   end
   return { text(now), out }
 elseif what == 'audit' then
-  -- ARGV[3], [4]: first and last entry, counted from the latest.
-  return redis.call('LRANGE', B .. ':audit', ARGV[3], ARGV[4])
+  -- The first and the last entry, counted from the latest.
+  local from, to = ARGV[3], ARGV[4]
+  return redis.call('LRANGE', key('audit'), from, to)
 elseif what == 'dedupe' then
-  return redis.call('HGET', B .. ':u', ARGV[3]) or ''
+  local dedupe_key = ARGV[3]
+  return redis.call('HGET', dedupe_keys, dedupe_key) or ''
 elseif what == 'alarms' then
-  return redis.call('LRANGE', B .. ':alarms', 0, 499)
+  return redis.call('LRANGE', key('alarms'), 0, 499)
 else
-  return redis.call('GET', B .. ':lim') or ''
+  return redis.call('GET', key('limit')) or ''
 end

@@ -1,131 +1,145 @@
--- The start of every script of one definition. KEYS[1] is the prefix of the definition's keys; all of them are in its slot.
---   n:<id>     a notice, live or ended: a hash
---   z<status>  the notices of a status: live ones by the next time at which a sweeper must look at them, ended ones by their end
---   z3:<class> dead letters of a class; cl: all classes that ever occurred
---   r0 r2 rs   what can be claimed: first sends, retries, crash_looping. Not those that wait behind another one of their ordering key
---   o          the live notices of ordering keys, in their order; b: the notice of each key that is under way
---   u          the notice that has each dedupe key: until its first claim, or (field v) until it has ended
-local B = KEYS[1]
+-- The start of every script of one definition, after `keys.lua`. A member is the id of a notice in the sorted sets.
 
--- Members have 19 digits, as many as the largest id, so that notices of the same time are in the order of their ids. Scripts
--- never convert one to a number, because numbers in Lua are exact only up to 2^53.
-local function N(m)
-  return B .. ':n:' .. string.gsub(m, '^0+', '')
-end
-
-local function opt(word)
+-- An optional text that Rust passes: '=' and the text, or ''.
+local function optional(word)
   if word ~= '' then return string.sub(word, 2) end
 end
 
-local function set_opt(m, field, word)
-  if word == '' then redis.call('HDEL', N(m), field) else redis.call('HSET', N(m), field, string.sub(word, 2)) end
+-- Returns these fields of a notice; `false` for one that is missing.
+local function fields(member, ...)
+  return unpack(redis.call('HMGET', notice_key(member), ...))
 end
 
+local function set_if_given(member, field, word)
+  if word ~= '' then redis.call('HSET', notice_key(member), field, string.sub(word, 2)) end
+end
+
+local function set_or_delete(member, field, word)
+  if word == '' then redis.call('HDEL', notice_key(member), field) else set_if_given(member, field, word) end
+end
+
+-- not_sent, failed, awaiting_ack, sending
 local LIVE = { ['0'] = true, ['2'] = true, ['4'] = true, ['5'] = true }
 
-local function ready_slice(status, crashes)
-  if status == '0' then return B .. ':r0' end
-  if status == '2' then return B .. (tonumber(crashes) >= 2 and ':rs' or ':r2') end
+local function class_name(last_class)
+  return last_class and last_class ~= '' and last_class or '-'
 end
 
-local function key_range(key)
-  return '[' .. key .. '\0', '(' .. key .. '\1'
+-- The set of ready notices that this one belongs to, if it can be claimed.
+local function ready_set(status, crashes)
+  if status == '0' then return ready_first_sends end
+  if status == '2' then return tonumber(crashes) >= 2 and ready_crash_looping or ready_retries end
 end
 
--- Makes the first notice of a key ready if none of the key is under way; no other one is ready.
-local function refresh(key)
-  local from, to = key_range(key)
-  local busy = redis.call('HGET', B .. ':b', key)
-  for i, entry in ipairs(redis.call('ZRANGEBYLEX', B .. ':o', from, to, 'LIMIT', 0, 2)) do
-    local m = string.sub(entry, -19)
-    local n = redis.call('HMGET', N(m), 's', 'c')
-    local slice = n[1] and ready_slice(n[1], n[2])
-    if slice and i == 1 and not busy then
-      redis.call('ZADD', slice, redis.call('ZSCORE', B .. ':z' .. n[1], m), m)
-    elseif slice then
-      redis.call('ZREM', slice, m)
+local function key_range(ordering_key)
+  return '[' .. ordering_key .. '\0', '(' .. ordering_key .. '\1'
+end
+
+-- Makes the first notice of an ordering key ready if none of the key is under way; no other one is ready.
+local function refresh(ordering_key)
+  local from, to = key_range(ordering_key)
+  local busy = redis.call('HGET', under_way, ordering_key)
+  for i, entry in ipairs(redis.call('ZRANGEBYLEX', ordering_keys, from, to, 'LIMIT', 0, 2)) do
+    local member = string.sub(entry, -19)
+    local status, crashes = fields(member, 'status', 'crashes')
+    local ready = status and ready_set(status, crashes)
+    if ready and i == 1 and not busy then
+      redis.call('ZADD', ready, redis.call('ZSCORE', status_set(status), member), member)
+    elseif ready then
+      redis.call('ZREM', ready, member)
     end
   end
 end
 
 -- Removes a notice from all sets. Its hash stays.
-local function leave(m)
-  local n = redis.call('HMGET', N(m), 's', 'c', 'o', 'u', 'q')
-  redis.call('ZREM', B .. ':z' .. n[1], m)
-  if n[1] == '3' then redis.call('ZREM', B .. ':z3:' .. (n[5] or ''), m) end
-  local slice = ready_slice(n[1], n[2])
-  if slice then redis.call('ZREM', slice, m) end
-  if LIVE[n[1]] then
-    if n[4] and redis.call('HGET', B .. ':u', n[4]) == m then redis.call('HDEL', B .. ':u', n[4]) end
-    if n[3] then
-      redis.call('ZREM', B .. ':o', n[3] .. '\0' .. m)
-      if redis.call('HGET', B .. ':b', n[3]) == m then redis.call('HDEL', B .. ':b', n[3]) end
-      refresh(n[3])
+local function leave(member)
+  local status, crashes, ordering_key, dedupe_key, last_class =
+    fields(member, 'status', 'crashes', 'ordering_key', 'dedupe_key', 'last_class')
+  redis.call('ZREM', status_set(status), member)
+  if status == '3' then redis.call('ZREM', dead_letter_set(class_name(last_class)), member) end
+  local ready = ready_set(status, crashes)
+  if ready then redis.call('ZREM', ready, member) end
+  if LIVE[status] then
+    if dedupe_key and redis.call('HGET', dedupe_keys, dedupe_key) == member then redis.call('HDEL', dedupe_keys, dedupe_key) end
+    if ordering_key then
+      redis.call('ZREM', ordering_keys, ordering_key .. '\0' .. member)
+      if redis.call('HGET', under_way, ordering_key) == member then redis.call('HDEL', under_way, ordering_key) end
+      refresh(ordering_key)
     end
   end
 end
 
 -- The dedupe key of a notice, if no other live notice may have it.
-local function unique_key(m)
-  local n = redis.call('HMGET', N(m), 'u', 'v', 'a')
-  return n[1] and (n[2] or n[3] == '0') and n[1]
+local function unique_key(member)
+  local dedupe_key, until_ended, fence = fields(member, 'dedupe_key', 'dedupe_until_ended', 'fence')
+  return dedupe_key and (until_ended or fence == '0') and dedupe_key
 end
 
 -- Adds a notice to the sets of its status. `score`: when a sweeper must look at it, or when it ended.
-local function enter(m, status, score)
-  redis.call('HSET', N(m), 's', status)
-  redis.call('ZADD', B .. ':z' .. status, text(score), m)
-  local n = redis.call('HMGET', N(m), 'c', 'o', 'q')
+local function enter(member, status, score)
+  redis.call('HSET', notice_key(member), 'status', status)
+  redis.call('ZADD', status_set(status), text(score), member)
+  local crashes, ordering_key, last_class = fields(member, 'crashes', 'ordering_key', 'last_class')
   if status == '3' then
-    redis.call('ZADD', B .. ':z3:' .. (n[3] or ''), text(score), m)
-    redis.call('SADD', B .. ':cl', n[3] or '')
+    redis.call('ZADD', dead_letter_set(class_name(last_class)), text(score), member)
+    redis.call('SADD', key('dead_letter_classes'), class_name(last_class))
   end
   if LIVE[status] then
-    local u = unique_key(m)
-    if u then redis.call('HSET', B .. ':u', u, m) end
-    if n[2] then
-      redis.call('ZADD', B .. ':o', 0, n[2] .. '\0' .. m)
-      if status == '4' or status == '5' then redis.call('HSET', B .. ':b', n[2], m) end
-      refresh(n[2])
+    local dedupe_key = unique_key(member)
+    if dedupe_key then redis.call('HSET', dedupe_keys, dedupe_key, member) end
+    if ordering_key then
+      redis.call('ZADD', ordering_keys, 0, ordering_key .. '\0' .. member)
+      -- awaiting_ack or sending
+      if status == '4' or status == '5' then redis.call('HSET', under_way, ordering_key, member) end
+      refresh(ordering_key)
     else
-      local slice = ready_slice(status, n[1])
-      if slice then redis.call('ZADD', slice, text(score), m) end
+      local ready = ready_set(status, crashes)
+      if ready then redis.call('ZADD', ready, text(score), member) end
     end
   end
 end
 
-local function erase(m)
-  leave(m)
-  redis.call('DEL', N(m))
+local function erase(member)
+  leave(member)
+  redis.call('DEL', notice_key(member))
 end
 
 -- Moves a member without its notice to `aside`, where people find it, and out of the other sets.
-local function put_aside(m, reason)
-  for _, set in ipairs({ ':z0', ':z1', ':z2', ':z3', ':z4', ':z5', ':z6', ':r0', ':r2', ':rs' }) do
-    redis.call('ZREM', B .. set, m)
-  end
-  redis.call('HSET', B .. ':aside', m, reason)
+local function put_aside(member, reason)
+  for status in pairs(STATUS) do redis.call('ZREM', status_set(status), member) end
+  for _, ready in ipairs({ ready_first_sends, ready_retries, ready_crash_looping }) do redis.call('ZREM', ready, member) end
+  redis.call('HSET', key('aside'), member, reason)
 end
 
--- The fields that Rust reads of a notice; `false` if it has no hash.
-local function seen(m)
-  local n = redis.call('HMGET', N(m), 's', 'a', 'f', 'c', 'p', 'd', 'e', 'w', 'l', 'k', 't', 'o')
-  if not n[1] then return false end
-  n[13] = m
-  return n
+-- The fields that Rust reads of a notice, in the order of `row.rs`; `false` if it has no hash.
+local function seen(member)
+  local notice = redis.call(
+    'HMGET', notice_key(member), 'status', 'fence', 'failures', 'crashes', 'param', 'description', 'errors', 'worker',
+    'last_call_time', 'create_time', 'trace_context', 'ordering_key')
+  if not notice[1] then return false end
+  notice[#notice + 1] = member
+  return notice
 end
 
--- Inserts a notice; its words are as Rust writes them. Returns its member. If the number is taken (the counting node lost its
--- last steps in a failover), it uses the next free one.
-local function insert(m, due, p, d, t, o, u, v)
+-- Inserts a notice; its optional texts are as Rust writes them. Returns its member. If the number is taken (the counting node
+-- lost its last steps in a failover), it uses the next free one.
+local function insert(member, due, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended)
   -- The last five digits are the definition's id.
-  while redis.call('EXISTS', N(m)) == 1 do m = string.format('%014.0f', tonumber(string.sub(m, 1, 14)) + 1) .. string.sub(m, 15) end
-  redis.call('HSET', N(m), 'a', '0', 'f', '0', 'c', '0', 'p', p, 'k', text(now))
-  set_opt(m, 'd', d)
-  set_opt(m, 't', t)
-  set_opt(m, 'o', o)
-  set_opt(m, 'u', u)
-  set_opt(m, 'v', v or '')
-  enter(m, '0', due)
-  return m
+  while redis.call('EXISTS', notice_key(member)) == 1 do
+    member = string.format('%014.0f', tonumber(string.sub(member, 1, 14)) + 1) .. string.sub(member, 15)
+  end
+  redis.call(
+    'HSET', notice_key(member), 'fence', '0', 'failures', '0', 'crashes', '0', 'param', param, 'create_time', text(now))
+  set_if_given(member, 'description', description)
+  set_if_given(member, 'trace_context', trace_context)
+  set_if_given(member, 'ordering_key', ordering_key)
+  set_if_given(member, 'dedupe_key', dedupe_key)
+  set_if_given(member, 'dedupe_until_ended', dedupe_until_ended)
+  enter(member, '0', due)
+  return member
+end
+
+-- A notice without optional texts.
+local function insert_plain(member, due, param)
+  return insert(member, due, param, '', '', '', '', '')
 end

@@ -1,0 +1,32 @@
+-- The names of a definition's keys. KEYS[1] is their prefix; all of them are in its slot. `store/keys.rs` lists what each one holds.
+local prefix = KEYS[1]
+
+local function key(name)
+  return prefix .. ':' .. name
+end
+
+local dedupe_keys, ordering_keys, under_way = key('dedupe_keys'), key('ordering_keys'), key('ordering_keys:under_way')
+local ready_first_sends, ready_retries = key('ready:first_sends'), key('ready:retries')
+local ready_crash_looping = key('ready:crash_looping')
+
+-- Scripts and hashes have the numbers of the SQL column `status`; the keys have their names.
+local STATUS = {
+  ['0'] = 'not_sent', ['1'] = 'succeeded', ['2'] = 'failed', ['3'] = 'dead_letter', ['4'] = 'awaiting_ack', ['5'] = 'sending',
+  ['6'] = 'cancelled',
+}
+
+-- The notices of a status.
+local function status_set(status)
+  return prefix .. ':status:' .. (STATUS[status] or tostring(status))
+end
+
+-- The dead letters of a class; '-': of none.
+local function dead_letter_set(class)
+  return prefix .. ':dead_letters:' .. class
+end
+
+-- Members have 19 digits, as many as the largest id, so that notices of the same time are in the order of their ids. Scripts
+-- never convert one to a number, because numbers in Lua are exact only up to 2^53.
+local function notice_key(member)
+  return prefix .. ':notice:' .. string.gsub(member, '^0+', '')
+end
