@@ -14,7 +14,6 @@ pub use crate::class::ErrorClass;
 /// `notify_msg_history`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-#[non_exhaustive]
 pub enum Status {
     /// 0: never attempted; due at `next_call_time`.
     NotSent = 0,

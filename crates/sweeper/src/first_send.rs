@@ -158,7 +158,7 @@ fn outcome_of(record: Option<&NoticeRecord>, keep: KeepHistory) -> FirstAttempt 
             let last = record.errors.last().map(|attempt| attempt.message.clone());
             FirstAttempt::Failed(last.or_else(|| record.end_reason.clone()).unwrap_or_default())
         }
-        _ => FirstAttempt::StillDue,
+        Status::NotSent | Status::Sending => FirstAttempt::StillDue,
     }
 }
 
