@@ -9,7 +9,8 @@
 //! The third gets no reply, so it is sent again when the confirmation is overdue, and finally becomes a dead letter. A late
 //! ack turns even that into a success. The clock is turned by hand, so the example takes a moment.
 
-use std::time::{Duration, SystemTime};
+use chrono::Utc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use solid_notify::{
@@ -30,7 +31,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[tokio::main]
 async fn main() -> Result<()> {
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
-    let clock = HandClock::new(SystemTime::now());
+    let clock = HandClock::new(Utc::now());
     let outbox = Outbox::builder(pool).clock(clock.clone()).build();
     outbox.migrate().await?;
     // [definition]

@@ -15,9 +15,10 @@
 //! addresses (`email`) and the chats (`alert_to`). Without any handler, alerts are logged at error level. The clock is
 //! turned by hand.
 
+use chrono::Utc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use solid_notify::definition::ALERT_DEFINITION;
@@ -30,7 +31,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[tokio::main]
 async fn main() -> Result<()> {
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
-    let clock = HandClock::new(SystemTime::now());
+    let clock = HandClock::new(Utc::now());
     let outbox = Outbox::builder(pool).clock(clock.clone()).build();
     outbox.migrate().await?;
     // [definition]

@@ -7,7 +7,8 @@
 //!
 //! The chapters "Adding notices", "Handlers and failures" and "Retries and error classes" show the regions of this file.
 
-use std::time::{Duration, SystemTime};
+use chrono::Utc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -52,7 +53,7 @@ async fn book(tx: &mut impl NoticeConnection, order: i64) -> solid_notify::Resul
 #[tokio::main]
 async fn main() -> Result<()> {
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
-    let clock = HandClock::new(SystemTime::now());
+    let clock = HandClock::new(Utc::now());
     let outbox = Outbox::builder(pool).clock(clock.clone()).build();
     outbox.migrate().await?;
     // [rules]

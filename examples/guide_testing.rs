@@ -6,7 +6,8 @@
 //!
 //! The chapter "Testing an application" shows the regions of this file. In an application the two functions below are tests.
 
-use std::time::{Duration, SystemTime};
+use chrono::Utc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -39,7 +40,7 @@ async fn main() -> Result<()> {
 
 async fn in_memory() -> Result<()> {
     // [memory]
-    let outbox = MemoryOutbox::builder().clock(HandClock::new(SystemTime::now())).build();
+    let outbox = MemoryOutbox::builder().clock(HandClock::new(Utc::now())).build();
     outbox.define_if_missing(NotifyDef::new("sync_order").retry_interval("[5s,5m,1h]").max_retry_times(3)).await?;
     let sweeper = TestSweeper::start(handlers(&outbox)).await?;
     sweeper.fail_next("sync_order", 2, || Failure::retry("the receiver is down"));
@@ -63,7 +64,7 @@ async fn in_memory() -> Result<()> {
 async fn in_a_database() -> Result<()> {
     // [database]
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
-    let outbox = Outbox::builder(pool).clock(HandClock::new(SystemTime::now())).build();
+    let outbox = Outbox::builder(pool).clock(HandClock::new(Utc::now())).build();
     outbox.migrate().await?;
     outbox.define_if_missing(NotifyDef::new("sync_order").retry_interval("1m").max_retry_times(1)).await?;
     let sweeper = TestSweeper::start(handlers(&outbox)).await?;

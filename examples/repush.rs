@@ -9,9 +9,10 @@
 //! after 5 s, 10 s and 15 s; after four pushes it is a dead letter. The clock is turned by hand, so half a minute takes a
 //! moment.
 
+use chrono::Utc;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use axum::http::StatusCode;
@@ -41,7 +42,7 @@ const EACH: u32 = 20;
 #[tokio::main]
 async fn main() -> Result<()> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1".to_owned());
-    let clock = HandClock::new(SystemTime::now());
+    let clock = HandClock::new(Utc::now());
     let prefix = format!("repush_{:x}", fastrand::u32(..));
     // [open]
     let redis = Redis::builder(&url).prefix(prefix).clock(clock.clone()).connect().await?;

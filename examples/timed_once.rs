@@ -9,7 +9,8 @@
 //! while it holds a reminder, and the other one gets it when the lease has expired. The clock is turned by hand, so the
 //! example takes a moment.
 
-use std::time::{Duration, SystemTime};
+use chrono::Utc;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[tokio::main]
 async fn main() -> Result<()> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1".to_owned());
-    let clock = HandClock::new(SystemTime::now());
+    let clock = HandClock::new(Utc::now());
     // [open]
     // Without `clock` the tasks use the server's clock, which is right outside of examples.
     let prefix = format!("timed_once_{:x}", fastrand::u32(..));

@@ -10,8 +10,9 @@
 //!
 //! Both columns can be edited at any time, like the others. The clock is turned by hand.
 
+use chrono::DateTime;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
@@ -28,7 +29,7 @@ type Sent = Arc<Mutex<Vec<String>>>;
 async fn main() -> Result<()> {
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
     // 2026-11-21, noon in UTC: eight in the evening in Shanghai.
-    let clock = HandClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400));
+    let clock = HandClock::new(DateTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400));
     let outbox = Outbox::builder(pool).clock(clock.clone()).build();
     outbox.migrate().await?;
     // [definitions]

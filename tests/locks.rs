@@ -2,8 +2,9 @@
 #![cfg(any(postgres, mariadb, mysql))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use chrono::Utc;
 use std::collections::HashSet;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use solid_notify::{Dialect, NewNotice, NotifyDef, Status, add_notice};
 use solid_notify_core::ClaimedNotice;
@@ -146,7 +147,7 @@ where
         .expect("it does not wait")
         .unwrap();
     assert_eq!(told.into_iter().collect::<HashSet<_>>(), HashSet::from([ids[0], ids[2]]));
-    let soon = SystemTime::now() + Duration::from_secs(300);
+    let soon = Utc::now() + Duration::from_secs(300);
     let mut extended = Vec::new();
     for id in &ids {
         extended.push(db.outbox.find(*id).await.unwrap().unwrap().next_call_time.unwrap() > soon);

@@ -2,6 +2,7 @@
 //! beside concurrent retries and purges.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use chrono::Utc;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -93,7 +94,7 @@ async fn an_operation_that_cannot_be_audited_is_not_made<D: Database>() {
     assert!(alice.edit(dead[0], 7).await.is_err());
     assert!(alice.edit(live, 7).await.is_err());
     assert!(alice.cancel(live, "x").await.is_err());
-    assert!(alice.reschedule(live, std::time::SystemTime::now() + Duration::from_secs(60)).await.is_err());
+    assert!(alice.reschedule(live, Utc::now() + Duration::from_secs(60)).await.is_err());
     assert!(alice.retry_all(&Filter::dead_letters(), Rate::AT_ONCE).await.is_err());
     assert!(alice.cancel_all(&Filter::waiting(), "x").await.is_err());
     db.sql(off).await;
@@ -218,7 +219,7 @@ async fn dead_letters_made_during_a_bulk_retry_are_left_for_the_next_one<D: Data
     let later = "UPDATE notify_msg_history SET finish_time = '2100-01-01 00:00:00' WHERE id =";
     db.sql(&format!("{later} {}", dead[2])).await;
     let alice = db.outbox.operator("alice");
-    let filter = Filter::dead_letters().until(std::time::SystemTime::now() + Duration::from_secs(1 << 34));
+    let filter = Filter::dead_letters().until(Utc::now() + Duration::from_secs(1 << 34));
     assert_eq!(alice.retry_all(&filter, Rate::AT_ONCE).await.unwrap().changed, 2);
     assert_eq!(db.outbox.find(dead[2]).await.unwrap().unwrap().status, Status::DeadLetter);
     db.close().await;

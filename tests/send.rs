@@ -1,7 +1,8 @@
 //! Every public async function can be awaited in a spawned task, on every store. The test is that this file compiles.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code, unreachable_code, unused_variables)]
 
-use std::time::{Duration, SystemTime};
+use chrono::Utc;
+use std::time::Duration;
 
 use solid_notify::operate::Rate;
 use solid_notify::{
@@ -109,7 +110,7 @@ fn of_an_operator() {
         operator.retry(7).await.unwrap();
         operator.cancel(7, "no").await.unwrap();
         operator.edit(7, 1).await.unwrap();
-        operator.reschedule(7, SystemTime::now()).await.unwrap();
+        operator.reschedule(7, Utc::now()).await.unwrap();
         operator.show(7).await.unwrap();
         operator.list(&filter, None, 10).await.unwrap();
         operator.counts(&filter).await.unwrap();
@@ -146,7 +147,7 @@ fn of_a_sweeper() {
 fn of_timed_tasks() {
     spawns(async {
         let tasks: TimedTasks = never();
-        let now = SystemTime::now();
+        let now = Utc::now();
         tasks.add("kind", now, "value").await.unwrap();
         tasks.add_as("kind", "id", now, "value").await.unwrap();
         tasks.replace("kind", "id", now, "value").await.unwrap();

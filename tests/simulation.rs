@@ -2,8 +2,9 @@
 //! the memory store whose clock the test turns. Attempts and alerts have the same times.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use solid_notify::alert::{AlertKind, AlertReason};
 use solid_notify::definition::ALERT_DEFINITION;
@@ -64,7 +65,7 @@ impl Trouble {
     }
 
     async fn lived(&self, def: &NotifyDef) -> Seen {
-        let clock = HandClock::new(UNIX_EPOCH);
+        let clock = HandClock::new(DateTime::UNIX_EPOCH);
         let outbox = MemoryOutbox::builder().clock(clock.clone()).build();
         outbox.define_if_missing(def.clone()).await.unwrap();
         let (attempts, alerts) = (Calls::default(), Calls::default());
@@ -111,8 +112,8 @@ impl Trouble {
     }
 }
 
-fn since_the_beginning(now: SystemTime) -> Duration {
-    now.duration_since(UNIX_EPOCH).unwrap()
+fn since_the_beginning(now: DateTime<Utc>) -> Duration {
+    (now - DateTime::UNIX_EPOCH).to_std().unwrap()
 }
 
 /// The end of the cool-down never falls on an attempt, because their order would then be random.

@@ -2,10 +2,11 @@
 //! notice is tried exactly when one sweeper alone would try it, also while other columns are edited.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use solid_notify::definition::Updated;
@@ -140,13 +141,13 @@ async fn a_retry_time_already_set_stays_and_the_next_one_uses_the_edited_row(b: 
 /// Sweepers that share nothing but the store and the clock, with a handler that notes the time and fails.
 struct Bench {
     sweepers: Vec<Sweeper>,
-    calls: Calls<(i64, SystemTime)>,
-    start: SystemTime,
+    calls: Calls<(i64, DateTime<Utc>)>,
+    start: DateTime<Utc>,
 }
 
 impl Bench {
     async fn start(b: &dyn Several, count: usize) -> Self {
-        let (calls, clock): (Calls<(i64, SystemTime)>, HandClock) = (Calls::default(), b.clock().clone());
+        let (calls, clock): (Calls<(i64, DateTime<Utc>)>, HandClock) = (Calls::default(), b.clock().clone());
         let mut sweepers = Vec::new();
         for _ in 0..count {
             let (calls, clock) = (calls.clone(), clock.clone());
@@ -159,8 +160,8 @@ impl Bench {
         Self { sweepers, calls, start: clock.now() }
     }
 
-    fn since_start(&self, time: SystemTime) -> u128 {
-        time.duration_since(self.start).unwrap().as_millis()
+    fn since_start(&self, time: DateTime<Utc>) -> u128 {
+        (time - self.start).to_std().unwrap().as_millis()
     }
 
     /// Waits until each sweeper has looked, with the definitions read again, and found nothing due.

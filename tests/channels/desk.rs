@@ -71,7 +71,7 @@ impl Desk {
 
     /// How long the next attempt is to wait.
     pub fn wait(&self, record: &NoticeRecord) -> Duration {
-        record.next_call_time.unwrap().duration_since(self.backend.clock().now()).unwrap()
+        (record.next_call_time.unwrap() - self.backend.clock().now()).to_std().unwrap()
     }
 
     /// Ends it.

@@ -1,8 +1,8 @@
 //! The mail server of the run, and what it has delivered: a file for each mail and recipient.
 
+use chrono::{DateTime, Utc};
 use std::path::PathBuf;
 use std::sync::LazyLock;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use mail_parser::{Message, MessageParser};
 use solid_notify::channels::{Mailer, MailerBuilder};
@@ -18,7 +18,7 @@ pub fn variable(name: &str) -> String {
 /// Returns an address that no mail was sent to before, because a server may outlive a run.
 pub fn fresh(name: &str) -> String {
     static RUN: LazyLock<u128> =
-        LazyLock::new(|| SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis());
+        LazyLock::new(|| (Utc::now() - DateTime::UNIX_EPOCH).to_std().expect("after 1970").as_millis());
     format!("{name}-{}@notify.test", *RUN)
 }
 

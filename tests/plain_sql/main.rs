@@ -64,7 +64,7 @@ async fn with_sync<D: Database>() -> TestDb<D> {
 
 /// How long after it was added a notice is to be sent.
 fn delay(notice: &NoticeRecord) -> Duration {
-    notice.next_call_time.unwrap().duration_since(notice.create_time).unwrap()
+    (notice.next_call_time.unwrap() - notice.create_time).to_std().unwrap()
 }
 
 async fn a_committed_notice_has_all_its_arguments<D: Plain>() {

@@ -218,7 +218,7 @@ fn cooldown(ledger: &Ledger, wrong: &mut Vec<String>) {
     }
     for (of, mut times) in raised {
         times.sort_unstable();
-        if times.windows(2).any(|pair| pair[1].duration_since(pair[0]).unwrap() + crate::link::SOONER < COOLDOWN) {
+        if times.windows(2).any(|pair| (pair[1] - pair[0]).to_std().unwrap() + crate::link::SOONER < COOLDOWN) {
             wrong.push(format!("G8: an alert of {of:?} was raised again within the cool-down: {times:?}"));
         }
     }

@@ -1,7 +1,8 @@
 //! The handlers of a schedule. The outcome of an attempt depends only on the seed, the notice and the attempt.
 
+use chrono::DateTime;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use fastrand::Rng;
 use solid_notify::{Alert, AnyOutbox, ErrorClass, Failure, Notice, OutboxExt, SweeperBuilder};
@@ -38,9 +39,9 @@ pub fn builder(outbox: &AnyOutbox, world: &Arc<World>, node: &Arc<Node>) -> Swee
         let (world, node) = (Arc::clone(&of), Arc::clone(&on));
         async move {
             node.lives().await;
-            let tick = humantime::parse_rfc3339(&notice.param().tick)?.duration_since(SystemTime::UNIX_EPOCH)?;
+            let tick = DateTime::<chrono::Utc>::from(humantime::parse_rfc3339(&notice.param().tick)?);
             world.tell(format_args!("node {} sends {} of {}", node.number, notice.id(), notice.param().tick));
-            world.ledger().ticks.entry(tick.as_secs()).or_default().insert(notice.id());
+            world.ledger().ticks.entry(tick.timestamp().unsigned_abs()).or_default().insert(notice.id());
             Ok(())
         }
     });

@@ -1,8 +1,9 @@
 //! The link between a node and the database: calls are late, refused, executed without a reply, or executed long after their
 //! error. It shows each executed call to the watch.
 
+use chrono::{DateTime, Utc};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fastrand::Rng;
@@ -116,7 +117,7 @@ impl Link {
 
 #[async_trait]
 impl Store for Link {
-    async fn now(&self) -> Result<SystemTime, StoreError> {
+    async fn now(&self) -> Result<DateTime<Utc>, StoreError> {
         self.pass("now", false, |store| async move { store.now().await }).await
     }
 

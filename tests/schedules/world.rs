@@ -1,8 +1,9 @@
 //! The world of a schedule: a store, nodes that come and go, producers, receivers, an operator, and the time.
 
+use chrono::{DateTime, Utc};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use fastrand::Rng;
 use solid_notify::{HandClock, NoticeRecord, Sweeper};
@@ -25,7 +26,7 @@ const AFTERMATH: Duration = Duration::from_secs(45);
 pub struct World {
     pub seed: u64,
     clock: HandClock,
-    start: SystemTime,
+    start: DateTime<Utc>,
     /// The store itself, without a link.
     pub outbox: MemoryOutbox,
     ledger: Mutex<Ledger>,
@@ -73,7 +74,7 @@ enum Happening {
 
 /// Runs a schedule to its end.
 pub async fn run(plan: Plan) -> Ledger {
-    let start = SystemTime::UNIX_EPOCH + START;
+    let start = DateTime::UNIX_EPOCH + START;
     let clock = HandClock::running(start);
     let mut rng = Rng::with_seed(plan.seed ^ 0x5EED);
     let mut happenings = happenings(&plan, &mut rng);
@@ -174,7 +175,7 @@ fn happenings(plan: &Plan, rng: &mut Rng) -> Vec<(Time, Happening)> {
 
 impl World {
     pub fn now(&self) -> Time {
-        self.clock.now().duration_since(self.start).unwrap()
+        (self.clock.now() - self.start).to_std().unwrap()
     }
 
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {

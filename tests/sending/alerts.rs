@@ -112,7 +112,7 @@ pub async fn suppressed_alerts_come_in_a_digest_before_the_recovery(b: &dyn Back
     let digest = told(&alerts, 2).await.remove(1);
     assert_eq!((digest.kind, digest.more), (AlertKind::Digest, 12));
     assert!(digest.title().starts_with("sync: 12 more failures since "), "{}", digest.title());
-    assert_eq!(digest.since, humantime::format_rfc3339_millis(began).to_string());
+    assert_eq!(digest.since, solid_notify_core::notice::rfc3339(began));
     // Nothing new, and nothing has succeeded: no alert is sent.
     sweeper.idle().await;
     b.clock().advance(5 * MINUTE);

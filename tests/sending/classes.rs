@@ -35,7 +35,7 @@ async fn failed(b: &dyn Backend, id: i64, failures: i64) -> NoticeRecord {
 }
 
 fn wait_of(b: &dyn Backend, record: &NoticeRecord) -> u64 {
-    record.next_call_time.unwrap().duration_since(b.clock().now()).unwrap().as_secs()
+    (record.next_call_time.unwrap() - b.clock().now()).to_std().unwrap().as_secs()
 }
 
 pub async fn a_permanent_error_is_not_retried(b: &dyn Backend) {

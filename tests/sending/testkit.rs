@@ -1,7 +1,8 @@
 //! The test kit for applications: a sweeper that sends until nothing is due, turns the clock and fails attempts on purpose,
 //! and the list of added notices.
 
-use std::time::{Duration, SystemTime};
+use chrono::DateTime;
+use std::time::Duration;
 
 use solid_notify::testkit::{TestSweeper, assert_added};
 use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
@@ -16,7 +17,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 fn noting(b: &dyn Backend, name: &str, calls: &Calls<Duration>) -> SweeperBuilder {
     let (began, clock, calls) = (b.clock().now(), b.clock().clone(), calls.clone());
     b.outbox().sweeper().handler(name, move |_: Notice<serde_json::Value>| {
-        calls.note(clock.now().duration_since(began).unwrap());
+        calls.note((clock.now() - began).to_std().unwrap());
         async { Ok(()) }
     })
 }
@@ -60,7 +61,7 @@ pub async fn time_that_passes_stops_at_each_retry(b: &dyn Backend) {
 
     let (clock, began, noted) = (b.clock().clone(), b.clock().now() - MINUTE, calls.clone());
     let failing = b.outbox().sweeper().handler("sync", move |_: Notice<i64>| {
-        noted.note(clock.now().duration_since(began).unwrap());
+        noted.note((clock.now() - began).to_std().unwrap());
         async { Err(Failure::retry("out of order")) }
     });
     let sweeper = TestSweeper::start(failing).await.unwrap();
@@ -77,10 +78,11 @@ pub async fn time_that_passes_stops_at_each_retry(b: &dyn Backend) {
 
 pub async fn the_clock_stops_at_ticks_openings_and_ack_deadlines(b: &dyn Backend) {
     // To a full hour.
-    let since = b.clock().now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let since = (b.clock().now() - DateTime::UNIX_EPOCH).to_std().unwrap();
     b.clock().advance(HOUR - Duration::from_millis(u64::try_from(since.as_millis() % 3_600_000).unwrap()));
     let calls = Calls::default();
-    let opens = humantime::format_rfc3339(b.clock().now() + 5 * HOUR).to_string()[11..13].parse::<u32>().unwrap();
+    let opens =
+        humantime::format_rfc3339((b.clock().now() + 5 * HOUR).into()).to_string()[11..13].parse::<u32>().unwrap();
     let window = format!("{opens:02}:00-{:02}:00", (opens + 1) % 24);
     for def in [
         NotifyDef::new("hourly").schedule("0 30 * * * *").handler("sync"),

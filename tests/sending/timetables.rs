@@ -1,7 +1,8 @@
 //! Definitions that produce notices by a timetable: each tick once, missed ticks by the rule of the row, and the built-in
 //! housekeeping.
 
-use std::time::{Duration, SystemTime};
+use chrono::{DateTime, Utc};
+use std::time::Duration;
 
 use serde_json::Value;
 use solid_notify::{Filter, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
@@ -35,8 +36,8 @@ async fn begun(b: &dyn Backend, name: &str) {
 }
 
 /// Turns the clock to half past the hour, and returns that time.
-fn half_past(b: &dyn Backend) -> SystemTime {
-    let seconds = b.clock().now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+fn half_past(b: &dyn Backend) -> DateTime<Utc> {
+    let seconds = (b.clock().now() - DateTime::UNIX_EPOCH).to_std().unwrap();
     let over = Duration::from_millis(u64::try_from(seconds.as_millis() % 3_600_000).unwrap());
     b.clock().advance(HOUR + HOUR / 2 - over);
     b.clock().now()
@@ -65,7 +66,7 @@ pub async fn each_tick_is_sent_once_by_two_sweepers(b: &dyn Backend) {
     ticks.sort_unstable();
     let shown = |n: u32| {
         let east = start - HOUR / 2 + n * HOUR + 8 * HOUR;
-        humantime::format_rfc3339_seconds(east).to_string().replace('Z', "+08:00")
+        humantime::format_rfc3339_seconds((east).into()).to_string().replace('Z', "+08:00")
     };
     assert_eq!(ticks, (1..=5).map(shown).collect::<Vec<_>>());
     one.shutdown().await;
@@ -124,7 +125,7 @@ pub async fn an_edited_timetable_begins_anew(b: &dyn Backend) {
     b.clock().advance(HOUR);
     eventually("it is sent", async || calls.count() == 1).await;
     sweeper.idle().await;
-    let tick = humantime::format_rfc3339_seconds(start + Duration::from_secs(45 * 60)).to_string();
+    let tick = humantime::format_rfc3339_seconds((start + Duration::from_secs(45 * 60)).into()).to_string();
     assert_eq!(calls.all(), [("report".to_owned(), tick.replace('Z', "+00:00"))]);
     sweeper.shutdown().await;
 }

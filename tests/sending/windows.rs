@@ -1,7 +1,8 @@
 //! Sending windows: outside of them nothing is sent and nothing is counted, and the other loops go on.
 
+use chrono::{DateTime, Utc};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use solid_notify::alert::AlertReason;
 use solid_notify::{Failure, FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt, Status};
@@ -13,15 +14,16 @@ use tokio::sync::Semaphore;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Turns the clock to the beginning of a minute, and returns that time.
-fn full_minute(b: &dyn Backend) -> SystemTime {
-    let since = b.clock().now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+fn full_minute(b: &dyn Backend) -> DateTime<Utc> {
+    let since = (b.clock().now() - DateTime::UNIX_EPOCH).to_std().unwrap();
     b.clock().advance(Duration::from_millis(60_000 - u64::try_from(since.as_millis() % 60_000).unwrap()));
     b.clock().now()
 }
 
 /// The window from so many minutes after a time to so many, in UTC.
-fn window(now: SystemTime, from: u32, to: u32) -> String {
-    let clock = |minutes: u32| humantime::format_rfc3339(now + minutes * MINUTE).to_string()[11..16].to_owned();
+fn window(now: DateTime<Utc>, from: u32, to: u32) -> String {
+    let clock =
+        |minutes: u32| humantime::format_rfc3339((now + minutes * MINUTE).into()).to_string()[11..16].to_owned();
     format!("{}-{}", clock(from), clock(to))
 }
 
@@ -48,7 +50,7 @@ pub async fn outside_of_its_window_nothing_is_sent_or_counted_until_it_opens(b: 
     let waits = record(b, id).await;
     assert_eq!((waits.status, waits.fence, waits.next_call_time), (Status::NotSent, 0, Some(now)));
     let why = b.outbox().operator("alice").explain(id).await.unwrap().to_string();
-    let opens = humantime::format_rfc3339_millis(now + 60 * MINUTE).to_string();
+    let opens = solid_notify_core::notice::rfc3339(now + 60 * MINUTE);
     assert!(why.ends_with(&format!("outside of its window until {opens}")), "{why}");
     b.clock().advance(60 * MINUTE - Duration::from_millis(1));
     sweeper.idle().await;

@@ -1,7 +1,7 @@
 //! A database of its own for each test, made at its start and dropped at its end.
 
+use chrono::Utc;
 use std::str::FromStr;
-use std::time::SystemTime;
 
 use async_trait::async_trait;
 use solid_notify::ack::Reply;
@@ -184,7 +184,7 @@ impl<D: Database> TestDb<D> {
         settings: impl FnOnce(OutboxBuilder<D::Db>) -> OutboxBuilder<D::Db>,
     ) -> Self {
         let (pool, cleanup) = D::create(connections).await;
-        let clock = HandClock::new(SystemTime::now());
+        let clock = HandClock::new(Utc::now());
         let builder = Outbox::builder(pool.clone());
         let builder = if by_hand { builder.clock(clock.clone()) } else { builder };
         let outbox = settings(builder).build();
@@ -194,7 +194,7 @@ impl<D: Database> TestDb<D> {
 
     /// Opens an existing database. Time is the database's.
     pub fn over(outbox: Outbox<D::Db>, pool: Pool<D::Db>, cleanup: Cleanup) -> Self {
-        Self { outbox, pool, clock: HandClock::new(SystemTime::now()), cleanup }
+        Self { outbox, pool, clock: HandClock::new(Utc::now()), cleanup }
     }
 
     /// The client program, in this database.

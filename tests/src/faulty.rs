@@ -1,9 +1,10 @@
 //! A store that fails on purpose, around the memory store.
 
+use chrono::{DateTime, Utc};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use solid_notify::error::StoreError;
@@ -98,7 +99,7 @@ impl Faulty {
 
 #[async_trait]
 impl Store for Faulty {
-    async fn now(&self) -> Result<SystemTime, StoreError> {
+    async fn now(&self) -> Result<DateTime<Utc>, StoreError> {
         self.pass("now", self.inner.now()).await
     }
     async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {

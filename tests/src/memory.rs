@@ -1,8 +1,7 @@
 //! The in-memory store as a [`Backend`].
 
-use std::time::SystemTime;
-
 use async_trait::async_trait;
+use chrono::Utc;
 use solid_notify::ack::Reply;
 use solid_notify::definition::ColumnValue;
 use solid_notify::{AckResult, AnyOutbox, Error, HandClock, NewNotice, NotifyDef, Receipt, add_notices};
@@ -17,7 +16,7 @@ pub struct MemoryBackend {
 
 impl Default for MemoryBackend {
     fn default() -> Self {
-        let clock = HandClock::new(SystemTime::now());
+        let clock = HandClock::new(Utc::now());
         Self { outbox: MemoryOutbox::builder().clock(clock.clone()).build(), clock }
     }
 }

@@ -1,8 +1,7 @@
 //! Redis under test: one server, and a cluster of three masters. A test has a prefix of its own, whose keys go at its end.
 
-use std::time::SystemTime;
-
 use async_trait::async_trait;
+use chrono::Utc;
 use redis::{Client, Commands};
 use solid_notify::ack::Reply;
 use solid_notify::{AckResult, AnyOutbox, Error, HandClock, NewNotice, Receipt, add_notices};
@@ -43,7 +42,7 @@ impl OwnPrefix {
     /// A fresh one.
     pub fn of<R: RedisServer>() -> Self {
         let prefix = format!("notify_{:016x}", fastrand::u64(..));
-        Self { urls: server_url(R::VARIABLE), prefix, clock: HandClock::new(SystemTime::now()) }
+        Self { urls: server_url(R::VARIABLE), prefix, clock: HandClock::new(Utc::now()) }
     }
 
     /// Settings of a connection by the server's clock.

@@ -1,7 +1,8 @@
 //! Shorthands for tests with running sweepers.
 
+use chrono::{DateTime, Utc};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use solid_notify::definition::Updated;
@@ -110,6 +111,6 @@ pub async fn edit_by_hand(b: &dyn Backend, name: &str, change: impl FnOnce(Notif
 }
 
 /// Seconds between two times.
-pub fn seconds(from: SystemTime, to: SystemTime) -> f64 {
-    to.duration_since(from).unwrap().as_secs_f64()
+pub fn seconds(from: DateTime<Utc>, to: DateTime<Utc>) -> f64 {
+    (to - from).to_std().unwrap().as_secs_f64()
 }

@@ -3,6 +3,7 @@
 //! The request format and the answers of each service are in a file of its own, without any I/O; this file is the shell
 //! around them. A program adds a service of its own with [`ChatService`].
 
+use chrono::{DateTime, Utc};
 mod code;
 mod cut;
 mod ding_talk;
@@ -12,7 +13,7 @@ mod slack;
 mod we_com;
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Response, StatusCode, Url, redirect};
@@ -38,13 +39,13 @@ const EXCERPT: usize = 200;
 /// built in; a program can add others:
 ///
 /// ```
-/// use std::time::SystemTime;
+/// use DateTime<Utc>;
 /// use solid_notify_channels::{ChatResponse, ChatService, Post, ChatResult};
 ///
 /// struct Teams { url: String }
 ///
 /// impl ChatService for Teams {
-///     fn post(&self, text: &str, _now: SystemTime) -> Post {
+///     fn post(&self, text: &str, _now: DateTime<Utc>) -> Post {
 ///         Post { url: self.url.clone(), body: serde_json::json!({ "text": text }) }
 ///     }
 ///     fn judge(&self, answer: &ChatResponse<'_>) -> ChatResult {
@@ -54,7 +55,7 @@ const EXCERPT: usize = 200;
 /// ```
 pub trait ChatService: Send + Sync + 'static {
     /// Returns the request that posts this text, which may have several lines. The service cuts the text to its limit.
-    fn post(&self, text: &str, now: SystemTime) -> Post;
+    fn post(&self, text: &str, now: DateTime<Utc>) -> Post;
 
     /// Returns what an answer means. It is not called for the status 429. An error status is a failure, whatever this
     /// returns.
@@ -135,7 +136,7 @@ impl Chat {
     /// Checks the URL at the start, so that a mistake shows before the first alert.
     pub(crate) fn check(&self) -> Result<(), ChannelError> {
         let name = &self.name;
-        let url = Url::parse(&self.service.post("", SystemTime::now()).url)
+        let url = Url::parse(&self.service.post("", Utc::now()).url)
             .map_err(|error| ChannelError::setup_failed(format!("the URL of the chat `{name}`"), error))?;
         match url.scheme() {
             "http" | "https" => Ok(()),
@@ -151,7 +152,7 @@ impl Chat {
         // The URL is the secret of most services, and reqwest's errors contain it.
         let silent =
             |error: reqwest::Error| ChannelError::NoAnswer { chat: chat(), source: error.without_url().into() };
-        let post = self.service.post(text, SystemTime::now());
+        let post = self.service.post(text, Utc::now());
         let response = client.post(&post.url).json(&post.body).send().await.map_err(silent)?;
         let status = response.status();
         let failure = response.error_for_status_ref().err().map(|error| error.without_url().into());
@@ -300,7 +301,7 @@ mod tests {
             format!("{:?}", Feishu::new(url).secret("SEC1")),
             format!("{:?}", WeCom::new(url)),
             format!("{:?}", Slack::new(url)),
-            format!("{:?}", Slack::new(url).post("x", SystemTime::now())),
+            format!("{:?}", Slack::new(url).post("x", Utc::now())),
         ];
         assert!(shown.iter().all(|text| !text.contains("t0ken") && !text.contains("SEC1")), "{shown:?}");
     }

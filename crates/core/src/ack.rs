@@ -9,7 +9,8 @@ use crate::notice::{AttemptRecord, ClaimedNotice, ErrorClass, Status, append_att
 use crate::operate::AuditEntry;
 use crate::store::Settle;
 use crate::transition::{Next, Transition};
-use std::time::{Duration, SystemTime};
+use chrono::{DateTime, Utc};
+use std::time::Duration;
 
 /// Acks a notice inside the caller's transaction: it takes effect if and only if that commits. `outbox.ack(id)` uses its own
 /// transaction.
@@ -46,7 +47,7 @@ pub struct Reply {
     /// nack of an earlier attempt changes nothing.
     pub fence: Option<i64>,
     /// When the notice was added, from a token; `None`: any notice with the id.
-    pub added_at: Option<SystemTime>,
+    pub added_at: Option<DateTime<Utc>>,
     /// Ack or nack.
     pub kind: ReplyKind,
 }
@@ -79,7 +80,7 @@ impl Reply {
         self
     }
 
-    fn is_of_another(&self, created: SystemTime) -> bool {
+    fn is_of_another(&self, created: DateTime<Utc>) -> bool {
         self.added_at.is_some_and(|added_at| millis_from_time(added_at) != millis_from_time(created))
     }
 
@@ -198,7 +199,7 @@ pub fn of_live(reply: &Reply, live: &ClaimedNotice) -> OfLive {
 }
 
 /// Decides the effect on a notice that has ended and was added at `created`; `None`: it becomes a success.
-pub fn of_ended(reply: &Reply, status: Status, fence: i64, created: SystemTime) -> Option<AckResult> {
+pub fn of_ended(reply: &Reply, status: Status, fence: i64, created: DateTime<Utc>) -> Option<AckResult> {
     if reply.is_of_another(created) {
         return Some(AckResult::OtherNotice);
     }
@@ -214,7 +215,7 @@ pub fn of_ended(reply: &Reply, status: Status, fence: i64, created: SystemTime) 
 }
 
 /// Returns the audit entry for a dead letter that was acked.
-pub fn late_entry(time: SystemTime, def_id: Option<i64>, id: i64) -> AuditEntry {
+pub fn late_entry(time: DateTime<Utc>, def_id: Option<i64>, id: i64) -> AuditEntry {
     let mut entry = AuditEntry::new(time, "its receiver", "ack");
     (entry.def_id, entry.notice_id) = (def_id, Some(id));
     entry.detail = Some("a late confirmation made a success of the dead letter".to_owned());

@@ -4,7 +4,8 @@
 //! Everything that can be checked is checked before any SQL, so that a bad notice provokes no database error inside
 //! the caller's transaction.
 
-use std::time::{Duration, SystemTime};
+use chrono::{DateTime, Utc};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -100,7 +101,7 @@ pub struct NewNotice {
 pub(crate) enum SendTime {
     AtOnce,
     After(Duration),
-    At(SystemTime),
+    At(DateTime<Utc>),
 }
 
 /// The longest description in bytes.
@@ -142,7 +143,7 @@ impl NewNotice {
 
     /// Sets the time of the first attempt; a past time means at once.
     #[must_use]
-    pub fn at(mut self, time: SystemTime) -> Self {
+    pub fn at(mut self, time: DateTime<Utc>) -> Self {
         self.send = SendTime::At(time);
         self
     }
@@ -298,7 +299,7 @@ impl NewNotice {
         match self.send {
             SendTime::AtOnce => true,
             SendTime::After(delay) => delay <= soon,
-            SendTime::At(time) => time <= SystemTime::now() + soon,
+            SendTime::At(time) => time <= Utc::now() + soon,
         }
     }
 

@@ -3,8 +3,9 @@
 //! In production every stored time comes from the database's clock and no process clock decides anything. With a [`HandClock`]
 //! each statement binds the clock's time instead, so a test can advance a day without waiting.
 
+use chrono::{DateTime, Utc};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -14,10 +15,11 @@ use crate::notice::{duration_millis, millis_from_time, time_from_millis};
 /// A clock that a test turns. Clones share one time.
 ///
 /// ```
-/// use std::time::{Duration, SystemTime};
-/// let clock = solid_notify_core::HandClock::new(SystemTime::UNIX_EPOCH);
+/// use std::time::Duration;
+/// use chrono::{DateTime, Utc};
+/// let clock = solid_notify_core::HandClock::new(DateTime::UNIX_EPOCH);
 /// clock.advance(Duration::from_secs(5));
-/// assert_eq!(clock.now(), SystemTime::UNIX_EPOCH + Duration::from_secs(5));
+/// assert_eq!(clock.now(), DateTime::UNIX_EPOCH + Duration::from_secs(5));
 /// ```
 #[derive(Debug, Clone)]
 pub struct HandClock {
@@ -35,19 +37,19 @@ struct Shown {
 
 impl HandClock {
     /// Creates a clock that shows `start` (to the millisecond) and stands still until it is turned.
-    pub fn new(start: SystemTime) -> Self {
+    pub fn new(start: DateTime<Utc>) -> Self {
         let shown = Shown { turned: millis_from_time(start), set: 0 };
         Self { shown: Arc::new(watch::channel(shown).0), running: None }
     }
 
     /// Creates a clock that shows `start` now and advances with tokio's time, which a test can pause ([`tokio::time::pause`]).
     /// Then days of sweeping pass at once, and no test has to turn the clock.
-    pub fn running(start: SystemTime) -> Self {
+    pub fn running(start: DateTime<Utc>) -> Self {
         Self { running: Some(Instant::now()), ..Self::new(start) }
     }
 
     /// Returns the time it shows.
-    pub fn now(&self) -> SystemTime {
+    pub fn now(&self) -> DateTime<Utc> {
         time_from_millis(self.now_millis())
     }
 
@@ -70,7 +72,7 @@ impl HandClock {
 
     /// Sets the store's clock, as NTP or a failover does: no time passes, and the processes' own clocks do not change. Sweepers
     /// sweep at once.
-    pub fn set(&self, time: SystemTime) {
+    pub fn set(&self, time: DateTime<Utc>) {
         let by = millis_from_time(time).saturating_sub(self.now_millis());
         self.shown.send_modify(|shown| shown.set = shown.set.saturating_add(by));
     }

@@ -1,7 +1,8 @@
 //! [`Engine`]: what the connections, sweepers and operators of one process share, behind the handle of the application.
 
+use chrono::{DateTime, Utc};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -105,8 +106,8 @@ impl Engine {
     }
 
     /// Uses the process's clock, because the expiry of a token decides nothing that is stored.
-    fn now(&self) -> SystemTime {
-        self.clock.as_ref().map_or_else(SystemTime::now, HandClock::now)
+    fn now(&self) -> DateTime<Utc> {
+        self.clock.as_ref().map_or_else(Utc::now, HandClock::now)
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Decisions about a notice are left to [`crate::transition`].
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -92,7 +93,7 @@ impl AttemptRecord {
         Self {
             attempt: claimed.attempt(),
             fence: claimed.fence,
-            time: humantime::format_rfc3339_millis(claimed.last_call_time).to_string(),
+            time: rfc3339(claimed.last_call_time),
             node: claimed.worker.clone(),
             duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
             class: class.as_str().to_owned(),
@@ -154,9 +155,9 @@ pub struct ClaimedNotice {
     /// The worker that made the attempt.
     pub worker: String,
     /// When the attempt began, by the database's clock.
-    pub last_call_time: SystemTime,
+    pub last_call_time: DateTime<Utc>,
     /// When the notice was added, by the database's clock.
-    pub create_time: SystemTime,
+    pub create_time: DateTime<Utc>,
     /// The trace context that the producer stored, usually W3C.
     pub trace_context: Option<String>,
     /// The ordering key, if it has one.
@@ -206,15 +207,15 @@ pub struct NoticeRecord {
     /// The last worker.
     pub worker: Option<String>,
     /// When its last attempt began.
-    pub last_call_time: Option<SystemTime>,
+    pub last_call_time: Option<DateTime<Utc>>,
     /// The class of the last error.
     pub last_class: Option<String>,
     /// When it is due next; see [`Status`].
-    pub next_call_time: Option<SystemTime>,
+    pub next_call_time: Option<DateTime<Utc>>,
     /// When it was added.
-    pub create_time: SystemTime,
+    pub create_time: DateTime<Utc>,
     /// When it ended.
-    pub finish_time: Option<SystemTime>,
+    pub finish_time: Option<DateTime<Utc>>,
     /// Why it ended.
     pub end_reason: Option<String>,
     /// The trace context that the producer stored.
@@ -229,7 +230,7 @@ pub struct NoticeRecord {
 
 impl NoticeRecord {
     /// Creates a record with the required parts; stores fill in the rest.
-    pub fn new(id: i64, def_id: i64, status: Status, param: String, create_time: SystemTime) -> Self {
+    pub fn new(id: i64, def_id: i64, status: Status, param: String, create_time: DateTime<Utc>) -> Self {
         Self {
             id,
             def_id,
@@ -270,7 +271,7 @@ impl NoticeRecord {
 
 /// Returns the value by which receivers can deduplicate. It is the same in every attempt of a notice. It contains the time of
 /// the insert beside the id, so it differs between databases.
-pub fn idempotency_key(id: i64, create_time: SystemTime) -> String {
+pub fn idempotency_key(id: i64, create_time: DateTime<Utc>) -> String {
     format!("{id}-{}", millis_from_time(create_time))
 }
 
@@ -284,18 +285,26 @@ pub const LATEST_TIME: i64 = 253_370_764_800_000;
 pub const NEVER: i64 = 253_402_214_400_000;
 
 /// Converts milliseconds since 1970, the stores' unit, to a time.
-pub fn time_from_millis(ms: i64) -> SystemTime {
-    let distance = Duration::from_millis(ms.unsigned_abs());
-    let time = if ms >= 0 { UNIX_EPOCH.checked_add(distance) } else { UNIX_EPOCH.checked_sub(distance) };
-    time.unwrap_or(UNIX_EPOCH)
+pub fn time_from_millis(ms: i64) -> DateTime<Utc> {
+    let limit = if ms < 0 { DateTime::<Utc>::MIN_UTC } else { DateTime::<Utc>::MAX_UTC };
+    DateTime::from_timestamp_millis(ms).unwrap_or(limit)
 }
 
-/// Converts a time to milliseconds since 1970.
-pub fn millis_from_time(time: SystemTime) -> i64 {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => duration_millis(after),
-        Err(before) => -duration_millis(before.duration()),
-    }
+/// Converts a time to milliseconds since 1970, rounded up so that no notice is sent too early.
+pub fn millis_from_time(time: DateTime<Utc>) -> i64 {
+    time.timestamp_millis() + i64::from(time.timestamp_subsec_nanos() % 1_000_000 > 0)
+}
+
+/// Returns the time that is `by` after `time`, if it can be represented.
+pub fn later(time: DateTime<Utc>, by: Duration) -> Option<DateTime<Utc>> {
+    time.checked_add_signed(TimeDelta::from_std(by).ok()?)
+}
+
+/// Formats a time in RFC 3339, in UTC with milliseconds. A time beyond [`NEVER`] is shown as that one, because a year has four
+/// digits.
+pub fn rfc3339(time: DateTime<Utc>) -> String {
+    let time = time.clamp(DateTime::UNIX_EPOCH, time_from_millis(NEVER));
+    time.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 /// Converts a duration to milliseconds, rounded up so that a retry is never too early.
@@ -324,8 +333,8 @@ mod tests {
             failures: 1,
             crashes: 1,
             worker: "w".into(),
-            last_call_time: UNIX_EPOCH,
-            create_time: UNIX_EPOCH,
+            last_call_time: DateTime::UNIX_EPOCH,
+            create_time: DateTime::UNIX_EPOCH,
             trace_context: None,
             ordering_key: None,
         }

@@ -4,6 +4,7 @@
 //! A store reads one queue slice at a time (a definition and a status), because its indexes begin with these. [`verb::decide`]
 //! decides what a verb does to a notice; [`Operator`], the handle for people, combines queue slices and windows.
 
+use chrono::{DateTime, Utc};
 mod bulk;
 mod definitions;
 mod edit_preview;
@@ -27,11 +28,9 @@ pub use operator::Operator;
 pub use rate::Rate;
 pub use send_limits::{Paused, SendLimits, Switch};
 pub use snapshot::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, next_count};
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-pub(crate) use verb::rfc3339;
 pub use verb::{Change, Verb, VerbResult, decide, detail};
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -91,7 +90,7 @@ pub trait Operate: Send + Sync + 'static {
 
     /// Returns since when the oldest first send of a definition has been due that is blocked by its ordering key and that
     /// [`crate::Store::due`] does not report. Only stores that exclude such notices from what is due return a time.
-    async fn oldest_blocked(&self, _def_id: i64) -> Result<Option<SystemTime>, StoreError> {
+    async fn oldest_blocked(&self, _def_id: i64) -> Result<Option<DateTime<Utc>>, StoreError> {
         Ok(None)
     }
 
@@ -129,9 +128,9 @@ pub struct QueueSlice {
     /// Only dead letters of this class ([`NO_CLASS`]: those without a class).
     pub class: Option<String>,
     /// Only from this time on.
-    pub from: Option<SystemTime>,
+    pub from: Option<DateTime<Utc>>,
     /// Only up to this time.
-    pub until: Option<SystemTime>,
+    pub until: Option<DateTime<Utc>>,
     /// Only notices after this position.
     pub after: Option<Position>,
     /// Whether the latest come first; only for ended notices.
@@ -168,11 +167,11 @@ pub struct Listed {
     /// The description, its first 200 characters.
     pub description: Option<String>,
     /// When it was added.
-    pub create_time: SystemTime,
+    pub create_time: DateTime<Utc>,
     /// When it ended or, for a live one, when it is due next; [`NEVER`](crate::notice::NEVER) if it is never due.
-    pub time: SystemTime,
+    pub time: DateTime<Utc>,
     /// When its last attempt began.
-    pub last_call_time: Option<SystemTime>,
+    pub last_call_time: Option<DateTime<Utc>>,
     /// Why it ended, the first 500 characters.
     pub end_reason: Option<String>,
     /// The ordering key.
@@ -189,8 +188,8 @@ impl Listed {
         id: i64,
         def_id: i64,
         status: Status,
-        create_time: SystemTime,
-        time: SystemTime,
+        create_time: DateTime<Utc>,
+        time: DateTime<Utc>,
         position: Position,
     ) -> Self {
         Self {
@@ -240,7 +239,7 @@ pub struct Target {
     /// The fence that it was read with, and must still have.
     pub fence: i64,
     /// When it becomes due; a past time means at once.
-    pub due: SystemTime,
+    pub due: DateTime<Utc>,
 }
 
 /// Result of a [`Window`].
@@ -276,7 +275,7 @@ pub struct SeenNode {
     /// The handlers it has.
     pub handlers: Vec<String>,
     /// When it was last seen.
-    pub last_seen: SystemTime,
+    pub last_seen: DateTime<Utc>,
 }
 
 /// An operator's action: a row of `notify_audit`.
@@ -284,7 +283,7 @@ pub struct SeenNode {
 #[non_exhaustive]
 pub struct AuditEntry {
     /// When, by the database's clock.
-    pub time: SystemTime,
+    pub time: DateTime<Utc>,
     /// The operator.
     pub who: String,
     /// What was done: a verb, such as `retry`.
@@ -299,7 +298,7 @@ pub struct AuditEntry {
 
 impl AuditEntry {
     /// Creates an entry without definition, notice and detail.
-    pub fn new(time: SystemTime, who: impl Into<String>, act: impl Into<String>) -> Self {
+    pub fn new(time: DateTime<Utc>, who: impl Into<String>, act: impl Into<String>) -> Self {
         Self { time, who: who.into(), act: act.into(), def_id: None, notice_id: None, detail: None }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Beginning transactions and migrating belong to the handle of a particular database (`Outbox<DB>`), which derefs to this.
 
+use chrono::{DateTime, Utc};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use crate::ack::{AckResult, Reply};
 use crate::definition::{ColumnValue, NotifyDef, Problem};
@@ -315,7 +315,7 @@ impl DefinitionState {
     }
 
     /// Returns when it was deleted. A deleted definition only finishes its live notices.
-    pub fn deleted(&self) -> Option<SystemTime> {
+    pub fn deleted(&self) -> Option<DateTime<Utc>> {
         self.row.delete_time
     }
 }

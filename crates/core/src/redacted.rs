@@ -35,7 +35,8 @@ without_the_parameter!(
 
 #[cfg(test)]
 mod tests {
-    use std::time::UNIX_EPOCH;
+
+    use chrono::DateTime;
 
     use super::*;
     use crate::notice::Status;
@@ -43,7 +44,7 @@ mod tests {
     #[test]
     fn no_debug_output_shows_a_parameter() {
         let new = NewNotice::new("sync", "secret").unwrap();
-        let record = NoticeRecord::new(7, 1, Status::NotSent, "\"secret\"".to_owned(), UNIX_EPOCH);
+        let record = NoticeRecord::new(7, 1, Status::NotSent, "\"secret\"".to_owned(), DateTime::UNIX_EPOCH);
         let claimed = ClaimedNotice {
             id: 7,
             def_id: 1,
@@ -55,8 +56,8 @@ mod tests {
             failures: 0,
             crashes: 0,
             worker: "w".to_owned(),
-            last_call_time: UNIX_EPOCH,
-            create_time: UNIX_EPOCH,
+            last_call_time: DateTime::UNIX_EPOCH,
+            create_time: DateTime::UNIX_EPOCH,
             trace_context: None,
             ordering_key: None,
         };

@@ -4,10 +4,11 @@
 //! status and fence. Adding notices is not here (it happens inside the caller's transaction, see
 //! [`crate::NoticeConnection`]), nor are the listings and verbs for operators ([`crate::Operate`]).
 
+use chrono::{DateTime, Utc};
 mod outcome;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -27,7 +28,7 @@ pub use outcome::{Alarm, FollowUpResult, Settle, Settled, Shape};
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Returns the store's time, to the millisecond.
-    async fn now(&self) -> Result<SystemTime, StoreError>;
+    async fn now(&self) -> Result<DateTime<Utc>, StoreError>;
 
     /// Returns all definitions, deleted ones included, because their live notices still need them.
     async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError>;
@@ -130,7 +131,7 @@ pub enum Edited {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueTimes {
     /// The store's time of the query.
-    pub now: SystemTime,
+    pub now: DateTime<Utc>,
     /// The last tick of each definition that has, or had, a timetable.
     pub ticks: BTreeMap<i64, LastTick>,
     /// One entry per queue slice that has a notice with a due time.
@@ -154,7 +155,7 @@ pub struct DueSlice {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LastTick {
     /// The last tick, or when the timetable began.
-    pub at: Option<SystemTime>,
+    pub at: Option<DateTime<Utc>>,
     /// The text of the timetable that it belongs to.
     pub schedule: Option<String>,
 }
@@ -169,7 +170,7 @@ pub struct Tick {
     /// The last tick that was read, which the row must still have.
     pub seen: LastTick,
     /// The new last tick.
-    pub last: SystemTime,
+    pub last: DateTime<Utc>,
     /// The parameters of the notices to add, as JSON, in their order. They are due at once.
     pub params: Vec<String>,
 }
@@ -307,7 +308,7 @@ pub struct Node {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterView {
     /// The store's time.
-    pub now: SystemTime,
+    pub now: DateTime<Utc>,
     /// The handlers of all nodes that were seen within [`NODE_LIVES`].
     pub handlers: BTreeSet<String>,
 }
@@ -316,7 +317,6 @@ pub struct ClusterView {
 pub const NODE_LIVES: Duration = Duration::from_secs(180);
 
 /// Returns true if a node was last seen within `within` of `now`. A time further ahead was stored by a wrong clock.
-pub fn was_seen(last_seen: SystemTime, now: SystemTime, within: Duration) -> bool {
-    let apart = now.duration_since(last_seen).unwrap_or_else(|ahead| ahead.duration());
-    apart < within
+pub fn was_seen(last_seen: DateTime<Utc>, now: DateTime<Utc>, within: Duration) -> bool {
+    (now - last_seen).abs().to_std().is_ok_and(|apart| apart < within)
 }

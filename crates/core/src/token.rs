@@ -4,7 +4,8 @@
 //! secret. A receiver with a token can ack or nack this notice, and no other. The time of the notice's insert is signed, too,
 //! so that a database rejects the tokens of another one with the same secret.
 
-use std::time::{Duration, SystemTime};
+use chrono::{DateTime, Utc};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -53,13 +54,13 @@ pub struct AckToken {
     /// The fence of the attempt.
     pub fence: i64,
     /// When the notice was added, so that another notice with its id, of another database for instance, is not acked.
-    pub created: SystemTime,
+    pub created: DateTime<Utc>,
 }
 
 impl AckToken {
     /// Creates the content of a token.
     #[doc(hidden)]
-    pub fn new(id: i64, fence: i64, created: SystemTime) -> Self {
+    pub fn new(id: i64, fence: i64, created: DateTime<Utc>) -> Self {
         Self { id, fence, created }
     }
 
@@ -100,7 +101,7 @@ impl TokenKeys {
     }
 
     /// Signs a token that is valid for `valid` from `now` on.
-    pub(crate) fn sign(&self, token: AckToken, valid: Duration, now: SystemTime) -> Option<String> {
+    pub(crate) fn sign(&self, token: AckToken, valid: Duration, now: DateTime<Utc>) -> Option<String> {
         let key = self.keys.first()?;
         let expires = millis_from_time(now).saturating_add(duration_millis(valid));
         let mut bytes = Vec::with_capacity(SIGNED_BYTES + 32);
@@ -115,7 +116,7 @@ impl TokenKeys {
     }
 
     /// Checks a token and returns its signed values.
-    pub(crate) fn read(&self, token: &str, now: SystemTime) -> Result<AckToken> {
+    pub(crate) fn read(&self, token: &str, now: DateTime<Utc>) -> Result<AckToken> {
         let malformed = || Error::Token { problem: "it is not a token of this library, or it is incomplete" };
         let bytes = URL_SAFE_NO_PAD.decode(token.trim()).map_err(|_| malformed())?;
         let (signed, signature) = bytes.split_at_checked(SIGNED_BYTES).ok_or_else(malformed)?;
@@ -162,8 +163,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const NOW: SystemTime = SystemTime::UNIX_EPOCH;
-    const ADDED: SystemTime = SystemTime::UNIX_EPOCH;
+    const NOW: DateTime<Utc> = DateTime::UNIX_EPOCH;
+    const ADDED: DateTime<Utc> = DateTime::UNIX_EPOCH;
     const HOUR: Duration = Duration::from_secs(3600);
     const TOKEN: AckToken = AckToken { id: 7, fence: 3, created: ADDED };
 

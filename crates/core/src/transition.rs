@@ -168,10 +168,11 @@ fn exhausted(tries: i64, crashes: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use chrono::DateTime;
+
     use super::*;
     use crate::NotifyDef;
     use proptest::prelude::*;
-    use std::time::UNIX_EPOCH;
 
     fn policy(def: NotifyDef) -> Policy {
         def.policy().unwrap()
@@ -189,8 +190,8 @@ mod tests {
             failures,
             crashes,
             worker: "w".into(),
-            last_call_time: UNIX_EPOCH,
-            create_time: UNIX_EPOCH,
+            last_call_time: DateTime::UNIX_EPOCH,
+            create_time: DateTime::UNIX_EPOCH,
             trace_context: None,
             ordering_key: None,
         }

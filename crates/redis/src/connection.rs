@@ -4,8 +4,9 @@
 //! The scripts belong to the modules that include them; [`Line`] connects and reconnects. The client crate is `redis`; only its
 //! error type is part of this crate's interface.
 
+use chrono::{DateTime, Utc};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use redis::{ErrorKind, FromRedisValue, RedisResult, ServerErrorKind, Value};
 use solid_notify_core::HandClock;
@@ -130,7 +131,7 @@ impl Redis {
     }
 
     /// Returns the time of the server that has this key.
-    pub(crate) async fn now(&self, key: &str) -> Result<SystemTime> {
+    pub(crate) async fn now(&self, key: &str) -> Result<DateTime<Utc>> {
         let ms: i64 = self.run(&NOW, &[key], &[], "asking for the time").await?;
         Ok(solid_notify_core::notice::time_from_millis(ms))
     }

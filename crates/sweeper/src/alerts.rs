@@ -12,7 +12,7 @@ use solid_notify_core::alert::follow_up::follow_up;
 use solid_notify_core::alert::trigger::trigger;
 use solid_notify_core::definition::AlertTrigger;
 use solid_notify_core::limit::{Breaker, Sign, Watched};
-use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::notice::{ClaimedNotice, rfc3339};
 use solid_notify_core::store::{Alarm, FollowUpResult};
 use solid_notify_core::transition::{Event, Transition};
 use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind, AlertReason, Policy, StoreError};
@@ -121,7 +121,7 @@ impl Worker {
         let name = definition.as_deref().map_or(stored.definition.as_str(), |definition| &definition.row.name);
         let mut alert = Alert::new(AlertKind::Raised, stored.reason, name, stored.message.clone());
         (alert.notice_id, alert.class, alert.node) = (stored.notice_id, stored.class.clone(), stored.node.clone());
-        alert.since = humantime::format_rfc3339_millis(claimed.create_time).to_string();
+        alert.since = rfc3339(claimed.create_time);
         let alerts = self.definitions().alerts().and_then(|id| self.definition(id));
         let recipients = Recipients::of(definition.as_deref(), alerts.as_deref());
         (alert.email, alert.alert_to) = (recipients.email, recipients.alert_to);

@@ -68,7 +68,7 @@ impl Worker {
             if policy.backlog_alert_age.is_some()
                 && let Some(since) = self.outbox.engine().operate().oldest_blocked(def_id).await?
             {
-                late = late.max(no_longer(def_id, due.now.duration_since(since).unwrap_or_default()));
+                late = late.max(no_longer(def_id, (due.now - since).to_std().unwrap_or_default()));
             }
             let waits = humantime::format_duration(Duration::from_secs(late.as_secs()));
             if !handlers.contains(&policy.handler) && late >= HANDLER_GRACE {

@@ -1,9 +1,10 @@
 //! The definitions as this node sees them: which it can send, and why the notices of the others wait. It reads them every
 //! two seconds, and whenever the sweeper is woken, and compares whole rows.
 
+use chrono::{DateTime, Utc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use solid_notify_core::built_in::built_in;
 use solid_notify_core::error::FaultKind;
@@ -51,9 +52,9 @@ pub(crate) struct NextTick {
     /// The last tick of the timetable at the search.
     pub(crate) last: LastTick,
     /// The store's time at the search.
-    pub(crate) searched: SystemTime,
+    pub(crate) searched: DateTime<Utc>,
     /// The next tick; `None` if there is none.
-    pub(crate) tick: Option<SystemTime>,
+    pub(crate) tick: Option<DateTime<Utc>>,
 }
 
 /// Whether this node sends a definition's notices, and why not.

@@ -2,10 +2,11 @@
 //!
 //! [`crate::run`] calls the handlers; it applies the time-out, catches panics and takes the slots.
 
+use chrono::{DateTime, Utc};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
@@ -242,14 +243,14 @@ impl<T> Notice<T> {
     }
 
     /// Returns when the notice was inserted, by the database's clock.
-    pub fn created(&self) -> SystemTime {
+    pub fn created(&self) -> DateTime<Utc> {
         self.facts.claimed.create_time
     }
 
     /// Returns how old the notice was when this attempt began, by the database's clock.
     pub fn age(&self) -> Duration {
         let claimed = &self.facts.claimed;
-        claimed.last_call_time.duration_since(claimed.create_time).unwrap_or_default()
+        (claimed.last_call_time - claimed.create_time).to_std().unwrap_or_default()
     }
 
     /// Returns the ordering key, if the notice has one. Notices of one definition with the same key are sent in order.

@@ -127,7 +127,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_worker_that_was_just_started_is_as_careful_as_after_an_outage() {
-        let clock = solid_notify_testkit::HandClock::new(std::time::UNIX_EPOCH + Duration::from_secs(3600));
+        let clock = solid_notify_testkit::HandClock::new(chrono::DateTime::UNIX_EPOCH + Duration::from_secs(3600));
         let worker = crate::worker::Worker::new(
             solid_notify_testkit::MemoryOutbox::builder().clock(clock.clone()).build().sweeper(),
         );

@@ -120,10 +120,11 @@ mod tests {
 
     use super::*;
     use crate::OutboxExt;
+    use chrono::DateTime;
 
     #[tokio::test(start_paused = true)]
     async fn a_handler_that_blocks_its_thread_does_not_keep_its_lease_for_ever() {
-        let clock = HandClock::new(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
+        let clock = HandClock::new(DateTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
         let outbox = MemoryOutbox::builder().clock(clock.clone()).build();
         outbox.define_if_missing(NotifyDef::new("sync").timeout("10s")).await.unwrap();
         let policy = outbox.definitions().await.unwrap().remove(0).row.policy().unwrap();
@@ -180,7 +181,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_unknown_claim_of_a_paused_definition_keeps_its_lease() {
-        let clock = HandClock::new(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
+        let clock = HandClock::new(DateTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
         let outbox = MemoryOutbox::builder().clock(clock.clone()).build();
         outbox.define_if_missing(NotifyDef::new("sync").enabled(false)).await.unwrap();
         let mut tx = outbox.begin().await.unwrap();

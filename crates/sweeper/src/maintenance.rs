@@ -2,8 +2,8 @@
 //!
 //! Purging runs by a timetable: [`crate::housekeeping`].
 
+use chrono::Utc;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use solid_notify_core::notice::millis_from_time;
 use solid_notify_core::store::Node;
@@ -38,9 +38,9 @@ impl Worker {
         let mut handlers: Vec<String> = self.handlers.keys().cloned().collect();
         handlers.sort_unstable();
         let mut node = Node { id: self.id.clone(), handlers, clock_offset_ms, alarms: Vec::new() };
-        let asked = SystemTime::now();
+        let asked = Utc::now();
         let pulse = self.store().beat(&node).await?;
-        let answered = SystemTime::now();
+        let answered = Utc::now();
         let measured = i64::midpoint(millis_from_time(asked), millis_from_time(answered)) - millis_from_time(pulse.now);
         // After an outage other nodes may not have reported yet: a node that is listed lives, but one that is not listed
         // may live too.

@@ -72,7 +72,7 @@ impl Meters {
 
 /// Returns the time from the insert to the end of this attempt: by the database's clock, except for the attempt itself.
 fn delivered_after(claimed: &ClaimedNotice, attempt: Duration) -> Duration {
-    claimed.last_call_time.duration_since(claimed.create_time).unwrap_or_default() + attempt
+    (claimed.last_call_time - claimed.create_time).to_std().unwrap_or_default() + attempt
 }
 
 /// Returns the class of an outcome's error.

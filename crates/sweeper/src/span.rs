@@ -27,7 +27,7 @@ pub(crate) fn of(definition: &str, claimed: &ClaimedNotice) -> Span {
         otel.status_code = Empty,
     );
     if let Some(stored) = &claimed.trace_context {
-        let age = claimed.last_call_time.duration_since(claimed.create_time).unwrap_or_default();
+        let age = (claimed.last_call_time - claimed.create_time).to_std().unwrap_or_default();
         trace::go_on(&span, stored, age);
     }
     span

@@ -3,7 +3,8 @@
 //! Leases are times of the store's clock, so all of them expire at once if it is set ahead, although their holders live.
 //! The sweep decides what to do then.
 
-use std::time::{Duration, SystemTime};
+use chrono::{DateTime, Utc};
+use std::time::Duration;
 
 use solid_notify_core::notice::{duration_millis, millis_from_time};
 
@@ -22,7 +23,7 @@ pub(crate) struct Reading {
 
 impl Reading {
     /// `asked` and `answered` are moments of the process's clock before and after the store read its own.
-    pub(crate) fn new(store: SystemTime, asked: Duration, answered: Duration) -> Self {
+    pub(crate) fn new(store: DateTime<Utc>, asked: Duration, answered: Duration) -> Self {
         Self { store: millis_from_time(store), asked: duration_millis(asked), answered: duration_millis(answered) }
     }
 }
@@ -55,13 +56,12 @@ impl StoreClock {
 
 #[cfg(test)]
 mod tests {
-    use std::time::UNIX_EPOCH;
 
     use super::*;
 
     fn reading(store: u64, asked: u64, answered: u64) -> Reading {
         let secs = Duration::from_secs;
-        Reading::new(UNIX_EPOCH + secs(store), secs(asked), secs(answered))
+        Reading::new(DateTime::UNIX_EPOCH + secs(store), secs(asked), secs(answered))
     }
 
     #[test]

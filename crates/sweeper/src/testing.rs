@@ -22,12 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// configuration. Only the housekeeping is switched off, because its notices would disturb a test.
 ///
 /// ```
-/// # use std::time::{Duration, SystemTime};
+/// # use std::time::Duration;
+/// # use chrono::{DateTime, Utc};
 /// # use solid_notify_core::{HandClock, NotifyDef, add_notice};
 /// # use solid_notify_sweeper::{Failure, Notice, OutboxExt, testing::TestSweeper};
 /// # use solid_notify_testkit::MemoryOutbox;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let outbox = MemoryOutbox::builder().clock(HandClock::new(SystemTime::now())).build();
+/// let outbox = MemoryOutbox::builder().clock(HandClock::new(Utc::now())).build();
 /// outbox.define_if_missing(NotifyDef::new("sync_to_omp").retry_interval("[5s,5m]")).await?;
 /// let builder = outbox.sweeper().handler("sync_to_omp", |_: Notice<i64>| async { Ok(()) });
 ///
@@ -136,7 +137,7 @@ impl TestSweeper {
         let end = clock.now() + by;
         self.until(self.sweeper.idle()).await;
         loop {
-            let left = end.duration_since(clock.now()).unwrap_or_default();
+            let left = (end - clock.now()).to_std().unwrap_or_default();
             if left.is_zero() {
                 return self.news();
             }
@@ -213,7 +214,7 @@ impl Worker {
             if after.is_zero() { self.limited.again_after(policy) } else { Some(after) }
         });
         let ticks = definitions.all().filter_map(|definition| match definition.step(&due)? {
-            Step::Wait(tick) => tick?.duration_since(due.now).ok(),
+            Step::Wait(tick) => (tick? - due.now).to_std().ok(),
             Step::Produce { .. } => Some(Duration::ZERO),
         });
         Ok(slices.chain(ticks).min().unwrap_or(Duration::MAX))
@@ -230,7 +231,6 @@ impl Worker {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
 
     use solid_notify_core::{HandClock, NotifyDef, add_notice};
     use solid_notify_testkit::MemoryOutbox;
@@ -238,6 +238,7 @@ mod tests {
     use super::*;
     use crate::Notice;
     use crate::OutboxExt;
+    use chrono::Utc;
 
     #[tokio::test]
     #[should_panic(expected = "no handler \"sync\" is registered on this node; registered are [\"snyc\"]")]
@@ -255,7 +256,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     #[should_panic(expected = "(fence 1)")]
     async fn a_handler_that_hangs_is_reported() {
-        let outbox = MemoryOutbox::builder().clock(HandClock::new(SystemTime::now())).build();
+        let outbox = MemoryOutbox::builder().clock(HandClock::new(Utc::now())).build();
         outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
         let hangs = outbox.sweeper().handler("sync", |_: Notice<i64>| async {
             tokio::time::sleep(2 * PATIENCE).await;

@@ -3,11 +3,13 @@
 //! `solid_notify_core::definition` decides what to do, by the store's time. Any sweeper ticks any valid definition, even
 //! one whose handler only other nodes have.
 
+use chrono::{DateTime, Utc};
 use std::sync::PoisonError;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use solid_notify_core::definition::Step;
 use solid_notify_core::error::FaultKind;
+use solid_notify_core::notice::rfc3339;
 use solid_notify_core::store::{DueTimes, LastTick, Tick, Ticked};
 use solid_notify_core::{Status, StoreError};
 
@@ -26,7 +28,7 @@ impl Worker {
             let (last, ticks) = match step {
                 Step::Produce { last, ticks } => (last, ticks),
                 Step::Wait(until) => {
-                    let after = until.and_then(|until| until.duration_since(due.now).ok());
+                    let after = until.and_then(|until| (until - due.now).to_std().ok());
                     sleep = after.map_or(sleep, |after| sleep.min(after.max(SHORTEST)));
                     continue;
                 }
@@ -37,8 +39,8 @@ impl Worker {
             busy = true;
             if let Some(seen) = due.ticks.get(&definition.row.id).and_then(|seen| seen.at).filter(|seen| *seen > last) {
                 tracing::error!(
-                    definition = %definition.row.name, last_tick = %humantime::format_rfc3339_seconds(seen),
-                    now = %humantime::format_rfc3339_seconds(due.now),
+                    definition = %definition.row.name, last_tick = %rfc3339(seen),
+                    now = %rfc3339(due.now),
                     "last_tick lies ahead of the database's clock, which was wrong then; the timetable begins now"
                 );
             }
@@ -97,7 +99,7 @@ impl Definition {
         Some(step)
     }
 
-    fn tick(&self, due: &DueTimes, last: SystemTime, ticks: &[SystemTime]) -> Tick {
+    fn tick(&self, due: &DueTimes, last: DateTime<Utc>, ticks: &[DateTime<Utc>]) -> Tick {
         let schedule = self.policy().and_then(|policy| policy.schedule.as_ref());
         Tick {
             def_id: self.row.id,
@@ -112,18 +114,18 @@ impl Definition {
 
     /// Returns how long notices of a status wait for the window to open. Expired leases and overdue confirmations are
     /// judged at any time.
-    pub(crate) fn closed_for(&self, status: Status, now: SystemTime) -> Duration {
+    pub(crate) fn closed_for(&self, status: Status, now: DateTime<Utc>) -> Duration {
         match self.policy().and_then(|policy| policy.window.as_ref()) {
             Some(window) if matches!(status, Status::NotSent | Status::Failed) => {
                 let opens = window.opens(now);
-                opens.map_or(Duration::MAX, |opens| opens.duration_since(now).unwrap_or_default())
+                opens.map_or(Duration::MAX, |opens| (opens - now).to_std().unwrap_or_default())
             }
             _ => Duration::ZERO,
         }
     }
 
     /// Returns for how long the window has been open.
-    pub(crate) fn open_for(&self, now: SystemTime) -> Duration {
+    pub(crate) fn open_for(&self, now: DateTime<Utc>) -> Duration {
         let window = self.policy().and_then(|policy| policy.window.as_ref());
         window.map_or(Duration::MAX, |window| window.open_for(now))
     }
@@ -132,7 +134,6 @@ impl Definition {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::time::UNIX_EPOCH;
 
     use solid_notify_core::NotifyDef;
     use solid_notify_testkit::MemoryOutbox;
@@ -152,12 +153,12 @@ mod tests {
         let definitions = worker.definitions();
         let report = definitions.all().find(|definition| definition.row.name == "report").unwrap();
         let look = |last: u64, now: u64| {
-            let time = |hours: u64| UNIX_EPOCH + Duration::from_secs(hours * HOUR);
+            let time = |hours: u64| DateTime::UNIX_EPOCH + Duration::from_secs(hours * HOUR);
             let last = LastTick { at: Some(time(last)), schedule: Some(text.to_owned()) };
             let due = DueTimes { now: time(now), ticks: BTreeMap::from([(report.row.id, last)]), slices: Vec::new() };
             report.step(&due);
             let next = report.next_tick.lock().unwrap();
-            let hours = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs() / HOUR;
+            let hours = |time: DateTime<Utc>| (time - DateTime::UNIX_EPOCH).to_std().unwrap().as_secs() / HOUR;
             next.as_ref().map(|next| (hours(next.searched), next.tick.map(hours)))
         };
         assert_eq!(look(24, 25), Some((25, Some(48))));

@@ -1,7 +1,8 @@
 //! [`DingTalk`]: the custom robot of a DingTalk group.
 
+use chrono::{DateTime, Utc};
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -47,7 +48,7 @@ impl DingTalk {
 }
 
 impl ChatService for DingTalk {
-    fn post(&self, text: &str, now: SystemTime) -> Post {
+    fn post(&self, text: &str, now: DateTime<Utc>) -> Post {
         let text = super::with_keyword(self.keyword.as_deref(), text);
         let body = json!({ "msgtype": "text", "text": { "content": cut(&text, TEXT_LIMIT, json_size) } });
         let Some(secret) = &self.secret else {
@@ -78,14 +79,13 @@ impl fmt::Debug for DingTalk {
 
 #[cfg(test)]
 mod tests {
-    use std::time::UNIX_EPOCH;
 
     use super::*;
 
     #[test]
     fn the_signature_is_of_the_time_and_the_secret_with_the_secret() {
         let robot = DingTalk::new("https://oapi.dingtalk.com/robot/send?access_token=t").secret("SEC1");
-        let post = robot.post("hello", UNIX_EPOCH + Duration::from_millis(1_700_000_000_123));
+        let post = robot.post("hello", DateTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123));
         // Computed with another program (Python's hmac, base64 and quote_plus).
         let sign = "LtwRhnP04fXYO09uCgUpnz%2F3dV0OxcApXKnTCuuaVBQ%3D";
         let expected =
@@ -97,12 +97,12 @@ mod tests {
     #[test]
     fn a_robot_without_a_secret_gets_no_signature() {
         let url = "https://oapi.dingtalk.com/robot/send?access_token=t";
-        assert_eq!(DingTalk::new(url).post("hello", UNIX_EPOCH).url, url);
+        assert_eq!(DingTalk::new(url).post("hello", DateTime::UNIX_EPOCH).url, url);
     }
 
     #[test]
     fn the_body_of_a_long_message_fits_with_its_keyword_first() {
-        let post = DingTalk::new("u").keyword("告警").post(&"\"订单\"\n".repeat(10_000), UNIX_EPOCH);
+        let post = DingTalk::new("u").keyword("告警").post(&"\"订单\"\n".repeat(10_000), DateTime::UNIX_EPOCH);
         let size = post.body.to_string().len();
         assert!((18_000..=20_000).contains(&size), "{size}");
         assert!(post.body["text"]["content"].as_str().unwrap().starts_with("告警\n"));

@@ -1,7 +1,8 @@
 //! [`Feishu`]: the custom bot of a Feishu (Lark) group.
 
+use chrono::{DateTime, Utc};
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -48,7 +49,7 @@ impl Feishu {
 }
 
 impl ChatService for Feishu {
-    fn post(&self, text: &str, now: SystemTime) -> Post {
+    fn post(&self, text: &str, now: DateTime<Utc>) -> Post {
         // `<at user_id="all">` in an error's text would outbox all members; a zero-width space makes it plain text.
         let text = super::with_keyword(self.keyword.as_deref(), text).replace("<at", "<\u{200b}at");
         let mut body = json!({ "msg_type": "text", "content": { "text": cut(&text, TEXT_LIMIT, json_size) } });
@@ -78,14 +79,14 @@ impl fmt::Debug for Feishu {
 
 #[cfg(test)]
 mod tests {
-    use std::time::UNIX_EPOCH;
 
     use super::*;
 
     #[test]
     fn the_signature_is_of_nothing_with_the_time_and_the_secret() {
-        let post =
-            Feishu::new("https://f/hook/t").secret("s1").post("hello", UNIX_EPOCH + Duration::from_secs(1_700_000_000));
+        let post = Feishu::new("https://f/hook/t")
+            .secret("s1")
+            .post("hello", DateTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
         // Computed with another program (Python's hmac and base64).
         let expected = json!({
             "msg_type": "text", "content": { "text": "hello" }, "timestamp": "1700000000",
@@ -96,13 +97,14 @@ mod tests {
 
     #[test]
     fn the_text_of_an_error_mentions_no_member() {
-        let post = Feishu::new("u").post("failed: <at user_id=\"all\">", UNIX_EPOCH);
+        let post = Feishu::new("u").post("failed: <at user_id=\"all\">", DateTime::UNIX_EPOCH);
         assert!(!post.body["content"]["text"].as_str().unwrap().contains("<at"));
     }
 
     #[test]
     fn the_body_of_a_long_message_stays_below_the_limit() {
-        let size = Feishu::new("u").secret("s").post(&"订单".repeat(10_000), UNIX_EPOCH).body.to_string().len();
+        let size =
+            Feishu::new("u").secret("s").post(&"订单".repeat(10_000), DateTime::UNIX_EPOCH).body.to_string().len();
         assert!((18_000..=20_000).contains(&size), "{size}");
     }
 }

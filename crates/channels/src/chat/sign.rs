@@ -1,6 +1,7 @@
 //! The signature that DingTalk and Feishu require: HMAC-SHA256 as Base64. Each of them chooses the key and the message.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use chrono::{DateTime, Utc};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -18,8 +19,8 @@ pub(super) fn signature(key: &str, message: &str) -> String {
     }
 }
 
-pub(super) fn since_1970(now: SystemTime) -> Duration {
-    now.duration_since(UNIX_EPOCH).unwrap_or_default()
+pub(super) fn since_1970(now: DateTime<Utc>) -> Duration {
+    (now - DateTime::UNIX_EPOCH).to_std().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! [`Slack`]: an incoming webhook of a Slack channel, or of a compatible service (Mattermost, Rocket.Chat).
 
+use chrono::{DateTime, Utc};
 use std::fmt;
-use std::time::SystemTime;
 
 use serde_json::json;
 
@@ -25,7 +25,7 @@ impl Slack {
 }
 
 impl ChatService for Slack {
-    fn post(&self, text: &str, _now: SystemTime) -> Post {
+    fn post(&self, text: &str, _now: DateTime<Utc>) -> Post {
         // Cut before escaping, so that no escape is cut, but measured with the size after escaping.
         let text = cut(text, TEXT_LIMIT, |character| escape(character).map_or(1, str::len));
         let mut escaped = String::with_capacity(text.len());
@@ -65,12 +65,11 @@ impl fmt::Debug for Slack {
 
 #[cfg(test)]
 mod tests {
-    use std::time::UNIX_EPOCH;
 
     use super::*;
 
     fn posted(text: &str) -> String {
-        Slack::new("u").post(text, UNIX_EPOCH).body["text"].as_str().unwrap().to_owned()
+        Slack::new("u").post(text, DateTime::UNIX_EPOCH).body["text"].as_str().unwrap().to_owned()
     }
 
     #[test]

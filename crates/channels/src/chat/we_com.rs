@@ -1,7 +1,8 @@
 //! [`WeCom`]: the bot of a WeCom (企业微信) group.
 
+use chrono::{DateTime, Utc};
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -29,7 +30,7 @@ impl WeCom {
 }
 
 impl ChatService for WeCom {
-    fn post(&self, text: &str, _now: SystemTime) -> Post {
+    fn post(&self, text: &str, _now: DateTime<Utc>) -> Post {
         let body = json!({ "msgtype": "text", "text": { "content": cut(text, TEXT_LIMIT, utf8) } });
         Post { url: self.url.clone(), body }
     }
@@ -47,13 +48,12 @@ impl fmt::Debug for WeCom {
 
 #[cfg(test)]
 mod tests {
-    use std::time::UNIX_EPOCH;
 
     use super::*;
 
     #[test]
     fn a_text_is_cut_to_2048_bytes() {
-        let post = WeCom::new("u").post(&"订单".repeat(1000), UNIX_EPOCH);
+        let post = WeCom::new("u").post(&"订单".repeat(1000), DateTime::UNIX_EPOCH);
         let size = post.body["text"]["content"].as_str().unwrap().len();
         assert!((2040..=2048).contains(&size), "{size}");
     }

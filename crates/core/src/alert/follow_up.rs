@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::cooldown::{AlertRow, FollowUpFacts, News, news};
 use super::{Alert, AlertKind};
 use crate::definition::{KeepHistory, Policy};
-use crate::notice::time_from_millis;
+use crate::notice::{rfc3339, time_from_millis};
 use crate::store::FollowUpResult;
 
 /// The cool-down where there is no valid definition.
@@ -59,7 +59,7 @@ pub fn follow_up(
 /// Fills in the fields that the row of an alert contains.
 fn complete(alert: &mut Alert, row: AlertRow, succeeded: Option<i64>) {
     alert.more = row.suppressed;
-    alert.since = humantime::format_rfc3339_millis(time_from_millis(row.opened)).to_string();
+    alert.since = rfc3339(time_from_millis(row.opened));
     if alert.kind == AlertKind::Recovered {
         // For a condition, the last check that noticed it; for failures, the first success.
         let ended = if alert.reason.is_delivery() { succeeded } else { Some(row.last_seen) };

@@ -2,8 +2,7 @@
 //!
 //! Parsing the values is left to [`super::Policy`].
 
-use std::time::SystemTime;
-
+use chrono::{DateTime, Utc};
 use serde::ser::SerializeMap;
 
 /// A column's value on its way to or from a store.
@@ -79,11 +78,11 @@ macro_rules! notify_def {
             pub name: String,
             $($(#[$doc])* pub $column: $ty,)*
             /// When the row was created, by the database's clock.
-            pub create_time: Option<SystemTime>,
+            pub create_time: Option<DateTime<Utc>>,
             /// When `update` last changed it.
-            pub update_time: Option<SystemTime>,
+            pub update_time: Option<DateTime<Utc>>,
             /// When it was deleted. A deleted definition takes no new notices; those in flight run to their end.
-            pub delete_time: Option<SystemTime>,
+            pub delete_time: Option<DateTime<Utc>>,
         }
 
         impl NotifyDef {

@@ -1,6 +1,7 @@
 //! The effect of rules per class on a notice: every class with every form, more tries and fewer.
 
-use std::time::{Duration, UNIX_EPOCH};
+use chrono::DateTime;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -24,8 +25,8 @@ fn notice(failures: i64, crashes: i64) -> ClaimedNotice {
         failures,
         crashes,
         worker: "w".into(),
-        last_call_time: UNIX_EPOCH,
-        create_time: UNIX_EPOCH,
+        last_call_time: DateTime::UNIX_EPOCH,
+        create_time: DateTime::UNIX_EPOCH,
         trace_context: None,
         ordering_key: None,
     }

@@ -3,8 +3,9 @@
 //!
 //! [`crate::Store::tick`] ensures that only one of many nodes produces them.
 
+use chrono::{DateTime, Utc};
 use std::str::FromStr;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use croner::parser::{CronParser, Seconds, Year};
 use croner::{Cron, CronPattern, YEAR_LOWER_LIMIT, YEAR_UPPER_LIMIT};
@@ -35,11 +36,12 @@ const EXPECTED: &str = "six cron fields (second minute hour day month weekday) a
 /// in its second, minute or hour does not tick in a skipped hour, and ticks both times in a repeated one.
 ///
 /// ```
-/// use std::time::{Duration, UNIX_EPOCH};
+/// use std::time::Duration;
+/// use chrono::DateTime;
 /// use solid_notify_core::definition::Schedule;
 /// let schedule: Schedule = "0 0 3 * * * Asia/Shanghai".parse().unwrap();
-/// let tick = schedule.next_after(UNIX_EPOCH).unwrap();
-/// assert_eq!(tick, UNIX_EPOCH + Duration::from_secs(19 * 3600));
+/// let tick = schedule.next_after(DateTime::UNIX_EPOCH).unwrap();
+/// assert_eq!(tick, DateTime::UNIX_EPOCH + Duration::from_secs(19 * 3600));
 /// assert_eq!(schedule.param(tick), r#"{"tick":"1970-01-02T03:00:00+08:00"}"#);
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -66,12 +68,12 @@ pub enum Step {
     /// Store `last` as the last tick, and insert a notice for each of `ticks` in the same transaction.
     Produce {
         /// The time up to which all ticks are handled.
-        last: SystemTime,
+        last: DateTime<Utc>,
         /// The ticks to produce notices for, at most [`TICKS_AT_ONCE`]; the next check finds more of them.
-        ticks: Vec<SystemTime>,
+        ticks: Vec<DateTime<Utc>>,
     },
     /// Nothing until this time; `None`: nothing at all.
-    Wait(Option<SystemTime>),
+    Wait(Option<DateTime<Utc>>),
 }
 
 impl Step {
@@ -85,7 +87,7 @@ impl Step {
         schedule: Option<&Schedule>,
         missed: MissedTicks,
         seen: &LastTick,
-        now: SystemTime,
+        now: DateTime<Utc>,
     ) -> Self {
         let begin = Self::Produce { last: now, ticks: Vec::new() };
         if seen.schedule.as_deref() != text {
@@ -99,7 +101,7 @@ impl Step {
 
 impl Schedule {
     /// Returns the first tick after `time`, or `None` if there is none within 41 years.
-    pub fn next_after(&self, time: SystemTime) -> Option<SystemTime> {
+    pub fn next_after(&self, time: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let from = self.second_of(millis_from_time(time))?;
         let year = i32::from(from.year());
         let next = self.within(year, year + SEARCHED_YEARS)?.find_next_occurrence(&from, false).ok()?;
@@ -107,7 +109,7 @@ impl Schedule {
     }
 
     /// Returns the last tick before `time`, or `None` if there is none within 41 years.
-    pub fn last_before(&self, time: SystemTime) -> Option<SystemTime> {
+    pub fn last_before(&self, time: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let from = self.second_of(millis_from_time(time) - 1)?;
         let year = i32::from(from.year());
         let last = self.within(year - SEARCHED_YEARS, year)?.find_previous_occurrence(&from, true).ok()?;
@@ -125,26 +127,25 @@ impl Schedule {
     }
 
     /// Returns the parameter of a tick's notice, as JSON: the tick's time in the timetable's zone.
-    pub fn param(&self, tick: SystemTime) -> String {
+    pub fn param(&self, tick: DateTime<Utc>) -> String {
         let time = Timestamp::from_millisecond(millis_from_time(tick)).unwrap_or_default();
         let offset = self.zone.to_offset(time);
         format!(r#"{{"tick":"{}"}}"#, time.display_with_offset(offset))
     }
 
     /// Returns true if only a wrong clock can have stored `last`.
-    fn is_ahead(&self, last: SystemTime, now: SystemTime) -> bool {
-        last.duration_since(now).is_ok_and(|ahead| ahead > AHEAD)
-            && self.last_before(last).is_some_and(|tick| tick > now)
+    fn is_ahead(&self, last: DateTime<Utc>, now: DateTime<Utc>) -> bool {
+        (last - now).to_std().is_ok_and(|ahead| ahead > AHEAD) && self.last_before(last).is_some_and(|tick| tick > now)
     }
 
     /// Returns the ticks after `last` that produce notices: first the missed ones, then those on time.
-    fn due(&self, missed: MissedTicks, last: SystemTime, now: SystemTime) -> Step {
+    fn due(&self, missed: MissedTicks, last: DateTime<Utc>, now: DateTime<Utc>) -> Step {
         let next = self.next_after(last);
         if next.is_none_or(|next| next > now) {
             return Step::Wait(next);
         }
         let (mut ticks, mut upto) = (Vec::new(), last);
-        let late = now.checked_sub(MISSED_AFTER).filter(|_| missed != MissedTicks::All);
+        let late = (missed != MissedTicks::All).then(|| now - MISSED_AFTER);
         if let Some(latest) = late.and_then(|late| self.last_before(late)).filter(|latest| *latest > last) {
             ticks.extend((missed == MissedTicks::Once).then_some(latest));
             upto = latest;

@@ -1,14 +1,15 @@
 //! Timetables: how they are parsed, their ticks where clocks are set, and what happens to missed ticks.
 
-use std::time::{Duration, SystemTime};
+use chrono::{DateTime, Utc};
+use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::{MissedTicks, Schedule, Step, TICKS_AT_ONCE};
 use crate::store::LastTick;
 
-fn at(text: &str) -> SystemTime {
-    humantime::parse_rfc3339_weak(text).unwrap()
+fn at(text: &str) -> DateTime<Utc> {
+    DateTime::<Utc>::from(humantime::parse_rfc3339_weak(text).unwrap())
 }
 
 fn schedule(text: &str) -> Schedule {
@@ -18,9 +19,9 @@ fn schedule(text: &str) -> Schedule {
 /// Returns the next `count` ticks after a time, in UTC.
 fn ticks(text: &str, after: &str, count: usize) -> Vec<String> {
     let schedule = schedule(text);
-    let next = |time: &SystemTime| schedule.next_after(*time);
+    let next = |time: &DateTime<Utc>| schedule.next_after(*time);
     let ticks = std::iter::successors(schedule.next_after(at(after)), next).take(count);
-    ticks.map(|tick| humantime::format_rfc3339_seconds(tick).to_string()).collect()
+    ticks.map(|tick| humantime::format_rfc3339_seconds((tick).into()).to_string()).collect()
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn a_repeated_hour_ticks_once_for_a_time_and_twice_for_an_interval() {
 #[test]
 fn the_last_tick_before_a_time_is_found_where_clocks_are_set() {
     let last = |text: &str, before| {
-        humantime::format_rfc3339_seconds(schedule(text).last_before(at(before)).unwrap()).to_string()
+        humantime::format_rfc3339_seconds((schedule(text).last_before(at(before)).unwrap()).into()).to_string()
     };
     assert_eq!(last("0 0 3 * * *", "2026-11-22T03:00:00Z"), "2026-11-21T03:00:00Z");
     assert_eq!(last("0 0 3 * * *", "2026-11-22T03:00:00.001Z"), "2026-11-22T03:00:00Z");
@@ -114,7 +115,7 @@ fn a_wrong_schedule_is_reported_with_the_correction() {
 
 fn produced(step: Step) -> (String, Vec<String>) {
     let Step::Produce { last, ticks } = step else { panic!("{step:?}") };
-    let text = |time| humantime::format_rfc3339(time).to_string();
+    let text = |time: DateTime<Utc>| humantime::format_rfc3339((time).into()).to_string();
     (text(last), ticks.into_iter().map(text).collect())
 }
 

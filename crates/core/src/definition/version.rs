@@ -1,8 +1,8 @@
 //! Versions of a definition: its row at a time, with the author and the time of the change. This module decides which versions
 //! a store must keep and how a version is read again; stores only keep them.
 
+use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
-use std::time::SystemTime;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -28,7 +28,7 @@ pub struct DefVersion {
     /// Its number, starting at 1.
     pub version: i64,
     /// When it was stored, by the database's clock. An edit by SQL is stored when a node notices it.
-    pub time: SystemTime,
+    pub time: DateTime<Utc>,
     /// The author.
     pub who: String,
     /// The kind of change: `created`, `edited`, `deleted`, `rolled back to 3`, `by hand`.
@@ -47,7 +47,7 @@ pub struct StoredVersion {
     /// Its number, starting at 1.
     pub version: i64,
     /// When it was stored.
-    pub time: SystemTime,
+    pub time: DateTime<Utc>,
     /// The author, at most 200 characters.
     pub who: String,
     /// The kind of change.
@@ -58,7 +58,7 @@ pub struct StoredVersion {
 
 impl StoredVersion {
     /// Returns the version that follows `last` when the row has become `row`; `None` if `last` already equals it.
-    pub fn after(last: Option<&Self>, row: &NotifyDef, act: &str, who: &str, time: SystemTime) -> Option<Self> {
+    pub fn after(last: Option<&Self>, row: &NotifyDef, act: &str, who: &str, time: DateTime<Utc>) -> Option<Self> {
         if last.is_some_and(|last| last.says(row)) {
             return None;
         }
@@ -126,7 +126,7 @@ impl StoredVersion {
     }
 
     /// Returns the row of this version, marked as deleted now. For a row that was deleted by SQL.
-    pub fn gone(&self, now: SystemTime) -> Option<NotifyDef> {
+    pub fn gone(&self, now: DateTime<Utc>) -> Option<NotifyDef> {
         let mut row = self.row().ok()?;
         row.delete_time = Some(now);
         Some(row)
@@ -203,9 +203,9 @@ impl Serialize for Columns<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::Duration;
 
-    const NOW: SystemTime = UNIX_EPOCH;
+    const NOW: DateTime<Utc> = DateTime::UNIX_EPOCH;
 
     fn version(last: Option<&StoredVersion>, row: &NotifyDef) -> Option<StoredVersion> {
         StoredVersion::after(last, row, "edited", "alice", NOW)

@@ -12,10 +12,11 @@
 //! and a repeated hour is open both times. A range that ends before it begins continues past midnight, and belongs to the day
 //! on which it began.
 
+use chrono::{DateTime, Utc};
 use std::str::FromStr;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use jiff::civil::{Date, DateTime};
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 
@@ -33,11 +34,12 @@ const EXPECTED: &str = "time ranges, optionally after weekdays, and optionally a
 /// The times at which notices may be sent.
 ///
 /// ```
-/// use std::time::{Duration, UNIX_EPOCH};
+/// use std::time::Duration;
+/// use chrono::DateTime;
 /// use solid_notify_core::definition::SendWindow;
 /// let window: SendWindow = "mon-fri 22:00-06:00 Asia/Shanghai".parse().unwrap();
 /// // 1970 began in Shanghai on a Thursday at eight in the morning.
-/// assert_eq!(window.opens(UNIX_EPOCH), Some(UNIX_EPOCH + Duration::from_secs(14 * 3600)));
+/// assert_eq!(window.opens(DateTime::UNIX_EPOCH), Some(DateTime::UNIX_EPOCH + Duration::from_secs(14 * 3600)));
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct SendWindow {
@@ -55,13 +57,13 @@ struct Entry {
 
 impl SendWindow {
     /// Returns whether notices may be sent at `time`.
-    pub fn is_open(&self, time: SystemTime) -> bool {
+    pub fn is_open(&self, time: DateTime<Utc>) -> bool {
         self.is_open_at(timestamp(time))
     }
 
     /// Returns when notices may be sent next: `time` itself if the window is open then, `None` if it does not open within three
     /// weeks.
-    pub fn opens(&self, time: SystemTime) -> Option<SystemTime> {
+    pub fn opens(&self, time: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let now = timestamp(time);
         if self.is_open_at(now) {
             return Some(time);
@@ -72,7 +74,7 @@ impl SendWindow {
     }
 
     /// Returns how long the window has been open at `time`: zero if it is closed, [`Duration::MAX`] if it never closes.
-    pub fn open_for(&self, time: SystemTime) -> Duration {
+    pub fn open_for(&self, time: DateTime<Utc>) -> Duration {
         let now = timestamp(time);
         if !self.is_open_at(now) {
             return Duration::ZERO;
@@ -125,11 +127,11 @@ impl SendWindow {
     }
 }
 
-fn timestamp(time: SystemTime) -> Timestamp {
+fn timestamp(time: DateTime<Utc>) -> Timestamp {
     Timestamp::from_millisecond(millis_from_time(time)).unwrap_or(Timestamp::MAX)
 }
 
-fn at_minute(date: Date, minute: u16) -> DateTime {
+fn at_minute(date: Date, minute: u16) -> jiff::civil::DateTime {
     let part = |number: u16| i8::try_from(number).unwrap_or(0);
     date.at(part(minute / 60), part(minute % 60), 0, 0)
 }

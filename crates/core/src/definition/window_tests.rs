@@ -1,13 +1,14 @@
 //! Windows: how they are parsed, when they are open and when they open next, also where clocks are set.
 
-use std::time::{Duration, SystemTime};
+use chrono::{DateTime, Utc};
+use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::SendWindow;
 
-fn at(text: &str) -> SystemTime {
-    humantime::parse_rfc3339_weak(text).unwrap()
+fn at(text: &str) -> DateTime<Utc> {
+    DateTime::<Utc>::from(humantime::parse_rfc3339_weak(text).unwrap())
 }
 
 fn window(text: &str) -> SendWindow {
@@ -15,7 +16,7 @@ fn window(text: &str) -> SendWindow {
 }
 
 fn opens(text: &str, from: &str) -> String {
-    humantime::format_rfc3339(window(text).opens(at(from)).unwrap()).to_string()
+    humantime::format_rfc3339((window(text).opens(at(from)).unwrap()).into()).to_string()
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Verbs for many notices: counted before ([`Operator::preview`]), executed in small windows.
 
-use std::time::SystemTime;
-
 use super::filter::Filter;
 use super::listing::{ClassCount, Counted, counts, definitions_of, merged, slices_of};
 use super::operator::{Operator, cancel};
@@ -9,6 +7,7 @@ use super::verb::Verb;
 use super::{Listed, QueueSlice, Rate, Target, Window};
 use crate::error::Result;
 use crate::notice::Status;
+use chrono::{DateTime, Utc};
 
 /// The notices that a bulk verb would change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,9 +18,9 @@ pub struct Preview {
     /// How many per definition and state, dead letters by class.
     pub by_class: Vec<ClassCount>,
     /// The earliest time among them.
-    pub oldest: Option<SystemTime>,
+    pub oldest: Option<DateTime<Utc>>,
     /// The latest time among them.
-    pub newest: Option<SystemTime>,
+    pub newest: Option<DateTime<Utc>>,
     /// The ids of the first few, those with the earliest times.
     pub first: Vec<i64>,
 }
@@ -38,7 +37,7 @@ pub struct Bulk {
     /// had locked them.
     pub passed_over: u64,
     /// When the last of the changed notices is due, if they are due again.
-    pub last_due: Option<SystemTime>,
+    pub last_due: Option<DateTime<Utc>>,
 }
 
 /// The number of notices per transaction: few, so that other transactions wait only briefly for its locks.
@@ -153,7 +152,7 @@ impl Operator {
         verb: &Verb,
         filter: &str,
         done: &mut Bulk,
-        due: impl Fn(u64, &Listed) -> Option<SystemTime>,
+        due: impl Fn(u64, &Listed) -> Option<DateTime<Utc>>,
     ) -> Result<()> {
         loop {
             let seen = self.operate().list(&slice, WINDOW).await?;

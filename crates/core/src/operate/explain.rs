@@ -1,12 +1,13 @@
 //! [`Explanation`]: why a notice is not sent yet, or how it ended. A pure function of the stored data.
 
+use chrono::{DateTime, Utc};
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use super::verb::rfc3339;
 use super::{Paused, SeenNode, SendLimits};
 use crate::definition::{NotifyDef, Policy, Problem};
 use crate::limit::{QuotaStop, allowance};
+use crate::notice::rfc3339;
 use crate::notice::{NoticeRecord, Status, millis_from_time};
 
 /// Why a notice is not sent yet, or how it ended. If there are several reasons, it is the one to fix first.
@@ -20,7 +21,7 @@ pub enum Explanation {
         /// The final status.
         status: Status,
         /// When.
-        at: Option<SystemTime>,
+        at: Option<DateTime<Utc>>,
         /// Why.
         reason: Option<String>,
     },
@@ -48,17 +49,17 @@ pub enum Explanation {
         /// The definition.
         definition: String,
         /// When the window opens; `None`: not within three weeks.
-        until: Option<SystemTime>,
+        until: Option<DateTime<Utc>>,
     },
     /// It is not due yet, and was not attempted yet.
     NotDueUntil {
         /// When it is due.
-        at: SystemTime,
+        at: DateTime<Utc>,
     },
     /// It failed, and is retried later.
     RetryAt {
         /// When.
-        at: SystemTime,
+        at: DateTime<Utc>,
         /// The class of the last error.
         last_class: Option<String>,
         /// The message of the last error.
@@ -67,7 +68,7 @@ pub enum Explanation {
     /// It is due, but no node is alive.
     NoNode {
         /// Since when it is due.
-        since: SystemTime,
+        since: DateTime<Utc>,
     },
     /// It is due, but no living node has the handler.
     NoHandler {
@@ -86,14 +87,14 @@ pub enum Explanation {
         /// The number of failures.
         failures: i64,
         /// When a probe may be sent. The end of a running probe may close the circuit earlier.
-        until: SystemTime,
+        until: DateTime<Utc>,
     },
     /// It is due, but the definition's `rate_limit` over all nodes is used up.
     RateUsedUp {
         /// The rate, as the definition has it.
         rate: String,
         /// When the next attempt may begin.
-        next: SystemTime,
+        next: DateTime<Utc>,
     },
     /// It is due, but the definition's `max_concurrency_total` is used up.
     AllSending {
@@ -103,7 +104,7 @@ pub enum Explanation {
     /// It is due. The next sweep with a free slot for its definition claims it.
     Due {
         /// Since when.
-        since: SystemTime,
+        since: DateTime<Utc>,
         /// The number of living nodes with its handler.
         nodes: usize,
     },
@@ -112,21 +113,21 @@ pub enum Explanation {
         /// The worker.
         worker: String,
         /// When its lease ends unless it is extended.
-        until: SystemTime,
+        until: DateTime<Utc>,
     },
     /// The worker that was sending it died: its lease expired without an outcome. A living node sends it again.
     LeaseExpired {
         /// The worker.
         worker: String,
         /// When the lease ended.
-        since: SystemTime,
+        since: DateTime<Utc>,
         /// The number of living nodes.
         nodes: usize,
     },
     /// It was delivered and waits for its confirmation.
     AwaitingAck {
         /// The deadline; `None`: there is none.
-        until: Option<SystemTime>,
+        until: Option<DateTime<Utc>>,
     },
 }
 
@@ -134,7 +135,7 @@ pub enum Explanation {
 #[derive(Debug, Clone)]
 pub struct ExplainContext {
     /// The store's time.
-    pub now: SystemTime,
+    pub now: DateTime<Utc>,
     /// The row of its definition.
     pub definition: Option<NotifyDef>,
     /// The notice that blocks it by its ordering key.
@@ -170,7 +171,7 @@ impl Explanation {
         }
     }
 
-    fn waits(notice: &NoticeRecord, around: &ExplainContext, next: SystemTime) -> Self {
+    fn waits(notice: &NoticeRecord, around: &ExplainContext, next: DateTime<Utc>) -> Self {
         let Some(row) = &around.definition else { return Self::DefinitionMissing { def_id: notice.def_id } };
         let policy = match row.policy() {
             Ok(policy) => policy,
@@ -307,13 +308,12 @@ impl fmt::Display for Explanation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::UNIX_EPOCH;
 
-    fn explained(status: Status, definition: Option<NotifyDef>, next: Option<SystemTime>) -> Explanation {
-        let mut notice = NoticeRecord::new(7, 3, status, "1".to_owned(), UNIX_EPOCH);
+    fn explained(status: Status, definition: Option<NotifyDef>, next: Option<DateTime<Utc>>) -> Explanation {
+        let mut notice = NoticeRecord::new(7, 3, status, "1".to_owned(), DateTime::UNIX_EPOCH);
         notice.next_call_time = next;
         let context = ExplainContext {
-            now: UNIX_EPOCH,
+            now: DateTime::UNIX_EPOCH,
             definition,
             ahead: Some(1),
             nodes: Vec::new(),
@@ -325,10 +325,10 @@ mod tests {
 
     #[test]
     fn a_missing_or_wrong_definition_is_reported_before_anything_else() {
-        let missing = explained(Status::Failed, None, Some(UNIX_EPOCH));
+        let missing = explained(Status::Failed, None, Some(DateTime::UNIX_EPOCH));
         assert_eq!(missing, Explanation::DefinitionMissing { def_id: 3 });
         let wrong = NotifyDef::new("sync").timeout("soon").enabled(false);
-        let text = explained(Status::NotSent, Some(wrong), Some(UNIX_EPOCH)).to_string();
+        let text = explained(Status::NotSent, Some(wrong), Some(DateTime::UNIX_EPOCH)).to_string();
         assert!(text.contains("sync is invalid: timeout = \"soon\""), "{text}");
     }
 
@@ -342,17 +342,21 @@ mod tests {
     #[test]
     fn outside_of_its_window_a_due_notice_waits_for_it_to_open() {
         let definition = NotifyDef::new("sync").send_window("01:00-06:00");
-        let waits = explained(Status::Failed, Some(definition), Some(UNIX_EPOCH));
+        let waits = explained(Status::Failed, Some(definition), Some(DateTime::UNIX_EPOCH));
         let text = "it is due, but the definition sync is outside of its window until 1970-01-01T01:00:00.000Z";
         assert_eq!(waits.to_string(), text);
-        let open = explained(Status::Failed, Some(NotifyDef::new("sync").send_window("00:00-06:00")), Some(UNIX_EPOCH));
-        assert_eq!(open, Explanation::NoNode { since: UNIX_EPOCH });
+        let open = explained(
+            Status::Failed,
+            Some(NotifyDef::new("sync").send_window("00:00-06:00")),
+            Some(DateTime::UNIX_EPOCH),
+        );
+        assert_eq!(open, Explanation::NoNode { since: DateTime::UNIX_EPOCH });
     }
 
     #[test]
     fn without_a_node_a_due_notice_waits_for_one() {
-        let waits = explained(Status::NotSent, Some(NotifyDef::new("sync")), Some(UNIX_EPOCH));
-        assert_eq!(waits, Explanation::NoNode { since: UNIX_EPOCH });
+        let waits = explained(Status::NotSent, Some(NotifyDef::new("sync")), Some(DateTime::UNIX_EPOCH));
+        assert_eq!(waits, Explanation::NoNode { since: DateTime::UNIX_EPOCH });
         assert_eq!(waits.to_string(), "it is due since 1970-01-01T00:00:00.000Z, but no sweeper is running: start one");
     }
 }

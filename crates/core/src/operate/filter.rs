@@ -1,22 +1,23 @@
 //! [`Filter`]: which notices to list or change; [`Position`]: where a page ended.
 
+use chrono::{DateTime, Utc};
 use std::fmt;
 use std::str::FromStr;
-use std::time::SystemTime;
 
-use super::verb::rfc3339;
 use crate::error::{Error, Result};
 use crate::notice::Status;
+use crate::notice::rfc3339;
 
 /// Selects notices by state, and optionally by definition, time and, for dead letters, class.
 ///
 /// The time of an ended notice is when it ended; that of a live one is when it is due next.
 ///
 /// ```
-/// # use std::time::{Duration, SystemTime};
+/// # use std::time::Duration;
+/// # use chrono::{DateTime, Utc};
 /// use solid_notify_core::operate::Filter;
 ///
-/// let yesterday = SystemTime::now() - Duration::from_secs(86_400);
+/// let yesterday = Utc::now() - Duration::from_secs(86_400);
 /// let filter = Filter::dead_letters().definition("sync_to_omp").class("timeout").from(yesterday);
 /// assert!(filter.to_string().starts_with("dead letters of sync_to_omp, class timeout, from 2"));
 /// ```
@@ -25,8 +26,8 @@ pub struct Filter {
     pub(super) statuses: Vec<Status>,
     pub(super) definition: Option<String>,
     pub(super) class: Option<String>,
-    pub(super) from: Option<SystemTime>,
-    pub(super) until: Option<SystemTime>,
+    pub(super) from: Option<DateTime<Utc>>,
+    pub(super) until: Option<DateTime<Utc>>,
 }
 
 /// The class name that stands for dead letters without a class.
@@ -84,14 +85,14 @@ impl Filter {
 
     /// Only from this time on.
     #[must_use]
-    pub fn from(mut self, time: SystemTime) -> Self {
+    pub fn from(mut self, time: DateTime<Utc>) -> Self {
         self.from = Some(time);
         self
     }
 
     /// Only up to this time.
     #[must_use]
-    pub fn until(mut self, time: SystemTime) -> Self {
+    pub fn until(mut self, time: DateTime<Utc>) -> Self {
         self.until = Some(time);
         self
     }

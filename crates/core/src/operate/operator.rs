@@ -1,7 +1,6 @@
 //! [`Operator`]: an operator's handle of an outbox, with the operator's name for the audit.
 
-use std::time::SystemTime;
-
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::explain::{ExplainContext, Explanation};
@@ -104,7 +103,7 @@ impl Operator {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn reschedule(&self, id: i64, at: SystemTime) -> Result<VerbResult> {
+    pub async fn reschedule(&self, id: i64, at: DateTime<Utc>) -> Result<VerbResult> {
         self.change(id, &Verb::Reschedule { at }).await
     }
 

@@ -1,7 +1,8 @@
 //! Re-timing: waiting retries get new times by the current intervals. [`retimed`] decides, purely; [`Operator::retime`] goes
 //! through the queue slice in small windows.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use chrono::{DateTime, Utc};
+use std::time::Duration;
 
 use super::bulk::Bulk;
 use super::definitions::DefRef;
@@ -10,7 +11,7 @@ use super::operator::Operator;
 use super::{Listed, QueueSlice, Rate, Verb};
 use crate::definition::Policy;
 use crate::error::{Error, Result};
-use crate::notice::{ClaimedNotice, ErrorClass, Status};
+use crate::notice::{ClaimedNotice, ErrorClass, Status, later};
 use crate::transition::{Chance, Event, Next, Transition, transition};
 
 impl Operator {
@@ -45,18 +46,18 @@ impl Operator {
 
 /// Returns when a waiting retry is due by these intervals, if that is another time. `place` is the earliest time for a retry
 /// that would be due at once.
-fn retimed(policy: &Policy, notice: &Listed, now: SystemTime, place: SystemTime) -> Option<SystemTime> {
+fn retimed(policy: &Policy, notice: &Listed, now: DateTime<Utc>, place: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let called = notice.last_call_time?;
     let group = RetryGroup {
         failures: notice.failures,
         crashes: notice.crashes,
         class: notice.last_class.clone(),
-        wait: notice.time.duration_since(called).ok(),
+        wait: (notice.time - called).to_std().ok(),
         due: notice.time <= now,
         count: 1,
     };
     let delay = moved(policy, &group, spread(notice.id, notice.fence))?;
-    let wished = called.checked_add(delay)?.max(now);
+    let wished = later(called, delay)?.max(now);
     let due = if wished < notice.time { wished.max(place).min(notice.time) } else { wished };
     // An unchanged time need not be written.
     (due != notice.time).then_some(due)
@@ -98,8 +99,8 @@ pub(super) fn decided(policy: &Policy, failures: i64, crashes: i64, event: &Even
         failures,
         crashes,
         worker: String::new(),
-        last_call_time: UNIX_EPOCH,
-        create_time: UNIX_EPOCH,
+        last_call_time: DateTime::UNIX_EPOCH,
+        create_time: DateTime::UNIX_EPOCH,
         trace_context: None,
         ordering_key: None,
     };
@@ -137,7 +138,7 @@ mod tests {
     use crate::NotifyDef;
     use crate::operate::Position;
 
-    const NOW: SystemTime = UNIX_EPOCH;
+    const NOW: DateTime<Utc> = DateTime::UNIX_EPOCH;
     const SECOND: Duration = Duration::from_secs(1);
 
     /// A retry that failed `ago` seconds ago and is due in `after`.
@@ -154,7 +155,7 @@ mod tests {
     fn due(def: NotifyDef, notice: &Listed, place: u32) -> Option<u64> {
         let now = NOW + 1000 * SECOND;
         let due = retimed(&def.policy().unwrap(), notice, now, now + place * SECOND)?;
-        Some(due.duration_since(now).unwrap().as_secs())
+        Some((due - now).to_std().unwrap().as_secs())
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! [`SendLimits`]: what stops sending beside the definitions themselves: the switch that pauses everything, and the state of the
 //! limits over all nodes.
 
+use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::SystemTime;
 
-use super::verb::rfc3339;
 use crate::limit::LimitRow;
+use crate::notice::rfc3339;
 
 /// Result of [`super::Operate::send_limits`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Paused {
     /// The operator.
     pub who: Option<String>,
     /// Since when.
-    pub since: Option<SystemTime>,
+    pub since: Option<DateTime<Utc>>,
     /// Why.
     pub reason: Option<String>,
 }

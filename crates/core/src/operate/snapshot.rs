@@ -4,7 +4,8 @@
 //! There is no counter that every notice updates, because all transactions would wait for its row. This module decides when to
 //! count, the stores count, and the sweeper starts the counts.
 
-use std::time::{Duration, SystemTime};
+use chrono::{DateTime, Utc};
+use std::time::Duration;
 
 /// The maximum duration of one count. Its locks delay no other work, but it reads all queue slices of a definition.
 pub const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,7 +45,7 @@ pub struct NoticeCounts {
     /// Successes of the last [`RECENT`] five minutes, as far as `keep_history` keeps them.
     pub recently_succeeded: u64,
     /// Since when the oldest first send or retry was due; `None`: none was due.
-    pub oldest_due: Option<SystemTime>,
+    pub oldest_due: Option<DateTime<Utc>>,
 }
 
 impl NoticeCounts {
@@ -63,7 +64,7 @@ pub struct DefinitionCounts {
     /// Its name.
     pub definition: String,
     /// The counts and their time; `None`: not counted yet.
-    pub taken: Option<(NoticeCounts, SystemTime)>,
+    pub taken: Option<(NoticeCounts, DateTime<Utc>)>,
     /// The age of the counts.
     pub age: Duration,
     /// When the next count is due; zero: now.
@@ -74,18 +75,18 @@ impl DefinitionCounts {
     /// For stores: creates the counts of a definition at the time `now`; `next` is when to count again.
     pub fn new(
         (def_id, definition): (i64, String),
-        taken: Option<(NoticeCounts, SystemTime)>,
-        next: Option<SystemTime>,
-        now: SystemTime,
+        taken: Option<(NoticeCounts, DateTime<Utc>)>,
+        next: Option<DateTime<Utc>>,
+        now: DateTime<Utc>,
     ) -> Self {
-        let age = taken.as_ref().and_then(|(_, at)| now.duration_since(*at).ok()).unwrap_or_default();
-        let due_in = next.and_then(|next| next.duration_since(now).ok()).unwrap_or_default();
+        let age = taken.as_ref().and_then(|(_, at)| (now - *at).to_std().ok()).unwrap_or_default();
+        let due_in = next.and_then(|next| (next - now).to_std().ok()).unwrap_or_default();
         Self { def_id, definition, taken, age, due_in }
     }
 
     /// Returns how long the oldest first send or retry had been due at the time of the count; zero: none was due.
     pub fn oldest_due_for(&self) -> Duration {
-        let late = |(counts, at): &(NoticeCounts, SystemTime)| at.duration_since(counts.oldest_due?).ok();
+        let late = |(counts, at): &(NoticeCounts, DateTime<Utc>)| (*at - counts.oldest_due?).to_std().ok();
         self.taken.as_ref().and_then(late).unwrap_or_default()
     }
 }

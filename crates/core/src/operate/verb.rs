@@ -7,9 +7,8 @@
 //! | reschedule | due then | no | no | no | no |
 //! | cancel | ends | ends, unless ordered and its lease holds | ends | no | no |
 
-use std::time::SystemTime;
-
-use crate::notice::{LATEST_TIME, NEVER, NoticeRecord, Status, time_from_millis};
+use crate::notice::{LATEST_TIME, NoticeRecord, Status, rfc3339, time_from_millis};
+use chrono::{DateTime, Utc};
 
 /// An operator's verb on a notice.
 #[derive(Clone, PartialEq, Eq)]
@@ -30,7 +29,7 @@ pub enum Verb {
     /// Makes it due at another time.
     Reschedule {
         /// When; a past time means at once.
-        at: SystemTime,
+        at: DateTime<Utc>,
     },
 }
 
@@ -112,7 +111,7 @@ pub enum Change {
     /// Makes it due at this time, or now if that has passed.
     Retime {
         /// When.
-        at: SystemTime,
+        at: DateTime<Utc>,
     },
     /// Replaces its parameter.
     Rewrite {
@@ -145,7 +144,7 @@ impl Change {
 /// A notice that is being sent is not changed, because the outcome of its attempt decides. Cancelling is the exception:
 /// otherwise a notice that fails at once in each attempt might never be found in another state. A notice with an ordering key
 /// is not cancelled while its lease lasts, because the next notice of the key would be sent at the same time.
-pub fn decide(notice: &NoticeRecord, verb: &Verb, now: SystemTime) -> Result<Change, VerbResult> {
+pub fn decide(notice: &NoticeRecord, verb: &Verb, now: DateTime<Utc>) -> Result<Change, VerbResult> {
     use Status::{AwaitingAck, Cancelled, DeadLetter, Failed, NotSent, Sending, Succeeded};
     match (notice.status, verb) {
         (Succeeded, _) => Err(VerbResult::AlreadySucceeded),
@@ -167,7 +166,7 @@ pub fn decide(notice: &NoticeRecord, verb: &Verb, now: SystemTime) -> Result<Cha
         (NotSent | Failed, Verb::Retry) => Ok(Change::Retime { at: now }),
         (NotSent | Failed, Verb::Edit { param }) => Ok(Change::Rewrite { param: param.clone() }),
         (NotSent | Failed, Verb::Reschedule { at }) => {
-            Ok(Change::Retime { at: (*at).clamp(SystemTime::UNIX_EPOCH, time_from_millis(LATEST_TIME)) })
+            Ok(Change::Retime { at: (*at).clamp(DateTime::UNIX_EPOCH, time_from_millis(LATEST_TIME)) })
         }
     }
 }
@@ -202,17 +201,12 @@ fn digest(param: &str) -> String {
     format!("{} bytes, SHA-256 {}", param.len(), hex::encode(sha2::Sha256::digest(param)))
 }
 
-/// Formats a time for people, RFC 3339 in UTC. A time beyond [`NEVER`] is shown as that one, because a year has four digits.
-pub(crate) fn rfc3339(time: SystemTime) -> String {
-    humantime::format_rfc3339_millis(time.clamp(SystemTime::UNIX_EPOCH, time_from_millis(NEVER))).to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::Duration;
 
-    const NOW: SystemTime = UNIX_EPOCH;
+    const NOW: DateTime<Utc> = DateTime::UNIX_EPOCH;
 
     fn notice(status: Status) -> NoticeRecord {
         let mut notice = NoticeRecord::new(7, 1, status, "\"secret\"".to_owned(), NOW);

@@ -11,7 +11,7 @@ use super::statements::statements;
 use super::store::SqlStore;
 use crate::ack::{AckResult, CONFIRMED_LATE, OfLive, Reply, late_entry, of_ended, of_live};
 use crate::notice::{Status, time_from_millis};
-use std::time::SystemTime;
+use chrono::DateTime;
 
 statements! {
     AckStatements:
@@ -106,7 +106,7 @@ pub(super) async fn apply_ack<DB: Dialect>(
             return Ok(answered);
         }
         DB::execute(conn, &statements.confirm.ack_late, &[now, id, CONFIRMED_LATE.into()]).await?;
-        let entry = late_entry(SystemTime::UNIX_EPOCH, DB::int(row, 2)?, given.id);
+        let entry = late_entry(DateTime::UNIX_EPOCH, DB::int(row, 2)?, given.id);
         write_entry::<DB>(conn, now, &entry).await?;
         return Ok(AckResult::DeadLetterAcked);
     }

@@ -8,9 +8,10 @@
 //! it holds the lock of the notice in front, and a locked notice cannot end. The end and the unblocking are one transaction.
 //! After other changes (a notice deleted by hand) the next look finds the blocked notice.
 
+use chrono::{DateTime, Utc};
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use super::claim::ids_of_rows;
 use super::connections::Share;
@@ -196,7 +197,7 @@ impl<DB: Dialect> SqlStore<DB> {
 
     /// Returns since when the longest blocked notice with status "not sent" has been due, among the first [`SAMPLE`] of its queue
     /// slice.
-    pub(super) async fn try_oldest_blocked(&self, on: &Share<DB>, def_id: i64) -> sqlx::Result<Option<SystemTime>> {
+    pub(super) async fn try_oldest_blocked(&self, on: &Share<DB>, def_id: i64) -> sqlx::Result<Option<DateTime<Utc>>> {
         let mut conn = on.get().await?;
         let args = [self.now(), def_id.into(), SAMPLE.into()];
         let rows = DB::fetch(&mut conn, &DB::statements().blocked.oldest_blocked, &args).await?;

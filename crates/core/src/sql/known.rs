@@ -153,11 +153,13 @@ impl<DB: Dialect> NoticeTx<'_, DB> {
 
 #[cfg(test)]
 mod tests {
+    use chrono::DateTime;
+
     use super::*;
 
     fn definitions() -> Vec<NotifyDef> {
         let mut gone = NotifyDef::new("gone");
-        gone.delete_time = Some(std::time::SystemTime::UNIX_EPOCH);
+        gone.delete_time = Some(DateTime::UNIX_EPOCH);
         let mut here = NotifyDef::new("here");
         here.id = 7;
         vec![gone, here]

@@ -1,6 +1,7 @@
 //! Operator calls in the database: lists, counts, and the verbs, each in one transaction with its audit entry.
 
-use std::time::{Duration, SystemTime};
+use chrono::{DateTime, Utc};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -152,7 +153,7 @@ impl<DB: Dialect> Operate for SqlStore<DB> {
         .await
     }
 
-    async fn oldest_blocked(&self, def_id: i64) -> Result<Option<SystemTime>, StoreError> {
+    async fn oldest_blocked(&self, def_id: i64) -> Result<Option<DateTime<Utc>>, StoreError> {
         self.call("looking for blocked notices", Purpose::Work, |on| self.try_oldest_blocked(on, def_id)).await
     }
 
@@ -250,8 +251,8 @@ struct Bounds {
 
 impl Bounds {
     fn of<DB: Dialect>(slice: &QueueSlice) -> Self {
-        let text = |time: SystemTime| {
-            let text = crate::operate::rfc3339(time);
+        let text = |time: DateTime<Utc>| {
+            let text = crate::notice::rfc3339(time);
             DB::KIND.padded_time(&text.trim_end_matches('Z').replace('T', " "))
         };
         let from = slice.from.map_or_else(|| "1970-01-01 00:00:00".to_owned(), text);

@@ -101,8 +101,8 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::notice::rfc3339;
     use crate::notice::{LATEST_TIME, NEVER, time_from_millis};
-    use crate::operate::rfc3339;
 
     #[test]
     fn times_of_callers_are_before_never_and_never_is_within_every_list() {

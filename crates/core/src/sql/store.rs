@@ -1,9 +1,10 @@
 //! [`SqlStore`]: the [`Store`] over a database. Each method runs one or a few statements of [`super::statements`], with a
 //! time-out, on one of the store's connections. Settling and definitions have files of their own.
 
+use chrono::{DateTime, Utc};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use serde::Serialize;
@@ -243,7 +244,7 @@ impl<DB: Dialect> SqlStore<DB> {
 
 #[async_trait]
 impl<DB: Dialect> Store for SqlStore<DB> {
-    async fn now(&self) -> Result<SystemTime, StoreError> {
+    async fn now(&self) -> Result<DateTime<Utc>, StoreError> {
         self.call("reading the database's time", Purpose::Work, |on| async move {
             let mut conn = on.get().await?;
             let now = self.time(&mut conn).await?;
@@ -352,7 +353,7 @@ pub(super) fn fault<DB: Dialect>(error: &sqlx::Error) -> FaultKind {
 /// A few milliseconds, longer with each try, with jitter from the clock's low digits, so that two transactions in conflict do not
 /// meet again.
 pub(super) fn conflict_pause(tried: u32) -> Duration {
-    let noise = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
+    let noise = (Utc::now() - DateTime::UNIX_EPOCH).to_std().map_or(0, |now| now.subsec_nanos());
     Duration::from_millis(u64::from(2_u32 << tried)) + Duration::from_micros(u64::from(noise / 1000 % 8000))
 }
 

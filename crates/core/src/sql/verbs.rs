@@ -1,5 +1,6 @@
 //! The operator's verbs in the database: lock, decide, change, and write the audit entry, in one transaction.
 
+use chrono::{DateTime, Utc};
 use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
@@ -70,7 +71,7 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(None)
     }
 
-    pub(super) async fn time(&self, tx: &mut DB::Connection) -> sqlx::Result<std::time::SystemTime> {
+    pub(super) async fn time(&self, tx: &mut DB::Connection) -> sqlx::Result<DateTime<Utc>> {
         let rows = DB::fetch(tx, &DB::statements().time, &[self.now()]).await?;
         Ok(time_from_millis(rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(0)))
     }

@@ -1,6 +1,7 @@
 //! The JSON of rows that are not hashes in Redis: limits, alarms, alerts, versions, audit entries, counts. JSON, so that people
 //! can read them there.
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::AlertRow;
@@ -9,7 +10,7 @@ use solid_notify_core::limit::LimitRow;
 use solid_notify_core::notice::{millis_from_time, time_from_millis};
 use solid_notify_core::operate::{AuditEntry, NoticeCounts, Paused};
 use solid_notify_core::store::Alarm;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Encodes as JSON. The rows have only texts and numbers, for which encoding never fails.
 fn json(value: &impl Serialize) -> String {
@@ -184,7 +185,7 @@ pub(super) fn node_text(handlers: &[String], clock_offset_ms: i64) -> String {
 }
 
 /// Returns when a node was last seen, and its handlers.
-pub(super) fn node(text: &str) -> Option<(SystemTime, Vec<String>)> {
+pub(super) fn node(text: &str) -> Option<(DateTime<Utc>, Vec<String>)> {
     let node: NodeText = read("node", text)?;
     Some((time_from_millis(node.last_seen), node.handlers))
 }
@@ -207,7 +208,7 @@ struct CountsText {
     oldest_due: Option<i64>,
 }
 
-pub(super) fn counts_text(counts: &NoticeCounts, at: SystemTime) -> String {
+pub(super) fn counts_text(counts: &NoticeCounts, at: DateTime<Utc>) -> String {
     json(&CountsText {
         next_time: None,
         taken_at: Some(millis_from_time(at)),
@@ -223,7 +224,7 @@ pub(super) fn counts_text(counts: &NoticeCounts, at: SystemTime) -> String {
 }
 
 /// Returns when to count next, and the last counts with their time.
-pub(super) fn counts(text: &str) -> (Option<SystemTime>, Option<(NoticeCounts, SystemTime)>) {
+pub(super) fn counts(text: &str) -> (Option<DateTime<Utc>>, Option<(NoticeCounts, DateTime<Utc>)>) {
     let text: CountsText = read("counts", text).unwrap_or_default();
     let taken = text.taken_at.map(|taken_at| {
         let mut counts = NoticeCounts::default();

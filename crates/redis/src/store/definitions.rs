@@ -1,7 +1,7 @@
 //! Definitions and their versions. Each is a hash that people may edit; an edit compares its fingerprint before overwriting it.
 
+use chrono::{DateTime, Utc};
 use std::collections::HashMap;
-use std::time::SystemTime;
 
 use solid_notify_core::StoreError;
 use solid_notify_core::alert::ALERT_DEFINITION;
@@ -42,7 +42,7 @@ impl Kept {
         Self { versions: Vec::new(), audit: Vec::new() }
     }
 
-    fn keep(&mut self, seen: &SeenRow, row: &NotifyDef, act: &str, who: &str, now: SystemTime) {
+    fn keep(&mut self, seen: &SeenRow, row: &NotifyDef, act: &str, who: &str, now: DateTime<Utc>) {
         let last = self.versions.last().or(seen.last.as_ref());
         let Some(version) = StoredVersion::after(last, row, act, who, now) else { return };
         self.audit.extend(version.audit(last).as_ref().map(codec::audit_text));
@@ -52,7 +52,7 @@ impl Kept {
 
 impl RedisStore {
     /// Reads all definitions by id, and the time.
-    pub(super) async fn rows(&self) -> Result<(SystemTime, Vec<SeenRow>), StoreError> {
+    pub(super) async fn rows(&self) -> Result<(DateTime<Utc>, Vec<SeenRow>), StoreError> {
         type Raw = (i64, String, HashMap<String, Vec<u8>>, i64, String);
         let (now, raw): (i64, Vec<Raw>) = self.common(&["definitions"], "reading the definitions").await?;
         let mut rows: Vec<SeenRow> = Vec::with_capacity(raw.len());
@@ -184,7 +184,7 @@ fn replaceable(
     mut rows: Vec<SeenRow>,
     seen: &NotifyDef,
     mut new: NotifyDef,
-    now: SystemTime,
+    now: DateTime<Utc>,
 ) -> Result<Result<(SeenRow, NotifyDef), Edited>, StoreError> {
     let other = |row: &NotifyDef| row.id != seen.id && row.name == new.name;
     let other = rows.iter().filter_map(|seen| seen.row.as_ref()).find(|row| other(row)).cloned();

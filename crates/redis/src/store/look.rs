@@ -1,7 +1,7 @@
 //! Looks for due and overdue notices, and the ticks, purges and heartbeats that follow from looks.
 
+use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
-use std::time::SystemTime;
 
 use futures_util::future::try_join_all;
 use solid_notify_core::StoreError;
@@ -28,7 +28,7 @@ impl RedisStore {
             let now = time_from_millis(now);
             for (status, first) in Status::LIVE.into_iter().zip(first) {
                 let Some(next) = score(&first).map(time_from_millis) else { continue };
-                let (after, late) = (next.duration_since(now), now.duration_since(next));
+                let (after, late) = ((next - now).to_std(), (now - next).to_std());
                 slices.push(DueSlice {
                     def_id,
                     status,
@@ -111,7 +111,7 @@ impl RedisStore {
             Purge::Definition { def_id, older_than } => {
                 let (now, rows) = self.rows().await?;
                 let row = rows.into_iter().find(|seen| seen.id == *def_id).and_then(|seen| seen.row);
-                let old = |time: SystemTime| now.duration_since(time).is_ok_and(|ago| ago >= *older_than);
+                let old = |time: DateTime<Utc>| (now - time).to_std().is_ok_and(|ago| ago >= *older_than);
                 if !row.and_then(|row| row.delete_time).is_some_and(old) {
                     return Ok(Vec::new());
                 }
@@ -144,7 +144,7 @@ impl RedisStore {
         &self,
         id: &str,
         text: &str,
-    ) -> Result<(SystemTime, Vec<(String, SystemTime, Vec<String>)>), StoreError> {
+    ) -> Result<(DateTime<Utc>, Vec<(String, DateTime<Utc>, Vec<String>)>), StoreError> {
         let (now, raw): (i64, Vec<(String, String)>) = self.common(&["beat", id, text], "storing a heartbeat").await?;
         let nodes = raw.into_iter().filter_map(|(id, text)| codec::node(&text).map(|(seen, has)| (id, seen, has)));
         let mut nodes: Vec<_> = nodes.collect();

@@ -4,6 +4,7 @@
 //! compare enough by itself (limits, alerts, an operator's verb), the store reads, decides, and writes under a comparison. It
 //! repeats that where another client wrote in between.
 
+use chrono::{DateTime, Utc};
 mod adding;
 mod alerts;
 mod claim;
@@ -19,7 +20,7 @@ mod verbs;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use redis::FromRedisValue;
 use solid_notify_core::StoreError;
@@ -91,7 +92,7 @@ impl RedisStore {
         Ok(self.redis.run(script, &[key], args, doing).await?)
     }
 
-    async fn time(&self) -> Result<SystemTime, StoreError> {
+    async fn time(&self) -> Result<DateTime<Utc>, StoreError> {
         Ok(self.redis.now(&self.keys.common()).await?)
     }
 

@@ -1,6 +1,7 @@
 //! `Operate` over Redis. The verbs are in `verbs`, the versions in `definitions`.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use chrono::{DateTime, Utc};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
@@ -36,7 +37,7 @@ impl Operate for RedisStore {
         self.alert_standing(def_id, reason).await
     }
 
-    async fn oldest_blocked(&self, def_id: i64) -> Result<Option<SystemTime>, StoreError> {
+    async fn oldest_blocked(&self, def_id: i64) -> Result<Option<DateTime<Utc>>, StoreError> {
         let oldest: String = self.run(&LOOK, def_id, &["oldest"], "looking for blocked notices").await?;
         Ok(score(&oldest).map(time_from_millis))
     }
@@ -169,7 +170,7 @@ impl Operate for RedisStore {
         (counts.awaiting_ack, counts.dead_letters, counts.cancelled) = (count(5), count(6), count(7));
         counts.recently_succeeded = count(8);
         counts.oldest_due = found.get(1).and_then(|word| score(word)).map(time_from_millis);
-        let at = found.first().and_then(|word| score(word)).map_or(UNIX_EPOCH, time_from_millis);
+        let at = found.first().and_then(|word| score(word)).map_or(DateTime::UNIX_EPOCH, time_from_millis);
         let next = millis(next_count(began.elapsed(), every));
         let _: i64 = self.common(&["counted", &id, &next, &codec::counts_text(&counts, at)], DOING).await?;
         Ok(true)
@@ -237,7 +238,7 @@ fn set_of(slice: &QueueSlice) -> String {
 
 /// The first and the last score. Times are stored to the millisecond.
 fn bounds(slice: &QueueSlice) -> (String, String) {
-    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = |time: DateTime<Utc>| (time - DateTime::UNIX_EPOCH).to_std().unwrap_or_default();
     let low = slice.from.map_or_else(|| "-inf".to_owned(), |from| duration_millis(since(from)).to_string());
     let high = slice.until.map_or_else(|| "+inf".to_owned(), |until| since(until).as_millis().to_string());
     (low, high)

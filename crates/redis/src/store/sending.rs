@@ -1,8 +1,7 @@
 //! `Store` over Redis: the methods of the send path. The other files do the work.
 
-use std::time::SystemTime;
-
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use solid_notify_core::StoreError;
 use solid_notify_core::definition::NotifyDef;
 use solid_notify_core::notice::{ClaimedNotice, NoticeRecord};
@@ -14,7 +13,7 @@ use super::{AT_ONCE, CHANGE, RedisStore, def_of, member, millis};
 
 #[async_trait]
 impl Store for RedisStore {
-    async fn now(&self) -> Result<SystemTime, StoreError> {
+    async fn now(&self) -> Result<DateTime<Utc>, StoreError> {
         self.time().await
     }
 

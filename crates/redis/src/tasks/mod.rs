@@ -3,10 +3,11 @@
 //! Each kind is a few keys in one slot of a cluster, and each call is one script there. The consumers decide what a task means
 //! and run it.
 
+use chrono::{DateTime, Utc};
 mod model;
 mod scripts;
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -326,7 +327,7 @@ impl TimedTasks {
     ///
     /// # Errors
     /// [`Error::Redis`].
-    pub async fn now(&self, kind: &str) -> Result<SystemTime> {
+    pub async fn now(&self, kind: &str) -> Result<DateTime<Utc>> {
         self.redis.now(&scripts::keys(self.redis.prefix(), kind)[0]).await
     }
 

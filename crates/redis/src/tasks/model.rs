@@ -1,6 +1,7 @@
 //! The types of the timed tasks: a task, a claim, an outcome.
 
-use std::time::{Duration, SystemTime};
+use chrono::{DateTime, Utc};
+use std::time::Duration;
 
 use solid_notify_core::notice::{duration_millis, millis_from_time};
 
@@ -13,7 +14,7 @@ pub enum When {
     /// This long after it is added, by Redis's clock.
     After(Duration),
     /// At this time, by Redis's clock.
-    At(SystemTime),
+    At(DateTime<Utc>),
 }
 
 impl From<Duration> for When {
@@ -22,8 +23,8 @@ impl From<Duration> for When {
     }
 }
 
-impl From<SystemTime> for When {
-    fn from(time: SystemTime) -> Self {
+impl From<DateTime<Utc>> for When {
+    fn from(time: DateTime<Utc>) -> Self {
         Self::At(time)
     }
 }
@@ -45,7 +46,7 @@ pub struct Task<T> {
     /// Its id.
     pub id: String,
     /// Since when it has been due.
-    pub due: SystemTime,
+    pub due: DateTime<Utc>,
     /// Its value.
     pub value: T,
     /// How often it was claimed before.
@@ -59,7 +60,7 @@ pub struct ClaimedTask<T> {
     /// Its id.
     pub id: String,
     /// When it was due, or when the lease of a consumer that died ended.
-    pub due: SystemTime,
+    pub due: DateTime<Utc>,
     /// Its value.
     pub value: T,
     /// How often it was claimed, including this time.
@@ -205,7 +206,7 @@ pub struct DeadTask {
     /// Its id.
     pub id: String,
     /// When it died.
-    pub died: SystemTime,
+    pub died: DateTime<Utc>,
     /// The reason.
     pub reason: String,
     /// How often it was claimed.

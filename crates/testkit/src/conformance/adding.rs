@@ -1,7 +1,8 @@
 //! Adding notices.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::time::{Duration, UNIX_EPOCH};
+use chrono::DateTime;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use solid_notify_core::notice::{LATEST_TIME, time_from_millis};
@@ -57,7 +58,7 @@ pub async fn a_notice_can_be_sent_at_a_given_time(b: &dyn Backend) {
     b.add_new(NewNotice::new("sync", 1).unwrap().at(past)).await;
     b.claim_one(def_id).await;
     // A time that no database can store becomes the latest one that a caller may set.
-    let never = UNIX_EPOCH + Duration::from_secs(400_000_000_000);
+    let never = DateTime::UNIX_EPOCH + Duration::from_secs(400_000_000_000);
     let id = b.add_new(NewNotice::new("sync", 1).unwrap().at(never)).await.id();
     assert_eq!(b.record(id).await.next_call_time, Some(time_from_millis(LATEST_TIME)));
 }

@@ -74,7 +74,7 @@ pub async fn a_claimed_notice_is_sending_with_a_lease_and_one_attempt_more(b: &d
     let claimed = b.claim_one(def_id).await;
     assert_eq!((claimed.status, claimed.fence, claimed.worker.as_str()), (Status::Sending, 1, "worker-1"));
     assert_eq!(claimed.last_call_time, b.clock().now());
-    assert_eq!(claimed.last_call_time.duration_since(claimed.create_time).unwrap(), Duration::from_secs(7));
+    assert_eq!((claimed.last_call_time - claimed.create_time).to_std().unwrap(), Duration::from_secs(7));
     let record = b.record(id).await;
     assert_eq!((record.status, record.fence, record.worker.as_deref()), (Status::Sending, 1, Some("worker-1")));
     assert_eq!(record.next_call_time, Some(b.clock().now() + LEASE));

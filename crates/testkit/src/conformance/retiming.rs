@@ -44,7 +44,7 @@ impl dyn Backend + '_ {
         for id in ids {
             let record = self.record(*id).await;
             assert_eq!(record.status, Status::Failed);
-            let due = record.next_call_time.unwrap().duration_since(self.clock().now()).unwrap_or_default();
+            let due = (record.next_call_time.unwrap() - self.clock().now()).to_std().unwrap_or_default();
             waits.push((due.as_secs(), record.failures + record.crashes));
         }
         waits

@@ -1,7 +1,8 @@
 //! Timetables: a tick is recorded and its notices are added once, and a tick is no edit.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::time::{Duration, SystemTime};
+use chrono::DateTime;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use solid_notify_core::store::{DueTimes, LastTick, Tick, Ticked};
@@ -61,7 +62,7 @@ pub async fn a_tick_of_a_row_that_has_changed_adds_nothing(b: &dyn Backend) {
         let back = b.outbox().update(&edited, row).await.unwrap();
         assert!(matches!(back, Updated::Done(_)), "{back:?}");
     }
-    let other = LastTick { at: Some(SystemTime::UNIX_EPOCH), schedule: None };
+    let other = LastTick { at: Some(DateTime::UNIX_EPOCH), schedule: None };
     assert_eq!(
         b.store().tick(&Tick { seen: other, ..seen.clone() }).await.unwrap(),
         Ticked::Changed,

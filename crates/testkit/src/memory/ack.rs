@@ -1,14 +1,13 @@
 //! Acks and nacks of receivers, in memory.
 
-use std::time::SystemTime;
-
+use chrono::{DateTime, Utc};
 use solid_notify_core::Status;
 use solid_notify_core::ack::{AckResult, CONFIRMED_LATE, OfLive, Reply, late_entry, of_ended, of_live};
 
 use super::State;
 
 impl State {
-    pub(crate) fn apply_ack(&mut self, answer: &Reply, now: SystemTime) -> AckResult {
+    pub(crate) fn apply_ack(&mut self, answer: &Reply, now: DateTime<Utc>) -> AckResult {
         if let Some(live) = self.live.get_mut(&answer.id) {
             return match of_live(answer, &live.notice) {
                 OfLive::End(settle) => {

@@ -1,7 +1,8 @@
 //! Alerts and their cool-downs in memory.
 
+use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use solid_notify_core::alert::cooldown::{AlertRow, FollowUp, FollowUpFacts, raise, tell};
 use solid_notify_core::alert::{AlertReason, StoredAlert};
@@ -11,7 +12,7 @@ use solid_notify_core::store::{Alarm, FollowUpResult};
 use super::{Live, State};
 
 impl State {
-    pub(super) fn raise_all<'a>(&mut self, alarms: impl Iterator<Item = &'a Alarm>, now: SystemTime) {
+    pub(super) fn raise_all<'a>(&mut self, alarms: impl Iterator<Item = &'a Alarm>, now: DateTime<Utc>) {
         let mut groups: BTreeMap<(i64, AlertReason), Vec<&Alarm>> = BTreeMap::new();
         for alarm in alarms {
             groups.entry((alarm.def_id, alarm.reason)).or_default().push(alarm);
@@ -36,7 +37,7 @@ impl State {
         }
     }
 
-    pub(super) fn told(&mut self, told: &FollowUpResult, now: SystemTime) {
+    pub(super) fn told(&mut self, told: &FollowUpResult, now: DateTime<Utc>) {
         let key = (told.def_id, told.reason);
         let Some(row) = self.alerts.remove(&key) else { return };
         if let Some((mut row, next)) = tell(&row, told, millis_from_time(now)) {
@@ -48,7 +49,7 @@ impl State {
         }
     }
 
-    pub(super) fn alert_row(&self, key: (i64, AlertReason), now: SystemTime) -> Option<(AlertRow, FollowUpFacts)> {
+    pub(super) fn alert_row(&self, key: (i64, AlertReason), now: DateTime<Utc>) -> Option<(AlertRow, FollowUpFacts)> {
         let row = self.alerts.get(&key)?;
         let ended = self
             .history
@@ -61,7 +62,7 @@ impl State {
         Some((row.clone(), FollowUpFacts { now: millis_from_time(now), succeeded, still_failing }))
     }
 
-    fn follow_up(&self, row: &AlertRow, alert_def: i64, now: SystemTime) -> FollowUp {
+    fn follow_up(&self, row: &AlertRow, alert_def: i64, now: DateTime<Utc>) -> FollowUp {
         let live = row.follow_up.and_then(|id| self.live.get(&id)).filter(|live| live.notice.def_id == alert_def);
         match live.map(|live| (live.notice.status, live.next_call_time)) {
             None => FollowUp::None,
@@ -70,7 +71,7 @@ impl State {
         }
     }
 
-    fn add_alert(&mut self, alert_def: i64, alert: &StoredAlert, after: Duration, now: SystemTime) -> i64 {
+    fn add_alert(&mut self, alert_def: i64, alert: &StoredAlert, after: Duration, now: DateTime<Utc>) -> i64 {
         let id = self.next_id();
         self.live.insert(id, Live::of(id, alert_def, alert.to_json(), now, now + after));
         id

@@ -1,6 +1,7 @@
 //! The snapshot of counts in memory.
 
-use std::time::{Duration, SystemTime};
+use chrono::{DateTime, Utc};
+use std::time::Duration;
 
 use solid_notify_core::Status;
 use solid_notify_core::operate::{DefinitionCounts, NoticeCounts, QueueSlice, RECENT, next_count};
@@ -10,12 +11,12 @@ use super::State;
 /// A row of `notify_count`.
 #[derive(Clone)]
 pub(super) struct Counted {
-    taken: (NoticeCounts, SystemTime),
-    next: SystemTime,
+    taken: (NoticeCounts, DateTime<Utc>),
+    next: DateTime<Utc>,
 }
 
 impl State {
-    pub(super) fn counted(&self, now: SystemTime) -> Vec<DefinitionCounts> {
+    pub(super) fn counted(&self, now: DateTime<Utc>) -> Vec<DefinitionCounts> {
         let row = |def: &solid_notify_core::NotifyDef| {
             let counted = self.counts.get(&def.id);
             let (taken, next) = (counted.map(|row| row.taken.clone()), counted.map(|row| row.next));
@@ -27,7 +28,7 @@ impl State {
     }
 
     /// Counts again if it is due. The lock of the state lets one thread count at a time, so no row needs a lock.
-    pub(super) fn count_anew(&mut self, def_id: i64, every: Duration, now: SystemTime) -> bool {
+    pub(super) fn count_anew(&mut self, def_id: i64, every: Duration, now: DateTime<Utc>) -> bool {
         if self.counts.get(&def_id).is_some_and(|row| row.next > now) {
             return false;
         }

@@ -1,7 +1,6 @@
 //! Limits over all nodes, and the pause of everything, in memory.
 
-use std::time::SystemTime;
-
+use chrono::{DateTime, Utc};
 use solid_notify_core::limit::{QuotaStop, allowance, begin, end, watched};
 use solid_notify_core::notice::{ClaimedNotice, Status, millis_from_time};
 use solid_notify_core::operate::{AuditEntry, Paused, SendLimits, Switch};
@@ -11,14 +10,14 @@ use super::State;
 
 impl State {
     /// Returns how many notices a claim may take.
-    pub(super) fn allowance(&self, claim: &Claim, now: SystemTime) -> Result<usize, QuotaStop> {
+    pub(super) fn allowance(&self, claim: &Claim, now: DateTime<Utc>) -> Result<usize, QuotaStop> {
         let Some(quota) = &claim.quota else { return Ok(usize::MAX) };
         let row = self.limits.get(&claim.def_id).cloned().unwrap_or_default();
         allowance(&row, quota, millis_from_time(now), self.sending(claim.def_id), claim.lease)
     }
 
     /// Records the claimed notices. Returns the reason if no more may be claimed.
-    pub(super) fn begun(&mut self, claim: &Claim, claimed: &[ClaimedNotice], now: SystemTime) -> Option<QuotaStop> {
+    pub(super) fn begun(&mut self, claim: &Claim, claimed: &[ClaimedNotice], now: DateTime<Utc>) -> Option<QuotaStop> {
         let quota = claim.quota.as_ref().filter(|_| !claimed.is_empty())?;
         let ids: Vec<i64> = claimed.iter().map(|notice| notice.id).collect();
         let row = self.limits.entry(claim.def_id).or_default();
@@ -27,7 +26,7 @@ impl State {
     }
 
     /// Shows outcomes to the circuit breakers of their definitions. Returns the alerts for the circuits that this opens.
-    pub(super) fn watch<'a>(&mut self, settled: &[&'a Settle], now: SystemTime) -> Vec<&'a Alarm> {
+    pub(super) fn watch<'a>(&mut self, settled: &[&'a Settle], now: DateTime<Utc>) -> Vec<&'a Alarm> {
         let mut alarms = Vec::new();
         for (def_id, outcomes) in watched(settled.iter().copied()) {
             let row = self.limits.entry(def_id).or_default();
@@ -42,7 +41,7 @@ impl State {
         SendLimits { paused: self.paused.clone(), limits: self.limits.clone() }
     }
 
-    pub(super) fn switch(&mut self, switch: &Switch, who: &str, now: SystemTime) -> bool {
+    pub(super) fn switch(&mut self, switch: &Switch, who: &str, now: DateTime<Utc>) -> bool {
         if switch.pauses() == self.paused.is_some() {
             return false;
         }

@@ -1,6 +1,7 @@
 //! The in-memory store: maps under one lock. It implements in Rust what the SQL stores do with statements, so the
 //! conformance suite compares two independent implementations.
 
+use chrono::{DateTime, Utc};
 mod ack;
 mod alerts;
 mod counts;
@@ -11,13 +12,12 @@ mod versions;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand};
 use solid_notify_core::limit::LimitRow;
-use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status, duration_from_millis};
+use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status, duration_from_millis, later};
 use solid_notify_core::operate::{AuditEntry, Paused};
 use solid_notify_core::store::{Edit, Edited, LastTick, Node, Settle, Settled};
 use solid_notify_core::transition::Next;
@@ -29,7 +29,7 @@ pub(crate) struct State {
     definitions: BTreeMap<i64, NotifyDef>,
     pub(crate) live: BTreeMap<i64, Live>,
     history: BTreeMap<i64, Ended>,
-    nodes: BTreeMap<String, (Node, SystemTime)>,
+    nodes: BTreeMap<String, (Node, DateTime<Utc>)>,
     audit: Vec<AuditEntry>,
     counts: BTreeMap<i64, counts::Counted>,
     alerts: BTreeMap<(i64, AlertReason), AlertRow>,
@@ -45,7 +45,7 @@ pub(crate) struct State {
 #[derive(Clone)]
 pub(crate) struct Live {
     notice: ClaimedNotice,
-    next_call_time: Option<SystemTime>,
+    next_call_time: Option<DateTime<Utc>>,
     last_class: Option<String>,
     called: bool,
     dedupe_key: Option<String>,
@@ -55,7 +55,7 @@ pub(crate) struct Live {
 #[derive(Clone)]
 struct Ended {
     live: Live,
-    finish_time: SystemTime,
+    finish_time: DateTime<Utc>,
     reason: Option<String>,
 }
 
@@ -70,8 +70,8 @@ impl MemoryStore {
         Self { clock, state: Mutex::default() }
     }
 
-    pub(crate) fn time(&self) -> SystemTime {
-        self.clock.as_ref().map_or_else(SystemTime::now, HandClock::now)
+    pub(crate) fn time(&self) -> DateTime<Utc> {
+        self.clock.as_ref().map_or_else(Utc::now, HandClock::now)
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -104,7 +104,7 @@ impl State {
     }
 
     /// Replaces a row that still has the values the editor saw, and keeps both versions; otherwise returns the reason.
-    fn replace(&mut self, seen: &NotifyDef, mut new: NotifyDef, edit: &Edit, who: &str, now: SystemTime) -> Edited {
+    fn replace(&mut self, seen: &NotifyDef, mut new: NotifyDef, edit: &Edit, who: &str, now: DateTime<Utc>) -> Edited {
         let row = match self.definitions.get(&seen.id) {
             None => return Edited::Missing,
             Some(row) if row.delete_time.is_some() => return Edited::Missing,
@@ -133,7 +133,7 @@ impl State {
     }
 
     /// Settles one outcome. If this call stores it, it is added to `held_ones`.
-    fn settle<'a>(&mut self, settle: &'a Settle, now: SystemTime, held_ones: &mut Vec<&'a Settle>) -> Settled {
+    fn settle<'a>(&mut self, settle: &'a Settle, now: DateTime<Utc>, held_ones: &mut Vec<&'a Settle>) -> Settled {
         let held = self.live.get(&settle.id).is_some_and(|live| {
             live.notice.fence == settle.fence
                 && live.notice.status == settle.from
@@ -151,7 +151,7 @@ impl State {
         match &settle.transition.next {
             Next::Wait { status, after } => {
                 live.notice.status = *status;
-                live.next_call_time = now.checked_add(*after);
+                live.next_call_time = later(now, *after);
                 self.live.insert(settle.id, live);
             }
             Next::Finish { status, reason, keep } => {
@@ -194,7 +194,7 @@ impl State {
 }
 
 impl Live {
-    pub(crate) fn new(id: i64, def_id: i64, notice: &NewNotice, now: SystemTime) -> Self {
+    pub(crate) fn new(id: i64, def_id: i64, notice: &NewNotice, now: DateTime<Utc>) -> Self {
         let (at, delay) = notice.send_millis();
         let next = match at {
             Some(ms) => solid_notify_core::notice::time_from_millis(ms).max(now),
@@ -210,7 +210,7 @@ impl Live {
     }
 
     /// Creates a notice with only a parameter and a time.
-    fn of(id: i64, def_id: i64, param: String, now: SystemTime, next: SystemTime) -> Self {
+    fn of(id: i64, def_id: i64, param: String, now: DateTime<Utc>, next: DateTime<Utc>) -> Self {
         let notice = ClaimedNotice {
             id,
             def_id,
@@ -247,7 +247,7 @@ impl Live {
         self.dedupe_key.as_deref().filter(|_| self.notice.fence == 0 || self.until_ended)
     }
 
-    fn is_due(&self, now: SystemTime) -> bool {
+    fn is_due(&self, now: DateTime<Utc>) -> bool {
         self.next_call_time.is_some_and(|next| next <= now)
     }
 

@@ -1,6 +1,7 @@
 //! Implements [`Operate`] in memory.
 
-use std::time::{Duration, SystemTime};
+use chrono::{DateTime, Utc};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use solid_notify_core::ack::{AckResult, Reply};
@@ -179,7 +180,7 @@ impl Operate for MemoryStore {
         let mut groups: Vec<RetryGroup> = Vec::new();
         for live in state.live.values().filter(waiting).take(most) {
             let wait = live.next_call_time.filter(|_| live.called);
-            let wait = wait.and_then(|next| next.duration_since(live.notice.last_call_time).ok());
+            let wait = wait.and_then(|next| (next - live.notice.last_call_time).to_std().ok());
             let one = RetryGroup {
                 failures: live.notice.failures,
                 crashes: live.notice.crashes,
@@ -225,7 +226,7 @@ impl State {
         all.filter(wanted).map(|(live, ended)| listed(live, ended)).filter(within).collect()
     }
 
-    fn carry_out(&mut self, record: &NoticeRecord, change: &Change, now: SystemTime) -> VerbResult {
+    fn carry_out(&mut self, record: &NoticeRecord, change: &Change, now: DateTime<Utc>) -> VerbResult {
         let id = record.id;
         match change {
             Change::Revive { param } => {
@@ -250,7 +251,7 @@ impl State {
     }
 
     /// Moves an ended notice back to the live ones. If another notice has its dedupe key, returns that one's id.
-    fn revive(&mut self, id: i64, param: Option<String>, due: SystemTime) -> Option<i64> {
+    fn revive(&mut self, id: i64, param: Option<String>, due: DateTime<Utc>) -> Option<i64> {
         let ended = self.history.get(&id)?;
         let def_id = ended.live.notice.def_id;
         if let Some(key) = ended.live.unique_key()
@@ -270,7 +271,7 @@ impl State {
         None
     }
 
-    fn cancel(&mut self, id: i64, reason: &str, now: SystemTime) {
+    fn cancel(&mut self, id: i64, reason: &str, now: DateTime<Utc>) {
         if let Some(mut live) = self.live.remove(&id) {
             live.notice.status = Status::Cancelled;
             live.next_call_time = None;
@@ -287,7 +288,7 @@ fn listed(live: &Live, ended: Option<&Ended>) -> Listed {
     let record = live.record(ended);
     let cut = |text: Option<String>, limit: usize| text.map(|text| text.chars().take(limit).collect::<String>());
     let time = record.finish_time.or(record.next_call_time).unwrap_or(time_from_millis(NEVER));
-    let nanos = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let nanos = (time - DateTime::UNIX_EPOCH).to_std().unwrap_or_default().as_nanos();
     let position = Position::new(format!("{nanos:026}"), record.id);
     let mut listed = Listed::new(record.id, record.def_id, record.status, record.create_time, time, position);
     (listed.fence, listed.failures, listed.crashes) = (record.fence, record.failures, record.crashes);

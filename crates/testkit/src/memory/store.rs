@@ -1,12 +1,13 @@
 //! Implements [`Store`] in memory.
 
+use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use solid_notify_core::definition::NotifyDef;
 use solid_notify_core::error::StoreError;
-use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status};
+use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status, later};
 use solid_notify_core::store::{
     CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, Edit, Edited, LastTick, Lease, Look,
     NODE_LIVES, Node, Purge, Settle, Settled, Store, Tick, Ticked, was_seen,
@@ -16,7 +17,7 @@ use super::{Live, MemoryStore};
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn now(&self) -> Result<SystemTime, StoreError> {
+    async fn now(&self) -> Result<DateTime<Utc>, StoreError> {
         Ok(self.time())
     }
 
@@ -57,17 +58,17 @@ impl Store for MemoryStore {
     async fn due(&self, _thorough: bool) -> Result<DueTimes, StoreError> {
         let now = self.time();
         let state = self.state();
-        let mut first: BTreeMap<(i64, Status), SystemTime> = BTreeMap::new();
+        let mut first: BTreeMap<(i64, Status), DateTime<Utc>> = BTreeMap::new();
         for live in state.live.values().filter(|live| state.definitions.contains_key(&live.notice.def_id)) {
             let Some(next) = live.next_call_time else { continue };
             let earliest = first.entry((live.notice.def_id, live.notice.status)).or_insert(next);
             *earliest = next.min(*earliest);
         }
-        let slice = |((def_id, status), next): ((i64, Status), SystemTime)| DueSlice {
+        let slice = |((def_id, status), next): ((i64, Status), DateTime<Utc>)| DueSlice {
             def_id,
             status,
-            after: next.duration_since(now).unwrap_or_default(),
-            late: now.duration_since(next).unwrap_or_default(),
+            after: (next - now).to_std().unwrap_or_default(),
+            late: (now - next).to_std().unwrap_or_default(),
         };
         let ticks = state.ticks.clone();
         Ok(DueTimes { now, ticks, slices: first.into_iter().map(slice).collect() })
@@ -104,7 +105,7 @@ impl Store for MemoryStore {
                 notice.status == Status::NotSent && notice.ordering_key.as_ref().is_some_and(|key| keys.contains(key))
             }
         };
-        let mut due: Vec<(Option<SystemTime>, i64)> = state
+        let mut due: Vec<(Option<DateTime<Utc>>, i64)> = state
             .live
             .values()
             .filter(|live| live.notice.def_id == claim.def_id && live.is_due(now) && wanted(&live.notice))
@@ -121,7 +122,7 @@ impl Store for MemoryStore {
                 live.notice.fence += 1;
                 live.notice.worker.clone_from(&claim.worker);
                 live.notice.last_call_time = now;
-                live.next_call_time = now.checked_add(claim.lease);
+                live.next_call_time = later(now, claim.lease);
                 live.called = true;
                 Some(live.notice.clone())
             })
@@ -164,7 +165,7 @@ impl Store for MemoryStore {
                 && live.notice.fence == lease.fence
                 && live.notice.status == Status::Sending
             {
-                live.next_call_time = now.checked_add(lease.lease);
+                live.next_call_time = later(now, lease.lease);
                 extended.push(lease.id);
             }
         }
@@ -180,10 +181,10 @@ impl Store for MemoryStore {
     async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
         let now = self.time();
         let mut state = self.state();
-        let old = |time: SystemTime, age: Duration| now.duration_since(time).is_ok_and(|passed| passed >= age);
+        let old = |time: DateTime<Utc>, age: Duration| (now - time).to_std().is_ok_and(|passed| passed >= age);
         Ok(match purge {
             Purge::History { def_id, status, older_than, limit } => {
-                let mut ended: Vec<(SystemTime, i64)> = state
+                let mut ended: Vec<(DateTime<Utc>, i64)> = state
                     .history
                     .values()
                     .filter(|ended| ended.live.notice.def_id == *def_id && ended.live.notice.status == *status)

@@ -1,7 +1,6 @@
 //! Versions of definitions in memory, and edits that bypass the store, like edits by SQL.
 
-use std::time::SystemTime;
-
+use chrono::{DateTime, Utc};
 use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand, unseen};
 
 use super::State;
@@ -14,14 +13,14 @@ impl State {
     }
 
     /// Keeps a version of the row, unless it equals the last version.
-    pub(super) fn write_version(&mut self, row: &NotifyDef, act: &str, who: &str, now: SystemTime) {
+    pub(super) fn write_version(&mut self, row: &NotifyDef, act: &str, who: &str, now: DateTime<Utc>) {
         let versions = self.versions.entry(row.id).or_default();
         let Some(version) = StoredVersion::after(versions.last(), row, act, who, now) else { return };
         self.audit.extend(version.audit(versions.last()));
         versions.push(version);
     }
 
-    pub(super) fn remember(&mut self, seen_by: &str, now: SystemTime) {
+    pub(super) fn remember(&mut self, seen_by: &str, now: DateTime<Utc>) {
         let rows: Vec<NotifyDef> = self.definitions.values().cloned().collect();
         let last: Vec<StoredVersion> = self.versions.values().filter_map(|all| all.last().cloned()).collect();
         for def_id in unseen(&rows, &last) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use solid_notify_core::alert::cooldown::{AlertRow, FollowUp, FollowUpFacts, raise, tell};
 use solid_notify_core::alert::follow_up::follow_up;
 use solid_notify_core::definition::KeepHistory;
-use solid_notify_core::notice::{duration_from_millis, duration_millis, time_from_millis};
+use solid_notify_core::notice::{duration_from_millis, duration_millis, rfc3339, time_from_millis};
 use solid_notify_core::store::Alarm;
 use solid_notify_core::{Alert, AlertKind, AlertReason, ErrorClass, Policy};
 
@@ -76,7 +76,7 @@ impl Desk {
         if raised.notify {
             let mut alert = Alert::new(AlertKind::Raised, reason, alarm.definition, alarm.message);
             (alert.notice_id, alert.class, alert.node) = (alarm.notice_id, alarm.class, alarm.node);
-            alert.since = humantime::format_rfc3339_millis(time_from_millis(now)).to_string();
+            alert.since = rfc3339(time_from_millis(now));
             self.tell(alert, now);
         } else {
             self.suppressed += 1;

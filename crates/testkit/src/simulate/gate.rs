@@ -1,7 +1,8 @@
 //! [`Gate`]: what an attempt needs besides a slot: an open window, and limits over all nodes that admit it. The code of the
 //! real system decides both; this file simulates only the store around it.
 
-use std::time::{Duration, SystemTime};
+use chrono::{DateTime, Utc};
+use std::time::Duration;
 
 use solid_notify_core::Policy;
 use solid_notify_core::definition::FOREVER;
@@ -22,7 +23,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn new(start: SystemTime) -> Self {
+    pub(super) fn new(start: DateTime<Utc>) -> Self {
         Self { start: millis_from_time(start), row: LimitRow::default(), sending: 0, again: None }
     }
 

@@ -1,8 +1,9 @@
 //! Runs a simulation, one event after the other. Nothing waits and nothing is stored. The code of the real system decides
 //! each outcome.
 
+use chrono::DateTime;
 use std::collections::VecDeque;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use solid_notify_core::alert::trigger::trigger;
 use solid_notify_core::definition::{AlertTrigger, FOREVER};
@@ -361,8 +362,8 @@ fn no_notice(def_id: i64) -> ClaimedNotice {
         failures: 0,
         crashes: 0,
         worker: "simulation".to_owned(),
-        last_call_time: UNIX_EPOCH,
-        create_time: UNIX_EPOCH,
+        last_call_time: DateTime::UNIX_EPOCH,
+        create_time: DateTime::UNIX_EPOCH,
         trace_context: None,
         ordering_key: None,
     }

@@ -2,9 +2,10 @@
 //!
 //! `run` simulates it.
 
+use chrono::{DateTime, Utc};
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use solid_notify_core::{Error, ErrorClass, Policy};
 
@@ -36,7 +37,7 @@ pub struct Scenario {
     pub(super) strategy: Option<Strategy>,
     pub(super) bucket: Option<Duration>,
     pub(super) horizon: Option<Duration>,
-    pub(super) starting: SystemTime,
+    pub(super) starting: DateTime<Utc>,
     pub(super) seed: u64,
 }
 
@@ -85,7 +86,7 @@ impl Scenario {
             strategy: None,
             bucket: None,
             horizon: None,
-            starting: UNIX_EPOCH,
+            starting: DateTime::UNIX_EPOCH,
             seed: 0,
         }
     }
@@ -177,7 +178,7 @@ impl Scenario {
     /// Sets the time at which the scenario begins, which matters for a `send_window`; by default the beginning of 1970 in
     /// UTC (midnight of a Thursday).
     #[must_use]
-    pub fn starting(mut self, at: SystemTime) -> Self {
+    pub fn starting(mut self, at: DateTime<Utc>) -> Self {
         self.starting = at;
         self
     }

@@ -1,6 +1,7 @@
 //! Tests the simulation as a whole; other tests compare it with real sweepers.
 
-use std::time::{Duration, SystemTime};
+use chrono::DateTime;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use solid_notify_core::{AlertKind, AlertReason, Error, ErrorClass, NotifyDef};
@@ -329,7 +330,7 @@ fn an_open_circuit_spares_the_receiver_and_raises_an_alert() {
 fn nothing_is_sent_while_the_window_is_closed() {
     // The window is open for a quarter of an hour each day, from half an hour after the beginning.
     let def = NotifyDef::new("sync").send_window("06:30-06:45").retry_interval("10m");
-    let six = SystemTime::UNIX_EPOCH + 6 * 60 * MINUTE;
+    let six = DateTime::UNIX_EPOCH + 6 * 60 * MINUTE;
     let scenario = Scenario::new().lasting(60 * MINUTE).starting(six).attempt(Duration::ZERO).bucket(MINUTE);
     let report = simulate(&def, &scenario.outage(Duration::ZERO, 31 * MINUTE, ErrorClass::Busy)).unwrap();
     let minutes = attempts(&report);
