@@ -46,7 +46,7 @@ pub(crate) fn run_tests(selection: &Selection, arguments: &[String]) -> Result<C
 }
 
 /// Each checks its own outcome.
-const EXAMPLES: [&str; 11] = [
+const EXAMPLES: [&str; 12] = [
     "quick_start",
     "orders",
     "ack",
@@ -55,6 +55,7 @@ const EXAMPLES: [&str; 11] = [
     "simulate",
     "observe",
     "guide_tutorial",
+    "guide_web",
     "guide_adding",
     "guide_definitions",
     "guide_testing",
