@@ -1,20 +1,21 @@
-//! Deliveries that succeed only with the receiver's confirmation: three purchase orders go to a supplier by "post".
+//! Deliveries that succeed only with the receiver's ack: three purchase orders go to a supplier by "post".
 //!
 //! ```text
 //! cargo run --example ack
 //! ```
 //!
-//! The handler posts each letter and succeeds, so every notice then awaits its confirmation. The letter holds a signed
-//! token with which the supplier replies. The first order is acked. The second is nacked, and acked when it comes again.
-//! The third gets no reply, so it is sent again when the confirmation is overdue, and finally becomes a dead letter. A late
-//! ack turns even that into a success. The clock is turned by hand, so the example takes a moment.
+//! The handler posts each letter and succeeds, so every notice is then awaiting ack. The letter holds a signed token with
+//! which the supplier replies. The first order is acked. The second is nacked, and acked when it comes again. The third gets
+//! no reply, so it is sent again when the ack is overdue, and finally becomes a dead letter. A late ack turns even that into
+//! a success. Then come tokens that are refused. The clock is turned by hand, so the example takes a moment.
 
 use chrono::Utc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use solid_notify::{
-    AckResult, HandClock, Notice, NotifyDef, Outbox, OutboxExt, Status, Sweeper, TokenKeys, ack_notice, add_notice,
+    AckResult, Error, HandClock, Notice, NotifyDef, Outbox, OutboxExt, Status, Sweeper, TokenKeys, ack_notice,
+    add_notice,
 };
 use sqlx::sqlite::SqlitePoolOptions;
 use tokio::sync::mpsc;
@@ -53,7 +54,7 @@ async fn main() -> Result<()> {
         .handler("purchase_order", move |notice: Notice<String>| {
             let post = post.clone();
             async move {
-                // Valid for longer than the notice awaits its confirmation, because a late reply counts too.
+                // Valid for longer than the notice is awaiting ack, because a late reply counts too.
                 let token = notice.ack_token(24 * 60 * MINUTE)?;
                 post.send(Letter { order: notice.param().clone(), attempt: notice.attempt(), token })?;
                 Ok(()) // with `notice.require_ack(time)` before it, whatever the definition says
@@ -81,13 +82,13 @@ async fn main() -> Result<()> {
         let Some(Letter { order, attempt, token }) = letters.recv().await else { break };
         match (order.as_str(), attempt) {
             ("7 wheels", 1) => {
-                println!("{order}: refused, {:?}", outbox.nack_token(&token, "out of stock until Monday").await?);
+                println!("{order}: nacked, {:?}", outbox.nack_token(&token, "out of stock until Monday").await?);
             }
             ("1 engine", _) => {
                 println!("{order}: no answer to attempt {attempt}");
                 engine_token = token;
             }
-            _ => println!("{order}: confirmed, {:?}", outbox.ack_token(&token).await?),
+            _ => println!("{order}: acked, {:?}", outbox.ack_token(&token).await?),
         }
     }
     let_time_pass(&clock, &sweeper).await;
@@ -101,18 +102,30 @@ async fn main() -> Result<()> {
     // The supplier was on holiday. The token of any attempt is valid, and so is a plain ack in the caller's own
     // transaction.
     let late = outbox.ack_token(&engine_token).await?;
-    println!("1 engine: confirmed late, {late:?}");
+    println!("1 engine: acked late, {late:?}");
     ensure!(late == AckResult::DeadLetterAcked, "a dead letter becomes a success");
     let mut tx = outbox.begin().await?;
     let again = ack_notice(&mut tx, ids[2]).await?;
     tx.commit().await?;
-    ensure!(again == AckResult::AlreadySucceeded, "a second confirmation changes nothing");
+    ensure!(again == AckResult::AlreadySucceeded, "a second ack changes nothing");
+    // [end]
+
+    // [token_errors]
+    let garbage = outbox.ack_token("not a token").await;
+    clock.advance(24 * 60 * MINUTE); // the time for which the handler signed
+    let expired = outbox.ack_token(&engine_token).await;
+    outbox.use_token_keys(TokenKeys::new(b"another secret, without accept()")?);
+    let other_secret = outbox.ack_token(&engine_token).await;
+    for refused in [garbage, expired, other_secret] {
+        let Err(Error::Token { problem }) = refused else { bail!("it was accepted: {refused:?}") };
+        println!("403 Forbidden; for the log: {problem}"); // one status for all three: repeating the request is useless
+    }
     // [end]
     sweeper.shutdown().await;
     Ok(())
 }
 
-/// Advances by the confirmation time, then by the interval to the next attempt.
+/// Advances by the time for an ack, then by the interval to the next attempt.
 async fn let_time_pass(clock: &HandClock, sweeper: &Sweeper) {
     for step in [60 * MINUTE, 5 * MINUTE] {
         clock.advance(step);

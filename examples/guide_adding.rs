@@ -11,10 +11,11 @@ use chrono::Utc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use solid_notify::{
-    ErrorClass, Failure, FirstAttempt, HandClock, Handler, HandlerResult, HttpStatus, NewNotice, Notice,
-    NoticeConnection, NotifyDef, Outbox, OutboxExt, Status, add_notice, add_notices,
+    AnyOutbox, Definition, ErrorClass, Failure, FirstAttempt, HandClock, Handler, HandlerResult, HttpStatus, NewNotice,
+    Notice, NoticeConnection, NotifyDef, Outbox, OutboxExt, Receipt, Status, add_notice, add_notices,
 };
 use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
@@ -47,6 +48,33 @@ impl Handler for Partner {
 async fn book(tx: &mut impl NoticeConnection, order: i64) -> solid_notify::Result<()> {
     add_notice(tx, "sync_order", json!({ "order": order })).await?;
     Ok(())
+}
+// [end]
+
+// [handles]
+/// Begins a transaction, so it takes the outbox of the application's database.
+async fn book_now(outbox: &Outbox<Sqlite>, order: i64) -> solid_notify::Result<()> {
+    let mut tx = outbox.begin().await?;
+    book(&mut tx, order).await?;
+    tx.commit().await
+}
+
+/// Only reads and acks, so it takes every outbox.
+async fn is_delivered(outbox: &AnyOutbox, id: i64) -> solid_notify::Result<bool> {
+    Ok(outbox.find(id).await?.is_some_and(|notice| notice.status == Status::Succeeded))
+}
+// [end]
+
+// [typed]
+#[derive(Serialize, Deserialize)]
+struct Reminder {
+    order: i64,
+}
+
+const REMIND: Definition<Reminder> = Definition::new("remind");
+
+async fn remind(tx: &mut impl NoticeConnection, order: i64) -> solid_notify::Result<Receipt> {
+    add_notice(tx, REMIND, Reminder { order }).await // or `&Reminder { order }`; another type does not compile
 }
 // [end]
 
@@ -103,6 +131,10 @@ async fn main() -> Result<()> {
     tx.commit().await?;
     // [end]
 
+    let mut tx = outbox.begin().await?;
+    let typed = remind(&mut tx, 9).await?.id();
+    tx.commit().await?;
+
     // [newest_state]
     let mut tx = outbox.begin().await?;
     for _change in 0..3 {
@@ -140,6 +172,13 @@ async fn main() -> Result<()> {
     outbox.wake(); // optional: without it the next sweep (1 s) finds the notice
     // [end]
 
+    // [pass]
+    book_now(&outbox, 2004).await?; // an `&Outbox<Sqlite>` …
+    sweeper.idle().await;
+    let delivered = is_delivered(&outbox, typed).await?; // … becomes an `&AnyOutbox` by itself (`Deref`)
+    // [end]
+    ensure!(delivered);
+
     // [first_attempt]
     let mut tx = outbox.begin().await?;
     let added = add_notice(&mut tx, "sync_order", json!({ "order": 2 })).await?;
@@ -152,8 +191,8 @@ async fn main() -> Result<()> {
     // [end]
     sweeper.idle().await;
 
-    // Orders 1 to 5 show what a handler can return; 1,000 + 2001 + 2003 + order 2 again are all.
-    ensure!(count(&outbox, "sync_order").await? == 1_003);
+    // Orders 1 to 5 show what a handler can return; 1,000 + 2001 + 2003 + 2004 + order 2 again are all.
+    ensure!(count(&outbox, "sync_order").await? == 1_004);
     for (order, expected) in [
         (1, (Status::Cancelled, None)),
         (2, (Status::Failed, Some("unavailable"))),

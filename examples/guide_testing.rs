@@ -4,7 +4,7 @@
 //! cargo run --example guide_testing
 //! ```
 //!
-//! The chapter "Testing an application" shows the regions of this file. In an application the two functions below are tests.
+//! The chapter "Testing an application" shows the regions of this file. In an application the last three functions are tests.
 
 use chrono::Utc;
 use std::time::Duration;
@@ -13,8 +13,10 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper, assert_added};
 use solid_notify::{
-    AnyOutbox, Failure, Notice, NoticeConnection, NotifyDef, Outbox, OutboxExt, Status, SweeperBuilder, add_notice,
+    AckResult, AnyOutbox, Failure, Notice, NoticeConnection, NoticeTx, NotifyDef, Outbox, OutboxExt, Status,
+    SweeperBuilder, add_notice,
 };
+use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
 
 // [application]
@@ -26,8 +28,17 @@ fn handlers(outbox: &AnyOutbox) -> SweeperBuilder {
     })
 }
 
-async fn book(tx: &mut impl NoticeConnection, order: i64) -> solid_notify::Result<()> {
+async fn announce(tx: &mut impl NoticeConnection, order: i64) -> solid_notify::Result<()> {
     add_notice(tx, "sync_order", json!({"order": order, "state": "booked"})).await?;
+    Ok(())
+}
+// [end]
+
+// [with_sql]
+/// Runs SQL, so it takes the transaction of the application's database. Its notices are a function of their own.
+async fn book(tx: &mut NoticeTx<'_, Sqlite>, order: i64) -> Result<()> {
+    sqlx::query("INSERT INTO orders VALUES ($1)").bind(order).execute(&mut **tx).await?;
+    announce(tx, order).await?;
     Ok(())
 }
 // [end]
@@ -35,6 +46,7 @@ async fn book(tx: &mut impl NoticeConnection, order: i64) -> solid_notify::Resul
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     in_memory().await?;
+    until_acked().await?;
     in_a_database().await
 }
 
@@ -46,7 +58,7 @@ async fn in_memory() -> Result<()> {
     sweeper.fail_next("sync_order", 2, || Failure::retry("the receiver is down"));
 
     let mut tx = outbox.begin().await?;
-    book(&mut tx, 7).await?;
+    announce(&mut tx, 7).await?;
     tx.commit().await?;
 
     let added = assert_added(&outbox, "sync_order").with(json!({"order": 7})).times(1).await;
@@ -61,9 +73,36 @@ async fn in_memory() -> Result<()> {
     Ok(())
 }
 
+async fn until_acked() -> Result<()> {
+    // [ack]
+    let outbox = MemoryOutbox::builder().clock(HandClock::new(Utc::now())).build();
+    let definition = NotifyDef::new("sync_order").retry_interval("[5m]").need_confirm(true).max_confirm_delay("1h");
+    outbox.define_if_missing(definition).await?;
+    let sweeper = TestSweeper::start(handlers(&outbox)).await?;
+
+    let mut tx = outbox.begin().await?;
+    announce(&mut tx, 7).await?;
+    tx.commit().await?;
+    let id = assert_added(&outbox, "sync_order").times(1).await[0].id;
+    assert_eq!(sweeper.drain().await.awaiting, 1); // delivered, and awaiting ack
+    let record = outbox.find(id).await?.context("it was added")?;
+    assert_eq!(record.status, Status::AwaitingAck);
+
+    // No ack comes within the hour: the attempt fails with the class `unacked`, and is repeated after 5 min.
+    assert_eq!(sweeper.advance(Duration::from_secs(3600)).await.failed, 1);
+    assert_eq!(sweeper.advance(Duration::from_secs(300)).await.awaiting, 1);
+    assert_eq!(outbox.ack(id).await?, AckResult::Done);
+    let record = outbox.find(id).await?.context("it was added")?;
+    assert_eq!((record.status, record.errors[0].class.as_str()), (Status::Succeeded, "unacked"));
+    // [end]
+    sweeper.shutdown().await;
+    Ok(())
+}
+
 async fn in_a_database() -> Result<()> {
     // [database]
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
+    sqlx::query("CREATE TABLE orders (id integer)").execute(&pool).await?;
     let outbox = Outbox::builder(pool).clock(HandClock::new(Utc::now())).build();
     outbox.migrate().await?;
     outbox.define_if_missing(NotifyDef::new("sync_order").retry_interval("1m").max_retry_times(1)).await?;
@@ -73,6 +112,8 @@ async fn in_a_database() -> Result<()> {
     let mut tx = outbox.begin().await?;
     book(&mut tx, 7).await?;
     tx.rollback().await?;
+    let orders: i64 = sqlx::query_scalar("SELECT count(*) FROM orders").fetch_one(outbox.pool()).await?;
+    assert_eq!(orders, 0);
     assert_added(&outbox, "sync_order").never().await;
 
     // A notice whose attempts all fail becomes a dead letter.

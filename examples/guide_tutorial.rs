@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
-use solid_notify::{ErrorClass, Failure, Notice, NotifyDef, Outbox, OutboxExt, Status, VerbResult, add_notice};
+use solid_notify::{
+    Definition, ErrorClass, Failure, Notice, NotifyDef, Outbox, OutboxExt, Status, VerbResult, add_notice,
+};
 use sqlx::sqlite::SqlitePoolOptions;
 
 // [invoice]
@@ -19,6 +21,9 @@ struct Invoice {
     number: i64,
     mail: String,
 }
+
+/// The name of the definition, with the type of its parameter. Another type does not compile.
+const SEND_INVOICE: Definition<Invoice> = Definition::new("send_invoice");
 // [end]
 
 #[tokio::main]
@@ -28,13 +33,13 @@ async fn main() -> Result<()> {
     sqlx::query("CREATE TABLE invoice (number integer PRIMARY KEY)").execute(&pool).await?;
     let outbox = Outbox::new(pool);
     outbox.migrate().await?;
-    outbox.define_if_missing(NotifyDef::new("send_invoice").retry_interval("[1s,5m,1h]")).await?;
+    outbox.define_if_missing(NotifyDef::new(SEND_INVOICE).retry_interval("[1s,5m,1h]")).await?;
     // [end]
 
     // [handler]
     let sweeper = outbox
         .sweeper()
-        .handler("send_invoice", |notice: Notice<Invoice>| async move {
+        .handler(SEND_INVOICE, |notice: Notice<Invoice>| async move {
             let invoice = notice.param();
             println!("attempt {} to send invoice {} to {}", notice.attempt(), invoice.number, invoice.mail);
             if !invoice.mail.contains('@') {
@@ -55,7 +60,7 @@ async fn main() -> Result<()> {
     let invoice = Invoice { number: 1, mail: "ada@example.org".to_owned() };
     let mut tx = outbox.begin().await?;
     sqlx::query("INSERT INTO invoice VALUES ($1)").bind(invoice.number).execute(&mut *tx).await?;
-    let added = add_notice(&mut tx, "send_invoice", &invoice).await?;
+    let added = add_notice(&mut tx, SEND_INVOICE, &invoice).await?;
     let id = added.id();
     tx.commit().await?;
     println!("the first attempt: {:?}", added.first_attempt(Duration::from_secs(3)).await);
@@ -78,7 +83,7 @@ async fn main() -> Result<()> {
     let invoice = Invoice { number: 2, mail: "ben@example.org".to_owned() };
     let mut tx = outbox.begin().await?;
     sqlx::query("INSERT INTO invoice VALUES ($1)").bind(invoice.number).execute(&mut *tx).await?;
-    let never = add_notice(&mut tx, "send_invoice", &invoice).await?.id();
+    let never = add_notice(&mut tx, SEND_INVOICE, &invoice).await?.id();
     tx.rollback().await?;
     println!("{}", alice.explain(never).await?);
     // [end]
@@ -87,12 +92,23 @@ async fn main() -> Result<()> {
     // [dead_letter]
     let wrong = Invoice { number: 3, mail: "cleo at example.org".to_owned() };
     let mut tx = outbox.begin().await?;
-    let dead = add_notice(&mut tx, "send_invoice", &wrong).await?.id();
+    let dead = add_notice(&mut tx, SEND_INVOICE, &wrong).await?.id();
     tx.commit().await?;
     sweeper.idle().await;
     println!("{}", alice.explain(dead).await?);
     // [end]
-    ensure!(outbox.find(dead).await?.is_some_and(|notice| notice.status == Status::DeadLetter));
+
+    // [errors]
+    if let Some(notice) = alice.show(dead).await? {
+        println!("{:?} after {} failures: {:?}", notice.status, notice.failures, notice.end_reason);
+        for error in &notice.errors {
+            println!("attempt {} at {} on {}: {}", error.attempt, error.time, error.node, error.class);
+            println!("  {} ({} ms)", error.message, error.duration_ms);
+        }
+    }
+    // [end]
+    let letter = outbox.find(dead).await?;
+    ensure!(letter.is_some_and(|notice| notice.status == Status::DeadLetter && notice.errors.len() == 1));
 
     // [repair]
     let right = Invoice { number: 3, mail: "cleo@example.org".to_owned() };
@@ -109,7 +125,7 @@ async fn main() -> Result<()> {
     sqlx::query("UPDATE notify_def SET retry_interval = '[10s,1h]', max_retry_times = 8 WHERE name = 'send_invoice'")
         .execute(outbox.pool())
         .await?;
-    let row = alice.definition("send_invoice").await?;
+    let row = alice.definition(SEND_INVOICE.name()).await?;
     println!("{} {:?}", row.retry_interval, row.max_retry_times);
     // [end]
     ensure!(row.max_retry_times == Some(8));
