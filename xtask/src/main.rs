@@ -1,8 +1,9 @@
-//! The workspace's own tasks: `cargo xtask test`, `cargo xtask servers`, `cargo xtask ci`, `cargo xtask book`,
-//! `cargo xtask mutants`.
+//! The workspace's own tasks: `cargo xtask test`, `cargo xtask servers`, `cargo xtask ci`, `cargo xtask api`,
+//! `cargo xtask book`, `cargo xtask mutants`.
 //!
 //! This file parses the command line; each task has its own file.
 
+mod api;
 mod book;
 mod ci;
 mod copy;
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
+use api::Comparison;
 use selection::Selection;
 
 const USAGE: &str = "\
@@ -33,9 +35,12 @@ Usage:
   cargo xtask servers [--only DATABASES]
       Starts the same servers, prints their URLs and waits for Ctrl-C.
   cargo xtask ci [--nightly]
-      Checks everything that CI checks: format, lints, documentation, dependencies, tests. With --nightly
+      Checks everything that CI checks: format, lints, documentation, public API, dependencies, tests. With --nightly
       also the long steps: the book, the tests on the newest servers, the mutants, and faults for NOTIFY_SOAK
       (30m unless set).
+  cargo xtask api [--write]
+      Compares the public API of each crate with its snapshot in docs/api and prints the lines that differ.
+      --write updates the snapshots.
   cargo xtask book
       Renders the book in docs to target/book with mdbook, which is installed into target/tools when it is missing.
   cargo xtask mutants [--only PART,...] [--schedules] [--write]
@@ -70,6 +75,9 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Test { only, arguments } => test::test(&Selection::new(only.as_deref())?, &arguments),
         Task::Servers { only } => serve::serve(&Selection::new(only.as_deref())?),
         Task::Ci { nightly } => ci::ci(&Selection::new(None)?, nightly),
+        Task::Api { write } => {
+            Ok(if api::api(write)? == Comparison::Same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
         Task::Book => Ok(ExitCode::from(book::book()?.code())),
         Task::Mutants { only, schedules: true, write } => {
             hunt::mutants(&Selection::new(Some("sqlite"))?, only.as_deref(), write)?;
@@ -91,6 +99,7 @@ enum Task {
     Test { only: Option<String>, arguments: Vec<String> },
     Servers { only: Option<String> },
     Ci { nightly: bool },
+    Api { write: bool },
     Book,
     Mutants { only: Option<String>, schedules: bool, write: bool },
     Help,
@@ -120,6 +129,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task> {
         ("test", []) => Ok(Task::Test { only, arguments: rest }),
         ("servers", []) if rest.is_empty() => Ok(Task::Servers { only }),
         ("ci", [] | ["--nightly"]) if rest.is_empty() && only.is_none() => Ok(Task::Ci { nightly: !flags.is_empty() }),
+        ("api", [] | ["--write"]) if rest.is_empty() && only.is_none() => Ok(Task::Api { write: !flags.is_empty() }),
         ("book", []) if rest.is_empty() && only.is_none() => Ok(Task::Book),
         ("mutants", flags) if rest.is_empty() && !flags.contains(&"--nightly") => {
             let has = |flag| flags.contains(&flag);
@@ -127,7 +137,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task> {
         }
         ("help" | "--help" | "-h", _) => Ok(Task::Help),
         ("", _) => bail!("which task?\n\n{USAGE}"),
-        ("test" | "servers" | "ci" | "book" | "mutants", _) => {
+        ("test" | "servers" | "ci" | "api" | "book" | "mutants", _) => {
             bail!("`{name}` does not take these arguments\n\n{USAGE}")
         }
         _ => bail!("unknown task `{name}`\n\n{USAGE}"),
@@ -155,6 +165,8 @@ mod tests {
     fn each_task_has_its_own_flags() -> Result<()> {
         assert_eq!(parsed("ci")?, Task::Ci { nightly: false });
         assert_eq!(parsed("ci --nightly")?, Task::Ci { nightly: true });
+        assert_eq!(parsed("api")?, Task::Api { write: false });
+        assert_eq!(parsed("api --write")?, Task::Api { write: true });
         assert_eq!(parsed("book")?, Task::Book);
         assert_eq!(
             parsed("mutants --write --only=lease")?,
@@ -177,6 +189,9 @@ mod tests {
             "ci --schedules",
             "servers -- --nocapture",
             "mutants --nightly",
+            "api --only sqlite",
+            "api --nightly",
+            "api -- --write",
             "book --only sqlite",
             "book --nightly",
             "book -- --open",
