@@ -52,7 +52,7 @@ impl Trouble {
             .rate(1.0 / PAUSE.as_secs_f64())
             .lasting(PAUSE * self.notices)
             .outage(self.from, self.lasting, self.class)
-            .confirming(0.0, Duration::ZERO)
+            .acking(0.0, Duration::ZERO)
             .attempt(Duration::ZERO)
             .horizon(HORIZON)
             .bucket(SECOND);

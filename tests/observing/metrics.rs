@@ -26,7 +26,7 @@ async fn every_attempt_is_counted_by_its_outcome_and_class() {
     for def in [NotifyDef::new("good"), NotifyDef::new("bad").max_retry_times(1), NotifyDef::new("skipped")] {
         b.outbox().define_if_missing(def).await.unwrap();
     }
-    b.outbox().define_if_missing(NotifyDef::new("confirmed").handler("good").need_confirm(true)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("acked").handler("good").need_confirm(true)).await.unwrap();
     // Its timetables tick by the clock on the wall, which is the start of the one that this test turns.
     let sweeper = b
         .outbox()
@@ -39,10 +39,10 @@ async fn every_attempt_is_counted_by_its_outcome_and_class() {
         .await
         .unwrap();
     let (good, bad, skipped) = (add(&b, "good").await, add(&b, "bad").await, add(&b, "skipped").await);
-    let confirmed = add(&b, "confirmed").await;
+    let acked = add(&b, "acked").await;
     reaches(&b, good, Status::Succeeded).await;
     reaches(&b, skipped, Status::Cancelled).await;
-    reaches(&b, confirmed, Status::AwaitingAck).await;
+    reaches(&b, acked, Status::AwaitingAck).await;
     reaches(&b, bad, Status::Failed).await;
     sweeper.idle().await;
     b.clock().advance(Duration::from_secs(5));
@@ -55,14 +55,14 @@ async fn every_attempt_is_counted_by_its_outcome_and_class() {
         [
             "definition=bad,outcome=dead_letter,class=network",
             "definition=bad,outcome=failed,class=network",
-            "definition=confirmed,outcome=awaiting_ack,class=-",
+            "definition=acked,outcome=awaiting_ack,class=-",
             "definition=good,outcome=succeeded,class=-",
             "definition=skipped,outcome=skipped,class=-",
         ]
     );
     assert!(attempts.values().all(|count| *count == 1.0), "{attempts:?}");
     let delivered = values(&shown, &format!("{DELIVERY}_count"));
-    assert_eq!((delivered["definition=good"], delivered["definition=confirmed"]), (1.0, 1.0));
+    assert_eq!((delivered["definition=good"], delivered["definition=acked"]), (1.0, 1.0));
     assert_eq!(value(&shown, &format!("{DELIVERY}_count"), "definition=bad"), 0.0, "it was never delivered");
     assert!(value(&shown, &format!("{SETTLE_BATCH}_sum"), "") >= 5.0, "five outcomes at least were stored");
     for metric in ALL {

@@ -37,7 +37,7 @@ async fn an_ack_counts_if_and_only_if_its_transaction_commits<D: Plain>() {
     let said = db.shell().run(format!("BEGIN; {} COMMIT;", D::ack(id))).well();
     assert!(D::ANSWERS.is_none_or(|[done, ..]| said.contains(done)), "{said}");
     let after = record(&db, id).await;
-    assert_eq!((after.status, after.end_reason.as_deref()), (Status::Succeeded, Some("confirmed")));
+    assert_eq!((after.status, after.end_reason.as_deref()), (Status::Succeeded, Some("acked")));
     assert!(after.finish_time.unwrap() >= after.create_time);
     assert_eq!((after.description, after.ordering_key), (before.description, before.ordering_key));
     assert_eq!((after.fence, after.worker, after.param), (1, before.worker, before.param));
@@ -60,7 +60,7 @@ async fn each_state_has_its_answer<D: Plain>() {
     db.sql("UPDATE notify_msg_history SET status = 3").await;
     says(id, 3);
     let record = record(&db, id).await;
-    assert_eq!(record.end_reason.as_deref(), Some("confirmed after it had been given up"));
+    assert_eq!(record.end_reason.as_deref(), Some("acked after it had been given up"));
     assert_eq!(record.status, Status::Succeeded);
     let audit = db.outbox.engine().operate().audit(10).await.unwrap();
     assert_eq!(audit.len(), 1, "{audit:?}");

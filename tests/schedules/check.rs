@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::ledger::{Fate, Ledger, Run};
 use crate::plan::{
-    BUSY_TRIES, CONFIRMED, COOLDOWN, EDITED, GRACE, LEASE, RULED, SHORTEST, START, TICK, TIMEOUT, UNHANDLED,
+    ACKED, BUSY_TRIES, COOLDOWN, EDITED, GRACE, LEASE, RULED, SHORTEST, START, TICK, TIMEOUT, UNHANDLED,
 };
 
 /// Returns every broken promise of a schedule.
@@ -135,7 +135,7 @@ fn tries(ledger: &Ledger, wrong: &mut Vec<String>) {
             wrong.push(format!("G5: notice {id} has {crashes} crashes, and lost {lost} attempts with their processes"));
         }
         // Deliveries without an ack are failures, too, and an operator ends an attempt without its outcome.
-        if definition == CONFIRMED || ledger.cancelled.contains(id) {
+        if definition == ACKED || ledger.cancelled.contains(id) {
             continue;
         }
         if failures > failed {
@@ -238,7 +238,7 @@ fn alerts(ledger: &Ledger, wrong: &mut Vec<String>) {
     // A dead letter with a late ack is a success, and was reported.
     for (definition, dead) in dead {
         let told = told.get(definition).copied().unwrap_or(0);
-        if told < dead || (told > dead && definition != CONFIRMED) {
+        if told < dead || (told > dead && definition != ACKED) {
             wrong.push(format!("G8: {definition} has {dead} dead letters, and {told} were told"));
         }
     }

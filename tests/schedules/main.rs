@@ -112,7 +112,7 @@ fn the_schedules_are_not_tame() {
         ("dead letters", sum(|ledger| ledger.dead_letters().count())),
         ("told", sum(|ledger| ledger.told.len())),
         ("refused settles", sum(|ledger| ledger.outdone)),
-        ("confirmed", sum(|ledger| ledger.answers.len())),
+        ("acked", sum(|ledger| ledger.answers.len())),
         ("ticks", sum(|ledger| ledger.ticks.len())),
         ("paced", sum(|ledger| ledger.claims_of(plan::PACED).count())),
         ("open circuits", sum(|ledger| ledger.opened)),

@@ -8,7 +8,7 @@ use solid_notify_core::store::Edit;
 use solid_notify_testkit::MemoryOutbox;
 
 use crate::ledger::Committed;
-use crate::plan::{BROKEN, CONFIRMED, EDITED, FRAGILE, ORDERED, PACED, RULED, SWITCHED, UNHANDLED, WINDOWED};
+use crate::plan::{ACKED, BROKEN, EDITED, FRAGILE, ORDERED, PACED, RULED, SWITCHED, UNHANDLED, WINDOWED};
 use crate::world::World;
 
 /// The definitions that applications add to; one that is listed twice is twice as likely.
@@ -21,7 +21,7 @@ const NAMES: [&str; 18] = [
     "forgotten",
     ORDERED,
     ORDERED,
-    CONFIRMED,
+    ACKED,
     SWITCHED,
     UNHANDLED,
     PACED,
@@ -103,7 +103,7 @@ impl World {
 
     /// The receiver has got the delivery. Mostly it acks some time later.
     pub fn delivered(&self, id: i64, rng: &mut Rng) {
-        if self.ledger().definition(id) != CONFIRMED || rng.u8(0..10) < 3 {
+        if self.ledger().definition(id) != ACKED || rng.u8(0..10) < 3 {
             return;
         }
         let (outbox, after) = (self.outbox.clone(), Duration::from_millis(rng.u64(0..40_000)));

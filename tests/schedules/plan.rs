@@ -79,7 +79,7 @@ pub const UNHANDLED: &str = "unhandled";
 /// The definition whose notices go one at a time per key.
 pub const ORDERED: &str = "ordered";
 /// The definition whose deliveries need an ack.
-pub const CONFIRMED: &str = "confirmed";
+pub const ACKED: &str = "acked";
 
 /// The definition whose attempts are limited over all nodes: at most [`RATE`] begin within [`PER`], and [`AT_ONCE`] run.
 pub const PACED: &str = "paced";
@@ -120,7 +120,7 @@ pub fn definitions() -> Vec<NotifyDef> {
         def("narrow").max_concurrency(1),
         def("forgotten").keep_history("none"),
         def(ORDERED),
-        def(CONFIRMED).need_confirm(true).max_confirm_delay("30s"),
+        def(ACKED).need_confirm(true).max_confirm_delay("30s"),
         def(SWITCHED),
         def(BROKEN),
         def(UNHANDLED),

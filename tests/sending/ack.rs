@@ -46,7 +46,7 @@ pub async fn an_overdue_ack_is_a_failed_attempt(b: &dyn Backend) {
     let failed = reaches(b, id, Status::Failed).await;
     assert_eq!((failed.failures, failed.last_class.as_deref()), (1, Some("unacked")));
     assert_eq!(failed.next_call_time, Some(b.clock().now() + MINUTE));
-    assert!(failed.errors[0].message.contains("not confirmed within 10m"), "{:?}", failed.errors);
+    assert!(failed.errors[0].message.contains("not acked within 10m"), "{:?}", failed.errors);
     b.clock().advance(MINUTE);
     reaches(b, id, Status::AwaitingAck).await;
     b.clock().advance(10 * MINUTE);
@@ -137,8 +137,8 @@ pub async fn a_token_acks_a_later_attempt_too(b: &dyn Backend) {
         assert_eq!(b.outbox().ack_token(&elsewhere).await.unwrap(), AckResult::OtherNotice);
         assert_eq!(b.outbox().nack_token(&elsewhere, "no").await.unwrap(), AckResult::OtherNotice);
         let here = b.outbox().engine().sign_token(AckToken::new(id, 0, added_at), MINUTE).unwrap();
-        let confirmed = b.outbox().ack_token(&here).await.unwrap();
-        assert_eq!(confirmed, if id == live { AckResult::Done } else { AckResult::AlreadySucceeded });
+        let acked = b.outbox().ack_token(&here).await.unwrap();
+        assert_eq!(acked, if id == live { AckResult::Done } else { AckResult::AlreadySucceeded });
     }
     // Rotated, then the old secret is left out.
     b.outbox().use_token_keys(TokenKeys::new(&[8; 32]).unwrap().accept(&[7; 32]).unwrap());
@@ -165,7 +165,7 @@ pub async fn an_answer_before_the_handler_returned_decides(b: &dyn Backend) {
     assert_eq!((failed.failures, failed.errors.len()), (1, 1));
     sweeper.idle().await;
     let succeeded = record(b, acked).await;
-    assert_eq!((succeeded.status, succeeded.end_reason.as_deref()), (Status::Succeeded, Some("confirmed")));
+    assert_eq!((succeeded.status, succeeded.end_reason.as_deref()), (Status::Succeeded, Some("acked")));
     assert_eq!(calls.count(), 2);
     sweeper.shutdown().await;
 }

@@ -1,6 +1,6 @@
 //! Ack: the ack or nack that a receiver gives ([`Reply`]), and its result ([`AckResult`]).
 //!
-//! A notice whose delivery must be confirmed waits in [`Status::AwaitingAck`]. An ack or nack may arrive in any other state
+//! A notice whose delivery must be acked waits in [`Status::AwaitingAck`]. An ack or nack may arrive in any other state
 //! as well; [`of_live`] and [`of_ended`] decide each of these races, without any input or output.
 
 use crate::add::NoticeConnection;
@@ -84,12 +84,17 @@ impl Reply {
         self.added_at.is_some_and(|added_at| millis_from_time(added_at) != millis_from_time(created))
     }
 
+    /// A genuine token proves that the notice existed, so a missing one was purged.
+    pub(crate) fn known(&self, result: AckResult) -> AckResult {
+        if self.added_at.is_some() && result == AckResult::Unknown { AckResult::Purged } else { result }
+    }
+
     /// Applies it through `connection`, in its transaction.
     ///
     /// # Errors
     /// As [`ack_notice`].
     pub async fn apply<C: NoticeConnection>(&self, connection: &mut C) -> Result<AckResult> {
-        connection.apply_ack(self).await
+        Ok(self.known(connection.apply_ack(self).await?))
     }
 }
 
@@ -102,7 +107,7 @@ impl Reply {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AckResult {
-    /// Ack: the notice has ended as succeeded, whether it was awaiting its confirmation, being sent, waiting for a retry or not
+    /// Ack: the notice has ended as succeeded, whether it was awaiting its ack, being sent, waiting for a retry or not
     /// yet sent. Nack: the attempt has failed, and the notice is retried or given up as after any failure.
     Done,
     /// Ack of a dead letter: it is now a success, and the audit records that.
@@ -139,9 +144,9 @@ impl AckResult {
 }
 
 /// The end reason of a notice that was acked.
-pub const CONFIRMED: &str = "confirmed";
+pub const ACKED: &str = "acked";
 /// The end reason of a notice that was acked after it had become a dead letter.
-pub const CONFIRMED_LATE: &str = "confirmed after it had been given up";
+pub const ACKED_LATE: &str = "acked after it had been given up";
 
 /// Effect of an ack or nack on a live notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,7 +171,7 @@ pub fn of_live(reply: &Reply, live: &ClaimedNotice) -> OfLive {
     }
     match &reply.kind {
         ReplyKind::Ack => {
-            let next = Next::Finish { status: Status::Succeeded, reason: Some(CONFIRMED.to_owned()), keep: true };
+            let next = Next::Finish { status: Status::Succeeded, reason: Some(ACKED.to_owned()), keep: true };
             OfLive::End(Box::new(Settle {
                 id: live.id,
                 def_id: live.def_id,
@@ -218,6 +223,6 @@ pub fn of_ended(reply: &Reply, status: Status, fence: i64, created: DateTime<Utc
 pub fn late_entry(time: DateTime<Utc>, def_id: Option<i64>, id: i64) -> AuditEntry {
     let mut entry = AuditEntry::new(time, "its receiver", "ack");
     (entry.def_id, entry.notice_id) = (def_id, Some(id));
-    entry.detail = Some("a late confirmation made a success of the dead letter".to_owned());
+    entry.detail = Some("a late ack made a success of the dead letter".to_owned());
     entry
 }

@@ -164,7 +164,7 @@ impl NewNotice {
     }
 
     /// Sets an ordering key of one to 200 characters. Notices of one definition and ordering key are sent one at a time, in the
-    /// order in which they were inserted. One that is delayed, retried or awaits its confirmation blocks those behind it until
+    /// order in which they were inserted. One that is delayed, retried or awaits its ack blocks those behind it until
     /// it has ended, in whatever way. Other keys are not affected.
     ///
     /// Transactions that overlap in time have no defined order. Their notices are sent one at a time, but a notice that is

@@ -31,7 +31,7 @@ pub enum ErrorClass {
     NotFound,
     /// The process died (or lost its database) while it was sending.
     Crash,
-    /// It was delivered, but not confirmed in time, or nacked by its receiver.
+    /// It was delivered, but not acked in time, or nacked by its receiver.
     Unacked,
     /// Everything else.
     Unknown,
@@ -99,7 +99,7 @@ pub fn class_of_database_error(error: &(dyn StdError + 'static)) -> Option<Error
             Error::TransactionLost { .. } => Some(ErrorClass::Deadlock),
             Error::Store(error) => class_of_fault(error.kind),
             // The definition may be created later, or the keys set.
-            Error::UnknownDefinition { .. } | Error::Token { .. } => None,
+            Error::UnknownDefinition { .. } | Error::Token { .. } | Error::TokenKeys { .. } => None,
         };
     }
     if let Some(error) = error.downcast_ref::<StoreError>() {

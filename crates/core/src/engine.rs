@@ -75,28 +75,28 @@ impl Engine {
         self.wake.subscribe()
     }
 
-    /// Sets the secrets of confirmation tokens.
+    /// Sets the secrets of ack tokens.
     pub fn set_token_keys(&self, keys: TokenKeys) {
         *self.token_keys.write().unwrap_or_else(PoisonError::into_inner) = Some(keys);
     }
 
-    /// Returns true if the secrets of confirmation tokens are set.
+    /// Returns true if the secrets of ack tokens are set.
     pub fn has_token_keys(&self) -> bool {
         self.token_keys.read().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Signs a confirmation token, valid for `valid`.
+    /// Signs an ack token, valid for `valid`.
     ///
     /// # Errors
-    /// [`Error::Token`] if no keys are set.
+    /// [`Error::TokenKeys`] if no keys are set.
     pub fn sign_token(&self, token: AckToken, valid: Duration) -> Result<String> {
         self.with_token_keys(|keys| keys.sign(token, valid, self.now()).ok_or(NO_KEYS))
     }
 
-    /// Verifies a confirmation token and returns its content.
+    /// Verifies an ack token and returns its content.
     ///
     /// # Errors
-    /// [`Error::Token`] if no keys are set, and for a token that was not signed here or has expired.
+    /// [`Error::TokenKeys`] if no keys are set, [`Error::Token`] for a token that was not signed here or has expired.
     pub fn read_token(&self, token: &str) -> Result<AckToken> {
         self.with_token_keys(|keys| keys.read(token, self.now()))
     }
@@ -111,4 +111,4 @@ impl Engine {
     }
 }
 
-const NO_KEYS: Error = Error::Token { problem: "no keys are set (`outbox.use_token_keys`)" };
+const NO_KEYS: Error = Error::TokenKeys { problem: "no keys are set (`outbox.use_token_keys`)" };

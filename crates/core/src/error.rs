@@ -49,10 +49,16 @@ pub enum Error {
         /// What was being done.
         doing: &'static str,
     },
-    /// A confirmation token, or a secret to sign tokens with, that cannot be used.
-    #[error("the confirmation token cannot be used: {problem}")]
+    /// An ack token that cannot be used: garbage, expired, or signed with a secret that is not accepted. Its sender is at fault.
+    #[error("the ack token cannot be used: {problem}")]
     Token {
         /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The secrets of ack tokens are missing or cannot be used. The application is at fault.
+    #[error("ack tokens cannot be signed or verified: {problem}")]
+    TokenKeys {
+        /// What is wrong, and what would be right.
         problem: &'static str,
     },
     /// An operator's request that cannot be done as stated.

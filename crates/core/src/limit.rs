@@ -185,7 +185,7 @@ impl Sign {
 }
 
 /// Returns true for failures caused by the target, or by the way to it, and not by the one notice. A deadlock only needs a
-/// retry, and a receiver that did not confirm may be healthy.
+/// retry, and a receiver that did not ack may be healthy.
 fn is_of_target(class: ErrorClass) -> bool {
     matches!(
         class,

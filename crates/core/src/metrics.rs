@@ -67,7 +67,7 @@ metrics! {
     /// Alarms that a cool-down suppressed, counted when a digest has reported them.
     ALERTS_HELD_BACK = "solid_notify_alerts_suppressed_total": Counter of Count by [];
     /// From the insert to the end of the handler that delivered it, waiting times and retries included. If deliveries must be
-    /// confirmed, each delivery counts.
+    /// acked, each delivery counts.
     DELIVERY = "solid_notify_delivery_seconds": Histogram of Seconds by ["definition"];
     /// How long the handler of an attempt ran.
     ATTEMPT = "solid_notify_attempt_seconds": Histogram of Seconds by ["definition"];

@@ -18,13 +18,13 @@ pub use crate::class::ErrorClass;
 pub enum Status {
     /// 0: never attempted; due at `next_call_time`.
     NotSent = 0,
-    /// 1: delivered, and confirmed if required. Final.
+    /// 1: delivered, and acked if required. Final.
     Succeeded = 1,
     /// 2: the last attempt failed; `next_call_time` is the time of the retry.
     Failed = 2,
     /// 3: finally failed; a dead letter. Final.
     DeadLetter = 3,
-    /// 4: delivered, waits for its confirmation; `next_call_time` is the deadline, or [`NEVER`] for none.
+    /// 4: delivered, waits for its ack; `next_call_time` is the deadline, or [`NEVER`] for none.
     AwaitingAck = 4,
     /// 5: a worker is sending it; `next_call_time` is the end of its lease.
     Sending = 5,
@@ -279,7 +279,7 @@ pub fn idempotency_key(id: i64, create_time: DateTime<Utc>) -> String {
 /// [`NEVER`], so a time that a caller sets is always a time.
 pub const LATEST_TIME: i64 = 253_370_764_800_000;
 
-/// The due time of a notice that is never due, 9999-12-31, in milliseconds since 1970: it waits for its confirmation without a
+/// The due time of a notice that is never due, 9999-12-31, in milliseconds since 1970: it waits for its ack without a
 /// deadline. Postgres stores `infinity` instead, and Redis the score `inf`. A record that has this time or a later one has no
 /// [`NoticeRecord::next_call_time`].
 pub const NEVER: i64 = 253_402_214_400_000;

@@ -165,9 +165,9 @@ impl AnyOutbox {
     /// As [`Self::ack`], by the token that the handler put into its message. The token of an earlier attempt is valid, too.
     ///
     /// # Errors
-    /// [`Error::Token`] for a token that was not signed here or has expired.
+    /// [`Error::Token`] for a token that was not signed here or has expired, [`Error::TokenKeys`] if no keys are set.
     pub async fn ack_token(&self, token: &str) -> Result<AckResult> {
-        Ok(existed(self.apply_ack(&self.read_token(token)?.ack()).await?))
+        self.apply_ack(&self.read_token(token)?.ack()).await
     }
 
     /// As [`Self::nack`], by the token of the attempt. The token of an earlier attempt changes nothing.
@@ -175,26 +175,26 @@ impl AnyOutbox {
     /// # Errors
     /// As [`Self::ack_token`].
     pub async fn nack_token(&self, token: &str, reason: impl Into<String>) -> Result<AckResult> {
-        Ok(existed(self.apply_ack(&self.read_token(token)?.nack(reason)).await?))
+        self.apply_ack(&self.read_token(token)?.nack(reason)).await
     }
 
     async fn apply_ack(&self, reply: &Reply) -> Result<AckResult> {
         let result = self.engine.operate().apply_ack(reply).await?;
         // The next notice of its ordering key, or its own retry, is due.
         self.wake();
-        Ok(result)
+        Ok(reply.known(result))
     }
 
-    /// Sets the secrets of confirmation tokens. Call it at the start, and again whenever they are rotated.
+    /// Sets the secrets of ack tokens. Call it at the start, and again whenever they are rotated.
     pub fn use_token_keys(&self, keys: TokenKeys) {
         self.engine.set_token_keys(keys);
     }
 
-    /// Verifies a confirmation token and returns its content. Use it to ack or nack within your own transaction:
+    /// Verifies an ack token and returns its content. Use it to ack or nack within your own transaction:
     /// `outbox.read_token(token)?.ack().apply(&mut tx)`.
     ///
     /// # Errors
-    /// [`Error::Token`] for a token that was not signed here or has expired.
+    /// [`Error::Token`] for a token that was not signed here or has expired, [`Error::TokenKeys`] if no keys are set.
     pub fn read_token(&self, token: &str) -> Result<AckToken> {
         self.engine.read_token(token)
     }
@@ -222,11 +222,6 @@ impl AnyOutbox {
 const EDITS: usize = 10;
 /// The editor's name where no operator is named.
 const APPLICATION: &str = "application";
-
-/// A genuine token proves that the notice existed, so a missing one was purged.
-fn existed(answered: AckResult) -> AckResult {
-    if answered == AckResult::Unknown { AckResult::Purged } else { answered }
-}
 
 pub(crate) fn validate(def: &NotifyDef) -> Result<()> {
     match def.policy() {

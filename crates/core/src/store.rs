@@ -49,7 +49,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Claims due notices of one definition: status [`Status::Sending`], fence + 1, a lease. No two callers ever get the same
     /// fence. Notices that another transaction is claiming are skipped. So is a notice with an ordering key while one of the
-    /// same definition and key has a smaller id, is being sent or awaits its confirmation. With a quota the claims of all nodes
+    /// same definition and key has a smaller id, is being sent or awaits its ack. With a quota the claims of all nodes
     /// together never exceed it.
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError>;
 
@@ -242,7 +242,7 @@ pub const CRASH_LOOP: i64 = 2;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look {
     /// Notices of a definition in this status whose time has passed, the longest overdue first: expired leases, overdue
-    /// confirmations. They are settled with [`Settle::overdue`].
+    /// acks. They are settled with [`Settle::overdue`].
     Overdue {
         /// The definition.
         def_id: i64,

@@ -86,7 +86,7 @@ impl TokenKeys {
     /// Creates keys that sign with `secret`: 32 random bytes or more, the same in every process.
     ///
     /// # Errors
-    /// [`Error::Token`] for a secret that is too short.
+    /// [`Error::TokenKeys`] for a secret that is too short.
     pub fn new(secret: &[u8]) -> Result<Self> {
         Ok(Self { keys: vec![TokenKey::new(secret)?] })
     }
@@ -94,7 +94,7 @@ impl TokenKeys {
     /// Also accepts tokens signed with `secret`.
     ///
     /// # Errors
-    /// [`Error::Token`] for a secret that is too short.
+    /// [`Error::TokenKeys`] for a secret that is too short.
     pub fn accept(mut self, secret: &[u8]) -> Result<Self> {
         self.keys.push(TokenKey::new(secret)?);
         Ok(self)
@@ -143,7 +143,7 @@ impl TokenKeys {
 impl TokenKey {
     fn new(secret: &[u8]) -> Result<Self> {
         if secret.len() < SECRET_BYTES {
-            return Err(Error::Token { problem: "its secret is too short: 32 random bytes or more are needed" });
+            return Err(Error::TokenKeys { problem: "a secret is too short: 32 random bytes or more are needed" });
         }
         let digest = Sha256::digest([b"solid-notify key name", secret].concat());
         let mut name = [0; 4];

@@ -9,13 +9,13 @@ use crate::definition::{FOREVER, KeepHistory, Policy, Rule};
 use crate::notice::{ClaimedNotice, ErrorClass, Status};
 use crate::retry::MAX_DELAY;
 
-/// Outcome of an attempt, or of a lease or confirmation timeout.
+/// Outcome of an attempt, or of a lease or ack timeout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// The handler delivered it.
     Succeeded,
-    /// The handler delivered it and requires a confirmation within this time, [`FOREVER`] for no limit.
+    /// The handler delivered it and requires an ack within this time, [`FOREVER`] for no limit.
     AwaitAck(Duration),
     /// The handler skipped it, for this reason.
     Skipped(String),
@@ -96,8 +96,8 @@ pub fn transition(policy: &Policy, notice: &ClaimedNotice, event: &Event, chance
         policy.interval_in(class).delay(n, policy.max_interval, chance.unit, chance.strategy)
     };
     let next = match event {
-        Event::Succeeded if policy.need_confirm => confirm(policy.max_confirm_delay),
-        Event::AwaitAck(within) => confirm(*within),
+        Event::Succeeded if policy.need_confirm => ack(policy.max_confirm_delay),
+        Event::AwaitAck(within) => ack(*within),
         Event::Succeeded => finish(Status::Succeeded, None, policy.keep_history != KeepHistory::Never),
         Event::Skipped(reason) => finish(Status::Cancelled, Some(reason.clone()), true),
         Event::GaveUp(reason) => finish(Status::DeadLetter, Some(reason.clone()), true),
@@ -127,7 +127,7 @@ fn retry(after: Duration) -> Next {
     Next::Wait { status: Status::Failed, after }
 }
 
-fn confirm(within: Duration) -> Next {
+fn ack(within: Duration) -> Next {
     let after = if within == FOREVER { FOREVER } else { within.min(MAX_DELAY) };
     Next::Wait { status: Status::AwaitingAck, after }
 }

@@ -238,7 +238,7 @@ impl Worker {
 
     fn judge(&self, row: &NotifyDef, is_paused: bool) -> Readiness {
         let policy = match row.policy() {
-            // An alert cannot await a confirmation: no receiver confirms it, and until then the store would not know what
+            // An alert cannot await an ack: no receiver acks it, and until then the store would not know what
             // it reported.
             Ok(mut policy) if row.name == ALERT_DEFINITION => {
                 policy.need_confirm = false;

@@ -263,11 +263,11 @@ impl<T> Notice<T> {
         self.facts.claimed.trace_context.as_deref()
     }
 
-    /// Returns a token by which the receiver can confirm this attempt; it is valid for the time `valid`. Put it into the
+    /// Returns a token by which the receiver can ack this attempt; it is valid for the time `valid`. Put it into the
     /// message; the receiver's reply goes to `outbox.ack_token`. The token is safe in a URL.
     ///
     /// # Errors
-    /// [`solid_notify_core::Error::Token`] if no keys are set (`outbox.use_token_keys`).
+    /// [`solid_notify_core::Error::TokenKeys`] if no keys are set (`outbox.use_token_keys`).
     pub fn ack_token(&self, valid: Duration) -> solid_notify_core::Result<String> {
         self.facts.definition.outbox.engine().sign_token(AckToken::new(self.id(), self.fence(), self.created()), valid)
     }

@@ -1,4 +1,4 @@
-//! Judges overdue notices without claiming them: leases whose holder died, and deliveries that were not confirmed in time.
+//! Judges overdue notices without claiming them: leases whose holder died, and deliveries that were not acked in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,14 +46,14 @@ impl Worker {
         Ok(self.settings.poll_interval)
     }
 
-    /// Judges deliveries whose confirmation is overdue, or that their receiver nacked, as failed attempts. Returns when to
+    /// Judges deliveries whose ack is overdue, or that their receiver nacked, as failed attempts. Returns when to
     /// look again.
     pub(crate) async fn judge_unacked(
         &self,
         definition: &Definition,
         ready: &Arc<Ready>,
     ) -> Result<Duration, StoreError> {
-        // No receiver could confirm while the database was down, but a nack that is stored counts.
+        // No receiver could ack while the database was down, but a nack that is stored counts.
         let grace = self.health.grace_left(self.moment());
         let overdue = Look::Overdue { def_id: definition.row.id, status: Status::AwaitingAck };
         for claimed in self.store().look(&overdue, BATCH).await? {
@@ -73,8 +73,8 @@ impl Worker {
 
 fn not_acked(within: Duration) -> String {
     match within {
-        // The handler itself asked for the confirmation, or the row was changed since.
-        FOREVER => "it was not confirmed in time".to_owned(),
-        within => format!("it was not confirmed within {}", humantime::format_duration(within)),
+        // The handler itself asked for the ack, or the row was changed since.
+        FOREVER => "it was not acked in time".to_owned(),
+        within => format!("it was not acked within {}", humantime::format_duration(within)),
     }
 }

@@ -65,7 +65,7 @@ impl Worker {
     fn report_lost(&self, decided: &Decided, answer: Settled) {
         let (definition, Decided { settle, outcome, .. }) = (decided.definition(), decided);
         if answer == Settled::Ended && !outcome.overdue {
-            tracing::info!(%definition, id = settle.id, attempt = outcome.claimed.attempt(), "confirmed or cancelled before this attempt was over");
+            tracing::info!(%definition, id = settle.id, attempt = outcome.claimed.attempt(), "acked or cancelled before this attempt was over");
         } else if outcome.overdue {
             // Another node was faster, or the sender of the notice settled it after all.
             tracing::debug!(%definition, id = settle.id, attempt = outcome.claimed.attempt(), "no longer overdue");

@@ -59,7 +59,7 @@ const BLOCKED_END: Duration = Duration::from_secs(6);
 pub struct Tally {
     /// Notices that succeeded, or were skipped by their handler.
     pub succeeded: u64,
-    /// Attempts that delivered a notice which now awaits its confirmation.
+    /// Attempts that delivered a notice which now awaits its ack.
     pub awaiting: u64,
     /// Attempts that failed and will be retried.
     pub failed: u64,

@@ -124,7 +124,7 @@ impl TestSweeper {
     }
 
     /// Lets time pass on the outbox's hand-turned clock, and returns the counts as [`Self::drain`] does. The clock stops at
-    /// each moment at which something is due (a retry, a timetable's tick, the end of a confirmation's time, an opening
+    /// each moment at which something is due (a retry, a timetable's tick, the end of an ack's time, an opening
     /// window), so that all of it happens in order and on time.
     ///
     /// # Panics

@@ -112,7 +112,7 @@ impl Definition {
         }
     }
 
-    /// Returns how long notices of a status wait for the window to open. Expired leases and overdue confirmations are
+    /// Returns how long notices of a status wait for the window to open. Expired leases and overdue acks are
     /// judged at any time.
     pub(crate) fn closed_for(&self, status: Status, now: DateTime<Utc>) -> Duration {
         match self.policy().and_then(|policy| policy.window.as_ref()) {

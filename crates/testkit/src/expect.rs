@@ -44,8 +44,8 @@ const TOLD: usize = 10;
 /// # Ok(()) }
 /// ```
 #[track_caller]
-pub fn assert_added<'a>(outbox: &'a AnyOutbox, definition: &'a str) -> Expectation<'a> {
-    Expectation { outbox, definition, with: None, times: None, place: Location::caller() }
+pub fn assert_added(outbox: &AnyOutbox, definition: impl Into<String>) -> Expectation<'_> {
+    Expectation { outbox, definition: definition.into(), with: None, times: None, place: Location::caller() }
 }
 
 /// The expectation of [`assert_added`]; it is checked when it is awaited.
@@ -53,14 +53,14 @@ pub fn assert_added<'a>(outbox: &'a AnyOutbox, definition: &'a str) -> Expectati
 #[must_use = "an expectation that is not awaited checks nothing"]
 pub struct Expectation<'a> {
     outbox: &'a AnyOutbox,
-    definition: &'a str,
+    definition: String,
     with: Option<Value>,
     times: Option<usize>,
     place: &'static Location<'static>,
 }
 
 impl Expectation<'_> {
-    /// NoticeCounts only notices whose parameter contains `param`: an object must have at least these members, to any depth; any
+    /// Counts only notices whose parameter contains `param`: an object must have at least these members, to any depth; any
     /// other value must be equal.
     ///
     /// # Panics
@@ -88,7 +88,7 @@ impl Expectation<'_> {
 
     async fn judge(self) -> std::result::Result<Vec<NoticeRecord>, String> {
         let place = self.place;
-        let all = match added(self.outbox, self.definition).await {
+        let all = match added(self.outbox, &self.definition).await {
             Ok(Some(all)) => all,
             Ok(None) => return Err(format!("at {place}: {}", self.unknown().await)),
             Err(error) => return Err(format!("at {place}: what was added cannot be read: {error}")),
@@ -128,7 +128,7 @@ impl Expectation<'_> {
     async fn unknown(&self) -> String {
         let states = self.outbox.definitions().await.unwrap_or_default();
         let names: Vec<&str> = states.iter().map(|state| state.row.name.as_str()).collect();
-        let nearest = nearest_name(self.definition, names.iter().copied());
+        let nearest = nearest_name(&self.definition, names.iter().copied());
         let hint = nearest.map_or_else(String::new, |name| format!("; did you mean {name:?}?"));
         format!("there is no definition {:?}{hint}", self.definition)
     }

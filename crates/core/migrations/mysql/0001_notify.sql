@@ -89,7 +89,7 @@ CREATE TABLE IF NOT EXISTS notify_msg (
                    GENERATED ALWAYS AS (CASE WHEN fence = 0 OR dedupe_until_ended THEN dedupe_key END) STORED,
     CONSTRAINT notify_msg_keys CHECK (char_length(dedupe_key) >= 1 AND char_length(ordering_key) >= 1),
     CONSTRAINT notify_msg_status CHECK (status IN (0, 2, 4, 5)),
-    -- 9999-12-31 is the due time of a notice that waits for its confirmation without end.
+    -- 9999-12-31 is the due time of a notice that waits for its ack without end.
     CONSTRAINT notify_msg_times CHECK (next_call_time >= '1970-01-01' AND create_time >= '1970-01-01'),
     -- A definition and a status make a queue slice. next_call_time is the next time at which a sweeper must look at the row.
     KEY notify_msg_due (def_id, status, next_call_time),

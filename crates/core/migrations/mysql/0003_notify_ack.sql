@@ -38,7 +38,7 @@ BEGIN
                 last_class, last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, finish_time,
                 end_reason)
             SELECT id, def_id, param, description, errors, 1, fence, failures, crashes, worker, NULL, last_call_time, NULL,
-                   create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, UTC_TIMESTAMP(6), 'confirmed'
+                   create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, UTC_TIMESTAMP(6), 'acked'
             FROM notify_msg WHERE id = the_id;
             SELECT def_id, ordering_key INTO owner, the_key FROM notify_msg WHERE id = the_id;
             DELETE FROM notify_msg WHERE id = the_id;
@@ -61,11 +61,11 @@ BEGIN
         IF ended IS NOT NULL THEN
             IF ended = 3 THEN
                 UPDATE notify_msg_history
-                SET status = 1, finish_time = UTC_TIMESTAMP(6), end_reason = 'confirmed after it had been given up'
+                SET status = 1, finish_time = UTC_TIMESTAMP(6), end_reason = 'acked after it had been given up'
                 WHERE id = the_id;
                 INSERT INTO notify_audit (who, act, def_id, notice_id, detail)
                 VALUES (left(current_user(), 200), 'ack', owner, the_id,
-                        'a late confirmation made a success of the dead letter');
+                        'a late ack made a success of the dead letter');
             END IF;
             SET answer = CASE ended WHEN 3 THEN 'dead_letter_acked' WHEN 6 THEN 'cancelled' ELSE 'already_succeeded' END;
             LEAVE looks;

@@ -49,7 +49,7 @@ CREATE TABLE notify_def (
 -- table's CHECK constraints in every statement that inserts: four of them took half of the time of an insert. (The inserts check
 -- the length of keys.)
 CREATE DOMAIN notify_live_status AS smallint CONSTRAINT notify_live_status CHECK (VALUE IN (0, 2, 4, 5));
--- 'infinity' is the due time of a notice that waits for its confirmation without end.
+-- 'infinity' is the due time of a notice that waits for its ack without end.
 CREATE DOMAIN notify_due AS timestamptz CONSTRAINT notify_due CHECK (VALUE >= '1970-01-01 00:00:00Z');
 
 -- Only live notices, so the table stays small. `json` and not `jsonb`, so that the parameter keeps its bytes.

@@ -21,7 +21,7 @@ BEGIN
                 end_reason)
             SELECT m.id, m.def_id, m.param, m.description, m.errors, 1, m.fence, m.failures, m.crashes, m.worker,
                    NULL, m.last_call_time, NULL, m.create_time, m.dedupe_key, m.dedupe_until_ended, m.ordering_key, m.trace_context,
-                   statement_timestamp(), 'confirmed'
+                   statement_timestamp(), 'acked'
             FROM notify_msg m WHERE m.id = notify_ack.notice_id;
             DELETE FROM notify_msg m WHERE m.id = notify_ack.notice_id RETURNING * INTO gone;
             -- Unblocks the next notice of its ordering key.
@@ -37,11 +37,11 @@ BEGIN
         IF FOUND THEN
             IF ended.status = 3 THEN
                 UPDATE notify_msg_history h
-                SET status = 1, finish_time = statement_timestamp(), end_reason = 'confirmed after it had been given up'
+                SET status = 1, finish_time = statement_timestamp(), end_reason = 'acked after it had been given up'
                 WHERE h.id = notify_ack.notice_id;
                 INSERT INTO notify_audit (who, act, def_id, notice_id, detail)
                 VALUES (left(current_user, 200), 'ack', ended.def_id, ended.id,
-                        'a late confirmation made a success of the dead letter');
+                        'a late ack made a success of the dead letter');
             END IF;
             RETURN CASE ended.status WHEN 3 THEN 'dead_letter_acked' WHEN 6 THEN 'cancelled' ELSE 'already_succeeded' END;
         END IF;

@@ -86,7 +86,7 @@ CREATE TABLE notify_msg (
         AND length(dedupe_key) BETWEEN 1 AND 200 AND length(ordering_key) BETWEEN 1 AND 200
         AND (dedupe_until_ended IS NULL OR dedupe_until_ended IN (0, 1))
     ),
-    -- 9999-12-31 is the due time of a notice that waits for its confirmation without end.
+    -- 9999-12-31 is the due time of a notice that waits for its ack without end.
     CONSTRAINT notify_msg_times CHECK (
         (next_call_time IS strftime('%Y-%m-%d %H:%M:%f', next_call_time) OR next_call_time IS datetime(next_call_time))
         AND (create_time IS strftime('%Y-%m-%d %H:%M:%f', create_time) OR create_time IS datetime(create_time))

@@ -8,10 +8,10 @@ CREATE TRIGGER notify_ack_insert INSTEAD OF INSERT ON notify_ack
 BEGIN
     -- Dead letters first, because the following statements create no more of them.
     INSERT INTO notify_audit (who, act, def_id, notice_id, detail)
-    SELECT 'plain SQL', 'ack', def_id, id, 'a late confirmation made a success of the dead letter'
+    SELECT 'plain SQL', 'ack', def_id, id, 'a late ack made a success of the dead letter'
     FROM notify_msg_history WHERE id = NEW.id AND status = 3;
     UPDATE notify_msg_history
-    SET status = 1, finish_time = strftime('%Y-%m-%d %H:%M:%f', 'now'), end_reason = 'confirmed after it had been given up'
+    SET status = 1, finish_time = strftime('%Y-%m-%d %H:%M:%f', 'now'), end_reason = 'acked after it had been given up'
     WHERE id = NEW.id AND status = 3;
     -- Deletes an ended notice that has the same id (an id that was given twice).
     DELETE FROM notify_msg_history WHERE id = NEW.id AND EXISTS (SELECT 1 FROM notify_msg WHERE id = NEW.id);
@@ -19,7 +19,7 @@ BEGIN
         last_class, last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, finish_time,
         end_reason)
     SELECT id, def_id, param, description, errors, 1, fence, failures, crashes, worker, NULL, last_call_time, NULL,
-           create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, strftime('%Y-%m-%d %H:%M:%f', 'now'), 'confirmed'
+           create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, strftime('%Y-%m-%d %H:%M:%f', 'now'), 'acked'
     FROM notify_msg WHERE id = NEW.id;
     -- Unblocks the next notice of its ordering key.
     UPDATE notify_msg SET next_call_time = strftime('%Y-%m-%d %H:%M:%f', 'now'), blocked_since = NULL

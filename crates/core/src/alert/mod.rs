@@ -79,7 +79,7 @@ pub enum AlertReason {
     Failure,
     /// The same notice failed at least `alert_trigger_fail_times` times.
     RepeatedFailures,
-    /// A delivery was not confirmed in time.
+    /// A delivery was not acked in time.
     AckOverdue,
     /// The oldest due notice is older than `backlog_alert_age`.
     Backlog,
@@ -207,7 +207,7 @@ impl Alert {
             AlertReason::FinalFailure => format!("finally failed{notice}"),
             AlertReason::Failure => format!("failed{notice}"),
             AlertReason::RepeatedFailures => format!("fails repeatedly{notice}"),
-            AlertReason::AckOverdue => format!("was not confirmed{notice}"),
+            AlertReason::AckOverdue => format!("was not acked{notice}"),
             AlertReason::Backlog => "has a backlog".to_owned(),
             AlertReason::InvalidDefinition => "has an invalid definition: its notices wait".to_owned(),
             AlertReason::NoHandler => "has no handler on any node: its notices wait".to_owned(),

@@ -176,7 +176,7 @@ notify_def! {
     dead_alert_count: Option<i64> = None,
     /// Whether a delivery counts only when the receiver has acked it.
     need_confirm: bool = false,
-    /// How long to wait for a confirmation; `0`: without limit.
+    /// How long to wait for an ack; `0`: without limit.
     max_confirm_delay: String = "0".to_owned(),
     /// How many of its notices one node sends at the same time.
     max_concurrency: i64 = 20,

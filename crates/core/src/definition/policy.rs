@@ -47,7 +47,7 @@ pub struct Policy {
     pub keep_history: KeepHistory,
     /// Whether a delivery counts only when the receiver has acked it.
     pub need_confirm: bool,
-    /// How long to wait for a confirmation; [`FOREVER`]: without limit.
+    /// How long to wait for an ack; [`FOREVER`]: without limit.
     pub max_confirm_delay: Duration,
     /// When to alert.
     pub alert_trigger: AlertTrigger,
@@ -59,7 +59,7 @@ pub struct Policy {
     pub dead_alert_count: Option<usize>,
 }
 
-/// Which outcomes of attempts raise an alert. An overdue confirmation raises one with each trigger but `Never`.
+/// Which outcomes of attempts raise an alert. An overdue ack raises one with each trigger but `Never`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AlertTrigger {

@@ -116,7 +116,7 @@ impl Operator {
         Ok(done)
     }
 
-    /// Cancels waiting notices (not sent, failed, awaiting their confirmation) that were added before the call began, as
+    /// Cancels waiting notices (not sent, failed, awaiting their ack) that were added before the call began, as
     /// [`Self::cancel`] does. A notice that is being sent is not changed.
     ///
     /// Each window of 500 is its own transaction with one entry in the audit; another call continues.

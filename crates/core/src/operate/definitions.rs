@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::notice::Status;
 use crate::outbox::{Updated, validate};
 use crate::store::Edit;
+use crate::typed::Definition;
 
 /// A reference to a definition, by its name or its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +40,12 @@ impl From<&str> for DefRef {
 impl From<String> for DefRef {
     fn from(name: String) -> Self {
         Self::Name(name)
+    }
+}
+
+impl<T> From<Definition<T>> for DefRef {
+    fn from(definition: Definition<T>) -> Self {
+        Self::Name(definition.into())
     }
 }
 

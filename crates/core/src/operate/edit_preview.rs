@@ -39,7 +39,7 @@ pub struct InFlight {
     pub not_sent: Counted,
     /// The notices that are being sent.
     pub sending: Counted,
-    /// The notices that await their confirmation.
+    /// The notices that await their ack.
     pub awaiting: Counted,
     /// The handlers of all living nodes.
     pub handlers: BTreeSet<String>,
@@ -72,7 +72,7 @@ pub struct EditPreview {
     pub not_sent: Counted,
     /// The notices that are being sent; they keep the time-out with which they began.
     pub sending: Counted,
-    /// The notices that await their confirmation, and keep their deadlines.
+    /// The notices that await their ack, and keep their deadlines.
     pub awaiting: Counted,
     /// The new value of `enabled`, if it changes.
     pub enabled: Option<bool>,
@@ -280,7 +280,7 @@ impl fmt::Display for EditPreview {
             write!(f, "\n{} of the next failures alert instead of {}", self.alerts.1, self.alerts.0)?;
         }
         if self.awaiting.count > 0 && self.differs_in(&["need_confirm", "max_confirm_delay"]) {
-            write!(f, "\n{} that await their confirmation keep their deadlines", self.awaiting)?;
+            write!(f, "\n{} that await their ack keep their deadlines", self.awaiting)?;
         }
         if self.sending.count > 0 && self.differs_in(&["timeout"]) {
             write!(f, "\n{} that are being sent keep their time-out", self.sending)?;

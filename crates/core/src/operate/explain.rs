@@ -124,7 +124,7 @@ pub enum Explanation {
         /// The number of living nodes.
         nodes: usize,
     },
-    /// It was delivered and waits for its confirmation.
+    /// It was delivered and waits for its ack.
     AwaitingAck {
         /// The deadline; `None`: there is none.
         until: Option<DateTime<Utc>>,

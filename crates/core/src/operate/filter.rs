@@ -118,7 +118,7 @@ pub(super) fn name_of(status: Status) -> &'static str {
         Status::Succeeded => "succeeded",
         Status::Failed => "failed",
         Status::DeadLetter => "dead letters",
-        Status::AwaitingAck => "awaiting confirmation",
+        Status::AwaitingAck => "awaiting ack",
         Status::Sending => "being sent",
         Status::Cancelled => "cancelled",
     }

@@ -153,7 +153,7 @@ impl Operator {
     }
 
     /// Pauses all definitions, on every node within 5 s: notices are accepted, none is claimed and none is counted as failed.
-    /// Running attempts end and are settled. Expired leases and overdue confirmations wait as well, as in a definition that is
+    /// Running attempts end and are settled. Expired leases and overdue acks wait as well, as in a definition that is
     /// not enabled. Returns false if everything was paused already: operator, time and reason of that pause stay.
     ///
     /// # Errors

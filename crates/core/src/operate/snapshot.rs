@@ -36,7 +36,7 @@ pub struct NoticeCounts {
     pub failed: u64,
     /// Being sent.
     pub sending: u64,
-    /// Delivered, awaiting their confirmation.
+    /// Delivered, awaiting their ack.
     pub awaiting_ack: u64,
     /// Dead letters in history.
     pub dead_letters: u64,

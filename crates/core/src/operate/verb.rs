@@ -68,7 +68,7 @@ pub enum VerbResult {
     AlreadyEnded(Status),
     /// It is being sent. Try again when the attempt has ended.
     BeingSent,
-    /// It was delivered and waits for its confirmation.
+    /// It was delivered and waits for its ack.
     AwaitingAck,
     /// It cannot become live again, because this live notice of its definition has its dedupe key.
     DedupeKeyTaken(i64),
@@ -93,7 +93,7 @@ impl std::fmt::Display for VerbResult {
             Self::AlreadyEnded(Status::DeadLetter) => f.write_str("it is a dead letter; retry it instead"),
             Self::AlreadyEnded(_) => f.write_str("it was cancelled"),
             Self::BeingSent => f.write_str("it is being sent just now; try again when the attempt has ended"),
-            Self::AwaitingAck => f.write_str("it was delivered and waits for its confirmation"),
+            Self::AwaitingAck => f.write_str("it was delivered and waits for its ack"),
             Self::DedupeKeyTaken(id) => write!(f, "the live notice {id} has its dedupe key"),
         }
     }

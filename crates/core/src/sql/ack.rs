@@ -9,7 +9,7 @@ use super::run::{Arg, Statement};
 use super::settle::end_one;
 use super::statements::statements;
 use super::store::SqlStore;
-use crate::ack::{AckResult, CONFIRMED_LATE, OfLive, Reply, late_entry, of_ended, of_live};
+use crate::ack::{ACKED_LATE, AckResult, OfLive, Reply, late_entry, of_ended, of_live};
 use crate::notice::{Status, time_from_millis};
 use chrono::DateTime;
 
@@ -77,10 +77,10 @@ pub(super) async fn apply_ack<DB: Dialect>(
     let id = given.id.into();
     // Two rounds, because an operator may revive the notice between the two looks.
     for _ in 0..2 {
-        let stands = DB::fetch(conn, &statements.confirm.stands_where, &[now, id]).await?;
+        let stands = DB::fetch(conn, &statements.ack.stands_where, &[now, id]).await?;
         let stands = stands.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<_>>>()?;
         let rows = match stands.contains(&1) {
-            true => DB::fetch(conn, &statements.confirm.answerable, &[now, id]).await?,
+            true => DB::fetch(conn, &statements.ack.answerable, &[now, id]).await?,
             false => Vec::new(),
         };
         if let Some(row) = rows.first() {
@@ -89,7 +89,7 @@ pub(super) async fn apply_ack<DB: Dialect>(
             return match of_live(given, &live) {
                 OfLive::End(settle) => end_one::<DB>(conn, now, &settle).await.map(|()| AckResult::Done),
                 OfLive::Fail(errors) => {
-                    DB::execute(conn, &statements.confirm.refuse, &[now, id, errors.as_str().into()]).await?;
+                    DB::execute(conn, &statements.ack.refuse, &[now, id, errors.as_str().into()]).await?;
                     Ok(AckResult::Done)
                 }
                 OfLive::Nothing(answered) => Ok(answered),
@@ -98,14 +98,14 @@ pub(super) async fn apply_ack<DB: Dialect>(
         if stands.is_empty() {
             return Ok(AckResult::Unknown);
         }
-        let rows = DB::fetch(conn, &statements.confirm.ended, &[now, id]).await?;
+        let rows = DB::fetch(conn, &statements.ack.ended, &[now, id]).await?;
         let Some(row) = rows.first() else { continue };
         let status = Status::from_code(required::<DB>(row, 0)?).unwrap_or(Status::Succeeded);
         let created = time_from_millis(required::<DB>(row, 3)?);
         if let Some(answered) = of_ended(given, status, required::<DB>(row, 1)?, created) {
             return Ok(answered);
         }
-        DB::execute(conn, &statements.confirm.ack_late, &[now, id, CONFIRMED_LATE.into()]).await?;
+        DB::execute(conn, &statements.ack.ack_late, &[now, id, ACKED_LATE.into()]).await?;
         let entry = late_entry(DateTime::UNIX_EPOCH, DB::int(row, 2)?, given.id);
         write_entry::<DB>(conn, now, &entry).await?;
         return Ok(AckResult::DeadLetterAcked);

@@ -100,7 +100,7 @@ statements! {
         settle_gone,
     ]
     ; blocked: BlockedStatements
-    ; confirm: AckStatements
+    ; ack: AckStatements
     ; alerts: AlertStatements
     ; limits: LimitStatements
     ; counts: CountStatements
@@ -334,7 +334,7 @@ impl Statements {
             replace_definition: define.replace,
             delete_definition: define.delete,
             blocked: BlockedStatements::new(kind),
-            confirm: AckStatements::new(kind),
+            ack: AckStatements::new(kind),
             alerts: AlertStatements::new(kind),
             limits: LimitStatements::new(kind),
             counts: CountStatements::new(kind),

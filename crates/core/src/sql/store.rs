@@ -275,7 +275,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn look(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError> {
-        self.call("looking for expired leases and missing confirmations", Purpose::Work, |on| async move {
+        self.call("looking for expired leases and missing acks", Purpose::Work, |on| async move {
             let statements = DB::statements();
             let limit = int(limit).into();
             let mut conn = on.get().await?;

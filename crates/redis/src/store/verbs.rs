@@ -2,7 +2,7 @@
 //! and writes the audit entry.
 
 use solid_notify_core::StoreError;
-use solid_notify_core::ack::{AckResult, CONFIRMED_LATE, OfLive, Reply, late_entry, of_ended, of_live};
+use solid_notify_core::ack::{ACKED_LATE, AckResult, OfLive, Reply, late_entry, of_ended, of_live};
 use solid_notify_core::notice::{Status, millis_from_time};
 use solid_notify_core::operate::{AuditEntry, Change, Verb, VerbResult, Window, WindowDone, decide, detail};
 
@@ -94,7 +94,7 @@ impl RedisStore {
                 if let Some(answered) = of_ended(answer, status, stored.fence(), stored.claimed(status).create_time) {
                     return Ok(answered);
                 }
-                let deed = Deed { what: "late", word: CONFIRMED_LATE.to_owned(), at: String::new() };
+                let deed = Deed { what: "late", word: ACKED_LATE.to_owned(), at: String::new() };
                 let entry = late_entry(self.time().await?, Some(stored.def_id), answer.id);
                 if self.carry_out(&stored, status, &deed, &codec::audit_text(&entry)).await? == "done" {
                     return Ok(AckResult::DeadLetterAcked);

@@ -80,7 +80,7 @@ pub async fn an_ack_ends_a_notice_in_every_live_state(b: &dyn Backend) {
         }
         assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::Done, "{state:?}");
         let record = b.record(id).await;
-        assert_eq!((record.status, record.end_reason.as_deref()), (Status::Succeeded, Some("confirmed")), "{state:?}");
+        assert_eq!((record.status, record.end_reason.as_deref()), (Status::Succeeded, Some("acked")), "{state:?}");
         assert_eq!((record.fence, record.description.as_deref()), (1, Some("d")));
         assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::AlreadySucceeded, "{state:?}");
         assert_eq!(b.settle_one(fail(&claimed, SECOND)).await, Settled::Ended, "a late settle loses");
@@ -117,7 +117,7 @@ pub async fn an_acked_dead_letter_becomes_a_success_and_is_audited(b: &dyn Backe
     assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::DeadLetterAcked);
     let record = b.record(id).await;
     assert_eq!((record.status, record.finish_time), (Status::Succeeded, Some(b.clock().now())));
-    assert_eq!(record.end_reason.as_deref(), Some("confirmed after it had been given up"));
+    assert_eq!(record.end_reason.as_deref(), Some("acked after it had been given up"));
     assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::AlreadySucceeded);
     let audit = b.outbox().engine().operate().audit(10).await.unwrap();
     assert_eq!(audit.len(), 1, "{audit:?}");

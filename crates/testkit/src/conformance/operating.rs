@@ -46,7 +46,7 @@ impl dyn Backend + '_ {
         id
     }
 
-    /// Adds a notice that is delivered and awaits its confirmation.
+    /// Adds a notice that is delivered and awaits its ack.
     async fn add_awaiting(&self, def_id: i64) -> i64 {
         self.add_to("sync").await;
         let claimed = self.claim_one(def_id).await;

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use solid_notify_core::Status;
-use solid_notify_core::ack::{AckResult, CONFIRMED_LATE, OfLive, Reply, late_entry, of_ended, of_live};
+use solid_notify_core::ack::{ACKED_LATE, AckResult, OfLive, Reply, late_entry, of_ended, of_live};
 
 use super::State;
 
@@ -29,7 +29,7 @@ impl State {
             return answered;
         }
         notice.status = Status::Succeeded;
-        (ended.finish_time, ended.reason) = (now, Some(CONFIRMED_LATE.to_owned()));
+        (ended.finish_time, ended.reason) = (now, Some(ACKED_LATE.to_owned()));
         let entry = late_entry(now, Some(notice.def_id), answer.id);
         self.audit.push(entry);
         AckResult::DeadLetterAcked

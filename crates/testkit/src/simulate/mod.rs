@@ -11,9 +11,9 @@
 //! | slots | `nodes` times `max_concurrency`; what finds none waits, and first sends and retries take turns |
 //! | an attempt | takes the same time each time, or the definition's `timeout` if the receiver does not answer; its outcome is drawn when it begins |
 //! | a process that dies | dies alone; its slot is free again at once, its notice when the lease has expired |
-//! | a confirmation | comes after the same time each time, or never |
+//! | an ack | comes after the same time each time, or never |
 //! | a window, a rate, `max_concurrency_total`, a circuit breaker | limit as in the real system, without delay |
-//! | retries, expired leases, missing confirmations | are found exactly when they are due |
+//! | retries, expired leases, missing acks | are found exactly when they are due |
 //! | the database, claiming, settling | take no time |
 //! | alerts | are delivered at once |
 //!

@@ -61,11 +61,11 @@ pub struct Totals {
     pub first_sends: u64,
     /// Attempts that were not the first.
     pub retries: u64,
-    /// Attempts that failed, crashes and missing confirmations among them.
+    /// Attempts that failed, crashes and missing acks among them.
     pub failures: u64,
     /// Attempts in which the process died.
     pub crashes: u64,
-    /// Notices that were delivered, and confirmed if required.
+    /// Notices that were delivered, and acked if required.
     pub succeeded: u64,
     /// Notices that became dead letters.
     pub dead_letters: u64,

@@ -37,9 +37,9 @@ enum Happens {
     Returned(Notice, SimulatedOutcome),
     /// The lease of a dead process expires.
     LeaseOver(Notice),
-    /// The receiver confirms a delivery.
+    /// The receiver acks a delivery.
     AckResult(Notice),
-    /// The receiver did not confirm it in time.
+    /// The receiver did not ack it in time.
     Unacked(Notice),
     /// The follow-up of an alert is due, unless it was woken earlier.
     FollowUp(AlertReason),
@@ -302,8 +302,8 @@ impl Run<'_> {
     }
 
     fn await_ack(&mut self, notice: Notice, within: Duration) {
-        let confirmed = self.chance.f64() < self.scenario.confirming && self.scenario.acked_after < within;
-        if confirmed {
+        let acked = self.chance.f64() < self.scenario.acking && self.scenario.acked_after < within;
+        if acked {
             self.after(self.scenario.acked_after, Happens::AckResult(notice));
         } else if within != FOREVER {
             self.after(within, Happens::Unacked(notice));

@@ -30,7 +30,7 @@ pub struct Scenario {
     pub(super) failing: Share,
     pub(super) class: ErrorClass,
     pub(super) crashing: Share,
-    pub(super) confirming: Share,
+    pub(super) acking: Share,
     pub(super) acked_after: Duration,
     pub(super) attempt: Duration,
     pub(super) nodes: usize,
@@ -79,7 +79,7 @@ impl Scenario {
             failing: 0.0,
             class: ErrorClass::Unknown,
             crashing: 0.0,
-            confirming: 1.0,
+            acking: 1.0,
             acked_after: Duration::ZERO,
             attempt: Duration::from_millis(100),
             nodes: 1,
@@ -129,11 +129,11 @@ impl Scenario {
         self
     }
 
-    /// For a definition with `need_confirm`: sets which share of the deliveries is confirmed, from 0 to 1, and how long
-    /// after the delivery. By default all are confirmed at once.
+    /// For a definition with `need_confirm`: sets which share of the deliveries is acked, from 0 to 1, and how long
+    /// after the delivery. By default all are acked at once.
     #[must_use]
-    pub fn confirming(mut self, share: f64, after: Duration) -> Self {
-        (self.confirming, self.acked_after) = (share, after);
+    pub fn acking(mut self, share: f64, after: Duration) -> Self {
+        (self.acking, self.acked_after) = (share, after);
         self
     }
 
@@ -183,7 +183,7 @@ impl Scenario {
         self
     }
 
-    /// Sets the seed of the random numbers: the same seed gives the same failures, crashes, confirmations and jitter.
+    /// Sets the seed of the random numbers: the same seed gives the same failures, crashes, acks and jitter.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -206,13 +206,13 @@ impl Scenario {
         if !(self.rate.is_finite() && self.rate > 0.0) {
             return wrong(format!("rate = {}: expected a number of notices per second above 0", self.rate));
         }
-        for (name, share) in [("failing", self.failing), ("crashing", self.crashing), ("confirming", self.confirming)] {
+        for (name, share) in [("failing", self.failing), ("crashing", self.crashing), ("acking", self.acking)] {
             if !(0.0..=1.0).contains(&share) {
                 return wrong(format!("{name} = {share}: expected a share from 0 to 1"));
             }
         }
         let mut times = vec![("lasting", self.lasting, true), ("attempt", self.attempt, false)];
-        times.push(("confirming", self.acked_after, false));
+        times.push(("acking", self.acked_after, false));
         times.extend(self.outages.iter().flat_map(|o| [("outage (from)", o.from, false), ("outage", o.lasting, true)]));
         times.extend(self.bucket.map(|bucket| ("bucket", bucket, true)));
         times.extend(self.horizon.map(|horizon| ("horizon", horizon, true)));
@@ -235,7 +235,7 @@ impl Scenario {
                     return wrong("class crash: expected `crashing` to say that processes die".to_owned());
                 }
                 ErrorClass::Unacked => {
-                    return wrong("class unacked: expected `confirming` to say what is not confirmed".to_owned());
+                    return wrong("class unacked: expected `acking` to say what is not acked".to_owned());
                 }
                 _ => {}
             }

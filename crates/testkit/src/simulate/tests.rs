@@ -87,13 +87,13 @@ fn a_crash_is_noticed_when_the_lease_is_over() {
 #[test]
 fn a_delivery_without_an_ack_is_a_failed_attempt() {
     let def = NotifyDef::new("order").need_confirm(true).max_confirm_delay("1m").retry_interval("[5s]");
-    let never = simulate(&def, &one().confirming(0.0, Duration::ZERO)).unwrap();
+    let never = simulate(&def, &one().acking(0.0, Duration::ZERO)).unwrap();
     assert_eq!((attempts(&never), never.totals.dead_letters), (vec![0, 65], 1));
-    let late = simulate(&def, &one().confirming(1.0, MINUTE)).unwrap();
-    assert_eq!(late.totals.dead_letters, 1, "a confirmation that comes too late");
-    let soon = simulate(&def, &one().confirming(1.0, 59 * SECOND)).unwrap();
+    let late = simulate(&def, &one().acking(1.0, MINUTE)).unwrap();
+    assert_eq!(late.totals.dead_letters, 1, "an ack that comes too late");
+    let soon = simulate(&def, &one().acking(1.0, 59 * SECOND)).unwrap();
     assert_eq!((soon.totals.succeeded, soon.last_success), (1, Some(seconds(59))));
-    let endless = simulate(&def.max_confirm_delay("0"), &one().confirming(0.0, Duration::ZERO)).unwrap();
+    let endless = simulate(&def.max_confirm_delay("0"), &one().acking(0.0, Duration::ZERO)).unwrap();
     assert_eq!((endless.totals.live, endless.ending), (1, Ending::Horizon));
 }
 
@@ -181,11 +181,11 @@ fn wrong_scenarios_are_refused_with_an_exact_message() {
         (Scenario::new().rate(1e9), "rate and lasting make 60000000000 notices: expected at most 10000000"),
         (Scenario::new().failing(1.1, class), "failing = 1.1: expected a share from 0 to 1"),
         (Scenario::new().crashing(f64::NAN), "crashing = NaN: expected a share from 0 to 1"),
-        (Scenario::new().confirming(-0.1, SECOND), "confirming = -0.1: expected a share from 0 to 1"),
+        (Scenario::new().acking(-0.1, SECOND), "acking = -0.1: expected a share from 0 to 1"),
         (Scenario::new().nodes(0), "nodes = 0: expected 1 or more"),
         (Scenario::new().outage(SECOND, Duration::ZERO, class), "outage = 0ns: expected a time from 1ms to 10 years"),
         (Scenario::new().outage(SECOND, SECOND, ErrorClass::Crash), "expected `crashing`"),
-        (Scenario::new().failing(0.1, ErrorClass::Unacked), "expected `confirming`"),
+        (Scenario::new().failing(0.1, ErrorClass::Unacked), "expected `acking`"),
         (Scenario::new().bucket(Duration::ZERO), "bucket = 0ns: expected a time from 1ms to 10 years"),
     ] {
         let problem = problem(&def, &scenario);
@@ -233,10 +233,10 @@ fn any_def() -> impl Strategy<Value = NotifyDef> {
     let trigger = prop_oneof![Just("final_failure"), Just("each_failure"), Just("after_failures"), Just("never")];
     let rules = prop_oneof![Just(None), Just(Some(r#"{ "busy": 2, "crash": "never" }"#))];
     (interval, 0..4_i64, trigger, rules, any::<bool>(), 1..5_i64).prop_map(
-        |(interval, retries, trigger, rules, confirm, slots)| {
+        |(interval, retries, trigger, rules, ack, slots)| {
             let mut def = NotifyDef::new("any").retry_interval(interval).max_retry_times(retries);
             def.retry_rules = rules.map(str::to_owned);
-            def.alert_trigger_type(trigger).need_confirm(confirm).max_confirm_delay("30s").max_concurrency(slots)
+            def.alert_trigger_type(trigger).need_confirm(ack).max_confirm_delay("30s").max_concurrency(slots)
         },
     )
 }
@@ -245,14 +245,14 @@ fn any_scenario() -> impl Strategy<Value = Scenario> {
     let share = || prop_oneof![Just(0.0), Just(1.0), 0.0..1.0_f64];
     let class = prop_oneof![Just(ErrorClass::Network), Just(ErrorClass::Busy), Just(ErrorClass::Timeout)];
     (0.1..5.0_f64, 1..120_u64, share(), share(), share(), class, 0..3000_u64, any::<u64>(), 1..9000_u64).prop_map(
-        |(rate, lasting, failing, crashing, confirming, class, attempt, seed, horizon)| {
+        |(rate, lasting, failing, crashing, acking, class, attempt, seed, horizon)| {
             Scenario::new()
                 .rate(rate)
                 .lasting(seconds(lasting))
                 .outage(seconds(lasting / 4), seconds(lasting), class)
                 .failing(failing, class)
                 .crashing(crashing)
-                .confirming(confirming, seconds(20))
+                .acking(acking, seconds(20))
                 .attempt(Duration::from_millis(attempt))
                 .horizon(seconds(horizon))
                 .seed(seed)

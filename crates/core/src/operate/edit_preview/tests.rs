@@ -114,7 +114,7 @@ fn a_preview_shows_switch_handler_and_deadlines() {
         "timeout: \"30s\" -> \"1s\"",
         "10002+ notices wait until it is enabled again",
         "10002+ notices go to the handler \"b\" instead of \"a\", which no living node has: they wait",
-        "3 that await their confirmation keep their deadlines",
+        "3 that await their ack keep their deadlines",
         "4 that are being sent keep their time-out",
         "2 waiting retries keep their times",
     ] {
