@@ -76,6 +76,20 @@ async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
     let retried = alice.retry(id).await?; // also brings back a cancelled notice
     // [end]
     ensure!([edited, cancelled, retried] == [VerbResult::Done; 3]);
+
+    // [pages]
+    let (live, mut after) = (Filter::live(), None);
+    loop {
+        let page = alice.list(&live, after, 50).await?;
+        for notice in &page.notices {
+            println!("{} {} {:?}", notice.id, notice.definition, notice.status);
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    // [end]
     ensure!(outbox.find(id).await?.is_some_and(|notice| notice.status == Status::NotSent && notice.param == "8"));
     Ok(())
 }

@@ -144,7 +144,8 @@ impl QueueSlice {
     }
 }
 
-/// A notice in a list, without its parameter and attempts; long texts are cut.
+/// A notice in a list; long texts are cut. It has no parameter, because parameters may be large and personal, and bulk verbs read
+/// lists of thousands: [`Operator::show`] returns the whole notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listed {
