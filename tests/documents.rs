@@ -1,5 +1,7 @@
-//! The documents: each Rust snippet is a region of a program that CI compiles and runs, and each relative link leads somewhere,
-//! in the book to a file of the book.
+//! The documents: each Rust snippet is a region of a program that CI compiles and runs, each relative link leads somewhere, in the
+//! book to a file of the book, and `docs/sql` has every statement as each database gets it.
+//!
+//! With `WRITE_DOCUMENTS=1` in the environment, snippets and statements are written instead of compared.
 //!
 //! A program marks a region by the comment lines `// [name]` and `// [end]`. In Markdown the line directly above the block
 //! names it: `<!-- examples/guide_adding.rs#keys -->`. `tests/tidy.rs` checks what tables of the documents list.
@@ -8,6 +10,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use solid_notify_core::Dialect;
+use solid_notify_core::sql::statement_texts;
+use sqlformat::{FormatOptions, QueryParams};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -127,8 +133,35 @@ fn mistake(snippet: &Snippet) -> Option<String> {
     }
 }
 
+/// Replaces the code of each snippet by the region that it names.
+fn refresh(file: &str) {
+    let mut text = read(file);
+    for Snippet { above, code, .. } in snippets(file) {
+        let source =
+            above.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->")).and_then(|s| s.split_once('#'));
+        let Some(region) = source.and_then(|(file, region)| regions(file).remove(region)) else { continue };
+        let block = |code: &str| format!("{above}\n```rust,ignore\n{code}\n```");
+        text = text.replace(&block(&code), &block(&region));
+    }
+    write(file, &text);
+}
+
+/// Writes a file that has changed. The tests of this file run at the same time and read the others.
+fn write(file: &str, text: &str) {
+    if fs::read_to_string(root().join(file)).ok().as_deref() != Some(text) {
+        fs::write(root().join(file), text).unwrap();
+    }
+}
+
+fn writes() -> bool {
+    std::env::var_os("WRITE_DOCUMENTS").is_some()
+}
+
 #[test]
 fn every_rust_snippet_of_a_document_is_a_region_of_an_example() {
+    if writes() {
+        guides().iter().for_each(|file| refresh(file));
+    }
     let all: Vec<Snippet> = guides().iter().flat_map(|file| snippets(file)).collect();
     assert!(all.len() >= 20, "only {} snippets found", all.len());
     let mistakes: Vec<String> = all.iter().filter_map(mistake).collect();
@@ -229,4 +262,42 @@ fn the_summary_of_the_book_lists_every_chapter() {
 fn the_readme_stays_short() {
     let lines = read("README.md").lines().count();
     assert!(lines <= 150, "README.md has {lines} lines; move what is over 150 to docs/src");
+}
+
+/// Returns all statements of a database, formatted for reviewers.
+fn statements<DB: Dialect>(name: &str) -> String {
+    let options = FormatOptions {
+        max_inline_block: 100,
+        max_inline_arguments: Some(100),
+        max_inline_top_level: Some(100),
+        joins_as_top_level: true,
+        ..FormatOptions::default()
+    };
+    let mut text =
+        format!("-- Every statement of the store on {name}, as the database gets it, in the order of the source.\n");
+    for (name, sql) in statement_texts::<DB>() {
+        let sql = sqlformat::format(&sql, &QueryParams::None, &options);
+        text.push_str(&format!("\n-- {name}\n{sql};\n"));
+    }
+    text
+}
+
+#[test]
+fn every_statement_is_as_its_snapshot_shows() {
+    for (file, rendered) in [
+        ("docs/sql/postgres.sql", statements::<sqlx::Postgres>("PostgreSQL")),
+        ("docs/sql/mysql.sql", statements::<sqlx::MySql>("MySQL and MariaDB")),
+        ("docs/sql/sqlite.sql", statements::<sqlx::Sqlite>("SQLite")),
+    ] {
+        if writes() {
+            write(file, &rendered);
+        }
+        let differs = read(file).lines().zip(rendered.lines()).position(|(kept, now)| kept != now);
+        assert!(
+            read(file) == rendered,
+            "{file} is not what the store runs, from line {} on: run WRITE_DOCUMENTS=1 cargo test -p solid-notify-tests --test documents, and \
+             review the difference",
+            differs.map_or_else(|| read(file).lines().count(), |at| at + 1)
+        );
+    }
 }

@@ -292,7 +292,7 @@ pub fn time_from_millis(ms: i64) -> DateTime<Utc> {
 
 /// Converts a time to milliseconds since 1970, rounded up so that no notice is sent too early.
 pub fn millis_from_time(time: DateTime<Utc>) -> i64 {
-    time.timestamp_millis() + i64::from(time.timestamp_subsec_nanos() % 1_000_000 > 0)
+    time.timestamp_millis() + i64::from(!time.timestamp_subsec_nanos().is_multiple_of(1_000_000))
 }
 
 /// Returns the time that is `by` after `time`, if it can be represented.

@@ -223,8 +223,11 @@ pub(super) fn counts_text(counts: &NoticeCounts, at: DateTime<Utc>) -> String {
     })
 }
 
-/// Returns when to count next, and the last counts with their time.
-pub(super) fn counts(text: &str) -> (Option<DateTime<Utc>>, Option<(NoticeCounts, DateTime<Utc>)>) {
+/// Counts, and when they were taken.
+type Taken = (NoticeCounts, DateTime<Utc>);
+
+/// Returns when to count next, and the last counts.
+pub(super) fn counts(text: &str) -> (Option<DateTime<Utc>>, Option<Taken>) {
     let text: CountsText = read("counts", text).unwrap_or_default();
     let taken = text.taken_at.map(|taken_at| {
         let mut counts = NoticeCounts::default();
