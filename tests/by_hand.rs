@@ -4,7 +4,9 @@
 use std::time::{Duration, Instant};
 
 use solid_notify::definition::ALERT_DEFINITION;
-use solid_notify::{Error, Failure, NewNotice, Notice, NoticeConnection, NotifyDef, OutboxExt, Status, add_notice};
+use solid_notify::{
+    Error, Failure, NewNotice, Notice, NoticeConnection, NotifyDef, OutboxExt, Status, TokenKeys, add_notice,
+};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
 use solid_notify_tests::sending::{add, eventually, reaches, record};
@@ -188,4 +190,21 @@ async fn final_failures_and_invalid_rows_are_logged_once_as_errors() {
     assert!(invalid[0].contains("soon") && invalid[0].contains("timeout"), "{invalid:?}");
     assert!(log.all().iter().all(|line| !line.contains(secret)), "a parameter is in the log");
     sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn missing_token_keys_are_reported_where_acks_are_needed() {
+    let b = solid_notify_tests::memory::MemoryBackend::default();
+    let log = Log::start();
+    b.outbox().define_if_missing(NotifyDef::new("unsigned").need_confirm(true)).await.unwrap();
+    let start_and_stop = async || {
+        let sweeper =
+            b.outbox().sweeper().handler("unsigned", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
+        sweeper.shutdown().await;
+        let reported = |line: &&String| line.contains("unsigned") && line.contains("no token keys are set");
+        log.all().iter().filter(reported).count()
+    };
+    assert_eq!(start_and_stop().await, 1);
+    b.outbox().use_token_keys(TokenKeys::new(&[7; 32]).unwrap());
+    assert_eq!(start_and_stop().await, 1, "the keys are set now");
 }
