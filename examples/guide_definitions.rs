@@ -95,7 +95,15 @@ async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
 }
 
 async fn versions(outbox: &Outbox<Sqlite>) -> Result<()> {
-    outbox.define_if_missing(NotifyDef::new("send_invoice")).await?;
+    // [define]
+    let in_code = NotifyDef::new("send_invoice").retry_interval("[5s,5m,1h,1d]");
+    outbox.define_if_missing(in_code.clone()).await?; // a stored row wins: operators may have edited it
+
+    let changed = in_code.timeout("10s");
+    println!("{:?}", outbox.plan(&changed).await?); // what the next line will do; changes nothing
+    outbox.define_or_replace(changed).await?; // the code wins; edits of operators stay in the versions
+    // [end]
+
     // [versions]
     let alice = outbox.operator("alice");
     let seen = alice.definition("send_invoice").await?;
