@@ -53,9 +53,9 @@ async fn every_attempt_is_counted_by_its_outcome_and_class() {
     assert_eq!(
         attempts.keys().filter(of_alerts).collect::<Vec<_>>(),
         [
+            "definition=acked,outcome=awaiting_ack,class=-",
             "definition=bad,outcome=dead_letter,class=network",
             "definition=bad,outcome=failed,class=network",
-            "definition=acked,outcome=awaiting_ack,class=-",
             "definition=good,outcome=succeeded,class=-",
             "definition=skipped,outcome=skipped,class=-",
         ]

@@ -24,8 +24,18 @@ pub fn is_built_in(name: &str) -> bool {
     [ALERT_DEFINITION, PURGE_DEFINITION, DEAD_LETTERS_DEFINITION].contains(&name)
 }
 
+/// Returns the built-in definition of this name.
+pub(crate) fn row(name: &str) -> Option<NotifyDef> {
+    match name {
+        ALERT_DEFINITION => Some(alert::built_in()),
+        PURGE_DEFINITION => Some(purge()),
+        DEAD_LETTERS_DEFINITION => Some(dead_letters()),
+        _ => None,
+    }
+}
+
 fn purge() -> NotifyDef {
-    NotifyDef::new(PURGE_DEFINITION)
+    NotifyDef::plain(PURGE_DEFINITION)
         .description("Housekeeping: deletes what is no longer kept. handler_config says how long dead letters and cancelled notices are.")
         .schedule("0 0 3 * * *")
         // After a timeout the next attempt continues.
@@ -35,7 +45,7 @@ fn purge() -> NotifyDef {
 }
 
 fn dead_letters() -> NotifyDef {
-    NotifyDef::new(DEAD_LETTERS_DEFINITION)
+    NotifyDef::plain(DEAD_LETTERS_DEFINITION)
         .description("Housekeeping: tells how many dead letters there are, in the log and as a gauge.")
         .schedule("0 */5 * * * *")
         // A past number of dead letters is of no use.
@@ -52,6 +62,11 @@ mod tests {
         for definition in built_in(true) {
             assert!(definition.policy().is_ok(), "{definition:?}");
             assert!(is_built_in(&definition.name));
+            assert_eq!(
+                NotifyDef::new(&definition.name),
+                definition,
+                "an application that changes one column keeps the others"
+            );
         }
         assert_eq!(built_in(false).len(), 1);
         assert!(!is_built_in("notify.other"));

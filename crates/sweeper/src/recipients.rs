@@ -2,6 +2,7 @@
 //! definition is read, so that a misspelt name shows before the first alert.
 
 use solid_notify_core::NotifyDef;
+use solid_notify_core::built_in::is_built_in;
 use solid_notify_core::definition::AlertTrigger;
 
 use crate::definitions::Definition;
@@ -37,6 +38,10 @@ fn names(list: Option<&String>) -> Vec<String> {
 pub(crate) fn check(definition: &Definition, alerts: Option<&Definition>) {
     let Some(ready) = alerts.and_then(Definition::ready) else { return };
     if definition.policy().is_none_or(|policy| policy.alert_trigger == AlertTrigger::Never) {
+        return;
+    }
+    // Built-in definitions without recipients need no line of their own: those of the application have one.
+    if is_built_in(&definition.row.name) && Recipients::of(Some(definition), None) == Recipients::default() {
         return;
     }
     let Recipients { email, alert_to } = Recipients::of(Some(definition), alerts);

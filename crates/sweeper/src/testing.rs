@@ -70,7 +70,9 @@ impl TestSweeper {
             *handler = Arc::new(Failing { handler: Arc::clone(handler), faults: Arc::clone(&faults) });
         }
         let outbox = builder.outbox.clone();
-        let sweeper = builder.housekeeping(false).start().await?;
+        // After a start a sweeper waits before it judges overdue acks, because receivers could not ack during an outage. In a
+        // test nothing was out.
+        let sweeper = builder.housekeeping(false).outage_grace(Duration::ZERO).start().await?;
         Ok(Self { sweeper, outbox, faults, told: Mutex::default() })
     }
 
@@ -157,7 +159,7 @@ impl TestSweeper {
     #[allow(clippy::panic)] // Of a test.
     async fn until(&self, idle: impl Future<Output = ()>) {
         if tokio::time::timeout(PATIENCE, idle).await.is_err() {
-            panic!("still sending after {PATIENCE:?}: {}", self.sweeper.worker.what_is_held());
+            panic!("not idle after {PATIENCE:?}: {}", self.sweeper.worker.what_is_held());
         }
     }
 }
@@ -225,7 +227,11 @@ impl Worker {
         let in_flight = self.in_flight();
         let ids: Vec<String> =
             in_flight.iter().take(10).map(|(id, in_flight)| format!("{id} (fence {})", in_flight.fence)).collect();
-        if ids.is_empty() { "nothing is being sent here; does the database answer?".to_owned() } else { ids.join(", ") }
+        if ids.is_empty() {
+            "something is due, and nothing is being sent here; does the store answer?".to_owned()
+        } else {
+            ids.join(", ")
+        }
     }
 }
 
@@ -239,6 +245,21 @@ mod tests {
     use crate::Notice;
     use crate::OutboxExt;
     use chrono::Utc;
+
+    #[tokio::test]
+    async fn overdue_acks_are_judged_at_their_time() {
+        let outbox = MemoryOutbox::builder().clock(HandClock::new(Utc::now())).build();
+        let definition = NotifyDef::new("sync").retry_interval("[5m]").need_confirm(true).max_confirm_delay("3s");
+        outbox.define_if_missing(definition).await.unwrap();
+        let handler = outbox.sweeper().handler("sync", |_: Notice<i64>| async { Ok(()) });
+        let sweeper = TestSweeper::start(handler).await.unwrap();
+        let mut tx = outbox.begin().await.unwrap();
+        add_notice(&mut tx, "sync", 7).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(sweeper.drain().await.awaiting, 1);
+        assert_eq!(sweeper.advance(Duration::from_secs(3)).await.failed, 1);
+        sweeper.shutdown().await;
+    }
 
     #[tokio::test]
     #[should_panic(expected = "no handler \"sync\" is registered on this node; registered are [\"snyc\"]")]

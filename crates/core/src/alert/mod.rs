@@ -16,7 +16,7 @@ pub const ALERT_DEFINITION: &str = "notify.alert";
 
 /// Returns the built-in definition, which sweepers create if it is missing. An existing row is not changed.
 pub fn built_in() -> NotifyDef {
-    NotifyDef::new(ALERT_DEFINITION)
+    NotifyDef::plain(ALERT_DEFINITION)
         .description("Alerts: tells people of what fails. Its email and alert_to hold for definitions that have none.")
         // Retries for about a day, so that a wrong password or address can be corrected meanwhile.
         .retry_interval("[10s,1m,5m,15m]")

@@ -5,6 +5,8 @@
 use chrono::{DateTime, Utc};
 use serde::ser::SerializeMap;
 
+use crate::built_in;
+
 /// A column's value on its way to or from a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ColumnValue {
@@ -86,8 +88,15 @@ macro_rules! notify_def {
         }
 
         impl NotifyDef {
-            /// A definition with the defaults, which are those of the table.
+            /// Returns a definition with the defaults, which are those of the table. A built-in definition (`notify.alert`,
+            /// `notify.purge`, `notify.dead_letters`) begins with the values that sweepers create it with.
             pub fn new(name: impl Into<String>) -> Self {
+                let name = name.into();
+                built_in::row(&name).unwrap_or_else(|| Self::plain(name))
+            }
+
+            /// Returns a definition with the defaults of the table.
+            pub(crate) fn plain(name: impl Into<String>) -> Self {
                 Self {
                     id: 0,
                     name: name.into(),

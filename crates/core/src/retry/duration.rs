@@ -42,7 +42,9 @@ pub(super) fn parse(piece: Piece<'_>) -> Result<Duration, IntervalError> {
             return Err(rest.error(0, EXPECTED));
         }
         if unit.is_empty() {
-            let expected = format!("a unit behind `{0}`, such as `{0}s`", number.as_str());
+            // A zero is no valid duration in most places.
+            let example = if number.as_str() == "0" { "1" } else { number.as_str() };
+            let expected = format!("a unit behind `{}`, such as `{example}s`", number.as_str());
             return Err(rest.error(0, expected));
         }
         let part = humantime::parse_duration(&format!("{}{}", number.as_str(), unit.as_str()));
@@ -138,6 +140,7 @@ mod tests {
             ("1h,", 2, EXPECTED),
             ("1.2.3s", 0, EXPECTED),
             ("5", 0, "a unit behind `5`, such as `5s`"),
+            ("0", 0, "a unit behind `0`, such as `1s`"),
             ("1h 30", 3, "a unit behind `30`, such as `30s`"),
             ("1 0s", 0, "a unit behind `1`, such as `1s`"),
             ("0s", 0, "a duration of at least 1ms"),
