@@ -8,6 +8,7 @@
 //! The chapter "A web service" shows the regions of this file. At the end this program plays the customers and the
 //! warehouse, checks every answer, and stops the service.
 
+// [imports]
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -25,6 +26,7 @@ use sqlx::Sqlite;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
+// [end]
 
 // [state]
 /// The name of the definition, with the type of its parameter.
@@ -157,7 +159,7 @@ impl<E: Into<anyhow::Error>> From<E> for InternalError {
 
 impl IntoResponse for InternalError {
     fn into_response(self) -> Response {
-        eprintln!("{:#}", self.0);
+        eprintln!("{}", self.0);
         StatusCode::INTERNAL_SERVER_ERROR.into_response()
     }
 }
