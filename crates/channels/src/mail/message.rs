@@ -47,7 +47,7 @@ fn html(alert: &Alert) -> String {
         ("reason", alert.reason.as_str().to_owned()),
         ("notice", alert.notice_id.map(|id| id.to_string()).unwrap_or_default()),
         ("error class", alert.class.clone().unwrap_or_default()),
-        ("held back", if alert.more > 0 { alert.more.to_string() } else { String::new() }),
+        ("suppressed", if alert.more > 0 { alert.more.to_string() } else { String::new() }),
         ("since", alert.since.clone()),
         ("node", alert.node.clone()),
     ];

@@ -250,7 +250,7 @@ impl Alert {
         say("notice", self.notice_id.map(|id| id.to_string()));
         say("error class", self.class.clone());
         say("message", Some(self.message.clone()));
-        say("held back", (self.more > 0).then(|| self.more.to_string()));
+        say("suppressed", (self.more > 0).then(|| self.more.to_string()));
         say("since", Some(self.since.clone()));
         say("node", Some(self.node.clone()));
         lines.join("\n")
