@@ -39,7 +39,7 @@ const EXCERPT: usize = 200;
 /// built in; a program can add others:
 ///
 /// ```
-/// use DateTime<Utc>;
+/// use chrono::{DateTime, Utc};
 /// use solid_notify_channels::{ChatResponse, ChatService, Post, ChatResult};
 ///
 /// struct Teams { url: String }

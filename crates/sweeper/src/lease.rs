@@ -15,8 +15,9 @@ use tokio::time::Instant;
 use crate::settle::Outcome;
 use crate::worker::Worker;
 
-/// How often the loop looks.
-const TICK: Duration = Duration::from_secs(5);
+/// How often the loop looks. Several looks must fit into the grace period after an outage: a claim whose answer was lost is handed back by
+/// this node before another node may take its lease as expired, also where a look finds claims under way and ends.
+const TICK: Duration = Duration::from_secs(2);
 /// A lease with less time left than this is extended.
 const SOON: Duration = Duration::from_secs(20);
 /// How long to wait for the claims under way.
