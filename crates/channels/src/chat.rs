@@ -68,7 +68,6 @@ pub trait ChatService: Send + Sync + 'static {
 }
 
 /// A `POST` request with a JSON body. `Debug` does not show the URL, because it is a secret.
-#[non_exhaustive]
 pub struct Post {
     /// The target.
     pub url: String,
