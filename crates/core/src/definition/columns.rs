@@ -95,8 +95,9 @@ macro_rules! notify_def {
                 built_in::row(&name).unwrap_or_else(|| Self::plain(name))
             }
 
-            /// Returns a definition with the defaults of the table.
-            pub(crate) fn plain(name: impl Into<String>) -> Self {
+            /// Returns a definition with the defaults of the table, whatever its name. For stores.
+            #[doc(hidden)]
+            pub fn plain(name: impl Into<String>) -> Self {
                 Self {
                     id: 0,
                     name: name.into(),
@@ -137,7 +138,7 @@ macro_rules! notify_def {
             /// A row from the values of [`Self::COLUMNS`]; `None` where one is of the wrong kind.
             pub fn from_values(id: i64, values: Vec<ColumnValue>) -> Option<Self> {
                 let mut values = values.into_iter();
-                let mut def = Self::new(String::from_value(values.next()?)?);
+                let mut def = Self::plain(String::from_value(values.next()?)?);
                 def.id = id;
                 $(def.$column = Column::from_value(values.next()?)?;)*
                 Some(def)

@@ -124,7 +124,8 @@ impl Stored {
 /// the definition is reported as invalid. `None` for a hash without a name.
 pub(super) fn definition(id: i64, fields: &HashMap<String, Vec<u8>>) -> Option<NotifyDef> {
     let text = |field: &str| fields.get(field).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    let defaults = NotifyDef::new(text("name")?).values();
+    // Not those of a built-in definition: a null column has no field.
+    let defaults = NotifyDef::plain(text("name")?).values();
     let values = NotifyDef::COLUMNS.iter().zip(defaults).map(|(column, default)| match (text(column), default) {
         (None, default) => default,
         (Some(text), ColumnValue::Text(_)) => ColumnValue::Text(Some(text)),
@@ -166,6 +167,13 @@ mod tests {
     fn a_definition_comes_back_as_it_was_written() {
         let mut row = NotifyDef::new("sync").enabled(false).max_retry_times(-1).email("").handler("h");
         (row.id, row.create_time, row.delete_time) = (7, Some(time_from_millis(1)), Some(time_from_millis(2)));
+        assert_eq!(definition(7, &hash(&fields(&row))), Some(row));
+    }
+
+    #[test]
+    fn a_null_column_of_a_built_in_definition_stays_null() {
+        let mut row = NotifyDef::new("notify.alert");
+        (row.id, row.max_retry_times, row.retry_rules) = (7, None, None);
         assert_eq!(definition(7, &hash(&fields(&row))), Some(row));
     }
 
