@@ -9,10 +9,10 @@
 //! no reply, so it is sent again when the ack is overdue, and finally becomes a dead letter. A late ack turns even that into
 //! a success. Then come tokens that are refused. The clock is turned by hand, so the example takes a moment.
 
-use chrono::Utc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use chrono::Utc;
 use solid_notify::{
     AckResult, Error, HandClock, Notice, NotifyDef, Outbox, OutboxExt, Status, Sweeper, TokenKeys, ack_notice,
     add_notice,

@@ -15,12 +15,12 @@
 //! addresses (`email`) and the chats (`alert_to`). Without any handler, alerts are logged at error level. The clock is
 //! turned by hand.
 
-use chrono::Utc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use chrono::Utc;
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::{Alert, Failure, HandClock, Notice, NotifyDef, Outbox, OutboxExt, Sweeper, add_notice};
 use sqlx::Sqlite;

@@ -7,10 +7,10 @@
 //!
 //! The chapters "Adding notices", "Handlers and failures" and "Retries and error classes" show the regions of this file.
 
-use chrono::Utc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use chrono::Utc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use solid_notify::{

@@ -6,10 +6,10 @@
 //!
 //! The chapter "Testing an application" shows the regions of this file. In an application the last three functions are tests.
 
-use chrono::Utc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use chrono::Utc;
 use serde_json::{Value, json};
 use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper, assert_added};
 use solid_notify::{

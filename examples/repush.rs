@@ -9,7 +9,6 @@
 //! after 5 s, 10 s and 15 s; after four pushes it is a dead letter. The clock is turned by hand, so half a minute takes a
 //! moment.
 
-use chrono::Utc;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,6 +16,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use axum::http::StatusCode;
 use axum::routing::post;
+use chrono::Utc;
 use serde::{Deserialize, Serialize};
 use solid_notify::redis::{Redis, RedisOutbox};
 use solid_notify::{HandClock, HttpStatus, Notice, NotifyDef, OutboxExt, Status, add_notice};

@@ -9,10 +9,10 @@
 //! while it holds a reminder, and the other one gets it when the lease has expired. The clock is turned by hand, so the
 //! example takes a moment.
 
-use chrono::Utc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use chrono::Utc;
 use serde::{Deserialize, Serialize};
 use solid_notify::HandClock;
 use solid_notify::redis::{Redis, Rescheduled, TaskLease, TaskOutcome, TimedTasks};

@@ -10,11 +10,11 @@
 //!
 //! Both columns can be edited at any time, like the others. The clock is turned by hand.
 
-use chrono::DateTime;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use chrono::DateTime;
 use serde_json::Value;
 use solid_notify::{HandClock, Notice, NotifyDef, Outbox, OutboxExt, Sweeper, add_notice};
 use sqlx::Sqlite;

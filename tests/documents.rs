@@ -88,6 +88,13 @@ struct Snippet {
     code: String,
 }
 
+impl Snippet {
+    /// Returns the program and the region that the line above the block names.
+    fn source(&self) -> Option<(&str, &str)> {
+        self.above.strip_prefix("<!-- ")?.strip_suffix(" -->")?.split_once('#')
+    }
+}
+
 fn snippets(file: &str) -> Vec<Snippet> {
     let text = read(file);
     let lines: Vec<&str> = text.lines().collect();
@@ -115,12 +122,11 @@ fn snippets(file: &str) -> Vec<Snippet> {
 
 /// Returns what is wrong with a snippet.
 fn mistake(snippet: &Snippet) -> Option<String> {
-    let Snippet { place, info, above, code } = snippet;
+    let Snippet { place, info, code, .. } = snippet;
     if info != "rust,ignore" {
         return Some(format!("{place}: the block begins with ```{info}; write ```rust,ignore"));
     }
-    let source = above.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->")).and_then(|s| s.split_once('#'));
-    let Some((file, region)) = source else {
+    let Some((file, region)) = snippet.source() else {
         return Some(format!("{place}: no source above the block; write <!-- examples/program.rs#region -->"));
     };
     if !file.starts_with("examples/") && !file.starts_with("tests/") {
@@ -136,12 +142,10 @@ fn mistake(snippet: &Snippet) -> Option<String> {
 /// Replaces the code of each snippet by the region that it names.
 fn refresh(file: &str) {
     let mut text = read(file);
-    for Snippet { above, code, .. } in snippets(file) {
-        let source =
-            above.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->")).and_then(|s| s.split_once('#'));
-        let Some(region) = source.and_then(|(file, region)| regions(file).remove(region)) else { continue };
-        let block = |code: &str| format!("{above}\n```rust,ignore\n{code}\n```");
-        text = text.replace(&block(&code), &block(&region));
+    for snippet in snippets(file) {
+        let Some(region) = snippet.source().and_then(|(file, region)| regions(file).remove(region)) else { continue };
+        let block = |code: &str| format!("{}\n```rust,ignore\n{code}\n```", snippet.above);
+        text = text.replace(&block(&snippet.code), &block(&region));
     }
     write(file, &text);
 }

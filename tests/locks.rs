@@ -2,10 +2,10 @@
 #![cfg(any(postgres, mariadb, mysql))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use chrono::Utc;
 use std::collections::HashSet;
 use std::time::Duration;
 
+use chrono::Utc;
 use solid_notify::{Dialect, NewNotice, NotifyDef, Status, add_notice};
 use solid_notify_core::ClaimedNotice;
 use solid_notify_core::error::StoreError;

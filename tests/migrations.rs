@@ -1,10 +1,10 @@
 //! The schema: concurrent migrations, printed for other tools, beside the application's own, and changed by hand.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use chrono::Utc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use chrono::Utc;
 use futures_util::future::join_all;
 use serde_json::Value;
 use solid_notify::{Dialect, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, Receipt, Status};

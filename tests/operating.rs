@@ -2,10 +2,10 @@
 //! beside concurrent retries and purges.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use chrono::Utc;
 use std::collections::HashSet;
 use std::time::Duration;
 
+use chrono::Utc;
 use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, add_notice, add_notices};
 use solid_notify_core::operate::{Filter, Rate, VerbResult};
 use solid_notify_core::store::{Claim, ClaimWhat, Purge};

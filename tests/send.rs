@@ -1,9 +1,9 @@
 //! Every public async function can be awaited in a spawned task, on every store. The test is that this file compiles.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code, unreachable_code, unused_variables)]
 
-use chrono::Utc;
 use std::time::Duration;
 
+use chrono::Utc;
 use solid_notify::operate::Rate;
 use solid_notify::{
     AnyOutbox, Filter, NewNotice, NoticeConnection, NotifyDef, Outbox, OutboxExt, Receipt, ack_notice, add_notice,

@@ -2,10 +2,10 @@
 //! the memory store whose clock the test turns. Attempts and alerts have the same times.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use solid_notify::alert::{AlertKind, AlertReason};
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::testkit::{MemoryOutbox, TestSweeper};

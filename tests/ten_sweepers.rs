@@ -2,12 +2,12 @@
 //! notice is tried exactly when one sweeper alone would try it, also while other columns are edited.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use futures_util::future::join_all;
 use solid_notify::definition::Updated;
 use solid_notify::spi::engine::Engine;

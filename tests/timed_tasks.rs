@@ -1,9 +1,9 @@
 //! Timed tasks on Redis, one server and a cluster: the promises of a delayed queue, and damaged entries.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use chrono::Utc;
 use std::time::Duration;
 
+use chrono::Utc;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use solid_notify_redis::{ClaimedTask, Rescheduled, TaskLease, TaskOutcome, TimedTasks, When};

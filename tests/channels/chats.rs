@@ -1,10 +1,10 @@
 //! The posts to each chat service, and the treatment of its responses.
 
-use chrono::{DateTime, Utc};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use chrono::{DateTime, Utc};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use solid_notify::Status;

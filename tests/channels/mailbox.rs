@@ -1,9 +1,9 @@
 //! The mail server of the run, and what it has delivered: a file for each mail and recipient.
 
-use chrono::{DateTime, Utc};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
+use chrono::{DateTime, Utc};
 use mail_parser::{Message, MessageParser};
 use solid_notify::channels::{Mailer, MailerBuilder};
 use solid_notify_tests::sending::eventually;

@@ -1,9 +1,9 @@
 //! The handlers of a schedule. The outcome of an attempt depends only on the seed, the notice and the attempt.
 
-use chrono::DateTime;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::DateTime;
 use fastrand::Rng;
 use solid_notify::{Alert, AnyOutbox, ErrorClass, Failure, Notice, OutboxExt, SweeperBuilder};
 

@@ -1,11 +1,11 @@
 //! The link between a node and the database: calls are late, refused, executed without a reply, or executed long after their
 //! error. It shows each executed call to the watch.
 
-use chrono::{DateTime, Utc};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use fastrand::Rng;
 use solid_notify::error::StoreError;
 use solid_notify::{NoticeRecord, NotifyDef};

@@ -1,10 +1,10 @@
 //! The world of a schedule: a store, nodes that come and go, producers, receivers, an operator, and the time.
 
-use chrono::{DateTime, Utc};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use fastrand::Rng;
 use solid_notify::{HandClock, NoticeRecord, Sweeper};
 use solid_notify_core::store::{Look, Store};

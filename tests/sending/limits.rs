@@ -1,11 +1,11 @@
 //! Limits over all nodes, circuits and the one switch, with running sweepers.
 
-use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use solid_notify::alert::AlertReason;
 use solid_notify::{
     Alert, ErrorClass, Failure, FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder,

@@ -1,9 +1,9 @@
 //! The test kit for applications: a sweeper that sends until nothing is due, turns the clock and fails attempts on purpose,
 //! and the list of added notices.
 
-use chrono::DateTime;
 use std::time::Duration;
 
+use chrono::DateTime;
 use solid_notify::testkit::{TestSweeper, assert_added};
 use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;

@@ -1,9 +1,9 @@
 //! Definitions that produce notices by a timetable: each tick once, missed ticks by the rule of the row, and the built-in
 //! housekeeping.
 
-use chrono::{DateTime, Utc};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use serde_json::Value;
 use solid_notify::{Filter, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;

@@ -1,9 +1,9 @@
 //! Sending windows: outside of them nothing is sent and nothing is counted, and the other loops go on.
 
-use chrono::{DateTime, Utc};
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use solid_notify::alert::AlertReason;
 use solid_notify::{Failure, FirstAttempt, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::store::{Claim, ClaimWhat};

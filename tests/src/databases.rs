@@ -1,9 +1,9 @@
 //! A database of its own for each test, made at its start and dropped at its end.
 
-use chrono::Utc;
 use std::str::FromStr;
 
 use async_trait::async_trait;
+use chrono::Utc;
 use solid_notify::ack::Reply;
 use solid_notify::{
     AckResult, AnyOutbox, Dialect, Error, HandClock, NewNotice, Outbox, OutboxBuilder, Receipt, add_notices,

@@ -1,12 +1,12 @@
 //! A store that fails on purpose, around the memory store.
 
-use chrono::{DateTime, Utc};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use solid_notify::error::StoreError;
 use solid_notify::{AnyOutbox, Notice, NoticeRecord, NotifyDef, OutboxExt, SweeperBuilder};
 use solid_notify_core::engine::Engine;

@@ -1,9 +1,9 @@
 //! Shorthands for tests with running sweepers.
 
-use chrono::{DateTime, Utc};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use futures_util::future::BoxFuture;
 use solid_notify::definition::Updated;
 use solid_notify::{Failure, NewNotice, Notice, NoticeRecord, NotifyDef, Status};

@@ -9,8 +9,9 @@ use crate::notice::{AttemptRecord, ClaimedNotice, ErrorClass, Status, append_att
 use crate::operate::AuditEntry;
 use crate::store::Settle;
 use crate::transition::{Next, Transition};
-use chrono::{DateTime, Utc};
 use std::time::Duration;
+
+use chrono::{DateTime, Utc};
 
 /// Acks a notice inside the caller's transaction: it takes effect if and only if that commits. `outbox.ack(id)` uses its own
 /// transaction.

@@ -4,9 +4,9 @@
 //! Everything that can be checked is checked before any SQL, so that a bad notice provokes no database error inside
 //! the caller's transaction.
 
-use chrono::{DateTime, Utc};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::ack::{AckResult, Reply};
@@ -78,7 +78,7 @@ pub async fn add_notices<C: NoticeConnection>(
 ///     .add(tx)
 ///     .await?;
 /// if receipt.is_duplicate() {
-///     println!("the customer will be reminded already, by notice {:?}", receipt.id());
+///     println!("the customer will be reminded already, by notice {}", receipt.id());
 /// }
 /// # Ok(())
 /// # }

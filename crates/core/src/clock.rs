@@ -3,10 +3,10 @@
 //! In production every stored time comes from the database's clock and no process clock decides anything. With a [`HandClock`]
 //! each statement binds the clock's time instead, so a test can advance a day without waiting.
 
-use chrono::{DateTime, Utc};
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use tokio::sync::watch;
 use tokio::time::Instant;
 

@@ -1,9 +1,9 @@
 //! [`Engine`]: what the connections, sweepers and operators of one process share, behind the handle of the application.
 
-use chrono::{DateTime, Utc};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use tokio::sync::watch;
 
 use crate::clock::HandClock;

@@ -2,9 +2,9 @@
 //!
 //! Decisions about a notice are left to [`crate::transition`].
 
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use std::time::Duration;
 
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 pub use crate::class::ErrorClass;

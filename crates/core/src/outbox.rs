@@ -2,8 +2,9 @@
 //!
 //! Beginning transactions and migrating belong to the handle of a particular database (`Outbox<DB>`), which derefs to this.
 
-use chrono::{DateTime, Utc};
 use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
 
 use crate::ack::{AckResult, Reply};
 use crate::definition::{ColumnValue, NotifyDef, Problem};

@@ -4,11 +4,11 @@
 //! secret. A receiver with a token can ack or nack this notice, and no other. The time of the notice's insert is signed, too,
 //! so that a database rejects the tokens of another one with the same secret.
 
-use chrono::{DateTime, Utc};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, Utc};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 

@@ -4,10 +4,10 @@
 //! The scripts belong to the modules that include them; [`Line`] connects and reconnects. The client crate is `redis`; only its
 //! error type is part of this crate's interface.
 
-use chrono::{DateTime, Utc};
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use redis::{ErrorKind, FromRedisValue, RedisResult, ServerErrorKind, Value};
 use solid_notify_core::HandClock;
 

@@ -1,11 +1,11 @@
 //! The definitions as this node sees them: which it can send, and why the notices of the others wait. It reads them every
 //! two seconds, and whenever the sweeper is woken, and compares whole rows.
 
-use chrono::{DateTime, Utc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use solid_notify_core::built_in::built_in;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::metrics::BREAKER_OPEN;

@@ -2,12 +2,12 @@
 //!
 //! [`crate::run`] calls the handlers; it applies the time-out, catches panics and takes the slots.
 
-use chrono::{DateTime, Utc};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use solid_notify_core::ErrorClass;

@@ -2,9 +2,9 @@
 //!
 //! Purging runs by a timetable: [`crate::housekeeping`].
 
-use chrono::Utc;
 use std::sync::Arc;
 
+use chrono::Utc;
 use solid_notify_core::notice::millis_from_time;
 use solid_notify_core::store::Node;
 use solid_notify_core::{ALERT_DEFINITION, StoreError};

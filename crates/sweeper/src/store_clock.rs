@@ -3,9 +3,9 @@
 //! Leases are times of the store's clock, so all of them expire at once if it is set ahead, although their holders live.
 //! The sweep decides what to do then.
 
-use chrono::{DateTime, Utc};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use solid_notify_core::notice::{duration_millis, millis_from_time};
 
 /// How far the clocks may move apart between two looks. A lease has at least three times as much left.

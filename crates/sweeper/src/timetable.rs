@@ -3,10 +3,10 @@
 //! `solid_notify_core::definition` decides what to do, by the store's time. Any sweeper ticks any valid definition, even
 //! one whose handler only other nodes have.
 
-use chrono::{DateTime, Utc};
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use solid_notify_core::definition::Step;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::rfc3339;

@@ -1,9 +1,9 @@
 //! [`DingTalk`]: the custom robot of a DingTalk group.
 
-use chrono::{DateTime, Utc};
 use std::fmt;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use super::code::Codes;

@@ -1,9 +1,9 @@
 //! [`Feishu`]: the custom bot of a Feishu (Lark) group.
 
-use chrono::{DateTime, Utc};
 use std::fmt;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use super::code::Codes;

@@ -1,10 +1,10 @@
 //! The signature that DingTalk and Feishu require: HMAC-SHA256 as Base64. Each of them chooses the key and the message.
 
-use chrono::{DateTime, Utc};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use chrono::{DateTime, Utc};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 

@@ -1,8 +1,8 @@
 //! [`Slack`]: an incoming webhook of a Slack channel, or of a compatible service (Mattermost, Rocket.Chat).
 
-use chrono::{DateTime, Utc};
 use std::fmt;
 
+use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use super::cut::cut;

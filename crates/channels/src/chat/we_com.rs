@@ -1,9 +1,9 @@
 //! [`WeCom`]: the bot of a WeCom (企业微信) group.
 
-use chrono::{DateTime, Utc};
 use std::fmt;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use super::code::Codes;

@@ -1,8 +1,8 @@
 //! The effect of rules per class on a notice: every class with every form, more tries and fewer.
 
-use chrono::DateTime;
 use std::time::Duration;
 
+use chrono::DateTime;
 use proptest::prelude::*;
 
 use super::{NotifyDef, Policy};

@@ -3,10 +3,10 @@
 //!
 //! [`crate::Store::tick`] ensures that only one of many nodes produces them.
 
-use chrono::{DateTime, Utc};
 use std::str::FromStr;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use croner::parser::{CronParser, Seconds, Year};
 use croner::{Cron, CronPattern, YEAR_LOWER_LIMIT, YEAR_UPPER_LIMIT};
 use jiff::tz::TimeZone;

@@ -1,8 +1,8 @@
 //! Timetables: how they are parsed, their ticks where clocks are set, and what happens to missed ticks.
 
-use chrono::{DateTime, Utc};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use proptest::prelude::*;
 
 use super::{MissedTicks, Schedule, Step, TICKS_AT_ONCE};

@@ -1,9 +1,9 @@
 //! Versions of a definition: its row at a time, with the author and the time of the change. This module decides which versions
 //! a store must keep and how a version is read again; stores only keep them.
 
-use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 
+use chrono::{DateTime, Utc};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};

@@ -12,10 +12,10 @@
 //! and a repeated hour is open both times. A range that ends before it begins continues past midnight, and belongs to the day
 //! on which it began.
 
-use chrono::{DateTime, Utc};
 use std::str::FromStr;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};

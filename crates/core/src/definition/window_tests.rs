@@ -1,8 +1,8 @@
 //! Windows: how they are parsed, when they are open and when they open next, also where clocks are set.
 
-use chrono::{DateTime, Utc};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use proptest::prelude::*;
 
 use super::SendWindow;

@@ -1,8 +1,9 @@
 //! [`Explanation`]: why a notice is not sent yet, or how it ended. A pure function of the stored data.
 
-use chrono::{DateTime, Utc};
 use std::fmt;
 use std::time::Duration;
+
+use chrono::{DateTime, Utc};
 
 use super::{Paused, SeenNode, SendLimits};
 use crate::definition::{NotifyDef, Policy, Problem};

@@ -1,8 +1,9 @@
 //! [`Filter`]: which notices to list or change; [`Position`]: where a page ended.
 
-use chrono::{DateTime, Utc};
 use std::fmt;
 use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
 
 use crate::error::{Error, Result};
 use crate::notice::Status;

@@ -1,8 +1,9 @@
 //! Re-timing: waiting retries get new times by the current intervals. [`retimed`] decides, purely; [`Operator::retime`] goes
 //! through the queue slice in small windows.
 
-use chrono::{DateTime, Utc};
 use std::time::Duration;
+
+use chrono::{DateTime, Utc};
 
 use super::bulk::Bulk;
 use super::definitions::DefRef;

@@ -1,9 +1,10 @@
 //! [`SendLimits`]: what stops sending beside the definitions themselves: the switch that pauses everything, and the state of the
 //! limits over all nodes.
 
-use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 use std::fmt;
+
+use chrono::{DateTime, Utc};
 
 use crate::limit::LimitRow;
 use crate::notice::rfc3339;

@@ -4,8 +4,9 @@
 //! There is no counter that every notice updates, because all transactions would wait for its row. This module decides when to
 //! count, the stores count, and the sweeper starts the counts.
 
-use chrono::{DateTime, Utc};
 use std::time::Duration;
+
+use chrono::{DateTime, Utc};
 
 /// The maximum duration of one count. Its locks delay no other work, but it reads all queue slices of a definition.
 pub const COUNT_TIMEOUT: Duration = Duration::from_secs(5);

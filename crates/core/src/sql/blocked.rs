@@ -8,10 +8,11 @@
 //! it holds the lock of the notice in front, and a locked notice cannot end. The end and the unblocking are one transaction.
 //! After other changes (a notice deleted by hand) the next look finds the blocked notice.
 
-use chrono::{DateTime, Utc};
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
 
 use super::claim::ids_of_rows;
 use super::connections::Share;

@@ -1,9 +1,9 @@
 //! Operator calls in the database: lists, counts, and the verbs, each in one transaction with its audit entry.
 
-use chrono::{DateTime, Utc};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 
 use super::alerts::look;
 use super::connections::{Purpose, Share};

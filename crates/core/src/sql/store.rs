@@ -1,12 +1,12 @@
 //! [`SqlStore`]: the [`Store`] over a database. Each method runs one or a few statements of [`super::statements`], with a
 //! time-out, on one of the store's connections. Settling and definitions have files of their own.
 
-use chrono::{DateTime, Utc};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use sqlx::Pool;
 

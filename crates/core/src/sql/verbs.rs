@@ -1,8 +1,8 @@
 //! The operator's verbs in the database: lock, decide, change, and write the audit entry, in one transaction.
 
-use chrono::{DateTime, Utc};
 use std::collections::{HashMap, HashSet};
 
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::blocked::{keys_of, unblock};

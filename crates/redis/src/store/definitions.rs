@@ -1,8 +1,8 @@
 //! Definitions and their versions. Each is a hash that people may edit; an edit compares its fingerprint before overwriting it.
 
-use chrono::{DateTime, Utc};
 use std::collections::HashMap;
 
+use chrono::{DateTime, Utc};
 use solid_notify_core::StoreError;
 use solid_notify_core::alert::ALERT_DEFINITION;
 use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand, deleted_name, unseen};

@@ -1,8 +1,8 @@
 //! Looks for due and overdue notices, and the ticks, purges and heartbeats that follow from looks.
 
-use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 
+use chrono::{DateTime, Utc};
 use futures_util::future::try_join_all;
 use solid_notify_core::StoreError;
 use solid_notify_core::notice::{ClaimedNotice, Status, duration_millis, millis_from_time, time_from_millis};

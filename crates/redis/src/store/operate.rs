@@ -1,9 +1,9 @@
 //! `Operate` over Redis. The verbs are in `verbs`, the versions in `definitions`.
 
-use chrono::{DateTime, Utc};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use futures_util::future::try_join_all;
 use solid_notify_core::StoreError;
 use solid_notify_core::ack::{AckResult, Reply};

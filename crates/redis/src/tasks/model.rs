@@ -1,8 +1,8 @@
 //! The types of the timed tasks: a task, a claim, an outcome.
 
-use chrono::{DateTime, Utc};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use solid_notify_core::notice::{duration_millis, millis_from_time};
 
 use crate::MAX_SCORE;

@@ -1,9 +1,9 @@
 //! Adding notices.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use chrono::DateTime;
 use std::time::Duration;
 
+use chrono::DateTime;
 use serde_json::{Value, json};
 use solid_notify_core::notice::{LATEST_TIME, time_from_millis};
 use solid_notify_core::{Error, NewNotice, NotifyDef, Status};

@@ -1,9 +1,9 @@
 //! Timetables: a tick is recorded and its notices are added once, and a tick is no edit.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use chrono::DateTime;
 use std::time::Duration;
 
+use chrono::DateTime;
 use futures_util::future::join_all;
 use solid_notify_core::store::{DueTimes, LastTick, Tick, Ticked};
 use solid_notify_core::{NotifyDef, Status, Updated};

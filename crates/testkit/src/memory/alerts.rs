@@ -1,9 +1,9 @@
 //! Alerts and their cool-downs in memory.
 
-use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use solid_notify_core::alert::cooldown::{AlertRow, FollowUp, FollowUpFacts, raise, tell};
 use solid_notify_core::alert::{AlertReason, StoredAlert};
 use solid_notify_core::notice::{Status, millis_from_time};

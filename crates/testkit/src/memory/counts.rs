@@ -1,8 +1,8 @@
 //! The snapshot of counts in memory.
 
-use chrono::{DateTime, Utc};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use solid_notify_core::Status;
 use solid_notify_core::operate::{DefinitionCounts, NoticeCounts, QueueSlice, RECENT, next_count};
 

@@ -1,9 +1,9 @@
 //! Implements [`Operate`] in memory.
 
-use chrono::{DateTime, Utc};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertRow, FollowUpFacts};

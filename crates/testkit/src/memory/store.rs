@@ -1,10 +1,10 @@
 //! Implements [`Store`] in memory.
 
-use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use solid_notify_core::definition::NotifyDef;
 use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status, later};

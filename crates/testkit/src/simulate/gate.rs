@@ -1,9 +1,9 @@
 //! [`Gate`]: what an attempt needs besides a slot: an open window, and limits over all nodes that admit it. The code of the
 //! real system decides both; this file simulates only the store around it.
 
-use chrono::{DateTime, Utc};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use solid_notify_core::Policy;
 use solid_notify_core::definition::FOREVER;
 use solid_notify_core::limit::{LimitRow, Sign, Watched, allowance, begin, end};

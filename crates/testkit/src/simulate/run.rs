@@ -1,10 +1,10 @@
 //! Runs a simulation, one event after the other. Nothing waits and nothing is stored. The code of the real system decides
 //! each outcome.
 
-use chrono::DateTime;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use chrono::DateTime;
 use solid_notify_core::alert::trigger::trigger;
 use solid_notify_core::definition::{AlertTrigger, FOREVER};
 use solid_notify_core::notice::{duration_from_millis, duration_millis};

@@ -2,11 +2,11 @@
 //!
 //! `run` simulates it.
 
-use chrono::{DateTime, Utc};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use solid_notify_core::{Error, ErrorClass, Policy};
 
 /// The longest time that a scenario may have.

@@ -1,8 +1,8 @@
 //! Tests the simulation as a whole; other tests compare it with real sweepers.
 
-use chrono::DateTime;
 use std::time::Duration;
 
+use chrono::DateTime;
 use proptest::prelude::*;
 use solid_notify_core::{AlertKind, AlertReason, Error, ErrorClass, NotifyDef};
 
