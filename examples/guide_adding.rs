@@ -45,7 +45,7 @@ impl Handler for Partner {
 
 // [connection]
 /// Works in every transaction and on every connection, also with `MemoryOutbox` in tests.
-async fn book(tx: &mut impl NoticeConnection, order: i64) -> solid_notify::Result<()> {
+async fn book<B>(tx: &mut impl NoticeConnection<B>, order: i64) -> solid_notify::Result<()> {
     add_notice(tx, "sync_order", json!({ "order": order })).await?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::{
-    Error, Failure, NewNotice, Notice, NoticeConnection, NotifyDef, OutboxExt, Status, TokenKeys, add_notice,
+    BySqlx, Error, Failure, NewNotice, Notice, NoticeConnection, NotifyDef, OutboxExt, Status, TokenKeys, add_notice,
 };
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
@@ -129,7 +129,7 @@ async fn a_retry_time_moved_by_sql_is_obeyed<D: Database>() {
 
 async fn a_row_marked_as_deleted_by_sql_takes_no_notices<D: Database>()
 where
-    for<'c> sqlx::Transaction<'c, D::Db>: NoticeConnection,
+    for<'c> sqlx::Transaction<'c, D::Db>: NoticeConnection<BySqlx>,
 {
     let db = TestDb::<D>::with_real_clock().await;
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();

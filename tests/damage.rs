@@ -172,7 +172,7 @@ async fn a_missing_table_is_the_fault_of_the_store_and_not_of_the_values<D: Data
 /// On Postgres a savepoint fails in an aborted transaction. On the others no error makes one fail, and the work goes on.
 async fn a_notice_is_refused_after_a_failed_savepoint_ended_its_transaction<D: Database>()
 where
-    for<'c> sqlx::Transaction<'c, D::Db>: solid_notify::NoticeConnection,
+    for<'c> sqlx::Transaction<'c, D::Db>: solid_notify::NoticeConnection<solid_notify::BySqlx>,
 {
     let db = TestDb::<D>::with_real_clock().await;
     define(&db).await;

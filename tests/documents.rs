@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use solid_notify_core::Dialect;
-use solid_notify_core::sql::statement_texts;
+use solid_notify_sql::Dialect;
+use solid_notify_sql::statement_texts;
 use sqlformat::{FormatOptions, QueryParams};
 
 fn root() -> PathBuf {

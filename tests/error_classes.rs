@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use solid_notify::{ErrorClass, Notice, NotifyDef, OutboxExt, Status};
-use solid_notify_core::class_of_database_error;
+use solid_notify_sweeper::class_by_type;
 #[cfg(any(postgres, mariadb, mysql))]
 use solid_notify_tests::databases::server_url;
 use solid_notify_tests::sending::{add, reaches};
@@ -38,7 +38,7 @@ where
         "INSERT INTO booking VALUES (2, 9)",
         "INSERT INTO booking VALUES (2, NULL)",
     ] {
-        assert_eq!(class_of_database_error(&refused(&db, sql).await), Some(ErrorClass::Invalid), "{sql}");
+        assert_eq!(class_by_type(&refused(&db, sql).await), Some(ErrorClass::Invalid), "{sql}");
     }
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let pool = db.pool.clone();
@@ -69,7 +69,7 @@ where
     for<'c> &'c sqlx::Pool<D::Db>: Executor<'c, Database = D::Db>,
 {
     let db = TestDb::<D>::with_real_clock().await;
-    assert_eq!(class_of_database_error(&refused(&db, "INSERT INTO nowhere VALUES (1)").await), None);
+    assert_eq!(class_by_type(&refused(&db, "INSERT INTO nowhere VALUES (1)").await), None);
     db.close().await;
 }
 
@@ -89,7 +89,7 @@ where
     let mine = (&mut *one).execute(second).await.err();
     drop(one);
     let victim = mine.or(other.await.unwrap()).expect("one of the two is given up");
-    assert_eq!(class_of_database_error(&victim), Some(ErrorClass::Deadlock), "{victim}");
+    assert_eq!(class_by_type(&victim), Some(ErrorClass::Deadlock), "{victim}");
     db.close().await;
 }
 
@@ -100,11 +100,11 @@ async fn strangers_and_time_outs_on_postgres() {
     use std::str::FromStr;
     let options = sqlx::postgres::PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap();
     let stranger = sqlx::PgConnection::connect_with(&options.clone().username("nobody_knows")).await.err().unwrap();
-    assert_eq!(class_of_database_error(&stranger), Some(ErrorClass::Auth), "{stranger}");
+    assert_eq!(class_by_type(&stranger), Some(ErrorClass::Auth), "{stranger}");
     let mut conn = sqlx::PgConnection::connect_with(&options).await.unwrap();
     conn.execute("SET statement_timeout = 20").await.unwrap();
     let late = conn.execute("SELECT pg_sleep(5)").await.unwrap_err();
-    assert_eq!(class_of_database_error(&late), Some(ErrorClass::Timeout), "{late}");
+    assert_eq!(class_by_type(&late), Some(ErrorClass::Timeout), "{late}");
 }
 
 #[cfg(mariadb)]
@@ -126,12 +126,12 @@ async fn strangers_and_time_outs(server: &str, limit: &'static str) {
     let options = sqlx::mysql::MySqlConnectOptions::from_str(&server_url(server)).unwrap();
     let stranger = options.clone().username("nobody_knows").password("?");
     let stranger = sqlx::MySqlConnection::connect_with(&stranger).await.err().unwrap();
-    assert_eq!(class_of_database_error(&stranger), Some(ErrorClass::Auth), "{stranger}");
+    assert_eq!(class_by_type(&stranger), Some(ErrorClass::Auth), "{stranger}");
     let mut conn = sqlx::MySqlConnection::connect_with(&options).await.unwrap();
     conn.execute(limit).await.unwrap();
     // Counting is work that the limit ends; a sleep would only return early.
     let long =
         "SELECT count(*) FROM information_schema.columns a, information_schema.columns b, information_schema.columns c";
     let late = conn.execute(long).await.unwrap_err();
-    assert_eq!(class_of_database_error(&late), Some(ErrorClass::Timeout), "{late}");
+    assert_eq!(class_by_type(&late), Some(ErrorClass::Timeout), "{late}");
 }

@@ -90,8 +90,8 @@ fn every_package_has_in_it_what_its_sources_include() {
 }
 
 #[test]
-fn the_core_package_has_the_migrations_in_it() {
-    let list = listed("solid-notify-core");
+fn the_sql_package_has_the_migrations_in_it() {
+    let list = listed("solid-notify-sql");
     for dialect in ["postgres", "mysql", "sqlite"] {
         for name in ["0001_notify.sql", "0002_notify_add.sql", "0003_notify_ack.sql"] {
             let file = Path::new("migrations").join(dialect).join(name);

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use solid_notify::{
-    AnyOutbox, Dialect, Error, FirstAttempt, Notice, NoticeConnection, NoticeTx, NotifyDef, Outbox, OutboxExt, Receipt,
-    Sweeper, add_notice,
+    AnyOutbox, BySqlx, Dialect, Error, FirstAttempt, Notice, NoticeConnection, NoticeTx, NotifyDef, Outbox, OutboxExt,
+    Receipt, Sweeper, add_notice,
 };
 use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Pool};
@@ -94,9 +94,9 @@ impl<D: Database<Db: Sql>> Scene<D> {
     }
 
     /// Does the work `k`: its row and its notice.
-    async fn work<C>(&self, tx: &mut C, k: i64) -> Receipt
+    async fn work<B, C>(&self, tx: &mut C, k: i64) -> Receipt
     where
-        C: NoticeConnection + DerefMut<Target = <D::Db as sqlx::Database>::Connection>,
+        C: NoticeConnection<B> + DerefMut<Target = <D::Db as sqlx::Database>::Connection>,
     {
         row::<D>(tx, k).await;
         add_notice(tx, "sync", k).await.unwrap()
@@ -166,7 +166,7 @@ fn hook<DB: Dialect>(tx: &mut NoticeTx<'_, DB>) -> Arc<AtomicBool> {
 
 async fn a_notice_exists_if_and_only_if_its_transaction_committed<D: Database<Db: Sql>>()
 where
-    <D::Db as sqlx::Database>::Connection: NoticeConnection,
+    <D::Db as sqlx::Database>::Connection: NoticeConnection<BySqlx>,
 {
     let scene = Scene::<D>::swept(4).await;
 

@@ -8,7 +8,7 @@ mod arguments;
 use arguments::{arguments, filled_in};
 use serde_json::Value;
 use solid_notify::{Dialect, NotifyDef};
-use solid_notify_core::sql::{Limits, statement_texts};
+use solid_notify_sql::{Limits, statement_texts};
 use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Connection, Row};
 

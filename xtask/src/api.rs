@@ -14,9 +14,10 @@ use public_api::{Builder, Error};
 use crate::run::{cargo, run, workspace_root};
 
 /// The crates that users depend on, all with all features.
-const CRATES: [&str; 6] = [
+const CRATES: [&str; 7] = [
     "solid-notify",
     "solid-notify-core",
+    "solid-notify-sql",
     "solid-notify-sweeper",
     "solid-notify-redis",
     "solid-notify-channels",

@@ -22,7 +22,7 @@ use chrono::{DateTime, Utc};
 ///
 /// # Errors
 /// [`crate::Error::TransactionLost`] and errors of the database. A race is no error: see [`AckResult`].
-pub async fn ack_notice<C: NoticeConnection>(connection: &mut C, id: i64) -> Result<AckResult> {
+pub async fn ack_notice<B, C: NoticeConnection<B>>(connection: &mut C, id: i64) -> Result<AckResult> {
     connection.apply_ack(&Reply::ack(id)).await
 }
 
@@ -30,7 +30,7 @@ pub async fn ack_notice<C: NoticeConnection>(connection: &mut C, id: i64) -> Res
 ///
 /// # Errors
 /// As [`ack_notice`].
-pub async fn nack_notice<C: NoticeConnection>(
+pub async fn nack_notice<B, C: NoticeConnection<B>>(
     connection: &mut C,
     id: i64,
     reason: impl Into<String>,
@@ -94,7 +94,7 @@ impl Reply {
     ///
     /// # Errors
     /// As [`ack_notice`].
-    pub async fn apply<C: NoticeConnection>(&self, connection: &mut C) -> Result<AckResult> {
+    pub async fn apply<B, C: NoticeConnection<B>>(&self, connection: &mut C) -> Result<AckResult> {
         Ok(self.known(connection.apply_ack(self).await?))
     }
 }

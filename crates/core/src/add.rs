@@ -28,7 +28,7 @@ use crate::typed::DefinitionName;
 /// [`Error::UnknownDefinition`] names the nearest known name. [`Error::InvalidNotice`] for NUL, nesting beyond 24 levels or a
 /// size beyond 1 MiB ([`NewNotice::param_limit`] changes that). Both leave the transaction unchanged. [`Error::Store`] carries the error of
 /// the database.
-pub async fn add_notice<C: NoticeConnection, P: Serialize>(
+pub async fn add_notice<B, C: NoticeConnection<B>, P: Serialize>(
     connection: &mut C,
     name: impl DefinitionName<P>,
     param: P,
@@ -56,7 +56,7 @@ pub async fn add_notice<C: NoticeConnection, P: Serialize>(
 /// Those of [`add_notice`], for the first notice that has one. Then nothing is added, except where the database rejected one of
 /// several statements ([`Error::Store`]): roll back after that. On a connection without a transaction, [`Error::InvalidNotice`]
 /// for more than 2,000 notices (2 MiB), on MySQL also for some with dedupe keys, because they need several statements.
-pub async fn add_notices<C: NoticeConnection>(
+pub async fn add_notices<B, C: NoticeConnection<B>>(
     connection: &mut C,
     notices: impl IntoIterator<Item = NewNotice>,
 ) -> Result<Vec<Receipt>> {
@@ -208,7 +208,7 @@ impl NewNotice {
     ///
     /// # Errors
     /// Those of [`add_notice`].
-    pub async fn add<C: NoticeConnection>(self, connection: &mut C) -> Result<Receipt> {
+    pub async fn add<B, C: NoticeConnection<B>>(self, connection: &mut C) -> Result<Receipt> {
         connection.insert(self.within(crate::trace::current)).await
     }
 
@@ -318,16 +318,27 @@ impl NewNotice {
 ///
 /// Implemented for the transactions of every outbox, for sqlx's `Transaction`, `PoolConnection` and the connections of the
 /// three databases. It has no methods; use it as a bound, and [`add_notice`] or [`NewNotice::add`].
-pub trait NoticeConnection: Insert {}
+///
+/// `B` tells who began the transaction: [`ByOutbox`], the default, for the transactions of `outbox.begin()` on every store; `BySqlx`
+/// for those of sqlx. The functions infer it. A generic function that takes only the transactions of an outbox is bound by
+/// `NoticeConnection`; one that takes both is generic over `B`, too.
+pub trait NoticeConnection<B = ByOutbox>: Insert<B> {}
 
-impl<C: Insert> NoticeConnection for C {}
+impl<B, C: Insert<B>> NoticeConnection<B> for C {}
+
+/// Marks the transactions that an outbox has begun: see [`NoticeConnection`].
+#[derive(Debug)]
+pub enum ByOutbox {}
 
 /// What a connection of a store does for [`NoticeConnection`].
+///
+/// The parameter lets a crate implement the trait for a type of another crate: Rust allows that if the parameter is its own type.
 #[diagnostic::on_unimplemented(
     message = "notices cannot be added through `{Self}`",
-    note = "pass a transaction of `outbox.begin()`, or a transaction or connection of sqlx"
+    note = "pass a transaction of `outbox.begin()`, or a transaction or connection of sqlx",
+    note = "a function that is to take both is generic: `async fn book<B>(tx: &mut impl NoticeConnection<B>)`"
 )]
-pub trait Insert: Send {
+pub trait Insert<B = ByOutbox>: Send {
     /// Inserts the notice.
     fn insert(&mut self, notice: NewNotice) -> impl Future<Output = Result<Receipt>> + Send {
         async {

@@ -88,9 +88,9 @@ impl std::fmt::Display for ErrorClass {
     }
 }
 
-/// Returns the class of an error of this crate or of sqlx (of the databases whose features are on), by its type and the
-/// server's code; `None` if these do not determine it. Its causes are not examined.
-pub fn class_of_database_error(error: &(dyn StdError + 'static)) -> Option<ErrorClass> {
+/// Returns the class of an error of this crate; `None` for another error, or if the error does not determine it. Its causes are
+/// not examined.
+pub fn class_of_own_error(error: &(dyn StdError + 'static)) -> Option<ErrorClass> {
     if let Some(error) = error.downcast_ref::<Error>() {
         return match error {
             Error::InvalidNotice { .. } | Error::InvalidDefinition { .. } | Error::Invalid { .. } => {
@@ -102,17 +102,11 @@ pub fn class_of_database_error(error: &(dyn StdError + 'static)) -> Option<Error
             Error::UnknownDefinition { .. } | Error::Token { .. } | Error::TokenKeys { .. } => None,
         };
     }
-    if let Some(error) = error.downcast_ref::<StoreError>() {
-        return class_of_fault(error.kind);
-    }
-    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-    return crate::sql::class::class_of(error);
-    #[cfg(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")))]
-    None
+    class_of_fault(error.downcast_ref::<StoreError>()?.kind)
 }
 
 /// Returns the class of a fault for which no code is more exact.
-pub(crate) fn class_of_fault(fault: FaultKind) -> Option<ErrorClass> {
+fn class_of_fault(fault: FaultKind) -> Option<ErrorClass> {
     match fault {
         FaultKind::Outage => Some(ErrorClass::Unavailable),
         FaultKind::Conflict => Some(ErrorClass::Deadlock),

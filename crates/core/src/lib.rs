@@ -1,7 +1,8 @@
 //! The part of solid-notify that a process which *adds* notices needs: the model, definitions, the retry
-//! language, the transitions, the [`Store`] trait, [`add_notice`] and the SQL stores (one feature per database).
+//! language, the transitions, the [`Store`] trait and [`add_notice`]. It does no input or output.
 //!
-//! Sending is left to `solid-notify-sweeper`; users name the crate `solid-notify`, which re-exports both.
+//! Sending is left to `solid-notify-sweeper`, the stores to `solid-notify-sql` and `solid-notify-redis`. Users name the crate
+//! `solid-notify`, which re-exports all of them.
 //!
 //! The decisions ([`transition`], [`definition`], [`retry`]) do no input or output and read no clock; a store only persists
 //! them, guarded by status and fence.
@@ -25,8 +26,6 @@ pub mod param;
 pub mod receipt;
 mod redacted;
 pub mod retry;
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-pub mod sql;
 pub mod store;
 pub mod token;
 pub mod trace;
@@ -34,10 +33,10 @@ pub mod transition;
 pub mod typed;
 
 pub use ack::{AckResult, Reply, ReplyKind, ack_notice, nack_notice};
-pub use add::{NewNotice, NoticeConnection, add_notice, add_notices};
+pub use add::{ByOutbox, NewNotice, NoticeConnection, add_notice, add_notices};
 pub use alert::{ALERT_DEFINITION, Alert, AlertKind, AlertReason};
 pub use built_in::{DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
-pub use class::{ErrorClass, class_of_database_error};
+pub use class::{ErrorClass, class_of_own_error};
 pub use clock::HandClock;
 pub use definition::{NotifyDef, Policy, Problem, RetryRules, Rule};
 pub use dispatch::FirstAttempt;
@@ -46,8 +45,6 @@ pub use notice::{AttemptRecord, ClaimedNotice, NoticeRecord, Status};
 pub use operate::{AuditEntry, Explanation, Filter, Operate, Operator, Rate, VerbResult};
 pub use outbox::{AnyOutbox, Defined, DefinitionState, Plan, Updated};
 pub use receipt::Receipt;
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-pub use sql::{Dialect, NoticeTx, Outbox, OutboxBuilder};
 pub use store::Store;
 pub use token::{AckToken, TokenKeys};
 pub use typed::{Definition, DefinitionName};

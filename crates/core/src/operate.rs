@@ -4,7 +4,6 @@
 //! A store reads one queue slice at a time (a definition and a status), because its indexes begin with these. [`verb::decide`]
 //! decides what a verb does to a notice; [`Operator`], the handle for people, combines queue slices and windows.
 
-use chrono::{DateTime, Utc};
 mod bulk;
 mod definitions;
 mod edit_preview;
@@ -33,6 +32,7 @@ pub use verb::{Change, Verb, VerbResult, decide, detail};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 
 use crate::ack::{AckResult, Reply};
 use crate::alert::AlertReason;

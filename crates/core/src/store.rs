@@ -4,13 +4,13 @@
 //! status and fence. Adding notices is not here (it happens inside the caller's transaction, see
 //! [`crate::NoticeConnection`]), nor are the listings and verbs for operators ([`crate::Operate`]).
 
-use chrono::{DateTime, Utc};
 mod outcome;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 
 use crate::definition::NotifyDef;
 use crate::error::StoreError;

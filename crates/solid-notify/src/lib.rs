@@ -16,10 +16,10 @@ pub use solid_notify_core::{
     NewNotice, NoticeConnection, NoticeRecord, NotifyDef, Operator, Receipt, Result, Status, TokenKeys, VerbResult,
     ack_notice, add_notice, add_notices, metrics, nack_notice, retry,
 };
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-pub use solid_notify_core::{Dialect, NoticeTx, Outbox, OutboxBuilder};
 #[cfg(feature = "redis")]
 pub use solid_notify_redis as redis;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub use solid_notify_sql::{BySqlx, Dialect, NoticeTx, Outbox, OutboxBuilder};
 pub use solid_notify_sweeper::{
     Failure, Handler, HandlerResult, HttpStatus, Notice, OutboxExt, Sweeper, SweeperBuilder, Tally,
 };

@@ -43,5 +43,7 @@ mod worker;
 
 pub use builder::{StartError, SweeperBuilder};
 pub use classify::HttpStatus;
+#[doc(hidden)]
+pub use classify::class_by_type;
 pub use handler::{Failure, Handler, HandlerResult, Notice};
 pub use sweeper::{OutboxExt, Sweeper, Tally};

@@ -79,20 +79,14 @@ impl Operator {
     /// same filter at the same time share the work: each notice is retried once.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # #[cfg(feature = "sqlite")] {
-    /// # let pool = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
-    /// # let outbox = solid_notify_core::Outbox::new(pool);
-    /// # outbox.migrate().await?;
-    /// # outbox.define_if_missing(solid_notify_core::NotifyDef::new("sync_to_omp")).await?;
     /// use solid_notify_core::operate::Filter;
     ///
+    /// # async fn example(outbox: solid_notify_core::AnyOutbox) -> Result<(), Box<dyn std::error::Error>> {
     /// let filter = Filter::dead_letters().definition("sync_to_omp").class("timeout");
     /// let alice = outbox.operator("alice");
     /// println!("{} notices, {:?}", alice.preview(&filter).await?.total, alice.preview(&filter).await?.by_class);
     /// let done = alice.retry_all(&filter, "100/1m".parse()?).await?;
     /// println!("{} are sent again, the last at {:?}", done.changed, done.last_due);
-    /// # }
     /// # Ok(()) }
     /// ```
     ///

@@ -20,16 +20,8 @@ use crate::param;
 /// notice in a state that does not allow it returns the reason ([`VerbResult`]) and changes nothing.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # #[cfg(feature = "sqlite")] {
-/// # let pool = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
-/// # let outbox = solid_notify_core::Outbox::new(pool);
-/// # outbox.migrate().await?;
-/// # outbox.define_if_missing(solid_notify_core::NotifyDef::new("sync_to_omp").enabled(false)).await?;
-/// # let mut tx = outbox.begin().await?;
-/// # let id = solid_notify_core::add_notice(&mut tx, "sync_to_omp", 7).await?.id();
-/// # tx.commit().await?;
-/// use solid_notify_core::operate::{VerbResult, Filter};
+/// use solid_notify_core::operate::{Filter, VerbResult};
+/// # async fn example(outbox: solid_notify_core::AnyOutbox, id: i64) -> Result<(), Box<dyn std::error::Error>> {
 ///
 /// let alice = outbox.operator("alice");
 /// println!("{}", alice.explain(id).await?); // the definition sync_to_omp is switched off (enabled = false)
@@ -39,7 +31,6 @@ use crate::param;
 /// assert_eq!(alice.retry(id).await?, VerbResult::Done);
 /// let acts: Vec<String> = alice.audit_of(id, 10).await?.into_iter().map(|entry| entry.act).collect();
 /// assert_eq!(acts, ["retry", "cancel"]);
-/// # }
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]

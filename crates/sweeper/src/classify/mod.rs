@@ -4,6 +4,8 @@
 //! The definition's `retry_rules` decide what follows from a class.
 
 mod brokers;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod database;
 mod guess;
 mod http;
 mod mail;
@@ -18,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use solid_notify_core::error::BoxError;
-use solid_notify_core::{ErrorClass, class_of_database_error};
+use solid_notify_core::{ErrorClass, class_of_own_error};
 
 pub use http::HttpStatus;
 
@@ -89,8 +91,10 @@ impl Classifier {
     }
 }
 
-/// Returns the first certain class, from the outermost error inwards, or else the first possible one.
-fn class_by_type(error: Cause<'_>) -> Option<ErrorClass> {
+/// Returns the first certain class that the types of an error and its causes determine, from the outermost error inwards, or else
+/// the first possible one.
+#[doc(hidden)]
+pub fn class_by_type(error: Cause<'_>) -> Option<ErrorClass> {
     let mut perhaps = None;
     for cause in chain(error) {
         match told_by(cause) {
@@ -104,8 +108,12 @@ fn class_by_type(error: Cause<'_>) -> Option<ErrorClass> {
 
 /// Returns the class that the type of this one error determines.
 fn told_by(error: Cause<'_>) -> Option<Guess> {
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+    if let Some(guess) = database::told(error) {
+        return Some(guess);
+    }
     standard::told(error)
-        .or_else(|| class_of_database_error(error).map(Guess::Perhaps))
+        .or_else(|| class_of_own_error(error).map(Guess::Perhaps))
         .or_else(|| http::told(error))
         .or_else(|| mail::told(error))
         .or_else(|| brokers::told(error))

@@ -1,0 +1,115 @@
+//! Acks and nacks of receivers, in the caller's transaction or in one of the store.
+
+use chrono::DateTime;
+use solid_notify_core::ack::{ACKED_LATE, AckResult, OfLive, Reply, late_entry, of_ended, of_live};
+use solid_notify_core::notice::{Status, time_from_millis};
+
+use crate::connections::Share;
+use crate::dialect::Dialect;
+use crate::dialect::kind::Kind;
+use crate::dialect::row::{claimed_columns, read_claimed, required};
+use crate::dialect::statement::{Arg, Statement};
+use crate::operate::write_entry;
+use crate::settle::end_one;
+use crate::statements::statements;
+use crate::store::SqlStore;
+
+statements! {
+    AckStatements:
+    stands_where,
+    answerable,
+    ended,
+    refuse,
+    ack_late,
+}
+
+impl AckStatements {
+    pub(crate) fn new(kind: Kind) -> Self {
+        let now = kind.now();
+        let statement = |text: String| Statement::new(kind, &text);
+        Self {
+            // Without a lock: where there is no row, a locking read on MySQL would lock the gap. The next insert of any session
+            // would wait there until the caller's transaction ends.
+            stands_where: statement(
+                "SELECT 1 FROM notify_msg WHERE id = $2 UNION ALL SELECT 2 FROM notify_msg_history WHERE id = $2"
+                    .into(),
+            ),
+            // The lock waits for a settle that runs now; afterwards one of the two statements finds the notice.
+            answerable: statement(format!(
+                "SELECT {}, status FROM notify_msg WHERE id = $2{}",
+                claimed_columns(kind, "fence", "last_call_time"),
+                kind.lock_wait()
+            )),
+            ended: statement(format!(
+                "SELECT status, fence, def_id, {} FROM notify_msg_history WHERE id = $2{}",
+                kind.epoch_down("create_time"),
+                kind.lock_wait()
+            )),
+            // The new status makes the settle of a sender that is still running fail.
+            refuse: statement(format!(
+                "UPDATE notify_msg SET status = 4, errors = {}, next_call_time = {now} WHERE id = $2",
+                kind.to_json("$3")
+            )),
+            ack_late: statement(format!(
+                "UPDATE notify_msg_history SET status = 1, finish_time = {now}, end_reason = $3 WHERE id = $2"
+            )),
+        }
+    }
+}
+
+impl<DB: Dialect> SqlStore<DB> {
+    pub(crate) async fn try_ack(&self, on: &Share<DB>, given: &Reply) -> sqlx::Result<AckResult> {
+        let mut conn = on.get().await?;
+        let mut tx = conn.begin().await?;
+        let answered = apply_ack::<DB>(&mut tx, self.now(), given).await?;
+        tx.commit().await?;
+        conn.done();
+        Ok(answered)
+    }
+}
+
+/// Stores an ack or nack, within a transaction.
+pub(crate) async fn apply_ack<DB: Dialect>(
+    conn: &mut DB::Connection,
+    now: Arg<'_>,
+    given: &Reply,
+) -> sqlx::Result<AckResult> {
+    let statements = DB::statements();
+    let id = given.id.into();
+    // Two rounds, because an operator may revive the notice between the two looks.
+    for _ in 0..2 {
+        let stands = DB::fetch(conn, &statements.ack.stands_where, &[now, id]).await?;
+        let stands = stands.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<_>>>()?;
+        let rows = match stands.contains(&1) {
+            true => DB::fetch(conn, &statements.ack.answerable, &[now, id]).await?,
+            false => Vec::new(),
+        };
+        if let Some(row) = rows.first() {
+            let status = Status::from_code(required::<DB>(row, 13)?).unwrap_or(Status::NotSent);
+            let Some(live) = read_claimed::<DB>(&rows, status).pop() else { return Ok(AckResult::Unknown) };
+            return match of_live(given, &live) {
+                OfLive::End(settle) => end_one::<DB>(conn, now, &settle).await.map(|()| AckResult::Done),
+                OfLive::Fail(errors) => {
+                    DB::execute(conn, &statements.ack.refuse, &[now, id, errors.as_str().into()]).await?;
+                    Ok(AckResult::Done)
+                }
+                OfLive::Nothing(answered) => Ok(answered),
+            };
+        }
+        if stands.is_empty() {
+            return Ok(AckResult::Unknown);
+        }
+        let rows = DB::fetch(conn, &statements.ack.ended, &[now, id]).await?;
+        let Some(row) = rows.first() else { continue };
+        let status = Status::from_code(required::<DB>(row, 0)?).unwrap_or(Status::Succeeded);
+        let created = time_from_millis(required::<DB>(row, 3)?);
+        if let Some(answered) = of_ended(given, status, required::<DB>(row, 1)?, created) {
+            return Ok(answered);
+        }
+        DB::execute(conn, &statements.ack.ack_late, &[now, id, ACKED_LATE.into()]).await?;
+        let entry = late_entry(DateTime::UNIX_EPOCH, DB::int(row, 2)?, given.id);
+        write_entry::<DB>(conn, now, &entry).await?;
+        return Ok(AckResult::DeadLetterAcked);
+    }
+    Ok(AckResult::Unknown)
+}

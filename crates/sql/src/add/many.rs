@@ -1,0 +1,386 @@
+//! Inserts many notices in few statements. It reads the ids of the definitions first, so that an unknown definition fails the
+//! call before any insert. Then it inserts the notices in chunks.
+//!
+//! Ids are given in the order of the insert, so the sorted ids of a chunk belong to its notices in that order. Where duplicates
+//! may be left out, the keyed notices are matched by their dedupe keys.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+
+use serde::Serialize;
+use solid_notify_core::add::NewNotice;
+use solid_notify_core::error::{Error, Result};
+use sqlx::Connection;
+
+use crate::add::statements::NEW_COLUMNS;
+use crate::add::{
+    Caller, DOING, Inserted, ROUNDS, definitions_beside, insert, insert_of, lost_again, unknown_definition,
+};
+use crate::definitions::is_unique_violation;
+use crate::dialect::Dialect;
+use crate::dialect::kind::Kind;
+use crate::dialect::row::required;
+use crate::dialect::statement::{Arg, Statement, mysql_literal};
+use crate::store::json;
+use crate::tx::failed;
+
+/// Maximum number of notices in one statement.
+const CHUNK: usize = 2000;
+/// Maximum text of one statement, in bytes; a single notice may exceed it. MySQL writes each byte as two hexadecimal digits and
+/// accepts at least 16 MiB.
+const CHUNK_BYTES: usize = 2 << 20;
+
+/// A notice as the statements `insert_many` and `insert_many_keyed` read it.
+#[derive(Serialize)]
+struct Row<'a> {
+    /// Its index in the caller's list.
+    #[serde(skip)]
+    asked: usize,
+    /// Its position in the order of the insert.
+    place: usize,
+    owner: i64,
+    param: &'a str,
+    description: Option<&'a str>,
+    trace_context: Option<&'a str>,
+    ordering_key: Option<&'a str>,
+    dedupe_key: Option<&'a str>,
+    /// 1: the dedupe key lasts until the notice has ended. Null: until it is claimed.
+    until_ended: Option<i64>,
+    send_at: Option<i64>,
+    delay: i64,
+}
+
+/// A dedupe key and its definition, as the statement `duplicates` reads them.
+#[derive(Serialize, PartialEq, Eq, Hash, Clone, Copy)]
+pub(crate) struct Key<'a> {
+    pub(crate) owner: i64,
+    pub(crate) own_key: &'a str,
+}
+
+impl Key<'_> {
+    fn owned(&self) -> (i64, String) {
+        (self.owner, self.own_key.to_owned())
+    }
+}
+
+impl<'a> Row<'a> {
+    fn new(asked: usize, owner: i64, notice: &'a NewNotice) -> Self {
+        let (send_at, delay) = notice.send_millis();
+        Self {
+            asked,
+            place: asked,
+            owner,
+            param: notice.param_json(),
+            description: notice.description_text(),
+            trace_context: notice.trace_context_text(),
+            ordering_key: notice.ordering_key_text(),
+            dedupe_key: notice.dedupe_key_text(),
+            until_ended: notice.is_unique_until_ended().then_some(1),
+            send_at,
+            delay,
+        }
+    }
+
+    fn key(&self) -> Option<Key<'a>> {
+        self.dedupe_key.map(|own_key| Key { owner: self.owner, own_key })
+    }
+
+    /// The ordering key and its definition.
+    fn order(&self) -> Option<(i64, &'a str)> {
+        self.ordering_key.map(|key| (self.owner, key))
+    }
+
+    fn size(&self) -> usize {
+        let texts = [self.description, self.trace_context, self.ordering_key, self.dedupe_key];
+        200 + self.param.len() + texts.into_iter().flatten().map(str::len).sum::<usize>()
+    }
+}
+
+/// Inserts all notices in their order, or none. Returns one result for each.
+pub(crate) async fn insert_many<DB: Dialect>(
+    conn: &mut DB::Connection,
+    notices: &[NewNotice],
+    caller: Caller<'_>,
+) -> Result<Vec<Inserted>> {
+    for notice in notices {
+        notice.check()?;
+    }
+    // A single notice has a statement that takes no JSON batch.
+    if let [notice] = notices {
+        return Ok(vec![insert::<DB>(conn, notice, caller).await?]);
+    }
+    caller.check::<DB>(conn)?;
+    let names: BTreeSet<&str> = notices.iter().map(NewNotice::name).collect();
+    let (mut ids, mut tables) = definition_ids::<DB>(conn, &Vec::from_iter(names.iter().copied()), caller).await?;
+    if ids.len() < names.len()
+        && !DB::KIND.insert_reads_freely()
+        && let Caller::Ours(context) = caller
+    {
+        // The caller's snapshot may be older than a definition.
+        let beside = definitions_beside(context).await?;
+        if ids.is_empty() {
+            tables = context.known.tables().to_string();
+        }
+        ids.extend(beside.into_iter().filter(|(name, _)| names.contains(name.as_str())));
+    }
+    let now = Arg::Int(caller.now_millis());
+    let mut rows = Vec::with_capacity(notices.len());
+    let mut keys: HashMap<Key, usize> = HashMap::new();
+    // Notices that repeat a dedupe key of this call, each with the index of the first notice that has the key.
+    let mut repeated = Vec::new();
+    for (place, notice) in notices.iter().enumerate() {
+        let Some(owner) = ids.get(notice.name()) else {
+            return Err(unknown_definition::<DB>(conn, notice.name(), now).await);
+        };
+        let row = Row::new(place, *owner, notice);
+        match row.key().map(|key| keys.entry(key)) {
+            Some(Entry::Occupied(first)) => repeated.push((place, *first.get())),
+            Some(Entry::Vacant(first)) => {
+                first.insert(place);
+                rows.push(row);
+            }
+            None => rows.push(row),
+        }
+    }
+    sort_by_keys(&mut rows);
+    if matches!(caller, Caller::Connection) && !conn.is_in_transaction() && !is_one_statement(DB::KIND, &rows) {
+        let problem = format!(
+            "{} notices on a connection without a transaction need several statements, each committed by itself: begin a transaction of \
+             sqlx (or add at most {CHUNK} at once{})",
+            notices.len(),
+            if DB::KIND.update_returns() { "" } else { ", without dedupe keys" }
+        );
+        return Err(Error::InvalidNotice { name: notices[0].name().to_owned(), problem });
+    }
+    let mut inserted = vec![None; notices.len()];
+    let keyed = rows.iter().any(|row| row.dedupe_key.is_some());
+    let statements = DB::statements();
+    let statement = if keyed { &statements.insert_many_keyed } else { &statements.insert_many };
+    let stored = match statement {
+        Some(statement) => batches::<DB>(conn, statement, rows, now, &mut inserted).await,
+        None => values_lists::<DB>(conn, rows, notices, (now, &tables), &mut inserted).await,
+    };
+    stored.map_err(|error| failed::<DB>(DOING, error))?;
+    for (place, first) in repeated {
+        inserted[place] = inserted[first].map(|first| Inserted::Duplicate(first.id()));
+    }
+    // Every row that was not repeated has its result, else the statements above failed.
+    inserted.into_iter().map(|inserted| inserted.ok_or_else(|| failed::<DB>(DOING, lost_again()))).collect()
+}
+
+/// Sorts the rows so that those with dedupe keys come last, in one order for all callers. Two calls that insert the same keys in
+/// different orders would deadlock. All other rows come first, in the caller's order: on MySQL a row without a dedupe key goes
+/// into the gap before the smallest key, and that gap is locked as soon as another transaction waits for that key.
+///
+/// A row whose ordering key occurs more than once in the call counts as one without a dedupe key, because the order of the insert
+/// is the order in which the notices of an ordering key are sent.
+fn sort_by_keys(rows: &mut [Row<'_>]) {
+    let mut ordered: HashMap<(i64, &str), usize> = HashMap::new();
+    for key in rows.iter().filter_map(Row::order) {
+        *ordered.entry(key).or_default() += 1;
+    }
+    let repeats = |row: &Row<'_>| row.order().is_some_and(|key| ordered.get(&key).is_some_and(|count| *count > 1));
+    rows.sort_by_cached_key(|row| row.key().filter(|_| !repeats(row)).map(|key| (key.owner, key.own_key)));
+    for (place, row) in rows.iter_mut().enumerate() {
+        row.place = place;
+    }
+}
+
+/// Reads the ids of the definitions that have these names, and the tables in which they were read.
+pub(crate) async fn definition_ids<DB: Dialect>(
+    conn: &mut DB::Connection,
+    names: &[&str],
+    caller: Caller<'_>,
+) -> Result<(HashMap<String, i64>, String)> {
+    let failed = |error| failed::<DB>(DOING, error);
+    let json = serde_json::Value::from_iter(names.iter().map(|name| serde_json::json!({ "own_key": name })));
+    let args = [Arg::Int(caller.now_millis()), Arg::Text(Some(&json.to_string()))];
+    let rows = DB::fetch(conn, &DB::statements().definition_ids, &args).await.map_err(failed)?;
+    let entry = |row| Ok((DB::text(row, 1)?.unwrap_or_default(), required::<DB>(row, 0)?));
+    let tables = rows.first().map(|row| DB::text(row, 2)).transpose().map_err(failed)?.flatten();
+    Ok((rows.iter().map(entry).collect::<sqlx::Result<_>>().map_err(failed)?, tables.unwrap_or_default()))
+}
+
+/// Inserts all rows. Repeats those whose duplicate lost its key before it was read, because their dedupe key is free then.
+async fn batches<DB: Dialect>(
+    conn: &mut DB::Connection,
+    statement: &Statement,
+    mut rows: Vec<Row<'_>>,
+    now: Arg<'_>,
+    inserted: &mut [Option<Inserted>],
+) -> sqlx::Result<()> {
+    for _ in 0..ROUNDS {
+        insert_batches::<DB>(conn, statement, &rows, now, inserted).await?;
+        rows.retain(|row| inserted[row.asked].is_none());
+        if rows.is_empty() {
+            return Ok(());
+        }
+    }
+    Err(lost_again())
+}
+
+/// Runs a statement that takes a batch as JSON, skips duplicates and returns the inserted rows.
+async fn insert_batches<DB: Dialect>(
+    conn: &mut DB::Connection,
+    statement: &Statement,
+    rows: &[Row<'_>],
+    now: Arg<'_>,
+    inserted: &mut [Option<Inserted>],
+) -> sqlx::Result<()> {
+    let mut missing = Vec::new();
+    for chunk in chunks(rows) {
+        let json = json(&chunk)?;
+        let returned = DB::fetch(conn, statement, &[now, json.as_str().into()]).await?;
+        let (mut by_key, mut by_order) = (HashMap::new(), Vec::new());
+        for row in &returned {
+            let (id, def_id) = (required::<DB>(row, 0)?, required::<DB>(row, 1)?);
+            match DB::text(row, 2)? {
+                Some(key) => drop(by_key.insert((def_id, key), id)),
+                None => by_order.push(id),
+            }
+        }
+        by_order.sort_unstable();
+        let mut by_order = by_order.into_iter();
+        for row in chunk {
+            let id = match row.key() {
+                Some(key) => by_key.remove(&key.owned()),
+                None => by_order.next(),
+            };
+            match id {
+                Some(id) => inserted[row.asked] = Some(Inserted::New { id, def_id: row.owner }),
+                None => missing.push(row),
+            }
+        }
+    }
+    for hold in [true, false] {
+        let of_kind = || missing.iter().filter(|row| row.until_ended.is_none() == hold);
+        let duplicates = duplicates::<DB>(conn, of_kind().filter_map(|row| row.key()), now, hold).await?;
+        for row in of_kind() {
+            let id = row.key().and_then(|key| duplicates.get(&key.owned()).copied());
+            inserted[row.asked] = id.map(Inserted::Duplicate);
+        }
+    }
+    Ok(())
+}
+
+/// Inserts by lists of VALUES, for a database that reports only the first id of an insert and gives consecutive ids only to such
+/// a list. A duplicate fails the whole list, so visible duplicates are left out first. Where the list still fails for a
+/// duplicate, its rows are inserted one by one.
+async fn values_lists<DB: Dialect>(
+    conn: &mut DB::Connection,
+    mut rows: Vec<Row<'_>>,
+    notices: &[NewNotice],
+    (now, tables): (Arg<'_>, &str),
+    inserted: &mut [Option<Inserted>],
+) -> sqlx::Result<()> {
+    let mut seen = duplicates::<DB>(conn, rows.iter().filter_map(Row::key), now, false).await?;
+    let is_seen = |row: &&Row<'_>| row.key().is_some_and(|key| seen.contains_key(&key.owned()));
+    let to_hold = rows.iter().filter(|row| row.until_ended.is_none()).filter(is_seen).filter_map(Row::key);
+    let to_hold = to_hold.collect::<Vec<_>>();
+    let held = duplicates::<DB>(conn, to_hold.iter().copied(), now, true).await?;
+    for key in to_hold.iter().map(Key::owned).filter(|key| !held.contains_key(key)) {
+        seen.remove(&key);
+    }
+    rows.retain(|row| match row.key().and_then(|key| seen.get(&key.owned())) {
+        Some(id) => {
+            inserted[row.asked] = Some(Inserted::Duplicate(*id));
+            false
+        }
+        None => true,
+    });
+    let step = match rows.is_empty() {
+        true => 1,
+        false => {
+            let answer = DB::fetch(conn, &DB::statements().id_step, &[]).await?;
+            answer.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(1)
+        }
+    };
+    for chunk in chunks(&rows) {
+        let keyed = chunk.iter().any(|row| row.dedupe_key.is_some());
+        match DB::script(conn, values_list(DB::KIND, chunk, now, tables).into()).await {
+            Ok(done) => {
+                for (id, row) in (done.last_id..).step_by(usize::try_from(step).unwrap_or(1)).zip(chunk) {
+                    inserted[row.asked] = Some(Inserted::New { id, def_id: row.owner });
+                }
+            }
+            Err(error) if keyed && is_unique_violation(&error) => {
+                for row in chunk {
+                    let notice = &notices[row.asked];
+                    inserted[row.asked] = Some(insert_of::<DB>(conn, (row.owner, tables), notice, now).await?);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the ids of the visible notices that have these keys. `hold` locks them: no sweeper claims them before this transaction
+/// ends.
+pub(crate) async fn duplicates<DB: Dialect>(
+    conn: &mut DB::Connection,
+    keys: impl Iterator<Item = Key<'_>>,
+    now: Arg<'_>,
+    hold: bool,
+) -> sqlx::Result<HashMap<(i64, String), i64>> {
+    let keys = keys.collect::<Vec<_>>();
+    if keys.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let json = json(&keys)?;
+    let statements = DB::statements();
+    let statement = if hold { &statements.hold_duplicates } else { &statements.duplicates };
+    let rows = DB::fetch(conn, statement, &[now, json.as_str().into()]).await?;
+    let entry = |row| {
+        let key = (required::<DB>(row, 1)?, DB::text(row, 2)?.unwrap_or_default());
+        Ok((key, required::<DB>(row, 0)?))
+    };
+    rows.iter().map(entry).collect()
+}
+
+/// True where all rows fit into one statement, so that all or none are inserted without a transaction around them.
+fn is_one_statement(kind: Kind, rows: &[Row<'_>]) -> bool {
+    // On MySQL a duplicate that is not visible splits the list into one statement for each row.
+    chunks(rows).count() <= 1 && (kind.update_returns() || rows.iter().all(|row| row.dedupe_key.is_none()))
+}
+
+/// Splits the rows into chunks of at most [`CHUNK`] rows and [`CHUNK_BYTES`] bytes.
+fn chunks<'r, 'a>(rows: &'r [Row<'a>]) -> impl Iterator<Item = &'r [Row<'a>]> {
+    let mut rest = rows;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fitting = rest.iter().take(CHUNK).take_while(|row| {
+            bytes += row.size();
+            bytes <= CHUNK_BYTES
+        });
+        let (chunk, left) = rest.split_at(fitting.count().clamp(rest.len().min(1), rest.len()));
+        rest = left;
+        (!chunk.is_empty()).then_some(chunk)
+    })
+}
+
+/// An INSERT with its values in the text, so that its length is free and it needs no prepared statement. It names the database in
+/// which the definitions were read, because `USE` may have chosen another one for the session.
+fn values_list(kind: Kind, rows: &[Row<'_>], now: Arg<'_>, tables: &str) -> String {
+    let now = match now {
+        Arg::Int(Some(ms)) => kind.epoch_time(&ms.to_string()),
+        _ => kind.database_now().to_owned(),
+    };
+    let row = |row: &Row<'_>| {
+        let [param, description, trace_context] =
+            [Some(row.param), row.description, row.trace_context].map(mysql_literal);
+        let [ordering_key, dedupe_key] = [row.ordering_key, row.dedupe_key].map(mysql_literal);
+        let until_ended = row.until_ended.map_or("NULL".to_owned(), |flag| flag.to_string());
+        let send_time = match row.send_at {
+            Some(at) => kind.later(&kind.epoch_time(&at.to_string()), &now),
+            None => kind.plus(&now, &row.delay.to_string()),
+        };
+        format!(
+            "({}, {param}, {description}, {trace_context}, {ordering_key}, {dedupe_key}, {until_ended}, {now}, {send_time})",
+            row.owner
+        )
+    };
+    let rows = rows.iter().map(row).collect::<Vec<_>>();
+    let tables = tables.replace('`', "``");
+    format!("INSERT INTO `{tables}`.notify_msg ({NEW_COLUMNS}) VALUES {}", rows.join(", "))
+}

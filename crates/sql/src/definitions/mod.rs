@@ -1,0 +1,182 @@
+//! Definitions in the database: reads them and edits them without overwriting a concurrent change.
+
+pub(crate) mod statements;
+pub(crate) mod tick;
+pub(crate) mod version_statements;
+pub(crate) mod versions;
+
+use solid_notify_core::definition::{BY_HAND, ColumnValue, NotifyDef, by_hand, deleted_name};
+use solid_notify_core::notice::time_from_millis;
+use solid_notify_core::store::{Edit, Edited};
+use tokio::time::Instant;
+
+use crate::connections::Share;
+use crate::dialect::Dialect;
+use crate::dialect::row::{readable, required};
+use crate::dialect::statement::Arg;
+use crate::store::SqlStore;
+
+impl<DB: Dialect> SqlStore<DB> {
+    pub(crate) async fn try_definitions(&self, on: &Share<DB>) -> sqlx::Result<Vec<NotifyDef>> {
+        let began = Instant::now();
+        let mut conn = on.get().await?;
+        let rows = DB::fetch(&mut conn, &DB::statements().definitions, &[self.now()]).await?;
+        let server = DB::fetch(&mut conn, &DB::statements().own_server, &[]).await?;
+        let mut tables = String::new();
+        if let Some(row) = server.first() {
+            let sees = required::<DB>(row, 0)? == 1;
+            self.known.sees_open.get_or_init(|| sees);
+            tables = DB::text(row, 1)?.unwrap_or_default();
+        }
+        conn.done();
+        let definitions = readable::<DB, _>(&rows, "definition", read::<DB>);
+        self.known.remember(began, &definitions, tables);
+        Ok(definitions)
+    }
+
+    pub(crate) async fn try_edit(&self, on: &Share<DB>, edit: &Edit, who: &str) -> sqlx::Result<Edited> {
+        let mut conn = on.get().await?;
+        // Searched without a transaction, because on SQLite it would be a writer's, and each process defines its definitions at
+        // every start.
+        if let Edit::Create(def) = edit
+            && let Some(row) = self.by_name(&mut conn, &def.name).await?
+        {
+            conn.done();
+            return Ok(Edited::Conflict(row));
+        }
+        let mut tx = conn.begin().await?;
+        let edited = self.edit_in(&mut tx, edit, who).await;
+        let edited = match finish(tx, edited).await {
+            // Another definition has the new name.
+            Err(error) if is_unique_violation(&error) => {
+                let name = match edit {
+                    Edit::Create(def)
+                    | Edit::Replace { new: def, .. }
+                    | Edit::RollBack { new: def, .. }
+                    | Edit::Delete { seen: def } => &def.name,
+                };
+                match self.by_name(&mut conn, name).await? {
+                    Some(row) => Edited::Conflict(row),
+                    None => return Err(error),
+                }
+            }
+            edited => edited?,
+        };
+        conn.done();
+        self.known.forget();
+        Ok(edited)
+    }
+
+    /// Writes the change and its version.
+    async fn edit_in(&self, tx: &mut DB::Connection, edit: &Edit, who: &str) -> sqlx::Result<Edited> {
+        let edited = match edit {
+            Edit::Create(def) => self.create(tx, def).await?,
+            Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } => self.replace(tx, seen, new, who).await?,
+            Edit::Delete { seen } => self.delete(tx, seen, who).await?,
+        };
+        if let Edited::Done(row) = &edited {
+            self.write_version(tx, row, &edit.act(), who).await?;
+        }
+        Ok(edited)
+    }
+
+    async fn create(&self, conn: &mut DB::Connection, def: &NotifyDef) -> sqlx::Result<Edited> {
+        let values = def.values();
+        DB::execute(conn, &DB::statements().create_definition, &self.with_values(&values)).await?;
+        let created = self.by_name(conn, &def.name).await?;
+        Ok(created.map_or(Edited::Missing, Edited::Done))
+    }
+
+    async fn replace(
+        &self,
+        conn: &mut DB::Connection,
+        seen: &NotifyDef,
+        new: &NotifyDef,
+        who: &str,
+    ) -> sqlx::Result<Edited> {
+        match self.lock(conn, seen, who).await? {
+            Edited::Done(_) => {}
+            other => return Ok(other),
+        }
+        let values = new.values();
+        let mut args = self.with_values(&values);
+        args.push(seen.id.into());
+        DB::execute(conn, &DB::statements().replace_definition, &args).await?;
+        self.lock_row(conn, seen.id).await
+    }
+
+    async fn delete(&self, conn: &mut DB::Connection, seen: &NotifyDef, who: &str) -> sqlx::Result<Edited> {
+        match self.lock(conn, seen, who).await? {
+            Edited::Done(_) => {}
+            other => return Ok(other),
+        }
+        let free_name = deleted_name(seen);
+        let args = [self.now(), seen.id.into(), seen.handler_name().into(), free_name.as_str().into()];
+        DB::execute(conn, &DB::statements().delete_definition, &args).await?;
+        self.lock_row(conn, seen.id).await
+    }
+
+    /// Locks the row. Returns [`Edited::Done`] where it still equals what the editor saw. First stores a version of an edit made
+    /// by SQL that no node has seen yet.
+    async fn lock(&self, conn: &mut DB::Connection, seen: &NotifyDef, who: &str) -> sqlx::Result<Edited> {
+        Ok(match self.lock_row(conn, seen.id).await? {
+            Edited::Done(row) if row.delete_time.is_some() => Edited::Missing,
+            Edited::Done(row) if !row.differences(seen).is_empty() => Edited::Conflict(row),
+            Edited::Done(row) => {
+                self.write_version(conn, &row, BY_HAND, &by_hand(who)).await?;
+                Edited::Done(row)
+            }
+            other => other,
+        })
+    }
+
+    async fn lock_row(&self, conn: &mut DB::Connection, id: i64) -> sqlx::Result<Edited> {
+        let rows = DB::fetch(conn, &DB::statements().lock_definition, &[self.now(), id.into()]).await?;
+        Ok(rows.first().map(read::<DB>).transpose()?.map_or(Edited::Missing, Edited::Done))
+    }
+
+    async fn by_name(&self, conn: &mut DB::Connection, name: &str) -> sqlx::Result<Option<NotifyDef>> {
+        let rows = DB::fetch(conn, &DB::statements().definition_by_name, &[self.now(), name.into()]).await?;
+        rows.first().map(read::<DB>).transpose()
+    }
+
+    fn with_values<'a>(&self, values: &'a [ColumnValue]) -> Vec<Arg<'a>> {
+        let values = values.iter().map(|value| match value {
+            ColumnValue::Text(text) => Arg::Text(text.as_deref()),
+            ColumnValue::Int(number) => Arg::Int(*number),
+            ColumnValue::Bool(flag) => Arg::Bool(*flag),
+        });
+        std::iter::once(self.now()).chain(values).collect()
+    }
+}
+
+/// Commits where the edit is done, else rolls back. After an error it rolls back and returns that error.
+async fn finish<DB: Dialect>(tx: sqlx::Transaction<'_, DB>, edited: sqlx::Result<Edited>) -> sqlx::Result<Edited> {
+    match &edited {
+        Ok(Edited::Done(_)) => tx.commit().await?,
+        _ => tx.rollback().await?,
+    }
+    edited
+}
+
+pub(crate) fn is_unique_violation(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
+}
+
+pub(crate) fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NotifyDef> {
+    let mut values = Vec::with_capacity(NotifyDef::COLUMNS.len());
+    for (column, kind) in (1..).zip(NotifyDef::KINDS) {
+        values.push(match kind {
+            ColumnValue::Text(_) => ColumnValue::Text(DB::text(row, column)?),
+            ColumnValue::Int(_) => ColumnValue::Int(DB::int(row, column)?),
+            ColumnValue::Bool(_) => ColumnValue::Bool(DB::int(row, column)? == Some(1)),
+        });
+    }
+    let times = NotifyDef::COLUMNS.len() + 1;
+    let wrong = || sqlx::Error::Decode("a row of notify_def has null in a column that is never null".into());
+    let mut def = NotifyDef::from_values(required::<DB>(row, 0)?, values).ok_or_else(wrong)?;
+    def.create_time = DB::int(row, times)?.map(time_from_millis);
+    def.update_time = DB::int(row, times + 1)?.map(time_from_millis);
+    def.delete_time = DB::int(row, times + 2)?.map(time_from_millis);
+    Ok(def)
+}

@@ -1,0 +1,195 @@
+//! Statements and their arguments, in the form that a driver takes.
+//!
+//! Statements use `$1`, `$2` … in any order and as often as needed. MySQL only has `?`, so it gets the arguments in the order of
+//! their use, or within the text where one of them is a list.
+
+use sqlx::{Arguments, AssertSqlSafe, Database, Encode, SqlStr, Type};
+
+use crate::dialect::kind::Kind;
+
+/// A statement with a constant text, so that drivers prepare it once.
+#[derive(Clone)]
+pub struct Statement {
+    kind: Kind,
+    source: String,
+    sql: SqlStr,
+    /// For each placeholder of `sql`, the number of its argument.
+    order: Vec<usize>,
+}
+
+/// One argument.
+#[derive(Debug, Clone, Copy)]
+pub enum Arg<'a> {
+    /// A whole number, or null.
+    Int(Option<i64>),
+    /// A text, or null.
+    Text(Option<&'a str>),
+    /// A flag.
+    Bool(bool),
+    /// Ids, as [`Kind::listed`] reads them.
+    Ids(&'a [i64]),
+}
+
+impl From<i64> for Arg<'_> {
+    fn from(value: i64) -> Self {
+        Self::Int(Some(value))
+    }
+}
+
+impl<'a> From<&'a str> for Arg<'a> {
+    fn from(value: &'a str) -> Self {
+        Self::Text(Some(value))
+    }
+}
+
+impl Statement {
+    pub(crate) fn new(kind: Kind, source: &str) -> Self {
+        let (sql, order) = render(kind, source);
+        Self { kind, source: source.to_owned(), sql: sqlx::SqlSafeStr::into_sql_str(AssertSqlSafe(sql)), order }
+    }
+
+    /// The original text, with numbered placeholders.
+    pub(crate) fn text(&self) -> &str {
+        &self.source
+    }
+
+    pub(crate) fn sql(&self) -> SqlStr {
+        self.sql.clone()
+    }
+
+    /// Converts `args`, which are in the order of their numbers, to the driver's form.
+    pub(crate) fn arguments<DB>(&self, args: &[Arg<'_>]) -> sqlx::Result<DB::Arguments>
+    where
+        DB: Database,
+        for<'q> Option<i64>: Encode<'q, DB> + Type<DB>,
+        for<'q> Option<&'q str>: Encode<'q, DB> + Type<DB>,
+        for<'q> bool: Encode<'q, DB> + Type<DB>,
+    {
+        let mut arguments = DB::Arguments::default();
+        for number in &self.order {
+            let added = match args.get(*number - 1) {
+                Some(Arg::Int(value)) => arguments.add(*value),
+                Some(Arg::Text(value)) => arguments.add(*value),
+                Some(Arg::Bool(value)) => arguments.add(*value),
+                Some(Arg::Ids(ids)) => arguments.add(Some(list(self.kind, ids).as_str())),
+                None => return Err(self.is_missing(*number)),
+            };
+            added.map_err(sqlx::Error::Encode)?;
+        }
+        Ok(arguments)
+    }
+
+    /// Returns the text with the arguments in it, where one of them is a list and this database has no parameter for lists.
+    pub(crate) fn spelled_out(&self, args: &[Arg<'_>]) -> sqlx::Result<Option<String>> {
+        if self.kind != Kind::MySql || !args.iter().any(|arg| matches!(arg, Arg::Ids(_))) {
+            return Ok(None);
+        }
+        if let Some(number) = self.order.iter().find(|number| **number > args.len()) {
+            return Err(self.is_missing(*number));
+        }
+        let value = |number: usize| match args[number - 1] {
+            Arg::Int(value) => value.map_or("NULL".to_owned(), |value| value.to_string()),
+            Arg::Text(value) => mysql_literal(value),
+            Arg::Bool(value) => value.to_string(),
+            Arg::Ids(ids) => list(self.kind, ids),
+        };
+        Ok(Some(replaced(&self.source, value)))
+    }
+
+    fn is_missing(&self, number: usize) -> sqlx::Error {
+        sqlx::Error::Encode(format!("argument ${number} is missing for: {}", self.source).into())
+    }
+}
+
+/// Formats ids for the database: a Postgres array, a list within MySQL's text (the empty one is `IN (NULL)`, which is never
+/// true), or JSON.
+fn list(kind: Kind, ids: &[i64]) -> String {
+    let joined = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+    match kind {
+        Kind::Postgres => format!("{{{joined}}}"),
+        Kind::MySql if ids.is_empty() => "NULL".to_owned(),
+        Kind::MySql => joined,
+        Kind::Sqlite => format!("[{joined}]"),
+    }
+}
+
+/// A text literal for MySQL, as the hexadecimal digits of its bytes. They cannot contain SQL, in any mode and character set of
+/// the session.
+pub(crate) fn mysql_literal(text: Option<&str>) -> String {
+    text.map_or("NULL".to_owned(), |text| format!("_utf8mb4 X'{}'", hex::encode(text)))
+}
+
+/// Returns the driver's text, and which argument each of its placeholders takes.
+///
+/// Postgres and SQLite number their placeholders: they get each argument once, up to the highest number used.
+fn render(kind: Kind, source: &str) -> (String, Vec<usize>) {
+    let mut uses = Vec::new();
+    let sql = replaced(source, |number| {
+        uses.push(number);
+        if kind == Kind::MySql { "?".to_owned() } else { format!("${number}") }
+    });
+    let order = match kind {
+        Kind::MySql => uses,
+        Kind::Postgres | Kind::Sqlite => (1..=uses.into_iter().max().unwrap_or(0)).collect(),
+    };
+    (sql, order)
+}
+
+/// Replaces each numbered placeholder of a text.
+fn replaced(source: &str, mut placeholder: impl FnMut(usize) -> String) -> String {
+    let mut sql = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find('$') {
+        let digits = rest[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
+        sql.push_str(&rest[..at]);
+        match rest[at + 1..at + 1 + digits].parse() {
+            Ok(number) => sql.push_str(&placeholder(number)),
+            // A JSON path such as '$.id' is not a placeholder.
+            Err(_) => sql.push('$'),
+        }
+        rest = &rest[at + 1 + digits..];
+    }
+    sql.push_str(rest);
+    sql
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mysql_gets_its_arguments_in_the_order_of_their_use() {
+        let (sql, order) = render(Kind::MySql, "a = $2 AND b = $1 AND c = $2 AND p '$.id'");
+        assert_eq!(sql, "a = ? AND b = ? AND c = ? AND p '$.id'");
+        assert_eq!(order, [2, 1, 2]);
+    }
+
+    #[test]
+    fn mysql_gets_a_list_in_the_text_and_nothing_in_it_can_be_taken_for_sql() {
+        let statement = Statement::new(Kind::MySql, "a IN ($3) AND b = $1 AND c = $2 AND d = $4 AND p '$.id'");
+        let args = [Arg::Int(None), "'; $3 \\".into(), Arg::Ids(&[7, -8]), Arg::Bool(true)];
+        let expected = "a IN (7,-8) AND b = NULL AND c = _utf8mb4 X'273b202433205c' AND d = true AND p '$.id'";
+        assert_eq!(statement.spelled_out(&args).unwrap().as_deref(), Some(expected));
+        assert_eq!(statement.spelled_out(&args[..2]).unwrap(), None, "without a list it is prepared");
+        assert!(statement.spelled_out(&args[..3]).unwrap_err().to_string().contains("argument $4 is missing"));
+        let of_none = Statement::new(Kind::MySql, "a IN ($1)").spelled_out(&[Arg::Ids(&[])]).unwrap();
+        assert_eq!(of_none.as_deref(), Some("a IN (NULL)"));
+        assert_eq!(Statement::new(Kind::Postgres, "a = $1").spelled_out(&[Arg::Ids(&[7])]).unwrap(), None);
+    }
+
+    #[test]
+    fn numbered_placeholders_stay_and_each_argument_is_passed_once() {
+        let (sql, order) = render(Kind::Postgres, "a = $3 AND b = $1");
+        assert_eq!(sql, "a = $3 AND b = $1");
+        assert_eq!(order, [1, 2, 3]);
+    }
+
+    #[test]
+    fn no_statement_of_a_dialect_is_empty() {
+        for kind in [Kind::Postgres, Kind::MySql, Kind::Sqlite] {
+            let texts = crate::statements::Statements::new(kind).texts();
+            assert!(texts.len() > 100, "{}", texts.len());
+            assert!(texts.iter().all(|(_, text)| !text.trim().is_empty()), "{texts:?}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The stores on PostgreSQL, MySQL/MariaDB and SQLite, and [`Outbox`], the handle that an application holds.
+//!
+//! A folder has one topic: its statements and the calls that run them. `dialect/` has the differences between the databases. All SQL
+//! of the library is in this crate.
+
+mod ack;
+mod add;
+mod alerts;
+mod claim;
+mod connections;
+mod definitions;
+mod dialect;
+mod migrate;
+mod operate;
+mod settle;
+mod statements;
+mod store;
+mod tx;
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::Pool;
+
+pub use add::BySqlx;
+pub use dialect::Dialect;
+#[doc(hidden)]
+pub use dialect::Limits;
+pub use tx::NoticeTx;
+
+use add::known::Known;
+use dialect::Plan;
+use solid_notify_core::clock::HandClock;
+use solid_notify_core::engine::Engine;
+use solid_notify_core::error::{FaultKind, Result};
+use solid_notify_core::outbox::AnyOutbox;
+use tx::Context;
+
+/// The outbox of an application: its own pool, and through `Deref` all methods of [`AnyOutbox`].
+///
+/// The store's own work (claims, settles, definitions) runs on a few connections beside the application's pool: up to six
+/// on Postgres and MySQL (three for sending, one for leases, two for acknowledgements, operators and look-ups), one on SQLite.
+/// They are opened when first needed.
+///
+/// A call waits for one of them for at most 30 call time-outs (five minutes by default); then it fails with
+/// [`FaultKind::Busy`].
+///
+/// ```no_run
+/// # #[cfg(feature = "postgres")]
+/// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
+/// use solid_notify_core::{NotifyDef, add_notice};
+/// use solid_notify_sql::Outbox;
+///
+/// let outbox = Outbox::new(pool);
+/// outbox.migrate().await?;
+/// outbox.define_if_missing(NotifyDef::new("sync_to_omp").retry_interval("[5s,5m,1h,1d]")).await?;
+///
+/// let mut tx = outbox.begin().await?;
+/// sqlx::query("UPDATE dsp SET state = 'booked'").execute(&mut *tx).await?;
+/// add_notice(&mut tx, "sync_to_omp", serde_json::json!({ "dsp": 7 })).await?;
+/// tx.commit().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Outbox<DB: Dialect> {
+    pool: Pool<DB>,
+    context: Context,
+}
+
+impl<DB: Dialect> Clone for Outbox<DB> {
+    fn clone(&self) -> Self {
+        Self { pool: self.pool.clone(), context: self.context.clone() }
+    }
+}
+
+impl<DB: Dialect> std::fmt::Debug for Outbox<DB> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outbox").field("database", &DB::NAME).finish_non_exhaustive()
+    }
+}
+
+impl<DB: Dialect> Outbox<DB> {
+    /// Creates an outbox in the database of `pool`, with the defaults.
+    pub fn new(pool: Pool<DB>) -> Self {
+        Self::builder(pool).build()
+    }
+
+    /// Returns a builder for an outbox with other settings than the defaults.
+    pub fn builder(pool: Pool<DB>) -> OutboxBuilder<DB> {
+        OutboxBuilder { pool, clock: None, call_timeout: Duration::from_secs(10) }
+    }
+
+    /// Begins a transaction whose notices are sent as soon as it commits. On SQLite it is `BEGIN IMMEDIATE`.
+    ///
+    /// Safe to cancel: no pooled connection is left inside a transaction.
+    ///
+    /// # Errors
+    /// An error of the pool or of the database.
+    pub async fn begin(&self) -> Result<NoticeTx<'static, DB>> {
+        NoticeTx::begin_on(&self.pool, self.context.clone()).await
+    }
+
+    /// Returns the schema as one SQL script, bookkeeping included, for users who migrate with their own tool.
+    pub fn schema() -> String {
+        migrate::printed::<DB>()
+    }
+
+    /// Returns the application's pool.
+    pub fn pool(&self) -> &Pool<DB> {
+        &self.pool
+    }
+
+    /// Creates the tables, or brings them up to date. Any number of processes may call it at once, at every start. It leaves a
+    /// database as it is that a newer release has already changed. Where nothing is to be done it needs only SELECT on
+    /// `notify_schema`. On Postgres it uses the tables that the search path finds, else it creates them in `current_schema()`.
+    ///
+    /// # Errors
+    /// An error of the database. A server that is too old is refused (PostgreSQL 13, MariaDB 10.6, MySQL 8.0, SQLite 3.42 are the
+    /// oldest), and a Postgres database whose encoding is not UTF8. Tables that an open transaction locks for more than 15 s are
+    /// a [`FaultKind::Conflict`]: retry when that transaction has ended.
+    pub async fn migrate(&self) -> Result<()> {
+        let failed = |error| tx::failed::<DB>("migrating the notice tables", error);
+        let mut conn = self.pool.acquire().await.map_err(failed)?;
+        if DB::connections(&self.pool) != Plan::Shared {
+            // The application's pool must not get back a connection with our session settings and locks.
+            conn.close_on_drop();
+        }
+        let (began, mut tried) = (tokio::time::Instant::now(), 1);
+        loop {
+            match migrate::migrate::<DB>(&mut conn).await {
+                // Another process migrates (SQLite does not always wait for it by itself), or a transaction locks a table.
+                Err(error) if store::fault::<DB>(&error) == FaultKind::Conflict => {
+                    if began.elapsed() >= migrate::PATIENCE {
+                        return Err(migrate::locked(error).into());
+                    }
+                    tokio::time::sleep(store::conflict_pause(tried.min(6))).await;
+                    tried += 1;
+                }
+                done => return done.map_err(failed),
+            }
+        }
+    }
+}
+
+impl<DB: Dialect> Deref for Outbox<DB> {
+    type Target = AnyOutbox;
+
+    fn deref(&self) -> &AnyOutbox {
+        &self.context.outbox
+    }
+}
+
+/// Settings of a [`Outbox`].
+pub struct OutboxBuilder<DB: Dialect> {
+    pool: Pool<DB>,
+    clock: Option<HandClock>,
+    call_timeout: Duration,
+}
+
+impl<DB: Dialect> OutboxBuilder<DB> {
+    /// Time-out of one internal database call; 10 s by default, at most a day.
+    #[must_use]
+    pub fn call_timeout(mut self, limit: Duration) -> Self {
+        // Bounded, because time-outs are added to points in time.
+        self.call_timeout = limit.min(Duration::from_secs(86_400));
+        self
+    }
+
+    /// For tests: uses the time of `clock` instead of the database's.
+    #[must_use]
+    pub fn clock(mut self, clock: HandClock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Builds the outbox. Opens no connection yet.
+    pub fn build(self) -> Outbox<DB> {
+        let known = Arc::new(Known::new(DB::connections(&self.pool) != Plan::Shared));
+        let store = store::SqlStore::new(&self.pool, self.clock.clone(), self.call_timeout, Arc::clone(&known));
+        let store = Arc::new(store);
+        let outbox = AnyOutbox::over(Engine::new(store.clone(), store, self.clock.clone()));
+        let context = Context { outbox, known, clock: self.clock };
+        Outbox { pool: self.pool, context }
+    }
+}
+
+/// Returns the name and the text of every statement, with numbered placeholders, for tests of the query plans.
+#[doc(hidden)]
+pub fn statement_texts<DB: Dialect>() -> Vec<(&'static str, String)> {
+    DB::statements().texts()
+}

@@ -1,0 +1,105 @@
+//! The schema: embedded, safe to run from several processes at once, printable for users with their own migration tool.
+//!
+//! The applied versions are in `notify_schema`, a table of its own, so that they never collide with the application's migrations.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use solid_notify_core::error::{FaultKind, StoreError};
+use sqlx::{SqlSafeStr, Transaction};
+
+use crate::dialect::statement::Statement;
+use crate::dialect::{Dialect, MigrationLock};
+
+const BOOKKEEPING: &str = "CREATE TABLE IF NOT EXISTS notify_schema (version integer NOT NULL PRIMARY KEY)";
+
+/// How long a migration waits in all for tables that other sessions lock.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Brings the schema up to date. Leaves a database as it is where a newer release has migrated it further. Where nothing is to be
+/// done, it needs only SELECT on `notify_schema` and takes no lock.
+pub(crate) async fn migrate<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<()> {
+    DB::prepare_session(conn, None).await?;
+    if let MigrationLock::Session(settings, ..) = DB::MIGRATION_LOCK {
+        DB::script(conn, settings.into()).await?;
+    }
+    if stands::<DB>(conn).await? >= DB::MIGRATIONS.iter().map(|(version, ..)| *version).max().unwrap_or(0) {
+        return Ok(());
+    }
+    match DB::MIGRATION_LOCK {
+        MigrationLock::Transaction(lock) => {
+            let mut tx = Transaction::<DB>::begin(conn, Some(DB::BEGIN.into_sql_str())).await?;
+            DB::script(&mut tx, lock.into()).await?;
+            apply::<DB>(&mut tx).await?;
+            tx.commit().await
+        }
+        MigrationLock::Session(_, lock, release) => {
+            let taken = DB::fetch(conn, &Statement::new(DB::KIND, lock), &[]).await?;
+            if taken.first().map(|row| DB::int(row, 0)).transpose()?.flatten() != Some(1) {
+                let why = "another process has been migrating these tables for a minute; try again when it has ended";
+                return Err(sqlx::Error::Configuration(why.into()));
+            }
+            let applied = apply::<DB>(conn).await;
+            DB::script(conn, release.into()).await?;
+            applied
+        }
+    }
+}
+
+/// Returns the last migration of the tables that the session finds in its search path; 0 for none.
+async fn stands<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<i64> {
+    for (sql, least) in [(DB::KIND.has_bookkeeping(), 1), ("SELECT max(version) FROM notify_schema", 0)] {
+        let rows = DB::fetch(conn, &Statement::new(DB::KIND, sql), &[]).await?;
+        let number = rows.first().map(|row| DB::int(row, 0)).transpose()?.flatten().unwrap_or(0);
+        if number < least || least == 0 {
+            return Ok(number);
+        }
+    }
+    Ok(0)
+}
+
+/// The error of a migration that could not lock its tables.
+pub(crate) fn locked(error: sqlx::Error) -> StoreError {
+    let advice = format!(
+        "gave up after {} s, because an open transaction or another migration locks what it needs; try again when that has ended \
+         ({error})",
+        PATIENCE.as_secs()
+    );
+    StoreError::new("migrating the notice tables", FaultKind::Conflict, advice)
+}
+
+async fn apply<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<()> {
+    DB::script(conn, BOOKKEEPING.into()).await?;
+    let stands = stands::<DB>(conn).await?;
+    for (version, name, sql) in DB::MIGRATIONS {
+        if *version > stands {
+            DB::script(conn, without_delimiters(sql)).await?;
+            DB::script(conn, record(*version).into()).await?;
+            tracing::info!(version, name, "migrated the notice tables");
+        }
+    }
+    Ok(())
+}
+
+/// Removes the DELIMITER lines. MySQL's clients need them where a procedure's body has semicolons, and the server does not know
+/// them.
+fn without_delimiters(sql: &'static str) -> Cow<'static, str> {
+    if !sql.contains("\nDELIMITER //\n") {
+        return Cow::Borrowed(sql);
+    }
+    let lines = sql.lines().filter(|line| !line.starts_with("DELIMITER "));
+    Cow::Owned(lines.map(|line| if line == "//" { ";" } else { line }).collect::<Vec<_>>().join("\n"))
+}
+
+fn record(version: i64) -> String {
+    format!("INSERT INTO notify_schema (version) VALUES ({version})")
+}
+
+/// Returns the whole schema and its bookkeeping as one script, for another tool to run on an empty database.
+pub(crate) fn printed<DB: Dialect>() -> String {
+    let mut script = format!("{BOOKKEEPING};\n");
+    for (version, name, sql) in DB::MIGRATIONS {
+        script.push_str(&format!("\n-- {version:04} {name}\n{}\n\n{};\n", sql.trim_end(), record(*version)));
+    }
+    script
+}

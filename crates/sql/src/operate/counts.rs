@@ -1,0 +1,150 @@
+//! The stored snapshot of counts: which node takes it, how it is taken, and how it is read.
+
+use std::time::Duration;
+
+use solid_notify_core::notice::{duration_millis, time_from_millis};
+use solid_notify_core::operate::{COUNT_HOLD, DefinitionCounts, NoticeCounts, RECENT, next_count};
+use tokio::time::Instant;
+
+use crate::connections::Share;
+use crate::dialect::Dialect;
+use crate::dialect::kind::Kind;
+use crate::dialect::row::{readable, required, required_text};
+use crate::dialect::statement::{Arg, Statement};
+use crate::statements::statements;
+use crate::store::SqlStore;
+
+statements! {
+    CountStatements:
+    read_counts,
+    claim_count,
+    open_count,
+    take_count,
+    write_count,
+    forget_count,
+}
+
+impl CountStatements {
+    pub(crate) fn new(kind: Kind) -> Self {
+        let now = kind.now();
+        let statement = |text: String| Statement::new(kind, &text);
+        let live = |status: i64| {
+            format!(
+                "(SELECT count(*) FROM notify_msg m{} WHERE m.def_id = $2 AND m.status = {status})",
+                kind.by_slice()
+            )
+        };
+        let first = |status: i64| {
+            format!(
+                "(SELECT {} FROM notify_msg m{} WHERE m.def_id = $2 AND m.status = {status} ORDER BY {} LIMIT 1)",
+                kind.epoch_down("m.next_call_time"),
+                kind.by_slice(),
+                kind.order_of_slice()
+            )
+        };
+        let ended = |status: i64, and: &str| {
+            format!(
+                "(SELECT count(*) FROM notify_msg_history m{} WHERE m.def_id = $2 AND m.status = {status}{and})",
+                kind.by_index("notify_msg_history_finished")
+            )
+        };
+        let recent = format!(" AND m.finish_time > {}", kind.plus(&now, "-$3"));
+        Self {
+            read_counts: statement(format!(
+                "SELECT d.id, d.name, {}, {}, {}, {}, c.not_sent, c.failed, c.sending, c.awaiting_ack, c.dead_letters,
+                        c.cancelled, c.recently_succeeded
+                 FROM notify_def d LEFT JOIN notify_count c ON c.def_id = d.id ORDER BY d.name",
+                kind.epoch_down(&now),
+                kind.epoch("c.taken_at"),
+                kind.epoch("c.next_time"),
+                kind.epoch("c.oldest_due"),
+            )),
+            // Of the nodes that find the count due, only one moves its time on.
+            claim_count: statement(format!(
+                "UPDATE notify_count SET next_time = {} WHERE def_id = $2 AND next_time <= {now}",
+                kind.plus(&now, "$3")
+            )),
+            open_count: statement(kind.insert_unless_there(&format!(
+                "INTO notify_count (def_id, next_time) VALUES ($2, {})",
+                kind.plus(&now, "$3")
+            ))),
+            // One statement counts and another writes. On MySQL an UPDATE that reads would lock all rows that it reads; on SQLite
+            // it would keep all other writers out meanwhile.
+            take_count: statement(format!(
+                "SELECT {}, {}, {}, {}, {}, {}, {}, {}, {}, {}",
+                kind.epoch_down(&now),
+                first(0),
+                first(2),
+                live(0),
+                live(2),
+                live(5),
+                live(4),
+                ended(3, ""),
+                ended(6, ""),
+                ended(1, &recent),
+            )),
+            write_count: statement(format!(
+                "UPDATE notify_count SET not_sent = $3, failed = $4, sending = $5, awaiting_ack = $6, dead_letters = $7,
+                        cancelled = $8, recently_succeeded = $9, oldest_due = {}, taken_at = {}, next_time = {}
+                 WHERE def_id = $2",
+                kind.epoch_time("$10"),
+                kind.epoch_time("$11"),
+                kind.plus(&now, "$12")
+            )),
+            forget_count: statement("DELETE FROM notify_count WHERE def_id = $2".into()),
+        }
+    }
+}
+
+impl<DB: Dialect> SqlStore<DB> {
+    pub(crate) async fn try_counts(&self, on: &Share<DB>) -> sqlx::Result<Vec<DefinitionCounts>> {
+        let mut conn = on.get().await?;
+        let rows = DB::fetch(&mut conn, &DB::statements().counts.read_counts, &[self.now()]).await?;
+        conn.done();
+        Ok(readable::<DB, _>(&rows, "count", read::<DB>))
+    }
+
+    pub(crate) async fn try_refresh_counts(&self, on: &Share<DB>, def_id: i64, every: Duration) -> sqlx::Result<bool> {
+        let statements = &DB::statements().counts;
+        let mut conn = on.get().await?;
+        let claim = [self.now(), def_id.into(), duration_millis(COUNT_HOLD).into()];
+        let mine = DB::execute(&mut conn, &statements.claim_count, &claim).await?.rows > 0
+            || DB::execute(&mut conn, &statements.open_count, &claim).await?.rows > 0;
+        if mine {
+            let began = Instant::now();
+            let take = [self.now(), def_id.into(), duration_millis(RECENT).into()];
+            let rows = DB::fetch(&mut conn, &statements.take_count, &take).await?;
+            let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+            let next = next_count(began.elapsed(), every);
+            let taken = required::<DB>(row, 0)?;
+            let firsts = [DB::int(row, 1)?, DB::int(row, 2)?];
+            let oldest = firsts.into_iter().flatten().min().filter(|first| *first <= taken);
+            let mut write = vec![self.now(), def_id.into()];
+            for column in 3..=9 {
+                write.push(Arg::Int(DB::int(row, column)?));
+            }
+            write.extend([Arg::Int(oldest), taken.into(), duration_millis(next).into()]);
+            DB::execute(&mut conn, &statements.write_count, &write).await?;
+        }
+        conn.done();
+        Ok(mine)
+    }
+}
+
+fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<DefinitionCounts> {
+    let definition = (required::<DB>(row, 0)?, required_text::<DB>(row, 1)?);
+    let now = time_from_millis(required::<DB>(row, 2)?);
+    let time = |column| Ok::<_, sqlx::Error>(DB::int(row, column)?.map(time_from_millis));
+    let count = |column| Ok::<_, sqlx::Error>(u64::try_from(DB::int(row, column)?.unwrap_or(0)).unwrap_or(0));
+    let (taken_at, next) = (time(3)?, time(4)?);
+    let mut counts = NoticeCounts::default();
+    counts.oldest_due = time(5)?;
+    counts.not_sent = count(6)?;
+    counts.failed = count(7)?;
+    counts.sending = count(8)?;
+    counts.awaiting_ack = count(9)?;
+    counts.dead_letters = count(10)?;
+    counts.cancelled = count(11)?;
+    counts.recently_succeeded = count(12)?;
+    Ok(DefinitionCounts::new(definition, taken_at.map(|at| (counts, at)), next, now))
+}

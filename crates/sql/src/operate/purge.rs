@@ -1,0 +1,92 @@
+//! Purges rows in small windows. The caller decides which rows are no longer kept.
+//!
+//! A window begins where the last one ended. Each deleted row leaves its index entry, which Postgres cannot clear away while any
+//! transaction anywhere is older. Windows that began at the start would step over all such entries each time.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use solid_notify_core::notice::{Status, duration_millis};
+use solid_notify_core::store::Purge;
+
+use crate::claim::limits;
+use crate::connections::Share;
+use crate::dialect::Dialect;
+use crate::dialect::row::required;
+use crate::dialect::statement::Arg;
+use crate::store::{SqlStore, int};
+
+/// Where the last full window of a purge ended, in milliseconds since 1970, by definition and status.
+#[derive(Default)]
+pub(crate) struct Purged(Mutex<HashMap<(i64, i64), i64>>);
+
+impl Purged {
+    fn begin(&self, def_id: i64, status: Status) -> i64 {
+        self.lock().get(&(def_id, status.code())).copied().unwrap_or(0)
+    }
+
+    fn end(&self, def_id: i64, status: Status, at: Option<i64>) {
+        let mut ends = self.lock();
+        match at {
+            Some(at) => ends.insert((def_id, status.code()), at),
+            None => ends.remove(&(def_id, status.code())),
+        };
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(i64, i64), i64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<DB: Dialect> SqlStore<DB> {
+    pub(crate) async fn try_purge(&self, on: &Share<DB>, purge: &Purge) -> sqlx::Result<Vec<i64>> {
+        let statements = DB::statements();
+        let mut conn = on.get().await?;
+        let ids = match purge {
+            Purge::Definition { def_id, older_than } => {
+                let args = [self.now(), (*def_id).into(), duration_millis(*older_than).into()];
+                let mut tx = conn.begin().await?;
+                let purged = DB::execute(&mut tx, &statements.purge_definition, &args).await?.rows > 0;
+                if purged {
+                    limits::forget::<DB>(&mut tx, self.now(), *def_id).await?;
+                    DB::execute(&mut tx, &statements.counts.forget_count, &args[..2]).await?;
+                    DB::execute(&mut tx, &statements.versions.forget_versions, &args[..2]).await?;
+                }
+                tx.commit().await?;
+                if purged { vec![*def_id] } else { Vec::new() }
+            }
+            Purge::History { def_id, status, older_than, limit } => {
+                let age = duration_millis(*older_than);
+                let begin = self.purged.begin(*def_id, *status);
+                let args =
+                    [self.now(), (*def_id).into(), status.code().into(), age.into(), int(*limit).into(), begin.into()];
+                let rows = DB::fetch(&mut conn, &statements.purgeable, &args).await?;
+                // The last window of a purge is not full; the next purge begins at the start.
+                let last = rows.last().filter(|_| rows.len() == *limit).map(|row| DB::int(row, 1)).transpose()?;
+                let ids = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<i64>>>()?;
+                if !ids.is_empty() {
+                    let args = [self.now(), Arg::Ids(&ids), status.code().into(), age.into()];
+                    DB::execute(&mut conn, &statements.purge, &args).await?;
+                }
+                self.purged.end(*def_id, *status, last.flatten());
+                ids
+            }
+        };
+        conn.done();
+        Ok(ids)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_begins_where_the_last_full_one_of_its_slice_ended() {
+        let purged = Purged::default();
+        purged.end(1, Status::Succeeded, Some(5000));
+        assert_eq!((purged.begin(1, Status::Succeeded), purged.begin(1, Status::DeadLetter)), (5000, 0));
+        purged.end(1, Status::Succeeded, None);
+        assert_eq!(purged.begin(1, Status::Succeeded), 0, "the purge is over");
+    }
+}

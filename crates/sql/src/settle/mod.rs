@@ -1,0 +1,312 @@
+//! Settles a batch in one transaction: locks the notices whose fence still holds, moves ended ones to history, and sets the next
+//! time of the others. One statement does each step, or one statement all steps where the database can. A refused outcome affects
+//! no other.
+
+pub(crate) mod statements;
+
+use std::collections::{HashMap, HashSet};
+
+use serde::Serialize;
+use solid_notify_core::definition::FOREVER;
+use solid_notify_core::error::FaultKind;
+use solid_notify_core::notice::{Status, duration_millis};
+use solid_notify_core::store::{Settle, Settled, Shape};
+use solid_notify_core::transition::Next;
+
+use crate::alerts;
+use crate::claim::blocked::{keys_of_ended, unblock};
+use crate::claim::limits;
+use crate::connections::Share;
+use crate::definitions::is_unique_violation;
+use crate::dialect::Dialect;
+use crate::dialect::row::required;
+use crate::dialect::statement::{Arg, Statement};
+use crate::store::{SqlStore, fault, json};
+
+/// The fence of an outcome, as the statement `hold` reads it.
+#[derive(Serialize)]
+struct Key {
+    notice_id: i64,
+    fence: i64,
+    was: i64,
+    overdue: i64,
+}
+
+impl Key {
+    fn new(settle: &Settle) -> Self {
+        let (was, overdue) = (settle.from.code(), i64::from(settle.overdue));
+        Self { notice_id: settle.id, fence: settle.fence, was, overdue }
+    }
+}
+
+/// The new state of a notice, as the statements `settle`, `archive` and `reschedule` read it. Missing values are null.
+#[derive(Serialize)]
+struct Row<'a> {
+    notice_id: i64,
+    fence: i64,
+    was: i64,
+    overdue: i64,
+    ends: i64,
+    keep: i64,
+    new_status: i64,
+    /// Null: it waits without end.
+    after_ms: Option<i64>,
+    new_failures: i64,
+    new_crashes: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_errors: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_class: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_description: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+}
+
+impl<'a> Row<'a> {
+    fn new(settle: &'a Settle) -> Self {
+        let Key { notice_id, fence, was, overdue } = Key::new(settle);
+        let (status, after_ms, reason, ends, keep) = match &settle.transition.next {
+            Next::Wait { status, after } => (status, (*after != FOREVER).then(|| duration_millis(*after)), None, 0, 0),
+            Next::Finish { status, reason, keep } => (status, Some(0), reason.as_deref(), 1, i64::from(*keep)),
+        };
+        Self {
+            notice_id,
+            fence,
+            was,
+            overdue,
+            ends,
+            keep,
+            new_status: status.code(),
+            after_ms,
+            new_failures: settle.transition.failures,
+            new_crashes: settle.transition.crashes,
+            new_errors: settle.errors.as_deref(),
+            new_class: settle.last_class.as_deref(),
+            new_description: settle.description.as_deref(),
+            reason,
+        }
+    }
+}
+
+/// How a batch is written.
+#[derive(Clone, Copy)]
+enum Way {
+    /// The statement `bare`, which waits a moment for rows that other sessions lock, and then fails.
+    Bare { bare: &'static Statement, at_once: &'static Statement },
+    /// One statement that skips locked rows.
+    AtOnce(&'static Statement),
+    /// One statement for each step. With `evict`, rows of history are deleted whose ids were given to new notices.
+    Steps { evict: bool },
+}
+
+impl<DB: Dialect> SqlStore<DB> {
+    pub(crate) async fn try_settle(&self, on: &Share<DB>, batch: &[Settle]) -> sqlx::Result<Vec<Settled>> {
+        let mut way = self.way(batch);
+        loop {
+            match (self.settle_once(on, batch, way).await, way) {
+                (done, Way::Steps { evict: true }) => return done,
+                // The only unique index that a settle can violate is on the ids of history.
+                (Err(error), _) if is_unique_violation(&error) => way = Way::Steps { evict: true },
+                (Err(error), Way::Bare { at_once, .. }) if fault::<DB>(&error) == FaultKind::Conflict => {
+                    self.note_lock();
+                    way = Way::AtOnce(at_once);
+                }
+                (done, _) => return done,
+            }
+        }
+    }
+
+    fn way(&self, batch: &[Settle]) -> Way {
+        let statements = DB::statements();
+        // A batch without alarms and circuit breakers needs no steps.
+        let watched = batch.iter().any(|settle| settle.shape() == Shape::Watched);
+        let Some(at_once) = statements.settle.as_ref().filter(|_| !watched) else {
+            return Way::Steps { evict: false };
+        };
+        let first = batch.first().map(Settle::shape);
+        let bare = match first {
+            Some(Shape::Bare { keep: true }) => statements.settle_kept.as_ref(),
+            Some(Shape::Bare { keep: false }) => statements.settle_gone.as_ref(),
+            _ => None,
+        };
+        let alike = batch.iter().all(|settle| Some(settle.shape()) == first);
+        match bare {
+            Some(bare) if alike && !self.met_lock_lately() => Way::Bare { bare, at_once },
+            _ => Way::AtOnce(at_once),
+        }
+    }
+
+    async fn settle_once(&self, on: &Share<DB>, batch: &[Settle], way: Way) -> sqlx::Result<Vec<Settled>> {
+        let mut conn = on.get().await?;
+        let keyed = batch.iter().any(|settle| settle.ordering_key.is_some());
+        let missing = if keyed || matches!(way, Way::Steps { .. }) {
+            let mut tx = conn.begin().await?;
+            let missing = self.write(&mut tx, batch, way).await?;
+            // In the transaction of the end: otherwise a process that dies in between leaves the next notice blocked.
+            let ended = keys_of_ended(batch.iter().filter(|settle| !missing.contains(&fence_of(settle))));
+            unblock::<DB>(&mut tx, self.now(), ended).await?;
+            tx.commit().await?;
+            missing
+        } else {
+            self.write(&mut conn, batch, way).await?
+        };
+        let is_held = |settle: &Settle| !missing.contains(&fence_of(settle));
+        let mut settled = vec![Settled::Done; batch.len()];
+        if !missing.is_empty() {
+            let ids = batch.iter().filter(|settle| !is_held(settle)).map(|settle| settle.id).collect::<Vec<_>>();
+            let rows = DB::fetch(&mut conn, &DB::statements().verify, &[self.now(), Arg::Ids(&ids)]).await?;
+            let mut stands = rows.iter().map(StoredState::read::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
+            // The live one last, so that it wins where an ended notice has the same id: the outcome is the live one's.
+            stands.sort_by_key(|(_, stands)| !Status::from_code(stands.status).is_some_and(Status::is_final));
+            let stands = HashMap::<i64, StoredState>::from_iter(stands);
+            for (answer, settle) in settled.iter_mut().zip(batch) {
+                if !is_held(settle) {
+                    *answer = judge(settle, stands.get(&settle.id));
+                }
+            }
+        }
+        conn.done();
+        Ok(settled)
+    }
+
+    /// Writes a batch. Returns the fences that no longer hold.
+    async fn write(&self, conn: &mut DB::Connection, batch: &[Settle], way: Way) -> sqlx::Result<HashSet<Fence>> {
+        let now = self.now();
+        let held = match way {
+            Way::Bare { bare, .. } => {
+                let (ids, attempts): (Vec<i64>, Vec<i64>) =
+                    batch.iter().map(|settle| (settle.id, settle.fence)).unzip();
+                let rows = DB::fetch(conn, bare, &[now, Arg::Ids(&ids), Arg::Ids(&attempts)]).await?;
+                let fence = |row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?, Status::Sending.code()));
+                return rows.iter().map(fence).collect();
+            }
+            Way::AtOnce(at_once) => {
+                let rows = json(&batch.iter().map(Row::new).collect::<Vec<_>>())?;
+                keys::<DB>(&DB::fetch(conn, at_once, &[now, rows.as_str().into()]).await?)?
+            }
+            Way::Steps { evict } => self.settle_by_steps(conn, batch, evict).await?,
+        };
+        Ok(batch.iter().map(fence_of).filter(|fence| !held.contains(fence)).collect())
+    }
+
+    /// Locks the notices whose fence holds and writes their new state. Returns their fences.
+    async fn settle_by_steps(
+        &self,
+        tx: &mut DB::Connection,
+        batch: &[Settle],
+        evict: bool,
+    ) -> sqlx::Result<HashSet<Fence>> {
+        let statements = DB::statements();
+        let now = self.now();
+        let fences = json(&batch.iter().map(Key::new).collect::<Vec<_>>())?;
+        let held = keys::<DB>(&DB::fetch(tx, &statements.hold, &[now, fences.as_str().into()]).await?)?;
+        let (mut ended, mut bare, mut kept, mut waiting) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for settle in batch.iter().filter(|settle| held.contains(&fence_of(settle))) {
+            match &settle.transition.next {
+                Next::Wait { .. } => waiting.push(Row::new(settle)),
+                Next::Finish { keep, .. } => {
+                    ended.push(settle.id);
+                    match settle.shape() {
+                        Shape::Bare { keep: true } => bare.push(settle.id),
+                        _ if *keep => kept.push(Row::new(settle)),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        let archived = || kept.iter().map(|row| row.notice_id).chain(bare.iter().copied());
+        if evict && archived().next().is_some() {
+            let ids = archived().collect::<Vec<_>>();
+            let evicted = DB::execute(tx, &statements.evict, &[now, Arg::Ids(&ids)]).await?.rows;
+            tracing::error!(
+                evicted,
+                ?ids,
+                "ids of ended notices were given to new ones; the new ones replace them in notify_msg_history"
+            );
+        }
+        if !bare.is_empty() {
+            DB::execute(tx, &statements.archive_bare, &[now, Arg::Ids(&bare)]).await?;
+        }
+        if !kept.is_empty() {
+            DB::execute(tx, &statements.archive, &[now, json(&kept)?.as_str().into()]).await?;
+        }
+        if !ended.is_empty() {
+            DB::execute(tx, &statements.remove, &[now, Arg::Ids(&ended)]).await?;
+        }
+        if !waiting.is_empty() {
+            DB::execute(tx, &statements.reschedule, &[now, json(&waiting)?.as_str().into()]).await?;
+        }
+        let ours = || batch.iter().filter(|settle| held.contains(&fence_of(settle)));
+        let opened = limits::watch::<DB>(tx, now, ours()).await?;
+        let (alarms, told) = (ours().filter_map(|settle| settle.alarm.as_deref()).chain(opened), ours());
+        alerts::apply::<DB>(tx, now, alarms, told.filter_map(|settle| settle.told.as_deref())).await?;
+        Ok(held)
+    }
+}
+
+/// Ends a notice that the caller has locked.
+pub(crate) async fn end_one<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, settle: &Settle) -> sqlx::Result<()> {
+    let statements = DB::statements();
+    let id = Arg::Ids(std::slice::from_ref(&settle.id));
+    // Deletes an ended notice with the same id, because an error would end the caller's transaction.
+    DB::execute(conn, &statements.evict, &[now, id]).await?;
+    DB::execute(conn, &statements.archive, &[now, json(&[Row::new(settle)])?.as_str().into()]).await?;
+    DB::execute(conn, &statements.remove, &[now, id]).await?;
+    unblock::<DB>(conn, now, keys_of_ended(std::iter::once(settle))).await
+}
+
+/// The notice, the attempt and the status that an outcome was decided for. A batch may have the outcomes of two attempts at the
+/// same notice, or the outcome of an attempt and the failure that its nack causes.
+type Fence = (i64, i64, i64);
+
+fn fence_of(settle: &Settle) -> Fence {
+    (settle.id, settle.fence, settle.from.code())
+}
+
+/// Reads the fences that a statement of a settle returns.
+fn keys<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<HashSet<Fence>> {
+    rows.iter().map(|row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?, required::<DB>(row, 2)?))).collect()
+}
+
+/// The stored state of a notice whose outcome was not written.
+struct StoredState {
+    fence: i64,
+    status: i64,
+    failures: i64,
+    crashes: i64,
+}
+
+impl StoredState {
+    fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(i64, Self)> {
+        let int = |column| required::<DB>(row, column);
+        Ok((int(0)?, Self { fence: int(1)?, status: int(2)?, failures: int(3)?, crashes: int(4)? }))
+    }
+}
+
+/// Returns why an outcome was not stored: another session locks the row, an earlier try stored it and its reply got lost, or
+/// the lease was lost.
+fn judge(settle: &Settle, stands: Option<&StoredState>) -> Settled {
+    let transition = &settle.transition;
+    let Some(stands) = stands else {
+        // Neither live nor in history: it ended without history, as intended, or another worker ended it.
+        let vanishes = matches!(transition.next, Next::Finish { status: Status::Succeeded, keep: false, .. });
+        return if vanishes { Settled::Done } else { Settled::LostLease };
+    };
+    let wanted = match &transition.next {
+        Next::Wait { status, .. } | Next::Finish { status, .. } => status.code(),
+    };
+    let as_wanted =
+        stands.status == wanted && stands.failures == transition.failures && stands.crashes == transition.crashes;
+    if stands.fence != settle.fence {
+        Settled::LostLease
+    } else if as_wanted {
+        Settled::Done
+    } else if Status::from_code(stands.status).is_some_and(Status::is_final) {
+        Settled::Ended
+    } else if stands.status == settle.from.code() && !settle.overdue {
+        Settled::Locked
+    } else {
+        Settled::LostLease
+    }
+}
