@@ -16,9 +16,10 @@ use crate::selection::Selection;
 /// The files that schedules reach, except those that only make texts or depend on a process's own clock.
 const REACHED: &str = "core/src/transition.rs,core/src/limit.rs,core/src/ack.rs,core/src/alert/cooldown.rs,\
 core/src/alert/follow_up.rs,core/src/definition/policy.rs,core/src/definition/rules.rs,core/src/definition/schedule.rs,\
-sweeper/src/run.rs,sweeper/src/definitions.rs,sweeper/src/sweep,sweeper/src/lease.rs,sweeper/src/health.rs,\
-sweeper/src/overdue.rs,sweeper/src/worker.rs,sweeper/src/slots.rs,sweeper/src/settle.rs,sweeper/src/alerts.rs,\
-sweeper/src/first_send.rs,sweeper/src/timetable.rs,sweeper/src/limited.rs,testkit/src/memory";
+sweeper/src/claiming,sweeper/src/running/attempt.rs,sweeper/src/running/in_flight.rs,sweeper/src/settling/queue.rs,\
+sweeper/src/settling/settle.rs,sweeper/src/settling/refused.rs,sweeper/src/settling/decide.rs,sweeper/src/settling/overdue.rs,\
+sweeper/src/background/lease.rs,sweeper/src/background/health.rs,sweeper/src/background/timetable.rs,sweeper/src/definitions,\
+sweeper/src/alerts.rs,sweeper/src/worker.rs,testkit/src/memory";
 const BUILD: [&str; 4] = ["-p", "solid-notify-tests", "--test", "schedules"];
 const TEST: [&str; 1] = ["every_schedule_keeps_the_promises"];
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-use crate::definition::NotifyDef;
+use crate::definition::{NotifyDef, Policy};
 use crate::error::StoreError;
 use crate::limit::{Quota, QuotaStop};
 use crate::notice::{ClaimedNotice, NoticeRecord, Status};
@@ -201,6 +201,14 @@ pub struct Claim {
     pub worker: String,
     /// The limits of the definition over all nodes; `None`: it has none, which costs no query.
     pub quota: Option<Quota>,
+}
+
+impl Claim {
+    /// Returns a claim of at most `limit` notices for `worker`, with the lease and the quota of the definition.
+    pub fn new(policy: &Policy, worker: &str, what: ClaimWhat, limit: usize) -> Self {
+        let Policy { def_id, quota, .. } = *policy;
+        Self { def_id, what, limit, lease: policy.lease(), worker: worker.to_owned(), quota }
+    }
 }
 
 /// Result of [`Store::claim`].

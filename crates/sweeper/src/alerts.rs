@@ -17,10 +17,9 @@ use solid_notify_core::store::{Alarm, FollowUpResult};
 use solid_notify_core::transition::{Event, Transition};
 use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind, AlertReason, Policy, StoreError};
 
-use crate::definitions::Definition;
-use crate::handler::{AnyHandler, Closure, Failure, Notice, Typed};
-use crate::recipients::Recipients;
-use crate::settle::Outcome;
+use crate::definitions::{Definition, Recipients};
+use crate::running::handler::{AnyHandler, Closure, Failure, Notice, Typed};
+use crate::settling::Outcome;
 use crate::supervise::report;
 use crate::worker::Worker;
 

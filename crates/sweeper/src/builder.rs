@@ -9,8 +9,8 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::NODE_LIVES;
 use solid_notify_core::{AnyOutbox, DefinitionName, ErrorClass, StoreError};
 
-use crate::classify::Classifier;
-use crate::handler::{AnyHandler, Closure, Handler, HandlerResult, Notice, Typed};
+use crate::running::classify::Classifier;
+use crate::running::handler::{AnyHandler, Closure, Handler, HandlerResult, Notice, Typed};
 use crate::sweeper::{Sweeper, Tally};
 use crate::worker::Worker;
 

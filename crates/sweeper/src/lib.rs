@@ -3,47 +3,28 @@
 //!
 //! `solid-notify-core` decides what happens to a notice (`transition`), and its stores send the statements; this crate only
 //! moves notices between the two. Users name the crate `solid-notify`.
+//!
+//! A notice goes through three folders: `claiming/` (which notices, and when), `running/` (one attempt), `settling/` (its
+//! outcome). `background/` has the loops beside that path. `worker.rs` is what all of them share.
 
 mod alerts;
+mod background;
 mod builder;
-mod classify;
-mod conditions;
-mod counts;
+mod claiming;
 mod definitions;
-mod first_send;
-mod handler;
-mod health;
-mod held_up;
-mod housekeeping;
-mod lease;
-mod limited;
-mod maintenance;
 mod meters;
-mod node_id;
-mod outcome;
-mod overdue;
-mod pending;
-mod recipients;
-mod run;
-mod settle;
-mod settled;
-mod slots;
-mod span;
-mod store_clock;
-mod successor;
+mod running;
+mod settling;
+mod signals;
 mod supervise;
-mod sweep;
 mod sweeper;
-mod sweeping;
 #[cfg(feature = "testkit")]
 pub mod testing;
-mod timetable;
-mod versions;
 mod worker;
 
 pub use builder::{StartError, SweeperBuilder};
-pub use classify::HttpStatus;
+pub use running::classify::HttpStatus;
 #[doc(hidden)]
-pub use classify::class_by_type;
-pub use handler::{Failure, Handler, HandlerResult, Notice};
+pub use running::classify::class_by_type;
+pub use running::handler::{Failure, Handler, HandlerResult, Notice};
 pub use sweeper::{OutboxExt, Sweeper, Tally};

@@ -13,7 +13,7 @@ use solid_notify_core::store::{FollowUpResult, Settle};
 use solid_notify_core::transition::{Event, Next};
 use solid_notify_core::{ErrorClass, Status};
 
-use crate::settle::Outcome;
+use crate::settling::Outcome;
 
 /// The values of the label `outcome`.
 const OUTCOMES: [&str; 5] = ["succeeded", "skipped", "awaiting_ack", "failed", "dead_letter"];

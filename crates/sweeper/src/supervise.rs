@@ -2,19 +2,25 @@
 //! sending would be noticed late. Log lines and metrics run code of the application (a tracing layer, a recorder), so a
 //! panic of them is caught where it would leave work unfinished.
 
+use std::any::Any;
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 
-use crate::health::pause_after;
-use crate::run::panic_text;
+use crate::background::health::pause_after;
 
 /// Runs code that only reports, and catches its panic.
 pub(crate) fn report(what: impl FnOnce()) {
     if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(what)) {
         std::mem::forget(panic);
     }
+}
+
+/// Returns the text of a panic.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// Runs `make`'s future in a task of its own, and again after a panic.

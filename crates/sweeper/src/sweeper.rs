@@ -10,10 +10,12 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::background::{counts, lease, maintenance, versions};
 use crate::builder::SweeperBuilder;
+use crate::claiming::{first_send, successor, sweep};
+use crate::settling::settle;
 use crate::supervise::supervised;
 use crate::worker::{Totals, Worker};
-use crate::{counts, first_send, lease, maintenance, settle, successor, sweep, versions};
 
 /// Sends the notices of an outbox. Any number of processes can run a sweeper at once.
 ///
@@ -98,13 +100,7 @@ impl Sweeper {
             let worker = Arc::clone(&worker);
             move || run(Arc::clone(&worker))
         };
-        let settle = supervised(
-            "settle",
-            with(|worker| {
-                let queue = Arc::clone(&worker.settle_queue);
-                Box::pin(settle::settle_loop(worker, queue))
-            }),
-        );
+        let settle = supervised("settle", with(|worker| Box::pin(settle::settle_loop(worker))));
         let lease = supervised("lease", with(|worker| Box::pin(lease::lease_loop(worker))));
         let mut claiming = vec![
             supervised("sweep", with(|worker| Box::pin(sweep::sweep_loop(worker)))),
@@ -144,10 +140,10 @@ impl Sweeper {
 
     /// Like [`Self::idle`], with the definitions as the sweeper last read them.
     pub(crate) async fn idle_as_known(&self) {
-        let mut idle = self.worker.idle.subscribe();
+        let mut idle = self.worker.signals.idle_reports();
         // The first sweep that ends may have begun before this call.
         for _ in 0..2 {
-            self.worker.due_soon.notify_one();
+            self.worker.signals.sweep_soon();
             if idle.changed().await.is_err() {
                 return;
             }
@@ -162,24 +158,24 @@ impl Sweeper {
         let (grace, began) = (worker.settings.shutdown_grace, Instant::now());
         let left = |until: Duration| until.saturating_sub(began.elapsed());
         let end = grace.saturating_add(CLEANUP);
-        worker.stop.cancel();
+        worker.signals.stop();
         // Claims that are under way finish, so that no notice is claimed without being registered.
         let claims = futures_util::future::join_all(&mut self.claiming);
         if tokio::time::timeout(left(end - CLAIMS_END), claims).await.is_err() {
             tracing::error!("the database did not answer; notices of the last claim count a crash");
             self.claiming.iter().for_each(JoinHandle::abort);
         }
-        worker.running.close();
-        if tokio::time::timeout(left(grace), worker.running.wait()).await.is_err() {
+        worker.tasks.close();
+        if tokio::time::timeout(left(grace), worker.tasks.wait()).await.is_err() {
             tracing::warn!("handlers still run after the grace period; their notices are handed back");
         }
-        worker.abort.cancel();
-        if tokio::time::timeout(left(end - BLOCKED_END), worker.running.wait()).await.is_err() {
+        worker.signals.cancel_handlers();
+        if tokio::time::timeout(left(end - BLOCKED_END), worker.tasks.wait()).await.is_err() {
             tracing::error!(
                 "a handler blocks its thread and cannot be cancelled; its notice is sent again when its lease expires"
             );
         }
-        worker.close_outcomes();
+        worker.outcomes.close();
         if tokio::time::timeout(left(end), &mut self.settle).await.is_err() {
             tracing::error!("the database did not answer; outcomes are not stored and may be sent again");
             self.settle.abort();
@@ -204,7 +200,7 @@ impl Sweeper {
 
 impl Drop for Sweeper {
     fn drop(&mut self) {
-        self.worker.stop.cancel();
+        self.worker.signals.stop();
         if self.ended {
             return;
         }
@@ -217,9 +213,9 @@ impl Drop for Sweeper {
                 for task in claiming.into_iter().filter(|task| !task.is_finished()) {
                     let _ = task.await;
                 }
-                worker.running.close();
-                worker.running.wait().await;
-                worker.close_outcomes();
+                worker.tasks.close();
+                worker.tasks.wait().await;
+                worker.outcomes.close();
                 lease.abort();
             });
         }

@@ -9,12 +9,12 @@ use futures_util::future::BoxFuture;
 use solid_notify_core::definition::Step;
 use solid_notify_core::{AnyOutbox, StoreError};
 
-use crate::handler::{AnyHandler, Facts};
-use crate::sweep::SHORTEST;
+use crate::claiming::sweep::SHORTEST;
+use crate::running::handler::{AnyHandler, Facts};
 use crate::worker::Worker;
 use crate::{Failure, HandlerResult, StartError, Sweeper, SweeperBuilder, Tally};
 
-/// How long sending may take in real time before the test fails with the list of held notices.
+/// How long sending may take in real time before the test fails with the list of notices in flight.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A running sweeper for a test: see [`Self::drain`], [`Self::advance`] and [`Self::fail_next`].
 ///
@@ -48,7 +48,7 @@ pub struct TestSweeper {
     sweeper: Sweeper,
     outbox: AnyOutbox,
     faults: Arc<Faults>,
-    told: Mutex<Tally>,
+    reported: Mutex<Tally>,
 }
 
 /// Failures that are still to happen, by definition.
@@ -73,7 +73,7 @@ impl TestSweeper {
         // After a start a sweeper waits before it judges overdue acks, because receivers could not ack during an outage. In a
         // test nothing was out.
         let sweeper = builder.housekeeping(false).outage_grace(Duration::ZERO).start().await?;
-        Ok(Self { sweeper, outbox, faults, told: Mutex::default() })
+        Ok(Self { sweeper, outbox, faults, reported: Mutex::default() })
     }
 
     /// Fails the next `count` attempts at any notices of a definition instead of calling the handler. It applies to
@@ -119,9 +119,9 @@ impl TestSweeper {
     }
 
     fn news(&self) -> Tally {
-        let (now, mut told) = (self.sweeper.so_far(), lock(&self.told));
-        let since = now.since(&told);
-        *told = now;
+        let (now, mut reported) = (self.sweeper.so_far(), lock(&self.reported));
+        let since = now.since(&reported);
+        *reported = now;
         since
     }
 
@@ -159,7 +159,7 @@ impl TestSweeper {
     #[allow(clippy::panic)] // Of a test.
     async fn until(&self, idle: impl Future<Output = ()>) {
         if tokio::time::timeout(PATIENCE, idle).await.is_err() {
-            panic!("not idle after {PATIENCE:?}: {}", self.sweeper.worker.what_is_held());
+            panic!("not idle after {PATIENCE:?}: {}", self.sweeper.worker.what_is_sent());
         }
     }
 }
@@ -213,7 +213,7 @@ impl Worker {
             let policy = &definition.ready()?.policy;
             let after = slice.after.max(definition.closed_for(slice.status, due.now));
             // A due notice that was not sent waits for another notice, or for a limit.
-            if after.is_zero() { self.limited.again_after(policy) } else { Some(after) }
+            if after.is_zero() { self.admission.quota_opens_after(policy) } else { Some(after) }
         });
         let ticks = definitions.all().filter_map(|definition| match definition.step(&due)? {
             Step::Wait(tick) => (tick? - due.now).to_std().ok(),
@@ -223,14 +223,12 @@ impl Worker {
     }
 
     /// Returns the notices that are being sent, as text for a message.
-    fn what_is_held(&self) -> String {
-        let in_flight = self.in_flight();
-        let ids: Vec<String> =
-            in_flight.iter().take(10).map(|(id, in_flight)| format!("{id} (fence {})", in_flight.fence)).collect();
-        if ids.is_empty() {
-            "something is due, and nothing is being sent here; does the store answer?".to_owned()
-        } else {
-            ids.join(", ")
+    fn what_is_sent(&self) -> String {
+        match self.in_flight.examples() {
+            none if none.is_empty() => {
+                "something is due, and nothing is being sent here; does the store answer?".to_owned()
+            }
+            examples => examples,
         }
     }
 }

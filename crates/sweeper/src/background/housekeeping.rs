@@ -1,0 +1,152 @@
+//! The handlers of the built-in definitions that purge the tables and count dead letters. Their rows set when they run,
+//! their retries and their alerts, as for any other definition.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+use solid_notify_core::built_in::{DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
+use solid_notify_core::definition::KeepHistory;
+use solid_notify_core::operate::QueueSlice;
+use solid_notify_core::store::Purge;
+use solid_notify_core::{AnyOutbox, ErrorClass, NotifyDef, Status, StoreError};
+
+use crate::running::handler::{AnyHandler, Closure, Failure, Notice, Typed};
+
+/// The highest number of dead letters that is counted.
+const MOST: usize = 100_000;
+/// The rows of one purge: few, so that other transactions do not wait for it.
+const WINDOW: usize = 500;
+
+/// Registers the handlers, unless the application has its own.
+pub(crate) fn register(handlers: &mut HashMap<String, Arc<dyn AnyHandler>>, outbox: &AnyOutbox) {
+    let of = outbox.clone();
+    let purge = move |notice: Notice<Value>| {
+        let (outbox, keep) = (of.clone(), Keep::read(notice.handler_config()));
+        async move {
+            let keep = keep.map_err(|wrong| Failure::retry(wrong).class(ErrorClass::Invalid))?;
+            purge(&outbox, &keep).await?;
+            Ok(())
+        }
+    };
+    let of = outbox.clone();
+    let dead_letters = move |_: Notice<Value>| {
+        let outbox = of.clone();
+        async move {
+            log_dead_letters(&outbox).await?;
+            Ok::<_, Failure>(())
+        }
+    };
+    handlers.entry(PURGE_DEFINITION.to_owned()).or_insert_with(|| Arc::new(Typed(Closure::new(purge))));
+    handlers.entry(DEAD_LETTERS_DEFINITION.to_owned()).or_insert_with(|| Arc::new(Typed(Closure::new(dead_letters))));
+}
+
+/// How long to keep rows for which the definition has no column.
+#[derive(Debug, PartialEq, Eq)]
+struct Keep {
+    /// Applies to deleted definitions too.
+    dead_letters: Duration,
+    cancelled: Duration,
+}
+
+impl Keep {
+    /// Reads the column `handler_config`. A missing value means thirty days.
+    fn read(config: Option<&str>) -> Result<Self, String> {
+        #[derive(Default, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        struct Config {
+            dead_letters: Option<String>,
+            cancelled: Option<String>,
+        }
+        let config = config.filter(|text| !text.trim().is_empty()).unwrap_or("{}");
+        let wrong = |why: &dyn std::fmt::Display| {
+            format!(
+                "handler_config = {config:?}: expected JSON such as {{\"dead_letters\": \"30d\", \"cancelled\": \"30d\"}}; {why}"
+            )
+        };
+        let read: Config = serde_json::from_str(config).map_err(|error| wrong(&error))?;
+        let duration = |text: Option<String>| match text {
+            None => Ok(Duration::from_secs(30 * 86_400)),
+            Some(text) => humantime::parse_duration(&text).map_err(|error| wrong(&format!("`{text}`: {error}"))),
+        };
+        Ok(Self { dead_letters: duration(read.dead_letters)?, cancelled: duration(read.cancelled)? })
+    }
+}
+
+async fn purge(outbox: &AnyOutbox, keep: &Keep) -> Result<(), StoreError> {
+    for definition in outbox.engine().store().definitions().await? {
+        // A definition with an invalid row purges no successes, because its `keep_history` is unknown.
+        let successes = match definition.policy().map(|policy| policy.keep_history) {
+            Ok(KeepHistory::For(keep)) => Some(keep),
+            Ok(KeepHistory::Never) => Some(Duration::ZERO),
+            Ok(_) | Err(_) => None,
+        };
+        if let Some(successes) = successes {
+            purge_windows(outbox, &definition, Status::Succeeded, successes).await?;
+        }
+        purge_windows(outbox, &definition, Status::Cancelled, keep.cancelled).await?;
+        purge_windows(outbox, &definition, Status::DeadLetter, keep.dead_letters).await?;
+        if definition.delete_time.is_some() {
+            let gone = Purge::Definition { def_id: definition.id, older_than: keep.dead_letters };
+            if !outbox.engine().store().purge(&gone).await?.is_empty() {
+                tracing::info!(definition = %definition.name, id = definition.id, "purged a deleted definition");
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn purge_windows(
+    outbox: &AnyOutbox,
+    definition: &NotifyDef,
+    status: Status,
+    older_than: Duration,
+) -> Result<(), StoreError> {
+    let window = Purge::History { def_id: definition.id, status, older_than, limit: WINDOW };
+    loop {
+        let ids = outbox.engine().store().purge(&window).await?;
+        if status == Status::DeadLetter {
+            for id in &ids {
+                tracing::info!(definition = %definition.name, id, "purged a dead letter");
+            }
+        }
+        if ids.len() < WINDOW {
+            return Ok(());
+        }
+    }
+}
+
+async fn log_dead_letters(outbox: &AnyOutbox) -> Result<(), StoreError> {
+    for definition in outbox.engine().store().definitions().await? {
+        let count = outbox.engine().operate().count(&QueueSlice::of(definition.id, Status::DeadLetter), MOST).await?;
+        if count > 0 {
+            tracing::info!(definition = %definition.name, count, "dead letters");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_time_to_keep_is_reported_with_the_correction() {
+        const DAY: u64 = 86_400;
+        let keep = |dead, cancelled| Keep {
+            dead_letters: Duration::from_secs(dead * DAY),
+            cancelled: Duration::from_secs(cancelled * DAY),
+        };
+        for nothing in [None, Some(""), Some("{}")] {
+            assert_eq!(Keep::read(nothing), Ok(keep(30, 30)));
+        }
+        assert_eq!(Keep::read(Some(r#"{"dead_letters": "7d"}"#)), Ok(keep(7, 30)));
+        assert_eq!(Keep::read(Some(r#"{"dead_letters": "1d", "cancelled": "2days"}"#)), Ok(keep(1, 2)));
+        for wrong in ["30d", "{", r#"{"dead_letter": "7d"}"#, r#"{"dead_letters": 7}"#, r#"{"cancelled": "soon"}"#] {
+            let error = Keep::read(Some(wrong)).unwrap_err();
+            assert!(error.contains(r#"{"dead_letters": "30d""#) && error.starts_with("handler_config = "), "{error}");
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! What a sweeper does beside sending: it extends its leases ([`lease`]), reports that it lives ([`maintenance`]) and which
+//! conditions it finds ([`conditions`], [`locked`]), inserts the notices of timetables ([`timetable`]), keeps versions of
+//! definitions ([`versions`]), counts notices ([`counts`]) and purges tables ([`housekeeping`]). [`health`] says whether the
+//! database answers.
+
+pub(crate) mod conditions;
+pub(crate) mod counts;
+pub(crate) mod health;
+pub(crate) mod housekeeping;
+pub(crate) mod lease;
+pub(crate) mod locked;
+pub(crate) mod maintenance;
+mod timetable;
+pub(crate) mod versions;

@@ -1,0 +1,69 @@
+//! Edits of definitions by SQL: the regular readings find them, and one of the nodes keeps each as a version.
+//!
+//! A reading that finds no change sends no more statements. A loop of its own keeps the versions: if it has to wait (on
+//! SQLite for another writer), the definitions are still read meanwhile. If a node could not keep a version, because the
+//! row was locked or the database failed, it tries again.
+
+use std::sync::Arc;
+
+use solid_notify_core::definition::StoredVersion;
+use solid_notify_core::operate::QueueSlice;
+use solid_notify_core::{NotifyDef, Status, StoreError};
+
+use crate::definitions::RELOAD_INTERVAL;
+use crate::worker::Worker;
+
+pub(crate) async fn versions_loop(worker: Arc<Worker>) {
+    loop {
+        tokio::select! {
+            biased;
+            () = worker.signals.stopped() => break,
+            () = worker.signals.versions_requested() => {}
+        }
+        if !worker.keep_versions().await {
+            worker.signals.keep_versions_soon();
+            worker.signals.pause(RELOAD_INTERVAL).await;
+        }
+    }
+}
+
+impl Worker {
+    /// Keeps new versions, if there are any. Returns false if it has to be tried again.
+    async fn keep_versions(&self) -> bool {
+        let rows: Vec<NotifyDef> = self.definitions().all().map(|definition| definition.row.clone()).collect();
+        let kept = self.outbox.engine().operate().remember(&rows, &self.id).await;
+        if let Err(error) = &kept {
+            self.health.mention(error);
+        }
+        let found = self.find_deleted(&rows).await;
+        if let Err(error) = &found {
+            self.health.mention(error);
+        }
+        kept.unwrap_or(false) && found.is_ok()
+    }
+
+    /// Finds the definitions that were deleted by SQL from their versions, because their rows are missing and their notices
+    /// wait.
+    async fn find_deleted(&self, rows: &[NotifyDef]) -> Result<(), StoreError> {
+        let last = self.outbox.engine().operate().last_versions().await?;
+        let is_deleted = |version: &&StoredVersion| !rows.iter().any(|row| row.id == version.def_id);
+        let deleted =
+            last.iter().filter(is_deleted).filter_map(|version| Some((version.def_id, version.row().ok()?.name)));
+        self.known.set_deleted_by_sql(deleted.collect());
+        Ok(())
+    }
+
+    /// Returns the definitions deleted by SQL that have live notices: id and name.
+    pub(crate) async fn without_definition(&self) -> Result<Vec<(i64, String)>, StoreError> {
+        let mut found = Vec::new();
+        for (def_id, name) in self.known.deleted_by_sql() {
+            for status in Status::LIVE {
+                if self.outbox.engine().operate().count(&QueueSlice::of(def_id, status), 1).await? > 0 {
+                    found.push((def_id, name));
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,70 @@
+//! The claim: the one place where notices are claimed. It checks window and quota, claims as many notices as there are slots,
+//! registers them as in flight, and starts an attempt of each.
+
+use std::sync::Arc;
+
+use solid_notify_core::limit::QuotaStop;
+use solid_notify_core::store::{Claim, ClaimWhat, Claims};
+use solid_notify_core::{Policy, StoreError};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::Slot;
+use crate::background::locked::Work;
+use crate::definitions::{Definition, Ready};
+use crate::worker::Worker;
+
+impl Worker {
+    /// Claims notices and starts each with a slot of its own. Returns their ids; slots left over become free.
+    ///
+    /// `suspect_permit` is kept until the outcome of a suspect is stored.
+    pub(super) async fn claim_and_start(
+        self: &Arc<Self>,
+        definition: &Arc<Definition>,
+        ready: &Arc<Ready>,
+        what: ClaimWhat,
+        slots: Vec<Slot>,
+        mut suspect_permit: Option<OwnedSemaphorePermit>,
+    ) -> Result<Vec<i64>, StoreError> {
+        let policy = &ready.policy;
+        if !self.admission.lets_through(policy).await? {
+            return Ok(Vec::new());
+        }
+        let claim = Claim::new(policy, &self.id, what, slots.len());
+        let ended_before = self.admission.attempts_ended(policy);
+        // Until the claimed notices are registered, the lease loop must not conclude that a claim was lost.
+        let _under_way = self.in_flight.begin_claim().await;
+        let Claims { notices, stopped_by } = match self.store().claim(&claim).await {
+            Ok(claims) => claims,
+            Err(error) => {
+                self.in_flight.claim_answer_lost();
+                return Err(error);
+            }
+        };
+        if policy.quota.is_some() {
+            self.note_quota(policy, stopped_by, ended_before);
+        }
+        if notices.len() == claim.limit && !matches!(claim.what, ClaimWhat::Ids(_)) {
+            // There may be more: the next freed slot wakes the sweep.
+            self.admission.want_more_slots();
+        }
+        let ids = notices.iter().map(|notice| notice.id).collect();
+        for (claimed, slot) in notices.into_iter().zip(slots) {
+            self.in_flight.register(&claimed, claim.lease, self.moment());
+            self.start_attempt(definition, ready, claimed, slot, suspect_permit.take());
+        }
+        Ok(ids)
+    }
+
+    /// Records what the store replied about the quota of a definition.
+    fn note_quota(&self, policy: &Policy, stopped_by: Option<QuotaStop>, ended_before: u64) {
+        match stopped_by {
+            Some(QuotaStop::Busy { .. }) => self.locked_rows.waits(policy.def_id, &policy.name, Work::Claims),
+            _ => self.locked_rows.goes_on(policy.def_id, &policy.name, Work::Claims),
+        }
+        if let Some(stop) = stopped_by
+            && !self.admission.quota_stopped(policy, stop, ended_before)
+        {
+            self.signals.sweep_soon();
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Dispatch on the sweeper's side: claims notices that this process committed by their ids, in batches, and runs them at
+//! once.
+//!
+//! A successful claim proves that the transaction was committed; an `Ok` of COMMIT does not. The sweep takes the notices
+//! that are not claimed here, because they are due.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use solid_notify_core::definition::KeepHistory;
+use solid_notify_core::dispatch::{FirstAttempt, Fresh};
+use solid_notify_core::store::ClaimWhat;
+use solid_notify_core::{NoticeRecord, Status};
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::Instant;
+
+use super::Slot;
+use crate::definitions::Readiness;
+use crate::worker::Worker;
+
+/// How many commits may wait for their dispatch.
+pub(crate) const QUEUE: usize = 1024;
+/// The most ids of one claim.
+const BATCH: usize = 500;
+/// The pause between two claims: a single commit is claimed at once, and under load one claim takes many.
+const PACE: Duration = Duration::from_millis(15);
+
+pub(crate) async fn first_send_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::Receiver<Vec<Fresh>>>>) {
+    let mut queue = queue.lock().await;
+    let mut claimed_at: Option<Instant> = None;
+    loop {
+        let first = tokio::select! {
+            biased;
+            () = worker.signals.stopped() => None,
+            first = queue.recv() => first,
+        };
+        let Some(mut fresh) = first else { break };
+        if let Some(left) = claimed_at.and_then(|at| PACE.checked_sub(at.elapsed())) {
+            worker.signals.pause(left).await;
+            if worker.signals.is_stopped() {
+                break;
+            }
+        }
+        while fresh.len() < BATCH {
+            match queue.try_recv() {
+                Ok(more) => fresh.extend(more),
+                Err(_) => break,
+            }
+        }
+        let mut by_def: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+        for fresh in fresh {
+            by_def.entry(fresh.def_id).or_default().push(fresh.id);
+            if fresh.report.is_awaited() {
+                worker.in_flight.await_report(fresh.id, fresh.report);
+            }
+        }
+        for (def_id, ids) in by_def {
+            worker.first_send(def_id, ids).await;
+        }
+        claimed_at = Some(Instant::now());
+    }
+    // Queued notices are due; dropping their reports tells the producers so.
+}
+
+impl Worker {
+    async fn first_send(self: &Arc<Self>, def_id: i64, ids: Vec<i64>) {
+        if self.definition(def_id).is_none()
+            && let Err(error) = self.reload_definitions().await
+        {
+            self.health.note(&error);
+        }
+        if self.outcomes.is_overloaded(def_id) {
+            // The notices are due; the sweep takes them once enough outcomes are stored.
+            return self.admission.want_more_slots();
+        }
+        let Some(definition) = self.definition(def_id) else { return };
+        let ready = match &definition.readiness {
+            Readiness::Ready(ready) => ready,
+            Readiness::NotHere(..) => return self.in_flight.report(&ids, &FirstAttempt::NotHere),
+            Readiness::Paused(_) | Readiness::Invalid(_) => {
+                return self.in_flight.report(&ids, &FirstAttempt::StillDue);
+            }
+        };
+        // Notices without a slot wait for one; the sweep takes them.
+        let mut ids = ids;
+        let slots = self.admission.take_slots(&ready.policy, ids.len());
+        let mut unclaimed = ids.split_off(slots.len());
+        if !unclaimed.is_empty() {
+            self.admission.want_more_slots();
+        }
+        for (ids, slots) in chunks(ids, slots) {
+            match self.claim_and_start(&definition, ready, ClaimWhat::Ids(ids.clone()), slots, None).await {
+                Ok(claimed) => unclaimed.extend(ids.into_iter().filter(|id| !claimed.contains(id))),
+                Err(error) => {
+                    self.health.note_some(&error);
+                    unclaimed.extend(ids);
+                }
+            }
+        }
+        unclaimed.retain(|id| self.in_flight.is_report_awaited(*id));
+        if !unclaimed.is_empty() {
+            // In a task of its own: a definition with many waiting notices must not delay the dispatch of others.
+            let (worker, keep) = (Arc::clone(self), ready.policy.keep_history);
+            // It is unknown when a quota lets them through, and a window may be closed for days. This is checked after the
+            // claim, because the claim itself may have found the quota closed.
+            let is_closed = !self.admission.lets_through(&ready.policy).await.unwrap_or(true);
+            tokio::spawn(async move { worker.look_for(unclaimed, keep, is_closed).await });
+        }
+    }
+
+    /// Reports to the waiting producers what happened to notices that were not claimed, because the sweep never finds a
+    /// notice that does not exist.
+    async fn look_for(&self, ids: Vec<i64>, keep: KeepHistory, is_closed: bool) {
+        for id in ids {
+            match self.store().find(id).await {
+                // The sweep of this node was faster, or another node is claiming it. If it is this node, it reports when
+                // the attempt has ended.
+                Ok(Some(record)) if record.status == Status::NotSent && !is_closed => {}
+                Ok(Some(record)) if record.worker.as_deref() == Some(&self.id) && !record.status.is_final() => {}
+                Ok(record) => self.in_flight.report(&[id], &report_of(record.as_ref(), keep)),
+                Err(error) => {
+                    self.health.mention(&error);
+                    self.in_flight.report(&[id], &FirstAttempt::StillDue);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the report for a notice that another node took, or that does not exist.
+fn report_of(record: Option<&NoticeRecord>, keep: KeepHistory) -> FirstAttempt {
+    let Some(record) = record else {
+        // Without history, a notice that another node has already delivered is missing too.
+        return if keep == KeepHistory::Never { FirstAttempt::StillDue } else { FirstAttempt::RolledBack };
+    };
+    match record.status {
+        Status::Succeeded | Status::Cancelled | Status::AwaitingAck => FirstAttempt::Succeeded,
+        Status::DeadLetter | Status::Failed => {
+            let last = record.errors.last().map(|attempt| attempt.message.clone());
+            FirstAttempt::Failed(last.or_else(|| record.end_reason.clone()).unwrap_or_default())
+        }
+        Status::NotSent | Status::Sending => FirstAttempt::StillDue,
+    }
+}
+
+/// Returns as many items as there are slots, in batches of at most [`BATCH`].
+pub(super) fn chunks<T>(items: impl IntoIterator<Item = T>, mut slots: Vec<Slot>) -> Vec<(Vec<T>, Vec<Slot>)> {
+    let mut items = items.into_iter();
+    let mut chunks = Vec::new();
+    while !slots.is_empty() {
+        let rest = slots.split_off(slots.len().min(BATCH));
+        chunks.push((items.by_ref().take(slots.len()).collect(), slots));
+        slots = rest;
+    }
+    chunks
+}

@@ -1,0 +1,21 @@
+//! Claiming: which notices this node claims, and when. A claim begins in one of three places: the sweep ([`sweep`]) finds
+//! due notices of all definitions and claims them ([`slices`]); the dispatch ([`first_send`]) claims the notices that this
+//! process committed; the successor loop ([`successor`]) claims the next notice of an ordering key.
+//!
+//! All of them ask [`admission`] for slots and then go through [`claim`], which starts the attempts (`running`).
+
+mod admission;
+mod claim;
+pub(crate) mod first_send;
+mod limited;
+mod look;
+mod recovery;
+mod slices;
+mod slots;
+mod store_clock;
+pub(crate) mod successor;
+pub(crate) mod sweep;
+mod sweeping;
+
+pub(crate) use admission::Admission;
+pub(crate) use slots::Slot;

@@ -1,0 +1,181 @@
+//! The definitions as this node sees them: which it can send, and why the notices of the others wait. [`reading`] reads them
+//! every two seconds, and whenever the sweeper is woken.
+
+mod reading;
+mod recipients;
+mod timing;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use solid_notify_core::operate::Paused;
+use solid_notify_core::{ALERT_DEFINITION, AnyOutbox, NotifyDef, Policy};
+
+pub(crate) use self::recipients::Recipients;
+use self::timing::NextTick;
+use crate::builder::StrategyFn;
+use crate::meters::Meters;
+use crate::running::handler::AnyHandler;
+
+/// How old a node's view of the definitions can get.
+pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
+
+/// What this node knows of the definitions.
+///
+/// A view is replaced as a whole, so its readers see one reading. Attempts keep the view with which they began. The locks are
+/// taken for a moment each, `view` before `alerts_elsewhere`, and never across an await.
+#[derive(Default)]
+pub(crate) struct Known {
+    view: RwLock<Arc<Definitions>>,
+    /// Definitions whose row was deleted by SQL: id and name.
+    deleted_by_sql: Mutex<Vec<(i64, String)>>,
+    /// Whether another living node handles alerts; `None` while unknown.
+    alerts_elsewhere: Mutex<Option<bool>>,
+}
+
+impl Known {
+    /// Returns the current view.
+    pub(crate) fn view(&self) -> Arc<Definitions> {
+        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the view by one that is made from it; no other replacement comes between.
+    fn replace(&self, next: impl FnOnce(&Definitions) -> Definitions) {
+        let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        *view = Arc::new(next(&view));
+    }
+
+    /// Returns the definitions whose row was deleted by SQL: id and name.
+    pub(crate) fn deleted_by_sql(&self) -> Vec<(i64, String)> {
+        self.deleted_by_sql.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_deleted_by_sql(&self, deleted: Vec<(i64, String)>) {
+        *self.deleted_by_sql.lock().unwrap_or_else(PoisonError::into_inner) = deleted;
+    }
+
+    /// Returns whether another living node handles alerts; `None` while unknown.
+    pub(crate) fn alerts_elsewhere(&self) -> Option<bool> {
+        *self.elsewhere()
+    }
+
+    /// Records whether another living node handles alerts. Returns true if that is new.
+    pub(crate) fn set_alerts_elsewhere(&self, elsewhere: bool) -> bool {
+        self.elsewhere().replace(elsewhere) != Some(elsewhere)
+    }
+
+    fn elsewhere(&self) -> MutexGuard<'_, Option<bool>> {
+        self.alerts_elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One reading of `notify_def`, of the pause of everything, and of the circuit breakers.
+#[derive(Default)]
+pub(crate) struct Definitions {
+    by_id: BTreeMap<i64, Arc<Definition>>,
+    alerts: Option<i64>,
+    paused: Option<Paused>,
+    /// When this node saw that the pause of everything ended, on the time scale of [`crate::worker::Worker::moment`].
+    resumed: Option<Duration>,
+    /// The definitions whose circuits are open.
+    open: BTreeSet<i64>,
+}
+
+/// A definition and whether this node sends its notices.
+pub(crate) struct Definition {
+    pub(crate) row: NotifyDef,
+    pub(crate) readiness: Readiness,
+    /// Stored once per definition, so that it costs nothing per notice.
+    pub(crate) outbox: AnyOutbox,
+    /// The last search for a tick of its timetable, so that there is one search per tick.
+    next_tick: Mutex<Option<NextTick>>,
+}
+
+/// Whether this node sends a definition's notices, and why not.
+pub(crate) enum Readiness {
+    /// This node sends them.
+    Ready(Arc<Ready>),
+    /// `enabled` is false, or everything is paused. The policy still applies to attempts under way.
+    Paused(Policy),
+    /// The row is invalid; the text says where.
+    Invalid(String),
+    /// No handler or strategy of that name is registered on this node; the text says which. The policy applies to attempts
+    /// under way.
+    NotHere(Policy, String),
+}
+
+/// What this node needs to send a definition's notices.
+pub(crate) struct Ready {
+    pub(crate) policy: Policy,
+    pub(crate) handler: Arc<dyn AnyHandler>,
+    pub(crate) strategy: StrategyFn,
+    pub(crate) meters: Meters,
+}
+
+impl Definitions {
+    pub(crate) fn get(&self, def_id: i64) -> Option<&Arc<Definition>> {
+        self.by_id.get(&def_id)
+    }
+
+    /// Returns the id of the built-in definition of alerts.
+    pub(crate) fn alerts(&self) -> Option<i64> {
+        self.alerts
+    }
+
+    /// Returns whether everything is paused.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.is_some()
+    }
+
+    /// Returns when the pause of everything ended, on the time scale of [`crate::worker::Worker::moment`].
+    pub(crate) fn resumed(&self) -> Option<Duration> {
+        self.resumed
+    }
+
+    /// Returns whether the circuit of this definition was open at the last reading.
+    pub(crate) fn is_open(&self, def_id: i64) -> bool {
+        self.open.contains(&def_id)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Definition>> {
+        self.by_id.values()
+    }
+}
+
+impl Definition {
+    /// Returns true for the built-in alert definition, and for one that was renamed or deleted with alerts in flight.
+    pub(crate) fn is_alerts(&self) -> bool {
+        self.row.name == ALERT_DEFINITION || self.row.handler_name() == ALERT_DEFINITION
+    }
+
+    pub(crate) fn ready(&self) -> Option<&Arc<Ready>> {
+        match &self.readiness {
+            Readiness::Ready(ready) => Some(ready),
+            _ => None,
+        }
+    }
+
+    /// Returns false if only other nodes send its notices.
+    pub(crate) fn is_here(&self) -> bool {
+        !matches!(self.readiness, Readiness::NotHere(..))
+    }
+
+    /// Returns why only other nodes send its notices, if that is so.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn not_here(&self) -> Option<&str> {
+        match &self.readiness {
+            Readiness::NotHere(_, reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Returns the policy by which outcomes are judged, if the row is valid.
+    pub(crate) fn policy(&self) -> Option<&Policy> {
+        match &self.readiness {
+            Readiness::Ready(ready) => Some(&ready.policy),
+            Readiness::Paused(policy) | Readiness::NotHere(policy, _) => Some(policy),
+            Readiness::Invalid(_) => None,
+        }
+    }
+}

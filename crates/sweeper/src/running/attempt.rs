@@ -1,0 +1,193 @@
+//! One attempt: calls the handler under its time-out, catches panics, and turns the result into an outcome.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use solid_notify_core::ErrorClass;
+use solid_notify_core::definition::FOREVER;
+use solid_notify_core::error::BoxError;
+use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::transition::Event;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use super::classify::chain;
+use super::handler::{AfterFailure, Facts};
+use super::in_flight::InFlight;
+use super::span;
+use crate::alerts::Resolved;
+use crate::claiming::Slot;
+use crate::definitions::{Definition, Ready};
+use crate::settling::Outcome;
+use crate::supervise::{panic_text, report};
+use crate::worker::Worker;
+
+/// How long to wait before an alert that could not be completed is due again.
+const UNRESOLVED: Duration = Duration::from_secs(5);
+
+impl Worker {
+    /// Starts the attempt of a claimed notice in a task of its own, and passes its outcome on to the settle loop.
+    pub(crate) fn start_attempt(
+        self: &Arc<Self>,
+        definition: &Arc<Definition>,
+        ready: &Arc<Ready>,
+        claimed: ClaimedNotice,
+        slot: Slot,
+        suspect_permit: Option<OwnedSemaphorePermit>,
+    ) {
+        let (worker, definition, ready) = (Arc::clone(self), Arc::clone(definition), Arc::clone(ready));
+        let span = span::of(&ready.policy.name, &claimed);
+        self.tasks.spawn(async move {
+            let without_outcome = WithoutOutcome { in_flight: &worker.in_flight, id: claimed.id, fence: claimed.fence };
+            let attempt = attempt(&worker, definition, ready, claimed).instrument(span.clone());
+            let ended = AssertUnwindSafe(attempt).catch_unwind().await;
+            // A panic of the handler is a failed attempt, so this is a panic of a tracing layer.
+            let Ok(mut outcome) = ended.map_err(std::mem::forget) else { return };
+            report(|| {
+                span::ended(&span, &outcome);
+                drop(span);
+            });
+            // The handler has ended: the next one may start while this outcome is being written.
+            drop(slot);
+            std::mem::forget(without_outcome);
+            outcome.suspect_permit = suspect_permit;
+            worker.settle(outcome);
+        });
+    }
+}
+
+/// Gives up an attempt that ends without an outcome when dropped: the lease expires and counts a crash.
+struct WithoutOutcome<'a> {
+    in_flight: &'a InFlight,
+    id: i64,
+    fence: i64,
+}
+
+impl Drop for WithoutOutcome<'_> {
+    fn drop(&mut self) {
+        self.in_flight.give_up(self.id, self.fence);
+    }
+}
+
+/// Runs one attempt and always returns an outcome. A panic in user code (the handler, an error's text, a drop) is caught
+/// and becomes a failed attempt.
+async fn attempt(worker: &Worker, definition: Arc<Definition>, ready: Arc<Ready>, claimed: ClaimedNotice) -> Outcome {
+    if ready.policy.is_exhausted_in_all(claimed.tries()) {
+        return Outcome::new(claimed, ready, Event::OutOfTries);
+    }
+    let began = Instant::now();
+    let mut claimed = claimed;
+    let mut told = None;
+    let is_alert = definition.is_alerts();
+    if is_alert {
+        match worker.resolve(&claimed).await {
+            Ok(Resolved::Send(param, about)) => (claimed.param, told) = (param, about),
+            Ok(Resolved::Nothing(about)) => {
+                let mut outcome = Outcome::new(claimed, ready, Event::Succeeded);
+                // If the row of the alert is gone, no history of this notice is kept either.
+                outcome.told = about;
+                return outcome;
+            }
+            Err(error) => {
+                // The store failed, which is no failure of the alert's handler.
+                report(|| worker.health.mention(&error));
+                return Outcome::new(claimed, ready, Event::HandedBack(UNRESOLVED));
+            }
+        }
+    }
+    let facts = Facts::new(claimed, definition);
+    let result = AssertUnwindSafe(call_handler(worker, &ready, &facts)).catch_unwind().await;
+    let (event, trouble) = result.unwrap_or_else(|panic| {
+        let message = format!("the handler panicked: {}", panic_text(&*panic));
+        // The panic's payload may panic again when it is dropped.
+        std::mem::forget(panic);
+        (Event::Failed(ErrorClass::Unknown), Some((ErrorClass::Unknown, message)))
+    });
+    let mut outcome = Outcome::new(facts.without_param(), ready, event);
+    outcome.duration = began.elapsed();
+    if is_alert && matches!(outcome.event, Event::AwaitAck(_)) {
+        outcome.event = Event::Succeeded;
+    }
+    if is_alert && outcome.event == Event::Succeeded {
+        worker.meters.alert_sent(told.as_deref());
+    }
+    outcome.trouble = trouble;
+    outcome.told = told;
+    outcome
+}
+
+/// Calls the handler and turns its result into an event, with the error of a failed attempt.
+async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> (Event, Option<(ErrorClass, String)>) {
+    let call = Arc::clone(&ready.handler).call(Arc::clone(facts));
+    let result = tokio::select! {
+        // A result that is ready comes before the time-out and before the shutdown.
+        biased;
+        result = tokio::time::timeout(ready.policy.timeout, call) => result,
+        () = worker.signals.handlers_cancelled() => return (Event::HandedBack(Duration::ZERO), None),
+    };
+    match result {
+        Ok(Ok(Ok(()))) => {
+            let wait = |within: Duration| Event::AwaitAck(if within.is_zero() { FOREVER } else { within });
+            (facts.required_ack().map_or(Event::Succeeded, wait), None)
+        }
+        Ok(Ok(Err(skip))) if skip.next == AfterFailure::Skip => (Event::Skipped(skip.error().to_string()), None),
+        Ok(Ok(Err(failure))) => {
+            let message = with_causes(failure.error());
+            let class = worker.classifier.class_of(&**failure.error(), &message);
+            let event = match failure.next {
+                AfterFailure::RetryIn(delay) => Event::RetryIn(delay, class),
+                AfterFailure::GiveUp => Event::GaveUp(format!("the handler gave up: {message}")),
+                AfterFailure::Retry | AfterFailure::Skip => Event::Failed(class),
+            };
+            (event, Some((class, message)))
+        }
+        Ok(Err(unreadable)) => (Event::Failed(ErrorClass::Invalid), Some((ErrorClass::Invalid, unreadable))),
+        Err(_) => (Event::Failed(ErrorClass::Timeout), Some((ErrorClass::Timeout, timed_out(ready.policy.timeout)))),
+    }
+}
+
+fn timed_out(limit: Duration) -> String {
+    format!("the handler did not return within its timeout of {}", humantime::format_duration(limit))
+}
+
+/// Returns the texts of an error and its causes, outermost first. A cause is left out if
+/// the text so far already contains it.
+fn with_causes(error: &BoxError) -> String {
+    let mut text = error.to_string();
+    for cause in chain(&**error).skip(1) {
+        let own = cause.to_string();
+        if !text.contains(&own) {
+            text.push_str(": ");
+            text.push_str(&own);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_reported_once_each() {
+        #[derive(Debug)]
+        struct Outer(std::io::Error);
+        impl std::fmt::Display for Outer {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("sending failed")
+            }
+        }
+        impl std::error::Error for Outer {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let error: BoxError = Box::new(Outer(std::io::Error::other("connection refused")));
+        assert_eq!(with_causes(&error), "sending failed: connection refused");
+        let plain: BoxError = "busy".into();
+        assert_eq!(with_causes(&plain), "busy");
+    }
+}

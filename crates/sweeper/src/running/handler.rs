@@ -1,0 +1,353 @@
+//! The types that users write and receive: handlers, the notice that a handler gets, and the result that it returns.
+//!
+//! [`super::attempt`] calls the handlers; it applies the time-out, catches panics and takes the slots.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
+use solid_notify_core::ErrorClass;
+use solid_notify_core::error::BoxError;
+use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::token::AckToken;
+
+use super::classify::{Classed, boxed};
+use crate::definitions::Definition;
+
+/// Sends the notices of one definition. A closure is usually enough ([`crate::SweeperBuilder::handler`]). A type of its own
+/// can hold shared state ([`crate::SweeperBuilder::handler_type`]).
+///
+/// ```
+/// use solid_notify_sweeper::{Handler, HandlerResult, Notice};
+///
+/// struct Omp { url: String }
+///
+/// impl Handler for Omp {
+///     type Param = serde_json::Value;
+///
+///     async fn handle(&self, notice: Notice<Self::Param>) -> HandlerResult {
+///         println!("POST {} {}", self.url, notice.param());
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait Handler: Send + Sync + 'static {
+    /// The type into which the parameter is deserialised: your own type, `serde_json::Value`, or `Box<RawValue>` for its
+    /// bytes.
+    type Param: DeserializeOwned + Send + 'static;
+
+    /// Sends one notice. The sweeper may call it again for a notice that was already delivered, for instance after a crash.
+    /// Receivers deduplicate by [`Notice::idempotency_key`].
+    fn handle(&self, notice: Notice<Self::Param>) -> impl Future<Output = HandlerResult> + Send;
+
+    /// Checks the recipients of a definition's alerts: the addresses of its column `email` and the names of its column
+    /// `alert_to`. The sweeper calls it on the handler of `notify.alert` for each definition that it reads, and logs the error,
+    /// which says what is wrong and what would be right.
+    ///
+    /// # Errors
+    /// The default has none.
+    fn check_recipients(&self, _email: &[String], _alert_to: &[String]) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// The result of an attempt: `Ok(())` says that the notice is delivered.
+///
+/// If the definition has `need_confirm`, or the handler called [`Notice::require_ack`], the notice then waits for the ack of its
+/// receiver.
+pub type HandlerResult = Result<(), Failure>;
+
+/// Why an attempt did not deliver its notice, and what to do with the notice. `?` converts any error into [`Failure::retry`].
+///
+/// It does not implement `std::error::Error`, because only so can every error be converted into it.
+pub struct Failure {
+    pub(crate) next: AfterFailure,
+    error: BoxError,
+}
+
+/// What the sweeper does with a notice whose attempt returned a [`Failure`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AfterFailure {
+    Retry,
+    RetryIn(Duration),
+    GiveUp,
+    Skip,
+}
+
+impl Failure {
+    fn new(next: AfterFailure, error: impl Into<BoxError> + 'static) -> Self {
+        Self { next, error: boxed(error) }
+    }
+
+    /// Retries as the definition says, and its `retry_rules` for the class of the error.
+    pub fn retry(error: impl Into<BoxError> + 'static) -> Self {
+        Self::new(AfterFailure::Retry, error)
+    }
+
+    /// Retries after `delay`, capped by `max_retry_interval`, also where the class of the error is not retried by default. It
+    /// counts like any failure.
+    pub fn retry_in(delay: Duration, error: impl Into<BoxError> + 'static) -> Self {
+        Self::new(AfterFailure::RetryIn(delay), error)
+    }
+
+    /// Makes the notice a dead letter at once, because no attempt can succeed.
+    pub fn give_up(error: impl Into<BoxError> + 'static) -> Self {
+        Self::new(AfterFailure::GiveUp, error)
+    }
+
+    /// Ends the notice as cancelled, for this reason, because it must not be sent. It raises no alert.
+    pub fn skip(reason: impl Into<String>) -> Self {
+        Self::new(AfterFailure::Skip, reason.into())
+    }
+
+    /// Sets the class of the failure, which `retry_rules` refer to, instead of the class of the error's type.
+    ///
+    /// ```
+    /// # use solid_notify_core::ErrorClass;
+    /// # use solid_notify_sweeper::{Failure, HandlerResult};
+    /// # fn example() -> HandlerResult {
+    /// Err(Failure::retry("the account is over its quota").class(ErrorClass::Busy))
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn class(self, class: ErrorClass) -> Self {
+        Self { next: self.next, error: Box::new(Classed { class, error: self.error }) }
+    }
+
+    /// Returns the error; of [`Failure::skip`] the reason.
+    pub fn error(&self) -> &BoxError {
+        &self.error
+    }
+}
+
+impl<E: Into<BoxError> + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::retry(error)
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failure").field("next", &self.next).field("error", &self.error).finish()
+    }
+}
+
+/// A notice, with its parameter, as a handler receives it.
+pub struct Notice<T> {
+    param: T,
+    facts: Arc<Facts>,
+}
+
+/// The part of a [`Notice`] that does not depend on the parameter's type.
+pub(crate) struct Facts {
+    pub(crate) claimed: ClaimedNotice,
+    pub(crate) definition: Arc<Definition>,
+    description: Mutex<Option<String>>,
+    /// Within which time the handler requires an ack.
+    require_ack: Mutex<Option<Duration>>,
+}
+
+impl Facts {
+    pub(crate) fn new(claimed: ClaimedNotice, definition: Arc<Definition>) -> Arc<Self> {
+        let description = Mutex::new(claimed.description.clone());
+        Arc::new(Self { claimed, definition, description, require_ack: Mutex::default() })
+    }
+
+    /// Returns the notice for the settle: without its parameter, and with the description that the handler set.
+    pub(crate) fn without_param(&self) -> ClaimedNotice {
+        let claimed = &self.claimed;
+        ClaimedNotice {
+            param: String::new(),
+            description: self.description(),
+            errors: claimed.errors.clone(),
+            worker: claimed.worker.clone(),
+            trace_context: None,
+            ordering_key: claimed.ordering_key.clone(),
+            ..*claimed
+        }
+    }
+
+    /// Returns the time within which the handler requires an ack; `None`: the definition decides.
+    pub(crate) fn required_ack(&self) -> Option<Duration> {
+        *self.require_ack.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the description that the handler set, or the stored one.
+    pub(crate) fn description(&self) -> Option<String> {
+        self.description.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Notice<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Facts { claimed, definition, .. } = &*self.facts;
+        f.debug_struct("Notice")
+            .field("definition", &definition.row.name)
+            .field("param", &self.param)
+            .field("claimed", claimed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> Notice<T> {
+    /// Returns the parameter.
+    pub fn param(&self) -> &T {
+        &self.param
+    }
+
+    /// Returns the parameter by value.
+    pub fn into_param(self) -> T {
+        self.param
+    }
+
+    /// Returns the parameter as JSON, byte for byte as it was inserted.
+    pub fn raw_param(&self) -> &str {
+        &self.facts.claimed.param
+    }
+
+    /// Returns the id, which is the same in every attempt and every table.
+    pub fn id(&self) -> i64 {
+        self.facts.claimed.id
+    }
+
+    /// Returns an id by which a receiver can deduplicate. It is the same in every attempt of this notice. It contains the
+    /// insert time as well as the id, so notices of different databases differ.
+    pub fn idempotency_key(&self) -> String {
+        solid_notify_core::notice::idempotency_key(self.id(), self.created())
+    }
+
+    /// Returns the name of its definition.
+    pub fn definition(&self) -> &str {
+        &self.facts.definition.row.name
+    }
+
+    /// Returns the column `handler_config` of its definition.
+    pub fn handler_config(&self) -> Option<&str> {
+        self.facts.definition.row.handler_config.as_deref()
+    }
+
+    /// Returns the number of this attempt: 1 for the first, 2 for the first retry. Only attempts that failed or crashed count; one
+    /// that a shutdown interrupted is repeated under its number.
+    pub fn attempt(&self) -> i64 {
+        self.facts.claimed.attempt()
+    }
+
+    /// Returns the fence: the number of this claim. It grows with every claim of the notice, and no two claims share one. A
+    /// receiver can reject a message whose fence is smaller than one that it has seen.
+    pub fn fence(&self) -> i64 {
+        self.facts.claimed.fence
+    }
+
+    /// Returns when the notice was inserted, by the database's clock.
+    pub fn created(&self) -> DateTime<Utc> {
+        self.facts.claimed.create_time
+    }
+
+    /// Returns how old the notice was when this attempt began, by the database's clock.
+    pub fn age(&self) -> Duration {
+        let claimed = &self.facts.claimed;
+        (claimed.last_call_time - claimed.create_time).to_std().unwrap_or_default()
+    }
+
+    /// Returns the ordering key, if the notice has one. Notices of one definition with the same key are sent in order.
+    pub fn ordering_key(&self) -> Option<&str> {
+        self.facts.claimed.ordering_key.as_deref()
+    }
+
+    /// Returns the trace context that the producer stored.
+    pub fn trace_context(&self) -> Option<&str> {
+        self.facts.claimed.trace_context.as_deref()
+    }
+
+    /// Returns a token by which the receiver can ack this attempt; it is valid for the time `valid`. Put it into the
+    /// message; the receiver's reply goes to `outbox.ack_token`. The token is safe in a URL.
+    ///
+    /// # Errors
+    /// [`solid_notify_core::Error::TokenKeys`] if no keys are set (`outbox.use_token_keys`).
+    pub fn ack_token(&self, valid: Duration) -> solid_notify_core::Result<String> {
+        self.facts.definition.outbox.engine().sign_token(AckToken::new(self.id(), self.fence(), self.created()), valid)
+    }
+
+    /// Requires an ack of the receiver within this time (zero: without a limit), whatever the definition's `need_confirm` says.
+    /// It takes effect when the handler returns `Ok`; without an ack in time the attempt fails.
+    pub fn require_ack(&self, within: Duration) {
+        *self.facts.require_ack.lock().unwrap_or_else(PoisonError::into_inner) = Some(within);
+    }
+
+    /// Returns the description: a text for people.
+    pub fn description(&self) -> Option<String> {
+        self.facts.description()
+    }
+
+    /// Replaces the description. It is stored with the outcome of this attempt.
+    pub fn set_description(&self, text: impl Into<String>) {
+        *self.facts.description.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.into());
+    }
+}
+
+/// A handler whose parameter type is erased.
+pub(crate) trait AnyHandler: Send + Sync {
+    /// Deserialises the parameter and calls the handler. The outer error says why the parameter cannot be deserialised.
+    fn call(self: Arc<Self>, facts: Arc<Facts>) -> BoxFuture<'static, Result<HandlerResult, String>>;
+
+    /// As [`Handler::check_recipients`].
+    fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String>;
+}
+
+/// A [`Handler`] as an [`AnyHandler`].
+pub(crate) struct Typed<H>(pub(crate) H);
+
+impl<H: Handler> AnyHandler for Typed<H> {
+    fn call(self: Arc<Self>, facts: Arc<Facts>) -> BoxFuture<'static, Result<HandlerResult, String>> {
+        Box::pin(async move {
+            let param = read::<H::Param>(&facts)?;
+            Ok(self.0.handle(Notice { param, facts }).await)
+        })
+    }
+
+    fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String> {
+        self.0.check_recipients(email, alert_to)
+    }
+}
+
+/// A closure as a [`Handler`].
+pub(crate) struct Closure<T, F> {
+    call: F,
+    param: PhantomData<fn(T)>,
+}
+
+impl<T, F> Closure<T, F> {
+    pub(crate) fn new(call: F) -> Self {
+        Self { call, param: PhantomData }
+    }
+}
+
+impl<T, F, Fut> Handler for Closure<T, F>
+where
+    T: DeserializeOwned + Send + 'static,
+    F: Fn(Notice<T>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = HandlerResult> + Send,
+{
+    type Param = T;
+
+    fn handle(&self, notice: Notice<T>) -> impl Future<Output = HandlerResult> + Send {
+        (self.call)(notice)
+    }
+}
+
+fn read<T: DeserializeOwned>(facts: &Facts) -> Result<T, String> {
+    // Only the position and the kind of the error: serde's own message quotes the value, and this text goes to logs and
+    // tables.
+    serde_json::from_str(&facts.claimed.param).map_err(|error| {
+        let what = match error.classify() {
+            serde_json::error::Category::Data => "another type or shape is expected",
+            _ => "it is not JSON",
+        };
+        let (target, line, column) = (std::any::type_name::<T>(), error.line(), error.column());
+        format!("the parameter cannot be read into {target}: {what} (line {line}, column {column})")
+    })
+}

@@ -1,0 +1,239 @@
+//! [`InFlight`]: the attempts of this node, from the claim until their outcome is settled, and the producers that wait for
+//! a first attempt.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use solid_notify_core::dispatch::{FirstAttempt, FirstAttemptSender};
+use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::store::Lease;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::time::Instant;
+
+/// How long to remember an attempt whose outcome could not be stored.
+const GIVEN_UP: Duration = Duration::from_secs(86_400);
+/// For how long after a lost answer the server may still carry out the claim.
+const LATE_CLAIM: Duration = Duration::from_secs(60);
+
+/// The attempts in flight.
+///
+/// A notice that the store lists as claimed by this node is in flight here, or given up, or its claim is under way, or the
+/// answer to its claim was lost. At most one attempt of a notice is in flight, the one that was claimed last. An attempt that is
+/// given up is no longer in flight, so nothing extends its lease. An expired attempt is judged once.
+///
+/// `claims` is locked first. `state` and `reports` are locked for a moment each, never both, and never across an await.
+#[derive(Default)]
+pub(crate) struct InFlight {
+    /// Locked for reading during a claim, until the claimed notices are registered.
+    claims: RwLock<()>,
+    state: Mutex<State>,
+    /// The producers that wait for the first attempt of a notice, by its id.
+    reports: Mutex<HashMap<i64, FirstAttemptSender>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the id of the notice.
+    attempts: HashMap<i64, Attempt>,
+    /// Attempts without an outcome in any form, by id and fence: their leases expire and count a crash.
+    given_up: HashMap<(i64, i64), Instant>,
+    /// Attempts that this node judges without having run them, by id and fence.
+    judged: HashSet<(i64, i64)>,
+    /// When the answer to a claim was last lost.
+    answer_lost: Option<Instant>,
+}
+
+struct Attempt {
+    fence: i64,
+    lease: Duration,
+    /// On the time scale of [`crate::worker::Worker::moment`].
+    lease_end: Duration,
+    /// When the attempt must have ended by itself. After that only an outcome that waits to be stored keeps the lease,
+    /// because a handler that blocks its thread for ever must not.
+    overdue_at: Instant,
+    /// The attempt has ended, and its outcome is not stored yet.
+    ended: bool,
+}
+
+impl InFlight {
+    /// Begins a claim. The caller keeps the guard until it has registered the claimed notices.
+    pub(crate) async fn begin_claim(&self) -> RwLockReadGuard<'_, ()> {
+        self.claims.read().await
+    }
+
+    /// Registers a claimed notice; `now` is the moment of the claim.
+    pub(crate) fn register(&self, claimed: &ClaimedNotice, lease: Duration, now: Duration) {
+        let lease_end = now.saturating_add(lease);
+        // Time-outs run by the process's clock.
+        let overdue_at = Instant::now() + lease;
+        let attempt = Attempt { fence: claimed.fence, lease, lease_end, overdue_at, ended: false };
+        self.state().attempts.insert(claimed.id, attempt);
+    }
+
+    /// Records that an attempt has ended: its lease is extended until its outcome is stored.
+    pub(crate) fn ended(&self, id: i64, fence: i64) {
+        if let Some(attempt) = self.state().attempt(id, fence) {
+            attempt.ended = true;
+        }
+    }
+
+    /// Forgets an attempt whose outcome is settled.
+    pub(crate) fn forget(&self, id: i64, fence: i64) {
+        let mut state = self.state();
+        state.judged.remove(&(id, fence));
+        state.let_go(id, fence);
+    }
+
+    /// Gives up an attempt that has no outcome, or one that cannot be stored in any form.
+    pub(crate) fn give_up(&self, id: i64, fence: i64) {
+        let mut state = self.state();
+        // Their leases expired long ago, here or on another node.
+        state.given_up.retain(|_, since| since.elapsed() < GIVEN_UP);
+        state.given_up.insert((id, fence), Instant::now());
+        state.judged.remove(&(id, fence));
+        state.let_go(id, fence);
+    }
+
+    pub(crate) fn contains(&self, id: i64, fence: i64) -> bool {
+        self.state().attempt(id, fence).is_some()
+    }
+
+    pub(crate) fn was_given_up(&self, id: i64, fence: i64) -> bool {
+        self.state().given_up.contains_key(&(id, fence))
+    }
+
+    /// Registers that an expired attempt is being judged; false if it already is.
+    pub(crate) fn begin_to_judge(&self, id: i64, fence: i64) -> bool {
+        self.state().judged.insert((id, fence))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state().attempts.is_empty()
+    }
+
+    /// Returns how many attempts are in flight or given up.
+    pub(crate) fn known(&self) -> usize {
+        let state = self.state();
+        state.attempts.len() + state.given_up.len()
+    }
+
+    /// Returns the leases with less than `left` to run, by id. A handler that blocks its thread loses its lease.
+    pub(crate) fn leases_to_extend(&self, now: Duration, left: Duration) -> Vec<Lease> {
+        let state = self.state();
+        let ends_soon = state.attempts.iter().filter(|(_, attempt)| attempt.lease_end < now.saturating_add(left));
+        let mut leases: Vec<Lease> = ends_soon
+            .filter(|(_, attempt)| attempt.ended || Instant::now() < attempt.overdue_at)
+            .map(|(id, attempt)| Lease { id: *id, fence: attempt.fence, lease: attempt.lease })
+            .collect();
+        drop(state);
+        // Sorted by id in every statement, so that two statements never wait for each other.
+        leases.sort_unstable_by_key(|lease| lease.id);
+        leases
+    }
+
+    /// Records that the store has extended these leases at the moment `now`.
+    pub(crate) fn extended<'a>(&self, leases: impl Iterator<Item = &'a Lease>, now: Duration) {
+        let mut state = self.state();
+        for lease in leases {
+            if let Some(attempt) = state.attempt(lease.id, lease.fence) {
+                attempt.lease_end = now.saturating_add(lease.lease);
+            }
+        }
+    }
+
+    /// Returns true if no claim is under way. Only then are all claimed notices registered.
+    pub(crate) fn claims_nothing(&self) -> bool {
+        self.claims.try_write().is_ok()
+    }
+
+    /// Waits for the claims under way. No claim begins while the caller has the guard.
+    pub(crate) async fn without_claims(&self) -> RwLockWriteGuard<'_, ()> {
+        self.claims.write().await
+    }
+
+    /// Records that the answer to a claim was lost: the store may hold claims that are not registered.
+    pub(crate) fn claim_answer_lost(&self) {
+        self.state().answer_lost = Some(Instant::now());
+    }
+
+    /// Returns true after the answer to a claim was lost, until [`Self::looked_for_lost_claims`] clears it.
+    pub(crate) fn may_have_lost_claims(&self) -> bool {
+        self.state().answer_lost.is_some()
+    }
+
+    /// Records that a look which began at `looked` found no unregistered claim. A look within a minute of the lost answer
+    /// does not count, because the server may still carry out the claim later.
+    pub(crate) fn looked_for_lost_claims(&self, looked: Instant) {
+        let mut state = self.state();
+        if state.answer_lost.is_some_and(|since| looked.saturating_duration_since(since) >= LATE_CLAIM) {
+            state.answer_lost = None;
+        }
+    }
+
+    /// Registers a producer that waits for the first attempt of a notice.
+    pub(crate) fn await_report(&self, id: i64, report: FirstAttemptSender) {
+        self.reports().insert(id, report);
+    }
+
+    pub(crate) fn is_report_awaited(&self, id: i64) -> bool {
+        self.reports().contains_key(&id)
+    }
+
+    /// Reports the first attempt of these notices to the producers that wait for it.
+    pub(crate) fn report(&self, ids: &[i64], first_attempt: &FirstAttempt) {
+        for id in ids {
+            let report = self.reports().remove(id);
+            if let Some(report) = report {
+                report.tell(first_attempt.clone());
+            }
+        }
+    }
+
+    /// Forgets producers that stopped waiting.
+    pub(crate) fn drop_unawaited_reports(&self) {
+        self.reports().retain(|_, report| report.is_awaited());
+    }
+
+    /// Returns up to ten attempts, as text for a message.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn examples(&self) -> String {
+        let state = self.state();
+        let text = |(id, attempt): (&i64, &Attempt)| format!("{id} (fence {})", attempt.fence);
+        state.attempts.iter().take(10).map(text).collect::<Vec<_>>().join(", ")
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reports(&self) -> MutexGuard<'_, HashMap<i64, FirstAttemptSender>> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn attempt(&mut self, id: i64, fence: i64) -> Option<&mut Attempt> {
+        self.attempts.get_mut(&id).filter(|attempt| attempt.fence == fence)
+    }
+
+    fn let_go(&mut self, id: i64, fence: i64) {
+        if self.attempt(id, fence).is_some() {
+            self.attempts.remove(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn attempt_that_was_given_up_is_forgotten_after_a_day() {
+        let in_flight = InFlight::default();
+        in_flight.give_up(1, 1);
+        tokio::time::advance(GIVEN_UP).await;
+        in_flight.give_up(2, 1);
+        assert!(in_flight.was_given_up(2, 1) && in_flight.known() == 1);
+    }
+}

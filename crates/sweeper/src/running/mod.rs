@@ -1,0 +1,10 @@
+//! Running: one attempt of a claimed notice ([`attempt`]) calls its handler ([`handler`]) and finds the class of its error
+//! ([`classify`]). [`in_flight`] lists the attempts of this node until they are settled.
+
+mod attempt;
+pub(crate) mod classify;
+pub(crate) mod handler;
+mod in_flight;
+mod span;
+
+pub(crate) use in_flight::InFlight;

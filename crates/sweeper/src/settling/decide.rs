@@ -1,0 +1,100 @@
+//! Turns an outcome into what the store writes: the decision by the definition as it is now, the list of failed attempts,
+//! and texts that every database accepts.
+
+use std::panic::AssertUnwindSafe;
+
+use solid_notify_core::add::DESCRIPTION_LIMIT;
+use solid_notify_core::notice::{AttemptRecord, append_attempt, clean_text};
+use solid_notify_core::store::Settle;
+use solid_notify_core::transition::{Chance, Event, Next, Transition, transition};
+use solid_notify_core::{ErrorClass, Policy, Status};
+
+use super::Outcome;
+use super::pending::Decided;
+use crate::worker::Worker;
+
+/// The longest end reason of a notice, in bytes.
+const REASON_LIMIT: usize = 4096;
+
+impl Worker {
+    /// Judges an outcome. If the judgement panics, the attempt is given up: its lease expires and counts a crash.
+    pub(super) fn decide(&self, outcome: Outcome) -> Option<Decided> {
+        match std::panic::catch_unwind(AssertUnwindSafe(|| self.settle_of(&outcome))) {
+            Ok(settle) => Some(Decided::new(settle, outcome)),
+            Err(panic) => {
+                std::mem::forget(panic);
+                self.outcomes.remove_undecided();
+                self.in_flight.give_up(outcome.claimed.id, outcome.claimed.fence);
+                None
+            }
+        }
+    }
+
+    /// Judges an outcome by the definition as it is now.
+    fn settle_of(&self, outcome: &Outcome) -> Settle {
+        let definition = self.definition(outcome.claimed.def_id);
+        let now = definition.as_deref();
+        let policy = now.and_then(|definition| definition.policy()).unwrap_or(&outcome.ready.policy);
+        let strategy =
+            now.and_then(|definition| definition.ready()).map_or(&outcome.ready.strategy, |now| &now.strategy);
+        let chance = Chance { unit: fastrand::f64(), strategy: &**strategy };
+        let transition = transition(policy, &outcome.claimed, &outcome.event, &chance);
+        let alarm = self.alarm_of(policy, outcome, &transition);
+        let mut settle = to_settle(outcome, transition, policy);
+        settle.alarm = alarm;
+        settle.watched = self.watched(policy, outcome);
+        if let Next::Finish { status: Status::Succeeded, keep, .. } = &mut settle.transition.next {
+            settle.told.clone_from(&outcome.told);
+            // A follow-up that sent no alert leaves no history.
+            *keep &= outcome.told.as_ref().is_none_or(|told| told.notified);
+        }
+        settle
+    }
+}
+
+fn to_settle(outcome: &Outcome, transition: Transition, policy: &Policy) -> Settle {
+    let claimed = &outcome.claimed;
+    let trouble = match &outcome.event {
+        Event::Crashed => {
+            let lease = humantime::format_duration(policy.lease());
+            let message = format!("the process died while sending: its lease (about {lease}) expired unsettled");
+            Some((ErrorClass::Crash, message))
+        }
+        _ => outcome.trouble.clone(),
+    };
+    let (errors, last_class) = match trouble {
+        None => (claimed.errors.clone(), None),
+        Some((class, message)) => {
+            let record = AttemptRecord::new(claimed, outcome.duration, class, &message);
+            (Some(append_attempt(claimed.errors.as_deref(), record)), Some(class.as_str().to_owned()))
+        }
+    };
+    Settle {
+        id: claimed.id,
+        def_id: claimed.def_id,
+        ordering_key: claimed.ordering_key.clone(),
+        fence: claimed.fence,
+        from: claimed.status,
+        overdue: outcome.overdue,
+        transition: explain(transition, outcome),
+        errors,
+        last_class,
+        description: claimed.description.as_deref().map(|text| clean_text(text, DESCRIPTION_LIMIT)),
+        alarm: None,
+        told: None,
+        watched: None,
+    }
+}
+
+/// Adds the last error to the end reason of a notice whose tries ran out. Reasons come from handlers, so NUL is removed and
+/// the length is limited.
+fn explain(mut transition: Transition, outcome: &Outcome) -> Transition {
+    if let Next::Finish { reason: Some(reason), .. } = &mut transition.next {
+        if let (Event::Failed(_) | Event::RetryIn(..), Some((_, message))) = (&outcome.event, &outcome.trouble) {
+            reason.push_str("; the last error: ");
+            reason.push_str(message);
+        }
+        *reason = clean_text(reason, REASON_LIMIT);
+    }
+    transition
+}

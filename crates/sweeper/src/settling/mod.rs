@@ -1,0 +1,17 @@
+//! Settling: an [`Outcome`] goes into the [`queue`]; the settle loop ([`settle`]) takes it, decides what follows
+//! ([`decide`]), and writes it in a batch ([`pending`]). [`settled`] handles the reply of the store; [`refused`] handles
+//! outcomes that the store can never accept.
+//!
+//! Outcomes come from attempts (`running`), and from overdue notices that need no claim ([`overdue`]).
+
+mod decide;
+mod outcome;
+mod overdue;
+mod pending;
+mod queue;
+mod refused;
+pub(crate) mod settle;
+mod settled;
+
+pub(crate) use outcome::Outcome;
+pub(crate) use queue::OutcomeQueue;

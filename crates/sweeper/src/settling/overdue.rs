@@ -1,0 +1,76 @@
+//! Judges overdue notices without claiming them: leases whose worker died, and deliveries that were not acked in time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use solid_notify_core::definition::FOREVER;
+use solid_notify_core::store::Look;
+use solid_notify_core::transition::Event;
+use solid_notify_core::{ErrorClass, Status, StoreError};
+
+use super::Outcome;
+use crate::claiming::sweep::{BATCH, SHORTEST};
+use crate::definitions::{Definition, Ready};
+use crate::worker::Worker;
+
+impl Worker {
+    /// Judges expired leases: their workers died while sending. Returns when to look again.
+    pub(crate) async fn rescue(&self, definition: &Definition, ready: &Arc<Ready>) -> Result<Duration, StoreError> {
+        if let Some(left) = self.health.grace_left(self.moment()) {
+            return Ok(left.max(SHORTEST));
+        }
+        let expired =
+            self.store().look(&Look::Overdue { def_id: definition.row.id, status: Status::Sending }, BATCH).await?;
+        for claimed in expired {
+            // A notice that is in flight here is late, not lost: the lease loop extends its lease.
+            let is_late = self.in_flight.contains(claimed.id, claimed.fence);
+            if is_late || !self.in_flight.begin_to_judge(claimed.id, claimed.fence) {
+                continue;
+            }
+            let event = if claimed.worker == self.id && !self.in_flight.was_given_up(claimed.id, claimed.fence) {
+                // This node claimed it but has not registered it, so the answer to the claim was lost. It was not
+                // attempted, so nothing is counted.
+                Event::HandedBack(Duration::ZERO)
+            } else {
+                tracing::warn!(
+                    definition = %definition.row.name, id = claimed.id, attempt = claimed.attempt(), worker = %claimed.worker,
+                    "the lease expired: its worker died while sending"
+                );
+                Event::Crashed
+            };
+            self.settle(Outcome { overdue: true, ..Outcome::new(claimed, Arc::clone(ready), event) });
+        }
+        // When it is settled, the settle loop wakes the sweep for its retry.
+        Ok(self.settings.poll_interval)
+    }
+
+    /// Judges deliveries whose ack is overdue, or that their receiver nacked, as failed attempts. Returns when to
+    /// look again.
+    pub(crate) async fn judge_unacked(
+        &self,
+        definition: &Definition,
+        ready: &Arc<Ready>,
+    ) -> Result<Duration, StoreError> {
+        // No receiver could ack while the database was down, but a nack that is stored counts.
+        let grace = self.health.grace_left(self.moment());
+        let overdue = Look::Overdue { def_id: definition.row.id, status: Status::AwaitingAck };
+        for claimed in self.store().look(&overdue, BATCH).await? {
+            let nack = claimed.refused().map(|record| record.message);
+            if (grace.is_some() && nack.is_none()) || !self.in_flight.begin_to_judge(claimed.id, claimed.fence) {
+                continue;
+            }
+            let message = nack.unwrap_or_else(|| not_acked(ready.policy.max_confirm_delay));
+            let outcome = Outcome::new(claimed, Arc::clone(ready), Event::Failed(ErrorClass::Unacked));
+            self.settle(Outcome { trouble: Some((ErrorClass::Unacked, message)), overdue: true, ..outcome });
+        }
+        Ok(grace.map_or(self.settings.poll_interval, |left| left.max(SHORTEST)))
+    }
+}
+
+fn not_acked(within: Duration) -> String {
+    match within {
+        // The handler itself asked for the ack, or the row was changed since.
+        FOREVER => "it was not acked in time".to_owned(),
+        within => format!("it was not acked within {}", humantime::format_duration(within)),
+    }
+}

@@ -1,0 +1,194 @@
+//! Outcomes that wait to be written, in batches. Outcomes that cannot be written, because another session has locked a row
+//! that they need, are kept apart by definition, so that no outcome of another definition waits for them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use solid_notify_core::store::{Settle, Shape};
+use tokio::time::Instant;
+
+use super::Outcome;
+use super::settle::BATCH;
+use crate::background::health::pause_after;
+
+/// The most text of one batch, in bytes: less than the smallest default packet or statement limit of the servers.
+const BATCH_BYTES: usize = 2 << 20;
+/// After this many transient failures a batch is halved, because one row or the size may be the cause.
+const PATIENCE: u32 = 3;
+
+/// An outcome with its decision.
+pub(super) struct Decided {
+    pub(super) settle: Settle,
+    pub(super) outcome: Outcome,
+    /// It could not be written, and is counted for its definition ([`super::OutcomeQueue::mark_stuck`]).
+    pub(super) stuck: bool,
+}
+
+impl Decided {
+    pub(super) fn new(settle: Settle, outcome: Outcome) -> Self {
+        Self { settle, outcome, stuck: false }
+    }
+
+    pub(super) fn def_id(&self) -> i64 {
+        self.outcome.claimed.def_id
+    }
+
+    /// Returns the name of its definition when the attempt began.
+    pub(super) fn definition(&self) -> &str {
+        &self.outcome.ready.policy.name
+    }
+}
+
+/// Decisions that are written together.
+pub(super) struct Batch {
+    pub(super) decided: Vec<Decided>,
+    failures: u32,
+    not_before: Instant,
+    /// The definition of all of them, if that one's outcomes cannot be written.
+    pub(super) of: Option<i64>,
+}
+
+impl Batch {
+    pub(super) fn new(decided: Vec<Decided>) -> Self {
+        Self { decided, failures: 0, not_before: Instant::now(), of: None }
+    }
+
+    /// Returns a batch of the remaining decisions, each of which waits for a row of its own.
+    pub(super) fn with(self, decided: Vec<Decided>) -> Self {
+        Self { decided, of: None, ..self }
+    }
+
+    /// Returns the batch to be tried again after a pause.
+    pub(super) fn again(self) -> Self {
+        let not_before = Instant::now() + pause_after(self.failures);
+        Self { failures: self.failures + 1, not_before, ..self }
+    }
+
+    /// Halves the batch if it keeps failing.
+    fn halved(mut self) -> impl Iterator<Item = Self> {
+        let mut half = None;
+        if self.failures >= PATIENCE && self.decided.len() > 1 {
+            let decided = self.decided.split_off(self.decided.len() / 2);
+            self.failures -= 1;
+            half = Some(Self { decided, failures: self.failures, not_before: self.not_before, of: self.of });
+        }
+        half.into_iter().chain([self])
+    }
+}
+
+/// All batches.
+#[derive(Default)]
+pub(super) struct Pending {
+    batches: VecDeque<Batch>,
+    /// By definition. One batch of each is tried at a time, because the cause that blocks one usually blocks all of them.
+    stuck: BTreeMap<i64, Stuck>,
+}
+
+struct Stuck {
+    batches: VecDeque<Batch>,
+    failures: u32,
+    not_before: Instant,
+}
+
+impl Pending {
+    pub(super) fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
+    /// Returns how many outcomes there are.
+    pub(super) fn count(&self) -> usize {
+        let stuck = self.stuck.values().flat_map(|stuck| &stuck.batches);
+        self.batches.iter().chain(stuck).map(|batch| batch.decided.len()).sum()
+    }
+
+    /// Returns when to try the next batch.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        let batches = self.batches.iter().map(|batch| batch.not_before);
+        let stuck = self.stuck.values().filter(|stuck| !stuck.batches.is_empty());
+        batches.chain(stuck.map(|stuck| stuck.not_before)).min()
+    }
+
+    /// Takes a batch that is to be tried now; those that have not failed come first.
+    pub(super) fn next(&mut self) -> Option<Batch> {
+        let now = Instant::now();
+        if let Some(at) = self.batches.iter().position(|batch| batch.not_before <= now) {
+            return self.batches.remove(at);
+        }
+        let due = self.stuck.values_mut().filter(|stuck| stuck.not_before <= now && !stuck.batches.is_empty());
+        due.min_by_key(|stuck| stuck.not_before).and_then(|stuck| stuck.batches.pop_front())
+    }
+
+    /// Adds decided outcomes, in batches that are written in the same way. Outcomes that raise an alert or are watched by a
+    /// circuit breaker may have to wait for other nodes. Most outcomes are successes, which cost much less if a batch holds
+    /// nothing else.
+    pub(super) fn add(&mut self, fresh: impl Iterator<Item = Decided>) {
+        let mut alike = BTreeMap::<(Shape, Option<i64>), Vec<Decided>>::new();
+        for decided in fresh {
+            let stuck = Some(decided.def_id()).filter(|def_id| self.stuck.contains_key(def_id));
+            alike.entry((decided.settle.shape(), stuck)).or_default().push(decided);
+        }
+        self.batches.extend(alike.into_values().flat_map(|decided| cut(decided.into_iter())));
+    }
+
+    /// Puts back a batch, or the rest of it, after a failure that concerns any outcome.
+    pub(super) fn put_back(&mut self, batch: Batch) {
+        match batch.of {
+            Some(def_id) => self.put_apart(def_id, batch),
+            None => self.batches.extend(batch.halved()),
+        }
+    }
+
+    /// Puts back a batch whose outcomes cannot be written although the store answers, split by definition.
+    pub(super) fn put_back_apart(&mut self, mut batch: Batch) {
+        let mut by_def = BTreeMap::<i64, Vec<Decided>>::new();
+        for decided in std::mem::take(&mut batch.decided) {
+            by_def.entry(decided.def_id()).or_default().push(decided);
+        }
+        let (failures, not_before) = (batch.failures, batch.not_before);
+        for (def_id, decided) in by_def {
+            self.put_apart(def_id, Batch { decided, failures, not_before, of: Some(def_id) });
+        }
+    }
+
+    fn put_apart(&mut self, def_id: i64, batch: Batch) {
+        let now = Instant::now();
+        let stuck =
+            self.stuck.entry(def_id).or_insert(Stuck { batches: VecDeque::new(), failures: 0, not_before: now });
+        stuck.not_before = now + pause_after(stuck.failures);
+        stuck.failures += 1;
+        stuck.batches.extend(batch.halved());
+    }
+
+    /// Records that a batch of a stuck definition was written: its other batches may succeed too.
+    pub(super) fn goes_on(&mut self, def_id: i64) {
+        if let Some(stuck) = self.stuck.get_mut(&def_id) {
+            (stuck.failures, stuck.not_before) = (0, Instant::now());
+        }
+        self.stuck.retain(|_, stuck| !stuck.batches.is_empty());
+    }
+
+    /// Puts decisions before all others.
+    pub(super) fn put_first(&mut self, decided: Vec<Decided>) {
+        self.batches.push_front(Batch::new(decided));
+    }
+}
+
+/// Cuts decisions into batches of a bounded number and size.
+fn cut(decided: impl Iterator<Item = Decided>) -> Vec<Batch> {
+    let mut batches = Vec::new();
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    for decided in decided {
+        let size = 300
+            + decided.settle.errors.as_ref().map_or(0, String::len)
+            + decided.settle.description.as_ref().map_or(0, String::len);
+        if !batch.is_empty() && (batch.len() == BATCH || bytes + size > BATCH_BYTES) {
+            batches.push(Batch::new(std::mem::take(&mut batch)));
+            bytes = 0;
+        }
+        bytes += size;
+        batch.push(decided);
+    }
+    if !batch.is_empty() {
+        batches.push(Batch::new(batch));
+    }
+    batches
+}
