@@ -45,8 +45,8 @@ async fn main() -> Result<()> {
     let clock = HandClock::new(Utc::now());
     let prefix = format!("repush_{:x}", fastrand::u32(..));
     // [open]
-    let redis = Redis::builder(&url).prefix(prefix).clock(clock.clone()).connect().await?;
-    let mut outbox = RedisOutbox::new(redis);
+    let redis = Redis::builder(&url).prefix(prefix).connect().await?;
+    let mut outbox = RedisOutbox::builder(redis).clock(clock.clone()).build();
     for kind in ["push_call", "push_message"] {
         // Three retries: the list's length.
         outbox

@@ -15,7 +15,7 @@ use anyhow::{Result, ensure};
 use chrono::Utc;
 use serde::{Deserialize, Serialize};
 use solid_notify::HandClock;
-use solid_notify::redis::{Redis, Rescheduled, TaskLease, TaskOutcome, TimedTasks};
+use solid_notify::timed::{Redis, Rescheduled, TaskLease, TaskOutcome, TimedTasks};
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Reminder {
@@ -31,10 +31,11 @@ async fn main() -> Result<()> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1".to_owned());
     let clock = HandClock::new(Utc::now());
     // [open]
-    // Without `clock` the tasks use the server's clock, which is right outside of examples.
     let prefix = format!("timed_once_{:x}", fastrand::u32(..));
-    let redis = Redis::builder(&url).prefix(prefix).clock(clock.clone()).connect().await?;
-    let tasks = TimedTasks::new(redis);
+    let redis = Redis::builder(&url).prefix(prefix).connect().await?;
+    // Without `clock` the tasks use the server's clock, which is right outside of examples.
+    let shown = clock.clone();
+    let tasks = TimedTasks::new(redis).clock(move || shown.now());
     // [end]
 
     // [add]

@@ -1,4 +1,4 @@
-//! What is stored in Redis: "What is stored" in `docs/src/redis.md` lists each key with its type, and each field. A change of a name
+//! What is stored in Redis: "What is stored" in `docs/src/redis.md` and `docs/src/timed-tasks.md` lists each key with its type, and each field. A change of a name
 //! there is a change of a contract, because people read the keys and programs of another version use them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -14,10 +14,11 @@ use solid_notify_core::limit::Quota;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{Alarm, Claim, ClaimWhat, LastTick, Node, Settle, Tick, Ticked};
 use solid_notify_core::transition::Next;
-use solid_notify_redis::{RedisOutbox, TaskLease, TaskOutcome, TimedTasks};
+use solid_notify_redis::RedisOutbox;
 use solid_notify_testkit::conformance::{outcome, succeed};
 use solid_notify_tests::RedisServer;
 use solid_notify_tests::redis::OwnPrefix;
+use solid_notify_timed::{TaskLease, TaskOutcome};
 
 const SECOND: Duration = Duration::from_secs(1);
 const KIND: &str = "remind";
@@ -29,19 +30,26 @@ struct Row {
     words: BTreeSet<String>,
 }
 
+/// The chapters that list keys, and the heading of the first list in each.
+const CHAPTERS: [(&str, &str); 2] = [("redis.md", ""), ("timed-tasks.md", TIMED_TASKS)];
+const TIMED_TASKS: &str = "Keys of timed tasks";
+
 /// Returns the rows by heading and key.
 fn documented() -> BTreeMap<(String, String), Row> {
-    let chapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/redis.md");
-    let text = std::fs::read_to_string(chapter).unwrap();
-    let (mut heading, mut rows) = ("", BTreeMap::new());
-    for line in text[text.find("## What is stored").unwrap()..].lines() {
-        if let Some(title) = line.strip_prefix("### ") {
-            heading = title;
+    let mut rows = BTreeMap::new();
+    for (file, first) in CHAPTERS {
+        let chapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src").join(file);
+        let text = std::fs::read_to_string(chapter).unwrap();
+        let mut heading = first;
+        for line in text[text.find("## What is stored").unwrap()..].lines() {
+            if let Some(title) = line.strip_prefix("### ") {
+                heading = title;
+            }
+            let Some((key, rest)) = line.strip_prefix("| `").and_then(|rest| rest.split_once("` | ")) else { continue };
+            let (kind, holds) = rest.split_once(" | ").unwrap();
+            let words = holds.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+            rows.insert((heading.to_owned(), key.to_owned()), Row { kind: kind.to_owned(), words });
         }
-        let Some((key, rest)) = line.strip_prefix("| `").and_then(|rest| rest.split_once("` | ")) else { continue };
-        let (kind, holds) = rest.split_once(" | ").unwrap();
-        let words = holds.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-        rows.insert((heading.to_owned(), key.to_owned()), Row { kind: kind.to_owned(), words });
     }
     assert_eq!(rows.len(), 35, "14 keys of a definition, 12 of the outbox, 9 of timed tasks");
     rows
@@ -56,7 +64,7 @@ fn listed(prefix: &str, key: &str) -> (String, String) {
         ("#", Some((_, name))) => ("Keys of a definition", name),
         ("#", None) => ("Keys of the whole outbox", name),
         (kind, _) if kind.starts_with('#') => ("Keys of a definition", name),
-        _ => ("Keys of timed tasks", name),
+        _ => (TIMED_TASKS, name),
     };
     let with_part = [
         ("notice:", "<id>"),
@@ -176,7 +184,7 @@ impl World {
 
     /// Timed tasks in every state.
     async fn tasks(&self) {
-        let tasks = TimedTasks::new(self.own.connect().await);
+        let tasks = self.own.tasks().await;
         let lease = TaskLease::of(60 * SECOND);
         assert!(tasks.claim::<i64>(KIND, 10, &lease).await.unwrap().tasks.is_empty());
         for (id, outcome) in [
@@ -198,7 +206,7 @@ impl World {
 
 async fn each_stored_key_and_field_is_listed_and_is_a_word<R: RedisServer>() {
     let own = OwnPrefix::of::<R>();
-    let outbox = RedisOutbox::new(own.connect().await);
+    let outbox = own.outbox().await;
     let w = World { own, outbox };
     w.notices().await;
     w.tasks().await;
@@ -227,7 +235,7 @@ async fn each_stored_key_and_field_is_listed_and_is_a_word<R: RedisServer>() {
         let missing: Vec<_> = fields.difference(&listed).collect();
         assert!(missing.is_empty(), "{heading}, {key}: {missing:?} are not listed");
         // What is not a field, but belongs to the row.
-        let others = ["next_call_time", "finish_time", "delete_time", "3:final_failure", "fence:tries"];
+        let others = ["next_call_time", "finish_time", "delete_time", "3:final_failure"];
         let unseen: Vec<_> = listed.difference(fields).filter(|word| !others.contains(&word.as_str())).collect();
         let all_seen = key.starts_with("notice") || key.starts_with("status") || key == "tick" || key == "check";
         assert!(!all_seen || unseen.is_empty(), "{heading}, {key}: {unseen:?} are listed and not stored");

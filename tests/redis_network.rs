@@ -8,10 +8,11 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use solid_notify_redis::{Redis, TimedTasks};
+use solid_notify_redis::Redis;
 use solid_notify_tests::proxy::{Proxy, Weather};
 use solid_notify_tests::redis_load::Load;
 use solid_notify_tests::sending::eventually;
+use solid_notify_timed::TimedTasks;
 use tokio::task::spawn_blocking;
 use xtask::servers::{Server, redis};
 

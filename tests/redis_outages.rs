@@ -10,8 +10,11 @@ use std::time::{Duration, Instant};
 
 use solid_notify::error::FaultKind;
 use solid_notify::{Error, NewNotice, Notice, NotifyDef, OutboxExt, Status, Sweeper, add_notice};
-use solid_notify_redis::{Redis, RedisOutbox, TaskLease, TaskOutcome, TimedTasks};
+use solid_notify_core::limit::Quota;
+use solid_notify_core::store::{Claim, ClaimWhat, Lease};
+use solid_notify_redis::{Redis, RedisOutbox};
 use solid_notify_tests::sending::{Calls, eventually};
+use solid_notify_timed::{TaskLease, TaskOutcome, TimedTasks};
 use tokio::task::spawn_blocking;
 use xtask::servers::redis::Log;
 use xtask::servers::{Ending, Server, redis};
@@ -272,6 +275,22 @@ async fn private_redis_that_is_full_refuses_and_goes_on_when_there_is_room() {
     all_succeed(&outbox, &[id, add(&outbox, 3).await]).await;
     assert_eq!(calls.all(), [1, 3], "and the refused notice is not there");
     sweeper.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_that_is_full_claims_within_a_limit_and_extends_leases() {
+    let server = private().await;
+    let outbox = outbox(server.url()).await;
+    let store = outbox.engine().store();
+    let id = add(&outbox, 1).await;
+    command(server.url(), &["CONFIG", "SET", "maxmemory", "1mb"]);
+    let def_id = store.definitions().await.unwrap()[0].id;
+    let quota = Quota { rate: None, total: Some(9), breaker: None };
+    let (what, worker) = (ClaimWhat::Slice(Status::NotSent), "worker-1".to_owned());
+    let claim = Claim { def_id, what, limit: 1, lease: SECOND, worker, quota: Some(quota) };
+    let claimed = store.claim(&claim).await.unwrap().notices;
+    assert_eq!(claimed.iter().map(|notice| notice.id).collect::<Vec<_>>(), [id]);
+    assert_eq!(store.extend(&[Lease { id, fence: claimed[0].fence, lease: SECOND }]).await.unwrap(), [id]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,8 +9,9 @@ use solid_notify::{
     AnyOutbox, Filter, NewNotice, NoticeConnection, NotifyDef, Outbox, OutboxExt, Receipt, ack_notice, add_notice,
     add_notices, nack_notice,
 };
-use solid_notify_redis::{RedisOutbox, TimedTasks};
+use solid_notify_redis::RedisOutbox;
 use solid_notify_testkit::MemoryOutbox;
+use solid_notify_timed::TimedTasks;
 
 fn spawns<T>(_: impl Future<Output = T> + Send + 'static) {}
 

@@ -165,9 +165,11 @@ fn dependencies_point_inwards() {
         ("sweeper", &["core"][..]),
         ("testkit", &["core"][..]),
         ("channels", &["core", "sweeper"][..]),
-        ("redis", &["core"][..]),
+        ("redis", &["core", "redis-connection"][..]),
+        ("redis-connection", &[][..]),
+        ("timed", &["redis-connection"][..]),
         ("sql", &["core"][..]),
-        ("solid-notify", &["channels", "core", "redis", "sql", "sweeper", "testkit"][..]),
+        ("solid-notify", &["channels", "core", "redis", "sql", "sweeper", "testkit", "timed"][..]),
     ]);
     for (name, may) in &allowed {
         let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();

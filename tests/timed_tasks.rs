@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use chrono::Utc;
 use futures_util::future::join_all;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use solid_notify_redis::{ClaimedTask, Rescheduled, TaskLease, TaskOutcome, TimedTasks, When};
 use solid_notify_tests::RedisServer;
 use solid_notify_tests::redis::OwnPrefix;
+use solid_notify_timed::{ClaimedTask, ConnectionError, Rescheduled, TaskLease, TaskOutcome, TimedTasks, When};
 
 const KIND: &str = "remind";
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,7 +22,7 @@ struct World {
 impl World {
     async fn new<R: RedisServer>() -> Self {
         let own = OwnPrefix::of::<R>();
-        let tasks = TimedTasks::new(own.connect().await);
+        let tasks = own.tasks().await;
         Self { own, tasks }
     }
 
@@ -263,6 +264,26 @@ async fn an_idle_consumer_finds_an_entry_without_a_score<R: RedisServer>() {
     w.own.close();
 }
 
+async fn a_value_is_stored_byte_for_byte<R: RedisServer>() {
+    let w = World::new::<R>().await;
+    let texts = [
+        r#"{"a":"\u0000\"\\\u001f é \ud83d\ude00 😀","n":1e200000, "a":1.10}"#.to_owned(),
+        "[".repeat(100) + &"]".repeat(100),
+    ];
+    for text in texts {
+        let value = RawValue::from_string(text.clone()).unwrap();
+        let id = w.tasks.add(KIND, SECOND, &value).await.unwrap();
+        assert!(w.tasks.add_as(KIND, "own", SECOND, &value).await.unwrap());
+        w.tasks.replace(KIND, "replaced é\"", SECOND, &value).await.unwrap();
+        for id in [id.as_str(), "own", "replaced é\""] {
+            let stored = w.own.by_hand(&["HGET", &w.key("values"), id]);
+            assert_eq!(stored, ::redis::Value::BulkString(text.clone().into_bytes()), "{id}");
+        }
+        w.tasks.delete(KIND, &["own"]).await.unwrap();
+    }
+    w.own.close();
+}
+
 async fn a_damaged_crowd_hides_no_task<R: RedisServer>() {
     let w = World::new::<R>().await;
     for n in 0..300 {
@@ -301,7 +322,7 @@ async fn a_prefix_that_could_meet_another_is_refused<R: RedisServer>() {
     let own = OwnPrefix::of::<R>();
     for prefix in ["", "a:b", "a}b", "a b"] {
         let refused = own.builder().prefix(prefix).connect().await;
-        assert!(matches!(refused, Err(solid_notify_redis::Error::Prefix { .. })), "{prefix:?}");
+        assert!(matches!(refused, Err(ConnectionError::Prefix { .. })), "{prefix:?}");
     }
 }
 
@@ -316,6 +337,7 @@ solid_notify_tests::on_each_redis!(
     a_task_that_kills_its_consumers_runs_out,
     an_unusable_entry_is_put_aside_and_stops_nothing,
     an_idle_consumer_finds_an_entry_without_a_score,
+    a_value_is_stored_byte_for_byte,
     a_damaged_crowd_hides_no_task,
     scripts_that_the_server_has_forgotten_are_sent_again,
     without_a_clock_of_ours_time_is_that_of_redis,

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use futures_util::future::try_join_all;
 use redis::Script;
 use redis::aio::ConnectionManager;
-use solid_notify::redis::{Redis, TaskLease, TaskOutcome, TimedTasks};
+use solid_notify::timed::{Redis, TaskLease, TaskOutcome, TimedTasks};
 use xtask::servers::{Durability, Server, redis as servers};
 
 use crate::statistics::{Median, median};

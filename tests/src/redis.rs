@@ -7,6 +7,7 @@ use solid_notify::ack::Reply;
 use solid_notify::{AckResult, AnyOutbox, Error, HandClock, NewNotice, Receipt, add_notices};
 use solid_notify_redis::{Redis, RedisBuilder, RedisOutbox};
 use solid_notify_testkit::conformance::Backend;
+use solid_notify_timed::TimedTasks;
 
 use crate::databases::server_url;
 
@@ -45,14 +46,24 @@ impl OwnPrefix {
         Self { urls: server_url(R::VARIABLE), prefix, clock: HandClock::new(Utc::now()) }
     }
 
-    /// Settings of a connection by the server's clock.
+    /// Settings of a connection.
     pub fn builder(&self) -> RedisBuilder {
         Redis::builder(&self.urls).prefix(self.prefix.as_str())
     }
 
-    /// A connection that goes by the hand-turned clock.
-    pub async fn connect(&self) -> Redis {
-        self.builder().clock(self.clock.clone()).connect().await.expect("Redis must be reachable")
+    async fn connect(&self) -> Redis {
+        self.builder().connect().await.expect("Redis must be reachable")
+    }
+
+    /// An outbox that goes by the hand-turned clock.
+    pub async fn outbox(&self) -> RedisOutbox {
+        RedisOutbox::builder(self.connect().await).clock(self.clock.clone()).build()
+    }
+
+    /// Timed tasks that go by the hand-turned clock.
+    pub async fn tasks(&self) -> TimedTasks {
+        let clock = self.clock.clone();
+        TimedTasks::new(self.connect().await).clock(move || clock.now())
     }
 
     /// Runs a command as `redis-cli` does, on the node that has the key.
@@ -103,7 +114,7 @@ impl RedisBackend {
     pub async fn new<R: RedisServer>() -> Self {
         let own = OwnPrefix::of::<R>();
         own.by_hand(&["SET", &format!("{{{}#}}:last_notice", own.prefix), "200000000000"]);
-        let outbox = RedisOutbox::new(own.connect().await);
+        let outbox = own.outbox().await;
         Self { own, outbox }
     }
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use solid_notify::{Notice, NotifyDef, OutboxExt, Status, Sweeper, add_notice};
-use solid_notify_redis::{ClaimedTask, Redis, RedisOutbox, TaskLease, TaskOutcome, TimedTasks};
+use solid_notify_redis::{Redis, RedisOutbox};
+use solid_notify_timed::{ClaimedTask, TaskLease, TaskOutcome, TimedTasks};
 use tokio::task::JoinHandle;
 
 use crate::sending::Calls;
@@ -217,7 +218,7 @@ impl Shared {
         }
     }
 
-    async fn work_off(&self, tasks: &TimedTasks, kind: &str) -> solid_notify_redis::Result<()> {
+    async fn work_off(&self, tasks: &TimedTasks, kind: &str) -> solid_notify_timed::Result<()> {
         let due = tasks.claim::<i64>(kind, 100, &TaskLease::of(Duration::from_secs(1))).await?;
         let done = |task: &ClaimedTask<i64>| {
             self.arrived.note(task.value);

@@ -14,12 +14,14 @@ use public_api::{Builder, Error};
 use crate::run::{cargo, run, workspace_root};
 
 /// The crates that users depend on, all with all features.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 9] = [
     "solid-notify",
     "solid-notify-core",
     "solid-notify-sql",
     "solid-notify-sweeper",
     "solid-notify-redis",
+    "solid-notify-redis-connection",
+    "solid-notify-timed",
     "solid-notify-channels",
     "solid-notify-testkit",
 ];

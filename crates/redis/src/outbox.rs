@@ -10,9 +10,9 @@ use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::add::{Insert, nearest_name};
 use solid_notify_core::dispatch::{FirstAttemptReceiver, FirstAttemptSender, Fresh};
 use solid_notify_core::engine::Engine;
-use solid_notify_core::{AnyOutbox, Error, NewNotice, Operate, Receipt, Result};
+use solid_notify_core::{AnyOutbox, Error, HandClock, NewNotice, Operate, Receipt, Result};
+use solid_notify_redis_connection::Redis;
 
-use crate::connection::Redis;
 use crate::store::{RedisStore, def_of};
 
 /// An outbox over Redis. Through `Deref` it has all methods of [`AnyOutbox`], so sweepers, operators and the dashboard use it like
@@ -58,10 +58,10 @@ impl RedisOutbox {
         Self::builder(redis).build()
     }
 
-    /// Returns a builder for an outbox with other settings than the defaults. The prefix, the time-out and the clock are
-    /// settings of the connection ([`Redis::builder`]).
+    /// Returns a builder for an outbox with other settings than the defaults. The prefix and the time-out
+    /// are settings of the connection ([`Redis::builder`]).
     pub fn builder(redis: Redis) -> RedisOutboxBuilder {
-        RedisOutboxBuilder { redis, history_limit: HISTORY_LIMIT }
+        RedisOutboxBuilder { redis, history_limit: HISTORY_LIMIT, clock: None }
     }
 
     /// Begins a batch of notices, acks and nacks, which [`RedisBatch::commit`] writes.
@@ -131,6 +131,7 @@ impl RedisOutbox {
 pub struct RedisOutboxBuilder {
     redis: Redis,
     history_limit: usize,
+    clock: Option<HandClock>,
 }
 
 impl RedisOutboxBuilder {
@@ -142,11 +143,21 @@ impl RedisOutboxBuilder {
         self
     }
 
+    /// Uses a clock that tests turn by hand, instead of the server's.
+    #[must_use]
+    pub fn clock(mut self, clock: HandClock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
     /// Builds the outbox.
     pub fn build(self) -> RedisOutbox {
-        let clock = self.redis.hand_clock().cloned();
-        let store = Arc::new(RedisStore::new(self.redis, self.history_limit));
-        RedisOutbox { outbox: AnyOutbox::over(Engine::new(store.clone(), store.clone(), clock)), store }
+        let redis = match self.clock.clone() {
+            Some(clock) => self.redis.with_clock(move || clock.now()),
+            None => self.redis,
+        };
+        let store = Arc::new(RedisStore::new(redis, self.history_limit));
+        RedisOutbox { outbox: AnyOutbox::over(Engine::new(store.clone(), store.clone(), self.clock)), store }
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Choose the database by a feature: `postgres`, `mysql` (MariaDB too), `sqlite`. With the features `anyhow`, `reqwest`,
 //! `lettre`, `lapin` and `async-nats` the sweeper recognises the error types of those crates and derives the error class from
-//! them. The features `mail` and `chat` add the ready handlers of the module `channels`, `redis` the module of that name; for
-//! tests, `testkit` and `simulate` add theirs.
+//! them. The features `mail` and `chat` add the ready handlers of the module `channels`, `redis` and `timed` the modules of
+//! these names; for tests, `testkit` and `simulate` add theirs.
 // The README of the repository, or its copy in the published package.
 #![doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", env!("CARGO_PKG_README")))]
 
@@ -25,6 +25,8 @@ pub use solid_notify_sweeper::{
 };
 #[cfg(feature = "simulate")]
 pub use solid_notify_testkit::simulate;
+#[cfg(feature = "timed")]
+pub use solid_notify_timed as timed;
 
 /// Acks and nacks with all their parts: tokens, and replies within the application's own transaction.
 pub mod ack {

@@ -6,7 +6,8 @@ use std::sync::PoisonError;
 use solid_notify_core::dispatch::FirstAttemptSender;
 use solid_notify_core::{NewNotice, StoreError};
 
-use super::{AT_ONCE, INSERT, LOOK, RedisStore, def_of, member, opt};
+use super::given::{self, DueTime, Text};
+use super::{AT_ONCE, INSERT, LOOK, RedisStore, def_of, member};
 
 /// The ids of definitions, and the numbers of new notices.
 pub(crate) struct Numbered {
@@ -23,12 +24,9 @@ impl RedisStore {
         if notices == 0 {
             return Ok(Numbered { def_ids: Vec::new(), first: 0, known: Vec::new() });
         }
-        let notices = notices.to_string();
-        let last = self.last_ids(names);
-        let mut args = vec!["names", notices.as_str()];
-        args.extend(names.iter().zip(&last).flat_map(|(name, id)| [*name, id.as_str()]));
+        let wanted = given::Common::Names { wanted: notices, names: self.last_ids(names) };
         let (def_ids, first, known, _): (Vec<String>, i64, Vec<String>, String) =
-            self.common(&args, "looking for definitions").await?;
+            self.common(&wanted, "looking for definitions").await?;
         let def_ids: Vec<i64> = def_ids.iter().map(|id| id.parse().unwrap_or_default()).collect();
         let mut last = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, id) in names.iter().zip(&def_ids).filter(|(_, id)| **id > 0) {
@@ -41,9 +39,9 @@ impl RedisStore {
     }
 
     /// Returns the last known ids of the definitions with these names. The script checks them.
-    fn last_ids(&self, names: &[&str]) -> Vec<String> {
+    fn last_ids<'a>(&self, names: &[&'a str]) -> Vec<given::Name<'a>> {
         let last = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        names.iter().map(|name| last.get(*name).map(i64::to_string).unwrap_or_default()).collect()
+        names.iter().map(|name| given::Name { name, id: last.get(*name).copied().map(Text) }).collect()
     }
 
     /// Returns for each notice the id of the stored one, and whether this call added it.
@@ -59,27 +57,25 @@ impl RedisStore {
         let mut stored = vec![(0, false); notices.len()];
         for (def_id, places) in of_definitions {
             for window in places.chunks(AT_ONCE) {
-                let mut words = vec![call.clone()];
-                for at in window {
+                let new = |at: &usize| {
                     let (id, notice, _) = &notices[*at];
-                    let (way, ms) = match notice.send_millis() {
-                        (Some(at), _) => ("at", at),
-                        (None, delay) => ("in", delay),
+                    let due = match notice.send_millis() {
+                        (Some(at), _) => DueTime::At(at),
+                        (None, delay) => DueTime::Delay(delay),
                     };
-                    words.extend([
-                        member(*id),
-                        way.to_owned(),
-                        ms.to_string(),
-                        notice.param_json().to_owned(),
-                        opt(notice.description_text()),
-                        opt(notice.trace_context_text()),
-                        opt(notice.ordering_key_text()),
-                        opt(notice.dedupe_key_text()),
-                        opt(notice.is_unique_until_ended().then_some("1")),
-                    ]);
-                }
-                let args: Vec<&str> = words.iter().map(String::as_str).collect();
-                let answers: Vec<String> = self.run(&INSERT, def_id, &args, "adding notices").await?;
+                    given::New {
+                        member: member(*id),
+                        due,
+                        param: notice.param_json(),
+                        description: notice.description_text(),
+                        trace_context: notice.trace_context_text(),
+                        ordering_key: notice.ordering_key_text(),
+                        dedupe_key: notice.dedupe_key_text(),
+                        dedupe_until_ended: notice.is_unique_until_ended().then_some("1"),
+                    }
+                };
+                let insert = given::Insert { call: &call, notices: window.iter().map(new).collect() };
+                let answers: Vec<String> = self.run(&INSERT, def_id, &insert, "adding notices").await?;
                 for (at, answer) in window.iter().zip(answers) {
                     let id = answer.get(1..).and_then(|member| member.parse().ok()).unwrap_or_default();
                     stored[*at] = (id, answer.starts_with('n'));
@@ -91,7 +87,8 @@ impl RedisStore {
 
     /// Returns the notice that has this dedupe key.
     pub(crate) async fn with_dedupe_key(&self, def_id: i64, key: &str) -> Result<Option<i64>, StoreError> {
-        let member: String = self.run(&LOOK, def_id, &["dedupe", key], "looking for a dedupe key").await?;
+        let member: String =
+            self.run(&LOOK, def_id, &given::Look::Dedupe { dedupe_key: key }, "looking for a dedupe key").await?;
         Ok(member.parse().ok())
     }
 }

@@ -7,9 +7,11 @@ use solid_notify_core::StoreError;
 use solid_notify_core::limit::{Quota, QuotaStop, allowance, begin};
 use solid_notify_core::notice::Status;
 use solid_notify_core::store::{Claim, ClaimWhat, Claims};
+use solid_notify_redis_connection::Error;
 
+use super::given::{self, ClaimMode, Millis};
 use super::row::{Words, claimed};
-use super::{AGAIN, CLAIM, RedisStore, codec, keys, member, millis, pause};
+use super::{AGAIN, CLAIM, RedisStore, codec, keys, member, pause};
 
 const DOING: &str = "claiming notices";
 
@@ -26,8 +28,7 @@ impl RedisStore {
         match &claim.quota {
             Some(quota) => self.claim_within(claim, quota, what, &members).await,
             None => {
-                let (_, _, _, _, found, aside) =
-                    self.ask(claim, what, claim.limit, ["free", "", "", ""], &members).await?;
+                let (_, _, _, _, found, aside) = self.ask(claim, what, claim.limit, ClaimMode::Free, &members).await?;
                 report(claim.def_id, &aside);
                 let mut notices: Vec<_> = found.iter().map(|words| claimed(claim.def_id, words)).collect();
                 notices.sort_unstable_by_key(|notice| notice.id);
@@ -60,8 +61,9 @@ impl RedisStore {
             taken.sort_unstable();
             let ids: Vec<i64> = taken.iter().filter_map(|member| member.parse().ok()).collect();
             let new = begin(&row, quota, now, &ids, claim.lease);
-            let words = ["take", &limits, &codec::limit_text(&new), &sending.to_string()];
-            let (answer, _, _, sending, found, _) = self.ask(claim, "any", taken.len(), words, &taken).await?;
+            let new_limits = codec::limit_text(&new);
+            let take = ClaimMode::Take { seen_limits: &limits, new_limits: &new_limits, most_sending: sending };
+            let (answer, _, _, sending, found, _) = self.ask(claim, "any", taken.len(), take, &taken).await?;
             if answer == "claimed" {
                 let notices = found.iter().map(|words| claimed(claim.def_id, words)).collect();
                 let stopped_by = allowance(&new, quota, now, sending, claim.lease).err();
@@ -73,9 +75,8 @@ impl RedisStore {
 
     /// Returns which notices could be claimed, and the limits.
     async fn peek(&self, claim: &Claim, what: &str, members: &[String]) -> Result<ClaimReply<String>, StoreError> {
-        let args = arguments(claim, what, claim.limit, ["look", "", "", ""], members);
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        self.run(&CLAIM, claim.def_id, &args, DOING).await
+        let look = arguments(claim, what, claim.limit, ClaimMode::Look, members);
+        self.run(&CLAIM, claim.def_id, &look, DOING).await
     }
 
     async fn ask(
@@ -83,33 +84,36 @@ impl RedisStore {
         claim: &Claim,
         what: &str,
         most: usize,
-        words: [&str; 4],
+        mode: ClaimMode<'_>,
         members: &[String],
     ) -> Result<ClaimReply<Words>, StoreError> {
-        let args = arguments(claim, what, most, words, members);
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let answer: redis::Value = self.run(&CLAIM, claim.def_id, &args, DOING).await?;
+        let given = arguments(claim, what, most, mode, members);
+        let answer: redis::Value = self.run(&CLAIM, claim.def_id, &given, DOING).await?;
         if let redis::Value::Array(parts) = &answer
             && parts.len() == 1
         {
             return Ok(("conflict".to_owned(), String::new(), String::new(), 0, Vec::new(), Vec::new()));
         }
-        redis::from_redis_value(answer).map_err(|error| super::unreadable(DOING, &error))
+        redis::from_redis_value(answer).map_err(|error| super::fault(DOING, Error::unreadable(DOING, &error)))
     }
 }
 
-/// The script's reply: result, time, limits, number of notices being sent, the notices, and the ids that it put aside.
-type ClaimReply<T> = (String, String, String, usize, Vec<T>, Vec<String>);
+/// The script's reply: result, time, limits, number of notices being sent, the notices, and what it put aside: members and reasons.
+type ClaimReply<T> = (String, String, String, usize, Vec<T>, Vec<(String, String)>);
 
-fn arguments(claim: &Claim, what: &str, most: usize, words: [&str; 4], members: &[String]) -> Vec<String> {
-    let mut args = vec![what.to_owned(), most.to_string(), millis(claim.lease), claim.worker.clone()];
-    args.extend(words.map(str::to_owned));
-    args.extend_from_slice(members);
-    args
+fn arguments<'a>(
+    claim: &'a Claim,
+    what: &'a str,
+    most: usize,
+    mode: ClaimMode<'a>,
+    names: &'a [String],
+) -> given::Claim<'a> {
+    let (members, keys) = if what == "keys" { (&[][..], names) } else { (names, &[][..]) };
+    given::Claim { what, most, lease: Millis(claim.lease), worker: &claim.worker, mode, members, keys }
 }
 
-fn report(def_id: i64, aside: &[String]) {
-    for member in aside {
-        tracing::error!(def_id, member, "put aside a score without an entry");
+fn report(def_id: i64, aside: &[(String, String)]) {
+    for (member, reason) in aside {
+        tracing::error!(def_id, member, reason, "put aside a notice that cannot be used");
     }
 }

@@ -10,6 +10,7 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::time_from_millis;
 use solid_notify_core::store::{Edit, Edited};
 
+use super::given::{self, Text};
 use super::row::{definition, fields};
 use super::{AGAIN, RedisStore, busy, codec, keys, pause};
 
@@ -54,7 +55,7 @@ impl RedisStore {
     /// Reads all definitions by id, and the time.
     pub(super) async fn rows(&self) -> Result<(DateTime<Utc>, Vec<SeenRow>), StoreError> {
         type Raw = (i64, String, HashMap<String, Vec<u8>>, i64, String);
-        let (now, raw): (i64, Vec<Raw>) = self.common(&["definitions"], "reading the definitions").await?;
+        let (now, raw): (i64, Vec<Raw>) = self.common(&given::Common::Definitions, "reading the definitions").await?;
         let mut rows: Vec<SeenRow> = Vec::with_capacity(raw.len());
         for (id, fingerprint, fields, versions, last) in raw {
             let row = definition(id, &fields);
@@ -127,22 +128,22 @@ impl RedisStore {
 
     /// Writes a row. Returns false where it has changed since it was read, or its name is taken.
     async fn write_row(&self, seen: &SeenRow, kept: &Kept, row: Option<&NotifyDef>) -> Result<bool, StoreError> {
-        let mut args =
-            vec!["edit".to_owned(), seen.id.to_string(), seen.fingerprint.clone(), seen.versions.to_string()];
-        args.extend([kept.versions.len().to_string(), kept.audit.len().to_string()]);
-        args.push(if row.is_some() { "row" } else { "" }.to_owned());
-        args.extend(kept.versions.iter().map(codec::version_text));
-        args.extend(kept.audit.iter().cloned());
-        args.extend(row.map(fields).unwrap_or_default().into_iter().flat_map(|(field, value)| [field, value]));
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let answer: String = self.common(&args, DOING).await?;
+        let edit = given::Common::Edit {
+            id: Text(seen.id),
+            seen_fingerprint: &seen.fingerprint,
+            seen_versions: seen.versions,
+            versions: kept.versions.iter().map(codec::version_text).collect(),
+            audit: &kept.audit,
+            row: row.map(|row| fields(row).into_iter().collect()),
+        };
+        let answer: String = self.common(&edit, DOING).await?;
         Ok(answer == "done")
     }
 
     async fn new_definition(&self, name: &str) -> Result<i64, StoreError> {
         let is_alerts = name == ALERT_DEFINITION;
         let counter = if is_alerts { keys::LAST_ALERT_DEFINITION } else { keys::LAST_DEFINITION };
-        keys::def_id(self.common(&["number", counter], DOING).await?, is_alerts)
+        keys::def_id(self.common(&given::Common::Number { counter }, DOING).await?, is_alerts)
     }
 
     pub(super) async fn remember_rows(&self, seen_by: &str) -> Result<bool, StoreError> {
@@ -173,7 +174,7 @@ impl RedisStore {
         up_to: i64,
         limit: usize,
     ) -> Result<Vec<StoredVersion>, StoreError> {
-        let texts: Vec<String> = self.common(&["versions", &def_id.to_string()], "reading versions").await?;
+        let texts: Vec<String> = self.common(&given::Common::Versions { id: Text(def_id) }, "reading versions").await?;
         let all = texts.iter().rev().filter_map(|text| codec::version(def_id, text));
         Ok(all.filter(|version| version.version <= up_to).take(limit).collect())
     }

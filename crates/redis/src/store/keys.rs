@@ -2,7 +2,7 @@
 //!
 //! The last five digits of a notice's id are its definition's id, so an id determines the slot. The notices of one definition
 //! share a slot. Alerts share one with everything that belongs to no single definition. The keys of timed tasks are in
-//! `tasks/scripts.rs`. "What is stored" in `docs/src/redis.md` lists the fields.
+//! the crate `timed`. "What is stored" in `docs/src/redis.md` lists the fields.
 //!
 //! Keys of a definition, after `{prefix#7}` (a definition of alerts: `{prefix#}:90000`). A member is an id of 19 digits:
 //!

@@ -4,12 +4,12 @@
 //! compare enough by itself (limits, alerts, an operator's verb), the store reads, decides, and writes under a comparison. It
 //! repeats that where another client wrote in between.
 
-use chrono::{DateTime, Utc};
 mod adding;
 mod alerts;
 mod claim;
 mod codec;
 mod definitions;
+mod given;
 mod keys;
 mod look;
 mod operate;
@@ -22,13 +22,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use redis::FromRedisValue;
+use serde::Serialize;
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::notice::duration_millis;
+use solid_notify_redis_connection::script::{CLAIMING, Script};
+use solid_notify_redis_connection::{Error, Redis};
 
-use crate::MAX_SCORE;
-use crate::connection::{Redis, Script};
 use keys::Keys;
 pub(crate) use keys::{def_of, member, notice_id};
 use row::Stored;
@@ -37,12 +38,12 @@ const KEYS: &str = include_str!("lua/keys.lua");
 const SHARED: &str = include_str!("lua/shared.lua");
 const AUDIT: &str = include_str!("lua/audit.lua");
 
-static INSERT: Script = Script::new(&[KEYS, SHARED, include_str!("lua/insert.lua")]);
-static CLAIM: Script = Script::new(&[KEYS, SHARED, include_str!("lua/claim.lua")]);
-static SETTLE: Script = Script::new(&[KEYS, SHARED, include_str!("lua/settle.lua")]);
-static LOOK: Script = Script::new(&[KEYS, SHARED, include_str!("lua/look.lua")]);
-static CHANGE: Script = Script::new(&[AUDIT, KEYS, SHARED, include_str!("lua/change.lua")]);
-static ALERT: Script = Script::new(&[KEYS, SHARED, include_str!("lua/alert.lua")]);
+static INSERT: Script = Script::new(&[KEYS, CLAIMING, SHARED, include_str!("lua/insert.lua")]);
+static CLAIM: Script = Script::new(&[KEYS, CLAIMING, SHARED, include_str!("lua/claim.lua")]);
+static SETTLE: Script = Script::new(&[KEYS, CLAIMING, SHARED, include_str!("lua/settle.lua")]);
+static LOOK: Script = Script::new(&[KEYS, CLAIMING, SHARED, include_str!("lua/look.lua")]);
+static CHANGE: Script = Script::new(&[AUDIT, KEYS, CLAIMING, SHARED, include_str!("lua/change.lua")]);
+static ALERT: Script = Script::new(&[KEYS, CLAIMING, SHARED, include_str!("lua/alert.lua")]);
 static META: Script = Script::new(&[AUDIT, include_str!("lua/meta.lua")]);
 
 /// How often a decision is repeated after conflicts with other clients, before the call fails.
@@ -71,29 +72,30 @@ impl RedisStore {
         &self,
         script: &Script,
         def_id: i64,
-        args: &[&str],
+        given: &impl Serialize,
         doing: &'static str,
     ) -> Result<T, StoreError> {
-        self.run_at(script, &self.keys.of(def_id), args, doing).await
+        self.run_at(script, &self.keys.of(def_id), given, doing).await
     }
 
     /// Runs the script for what belongs to no single definition.
-    async fn common<T: FromRedisValue>(&self, args: &[&str], doing: &'static str) -> Result<T, StoreError> {
-        self.run_at(&META, &self.keys.common(), args, doing).await
+    async fn common<T: FromRedisValue>(&self, given: &given::Common<'_>, doing: &'static str) -> Result<T, StoreError> {
+        self.run_at(&META, &self.keys.common(), given, doing).await
     }
 
     async fn run_at<T: FromRedisValue>(
         &self,
         script: &Script,
         key: &str,
-        args: &[&str],
+        given: &impl Serialize,
         doing: &'static str,
     ) -> Result<T, StoreError> {
-        Ok(self.redis.run(script, &[key], args, doing).await?)
+        self.redis.run(script, &[key], given, doing).await.map_err(|error| fault(doing, error))
     }
 
     async fn time(&self) -> Result<DateTime<Utc>, StoreError> {
-        Ok(self.redis.now(&self.keys.common()).await?)
+        let now = self.redis.now(&self.keys.common()).await;
+        now.map_err(|error| fault("asking for the time", error))
     }
 
     async fn load(&self, id: i64) -> Result<Option<Stored>, StoreError> {
@@ -102,7 +104,7 @@ impl RedisStore {
         }
         let def_id = def_of(id);
         let found: (HashMap<String, Vec<u8>>, String) =
-            self.run(&LOOK, def_id, &["find", &member(id)], "looking for a notice").await?;
+            self.run(&LOOK, def_id, &given::Look::Find { member: member(id) }, "looking for a notice").await?;
         Ok(Stored::new(id, def_id, found.0, found.1))
     }
 }
@@ -112,9 +114,13 @@ fn busy(doing: &'static str) -> StoreError {
     StoreError::new(doing, FaultKind::Conflict, "gave up after repeated conflicts with other clients; try again")
 }
 
-/// The error of a reply that cannot be read.
-fn unreadable(doing: &'static str, error: &impl std::fmt::Display) -> StoreError {
-    StoreError::new(doing, FaultKind::Unusable, format!("cannot read the script's reply: {error}"))
+/// The error of a call to Redis.
+fn fault(doing: &'static str, error: Error) -> StoreError {
+    let kind = if error.is_outage() { FaultKind::Outage } else { FaultKind::Unusable };
+    match error {
+        Error::Redis { source, .. } => StoreError::new(doing, kind, source),
+        other => StoreError::new(doing, kind, other),
+    }
 }
 
 /// Waits after repeated conflicts, so that other clients can finish.
@@ -122,20 +128,4 @@ async fn pause(round: usize) {
     if round > 2 {
         tokio::time::sleep(Duration::from_millis(fastrand::u64(0..=(round as u64).min(20)))).await;
     }
-}
-
-/// An optional text, in the form that scripts take.
-fn opt(text: Option<&str>) -> String {
-    text.map(|text| format!("={text}")).unwrap_or_default()
-}
-
-/// Reads an optional text from a script's reply.
-fn from_opt(word: &str) -> Option<String> {
-    word.strip_prefix('=').map(str::to_owned)
-}
-
-/// A duration, in the form that scripts take; `inf` for one without end.
-fn millis(duration: Duration) -> String {
-    let ms = duration_millis(duration);
-    if ms >= MAX_SCORE { "inf".to_owned() } else { ms.to_string() }
 }

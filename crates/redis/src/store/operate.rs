@@ -17,8 +17,9 @@ use solid_notify_core::operate::{
 };
 use solid_notify_core::store::was_seen;
 
+use super::given::{self, After, Entries, Millis, Text};
 use super::row::{Words, number, score, word};
-use super::{AT_ONCE, LOOK, RedisStore, codec, from_opt, keys, member, millis};
+use super::{AT_ONCE, LOOK, RedisStore, codec, keys, member};
 
 /// How many audit entries are read at once.
 const LINES: i64 = 1000;
@@ -38,17 +39,17 @@ impl Operate for RedisStore {
     }
 
     async fn oldest_blocked(&self, def_id: i64) -> Result<Option<DateTime<Utc>>, StoreError> {
-        let oldest: String = self.run(&LOOK, def_id, &["oldest"], "looking for blocked notices").await?;
+        let oldest: String = self.run(&LOOK, def_id, &given::Look::Oldest, "looking for blocked notices").await?;
         Ok(score(&oldest).map(time_from_millis))
     }
 
     async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
-        let from = format!("-{}", limit.max(1));
-        let args = ["audit", from.as_str(), "-1"];
+        let latest = Entries { from: i64::try_from(limit.max(1)).map_or(i64::MIN, |limit| -limit), to: -1 };
         let (_, rows) = self.rows().await?;
-        let lines = rows.iter().map(|seen| self.run::<Vec<String>>(&LOOK, seen.id, &args, "reading the audit"));
+        let look = given::Look::Audit(latest);
+        let lines = rows.iter().map(|seen| self.run::<Vec<String>>(&LOOK, seen.id, &look, "reading the audit"));
         let mut texts: Vec<String> = try_join_all(lines).await?.into_iter().flatten().collect();
-        texts.extend(self.common::<Vec<String>>(&args, "reading the audit").await?);
+        texts.extend(self.common::<Vec<String>>(&given::Common::Audit(latest), "reading the audit").await?);
         let mut entries: Vec<(i64, AuditEntry)> = texts.iter().rev().filter_map(|text| codec::audit(text)).collect();
         entries.sort_by_key(|(written, entry)| std::cmp::Reverse((entry.time, *written)));
         Ok(entries.into_iter().take(limit).map(|(_, entry)| entry).collect())
@@ -57,9 +58,8 @@ impl Operate for RedisStore {
     async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
         let (def_id, mut to, mut found) = (super::def_of(notice_id), -1, Vec::new());
         while found.len() < limit {
-            let words = ["audit".to_owned(), (to - LINES + 1).to_string(), to.to_string()];
-            let args = words.each_ref().map(String::as_str);
-            let texts: Vec<String> = self.run(&LOOK, def_id, &args, "reading the audit").await?;
+            let page = given::Look::Audit(Entries { from: to - LINES + 1, to });
+            let texts: Vec<String> = self.run(&LOOK, def_id, &page, "reading the audit").await?;
             let entries = texts.iter().rev().filter_map(|text| codec::audit(text)).map(|(_, entry)| entry);
             found.extend(entries.filter(|entry| entry.notice_id == Some(notice_id)));
             if (texts.len() as i64) < LINES {
@@ -74,29 +74,28 @@ impl Operate for RedisStore {
     async fn list(&self, slice: &QueueSlice, limit: usize) -> Result<Vec<Listed>, StoreError> {
         let (low, high) = bounds(slice);
         let (from, to) = if slice.newest_first { (high, low) } else { (low, high) };
-        let (mut after, mut behind) = (String::new(), String::new());
-        let (mut from, set) = (from, set_of(slice));
-        if let Some(position) = &slice.after {
-            after = position.time().trim_start_matches('0').replace("infinity", "inf");
-            after = if after.is_empty() { "0".to_owned() } else { after };
-            (behind, from) = (member(position.id()), after.clone());
-        }
-        let latest = if slice.newest_first { "1" } else { "0" };
-        let limit = limit.to_string();
-        let args = ["list", &set, &from, &to, latest, &limit, &after, &behind];
-        let found: Vec<Words> = self.run(&LOOK, slice.def_id, &args, "listing notices").await?;
+        let after = slice.after.as_ref().map(|position| {
+            let time = position.time().trim_start_matches('0').replace("infinity", "inf");
+            let after_score = if time.is_empty() { "0".to_owned() } else { time };
+            After { after_score, after_member: member(position.id()) }
+        });
+        let from = after.as_ref().map_or(from, |after| after.after_score.clone());
+        let (set, latest_first) = (set_of(slice), slice.newest_first);
+        let list = given::Look::List { set, from, to, latest_first, most: limit, after };
+        let found: Vec<Words> = self.run(&LOOK, slice.def_id, &list, "listing notices").await?;
         Ok(found.iter().map(|words| listed(slice.def_id, words)).collect())
     }
 
     async fn count(&self, slice: &QueueSlice, most: usize) -> Result<usize, StoreError> {
-        let (low, high) = bounds(slice);
-        let args = ["count", &set_of(slice), &low, &high];
-        let count: usize = self.run(&LOOK, slice.def_id, &args, "counting notices").await?;
+        let (from, to) = bounds(slice);
+        let look = given::Look::Count { set: set_of(slice), from, to };
+        let count: usize = self.run(&LOOK, slice.def_id, &look, "counting notices").await?;
         Ok(count.min(most))
     }
 
     async fn classes(&self, def_ids: &[i64]) -> Result<Vec<(i64, String)>, StoreError> {
-        let looks = def_ids.iter().map(|id| self.run::<Vec<String>>(&LOOK, *id, &["classes"], "listing classes"));
+        let looks =
+            def_ids.iter().map(|id| self.run::<Vec<String>>(&LOOK, *id, &given::Look::Classes, "listing classes"));
         let found = try_join_all(looks).await?.into_iter().zip(def_ids);
         let mut classes: Vec<(i64, String)> =
             found.flat_map(|(classes, id)| classes.into_iter().map(move |class| (*id, class))).collect();
@@ -114,9 +113,9 @@ impl Operate for RedisStore {
     }
 
     async fn send_limits(&self) -> Result<SendLimits, StoreError> {
-        let paused: String = self.common(&["paused"], "reading the pause switch").await?;
+        let paused: String = self.common(&given::Common::Paused, "reading the pause switch").await?;
         let (_, rows) = self.rows().await?;
-        let looks = rows.iter().map(|seen| self.run::<String>(&LOOK, seen.id, &["limits"], "reading limits"));
+        let looks = rows.iter().map(|seen| self.run::<String>(&LOOK, seen.id, &given::Look::Limits, "reading limits"));
         let limits = try_join_all(looks).await?.into_iter().zip(&rows);
         let limits = limits.filter_map(|(text, seen)| Some((seen.id, codec::limit_row(&text)?)));
         Ok(SendLimits { paused: codec::paused(&paused), limits: limits.collect() })
@@ -128,21 +127,22 @@ impl Operate for RedisStore {
         let mut entry = AuditEntry::new(now, who, switch.act());
         entry.detail.clone_from(&reason);
         let paused = Paused { who: Some(who.to_owned()), since: Some(now), reason };
-        let stored = if switch.pauses() { codec::paused_text(&paused) } else { String::new() };
-        let args = ["switch", &stored, &codec::audit_text(&entry)];
-        let turned: i64 = self.common(&args, "turning the pause switch").await?;
+        let paused = switch.pauses().then(|| codec::paused_text(&paused));
+        let switch = given::Common::Switch { paused, audit: codec::audit_text(&entry) };
+        let turned: i64 = self.common(&switch, "turning the pause switch").await?;
         Ok(turned == 1)
     }
 
     async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError> {
         let Some(key) = &notice.ordering_key else { return Ok(None) };
-        let args = ["ahead", key, &member(notice.id)];
-        let ahead: String = self.run(&LOOK, notice.def_id, &args, "looking for the notice in front of another").await?;
+        let look = given::Look::Ahead { ordering_key: key, member: member(notice.id) };
+        let ahead: String = self.run(&LOOK, notice.def_id, &look, "looking for the notice in front of another").await?;
         Ok(ahead.parse().ok())
     }
 
     async fn counts(&self) -> Result<Vec<DefinitionCounts>, StoreError> {
-        let (now, counted): (i64, Vec<(i64, String)>) = self.common(&["counts"], "reading the counts").await?;
+        let (now, counted): (i64, Vec<(i64, String)>) =
+            self.common(&given::Common::Counts, "reading the counts").await?;
         let (_, rows) = self.rows().await?;
         let row = |row: NotifyDef| {
             let text = counted.iter().find(|(id, _)| *id == row.id).map(|(_, text)| text.as_str());
@@ -156,14 +156,14 @@ impl Operate for RedisStore {
 
     async fn refresh_counts(&self, def_id: i64, every: Duration) -> Result<bool, StoreError> {
         const DOING: &str = "counting notices";
-        let id = def_id.to_string();
-        let first: i64 = self.common(&["may_count", &id, &millis(COUNT_HOLD)], DOING).await?;
+        let ask = given::Common::MayCount { id: Text(def_id), wait: Millis(COUNT_HOLD) };
+        let first: i64 = self.common(&ask, DOING).await?;
         if first == 0 {
             return Ok(false);
         }
         let began = Instant::now();
-        let recent = duration_millis(RECENT).to_string();
-        let found: Vec<String> = self.run(&LOOK, def_id, &["counts", &recent], DOING).await?;
+        let look = given::Look::Counts { recent: duration_millis(RECENT) };
+        let found: Vec<String> = self.run(&LOOK, def_id, &look, DOING).await?;
         let count = |at: usize| found.get(at).and_then(|word| word.parse::<u64>().ok()).unwrap_or_default();
         let mut counts = NoticeCounts::default();
         (counts.not_sent, counts.failed, counts.sending) = (count(2), count(3), count(4));
@@ -171,8 +171,9 @@ impl Operate for RedisStore {
         counts.recently_succeeded = count(8);
         counts.oldest_due = found.get(1).and_then(|word| score(word)).map(time_from_millis);
         let at = found.first().and_then(|word| score(word)).map_or(DateTime::UNIX_EPOCH, time_from_millis);
-        let next = millis(next_count(began.elapsed(), every));
-        let _: i64 = self.common(&["counted", &id, &next, &codec::counts_text(&counts, at)], DOING).await?;
+        let wait = Millis(next_count(began.elapsed(), every));
+        let counted = given::Common::Counted { id: Text(def_id), wait, counts: codec::counts_text(&counts, at) };
+        let _: i64 = self.common(&counted, DOING).await?;
         Ok(true)
     }
 
@@ -193,17 +194,16 @@ impl Operate for RedisStore {
         let mut at = 0;
         while at < most {
             let window = AT_ONCE.min(most - at);
-            let args = ["retries", &at.to_string(), &window.to_string()];
-            type Raw = (i64, i64, String, String, String);
-            let (now, found): (i64, Vec<Raw>) = self.run(&LOOK, def_id, &args, "looking at retries").await?;
+            type Raw = (i64, i64, Option<String>, Option<i64>, String);
+            let look = given::Look::Retries { skipped: at, most: window };
+            let (now, found): (i64, Vec<Raw>) = self.run(&LOOK, def_id, &look, "looking at retries").await?;
             for (failures, crashes, class, called, due) in &found {
                 let due = score(due).unwrap_or(i64::MAX);
-                let called = called.parse::<i64>().ok();
                 let wait = called.and_then(|called| u64::try_from(due.saturating_sub(called)).ok());
                 let one = RetryGroup {
                     failures: *failures,
                     crashes: *crashes,
-                    class: from_opt(class),
+                    class: class.clone(),
                     wait: wait.map(|ms| Duration::from_secs(ms / 1000)),
                     due: due <= now,
                     count: 1,
@@ -222,7 +222,7 @@ impl Operate for RedisStore {
     }
 
     async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
-        let (now, nodes) = self.nodes_seen("", "").await?;
+        let (now, nodes) = self.nodes_seen(None).await?;
         let alive = nodes.into_iter().filter(|(_, seen, _)| was_seen(*seen, now, seen_within));
         Ok(alive.map(|(id, last_seen, handlers)| SeenNode { id, handlers, last_seen }).collect())
     }

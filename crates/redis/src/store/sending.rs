@@ -9,7 +9,8 @@ use solid_notify_core::store::{
     Claim, Claims, ClusterView, DueTimes, Edit, Edited, Lease, Look, Node, Purge, Settle, Settled, Store, Tick, Ticked,
 };
 
-use super::{AT_ONCE, CHANGE, RedisStore, def_of, member, millis};
+use super::given::{self, Millis, Text};
+use super::{AT_ONCE, CHANGE, RedisStore, def_of, member};
 
 #[async_trait]
 impl Store for RedisStore {
@@ -51,12 +52,12 @@ impl Store for RedisStore {
         leases.sort_by_key(|lease| def_of(lease.id));
         for same in leases.chunk_by(|a, b| def_of(a.id) == def_of(b.id)) {
             for window in same.chunks(AT_ONCE) {
-                let words =
-                    window.iter().flat_map(|lease| [member(lease.id), lease.fence.to_string(), millis(lease.lease)]);
-                let words: Vec<String> = words.collect();
-                let mut args = vec!["extend"];
-                args.extend(words.iter().map(String::as_str));
-                let members: Vec<String> = self.run(&CHANGE, def_of(window[0].id), &args, "extending leases").await?;
+                let lease = |lease: &Lease| {
+                    let (member, fence) = (member(lease.id), Text(lease.fence));
+                    given::Lease { member, fence, lease: Millis(lease.lease) }
+                };
+                let extend = given::Change::Extend { leases: window.iter().map(lease).collect() };
+                let members: Vec<String> = self.run(&CHANGE, def_of(window[0].id), &extend, "extending leases").await?;
                 extended.extend(members.iter().filter_map(|member| member.parse::<i64>().ok()));
             }
         }

@@ -8,21 +8,13 @@ use solid_notify_core::alert::cooldown::{FollowUp, tell};
 use solid_notify_core::limit::end;
 use solid_notify_core::store::{FollowUpResult, Settle, Settled, Shape};
 use solid_notify_core::transition::Next;
+use solid_notify_redis_connection::Error;
 
+use super::given::{self, Beside, Millis, Outcome, Plain, ReportedAlert, SettleMode, Text};
 use super::keys::is_alerts;
-use super::{AGAIN, AT_ONCE, RedisStore, SETTLE, busy, codec, def_of, member, millis, opt, pause};
+use super::{AGAIN, AT_ONCE, RedisStore, SETTLE, busy, codec, def_of, member, pause};
 
 const DOING: &str = "storing outcomes";
-
-/// What is written beside the outcomes, and what must be unchanged for it: the words before them.
-#[derive(Default)]
-struct Beside {
-    limits: [String; 2],
-    mask: String,
-    alarm: String,
-    alert: [String; 3],
-    follow_up: [String; 3],
-}
 
 impl RedisStore {
     pub(super) async fn settle_all(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
@@ -49,7 +41,7 @@ impl RedisStore {
                 }
                 let answers = match outcomes.iter().any(|settle| settle.watched.is_some()) {
                     true => self.settle_watched(def_id, &outcomes).await?,
-                    false => self.write(def_id, "free", &Beside::default(), &outcomes).await?.unwrap_or_default(),
+                    false => self.write(def_id, SettleMode::Free, &outcomes).await?.unwrap_or_default(),
                 };
                 rest.iter().zip(answers).for_each(|(at, answer)| settled[*at] = answer);
                 if outcomes.iter().any(|settle| settle.shape() == Shape::Watched) {
@@ -68,7 +60,7 @@ impl RedisStore {
 
     /// Returns true where this call has stored the outcome, and false where an earlier one had.
     pub(super) async fn settle_once(&self, settle: &Settle) -> Result<bool, StoreError> {
-        let answers = self.write(def_of(settle.id), "once", &Beside::default(), &[settle]).await?;
+        let answers = self.write(def_of(settle.id), SettleMode::Once, &[settle]).await?;
         Ok(answers.is_some_and(|answers| answers == [Settled::Done]))
     }
 
@@ -80,14 +72,14 @@ impl RedisStore {
             let held = outcomes.iter().zip(mask.bytes()).filter(|(_, held)| *held == b'1');
             let seen: Vec<_> =
                 held.filter_map(|(settle, _)| settle.watched.as_deref().map(|watched| (settle.id, watched))).collect();
-            let mut beside = Beside { limits: [limits.clone(), limits.clone()], mask, ..Beside::default() };
+            let mut beside = unchanged(&limits, mask);
             if !seen.is_empty() {
                 let row = codec::limit_row(&limits).unwrap_or_default();
                 let (new, alarm) = end(&row, &seen, now);
-                beside.limits[1] = codec::limit_text(&new);
-                beside.alarm = alarm.map(codec::alarm_text).unwrap_or_default();
+                beside.new_limits = codec::limit_text(&new);
+                beside.alarm = alarm.map(codec::alarm_text);
             }
-            if let Some(answers) = self.write(def_id, "take", &beside, outcomes).await? {
+            if let Some(answers) = self.write(def_id, SettleMode::Take(&beside), outcomes).await? {
                 return Ok(answers);
             }
         }
@@ -101,13 +93,14 @@ impl RedisStore {
         for round in 0..AGAIN {
             pause(round).await;
             let (now, limits, mask) = self.look_at(def_id, &[settle]).await?;
-            let alert = self.alert_at(told.alert_def, &field, "").await?;
-            let mut beside = Beside { limits: [limits.clone(), limits], mask, ..Beside::default() };
-            if beside.mask == "1"
+            let alert = self.alert_at(told.alert_def, &field, None).await?;
+            let mut beside = unchanged(&limits, mask);
+            if beside.seen_mask == "1"
                 && let Some(row) = &alert.row
             {
                 let new = tell(row, told, now);
-                beside.alert = [field.clone(), alert.text.clone(), String::new()];
+                let (key, field, seen) = (self.alerts_key(), field.clone(), alert.text.clone());
+                let mut reported = ReportedAlert { key, field, seen, new: None, follow_up: None };
                 if let Some((mut new, next)) = new {
                     // If this notice ends, it no longer is the follow-up.
                     let ends = matches!(settle.transition.next, Next::Finish { .. });
@@ -116,13 +109,14 @@ impl RedisStore {
                     if stands == FollowUp::None {
                         let id = self.number(told.alert_def).await?;
                         let param = StoredAlert::again(told, &new).to_json();
-                        beside.follow_up = [member(id), param, millis(next)];
+                        reported.follow_up = Some(Plain { member: member(id), param, delay: Some(Millis(next)) });
                         new.follow_up = Some(id);
                     }
-                    beside.alert[2] = codec::alert_text(&new);
+                    reported.new = Some(codec::alert_text(&new));
                 }
+                beside.alert = Some(reported);
             }
-            if let Some(answers) = self.write(def_id, "take", &beside, &[settle]).await? {
+            if let Some(answers) = self.write(def_id, SettleMode::Take(&beside), &[settle]).await? {
                 return Ok(answers.first().copied().unwrap_or(Settled::LostLease));
             }
         }
@@ -131,9 +125,8 @@ impl RedisStore {
 
     /// Returns the time, the limits, and for which outcomes the fence holds.
     async fn look_at(&self, def_id: i64, outcomes: &[&Settle]) -> Result<(i64, String, String), StoreError> {
-        let args = self.words("look", &Beside::default(), outcomes);
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let (_, now, limits, mask): (String, i64, String, String) = self.run(&SETTLE, def_id, &args, DOING).await?;
+        let look = self.arguments(SettleMode::Look, outcomes);
+        let (_, now, limits, mask): (String, i64, String, String) = self.run(&SETTLE, def_id, &look, DOING).await?;
         Ok((now, limits, mask))
     }
 
@@ -141,23 +134,20 @@ impl RedisStore {
     async fn write(
         &self,
         def_id: i64,
-        mode: &str,
-        beside: &Beside,
+        mode: SettleMode<'_>,
         outcomes: &[&Settle],
     ) -> Result<Option<Vec<Settled>>, StoreError> {
-        let args = self.words(mode, beside, outcomes);
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let answer: redis::Value = self.run(&SETTLE, def_id, &args, DOING).await?;
+        let answer: redis::Value = self.run(&SETTLE, def_id, &self.arguments(mode, outcomes), DOING).await?;
         if let redis::Value::Array(parts) = &answer
             && parts.len() == 1
         {
             return Ok(None);
         }
         let (_, answers): (String, Vec<String>) =
-            redis::from_redis_value(answer).map_err(|error| super::unreadable(DOING, &error))?;
+            redis::from_redis_value(answer).map_err(|error| super::fault(DOING, Error::unreadable(DOING, &error)))?;
         let settled = |answer: &String| match answer.as_str() {
             // An ack or nack is stored once: only the call that changed something returns `Done`.
-            "was" if mode == "once" => Settled::Ended,
+            "was" if matches!(mode, SettleMode::Once) => Settled::Ended,
             "done" | "was" => Settled::Done,
             "ended" => Settled::Ended,
             _ => Settled::LostLease,
@@ -165,36 +155,37 @@ impl RedisStore {
         Ok(Some(answers.iter().map(settled).collect()))
     }
 
-    fn words(&self, mode: &str, beside: &Beside, outcomes: &[&Settle]) -> Vec<String> {
-        let mut args = vec![mode.to_owned()];
-        args.extend_from_slice(&beside.limits);
-        args.extend([beside.mask.clone(), beside.alarm.clone()]);
-        args.extend_from_slice(&beside.alert);
-        args.extend_from_slice(&beside.follow_up);
-        args.extend([self.alerts_key(), self.history_limit.to_string()]);
-        for settle in outcomes {
-            let (status, delay, keep, reason) = match &settle.transition.next {
-                Next::Wait { status, after } => (*status, millis(*after), false, String::new()),
-                Next::Finish { status, reason, keep } => (*status, String::new(), *keep, opt(reason.as_deref())),
-            };
-            let flag = |flag: bool| if flag { "1" } else { "0" }.to_owned();
-            args.extend([
-                member(settle.id),
-                settle.fence.to_string(),
-                settle.from.code().to_string(),
-                flag(settle.overdue),
-                status.code().to_string(),
-                delay,
-                flag(keep),
-                reason,
-                settle.transition.failures.to_string(),
-                settle.transition.crashes.to_string(),
-                opt(settle.errors.as_deref()),
-                opt(settle.last_class.as_deref()),
-                opt(settle.description.as_deref()),
-                settle.alarm.as_deref().map(codec::alarm_text).unwrap_or_default(),
-            ]);
-        }
-        args
+    fn arguments<'a>(&self, mode: SettleMode<'a>, outcomes: &[&'a Settle]) -> given::Settle<'a> {
+        let outcomes = outcomes.iter().map(|settle| outcome(settle)).collect();
+        given::Settle { mode, outcomes, history_limit: self.history_limit }
     }
+}
+
+fn outcome(settle: &Settle) -> Outcome<'_> {
+    let (status, delay, keep, reason) = match &settle.transition.next {
+        Next::Wait { status, after } => (*status, Some(Millis(*after)), false, None),
+        Next::Finish { status, reason, keep } => (*status, None, *keep, reason.as_deref()),
+    };
+    Outcome {
+        member: member(settle.id),
+        fence: Text(settle.fence),
+        from: settle.from.into(),
+        status: status.into(),
+        overdue: settle.overdue,
+        delay,
+        keep,
+        reason,
+        failures: Text(settle.transition.failures),
+        crashes: Text(settle.transition.crashes),
+        errors: settle.errors.as_deref(),
+        last_class: settle.last_class.as_deref(),
+        description: settle.description.as_deref(),
+        alarm: settle.alarm.as_deref().map(codec::alarm_text),
+    }
+}
+
+/// Changes nothing beside the outcomes, if the limits are these and these fences hold.
+fn unchanged(limits: &str, mask: String) -> Beside {
+    let (seen_limits, new_limits) = (limits.to_owned(), limits.to_owned());
+    Beside { seen_limits, new_limits, seen_mask: mask, ..Beside::default() }
 }

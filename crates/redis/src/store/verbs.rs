@@ -6,15 +6,9 @@ use solid_notify_core::ack::{ACKED_LATE, AckResult, OfLive, Reply, late_entry, o
 use solid_notify_core::notice::{Status, millis_from_time};
 use solid_notify_core::operate::{AuditEntry, Change, Verb, VerbResult, Window, WindowDone, decide, detail};
 
+use super::given::{self, SeenWindow, Target, Text, WindowVerb};
 use super::row::Stored;
-use super::{AGAIN, CHANGE, RedisStore, busy, codec, member, opt, pause};
-
-/// A change of one notice: the verb, its text, and a time.
-struct Deed {
-    what: &'static str,
-    word: String,
-    at: String,
-}
+use super::{AGAIN, CHANGE, RedisStore, busy, codec, member, pause};
 
 impl RedisStore {
     pub(super) async fn change_one(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
@@ -30,7 +24,8 @@ impl RedisStore {
             let mut entry = AuditEntry::new(now, who, verb.act());
             (entry.def_id, entry.notice_id) = (Some(record.def_id), Some(id));
             entry.detail = Some(detail(&record, verb));
-            match self.carry_out(&stored, status, &deed(&change), &codec::audit_text(&entry)).await?.as_str() {
+            let audit = Some(codec::audit_text(&entry));
+            match self.carry_out(&stored, status, verb_of(&change), audit).await?.as_str() {
                 "done" => return Ok(change.answer()),
                 "conflict" => {}
                 taken => return Ok(VerbResult::DedupeKeyTaken(taken.parse().unwrap_or_default())),
@@ -43,42 +38,47 @@ impl RedisStore {
         Ok(self.load(id).await?.and_then(|stored| stored.status().map(|status| (stored, status))))
     }
 
-    async fn carry_out(&self, stored: &Stored, status: Status, deed: &Deed, audit: &str) -> Result<String, StoreError> {
-        let (member, status, fence) = (member(stored.id), status.code().to_string(), stored.fence().to_string());
-        let seen = [status.as_str(), &fence, &stored.score];
-        let args = ["one", &member, seen[0], seen[1], seen[2], deed.what, &deed.word, &deed.at, audit];
-        self.run(&CHANGE, stored.def_id, &args, "changing a notice").await
+    async fn carry_out(
+        &self,
+        stored: &Stored,
+        status: Status,
+        verb: given::Verb,
+        audit: Option<String>,
+    ) -> Result<String, StoreError> {
+        let (member, fence, score) = (member(stored.id), Text(stored.fence()), stored.score.as_str());
+        let change = given::Change::One { member, status: status.into(), fence, score, verb, audit };
+        self.run(&CHANGE, stored.def_id, &change, "changing a notice").await
     }
 
     pub(super) async fn change_some(&self, window: &Window) -> Result<WindowDone, StoreError> {
         const DOING: &str = "changing notices";
-        let (what, reason) = match (&window.verb, window.status) {
-            (Verb::Retry, status) if status.is_final() => ("revive", ""),
-            (Verb::Reschedule { .. }, Status::NotSent | Status::Failed) => ("retime", ""),
-            (Verb::Cancel { reason }, status) if !status.is_final() => ("end", reason.as_str()),
+        let verb = match (&window.verb, window.status) {
+            (Verb::Retry, status) if status.is_final() => WindowVerb::Revive,
+            (Verb::Reschedule { .. }, Status::NotSent | Status::Failed) => WindowVerb::Retime,
+            (Verb::Cancel { reason }, status) if !status.is_final() => WindowVerb::End { reason },
             _ => return Ok(WindowDone::default()),
         };
-        let mut words = Vec::with_capacity(window.notices.len() * 3);
-        for target in &window.notices {
-            words.extend([member(target.id), target.fence.to_string(), millis_from_time(target.due).to_string()]);
-        }
-        let status = window.status.code().to_string();
+        let targets = window.notices.iter().map(|target| {
+            let (member, fence) = (member(target.id), Text(target.fence));
+            Target { member, fence, time: millis_from_time(target.due) }
+        });
+        let targets: Vec<Target> = targets.collect();
         for round in 0..AGAIN {
             pause(round).await;
-            let args = |mode, audit, seen| {
-                let mut args: Vec<&str> = vec!["window", mode, what, &status, reason, audit, seen];
-                args.extend(words.iter().map(String::as_str));
-                args
+            let change = |seen| {
+                let status = window.status.into();
+                given::Change::Window { verb, status, notices: &targets, seen }
             };
             type Seen = (String, Vec<String>, Vec<String>);
-            let (_, changed, taken): Seen = self.run(&CHANGE, window.def_id, &args("look", "", ""), DOING).await?;
+            let (_, changed, taken): Seen = self.run(&CHANGE, window.def_id, &change(None), DOING).await?;
             let seen = format!("{}/{}", changed.join(" "), taken.join(" "));
             let ids = |members: &[String]| members.iter().filter_map(|member| member.parse().ok()).collect();
             let done = WindowDone { changed: ids(&changed), dedupe_key_taken: ids(&taken) };
             let mut entry = AuditEntry::new(self.time().await?, window.who.as_str(), window.verb.act());
             (entry.def_id, entry.detail) = (Some(window.def_id), Some(done.detail(window)));
             let audit = codec::audit_text(&entry);
-            let (answer, _, _): Seen = self.run(&CHANGE, window.def_id, &args("take", &audit, &seen), DOING).await?;
+            let take = change(Some(SeenWindow { seen, audit }));
+            let (answer, _, _): Seen = self.run(&CHANGE, window.def_id, &take, DOING).await?;
             if answer == "done" {
                 return Ok(done);
             }
@@ -94,9 +94,9 @@ impl RedisStore {
                 if let Some(answered) = of_ended(answer, status, stored.fence(), stored.claimed(status).create_time) {
                     return Ok(answered);
                 }
-                let deed = Deed { what: "late", word: ACKED_LATE.to_owned(), at: String::new() };
+                let late = given::Verb::Late { text: ACKED_LATE.to_owned() };
                 let entry = late_entry(self.time().await?, Some(stored.def_id), answer.id);
-                if self.carry_out(&stored, status, &deed, &codec::audit_text(&entry)).await? == "done" {
+                if self.carry_out(&stored, status, late, Some(codec::audit_text(&entry))).await? == "done" {
                     return Ok(AckResult::DeadLetterAcked);
                 }
                 continue;
@@ -105,8 +105,7 @@ impl RedisStore {
                 OfLive::Nothing(answered) => return Ok(answered),
                 OfLive::End(settle) => self.settle_once(&settle).await?,
                 OfLive::Fail(errors) => {
-                    let deed = Deed { what: "refuse", word: errors, at: String::new() };
-                    self.carry_out(&stored, status, &deed, "").await? == "done"
+                    self.carry_out(&stored, status, given::Verb::Refuse { text: errors }, None).await? == "done"
                 }
             };
             if done {
@@ -130,13 +129,12 @@ impl RedisStore {
     }
 }
 
-fn deed(change: &Change) -> Deed {
-    let (what, word, at) = match change {
-        Change::Revive { param } => ("revive", opt(param.as_deref()), String::new()),
-        Change::End { reason, .. } => ("end", reason.clone(), String::new()),
-        Change::Retime { at } => ("retime", String::new(), millis_from_time(*at).to_string()),
-        Change::Rewrite { param } => ("rewrite", param.clone(), String::new()),
-        Change::Nothing => ("nothing", String::new(), String::new()),
-    };
-    Deed { what, word, at }
+fn verb_of(change: &Change) -> given::Verb {
+    match change {
+        Change::Revive { param } => given::Verb::Revive { text: param.clone() },
+        Change::End { reason, .. } => given::Verb::End { text: reason.clone() },
+        Change::Retime { at } => given::Verb::Retime { time: millis_from_time(*at) },
+        Change::Rewrite { param } => given::Verb::Rewrite { text: param.clone() },
+        Change::Nothing => given::Verb::Nothing,
+    }
 }

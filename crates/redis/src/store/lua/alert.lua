@@ -1,41 +1,36 @@
--- Rows of alerts and their notices, which are in one slot. KEYS[1]: the definition of alerts; ARGV[2]: what to do; ARGV[3]: the
--- prefix of the common keys; ARGV[4]: the field of the row.
-local what, common, field = ARGV[2], ARGV[3], ARGV[4]
-local alerts_key, arrived_alarms = common .. ':alerts', common .. ':arrived_alarms'
+-- Rows of alerts and their notices, which are in one slot. KEYS[1]: the definition of alerts. given: `what` to do, `common`: the
+-- prefix of the common keys, `field` of the row; `follow_up`: the member of the follow-up, as far as Rust knows it; `source`: the
+-- definition that alarms come from, if they are numbered.
+local field, follow_up, source = given.field, given.follow_up, given.source
+local alerts_key, arrived_alarms = given.common .. ':alerts', given.common .. ':arrived_alarms'
 local row = redis.call('HGET', alerts_key, field) or ''
 
 -- The state of the follow-up: its status and its time.
 local function stands(member)
-  if member == '' then return '' end
+  if not member then return '' end
   local status = fields(member, 'status')
   if not status or not LIVE[status] then return '' end
   return status .. ' ' .. (redis.call('ZSCORE', status_set(status), member) or '')
 end
 
-if what == 'look' then
-  -- The follow-up: only Rust can read it in the row, so Rust asks again with this member. The definition that alarms come from:
-  -- returns the number up to which they have arrived.
-  local follow_up, source = ARGV[5], ARGV[6]
-  return { text(now), row, stands(follow_up), redis.call('HGET', arrived_alarms, source) or '0' }
+if given.what == 'look' then
+  -- Only Rust can read the follow-up in the row, so Rust asks again with this member. Returns also the number up to which alarms of
+  -- the source have arrived.
+  return { text(now), row, stands(follow_up), source and redis.call('HGET', arrived_alarms, source) or '0' }
 end
--- 'raise': the follow-up and its state as read; the row as read; the new row; the delay after which the follow-up is due, empty:
--- unchanged; the definition that alarms come from, the number up to which they had arrived, and the new one; then member, parameter
--- and delay of each new notice.
-local follow_up, seen_state, seen_row, new_row, sooner, source, seen_arrived, new_arrived = unpack(ARGV, 5, 12)
-local FIRST, WORDS = 13, 3
-if row ~= seen_row or stands(follow_up) ~= seen_state then return 'conflict' end
-if source ~= '' then
-  if (redis.call('HGET', arrived_alarms, source) or '0') ~= seen_arrived then return 'conflict' end
-  redis.call('HSET', arrived_alarms, source, new_arrived)
+-- 'raise': the follow-up's state and the row as read, `seen_state` and `seen_row`; the `new_row`; `sooner`: the delay after which the
+-- follow-up is due, absent: unchanged; the number up to which alarms had arrived, `seen_arrived`, and the `new_arrived`; `notices`:
+-- each has `member`, `param` and `delay`.
+if row ~= given.seen_row or stands(follow_up) ~= given.seen_state then return 'conflict' end
+if source then
+  if (redis.call('HGET', arrived_alarms, source) or '0') ~= given.seen_arrived then return 'conflict' end
+  redis.call('HSET', arrived_alarms, source, given.new_arrived)
 end
-redis.call('HSET', alerts_key, field, new_row)
-if sooner ~= '' then
+redis.call('HSET', alerts_key, field, given.new_row)
+if given.sooner then
   leave(follow_up)
   -- not_sent
-  enter(follow_up, '0', now + tonumber(sooner))
+  enter(follow_up, '0', now + given.sooner)
 end
-for at = FIRST, #ARGV, WORDS do
-  local member, param, delay = unpack(ARGV, at, at + WORDS - 1)
-  insert_plain(member, now + tonumber(delay), param)
-end
+for _, notice in ipairs(given.notices) do insert(notice, now + notice.delay) end
 return 'done'

@@ -1,5 +1,5 @@
--- ARGV[2]: what to change. Each branch names its further arguments.
-local what = ARGV[2]
+-- given: `what` to change. Each branch names its further fields.
+local what = given.what
 
 -- The notice that has the dedupe key of this one, which then cannot be revived.
 local function key_taken(member)
@@ -10,7 +10,7 @@ end
 local function revive(member, due, param)
   local fence, old_param = fields(member, 'fence', 'param')
   leave(member)
-  redis.call('HSET', notice_key(member), 'failures', '0', 'crashes', '0', 'param', optional(param) or old_param)
+  redis.call('HSET', notice_key(member), 'failures', '0', 'crashes', '0', 'param', param or old_param)
   redis.call('HDEL', notice_key(member), 'end_reason')
   -- failed, or not_sent
   enter(member, tonumber(fence) > 0 and '2' or '0', due)
@@ -29,10 +29,11 @@ local function retime(member, due)
 end
 
 if what == 'one' then
-  -- The member; its status, fence and time as read; the verb, its text and its time; the audit entry.
-  local member, seen_status, seen_fence, seen_time, verb, word, time, audit = unpack(ARGV, 3, 10)
+  -- The `member`; its status, fence and time as read: `status`, `fence`, `score`; the `verb`, its `text` and its `time`; the `audit`
+  -- entry, if any.
+  local member, verb, word = given.member, given.verb, given.text
   local status, fence = fields(member, 'status', 'fence')
-  if status ~= seen_status or fence ~= seen_fence or redis.call('ZSCORE', status_set(status), member) ~= seen_time then
+  if status ~= given.status or fence ~= given.fence or redis.call('ZSCORE', status_set(status), member) ~= given.score then
     return 'conflict'
   end
   if verb == 'revive' then
@@ -42,7 +43,7 @@ if what == 'one' then
   elseif verb == 'end' then
     cancel(member, word)
   elseif verb == 'retime' then
-    retime(member, math.max(tonumber(time), now))
+    retime(member, math.max(given.time, now))
   elseif verb == 'rewrite' then
     redis.call('HSET', notice_key(member), 'param', word)
   elseif verb == 'late' then
@@ -56,35 +57,34 @@ if what == 'one' then
     -- awaiting_ack
     enter(member, '4', now)
   end
-  if audit ~= '' then write_audit(key('audit'), audit) end
+  if given.audit then write_audit(key('audit'), given.audit) end
   return 'done'
 elseif what == 'window' then
-  -- 'look' or 'take'; 'revive', 'end' or 'retime'; the status; a reason; the audit entry; what was read; then member, fence and
-  -- time of each notice.
-  local mode, verb, seen_status, reason, audit, read_before = unpack(ARGV, 3, 8)
-  local FIRST, WORDS = 9, 3
+  -- The `verb`: 'revive', 'end' with its `reason`, or 'retime'; the `status`; `notices`: each has `member`, `fence` and `time`; to take:
+  -- the `audit` entry, and what was `seen` by a look.
+  local verb, audit = given.verb, given.audit
   local changed, taken, keys, due = {}, {}, {}, {}
-  for at = FIRST, #ARGV, WORDS do
-    local member, seen_fence, time = unpack(ARGV, at, at + WORDS - 1)
+  for _, notice in ipairs(given.notices) do
+    local member = notice.member
     local status, fence = fields(member, 'status', 'fence')
     local dedupe_key = unique_key(member)
-    if status == seen_status and fence == seen_fence then
+    if status == given.status and fence == notice.fence then
       if verb == 'revive' and dedupe_key and (keys[dedupe_key] or redis.call('HGET', dedupe_keys, dedupe_key)) then
         taken[#taken + 1] = member
       else
         if dedupe_key then keys[dedupe_key] = true end
         changed[#changed + 1] = member
-        due[member] = math.max(tonumber(time), now)
+        due[member] = math.max(notice.time, now)
       end
     end
   end
-  if mode == 'look' then return { 'seen', changed, taken } end
-  if table.concat(changed, ' ') .. '/' .. table.concat(taken, ' ') ~= read_before then return { 'conflict', {}, {} } end
+  if not audit then return { 'seen', changed, taken } end
+  if table.concat(changed, ' ') .. '/' .. table.concat(taken, ' ') ~= given.seen then return { 'conflict', {}, {} } end
   for _, member in ipairs(changed) do
     if verb == 'revive' then
-      revive(member, due[member], '')
+      revive(member, due[member])
     elseif verb == 'end' then
-      cancel(member, reason)
+      cancel(member, given.reason)
     else
       retime(member, due[member])
     end
@@ -92,25 +92,25 @@ elseif what == 'window' then
   if #changed > 0 then write_audit(key('audit'), audit) end
   return { 'done', changed, taken }
 elseif what == 'extend' then
-  -- Member, fence and milliseconds of each notice. Returns the members whose lease was extended.
-  local FIRST, WORDS = 3, 3
+  -- `leases`: each has `member`, `fence` and `lease` in milliseconds. Returns the members whose lease was extended.
   local extended = {}
-  for at = FIRST, #ARGV, WORDS do
-    local member, held_fence, milliseconds = unpack(ARGV, at, at + WORDS - 1)
+  also_when_full()
+  for _, held in ipairs(given.leases) do
+    local member = held.member
     local status, fence = fields(member, 'status', 'fence')
     -- sending
-    if status == '5' and fence == held_fence then
-      redis.call('ZADD', status_set('5'), text(now + tonumber(milliseconds)), member)
+    if status == '5' and fence == held.fence then
+      redis.call('ZADD', status_set('5'), text(lease_end(held.lease)), member)
       extended[#extended + 1] = member
     end
   end
   return extended
 elseif what == 'purge' then
-  local status, minimum_age, most = unpack(ARGV, 3, 5)
+  -- The `status`; `minimum_age` in milliseconds; `most`, the maximum.
   local oldest = redis.call(
-    'ZRANGEBYSCORE', status_set(status), '-inf', text(now - tonumber(minimum_age)), 'LIMIT', 0, most)
+    'ZRANGEBYSCORE', status_set(given.status), '-inf', text(now - given.minimum_age), 'LIMIT', 0, given.most)
   for _, member in ipairs(oldest) do
-    if redis.call('EXISTS', notice_key(member)) == 1 then erase(member) else put_aside(member, 'a score without an entry') end
+    if redis.call('EXISTS', notice_key(member)) == 1 then erase(member) else put_aside_without_entry(member) end
   end
   return oldest
 elseif what == 'drop' then
@@ -124,25 +124,20 @@ elseif what == 'drop' then
     dedupe_keys)
   return 1
 elseif what == 'tick' then
-  -- Time and timetable as read; the new ones; then member and parameter of each tick.
-  local seen_tick, seen_schedule, last_tick, tick_schedule = unpack(ARGV, 3, 6)
-  local FIRST, WORDS = 7, 2
+  -- Time and timetable as read, `seen_tick` and `seen_schedule`; the new ones, `last_tick` and `tick_schedule`; `notices`: each has
+  -- `member` and `param`.
   local stored_tick, stored_schedule = unpack(redis.call('HMGET', key('tick'), 'last_tick', 'tick_schedule'))
-  if (stored_tick or '') ~= seen_tick or (stored_schedule and ('=' .. stored_schedule) or '') ~= seen_schedule then return 0 end
+  if (stored_tick or nil) ~= given.seen_tick or (stored_schedule or nil) ~= given.seen_schedule then return 0 end
   redis.call('DEL', key('tick'))
-  redis.call('HSET', key('tick'), 'last_tick', last_tick)
-  if tick_schedule ~= '' then redis.call('HSET', key('tick'), 'tick_schedule', optional(tick_schedule)) end
-  for at = FIRST, #ARGV, WORDS do
-    local member, param = unpack(ARGV, at, at + WORDS - 1)
-    insert_plain(member, now, param)
-  end
+  redis.call('HSET', key('tick'), 'last_tick', given.last_tick)
+  if given.tick_schedule then redis.call('HSET', key('tick'), 'tick_schedule', given.tick_schedule) end
+  for _, notice in ipairs(given.notices) do insert(notice, now) end
   return 1
 elseif what == 'forwarded' then
-  -- Deletes the alarms up to this number, which have arrived.
-  local arrived = tonumber(ARGV[3])
+  -- Deletes the alarms up to the number `arrived`, which have arrived.
   while true do
     local head = redis.call('LINDEX', key('alarms'), 0)
-    if not head or tonumber(string.match(head, '^{"number":(%d+)') or '0') > arrived then return 1 end
+    if not head or tonumber(string.match(head, '^{"number":(%d+)') or '0') > given.arrived then return 1 end
     redis.call('LPOP', key('alarms'))
   end
 end

@@ -8,6 +8,7 @@ end
 local dedupe_keys, ordering_keys, under_way = key('dedupe_keys'), key('ordering_keys'), key('ordering_keys:under_way')
 local ready_first_sends, ready_retries = key('ready:first_sends'), key('ready:retries')
 local ready_crash_looping = key('ready:crash_looping')
+local ASIDE = key('aside')
 
 -- Scripts and hashes have the numbers of the SQL column `status`; the keys have their names.
 local STATUS = {
@@ -29,4 +30,10 @@ end
 -- never convert one to a number, because numbers in Lua are exact only up to 2^53.
 local function notice_key(member)
   return prefix .. ':notice:' .. string.gsub(member, '^0+', '')
+end
+
+-- Removes a member without a notice from all sets.
+local function forget(member)
+  for status in pairs(STATUS) do redis.call('ZREM', status_set(status), member) end
+  for _, ready in ipairs({ ready_first_sends, ready_retries, ready_crash_looping }) do redis.call('ZREM', ready, member) end
 end

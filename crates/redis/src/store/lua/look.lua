@@ -1,6 +1,6 @@
--- ARGV[2]: what to read. Each branch names its further arguments. Changes nothing, except that it puts members without a notice
+-- given: `what` to read. Each branch names its further fields. Changes nothing, except that it puts members without a notice
 -- aside.
-local what = ARGV[2]
+local what = given.what
 
 -- The first score of a sorted set; '': it is empty.
 local function first(set)
@@ -16,49 +16,47 @@ if what == 'due' then
     -- not_sent, failed, sending, awaiting_ack
     text(now), { first(ready_first_sends), retry, first(status_set('5')), first(status_set('4')) },
     redis.call('LLEN', key('alarms')),
-    { redis.call('EXISTS', key('tick')), last_tick or '', tick_schedule and ('=' .. tick_schedule) or '' },
+    { redis.call('EXISTS', key('tick')), last_tick or '', tick_schedule },
   }
 elseif what == 'oldest' then
   -- Since when the first of all first sends has been due, including those behind another one of their ordering key.
   local oldest = first(status_set('0'))
   return oldest ~= '' and tonumber(oldest) <= now and oldest or ''
 elseif what == 'overdue' then
-  local status, most = ARGV[3], ARGV[4]
+  -- The `status`; `most`, the maximum.
   local out = {}
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', status_set(status), '-inf', text(now), 'LIMIT', 0, most)) do
+  for _, member in ipairs(due_ids(status_set(given.status), 0, given.most)) do
     local notice = seen(member)
-    if notice then out[#out + 1] = notice else put_aside(member, 'a score without an entry') end
+    if notice then out[#out + 1] = notice else put_aside_without_entry(member) end
   end
   return out
 elseif what == 'held' then
-  local worker, most = ARGV[3], tonumber(ARGV[4])
+  -- The `worker`; `most`, the maximum.
   local out = {}
   -- sending
   for _, member in ipairs(redis.call('ZRANGE', status_set('5'), 0, -1)) do
-    if #out < most and fields(member, 'worker') == worker then out[#out + 1] = seen(member) end
+    if #out < given.most and fields(member, 'worker') == given.worker then out[#out + 1] = seen(member) end
   end
   return out
 elseif what == 'find' then
-  local member = ARGV[3]
+  local member = given.member
   local notice = redis.call('HGETALL', notice_key(member))
   if #notice == 0 then return { notice, '' } end
   return { notice, redis.call('ZSCORE', status_set(fields(member, 'status')), member) or '' }
 elseif what == 'list' then
-  -- The set; from and to, in its direction; '1': the latest first; how many; score and member after which the page begins, empty:
-  -- at the start.
-  local set, from, to, direction, most, after_score, after_member = unpack(ARGV, 3, 9)
-  local latest, after = direction == '1', tonumber(after_score)
+  -- The `set`; `from` and `to`, in its direction; `latest_first`; `most`, the maximum; `after_score` and `after_member`: the page
+  -- begins after them.
+  local latest, after, after_member = given.latest_first, tonumber(given.after_score or nil), given.after_member
   local command = latest and 'ZREVRANGEBYSCORE' or 'ZRANGEBYSCORE'
   local out, offset = {}, 0
-  most = tonumber(most)
-  while #out < most do
-    local page = redis.call(command, prefix .. set, from, to, 'WITHSCORES', 'LIMIT', offset, 1000)
+  while #out < given.most do
+    local page = redis.call(command, prefix .. given.set, given.from, given.to, 'WITHSCORES', 'LIMIT', offset, 1000)
     if #page == 0 then break end
     for at = 1, #page, 2 do
       local member, score = page[at], page[at + 1]
       local passed = after and tonumber(score) == after
         and ((latest and member >= after_member) or (not latest and member <= after_member))
-      if not passed and #out < most then
+      if not passed and #out < given.most then
         local notice = redis.call(
           'HMGET', notice_key(member), 'status', 'fence', 'failures', 'crashes', 'last_class', 'description', 'create_time',
           'last_call_time', 'end_reason', 'ordering_key', 'dedupe_key')
@@ -73,8 +71,7 @@ elseif what == 'list' then
   end
   return out
 elseif what == 'count' then
-  local set, from, to = ARGV[3], ARGV[4], ARGV[5]
-  return redis.call('ZCOUNT', prefix .. set, from, to)
+  return redis.call('ZCOUNT', prefix .. given.set, given.from, given.to)
 elseif what == 'classes' then
   local out = {}
   for _, class in ipairs(redis.call('SMEMBERS', key('dead_letter_classes'))) do
@@ -82,8 +79,7 @@ elseif what == 'classes' then
   end
   return out
 elseif what == 'counts' then
-  -- How many milliseconds back successes count.
-  local recent = tonumber(ARGV[3])
+  -- `recent`: how many milliseconds back successes count.
   local oldest = ''
   -- not_sent, failed
   for _, status in ipairs({ '0', '2' }) do
@@ -96,16 +92,15 @@ elseif what == 'counts' then
     out[#out + 1] = text(redis.call('ZCARD', status_set(status)))
   end
   -- succeeded
-  out[#out + 1] = text(redis.call('ZCOUNT', status_set('1'), text(now - recent + 1), '+inf'))
+  out[#out + 1] = text(redis.call('ZCOUNT', status_set('1'), text(now - given.recent + 1), '+inf'))
   return out
 elseif what == 'facts' then
-  -- The time after which a success counts.
-  local after = ARGV[3]
+  -- `after`: the time after which a success counts.
   -- succeeded, failed
-  local success = redis.call('ZRANGEBYSCORE', status_set('1'), '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local success = redis.call('ZRANGEBYSCORE', status_set('1'), '(' .. given.after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   return { text(now), success[2] or '', redis.call('ZCARD', status_set('2')) }
 elseif what == 'ahead' then
-  local ordering_key, member = ARGV[3], ARGV[4]
+  local ordering_key, member = given.ordering_key, given.member
   local busy = redis.call('HGET', under_way, ordering_key)
   if busy and busy ~= member then return busy end
   local from, to = key_range(ordering_key)
@@ -113,25 +108,23 @@ elseif what == 'ahead' then
   local head = entry and string.sub(entry, -19) or ''
   return head < member and head or ''
 elseif what == 'retries' then
-  local skipped, most = tonumber(ARGV[3]), tonumber(ARGV[4])
+  -- How many are `skipped`; `most`, the maximum.
   local out = {}
   -- failed
-  local page = redis.call('ZRANGE', status_set('2'), skipped, skipped + most - 1, 'WITHSCORES')
+  local page = redis.call('ZRANGE', status_set('2'), given.skipped, given.skipped + given.most - 1, 'WITHSCORES')
   for at = 1, #page, 2 do
     local failures, crashes, last_class, last_call_time =
       fields(page[at], 'failures', 'crashes', 'last_class', 'last_call_time')
     out[#out + 1] = {
-      failures or '0', crashes or '0', last_class and ('=' .. last_class) or '', last_call_time or '', page[at + 1],
+      failures or '0', crashes or '0', last_class, last_call_time, page[at + 1],
     }
   end
   return { text(now), out }
 elseif what == 'audit' then
-  -- The first and the last entry, counted from the latest.
-  local from, to = ARGV[3], ARGV[4]
-  return redis.call('LRANGE', key('audit'), from, to)
+  -- `from` and `to`: the first and the last entry, counted from the latest.
+  return redis.call('LRANGE', key('audit'), given.from, given.to)
 elseif what == 'dedupe' then
-  local dedupe_key = ARGV[3]
-  return redis.call('HGET', dedupe_keys, dedupe_key) or ''
+  return redis.call('HGET', dedupe_keys, given.dedupe_key) or ''
 elseif what == 'alarms' then
   return redis.call('LRANGE', key('alarms'), 0, 499)
 else

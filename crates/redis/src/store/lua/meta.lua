@@ -1,6 +1,6 @@
--- Everything that belongs to no single definition. KEYS[1]: the prefix of its keys, which `store/keys.rs` lists; ARGV[2]: what to
--- do. Each branch names its further arguments.
-local prefix, what = KEYS[1], ARGV[2]
+-- Everything that belongs to no single definition. KEYS[1]: the prefix of its keys, which `store/keys.rs` lists. given: `what` to do.
+-- Each branch names its further fields.
+local prefix, what = KEYS[1], given.what
 
 local function key(name)
   return prefix .. ':' .. name
@@ -38,20 +38,19 @@ local function names()
 end
 
 if what == 'names' then
-  -- How many numbers; then names, each with its last known id ('': none). Returns the id of each, and the first of as many new
-  -- numbers. Reads all definitions only if one of the ids is out of date.
-  local wanted = tonumber(ARGV[3])
-  local FIRST, WORDS = 4, 2
+  -- How many numbers are `wanted`; `names`: each has a `name` and its last known `id`, if any. Returns the id of each, and the first
+  -- of as many new numbers. Reads all definitions only if one of the ids is out of date.
+  local wanted = given.wanted
   local ids, known = {}, nil
-  for at = FIRST, #ARGV, WORDS do
-    local name, id = ARGV[at], ARGV[at + 1]
+  for i, of in ipairs(given.names) do
+    local name, id = of.name, of.id
     local stored_name, delete_time
-    if id ~= '' then stored_name, delete_time = unpack(redis.call('HMGET', definition_key(id), 'name', 'delete_time')) end
+    if id then stored_name, delete_time = unpack(redis.call('HMGET', definition_key(id), 'name', 'delete_time')) end
     if stored_name ~= name or delete_time then
       known = known or names()
       id = known[name] or ''
     end
-    ids[#ids + 1] = id
+    ids[i] = id
     if id == '' then wanted = 0 end
   end
   local all = {}
@@ -62,8 +61,7 @@ if what == 'names' then
 elseif what == 'ids' then
   return { text(now), redis.call('SMEMBERS', key('definitions')) }
 elseif what == 'numbers' then
-  local wanted = tonumber(ARGV[3])
-  return redis.call('INCRBY', key('last_notice'), wanted) - wanted + 1
+  return redis.call('INCRBY', key('last_notice'), given.wanted) - given.wanted + 1
 elseif what == 'definitions' then
   -- Each with its fingerprint, the number of its versions, and the last version.
   local out = {}
@@ -74,50 +72,35 @@ elseif what == 'definitions' then
   end
   return { text(now), out }
 elseif what == 'number' then
-  local counter = ARGV[3]
-  return redis.call('INCR', key(counter))
+  return redis.call('INCR', key(given.counter))
 elseif what == 'edit' then
-  -- The id; its fingerprint and the number of versions as read; the number of new versions and of audit entries; 'row' if columns
-  -- follow; then all of these.
-  local id, seen_fingerprint, seen_versions, new_versions, audit_entries, has_row = unpack(ARGV, 3, 8)
-  local first_version = 9
-  local first_audit = first_version + tonumber(new_versions)
-  local first_column = first_audit + tonumber(audit_entries)
-  local versions = versions_key(id)
-  if fingerprint(id) ~= seen_fingerprint or redis.call('LLEN', versions) ~= tonumber(seen_versions) then return 'conflict' end
-  if has_row == 'row' then
-    local new_name
-    for at = first_column, #ARGV, 2 do
-      local column, value = ARGV[at], ARGV[at + 1]
-      if column == 'name' then new_name = value end
-    end
+  -- The `id`; its fingerprint and the number of versions as read: `seen_fingerprint`, `seen_versions`; new `versions` and `audit`
+  -- entries; the `row`, if it changes: the value of each column.
+  local id, row, versions = given.id, given.row, versions_key(given.id)
+  if fingerprint(id) ~= given.seen_fingerprint or redis.call('LLEN', versions) ~= given.seen_versions then return 'conflict' end
+  if row then
     for _, other in ipairs(redis.call('SMEMBERS', key('definitions'))) do
-      if other ~= id and redis.call('HGET', definition_key(other), 'name') == new_name then return 'taken' end
+      if other ~= id and redis.call('HGET', definition_key(other), 'name') == row.name then return 'taken' end
     end
     redis.call('DEL', definition_key(id))
-    for at = first_column, #ARGV, 2 do
-      local column, value = ARGV[at], ARGV[at + 1]
-      redis.call('HSET', definition_key(id), column, value)
-    end
+    for column, value in pairs(row) do redis.call('HSET', definition_key(id), column, value) end
     redis.call('SADD', key('definitions'), id)
   end
-  for at = first_version, first_audit - 1 do redis.call('RPUSH', versions, ARGV[at]) end
-  for at = first_audit, first_column - 1 do write_audit(key('audit'), ARGV[at]) end
+  for _, version in ipairs(given.versions) do redis.call('RPUSH', versions, version) end
+  for _, entry in ipairs(given.audit) do write_audit(key('audit'), entry) end
   return 'done'
 elseif what == 'forget' then
-  local id = ARGV[3]
+  local id = given.id
   redis.call('SREM', key('definitions'), id)
   redis.call('HDEL', key('counts'), id)
   redis.call('DEL', definition_key(id), versions_key(id))
   return 'done'
 elseif what == 'versions' then
-  local id = ARGV[3]
-  return redis.call('LRANGE', versions_key(id), 0, -1)
+  return redis.call('LRANGE', versions_key(given.id), 0, -1)
 elseif what == 'beat' then
-  -- The node that reports, empty: none; its row. Deletes nodes that were not seen for a day.
-  local reporting, reported = ARGV[3], ARGV[4]
-  if reporting ~= '' then
-    redis.call('HSET', key('nodes'), reporting, '{"last_seen":' .. text(now) .. ',' .. string.sub(reported, 2))
+  -- The `node` that reports, if any, and its `row`. Deletes nodes that were not seen for a day.
+  if given.node then
+    redis.call('HSET', key('nodes'), given.node, '{"last_seen":' .. text(now) .. ',' .. string.sub(given.row, 2))
   end
   local out = {}
   local nodes = redis.call('HGETALL', key('nodes'))
@@ -137,32 +120,29 @@ elseif what == 'counts' then
   for at = 1, #counts, 2 do out[#out + 1] = { counts[at], counts[at + 1] } end
   return { text(now), out }
 elseif what == 'may_count' then
-  -- The definition; for how many milliseconds the others wait. The first node to ask counts.
-  local id, wait = ARGV[3], tonumber(ARGV[4])
+  -- The definition `id`; for how many milliseconds the others `wait`. The first node to ask counts.
+  local id = given.id
   local row = redis.call('HGET', key('counts'), id) or ''
   local next_time, rest = string.match(row, '^{"next_time":(%d+)(.*)$')
   if tonumber(next_time or '0') > now then return 0 end
-  redis.call('HSET', key('counts'), id, '{"next_time":' .. text(now + wait) .. (rest or '}'))
+  redis.call('HSET', key('counts'), id, '{"next_time":' .. text(now + given.wait) .. (rest or '}'))
   return 1
 elseif what == 'counted' then
-  -- The definition; when to count next; the counts.
-  local id, wait, counts = ARGV[3], tonumber(ARGV[4]), ARGV[5]
-  redis.call('HSET', key('counts'), id, '{"next_time":' .. text(now + wait) .. ',' .. string.sub(counts, 2))
+  -- The definition `id`; after how many milliseconds to count next, `wait`; the `counts`.
+  redis.call('HSET', key('counts'), given.id, '{"next_time":' .. text(now + given.wait) .. ',' .. string.sub(given.counts, 2))
   return 1
 elseif what == 'switch' then
-  -- The text that is stored while sending is paused, empty: not paused; the audit entry.
-  local paused, audit = ARGV[3], ARGV[4]
-  if (redis.call('EXISTS', key('switch')) == 1) == (paused ~= '') then return 0 end
-  if paused ~= '' then redis.call('SET', key('switch'), paused) else redis.call('DEL', key('switch')) end
-  write_audit(key('audit'), audit)
+  -- `paused`: the text that is stored while sending is paused, absent: not paused; the `audit` entry.
+  local paused = given.paused
+  if (redis.call('EXISTS', key('switch')) == 1) == (paused ~= nil) then return 0 end
+  if paused then redis.call('SET', key('switch'), paused) else redis.call('DEL', key('switch')) end
+  write_audit(key('audit'), given.audit)
   return 1
 elseif what == 'paused' then
   return redis.call('GET', key('switch')) or ''
 elseif what == 'audit' then
-  local from, to = ARGV[3], ARGV[4]
-  return redis.call('LRANGE', key('audit'), from, to)
+  return redis.call('LRANGE', key('audit'), given.from, given.to)
 else
-  -- 'alert': the row of an alert.
-  local field = ARGV[3]
-  return redis.call('HGET', key('alerts'), field) or ''
+  -- 'alert': the row of an alert, by its `field`.
+  return redis.call('HGET', key('alerts'), given.field) or ''
 end

@@ -1,21 +1,16 @@
--- The start of every script of one definition, after `keys.lua`. A member is the id of a notice in the sorted sets.
-
--- An optional text that Rust passes: '=' and the text, or ''.
-local function optional(word)
-  if word ~= '' then return string.sub(word, 2) end
-end
+-- The start of every script of one definition, after `keys.lua` and `claiming.lua`. A member is the id of a notice in the sorted sets.
 
 -- Returns these fields of a notice; `false` for one that is missing.
 local function fields(member, ...)
   return unpack(redis.call('HMGET', notice_key(member), ...))
 end
 
-local function set_if_given(member, field, word)
-  if word ~= '' then redis.call('HSET', notice_key(member), field, string.sub(word, 2)) end
+local function set_if_given(member, field, value)
+  if value then redis.call('HSET', notice_key(member), field, value) end
 end
 
-local function set_or_delete(member, field, word)
-  if word == '' then redis.call('HDEL', notice_key(member), field) else set_if_given(member, field, word) end
+local function set_or_delete(member, field, value)
+  if value then redis.call('HSET', notice_key(member), field, value) else redis.call('HDEL', notice_key(member), field) end
 end
 
 -- not_sent, failed, awaiting_ack, sending
@@ -104,13 +99,6 @@ local function erase(member)
   redis.call('DEL', notice_key(member))
 end
 
--- Moves a member without its notice to `aside`, where people find it, and out of the other sets.
-local function put_aside(member, reason)
-  for status in pairs(STATUS) do redis.call('ZREM', status_set(status), member) end
-  for _, ready in ipairs({ ready_first_sends, ready_retries, ready_crash_looping }) do redis.call('ZREM', ready, member) end
-  redis.call('HSET', key('aside'), member, reason)
-end
-
 -- The fields that Rust reads of a notice, in the order of `row.rs`; `false` if it has no hash.
 local function seen(member)
   local notice = redis.call(
@@ -121,25 +109,22 @@ local function seen(member)
   return notice
 end
 
--- Inserts a notice; its optional texts are as Rust writes them. Returns its member. If the number is taken (the counting node
--- lost its last steps in a failover), it uses the next free one.
-local function insert(member, due, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended)
+-- Inserts a notice, which has `member`, `param`, and its other texts if there are any; then more fields and values. Returns the
+-- member. If the number is taken (the counting node lost its last steps in a failover), it uses the next free one.
+local function insert(notice, due, ...)
+  local member = notice.member
   -- The last five digits are the definition's id.
   while redis.call('EXISTS', notice_key(member)) == 1 do
     member = string.format('%014.0f', tonumber(string.sub(member, 1, 14)) + 1) .. string.sub(member, 15)
   end
   redis.call(
-    'HSET', notice_key(member), 'fence', '0', 'failures', '0', 'crashes', '0', 'param', param, 'create_time', text(now))
-  set_if_given(member, 'description', description)
-  set_if_given(member, 'trace_context', trace_context)
-  set_if_given(member, 'ordering_key', ordering_key)
-  set_if_given(member, 'dedupe_key', dedupe_key)
-  set_if_given(member, 'dedupe_until_ended', dedupe_until_ended)
+    'HSET', notice_key(member), 'fence', '0', 'failures', '0', 'crashes', '0', 'param', notice.param, 'create_time', text(now),
+    ...)
+  set_if_given(member, 'description', notice.description)
+  set_if_given(member, 'trace_context', notice.trace_context)
+  set_if_given(member, 'ordering_key', notice.ordering_key)
+  set_if_given(member, 'dedupe_key', notice.dedupe_key)
+  set_if_given(member, 'dedupe_until_ended', notice.dedupe_until_ended)
   enter(member, '0', due)
   return member
-end
-
--- A notice without optional texts.
-local function insert_plain(member, due, param)
-  return insert(member, due, param, '', '', '', '', '')
 end

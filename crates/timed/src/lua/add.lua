@@ -1,6 +1,7 @@
--- Arguments: due time and value of each task. Returns the task's id, which is the next number; for several tasks a list of ids.
--- It often runs for a single task, so it uses only three keys, and no table and no function that it can avoid: each costs as much
--- time as a command. (`sequence.lua` and `due_time.lua` explain its steps.)
+-- ARGV from 2 on: due time and value of each task. Returns the task's id, which is the next number; for several tasks a list of ids.
+-- It often runs for a single task, so it is given no JSON, uses only three keys, and no table and no function that it can avoid:
+-- each costs as much time as a command. A due time with a plus sign counts from now. The first number is the time in microseconds,
+-- so that after FLUSHALL no earlier number is given again.
 local DUE, VALUES, LAST_NUMBER = KEYS[1], KEYS[2], KEYS[3]
 local ids = #ARGV > 3 and {}
 local id

@@ -1,18 +1,18 @@
 //! [`Redis`]: a connection to one server or to a cluster, shared by all clones, which reconnects by itself. It also runs the
 //! scripts.
 //!
-//! The scripts belong to the modules that include them; [`Line`] connects and reconnects. The client crate is `redis`; only its
-//! error type is part of this crate's interface.
+//! The scripts belong to the crates that include them; [`Line`] connects and reconnects.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use redis::{ErrorKind, FromRedisValue, RedisResult, ServerErrorKind, Value};
-use solid_notify_core::HandClock;
+use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::line::{Line, Target};
+use crate::script::Script;
 
 /// Settings of a connection; returned by [`Redis::builder`].
 #[derive(Clone)]
@@ -21,7 +21,6 @@ pub struct RedisBuilder {
     prefix: String,
     timeout: Duration,
     allow_eviction: bool,
-    clock: Option<HandClock>,
 }
 
 /// Leaves out the URLs, which may contain passwords.
@@ -57,13 +56,6 @@ impl RedisBuilder {
         self
     }
 
-    /// Uses a clock that tests turn by hand, instead of the server's.
-    #[must_use]
-    pub fn clock(mut self, clock: HandClock) -> Self {
-        self.clock = Some(clock);
-        self
-    }
-
     /// Connects. Asks the first server that responds whether it belongs to a cluster.
     ///
     /// # Errors
@@ -75,7 +67,7 @@ impl RedisBuilder {
         }
         let target = Target { urls: self.urls, timeout: self.timeout };
         let line = Line::open(target).await.map_err(Error::redis("connecting to Redis"))?;
-        let redis = Redis { line: Arc::new(line), prefix: self.prefix, clock: self.clock };
+        let redis = Redis { line: Arc::new(line), prefix: self.prefix, clock: None };
         if !self.allow_eviction {
             redis.refuse_eviction().await?;
         }
@@ -89,7 +81,19 @@ impl RedisBuilder {
 pub struct Redis {
     line: Arc<Line>,
     prefix: String,
-    clock: Option<HandClock>,
+    clock: Option<Arc<Clock>>,
+}
+
+/// Returns the time of a clock that tests turn by hand.
+type Clock = dyn Fn() -> DateTime<Utc> + Send + Sync;
+
+/// All that a script is given.
+#[derive(Serialize)]
+struct Given<'a, T> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now: Option<i64>,
+    #[serde(flatten)]
+    given: &'a T,
 }
 
 impl std::fmt::Debug for Redis {
@@ -112,7 +116,7 @@ impl Redis {
     pub fn builder(url: &str) -> RedisBuilder {
         let urls = url.split(',').map(|url| url.trim().to_owned()).collect();
         let timeout = Duration::from_secs(10);
-        RedisBuilder { urls, prefix: "notify".to_owned(), timeout, allow_eviction: false, clock: None }
+        RedisBuilder { urls, prefix: "notify".to_owned(), timeout, allow_eviction: false }
     }
 
     /// Returns the prefix of the keys.
@@ -120,45 +124,82 @@ impl Redis {
         &self.prefix
     }
 
-    /// Returns the hand-turned clock, if one is set.
-    pub fn hand_clock(&self) -> Option<&HandClock> {
-        self.clock.as_ref()
-    }
-
-    /// The time argument of every script: that of the hand-turned clock, or empty, and then the script uses the server's time.
-    fn time(&self) -> String {
-        self.clock.as_ref().map(|clock| clock.now_millis().to_string()).unwrap_or_default()
+    /// Returns the same connection, whose scripts use the time of this clock instead of the server's.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_clock(mut self, clock: impl Fn() -> DateTime<Utc> + Send + Sync + 'static) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
     }
 
     /// Returns the time of the server that has this key.
-    pub(crate) async fn now(&self, key: &str) -> Result<DateTime<Utc>> {
-        let ms: i64 = self.run(&NOW, &[key], &[], "asking for the time").await?;
-        Ok(solid_notify_core::notice::time_from_millis(ms))
+    #[doc(hidden)]
+    pub async fn now(&self, key: &str) -> Result<DateTime<Utc>> {
+        const DOING: &str = "asking for the time";
+        let ms: i64 = self.run_with_values(&NOW, &[key], &[], DOING).await?;
+        DateTime::from_timestamp_millis(ms)
+            .ok_or_else(|| Error::Reply { doing: DOING, problem: format!("no time: {ms}") })
     }
 
-    /// Runs a script with these keys. The time is its first argument; `args` follow.
-    pub(crate) async fn run<T: FromRedisValue>(
+    /// Runs a script. It gets what it is given as JSON with named fields, and the time of a hand-turned clock among them.
+    #[doc(hidden)]
+    pub async fn run<T: FromRedisValue>(
         &self,
         script: &Script,
         keys: &[impl AsRef<str>],
-        args: &[&str],
+        given: &impl Serialize,
         doing: &'static str,
     ) -> Result<T> {
-        let answer = self.evaluate(script, keys, args).await.map_err(Error::redis(doing))?;
-        redis::from_redis_value(answer)
-            .map_err(|error| Error::VerbResult { doing, problem: format!("cannot read the script's reply: {error}") })
+        // Only texts, numbers and flags are given, for which encoding never fails.
+        let given = serde_json::to_string(&Given { now: self.hand_time(), given }).unwrap_or_default();
+        self.call(script, keys, &given, &[], doing).await
+    }
+
+    /// Runs a script that is given nothing but a list of values, for the one script in which JSON costs too much.
+    #[doc(hidden)]
+    pub async fn run_with_values<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        keys: &[impl AsRef<str>],
+        values: &[&str],
+        doing: &'static str,
+    ) -> Result<T> {
+        let given = self.hand_time().map(|now| format!("{{\"now\":{now}}}")).unwrap_or_default();
+        self.call(script, keys, &given, values, doing).await
+    }
+
+    fn hand_time(&self) -> Option<i64> {
+        self.clock.as_ref().map(|clock| clock().timestamp_millis())
+    }
+
+    async fn call<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        keys: &[impl AsRef<str>],
+        given: &str,
+        values: &[&str],
+        doing: &'static str,
+    ) -> Result<T> {
+        let answer = self.evaluate(script, keys, given, values).await.map_err(Error::redis(doing))?;
+        redis::from_redis_value(answer).map_err(|error| Error::unreadable(doing, &error))
     }
 
     /// Calls the script by its hash. A server that does not have it (restarted, failed over, SCRIPT FLUSH) gets the text and
     /// keeps it.
-    async fn evaluate(&self, script: &Script, keys: &[impl AsRef<str>], args: &[&str]) -> RedisResult<Value> {
+    async fn evaluate(
+        &self,
+        script: &Script,
+        keys: &[impl AsRef<str>],
+        given: &str,
+        values: &[&str],
+    ) -> RedisResult<Value> {
         let command = |name: &str, body: &str| {
             let mut command = redis::cmd(name);
             command.arg(body).arg(keys.len());
             for key in keys {
                 command.arg(key.as_ref());
             }
-            command.arg(self.time()).arg(args);
+            command.arg(given).arg(values);
             command
         };
         let source = script.source();
@@ -195,34 +236,6 @@ fn collect(value: Value, texts: &mut Vec<String>) {
         Value::Array(values) | Value::Set(values) => values.into_iter().for_each(|value| collect(value, texts)),
         Value::Map(pairs) => pairs.into_iter().for_each(|(_, value)| collect(value, texts)),
         _ => {}
-    }
-}
-
-/// A Lua script: these texts after [`CLOCK`]. It never changes, so each server compiles it once.
-pub(crate) struct Script {
-    parts: &'static [&'static str],
-    source: std::sync::OnceLock<ScriptSource>,
-}
-
-/// The two forms in which servers get a script: its hash, or the whole text.
-struct ScriptSource {
-    hash: String,
-    text: String,
-}
-
-/// The start of every script.
-const CLOCK: &str = include_str!("clock.lua");
-
-impl Script {
-    pub(crate) const fn new(parts: &'static [&'static str]) -> Self {
-        Self { parts, source: std::sync::OnceLock::new() }
-    }
-
-    fn source(&self) -> &ScriptSource {
-        self.source.get_or_init(|| {
-            let text = CLOCK.to_owned() + &self.parts.concat();
-            ScriptSource { hash: redis::Script::new(&text).get_hash().to_owned(), text }
-        })
     }
 }
 

@@ -1,19 +1,16 @@
--- ARGV[2]: 'delete', 'revive', 'aside' (only tasks that no consumer holds) or 'due'; ARGV[3]: a reason, or the due time; then
--- ids. Returns for each: 1 done, 0 unknown, 2 held by a consumer.
-local what, more = ARGV[2], ARGV[3]
-local FIRST = 4
+-- given: `what`: 'delete', 'revive', 'set_aside' with its `reason` (only tasks that no consumer holds), or 'reschedule' with the due
+-- time; `ids`. Returns for each id: 1 done, 0 unknown, 2 held by a consumer.
+local what = given.what
 local out = {}
-for at = FIRST, #ARGV do
-  local id = ARGV[at]
+for i, id in ipairs(given.ids) do
   local done = 0
   if what == 'delete' then
-    done = redis.call('HEXISTS', VALUES, id)
-    forget(id)
+    if forget(id) then done = 1 end
     redis.call('HDEL', ASIDE, id)
-  elseif what == 'aside' then
+  elseif what == 'set_aside' then
     local score = redis.call('ZSCORE', DUE, id)
     if score and (tonumber(score) <= now or redis.call('HEXISTS', CLAIMS, id) == 0) then
-      put_aside(id, more)
+      put_aside(id, given.reason)
       done = 1
     end
   elseif what == 'revive' then
@@ -26,9 +23,9 @@ for at = FIRST, #ARGV do
   elseif redis.call('HEXISTS', CLAIMS, id) == 1 then
     done = 2
   elseif redis.call('ZSCORE', DUE, id) then
-    redis.call('ZADD', DUE, due_time(more), id)
+    redis.call('ZADD', DUE, due_time(given), id)
     done = 1
   end
-  out[#out + 1] = done
+  out[i] = done
 end
 return out

@@ -3,24 +3,21 @@
 //! Each kind is a few keys in one slot of a cluster, and each call is one script there. The consumers decide what a task means
 //! and run it.
 
-use chrono::{DateTime, Utc};
-mod model;
-mod scripts;
-
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+use redis::FromRedisValue;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use solid_notify_core::notice::{duration_millis, time_from_millis};
+use solid_notify_redis_connection::Redis;
+use solid_notify_redis_connection::script::Script;
 
-pub use model::{
-    ClaimedTask, Damaged, DeadTask, Due, Rescheduled, Task, TaskCounts, TaskLease, TaskOutcome, TaskSettled, When,
-};
-
-use crate::connection::Redis;
 use crate::error::{Error, Result};
-use model::{RawAside, RawClaimed, RawDead, RawTasks};
-use scripts::{ADD, ADD_AS, CHANGE, CLAIM, DUE, LOOK, REPLACE, SETTLE};
+use crate::model::{
+    ClaimedTask, Damaged, DeadTask, Due, RawAside, RawClaimed, RawDead, RawTasks, Rescheduled, Task, TaskCounts,
+    TaskLease, TaskOutcome, TaskSettled, When, duration_millis, time_from_millis,
+};
+use crate::scripts::{self, ADD, ADD_AS, CHANGE, CLAIM, DUE, LOOK, REPLACE, SETTLE, given};
 
 /// Maximum number of tasks in one script: Lua's `unpack` is limited, and all other calls wait while a script runs.
 const AT_ONCE: usize = 500;
@@ -32,7 +29,7 @@ const UNDECODABLE: &str = "an undecodable value";
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::time::Duration;
-/// use solid_notify_redis::{TaskLease, TaskOutcome, Redis, TimedTasks};
+/// use solid_notify_timed::{Redis, TaskLease, TaskOutcome, TimedTasks};
 ///
 /// let tasks = TimedTasks::new(Redis::connect("redis://127.0.0.1").await?);
 /// let id = tasks.add("remind", Duration::from_secs(60), &("order", 7)).await?;
@@ -57,6 +54,12 @@ impl TimedTasks {
         Self { redis }
     }
 
+    /// Uses a clock that tests turn by hand, instead of the server's. `clock` returns the time it shows.
+    #[must_use]
+    pub fn clock(self, clock: impl Fn() -> DateTime<Utc> + Send + Sync + 'static) -> Self {
+        Self { redis: self.redis.with_clock(clock) }
+    }
+
     /// Adds a task and returns its id, a number. A time in the past means at once.
     ///
     /// # Errors
@@ -65,8 +68,7 @@ impl TimedTasks {
     /// an error.
     pub async fn add<T: Serialize + ?Sized>(&self, kind: &str, at: impl Into<When>, value: &T) -> Result<String> {
         let (due, value) = (at.into().word(), encode(kind, value)?);
-        let keys = scripts::keys_to_add(self.redis.prefix(), kind);
-        self.redis.run(&ADD, &keys, &[&due, &value], "adding a task").await
+        self.add_values(kind, &[&due, &value], "adding a task").await
     }
 
     /// Adds a task under an id that the caller chooses. Returns false where a task with this id exists.
@@ -80,8 +82,8 @@ impl TimedTasks {
         at: impl Into<When>,
         value: &T,
     ) -> Result<bool> {
-        let (due, value) = (at.into().word(), encode(kind, value)?);
-        let added: i64 = self.run(&ADD_AS, kind, &[id, &due, &value], "adding a task").await?;
+        let task = given::Task { id, due: at.into().into(), value: encode(kind, value)? };
+        let added: i64 = self.run(&ADD_AS, kind, &task, "adding a task").await?;
         Ok(added == 1)
     }
 
@@ -96,8 +98,8 @@ impl TimedTasks {
         at: impl Into<When>,
         value: &T,
     ) -> Result<()> {
-        let (due, value) = (at.into().word(), encode(kind, value)?);
-        let _: i64 = self.run(&REPLACE, kind, &[id, &due, &value], "replacing a task").await?;
+        let task = given::Task { id, due: at.into().into(), value: encode(kind, value)? };
+        let _: i64 = self.run(&REPLACE, kind, &task, "replacing a task").await?;
         Ok(())
     }
 
@@ -112,13 +114,12 @@ impl TimedTasks {
     ) -> Result<Vec<String>> {
         let encoded = tasks.into_iter().map(|(at, value)| Ok([at.into().word(), encode(kind, &value)?]));
         let encoded = encoded.collect::<Result<Vec<_>>>()?;
-        let keys = scripts::keys_to_add(self.redis.prefix(), kind);
         let mut ids = Vec::with_capacity(encoded.len());
         for window in encoded.chunks(AT_ONCE) {
             let args: Vec<&str> = window.iter().flatten().map(String::as_str).collect();
             match window.len() {
-                1 => ids.push(self.redis.run(&ADD, &keys, &args, "adding a task").await?),
-                _ => ids.extend(self.redis.run::<Vec<String>>(&ADD, &keys, &args, "adding tasks").await?),
+                1 => ids.push(self.add_values(kind, &args, "adding a task").await?),
+                _ => ids.extend(self.add_values::<Vec<String>>(kind, &args, "adding tasks").await?),
             }
         }
         Ok(ids)
@@ -130,9 +131,9 @@ impl TimedTasks {
     /// # Errors
     /// [`Error::Redis`].
     pub async fn due<T: DeserializeOwned>(&self, kind: &str, limit: usize) -> Result<Due<Task<T>>> {
-        let limit = limit.min(AT_ONCE).to_string();
+        let limit = given::Limit { limit: limit.min(AT_ONCE) };
         let (found, tries, aside): (RawTasks, Vec<u64>, RawAside) =
-            self.run(&DUE, kind, &[&limit], "looking for due tasks").await?;
+            self.run(&DUE, kind, &limit, "looking for due tasks").await?;
         let mut due = Due { tasks: Vec::with_capacity(found.len()), damaged: damaged(aside), dead: Vec::new() };
         let mut undecodable = Vec::new();
         for ((id, score, value), tries) in found.into_iter().zip(tries) {
@@ -143,7 +144,8 @@ impl TimedTasks {
         }
         for (id, error) in undecodable {
             let reason = format!("{UNDECODABLE}: {error}");
-            self.change(kind, "aside", &reason, &[&id], "putting a task aside").await?;
+            let put_aside = given::Verb::SetAside { reason: &reason };
+            self.change(kind, put_aside, &[&id], "putting a task aside").await?;
             due.damaged.push(Damaged { id, reason });
         }
         report(kind, &due.damaged);
@@ -155,17 +157,16 @@ impl TimedTasks {
     ///
     /// # Errors
     /// [`Error::Redis`]. After a lost reply the claimed tasks wait for the end of the lease.
-    /// Stores the outcomes of claimed tasks. Returns false for a task that its consumer no longer held; nothing was changed then.
     pub async fn claim<T: DeserializeOwned>(
         &self,
         kind: &str,
         limit: usize,
         lease: &TaskLease,
     ) -> Result<Due<ClaimedTask<T>>> {
-        let (limit, ms) = (limit.min(AT_ONCE).to_string(), duration_millis(lease.time).to_string());
-        let most = lease.max_tries.unwrap_or(0).to_string();
+        let max_tries = lease.max_tries.filter(|tries| *tries > 0);
+        let claim = given::Claim { limit: limit.min(AT_ONCE), lease: duration_millis(lease.time), max_tries };
         let (fence, found, values, again, aside, dead): RawClaimed =
-            self.run(&CLAIM, kind, &[&limit, &ms, &most], "claiming tasks").await?;
+            self.run(&CLAIM, kind, &claim, "claiming tasks").await?;
         let mut due = Due { tasks: Vec::with_capacity(found.len()), damaged: damaged(aside), dead };
         let mut undecodable = Vec::new();
         let mut again = again.into_iter().peekable();
@@ -189,22 +190,15 @@ impl TimedTasks {
         Ok(due)
     }
 
-    /// Stores what became of claimed tasks, many at once; false for each that its consumer no longer held: nothing was changed.
+    /// Stores the outcomes of claimed tasks. Returns false for a task that its consumer no longer held; nothing was changed then.
     ///
     /// # Errors
     /// [`Error::Redis`]. The call can be repeated after one; it returns false then for what the first call stored.
     pub async fn settle(&self, kind: &str, outcomes: &[TaskSettled]) -> Result<Vec<bool>> {
         let mut held = Vec::with_capacity(outcomes.len());
         for window in outcomes.chunks(AT_ONCE) {
-            let runs: Vec<_> = window
-                .chunk_by(TaskSettled::is_like)
-                .filter_map(|run| TaskSettled::words(run).zip(Some(run)))
-                .collect();
-            let args = runs.iter().flat_map(|(words, run)| {
-                words.iter().map(String::as_str).chain(run.iter().map(|outcome| outcome.id.as_str()))
-            });
-            let args: Vec<&str> = args.collect();
-            let lost: Vec<usize> = self.run(&SETTLE, kind, &args, "settling tasks").await?;
+            let runs = window.chunk_by(TaskSettled::is_like).filter_map(given::Run::new).collect();
+            let lost: Vec<usize> = self.run(&SETTLE, kind, &given::Settle { runs }, "settling tasks").await?;
             held.extend((1..=window.len()).map(|place| !lost.contains(&place)));
         }
         Ok(held)
@@ -215,7 +209,7 @@ impl TimedTasks {
     /// # Errors
     /// [`Error::Redis`].
     pub async fn delete(&self, kind: &str, ids: &[&str]) -> Result<usize> {
-        let done = self.change(kind, "delete", "", ids, "deleting tasks").await?;
+        let done = self.change(kind, given::Verb::Delete, ids, "deleting tasks").await?;
         Ok(done.into_iter().filter(|done| *done == 1).count())
     }
 
@@ -224,7 +218,7 @@ impl TimedTasks {
     /// # Errors
     /// [`Error::Redis`].
     pub async fn reschedule(&self, kind: &str, id: &str, at: impl Into<When>) -> Result<Rescheduled> {
-        let done = self.change(kind, "due", &at.into().word(), &[id], "rescheduling a task").await?;
+        let done = self.change(kind, given::Verb::Reschedule(at.into().into()), &[id], "rescheduling a task").await?;
         Ok(match done.first() {
             Some(1) => Rescheduled::Done,
             Some(2) => Rescheduled::Held,
@@ -237,7 +231,7 @@ impl TimedTasks {
     /// # Errors
     /// [`Error::Redis`].
     pub async fn is_scheduled(&self, kind: &str, id: &str) -> Result<bool> {
-        let found: i64 = self.run(&LOOK, kind, &["is_scheduled", id], "looking for a task").await?;
+        let found: i64 = self.run(&LOOK, kind, &given::Look::IsScheduled { id }, "looking for a task").await?;
         Ok(found == 1)
     }
 
@@ -247,7 +241,7 @@ impl TimedTasks {
     /// [`Error::Redis`].
     pub async fn count(&self, kind: &str) -> Result<TaskCounts> {
         let (open, due, held, dead, aside): (u64, u64, u64, u64, u64) =
-            self.run(&LOOK, kind, &["count"], "counting tasks").await?;
+            self.run(&LOOK, kind, &given::Look::Count, "counting tasks").await?;
         Ok(TaskCounts { waiting: open.saturating_sub(held), due, held, dead, aside })
     }
 
@@ -256,8 +250,8 @@ impl TimedTasks {
     /// # Errors
     /// [`Error::Redis`].
     pub async fn dead(&self, kind: &str, limit: usize) -> Result<Vec<DeadTask>> {
-        let limit = limit.min(AT_ONCE).to_string();
-        let found: Vec<RawDead> = self.run(&LOOK, kind, &["dead", &limit], "reading dead tasks").await?;
+        let look = given::Look::Dead { limit: limit.min(AT_ONCE) };
+        let found: Vec<RawDead> = self.run(&LOOK, kind, &look, "reading dead tasks").await?;
         let dead = |(id, score, reason, tries, value): RawDead| {
             let (died, value) = (time_from_millis(score as i64), String::from_utf8_lossy(&value).into_owned());
             DeadTask { id, died, reason, tries, value }
@@ -270,7 +264,7 @@ impl TimedTasks {
     /// # Errors
     /// [`Error::Redis`].
     pub async fn revive(&self, kind: &str, ids: &[&str]) -> Result<usize> {
-        let done = self.change(kind, "revive", "", ids, "reviving tasks").await?;
+        let done = self.change(kind, given::Verb::Revive, ids, "reviving tasks").await?;
         Ok(done.into_iter().filter(|done| *done == 1).count())
     }
 
@@ -280,8 +274,8 @@ impl TimedTasks {
     /// # Errors
     /// [`Error::Redis`].
     pub async fn purge(&self, kind: &str, older_than: Duration) -> Result<Vec<String>> {
-        let ms = duration_millis(older_than).to_string();
-        self.run(&LOOK, kind, &["purge", &ms], "purging dead tasks").await
+        let minimum_age = duration_millis(older_than);
+        self.run(&LOOK, kind, &given::Look::Purge { minimum_age }, "purging dead tasks").await
     }
 
     /// Puts all entries aside that are in no set, because they would never be due. This crate leaves no such entries, but an edit
@@ -293,7 +287,7 @@ impl TimedTasks {
         let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
         loop {
             let (next, aside): (String, RawAside) =
-                self.run(&LOOK, kind, &["check", &cursor], "checking the tasks").await?;
+                self.run(&LOOK, kind, &given::Look::Check { cursor: &cursor }, "checking the tasks").await?;
             found.extend(damaged(aside));
             cursor = next;
             if cursor == "0" {
@@ -310,8 +304,9 @@ impl TimedTasks {
     pub async fn aside(&self, kind: &str) -> Result<RawAside> {
         let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
         loop {
-            let (next, page): (String, Vec<Vec<u8>>) =
-                self.run(&LOOK, kind, &["aside", &cursor], "reading the tasks that were put aside").await?;
+            let (next, page): (String, Vec<Vec<u8>>) = self
+                .run(&LOOK, kind, &given::Look::Aside { cursor: &cursor }, "reading the tasks that were put aside")
+                .await?;
             let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
             found.extend(page.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))));
             cursor = next;
@@ -328,27 +323,32 @@ impl TimedTasks {
     /// # Errors
     /// [`Error::Redis`].
     pub async fn now(&self, kind: &str) -> Result<DateTime<Utc>> {
-        self.redis.now(&scripts::keys(self.redis.prefix(), kind)[0]).await
+        Ok(self.redis.now(&scripts::keys(self.redis.prefix(), kind)[0]).await?)
     }
 
-    async fn change(&self, kind: &str, what: &str, more: &str, ids: &[&str], doing: &'static str) -> Result<Vec<i64>> {
+    async fn change(&self, kind: &str, verb: given::Verb<'_>, ids: &[&str], doing: &'static str) -> Result<Vec<i64>> {
         let mut done = Vec::with_capacity(ids.len());
-        for window in ids.chunks(AT_ONCE) {
-            let mut args = vec![what, more];
-            args.extend(window);
-            done.extend(self.run::<Vec<i64>>(&CHANGE, kind, &args, doing).await?);
+        for ids in ids.chunks(AT_ONCE) {
+            let change = given::Change { verb: &verb, ids };
+            done.extend(self.run::<Vec<i64>>(&CHANGE, kind, &change, doing).await?);
         }
         Ok(done)
     }
 
-    async fn run<T: redis::FromRedisValue>(
+    /// Adds tasks, whose due time and value are the values.
+    async fn add_values<T: FromRedisValue>(&self, kind: &str, values: &[&str], doing: &'static str) -> Result<T> {
+        let keys = scripts::keys_to_add(self.redis.prefix(), kind);
+        Ok(self.redis.run_with_values(&ADD, &keys, values, doing).await?)
+    }
+
+    async fn run<T: FromRedisValue>(
         &self,
-        script: &crate::connection::Script,
+        script: &Script,
         kind: &str,
-        args: &[&str],
+        given: &impl Serialize,
         doing: &'static str,
     ) -> Result<T> {
-        self.redis.run(script, &scripts::keys(self.redis.prefix(), kind), args, doing).await
+        Ok(self.redis.run(script, &scripts::keys(self.redis.prefix(), kind), given, doing).await?)
     }
 }
 

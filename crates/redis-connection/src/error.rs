@@ -1,10 +1,8 @@
-//! The errors of calls to Redis, and which kind of fault each is to a sweeper.
+//! The errors of calls to Redis, and which of them pass by themselves.
 //!
 //! Expected races (another consumer claimed the task meanwhile) are values, not errors.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
-use solid_notify_core::StoreError;
-use solid_notify_core::error::FaultKind;
 
 /// Error of a call to Redis.
 #[derive(Debug, thiserror::Error)]
@@ -33,17 +31,9 @@ pub enum Error {
         /// The prefix.
         prefix: String,
     },
-    /// A value could not be written as JSON.
-    #[error("a value of the kind {kind:?} cannot be written as JSON: {source}")]
-    Encode {
-        /// The kind of the task.
-        kind: String,
-        /// The error of the JSON encoder.
-        source: serde_json::Error,
-    },
     /// The reply is not one of this crate's scripts, perhaps because the keys were changed by hand.
     #[error("{doing}: {problem}")]
-    VerbResult {
+    Reply {
         /// What was being done.
         doing: &'static str,
         /// What is wrong with the reply.
@@ -59,40 +49,26 @@ impl Error {
         move |source| Self::Redis { doing, source }
     }
 
-    /// Returns the kind of fault, which says whether a retry helps or an operator must act.
-    pub fn fault(&self) -> FaultKind {
+    /// The error of a reply that cannot be read.
+    #[doc(hidden)]
+    pub fn unreadable(doing: &'static str, error: &impl std::fmt::Display) -> Self {
+        Self::Reply { doing, problem: format!("cannot read the script's reply: {error}") }
+    }
+
+    /// True where Redis cannot be reached or does not serve for now, which passes by itself. With every other error an operator
+    /// must act: the memory or the disk is full, a permission is missing, a key was changed by hand.
+    pub fn is_outage(&self) -> bool {
         match self {
-            Self::Redis { source, .. } => fault(source),
-            Self::Evicts { .. } | Self::Prefix { .. } | Self::VerbResult { .. } => FaultKind::Unusable,
-            Self::Encode { .. } => FaultKind::Permanent,
+            Self::Redis { source, .. } => is_outage(source),
+            Self::Evicts { .. } | Self::Prefix { .. } | Self::Reply { .. } => false,
         }
-    }
-}
-
-impl From<Error> for StoreError {
-    fn from(error: Error) -> Self {
-        let kind = error.fault();
-        match error {
-            Error::Redis { doing, source } => Self::new(doing, kind, source),
-            other => Self::new("asking Redis", kind, other),
-        }
-    }
-}
-
-impl From<Error> for solid_notify_core::Error {
-    fn from(error: Error) -> Self {
-        Self::Store(error.into())
     }
 }
 
 /// By the error's kind and code, never by its message.
-fn fault(error: &RedisError) -> FaultKind {
+fn is_outage(error: &RedisError) -> bool {
     let lost = error.is_io_error() || error.kind() == ErrorKind::ClusterConnectionNotFound;
-    match lost || does_not_serve_now(error) {
-        true => FaultKind::Outage,
-        // OOM (the memory is full), MISCONF (the disk is full), NOPERM, a key of another type: an operator must act.
-        false => FaultKind::Unusable,
-    }
+    lost || does_not_serve_now(error)
 }
 
 /// True where a server refuses to serve for now, which passes by itself. During a failover a node is read-only, is loading,
@@ -138,7 +114,7 @@ mod tests {
             "ASK 3999 127.0.0.1:6381",
             "NOREPLICAS Not enough good replicas to write.",
         ] {
-            assert_eq!(fault(&answer(line)), FaultKind::Outage, "{line}");
+            assert!(is_outage(&answer(line)), "{line}");
             assert!(does_not_serve_now(&answer(line)), "{line}");
         }
     }
@@ -152,7 +128,7 @@ mod tests {
             "WRONGTYPE Operation against a key holding the wrong kind of value",
             "ERR unknown command",
         ] {
-            assert_eq!(fault(&answer(line)), FaultKind::Unusable, "{line}");
+            assert!(!is_outage(&answer(line)), "{line}");
             assert!(!does_not_serve_now(&answer(line)), "{line}");
         }
     }
@@ -161,7 +137,7 @@ mod tests {
     fn a_connection_that_is_lost_refused_or_silent_is_an_outage() {
         use io::ErrorKind as K;
         for kind in [K::ConnectionRefused, K::ConnectionReset, K::BrokenPipe, K::UnexpectedEof, K::TimedOut] {
-            assert_eq!(fault(&io::Error::from(kind).into()), FaultKind::Outage, "{kind}");
+            assert!(is_outage(&io::Error::from(kind).into()), "{kind}");
         }
     }
 }

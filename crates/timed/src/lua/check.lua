@@ -1,5 +1,5 @@
--- Checks one window of the entries. Puts those aside that are in no set, because they would never be due. Adds their ids and the
--- reason to `aside` and returns the next cursor.
+-- Checks one window of the entries. Puts those aside that are in no set, because they would never be due. Returns the
+-- next cursor.
 local function check_window(cursor, count, aside)
   local page = redis.call('HSCAN', VALUES, cursor, 'COUNT', count)
   for i = 1, #page[2], 2 do

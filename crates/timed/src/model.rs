@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use solid_notify_core::notice::{duration_millis, millis_from_time};
-
-use crate::MAX_SCORE;
+use solid_notify_redis_connection::MAX_SCORE;
 
 /// When a task is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,11 +28,11 @@ impl From<DateTime<Utc>> for When {
 }
 
 impl When {
-    /// The time, in the form that scripts take.
-    pub(super) fn word(self) -> String {
+    /// The time as a word: milliseconds; with a plus sign they count from now.
+    pub(crate) fn word(self) -> String {
         match self {
-            Self::After(delay) => format!("+{}", duration_millis(delay).min(MAX_SCORE)),
-            Self::At(time) => millis_from_time(time).clamp(0, MAX_SCORE).to_string(),
+            Self::After(delay) => format!("+{}", duration_millis(delay)),
+            Self::At(time) => millis_from_time(time).to_string(),
         }
     }
 }
@@ -70,7 +68,7 @@ pub struct ClaimedTask<T> {
 }
 
 impl<T> ClaimedTask<T> {
-    /// Pairs the task with an outcome, for [`super::TimedTasks::settle`].
+    /// Pairs the task with an outcome, for [`crate::TimedTasks::settle`].
     pub fn outcome(&self, outcome: TaskOutcome) -> TaskSettled {
         TaskSettled { id: self.id.clone(), fence: self.fence, outcome }
     }
@@ -113,7 +111,7 @@ pub struct Due<T> {
     pub dead: Vec<String>,
 }
 
-/// A task that cannot be used and was put aside. [`super::TimedTasks::aside`] lists it.
+/// A task that cannot be used and was put aside. [`crate::TimedTasks::aside`] lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damaged {
@@ -123,7 +121,7 @@ pub struct Damaged {
     pub reason: String,
 }
 
-/// TaskOutcome of a claimed task.
+/// The outcome of a claimed task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TaskOutcome {
@@ -153,25 +151,12 @@ pub struct TaskSettled {
 
 impl TaskSettled {
     /// True for outcomes of the same claim that are equal: they form one run.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.fence == other.fence && self.outcome == other.outcome
-    }
-
-    /// The script's words for such a run, before its ids.
-    pub(super) fn words(run: &[Self]) -> Option<[String; 4]> {
-        let first = run.first()?;
-        let (what, more) = match &first.outcome {
-            TaskOutcome::Finish => ("finish", String::new()),
-            TaskOutcome::Retry(when) => ("retry", when.word()),
-            TaskOutcome::Dead(reason) => ("dead", reason.clone()),
-            TaskOutcome::Extend(lease) => ("lease", duration_millis(*lease).min(MAX_SCORE).to_string()),
-            TaskOutcome::Aside(reason) => ("aside", reason.clone()),
-        };
-        Some([format!("{}:", first.fence), what.to_owned(), more, run.len().to_string()])
     }
 }
 
-/// Result of [`super::TimedTasks::reschedule`].
+/// Result of [`crate::TimedTasks::reschedule`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rescheduled {
@@ -216,10 +201,26 @@ pub struct DeadTask {
 }
 
 /// Id and reason of each task that was put aside.
-pub(super) type RawAside = Vec<(String, String)>;
+pub(crate) type RawAside = Vec<(String, String)>;
 /// Id, score and value of each task.
-pub(super) type RawTasks = Vec<(String, f64, Vec<u8>)>;
+pub(crate) type RawTasks = Vec<(String, f64, Vec<u8>)>;
 /// The fence, id and score of each task, their values, index (from 1) and tries of those that were claimed before, what was put
 /// aside, the ids of dead ones.
-pub(super) type RawClaimed = (u64, Vec<(String, f64)>, Vec<Vec<u8>>, Vec<(usize, u64)>, RawAside, Vec<String>);
-pub(super) type RawDead = (String, f64, String, u64, Vec<u8>);
+pub(crate) type RawClaimed = (u64, Vec<(String, f64)>, Vec<Vec<u8>>, Vec<(usize, u64)>, RawAside, Vec<String>);
+pub(crate) type RawDead = (String, f64, String, u64, Vec<u8>);
+
+/// Converts a duration to milliseconds, rounded up so that no task is due too early, and bounded by what a score can be.
+pub(crate) fn duration_millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(MAX_SCORE).min(MAX_SCORE)
+}
+
+/// Converts a time to milliseconds since 1970, rounded up so that no task is due too early. A time before 1970 is 1970.
+pub(crate) fn millis_from_time(time: DateTime<Utc>) -> i64 {
+    let begun = i64::from(!time.timestamp_subsec_nanos().is_multiple_of(1_000_000));
+    (time.timestamp_millis() + begun).clamp(0, MAX_SCORE)
+}
+
+/// Converts a score to a time.
+pub(crate) fn time_from_millis(ms: i64) -> DateTime<Utc> {
+    DateTime::from_timestamp_millis(ms).unwrap_or(DateTime::<Utc>::MAX_UTC)
+}

@@ -1,0 +1,311 @@
+//! What the scripts are given: an argument with named fields for each, which they read as `given`. `lua/` says what each means.
+//!
+//! Numbers are for computing. What a script stores or compares goes as a text ([`Text`]), because numbers in Lua are exact only up
+//! to 2^53.
+
+mod sending;
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use solid_notify_core::notice::{Status, duration_millis};
+use solid_notify_redis_connection::MAX_SCORE;
+
+pub(super) use sending::{
+    Beside, Claim, ClaimMode, DueTime, Insert, New, Outcome, Plain, ReportedAlert, Settle, SettleMode,
+};
+
+/// A number that goes as a text.
+pub(super) struct Text<T>(pub(super) T);
+
+impl<T: Display> Serialize for Text<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl From<Status> for Text<i64> {
+    fn from(status: Status) -> Self {
+        Self(status.code())
+    }
+}
+
+/// A duration in milliseconds; `inf` for one without end.
+pub(super) struct Millis(pub(super) Duration);
+
+impl Serialize for Millis {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match duration_millis(self.0) {
+            ms if ms >= MAX_SCORE => serializer.serialize_str("inf"),
+            ms => serializer.serialize_i64(ms),
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub(super) enum Look<'a> {
+    Due,
+    Oldest,
+    Overdue {
+        status: Text<i64>,
+        most: usize,
+    },
+    Held {
+        worker: &'a str,
+        most: usize,
+    },
+    Find {
+        member: String,
+    },
+    List {
+        set: String,
+        from: String,
+        to: String,
+        latest_first: bool,
+        most: usize,
+        #[serde(flatten)]
+        after: Option<After>,
+    },
+    Count {
+        set: String,
+        from: String,
+        to: String,
+    },
+    Classes,
+    Counts {
+        recent: i64,
+    },
+    Facts {
+        after: Text<i64>,
+    },
+    Ahead {
+        ordering_key: &'a str,
+        member: String,
+    },
+    Retries {
+        skipped: usize,
+        most: usize,
+    },
+    Audit(Entries),
+    Dedupe {
+        dedupe_key: &'a str,
+    },
+    Alarms,
+    Limits,
+}
+
+/// Where a page begins.
+#[derive(Serialize)]
+pub(super) struct After {
+    pub(super) after_score: String,
+    pub(super) after_member: String,
+}
+
+/// The first and the last entry of a list; -1 is the latest.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Entries {
+    pub(super) from: i64,
+    pub(super) to: i64,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub(super) enum Change<'a> {
+    One {
+        member: String,
+        status: Text<i64>,
+        fence: Text<i64>,
+        score: &'a str,
+        #[serde(flatten)]
+        verb: Verb,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        audit: Option<String>,
+    },
+    Window {
+        #[serde(flatten)]
+        verb: WindowVerb<'a>,
+        status: Text<i64>,
+        notices: &'a [Target],
+        #[serde(flatten)]
+        seen: Option<SeenWindow>,
+    },
+    Extend {
+        leases: Vec<Lease>,
+    },
+    Purge {
+        status: Text<i64>,
+        minimum_age: i64,
+        most: usize,
+    },
+    Drop,
+    Tick {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        seen_tick: Option<Text<i64>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        seen_schedule: Option<&'a str>,
+        last_tick: Text<i64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tick_schedule: Option<&'a str>,
+        notices: Vec<Plain>,
+    },
+    Forwarded {
+        arrived: i64,
+    },
+}
+
+/// A change of one notice.
+#[derive(Serialize)]
+#[serde(tag = "verb", rename_all = "snake_case")]
+pub(super) enum Verb {
+    Revive {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+    },
+    End {
+        text: String,
+    },
+    Retime {
+        time: i64,
+    },
+    Rewrite {
+        text: String,
+    },
+    Late {
+        text: String,
+    },
+    Refuse {
+        text: String,
+    },
+    Nothing,
+}
+
+#[derive(Clone, Copy, Serialize)]
+#[serde(tag = "verb", rename_all = "snake_case")]
+pub(super) enum WindowVerb<'a> {
+    Revive,
+    End { reason: &'a str },
+    Retime,
+}
+
+#[derive(Serialize)]
+pub(super) struct Target {
+    pub(super) member: String,
+    pub(super) fence: Text<i64>,
+    pub(super) time: i64,
+}
+
+/// What a look saw, and the audit entry of the change that follows.
+#[derive(Serialize)]
+pub(super) struct SeenWindow {
+    pub(super) seen: String,
+    pub(super) audit: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct Lease {
+    pub(super) member: String,
+    pub(super) fence: Text<i64>,
+    pub(super) lease: Millis,
+}
+
+#[derive(Serialize)]
+pub(super) struct Alert<'a> {
+    pub(super) common: &'a str,
+    pub(super) field: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) follow_up: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) source: Option<Text<i64>>,
+    #[serde(flatten)]
+    pub(super) what: AlertWhat<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub(super) enum AlertWhat<'a> {
+    Look,
+    Raise {
+        seen_state: &'a str,
+        seen_row: &'a str,
+        new_row: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sooner: Option<Millis>,
+        seen_arrived: &'a str,
+        new_arrived: Text<i64>,
+        notices: Vec<Plain>,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub(super) enum Common<'a> {
+    Names {
+        wanted: usize,
+        names: Vec<Name<'a>>,
+    },
+    Ids,
+    Numbers {
+        wanted: usize,
+    },
+    Definitions,
+    Number {
+        counter: &'a str,
+    },
+    Edit {
+        id: Text<i64>,
+        seen_fingerprint: &'a str,
+        seen_versions: i64,
+        versions: Vec<String>,
+        audit: &'a [String],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        row: Option<BTreeMap<String, String>>,
+    },
+    Forget {
+        id: Text<i64>,
+    },
+    Versions {
+        id: Text<i64>,
+    },
+    Beat {
+        #[serde(flatten)]
+        node: Option<Node<'a>>,
+    },
+    Counts,
+    MayCount {
+        id: Text<i64>,
+        wait: Millis,
+    },
+    Counted {
+        id: Text<i64>,
+        wait: Millis,
+        counts: String,
+    },
+    Switch {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        paused: Option<String>,
+        audit: String,
+    },
+    Paused,
+    Audit(Entries),
+    Alert {
+        field: &'a str,
+    },
+}
+
+/// The name of a definition, and the id that it had last.
+#[derive(Serialize)]
+pub(super) struct Name<'a> {
+    pub(super) name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<Text<i64>>,
+}
+
+/// A node that reports, and its row.
+#[derive(Serialize)]
+pub(super) struct Node<'a> {
+    pub(super) node: &'a str,
+    pub(super) row: &'a str,
+}
