@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use chrono::Utc;
+// [imports]
 use solid_notify::{
     AckResult, Error, HandClock, Notice, NotifyDef, Outbox, OutboxExt, Status, Sweeper, TokenKeys, ack_notice,
     add_notice,
 };
+// [end]
 use sqlx::sqlite::SqlitePoolOptions;
 use tokio::sync::mpsc;
 

@@ -21,8 +21,10 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use chrono::Utc;
-use solid_notify::definition::ALERT_DEFINITION;
+// [imports]
+use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::{Alert, Failure, HandClock, Notice, NotifyDef, Outbox, OutboxExt, Sweeper, add_notice};
+// [end]
 use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
 
@@ -52,12 +54,14 @@ async fn main() -> Result<()> {
             let up = up.load(Ordering::SeqCst);
             async move { if up { Ok(()) } else { Err(Failure::retry("the line is dead")) } }
         })
+        // [own_handler]
         .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
             let alert = notice.into_param();
             println!("to {}: {}", alert.email.join(", "), alert.title());
             titles.lock().unwrap_or_else(PoisonError::into_inner).push(alert.title());
             async { Ok(()) }
         })
+        // [end]
         .start()
         .await?;
 

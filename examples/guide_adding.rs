@@ -7,6 +7,7 @@
 //!
 //! The chapters "Adding notices", "Handlers and failures" and "Retries and error classes" show the regions of this file.
 
+// [imports]
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -19,6 +20,7 @@ use solid_notify::{
 };
 use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
+// [end]
 
 // [handler_type]
 struct Partner {

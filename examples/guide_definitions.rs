@@ -8,8 +8,10 @@
 //! windows" show the regions of this file.
 
 use anyhow::{Result, bail, ensure};
+// [imports]
 use solid_notify::definition::Updated;
 use solid_notify::{Filter, NewNotice, NotifyDef, Outbox, Status, VerbResult};
+// [end]
 use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
 

@@ -6,6 +6,7 @@
 //!
 //! The chapter "Testing an application" shows the regions of this file. In an application the last three functions are tests.
 
+// [imports]
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -18,6 +19,7 @@ use solid_notify::{
 };
 use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
+// [end]
 
 // [application]
 /// The handlers that the application registers.

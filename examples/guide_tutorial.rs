@@ -6,6 +6,7 @@
 //!
 //! `docs/src/tutorial.md` shows the regions of this file one by one and explains them.
 
+// [imports]
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -14,6 +15,7 @@ use solid_notify::{
     Definition, ErrorClass, Failure, Notice, NotifyDef, Outbox, OutboxExt, Status, VerbResult, add_notice,
 };
 use sqlx::sqlite::SqlitePoolOptions;
+// [end]
 
 // [invoice]
 #[derive(Serialize, Deserialize)]

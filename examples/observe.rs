@@ -11,9 +11,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+// [imports]
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use solid_notify::metrics::SECONDS_BUCKETS;
 use solid_notify::{Failure, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, add_notices};
+// [end]
 use sqlx::sqlite::SqlitePoolOptions;
 
 #[tokio::main]

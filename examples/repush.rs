@@ -18,8 +18,10 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use chrono::Utc;
 use serde::{Deserialize, Serialize};
+// [imports]
 use solid_notify::redis::{Redis, RedisOutbox};
 use solid_notify::{HandClock, HttpStatus, Notice, NotifyDef, OutboxExt, Status, add_notice};
+// [end]
 
 #[derive(Serialize, Deserialize)]
 struct CallRecord {

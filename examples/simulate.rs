@@ -13,9 +13,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+// [imports]
 use solid_notify::alert::AlertKind;
 use solid_notify::simulate::{Report, Scenario, simulate};
 use solid_notify::{ErrorClass, NotifyDef};
+// [end]
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -14,8 +14,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use chrono::Utc;
 use serde::{Deserialize, Serialize};
+// [imports]
 use solid_notify::HandClock;
 use solid_notify::timed::{Redis, Rescheduled, TaskLease, TaskOutcome, TimedTasks};
+// [end]
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Reminder {

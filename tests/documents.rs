@@ -1,5 +1,5 @@
 //! The documents: each Rust snippet is a region of a program that CI compiles and runs, each relative link leads somewhere, in the
-//! book to a file of the book, and `docs/sql` has every statement as each database gets it.
+//! book to a file of the book, the table of names has the public API, and `docs/sql` has every statement as each database gets it.
 //!
 //! With `WRITE_DOCUMENTS=1` in the environment, snippets and statements are written instead of compared.
 //!
@@ -181,6 +181,67 @@ fn every_guide_program_and_the_quick_start_are_examples_that_run() {
         assert!(manifest.contains(&format!("name = \"{name}\"")), "examples/Cargo.toml does not have {name}");
         assert!(run.contains(&format!("\"{name}\"")), "EXAMPLES of xtask/src/test.rs does not have {name}");
     }
+}
+
+/// Returns the names that a snapshot of the public API has directly under a path.
+fn names_under(snapshot: &str, path: &str) -> BTreeSet<String> {
+    let text = read(&format!("docs/api/{snapshot}.txt"));
+    let name = |line: &str| {
+        let item = line.trim_start_matches("#[non_exhaustive] ").strip_prefix("pub ")?;
+        let item = item.split(' ').find(|word| word.contains("::"))?;
+        let below = item.strip_prefix(path)?.strip_prefix("::")?;
+        let (name, rest) =
+            below.split_at(below.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(below.len()));
+        (!name.is_empty() && !rest.starts_with("::")).then(|| name.to_owned())
+    };
+    text.lines().filter_map(name).collect()
+}
+
+/// Modules of the crate that users name whose content is in the snapshot of another crate.
+const ELSEWHERE: [(&str, &str, &str); 7] = [
+    ("channels", "solid-notify-channels", "solid_notify_channels"),
+    ("metrics", "solid-notify-core", "solid_notify_core::metrics"),
+    ("redis", "solid-notify-redis", "solid_notify_redis"),
+    ("retry", "solid-notify-core", "solid_notify_core::retry"),
+    ("simulate", "solid-notify-testkit", "solid_notify_testkit::simulate"),
+    ("testkit", "solid-notify-sweeper", "solid_notify_sweeper::testing"),
+    ("testkit", "solid-notify-testkit", "solid_notify_testkit"),
+];
+
+#[test]
+fn the_chapter_on_names_has_every_name_and_its_module() {
+    let text = read("docs/src/names.md");
+    let mut listed: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for row in text.lines().filter(|line| line.starts_with("| `solid_notify")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let names = cells[3].split(", ").map(|name| name.trim_matches('`').to_owned());
+        listed.entry(cells[1].trim_matches('`')).or_default().extend(names);
+    }
+    // A module has rows of its own, so the rows of the root do not repeat it.
+    let modules: Vec<String> =
+        listed.keys().filter_map(|path| path.strip_prefix("solid_notify::")).map(str::to_owned).collect();
+    listed.get_mut("solid_notify").unwrap().extend(modules);
+    for (path, names) in &mut listed {
+        let mut public = names_under("solid-notify", path);
+        let module = path.strip_prefix("solid_notify::").unwrap_or_default();
+        for (_, snapshot, path) in ELSEWHERE.iter().filter(|(name, ..)| *name == module) {
+            public.extend(names_under(snapshot, path));
+        }
+        names.sort_unstable();
+        assert_eq!(
+            *names,
+            public.into_iter().collect::<Vec<_>>(),
+            "docs/src/names.md (left) differs from docs/api at {path}"
+        );
+    }
+}
+
+#[test]
+fn every_chapter_with_rust_code_shows_where_its_names_are() {
+    let shows = |text: &str| text.contains("](names.md)") || text.contains("\nuse solid_notify");
+    let chapters = guides().into_iter().filter(|file| !snippets(file).is_empty());
+    let silent: Vec<String> = chapters.filter(|file| !shows(&read(file))).collect();
+    assert!(silent.is_empty(), "show the imports, or link to names.md: {silent:?}");
 }
 
 /// Returns the anchor that GitHub and mdBook give a heading.

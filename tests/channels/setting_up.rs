@@ -1,17 +1,28 @@
-//! The handler of alerts as the book sets it up; the chapter "Alerts" shows the region. It sends nothing.
+//! The handler of alerts as the book sets it up; the chapter "Alerts" shows the regions.
 
 use std::error::Error;
 
-use solid_notify::channels::{AlertChannels, DingTalk, Mailer};
-use solid_notify::definition::ALERT_DEFINITION;
+use solid_notify::alert::ALERT_DEFINITION;
+use solid_notify::channels::{AlertChannels, DingTalk, Mailer, Slack};
 use solid_notify::testkit::MemoryOutbox;
 use solid_notify::{AnyOutbox, OutboxExt, SweeperBuilder};
 
-fn alerting(outbox: &AnyOutbox, smtp_url: &str, ops_url: &str, secret: &str) -> Result<SweeperBuilder, Box<dyn Error>> {
+use crate::receiver::Receiver;
+
+/// The addresses and secrets, which a configuration has.
+struct Config<'a> {
+    smtp_url: &'a str,
+    slack_url: &'a str,
+    ding_talk_url: &'a str,
+    ding_talk_secret: &'a str,
+}
+
+fn alerting(outbox: &AnyOutbox, config: &Config<'_>) -> Result<SweeperBuilder, Box<dyn Error>> {
     // [channels]
     let alerts = AlertChannels::builder()
-        .mail(Mailer::from_url(smtp_url)?.from("alerts@example.org").build()?) // STARTTLS or TLS, unless the URL says otherwise
-        .chat("ops", DingTalk::new(ops_url).secret(secret)) // or Feishu, WeCom, Slack; `alert_to = 'ops'` names it
+        .mail(Mailer::from_url(config.smtp_url)?.from("alerts@example.org").build()?) // STARTTLS or TLS, unless the URL says otherwise
+        .chat("ops", Slack::new(config.slack_url)) // `alert_to = 'ops'` names it
+        .chat("duty", DingTalk::new(config.ding_talk_url).secret(config.ding_talk_secret)) // `alert_to = 'ops,duty'` names both
         .build()?;
     let builder = outbox.sweeper().handler_type(ALERT_DEFINITION, alerts);
     // [end]
@@ -19,9 +30,65 @@ fn alerting(outbox: &AnyOutbox, smtp_url: &str, ops_url: &str, secret: &str) -> 
 }
 
 #[tokio::test]
-async fn mail_and_chat_are_set_up_as_the_book_says() {
+async fn mail_and_chats_are_set_up_as_the_book_says() {
     let outbox = MemoryOutbox::new();
-    let builder =
-        alerting(&outbox, "smtps://user:password@mail.example.org", "https://chat.example.org/hook", "secret");
-    builder.unwrap().start().await.unwrap().shutdown().await;
+    let config = Config {
+        smtp_url: "smtps://user:password@mail.example.org",
+        slack_url: "https://slack.example.org/services/T/B/x",
+        ding_talk_url: "https://chat.example.org/hook",
+        ding_talk_secret: "secret",
+    };
+    alerting(&outbox, &config).unwrap().start().await.unwrap().shutdown().await;
+}
+
+/// The test calls `run` instead of `main`, because it has its own URL.
+#[allow(dead_code)]
+mod slack_alone {
+    // [slack]
+    use solid_notify::alert::ALERT_DEFINITION;
+    use solid_notify::channels::{AlertChannels, Slack};
+    use solid_notify::{Definition, Failure, Notice, NotifyDef, Outbox, OutboxExt, add_notice};
+    use sqlx::sqlite::SqlitePoolOptions;
+
+    type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+    const REPORT_SALE: Definition<i64> = Definition::new("report_sale");
+
+    #[tokio::main]
+    async fn main() -> Result<()> {
+        run(&std::env::var("SLACK_URL")?).await // https://hooks.slack.com/services/…
+    }
+
+    pub async fn run(slack_url: &str) -> Result<()> {
+        let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
+        let outbox = Outbox::new(pool);
+        outbox.migrate().await?;
+        // No retry, so that the example is short: the first failure makes a dead letter, and that raises an alert.
+        outbox.define_if_missing(NotifyDef::new(REPORT_SALE).max_retry_times(0).alert_to("ops")).await?;
+
+        let alerts = AlertChannels::builder().chat("ops", Slack::new(slack_url)).build()?;
+        let sweeper = outbox
+            .sweeper()
+            .handler(REPORT_SALE, |_: Notice<i64>| async { Err(Failure::retry("the office is closed")) })
+            .handler_type(ALERT_DEFINITION, alerts) // in the sweeper of each process that may send alerts
+            .start()
+            .await?;
+
+        let mut tx = outbox.begin().await?;
+        add_notice(&mut tx, REPORT_SALE, 7).await?;
+        tx.commit().await?;
+        sweeper.idle().await; // the sale has failed, and the alert is posted; a service serves requests here
+        sweeper.shutdown().await;
+        Ok(())
+    }
+    // [end]
+}
+
+#[tokio::test]
+async fn slack_alone_is_set_up_as_the_book_says() {
+    let slack = Receiver::accepting("ok").await;
+    slack_alone::run(&slack.url("/services/T/B/x")).await.unwrap();
+    let [posted] = &slack.posted.all()[..] else { panic!("one message expected") };
+    let text = posted.body["text"].as_str().unwrap();
+    assert!(text.starts_with("report_sale: finally failed") && text.contains("the office is closed"), "{text}");
 }
