@@ -9,11 +9,9 @@
 // [imports]
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
-use solid_notify::{
-    Definition, ErrorClass, Failure, Notice, NotifyDef, Outbox, OutboxExt, Status, VerbResult, add_notice,
-};
+use solid_notify::{Definition, ErrorClass, Failure, Notice, NotifyDef, Outbox, OutboxExt, Status, add_notice};
 use sqlx::sqlite::SqlitePoolOptions;
 // [end]
 
@@ -72,7 +70,7 @@ async fn main() -> Result<()> {
     let alice = outbox.operator("alice");
     println!("{}", alice.explain(id).await?);
     // [end]
-    ensure!(outbox.find(id).await?.is_some_and(|notice| notice.status == Status::Failed));
+    anyhow::ensure!(outbox.find(id).await?.is_some_and(|notice| notice.status == Status::Failed));
 
     // [wait]
     while outbox.find(id).await?.is_some_and(|notice| notice.status != Status::Succeeded) {
@@ -89,7 +87,7 @@ async fn main() -> Result<()> {
     tx.rollback().await?;
     println!("{}", alice.explain(never).await?);
     // [end]
-    ensure!(outbox.find(never).await?.is_none());
+    anyhow::ensure!(outbox.find(never).await?.is_none());
 
     // [dead_letter]
     let wrong = Invoice { number: 3, mail: "cleo at example.org".to_owned() };
@@ -110,18 +108,19 @@ async fn main() -> Result<()> {
     }
     // [end]
     let letter = outbox.find(dead).await?;
-    ensure!(letter.is_some_and(|notice| notice.status == Status::DeadLetter && notice.errors.len() == 1));
+    anyhow::ensure!(letter.is_some_and(|notice| notice.status == Status::DeadLetter && notice.errors.len() == 1));
 
     // [repair]
     let right = Invoice { number: 3, mail: "cleo@example.org".to_owned() };
     let edited = alice.edit(dead, &right).await?; // a dead letter is sent again with the new parameter
+    println!("{edited}");
     sweeper.idle().await;
     for entry in alice.audit_of(dead, 10).await? {
         println!("{} {} {}", entry.who, entry.act, entry.detail.unwrap_or_default());
     }
     // [end]
-    ensure!(edited == VerbResult::Done);
-    ensure!(outbox.find(dead).await?.is_some_and(|notice| notice.status == Status::Succeeded));
+    anyhow::ensure!(edited == solid_notify::VerbResult::Done);
+    anyhow::ensure!(outbox.find(dead).await?.is_some_and(|notice| notice.status == Status::Succeeded));
 
     // [edit]
     sqlx::query("UPDATE notify_def SET retry_interval = '[10s,1h]', max_retry_times = 8 WHERE name = 'send_invoice'")
@@ -130,7 +129,7 @@ async fn main() -> Result<()> {
     let row = alice.definition(SEND_INVOICE.name()).await?;
     println!("{} {:?}", row.retry_interval, row.max_retry_times);
     // [end]
-    ensure!(row.max_retry_times == Some(8));
+    anyhow::ensure!(row.max_retry_times == Some(8));
     sweeper.shutdown().await;
     Ok(())
 }
