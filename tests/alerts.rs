@@ -7,7 +7,7 @@ use solid_notify::alert::AlertReason;
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::spi::operate::QueueSlice;
 use solid_notify::{
-    AckResult, Alert, AnyOutbox, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, ack_notice,
+    AckResult, Alert, AnyOutbox, Failure, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, ack_notice,
 };
 use solid_notify_core::store::{Alarm, Node};
 use solid_notify_testkit::conformance::Backend;
@@ -18,8 +18,8 @@ use solid_notify_tests::{Database, TestDb, on_each_database, on_each_server};
 
 on_each_database!(
     a_failure_is_not_stored_without_its_alert,
-    alert_that_cannot_be_completed_is_handed_back_uncounted,
-    nodes_that_alarm_at_once_keep_one_follow_up
+    a_digest_that_cannot_be_stored_is_sent_later,
+    nodes_that_alarm_at_once_count_each_alarm_once
 );
 
 /// SQLite has one writer at a time.
@@ -60,32 +60,25 @@ async fn a_failure_is_not_stored_without_its_alert<D: Database>() {
     db.close().await;
 }
 
-async fn alert_that_cannot_be_completed_is_handed_back_uncounted<D: Database>() {
+async fn a_digest_that_cannot_be_stored_is_sent_later<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
-    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync").alert_cooldown("1s")).await.unwrap();
     let alerts = Calls::default();
     let sweeper = taking(failing(&db.outbox), &alerts).start().await.unwrap();
-    sweeper.idle().await;
-    let follow_up = serde_json::json!({
-        "def_id": definition(&db, "sync").await.id, "definition": "sync", "reason": "final_failure", "follow_up": true,
-        "notice_id": null, "class": null, "message": "no", "node": "node-1"
-    });
-    db.sql("ALTER TABLE notify_alert RENAME TO out_of_the_way").await;
-    let id = db.add_new(NewNotice::new(ALERT_DEFINITION, follow_up).unwrap()).await.id();
-    let handed_back = async || {
-        let record = record(&db, id).await;
-        record.fence == 1 && matches!(record.status, Status::NotSent | Status::Failed)
-    };
-    eventually("it is handed back", handed_back).await;
-    let waiting = record(&db, id).await;
-    assert_eq!((waiting.failures, waiting.crashes), (0, 0));
-    db.sql("ALTER TABLE out_of_the_way RENAME TO notify_alert").await;
-    reaches(&db, id, Status::Succeeded).await;
+    for _ in 0..3 {
+        reaches(&db, add(&db, "sync").await, Status::DeadLetter).await;
+    }
+    db.sql("ALTER TABLE notify_msg RENAME TO out_of_the_way").await;
+    // Long enough for the cool-down to end and for a few tries to store the digest.
+    tokio::time::sleep(Duration::from_millis(2000)).await;
+    db.sql("ALTER TABLE out_of_the_way RENAME TO notify_msg").await;
+    let reported = || alerts.all().iter().map(|alert| 1 + alert.more).sum::<i64>() >= 3;
+    eventually("the digest is sent", async || reported()).await;
     sweeper.shutdown().await;
     db.close().await;
 }
 
-async fn nodes_that_alarm_at_once_keep_one_follow_up<D: Database>() {
+async fn nodes_that_alarm_at_once_count_each_alarm_once<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     db.outbox.define_if_missing(NotifyDef::new(ALERT_DEFINITION)).await.unwrap();
     let alert_def = definition(&db, ALERT_DEFINITION).await.id;
@@ -99,6 +92,7 @@ async fn nodes_that_alarm_at_once_keep_one_follow_up<D: Database>() {
                 reason: AlertReason::FinalFailure,
                 cooldown: Duration::from_secs(3600),
                 notice_id: None,
+                description: None,
                 class: None,
                 message: "no".to_owned(),
                 node: format!("node-{node}"),
@@ -110,13 +104,11 @@ async fn nodes_that_alarm_at_once_keep_one_follow_up<D: Database>() {
         for _ in 0..3 {
             futures_util::future::join_all((0..3).map(beat)).await;
         }
-        let (row, _) =
-            db.outbox.engine().operate().alert_row(incident, AlertReason::FinalFailure).await.unwrap().unwrap();
+        let (row, _) = store.alert(incident, AlertReason::FinalFailure).await.unwrap().unwrap();
         assert_eq!(row.suppressed, 9);
         let slice = QueueSlice::of(alert_def, Status::NotSent);
-        // One alert for it, and one for the others.
-        let told = db.outbox.engine().operate().count(&slice, 1000).await.unwrap();
-        assert_eq!(told, 2 * usize::try_from(incident).unwrap(), "incident {incident}");
+        let alerts = db.outbox.engine().operate().count(&slice, 1000).await.unwrap();
+        assert_eq!(alerts, usize::try_from(incident).unwrap(), "incident {incident}");
     }
     db.close().await;
 }

@@ -12,7 +12,7 @@ use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::{NewNotice, NotifyDef, Status};
 use solid_notify_core::limit::Quota;
 use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::{Alarm, Claim, ClaimWhat, LastTick, Node, Settle, Tick, Ticked};
+use solid_notify_core::store::{Advanced, Alarm, Claim, ClaimWhat, LastTick, Node, Settle, Tick};
 use solid_notify_core::transition::Next;
 use solid_notify_redis::RedisOutbox;
 use solid_notify_testkit::conformance::{outcome, succeed};
@@ -51,7 +51,7 @@ fn documented() -> BTreeMap<(String, String), Row> {
             rows.insert((heading.to_owned(), key.to_owned()), Row { kind: kind.to_owned(), words });
         }
     }
-    assert_eq!(rows.len(), 35, "14 keys of a definition, 12 of the outbox, 9 of timed tasks");
+    assert_eq!(rows.len(), 36, "14 keys of a definition, 13 of the outbox, 9 of timed tasks");
     rows
 }
 
@@ -135,17 +135,20 @@ impl World {
         let mut claimed = self.claim(def_id, Status::NotSent, None).await;
         let mut dead = outcome(&claimed.remove(0), ended(Status::DeadLetter));
         (dead.errors, dead.last_class) = (Some("[]".to_owned()), Some("network".to_owned()));
-        dead.alarm = Some(Box::new(Alarm {
+        let alarm = Alarm {
             alert_def: alerts,
             def_id,
             definition: "sync".to_owned(),
             reason: AlertReason::FinalFailure,
             cooldown: SECOND,
             notice_id: Some(dead.id),
+            description: None,
             class: dead.last_class.clone(),
             message,
             node: node.clone(),
-        }));
+        };
+        // The node raises it again, within the cool-down.
+        dead.alarm = Some(Box::new(alarm.clone()));
         self.settle(dead).await;
 
         for crashes in [0, 2] {
@@ -170,12 +173,12 @@ impl World {
         self.add(notice().delay(SECOND)).await;
         operator.pause_all("maintenance").await.unwrap();
 
-        let node = Node { id: node, handlers: vec!["sync".to_owned()], clock_offset_ms: 0, alarms: Vec::new() };
+        let node = Node { id: node, handlers: vec!["sync".to_owned()], clock_offset_ms: 0, alarms: vec![alarm] };
         self.outbox.engine().store().beat(&node).await.unwrap();
         assert!(self.outbox.engine().operate().refresh_counts(def_id, SECOND).await.unwrap());
         let (last, schedule) = (self.own.clock.now(), Some(HOURLY.to_owned()));
         let tick = Tick { def_id, schedule, seen: LastTick::default(), last, params: Vec::new() };
-        assert_eq!(self.outbox.engine().store().tick(&tick).await.unwrap(), Ticked::Done);
+        assert_eq!(self.outbox.engine().store().tick(&tick).await.unwrap(), Advanced::Done);
         // A member without a notice.
         let ready = format!("{{{}#{def_id}}}:ready:first_sends", self.own.prefix);
         self.own.by_hand(&["ZADD", &ready, "1", "0000000000009900001"]);

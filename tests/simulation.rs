@@ -132,7 +132,7 @@ async fn an_always_failing_notice_has_the_same_attempts_and_alerts() {
 }
 
 #[tokio::test]
-async fn a_sleeping_follow_up_is_woken_by_suppressed_alerts() {
+async fn suppressed_alerts_bring_the_next_look_at_an_alert_forward() {
     let always = Trouble { notices: 2, from: Duration::ZERO, lasting: HORIZON, class: ErrorClass::Network };
     // It is woken after two hours. The time until which it had slept comes just after the next failures, and means nothing.
     let def = sync().retry_interval("[2h,37m,1h]").alert_trigger_type("each_failure");

@@ -91,7 +91,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "retry_groups" => ["1", "2", "4"].map(|def_id| list(&[def_id, "1000000"])).to_vec(),
         "hold_ended" => batches(|id| json!({ "notice_id": 200_000 + id, "fence": 1, "was": 3 })),
         "revive" | "retime_window" => batches(|id| json!({ "notice_id": 200_000 + id, "due": 5 })),
-        "retime" | "rewrite" | "refuse" | "ack_late" | "follow_up" | "advance_follow_up" => vec![list(&["777", "'5'"])],
+        "retime" | "rewrite" | "refuse" | "ack_late" => vec![list(&["777", "'5'"])],
         "ahead" => ["'one key'", "'17'"].map(|key| list(&["1", key, "777"])).to_vec(),
         "purgeable" => each_slice(["1", "3"], &["1000", "500", "0"]),
         "purge" | "cancel" => each_ids().into_iter().map(|ids| [ids, list(&["1", "1000"])].concat()).collect(),

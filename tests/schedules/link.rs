@@ -9,11 +9,13 @@ use chrono::{DateTime, Utc};
 use fastrand::Rng;
 use solid_notify::error::StoreError;
 use solid_notify::{NoticeRecord, NotifyDef};
+use solid_notify_core::alert::AlertReason;
+use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
-    Claim, Claims, ClusterView, DueTimes, Edit, Edited, Lease, Look, Node as Beat, Purge, Settle, Settled, Store, Tick,
-    Ticked,
+    Advanced, AlertStep, Claim, Claims, ClusterView, DueTimes, Edit, Edited, Lease, Look, Node as Beat, Purge, Settle,
+    Settled, Store, Tick,
 };
 
 use crate::watch::is_held;
@@ -129,11 +131,28 @@ impl Store for Link {
         self.store.edit(edit, who).await
     }
 
-    async fn tick(&self, tick: &Tick) -> Result<Ticked, StoreError> {
+    async fn tick(&self, tick: &Tick) -> Result<Advanced, StoreError> {
         let tick = tick.clone();
         self.pass("tick", true, move |store| {
             let tick = tick.clone();
             async move { store.tick(&tick).await }
+        })
+        .await
+    }
+
+    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
+        self.pass("due_alerts", false, move |store| async move { store.due_alerts(limit).await }).await
+    }
+
+    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
+        self.pass("alert", false, move |store| async move { store.alert(def_id, reason).await }).await
+    }
+
+    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
+        let step = step.clone();
+        self.pass("advance_alert", true, move |store| {
+            let step = step.clone();
+            async move { store.advance_alert(&step).await }
         })
         .await
     }

@@ -204,7 +204,7 @@ pub async fn the_switch_pauses_everything_without_loss_or_alert(b: &dyn Backend)
     reaches(b, running, Status::Succeeded).await;
     sweeper.idle().await;
     let def_id = definition(b, "sync").await.id;
-    let backlog = async || b.outbox().engine().operate().alert_row(def_id, AlertReason::Backlog).await.unwrap();
+    let backlog = async || b.outbox().engine().store().alert(def_id, AlertReason::Backlog).await.unwrap();
     for _ in 0..3 {
         b.clock().advance(30 * MINUTE);
         sweeper.idle().await;

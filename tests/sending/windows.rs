@@ -141,7 +141,7 @@ pub async fn a_backlog_is_counted_from_the_opening_of_the_window(b: &dyn Backend
     add(b, "nightly").await;
     add(b, "always").await;
     let ids = [definition(b, "nightly").await.id, definition(b, "always").await.id];
-    let told = async |def_id, reason| b.outbox().engine().operate().alert_row(def_id, reason).await.unwrap().is_some();
+    let told = async |def_id, reason| b.outbox().engine().store().alert(def_id, reason).await.unwrap().is_some();
     sweeper.idle().await;
     b.clock().advance(30 * MINUTE);
     eventually("the one without a window is reported", async || told(ids[1], AlertReason::Backlog).await).await;

@@ -9,11 +9,14 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use solid_notify::error::StoreError;
 use solid_notify::{AnyOutbox, Notice, NoticeRecord, NotifyDef, OutboxExt, SweeperBuilder};
+use solid_notify_core::alert::AlertReason;
+use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
 use solid_notify_core::engine::Engine;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
-    Claim, Claims, ClusterView, DueTimes, Edit, Edited, Lease, Look, Node, Purge, Settle, Settled, Store, Tick, Ticked,
+    Advanced, AlertStep, Claim, Claims, ClusterView, DueTimes, Edit, Edited, Lease, Look, Node, Purge, Settle, Settled,
+    Store, Tick,
 };
 use solid_notify_testkit::conformance::Backend;
 use tokio::sync::Semaphore;
@@ -111,8 +114,17 @@ impl Store for Faulty {
     async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError> {
         self.pass("due", self.inner.due(thorough)).await
     }
-    async fn tick(&self, tick: &Tick) -> Result<Ticked, StoreError> {
+    async fn tick(&self, tick: &Tick) -> Result<Advanced, StoreError> {
         self.inner.tick(tick).await
+    }
+    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
+        self.inner.due_alerts(limit).await
+    }
+    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
+        self.inner.alert(def_id, reason).await
+    }
+    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
+        self.pass("advance_alert", self.inner.advance_alert(step)).await
     }
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
         let refused = *self.refused_definition.lock().unwrap();

@@ -185,7 +185,6 @@ pub fn of_live(reply: &Reply, live: &ClaimedNotice) -> OfLive {
                 last_class: None,
                 description: live.description.clone(),
                 alarm: None,
-                told: None,
                 watched: None,
             }))
         }

@@ -35,8 +35,6 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use crate::ack::{AckResult, Reply};
-use crate::alert::AlertReason;
-use crate::alert::cooldown::{AlertRow, FollowUpFacts};
 use crate::definition::{NotifyDef, StoredVersion};
 use crate::error::StoreError;
 use crate::notice::Status;
@@ -46,13 +44,6 @@ use crate::notice::Status;
 pub trait Operate: Send + Sync + 'static {
     /// Applies an ack or nack, whatever the state of the notice.
     async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError>;
-
-    /// Returns the row of an alert and the data beside it that a follow-up needs.
-    async fn alert_row(
-        &self,
-        def_id: i64,
-        reason: AlertReason,
-    ) -> Result<Option<(AlertRow, FollowUpFacts)>, StoreError>;
 
     /// Returns the audit, the latest entry first.
     async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError>;

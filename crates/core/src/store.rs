@@ -12,11 +12,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
+use crate::alert::AlertReason;
+use crate::alert::cooldown::{AlertFacts, AlertRow};
 use crate::definition::{NotifyDef, Policy};
 use crate::error::StoreError;
 use crate::limit::{Quota, QuotaStop};
 use crate::notice::{ClaimedNotice, NoticeRecord, Status};
-pub use outcome::{Alarm, FollowUpResult, Settle, Settled, Shape};
+pub use outcome::{Alarm, Settle, Settled, Shape};
 
 /// A store of definitions and notices.
 ///
@@ -45,7 +47,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// Stores that a timetable has ticked, and inserts a notice for each of its ticks, in one transaction. It waits for no row
     /// lock.
-    async fn tick(&self, tick: &Tick) -> Result<Ticked, StoreError>;
+    async fn tick(&self, tick: &Tick) -> Result<Advanced, StoreError>;
+
+    /// Returns the rows of alerts that are due, up to `limit`, the longest due first: definition and reason.
+    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError>;
+
+    /// Returns the row of an alert and the data beside it that decides what becomes of it.
+    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError>;
+
+    /// Writes the row of a due alert and inserts its notice, in one transaction. It waits for no row lock.
+    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError>;
 
     /// Claims due notices of one definition: status [`Status::Sending`], fence + 1, a lease. No two callers ever get the same
     /// fence. Notices that another transaction is claiming are skipped. So is a notice with an ordering key while one of the
@@ -132,6 +143,8 @@ pub enum Edited {
 pub struct DueTimes {
     /// The store's time of the query.
     pub now: DateTime<Utc>,
+    /// How long until the first row of an alert is due, zero if it is due already; `None`: there is none.
+    pub alerts: Option<Duration>,
     /// The last tick of each definition that has, or had, a timetable.
     pub ticks: BTreeMap<i64, LastTick>,
     /// One entry per queue slice that has a notice with a due time.
@@ -175,12 +188,28 @@ pub struct Tick {
     pub params: Vec<String>,
 }
 
-/// Result of a [`Tick`].
+/// What becomes of a due alert.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AlertStep {
+    /// The definition.
+    pub def_id: i64,
+    /// The reason.
+    pub reason: AlertReason,
+    /// The row as it was read, which it must still be.
+    pub seen: AlertRow,
+    /// The new row; `None`: the row is deleted.
+    pub new: Option<AlertRow>,
+    /// The notice to insert, due at once: the id of the definition of alerts, and the parameter.
+    pub notice: Option<(i64, String)>,
+}
+
+/// Result of moving a due row on: a [`Tick`] or an [`AlertStep`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ticked {
+pub enum Advanced {
     /// It is stored, and its notices are inserted.
     Done,
-    /// Nothing was done, because the row has changed since it was read: another node was faster, or the timetable was edited.
+    /// Nothing was done, because the row has changed since it was read: another node was faster, the timetable was edited, or
+    /// another alarm came.
     Changed,
     /// Nothing was done, because another session has locked the row.
     Locked,

@@ -1,6 +1,6 @@
 -- How notices and timed tasks are claimed, which is the same for both:
 -- 1. An id is in a sorted set, and its score is the next time at which a claim must look at it: its due time.
--- 2. A claim takes ids that are due. It gives each a fence, which is higher than that of every claim before, and moves its score
+-- 2. A claim takes ids that are due. It gives each a fence, which is higher than that of all its claims before, and moves its score
 --    to the end of the lease.
 -- 3. A settle compares the fence. If it differs, the lease was lost, and nothing is changed.
 -- 4. A lease that is over makes the id due again.

@@ -87,15 +87,6 @@ pub struct Redis {
 /// Returns the time of a clock that tests turn by hand.
 type Clock = dyn Fn() -> DateTime<Utc> + Send + Sync;
 
-/// All that a script is given.
-#[derive(Serialize)]
-struct Given<'a, T> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    now: Option<i64>,
-    #[serde(flatten)]
-    given: &'a T,
-}
-
 impl std::fmt::Debug for Redis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Redis").field("prefix", &self.prefix).finish_non_exhaustive()
@@ -226,6 +217,15 @@ impl Redis {
             None => Ok(()),
         }
     }
+}
+
+/// All that a script is given.
+#[derive(Serialize)]
+struct Given<'a, T> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now: Option<i64>,
+    #[serde(flatten)]
+    given: &'a T,
 }
 
 /// Collects all texts of a reply: a cluster returns one for each node.

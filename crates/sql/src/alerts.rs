@@ -2,19 +2,19 @@
 //! its cause. [`solid_notify_core::alert::cooldown`] makes the decisions.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use solid_notify_core::alert::cooldown::{AlertRow, FollowUp, FollowUpFacts, raise, tell};
-use solid_notify_core::alert::{AlertReason, StoredAlert};
-use solid_notify_core::notice::{Status, duration_millis};
-use solid_notify_core::store::{Alarm, FollowUpResult};
+use solid_notify_core::alert::AlertReason;
+use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow, raise};
+use solid_notify_core::error::FaultKind;
+use solid_notify_core::store::{Advanced, Alarm, AlertStep};
 
+use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
-use crate::dialect::row::required;
+use crate::dialect::row::{required, required_text};
 use crate::dialect::statement::{Arg, Statement};
 use crate::statements::statements;
-use crate::store::int;
+use crate::store::{SqlStore, fault, int};
 
 /// Maximum number of tries to create a row that another session deletes at the same moment.
 const OPEN_TRIES: usize = 5;
@@ -23,12 +23,11 @@ statements! {
     AlertStatements:
     open_alert,
     lock_alert,
-    follow_up,
+    due_alerts,
     look_alert,
     write_alert,
     close_alert,
     add_alert,
-    advance_follow_up,
 }
 
 impl AlertStatements {
@@ -36,14 +35,14 @@ impl AlertStatements {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         let row = format!(
-            "{}, {}, a.suppressed, {}, a.follow_up, a.notice_id, a.class, a.message, a.node, {}",
+            "{}, {}, a.suppressed, {}, {}, a.notice_id, a.description, a.class, a.message, a.node, {}",
             kind.epoch("a.opened"),
             kind.epoch("a.last_notified"),
             kind.epoch("a.last_seen"),
+            kind.epoch("a.due"),
             kind.epoch_down(&now)
         );
         let one = "FROM notify_alert a WHERE a.def_id = $2 AND a.reason = $3";
-        let returning = if kind.insert_returns_its_id() { " RETURNING id" } else { "" };
         Self {
             // When two nodes raise the first alarm, one waits for the other.
             open_alert: statement(kind.insert_unless_there(&format!(
@@ -52,11 +51,8 @@ impl AlertStatements {
             // No node waits for a row that another session has locked: that session's node may hang, and all others would hang
             // with it.
             lock_alert: statement(format!("SELECT {row} {one}{}", kind.lock_now())),
-            // A statement apart from the lock: this notice may have been sent during the wait, and Postgres would not see that.
-            follow_up: statement(format!(
-                "SELECT m.status, {}, {} FROM notify_msg m WHERE m.id = $2 AND m.def_id + 0 = $3",
-                kind.epoch_up("m.next_call_time"),
-                kind.epoch_down(&now)
+            due_alerts: statement(format!(
+                "SELECT a.def_id, a.reason FROM notify_alert a WHERE a.due <= {now} ORDER BY a.due LIMIT $2"
             )),
             look_alert: statement(format!(
                 "SELECT {row},
@@ -67,115 +63,95 @@ impl AlertStatements {
                 kind.by_index("notify_msg_history_finished")
             )),
             write_alert: statement(format!(
-                "UPDATE notify_alert SET opened = {}, last_notified = {}, suppressed = $6, last_seen = {}, follow_up = $8,
-                 notice_id = $9, class = $10, message = $11, node = $12 WHERE def_id = $2 AND reason = $3",
+                "UPDATE notify_alert SET opened = {}, last_notified = {}, suppressed = $6, last_seen = {}, due = {},
+                 notice_id = $9, description = $10, class = $11, message = $12, node = $13
+                 WHERE def_id = $2 AND reason = $3",
                 kind.epoch_time("$4"),
                 kind.epoch_time("$5"),
-                kind.epoch_time("$7")
+                kind.epoch_time("$7"),
+                kind.epoch_time("$8")
             )),
             close_alert: statement("DELETE FROM notify_alert WHERE def_id = $2 AND reason = $3".into()),
             add_alert: statement(format!(
-                "INSERT INTO notify_msg (def_id, param, create_time, next_call_time) VALUES ($2, {}, {now}, {}){returning}",
-                kind.to_json("$3"),
-                kind.plus(&now, "$4")
-            )),
-            advance_follow_up: statement(format!(
-                "UPDATE notify_msg SET next_call_time = {} WHERE id = $2 AND status + 0 = 0",
-                kind.plus(&now, "$3")
+                "INSERT INTO notify_msg (def_id, param, create_time, next_call_time) VALUES ($2, {}, {now}, {now})",
+                kind.to_json("$3")
             )),
         }
     }
 }
 
-/// Writes what follow-ups reported, applies the cool-downs to new alarms, and inserts the alert notices. Runs in the transaction
-/// that stores the cause of the alarms or the end of the follow-up. A row that another session has locked is a conflict, which a
-/// retry resolves.
+/// Applies the cool-downs to new alarms, and inserts the notices of those that are not suppressed. Runs in the transaction that
+/// stores the cause of the alarms. A row that another session has locked is a conflict, which a retry resolves.
 pub(crate) async fn apply<'a, DB: Dialect>(
     conn: &mut DB::Connection,
     now: Arg<'_>,
     alarms: impl Iterator<Item = &'a Alarm>,
-    told: impl Iterator<Item = &'a FollowUpResult>,
 ) -> sqlx::Result<()> {
     // Each row once, and always in the same order, because two nodes could deadlock otherwise.
-    let mut of_rows: BTreeMap<(i64, AlertReason), OfRow<'_>> = BTreeMap::new();
-    for told in told {
-        of_rows.entry((told.def_id, told.reason)).or_default().told.push(told);
-    }
+    let mut of_rows: BTreeMap<(i64, AlertReason), Vec<&Alarm>> = BTreeMap::new();
     for alarm in alarms {
-        of_rows.entry((alarm.def_id, alarm.reason)).or_default().alarms.push(alarm);
+        of_rows.entry((alarm.def_id, alarm.reason)).or_default().push(alarm);
     }
-    for ((def_id, reason), OfRow { told, alarms }) in of_rows {
+    for ((def_id, reason), alarms) in of_rows {
+        let (Some(first), Some(last)) = (alarms.first(), alarms.last()) else { continue };
         let key = [now, def_id.into(), reason.as_str().into()];
-        // First, so that new alarms do not repeat what a follow-up has reported.
-        for told in told {
-            write_told::<DB>(conn, &key, told).await?;
+        let (row, time) = open::<DB>(conn, &key).await?;
+        let raised = raise(&row, int(alarms.len()), last, time);
+        if raised.notify {
+            add::<DB>(conn, now, first.alert_def, &first.to_alert(time).to_json()).await?;
         }
-        if let (Some(first), Some(last)) = (alarms.first(), alarms.last()) {
-            raise_one::<DB>(conn, &key, int(alarms.len()), (first, last)).await?;
-        }
+        write::<DB>(conn, &key, &raised.row).await?;
     }
     Ok(())
 }
 
-/// The reports and alarms of a batch for one row.
-#[derive(Default)]
-struct OfRow<'a> {
-    told: Vec<&'a FollowUpResult>,
-    alarms: Vec<&'a Alarm>,
-}
-
-async fn raise_one<DB: Dialect>(
-    conn: &mut DB::Connection,
-    key: &[Arg<'_>; 3],
-    count: i64,
-    (first, last): (&Alarm, &Alarm),
-) -> sqlx::Result<()> {
-    let (row, follow_up, time) = open::<DB>(conn, key, last.alert_def).await?;
-    let mut raised = raise(&row, follow_up, count, last, time);
-    if raised.notify {
-        add::<DB>(conn, key[0], first.alert_def, &StoredAlert::new(first, false), Duration::ZERO).await?;
+impl<DB: Dialect> SqlStore<DB> {
+    pub(crate) async fn try_due_alerts(&self, on: &Share<DB>, limit: usize) -> sqlx::Result<Vec<(i64, AlertReason)>> {
+        let mut conn = on.get().await?;
+        let args = [self.now(), int(limit).into()];
+        let rows = DB::fetch(&mut conn, &DB::statements().alerts.due_alerts, &args).await?;
+        conn.done();
+        // A row whose reason a newer release has written is left to that release.
+        let key = |row: &DB::Row| {
+            let reason = AlertReason::from_name(&required_text::<DB>(row, 1)?);
+            Ok(reason.map(|reason| Ok((required::<DB>(row, 0)?, reason))))
+        };
+        rows.iter().map(key).filter_map(Result::transpose).map(|key| key.flatten()).collect()
     }
-    match (raised.follow_up, follow_up, row.follow_up) {
-        (Some(after), FollowUp::Asleep(_), Some(id)) => {
-            let args = [key[0], id.into(), duration_millis(after).into()];
-            DB::execute(conn, &DB::statements().alerts.advance_follow_up, &args).await?;
-        }
-        (Some(after), ..) => {
-            let added = add::<DB>(conn, key[0], last.alert_def, &StoredAlert::new(last, true), after).await?;
-            raised.row.follow_up = Some(added);
-        }
-        (None, ..) => {}
-    }
-    write::<DB>(conn, key, &raised.row).await
-}
 
-async fn write_told<DB: Dialect>(
-    conn: &mut DB::Connection,
-    key: &[Arg<'_>; 3],
-    told: &FollowUpResult,
-) -> sqlx::Result<()> {
-    let Some((row, follow_up, time)) = lock::<DB>(conn, key, told.alert_def).await? else { return Ok(()) };
-    match tell(&row, told, time) {
-        None => DB::execute(conn, &DB::statements().alerts.close_alert, key).await.map(drop),
-        // The row already has another follow-up: an operator revived an old one. Only one chain of follow-ups continues.
-        Some((row, _)) if follow_up != FollowUp::None => write::<DB>(conn, key, &row).await,
-        Some((mut row, next)) => {
-            let again = StoredAlert::again(told, &row);
-            row.follow_up = Some(add::<DB>(conn, key[0], told.alert_def, &again, next).await?);
-            write::<DB>(conn, key, &row).await
+    pub(crate) async fn try_advance_alert(&self, on: &Share<DB>, step: &AlertStep) -> sqlx::Result<Advanced> {
+        let key = [self.now(), step.def_id.into(), step.reason.as_str().into()];
+        let mut conn = on.get().await?;
+        let mut tx = conn.begin().await?;
+        let advanced = match lock::<DB>(&mut tx, &key).await {
+            Ok(Some((row, _))) if row == step.seen => {
+                match &step.new {
+                    Some(row) => write::<DB>(&mut tx, &key, row).await?,
+                    None => drop(DB::execute(&mut tx, &DB::statements().alerts.close_alert, &key).await?),
+                }
+                if let Some((alert_def, param)) = &step.notice {
+                    add::<DB>(&mut tx, self.now(), *alert_def, param).await?;
+                }
+                Advanced::Done
+            }
+            Ok(_) => Advanced::Changed,
+            Err(error) if fault::<DB>(&error) == FaultKind::Conflict => Advanced::Locked,
+            Err(error) => return Err(error),
+        };
+        match advanced {
+            Advanced::Done => tx.commit().await?,
+            Advanced::Changed | Advanced::Locked => tx.rollback().await?,
         }
+        conn.done();
+        Ok(advanced)
     }
 }
 
 /// Locks the row, and creates it where it is missing. Searches first: on MySQL an insert that finds the row would keep a shared
 /// lock on it and wait for other sessions.
-async fn open<DB: Dialect>(
-    conn: &mut DB::Connection,
-    key: &[Arg<'_>; 3],
-    alert_def: i64,
-) -> sqlx::Result<(AlertRow, FollowUp, i64)> {
+async fn open<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3]) -> sqlx::Result<(AlertRow, i64)> {
     for _ in 0..OPEN_TRIES {
-        if let Some(locked) = lock::<DB>(conn, key, alert_def).await? {
+        if let Some(locked) = lock::<DB>(conn, key).await? {
             return Ok(locked);
         }
         DB::execute(conn, &DB::statements().alerts.open_alert, key).await?;
@@ -183,39 +159,24 @@ async fn open<DB: Dialect>(
     Err(sqlx::Error::RowNotFound)
 }
 
-async fn lock<DB: Dialect>(
-    conn: &mut DB::Connection,
-    key: &[Arg<'_>; 3],
-    alert_def: i64,
-) -> sqlx::Result<Option<(AlertRow, FollowUp, i64)>> {
-    let statements = &DB::statements().alerts;
-    let rows = DB::fetch(conn, &statements.lock_alert, key).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    let (alert, now) = read::<DB>(row)?;
-    let Some(id) = alert.follow_up else { return Ok(Some((alert, FollowUp::None, now))) };
-    let args = [key[0], id.into(), alert_def.into()];
-    let rows = DB::fetch(conn, &DB::statements().alerts.follow_up, &args).await?;
-    let Some(row) = rows.first() else { return Ok(Some((alert, FollowUp::None, now))) };
-    let now = required::<DB>(row, 2)?;
-    let follow_up = match (required::<DB>(row, 0)?, DB::int(row, 1)?) {
-        (status, Some(due)) if status == Status::NotSent.code() && due > now => FollowUp::Asleep(due),
-        _ => FollowUp::AtWork,
-    };
-    Ok(Some((alert, follow_up, now)))
+/// Locks the row. Returns it and the time.
+async fn lock<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3]) -> sqlx::Result<Option<(AlertRow, i64)>> {
+    let rows = DB::fetch(conn, &DB::statements().alerts.lock_alert, key).await?;
+    rows.first().map(read::<DB>).transpose()
 }
 
-/// Reads the row of an alert and what a follow-up needs beside it.
+/// Reads the row of an alert and the facts that decide what becomes of it.
 pub(crate) async fn look<DB: Dialect>(
     conn: &mut DB::Connection,
     now: Arg<'_>,
     def_id: i64,
     reason: AlertReason,
-) -> sqlx::Result<Option<(AlertRow, FollowUpFacts)>> {
+) -> sqlx::Result<Option<(AlertRow, AlertFacts)>> {
     let key = [now, def_id.into(), reason.as_str().into()];
     let rows = DB::fetch(conn, &DB::statements().alerts.look_alert, &key).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let (alert, now) = read::<DB>(row)?;
-    Ok(Some((alert, FollowUpFacts { now, succeeded: DB::int(row, 10)?, still_failing: required::<DB>(row, 11)? != 0 })))
+    Ok(Some((alert, AlertFacts { now, succeeded: DB::int(row, 11)?, still_failing: required::<DB>(row, 12)? != 0 })))
 }
 
 fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(AlertRow, i64)> {
@@ -224,13 +185,14 @@ fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(AlertRow, i64)> {
         last_notified: DB::int(row, 1)?,
         suppressed: required::<DB>(row, 2)?,
         last_seen: DB::int(row, 3)?.unwrap_or(0),
-        follow_up: DB::int(row, 4)?,
+        due: DB::int(row, 4)?,
         notice_id: DB::int(row, 5)?,
-        class: DB::text(row, 6)?,
-        message: DB::text(row, 7)?,
-        node: DB::text(row, 8)?,
+        description: DB::text(row, 6)?,
+        class: DB::text(row, 7)?,
+        message: DB::text(row, 8)?,
+        node: DB::text(row, 9)?,
     };
-    Ok((alert, required::<DB>(row, 9)?))
+    Ok((alert, required::<DB>(row, 10)?))
 }
 
 async fn write<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3], row: &AlertRow) -> sqlx::Result<()> {
@@ -242,8 +204,9 @@ async fn write<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3], row: 
         Arg::Int(row.last_notified),
         row.suppressed.into(),
         row.last_seen.into(),
-        Arg::Int(row.follow_up),
+        Arg::Int(row.due),
         Arg::Int(row.notice_id),
+        Arg::Text(row.description.as_deref()),
         Arg::Text(row.class.as_deref()),
         Arg::Text(row.message.as_deref()),
         Arg::Text(row.node.as_deref()),
@@ -252,19 +215,8 @@ async fn write<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3], row: 
     Ok(())
 }
 
-/// Inserts a notice of the built-in definition and returns its id.
-async fn add<DB: Dialect>(
-    conn: &mut DB::Connection,
-    now: Arg<'_>,
-    alert_def: i64,
-    alert: &StoredAlert,
-    after: Duration,
-) -> sqlx::Result<i64> {
-    let param = alert.to_json();
-    let args = [now, alert_def.into(), param.as_str().into(), duration_millis(after).into()];
-    if !DB::KIND.insert_returns_its_id() {
-        return Ok(DB::execute(conn, &DB::statements().alerts.add_alert, &args).await?.last_id);
-    }
-    let rows = DB::fetch(conn, &DB::statements().alerts.add_alert, &args).await?;
-    rows.first().map(|row| required::<DB>(row, 0)).transpose()?.ok_or(sqlx::Error::RowNotFound)
+/// Inserts a notice of the built-in definition, due at once.
+async fn add<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, alert_def: i64, param: &str) -> sqlx::Result<()> {
+    DB::execute(conn, &DB::statements().alerts.add_alert, &[now, alert_def.into(), param.into()]).await?;
+    Ok(())
 }

@@ -198,13 +198,15 @@ impl Statements {
             hold_duplicates: duplicates(kind.lock_shared()),
             id_step: statement(kind.id_step().into()),
             due: statement(format!(
-                "SELECT d.id, {}, {}, {}, {}, {}, d.tick_schedule, {} FROM notify_def d{}",
+                "SELECT d.id, {}, {}, {}, {}, {}, d.tick_schedule, {},
+                 (SELECT {} FROM notify_alert a WHERE a.due IS NOT NULL ORDER BY a.due LIMIT 1) FROM notify_def d{}",
                 kind.epoch_down(&now),
                 earliest(0),
                 earliest(2),
                 earliest(5),
                 earliest(4),
                 kind.epoch("d.last_tick"),
+                kind.epoch_up("a.due"),
                 kind.join_marks("$2")
             )),
             claim_slice: claim(&format!(

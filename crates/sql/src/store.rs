@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
+use solid_notify_core::alert::AlertReason;
+use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
 use solid_notify_core::clock::HandClock;
 use solid_notify_core::definition::NotifyDef;
 use solid_notify_core::error::{FaultKind, StoreError};
@@ -15,8 +17,8 @@ use solid_notify_core::notice::{
     ClaimedNotice, NEVER, NoticeRecord, Status, duration_from_millis, duration_millis, time_from_millis,
 };
 use solid_notify_core::store::{
-    Alarm, Claim, Claims, ClusterView, DueSlice, DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node,
-    Purge, Settle, Settled, Store, Tick, Ticked,
+    Advanced, Alarm, AlertStep, Claim, Claims, ClusterView, DueSlice, DueTimes, Edit, Edited, LastTick, Lease, Look,
+    NODE_LIVES, Node, Purge, Settle, Settled, Store, Tick,
 };
 use sqlx::Pool;
 
@@ -162,7 +164,11 @@ impl<DB: Dialect> SqlStore<DB> {
         };
         conn.done();
         let mut marks = Vec::new();
-        let mut due = DueTimes { now: time, ticks: BTreeMap::new(), slices: Vec::new() };
+        let mut due = DueTimes { now: time, alerts: None, ticks: BTreeMap::new(), slices: Vec::new() };
+        if let Some(row) = rows.first() {
+            let (next, now) = (DB::int(row, 8)?, required::<DB>(row, 1)?);
+            due.alerts = next.map(|next| duration_from_millis(next - now));
+        }
         for row in &rows {
             let (def_id, now) = (required::<DB>(row, 0)?, required::<DB>(row, 1)?);
             let last = LastTick { schedule: DB::text(row, 6)?, at: DB::int(row, 7)?.map(time_from_millis) };
@@ -208,7 +214,7 @@ impl<DB: Dialect> SqlStore<DB> {
     /// Returns false where another session has locked the alert's row.
     async fn try_alarm(&self, conn: &mut Borrowed<'_, DB>, alarm: &Alarm) -> sqlx::Result<bool> {
         let mut tx = conn.begin().await?;
-        match alerts::apply::<DB>(&mut tx, self.now(), std::iter::once(alarm), std::iter::empty()).await {
+        match alerts::apply::<DB>(&mut tx, self.now(), std::iter::once(alarm)).await {
             Err(error) if fault::<DB>(&error) == FaultKind::Conflict => tx.rollback().await.map(|()| false),
             Err(error) => Err(error),
             Ok(()) => tx.commit().await.map(|()| true),
@@ -266,8 +272,26 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         self.call("looking for due notices", Purpose::Work, |on| self.try_due(on, thorough)).await
     }
 
-    async fn tick(&self, tick: &Tick) -> Result<Ticked, StoreError> {
+    async fn tick(&self, tick: &Tick) -> Result<Advanced, StoreError> {
         self.call("storing the ticks of a timetable", Purpose::Work, |on| self.try_tick(on, tick)).await
+    }
+
+    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
+        self.call("looking for due alerts", Purpose::Work, |on| self.try_due_alerts(on, limit)).await
+    }
+
+    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
+        self.call("reading an alert", Purpose::Work, |on| async move {
+            let mut conn = on.get().await?;
+            let found = alerts::look::<DB>(&mut conn, self.now(), def_id, reason).await?;
+            conn.done();
+            Ok(found)
+        })
+        .await
+    }
+
+    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
+        self.call("storing what becomes of an alert", Purpose::Work, |on| self.try_advance_alert(on, step)).await
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {

@@ -9,7 +9,7 @@ use metrics::{Counter, Histogram};
 use solid_notify_core::metrics as names;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::operate::NO_CLASS;
-use solid_notify_core::store::{FollowUpResult, Settle};
+use solid_notify_core::store::Settle;
 use solid_notify_core::transition::{Event, Next};
 use solid_notify_core::{ErrorClass, Status};
 
@@ -98,7 +98,6 @@ fn label(event: &Event, next: &Next) -> Option<usize> {
 /// The metrics of a node that belong to no definition.
 pub(crate) struct NodeMeters {
     pub(crate) settle_batch: Histogram,
-    alerts_sent: Counter,
     alerts_suppressed: Counter,
 }
 
@@ -107,14 +106,12 @@ impl NodeMeters {
         names::describe();
         Self {
             settle_batch: metrics::histogram!(names::SETTLE_BATCH),
-            alerts_sent: metrics::counter!(names::ALERTS_SENT),
             alerts_suppressed: metrics::counter!(names::ALERTS_HELD_BACK),
         }
     }
 
-    /// Records that an alert was sent.
-    pub(crate) fn alert_sent(&self, told: Option<&FollowUpResult>) {
-        self.alerts_sent.increment(1);
-        self.alerts_suppressed.increment(told.and_then(|told| u64::try_from(told.count).ok()).unwrap_or(0));
+    /// Records that a digest reports so many suppressed alerts.
+    pub(crate) fn alerts_suppressed(&self, count: i64) {
+        self.alerts_suppressed.increment(u64::try_from(count).unwrap_or(0));
     }
 }

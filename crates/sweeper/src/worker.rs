@@ -33,7 +33,7 @@ pub(crate) struct Worker {
     pub(crate) handlers: HashMap<String, Arc<dyn AnyHandler>>,
     pub(crate) strategies: HashMap<String, StrategyFn>,
     pub(crate) classifier: Classifier,
-    pub(crate) known: Known,
+    pub(crate) known: Arc<Known>,
     /// What may be claimed now.
     pub(crate) admission: Admission,
     /// The attempts from claim to settle.
@@ -78,7 +78,7 @@ impl Worker {
             locked_rows: LockedRows::default(),
             meters: NodeMeters::new(),
             totals: Totals::default(),
-            known: Known::default(),
+            known: Arc::default(),
             outbox,
             settings,
             handlers,

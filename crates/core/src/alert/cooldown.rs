@@ -1,14 +1,14 @@
 //! When an alert is sent, suppressed, summed up or over: pure functions over the row of `notify_alert` that all nodes share.
 //!
 //! The first alarm of a definition and reason is sent at once. Alarms within the cool-down are counted, and the first of them
-//! adds one delayed notice, the follow-up. When the follow-up is sent it reads the row and becomes a digest, a recovery, or, if
-//! there is no news yet, another follow-up later. So while deliveries succeed there is no work.
+//! makes the row due at the end of the cool-down. The node that finds it due moves it on: it inserts a digest or the notice of
+//! the recovery, or looks again later. While deliveries succeed no row is due.
 
 use std::time::Duration;
 
 use super::AlertReason;
 use crate::notice::duration_from_millis;
-use crate::store::{Alarm, FollowUpResult};
+use crate::store::Alarm;
 
 /// A row of `notify_alert`. Times are milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,10 +21,12 @@ pub struct AlertRow {
     pub suppressed: i64,
     /// When the last alarm came.
     pub last_seen: i64,
-    /// The id of the follow-up, if one was added.
-    pub follow_up: Option<i64>,
+    /// When a node has to look at it again.
+    pub due: Option<i64>,
     /// The notice of the last alarm.
     pub notice_id: Option<i64>,
+    /// The description of that notice.
+    pub description: Option<String>,
     /// Its error class.
     pub class: Option<String>,
     /// Its message.
@@ -33,39 +35,28 @@ pub struct AlertRow {
     pub node: Option<String>,
 }
 
-/// The state of the follow-up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FollowUp {
-    /// There is none (it was sent or removed, or none was added).
-    None,
-    /// It waits until this time.
-    Asleep(i64),
-    /// It is due, or being sent: it, or the next one, includes the alarms that come now.
-    AtWork,
-}
-
 /// Effect of alarms on a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Raised {
-    /// The new row, without the id of a new follow-up.
+    /// The new row.
     pub row: AlertRow,
     /// Whether to send an alert for the first of them at once.
     pub notify: bool,
-    /// After how long a follow-up is due: a new one if there is none, or the existing one if it would be due later.
-    pub follow_up: Option<Duration>,
 }
 
 /// Returns the effect of `count` alarms of the same definition and reason on their row; `last` is the last of them.
-pub fn raise(row: &AlertRow, follow_up: FollowUp, count: i64, last: &Alarm, now: i64) -> Raised {
+pub fn raise(row: &AlertRow, count: i64, last: &Alarm, now: i64) -> Raised {
     let cooldown = pause(row, last.reason, last.cooldown);
     // A clock that was ahead and has been set back must not suppress alarms for longer than the cool-down.
-    let told = row.last_notified.filter(|told| *told <= now);
-    let cool = told.is_none_or(|told| now >= told.saturating_add(cooldown));
-    let notify = cool && follow_up != FollowUp::AtWork;
+    let notified = row.last_notified.filter(|notified| *notified <= now);
+    let is_over = notified.is_none_or(|notified| now >= notified.saturating_add(cooldown));
+    // A digest that is due reports these alarms, too.
+    let digest_is_due = row.suppressed > 0 && row.due.is_some_and(|due| due <= now);
+    let notify = is_over && !digest_is_due;
     // A failure long after the last one is a new incident, even if no recovery was sent for the old one.
     let is_new = row.last_notified.is_none() || now.saturating_sub(row.last_seen) >= LONGEST_PAUSE;
     let mut new = row.clone();
-    if is_new && follow_up == FollowUp::None {
+    if is_new && row.due.is_none() {
         new.opened = now;
     }
     if notify {
@@ -75,24 +66,24 @@ pub fn raise(row: &AlertRow, follow_up: FollowUp, count: i64, last: &Alarm, now:
     // A time further ahead was stored by a wrong clock. Without the bound the alert could not end before that time.
     new.last_seen = now.max(row.last_seen.min(now.saturating_add(LONGEST_PAUSE)));
     new.notice_id = last.notice_id;
+    new.description.clone_from(&last.description);
     new.class.clone_from(&last.class);
     new.message = Some(last.message.clone());
     new.node = Some(last.node.clone());
-    let ends = new.last_notified.filter(|told| *told <= now).unwrap_or(now).saturating_add(cooldown);
-    let wanted = match follow_up {
-        FollowUp::None => new.suppressed > 0 || !is_new,
-        FollowUp::Asleep(due) => new.suppressed > 0 && due > ends,
-        FollowUp::AtWork => false,
+    let ends = new.last_notified.filter(|notified| *notified <= now).unwrap_or(now).saturating_add(cooldown);
+    new.due = match row.due {
+        Some(due) if new.suppressed > 0 => Some(due.min(ends)),
+        None if new.suppressed > 0 || !is_new => Some(ends),
+        due => due,
     };
-    let after = duration_from_millis(ends - now);
-    Raised { row: new, notify, follow_up: wanted.then_some(after) }
+    Raised { row: new, notify }
 }
 
 /// Returns for how long alarms are suppressed, in milliseconds: the cool-down, or, for a condition (which each check notices
 /// again), the time it had lasted at the last alert, up to a day.
 fn pause(row: &AlertRow, reason: AlertReason, cooldown: Duration) -> i64 {
     let cooldown = millis(cooldown);
-    let lasted = row.last_notified.map_or(0, |told| told.saturating_sub(row.opened));
+    let lasted = row.last_notified.map_or(0, |notified| notified.saturating_sub(row.opened));
     if reason.is_delivery() { cooldown } else { lasted.clamp(cooldown, LONGEST_PAUSE.max(cooldown)) }
 }
 
@@ -100,7 +91,7 @@ fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The content of a follow-up.
+/// The content of a due alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum News {
     /// It is over.
@@ -113,9 +104,9 @@ pub enum News {
     Stale,
 }
 
-/// The data beside the row that a follow-up needs when it is sent.
+/// The data beside the row that decides about a due alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FollowUpFacts {
+pub struct AlertFacts {
     /// The time.
     pub now: i64,
     /// When the first notice of the definition succeeded after the last alarm.
@@ -126,15 +117,15 @@ pub struct FollowUpFacts {
 
 /// After this time without an alarm the alert is closed without a message.
 const STALE: i64 = 7 * 86_400_000;
-/// The longest pause between two follow-ups.
+/// The longest pause between two looks at an alert.
 const LONGEST_PAUSE: i64 = 86_400_000;
 
-/// Returns the content of a follow-up of `row`. `keeps_history`: successes stay in history for long enough. `sightings`: the
+/// Returns the content of a due alert. `keeps_history`: successes stay in history for long enough. `sightings`: the
 /// interval between two checks of a condition; a condition that three checks did not notice is over.
 pub fn news(
     row: &AlertRow,
     reason: AlertReason,
-    facts: FollowUpFacts,
+    facts: AlertFacts,
     keeps_history: bool,
     sightings: Duration,
     cooldown: Duration,
@@ -150,8 +141,8 @@ pub fn news(
     if over {
         News::Recovered
     } else if row.suppressed > 0 {
-        let told = row.last_notified.unwrap_or(row.opened);
-        let due = facts.now >= told.saturating_add(pause(row, reason, cooldown));
+        let notified = row.last_notified.unwrap_or(row.opened);
+        let due = facts.now >= notified.saturating_add(pause(row, reason, cooldown));
         // The end of a condition is reported soon; that it continues is reported less and less often.
         if due || reason.is_delivery() { News::Digest } else { News::Quiet(cooldown) }
     } else if quiet >= STALE {
@@ -163,25 +154,14 @@ pub fn news(
     }
 }
 
-/// Returns the row after the content of a follow-up was sent, and after how long the next one is due; `None`: the row is
-/// deleted.
-///
-/// Alarms that came while the follow-up was being sent are reported at the end of the cool-down, not only at the next check.
-pub fn tell(row: &AlertRow, told: &FollowUpResult, now: i64) -> Option<(AlertRow, Duration)> {
-    if told.closes && row.last_seen <= told.seen && row.suppressed <= told.count {
-        return None;
+/// Returns the row after this content of a due alert; `None`: the row is deleted.
+pub fn advanced(row: &AlertRow, news: News, now: i64, cooldown: Duration) -> Option<AlertRow> {
+    let after = |pause: Duration| Some(now.saturating_add(millis(pause)));
+    match news {
+        News::Recovered | News::Stale => None,
+        News::Quiet(pause) => Some(AlertRow { due: after(pause), ..row.clone() }),
+        News::Digest => Some(AlertRow { suppressed: 0, last_notified: Some(now), due: after(cooldown), ..row.clone() }),
     }
-    let mut new = row.clone();
-    if told.notified {
-        new.suppressed = row.suppressed.saturating_sub(told.count).max(0);
-        new.last_notified = Some(now);
-    }
-    if row.suppressed <= told.count {
-        return Some((new, told.next));
-    }
-    let since = new.last_notified.unwrap_or(new.opened).min(now);
-    let ends = since.saturating_add(pause(&new, told.reason, told.cooldown));
-    Some((new, told.next.min(duration_from_millis(ends - now))))
 }
 
 #[cfg(test)]
@@ -200,6 +180,7 @@ mod tests {
             reason: AlertReason::FinalFailure,
             cooldown: COOLDOWN,
             notice_id: Some(7),
+            description: Some("order 7".to_owned()),
             class: Some("network".to_owned()),
             message: "refused".to_owned(),
             node: "n".to_owned(),
@@ -207,72 +188,68 @@ mod tests {
     }
 
     fn opened_at(now: i64) -> AlertRow {
-        raise(&AlertRow::default(), FollowUp::None, 1, &alarm(), now).row
+        raise(&AlertRow::default(), 1, &alarm(), now).row
     }
 
     #[test]
-    fn the_first_alarm_is_sent_at_once_without_a_follow_up() {
-        let raised = raise(&AlertRow::default(), FollowUp::None, 1, &alarm(), 5 * MINUTE);
+    fn the_first_alarm_is_sent_at_once_and_needs_no_look() {
+        let raised = raise(&AlertRow::default(), 1, &alarm(), 5 * MINUTE);
         assert!(raised.notify);
-        assert_eq!((raised.follow_up, raised.row.suppressed, raised.row.opened), (None, 0, 5 * MINUTE));
+        assert_eq!((raised.row.due, raised.row.suppressed, raised.row.opened), (None, 0, 5 * MINUTE));
     }
 
     #[test]
     fn alarms_within_the_cool_down_are_suppressed_until_its_end() {
         let row = opened_at(0);
-        let raised = raise(&row, FollowUp::None, 1, &alarm(), 2 * MINUTE);
+        let raised = raise(&row, 1, &alarm(), 2 * MINUTE);
         assert!(!raised.notify);
-        assert_eq!((raised.row.suppressed, raised.follow_up), (1, Some(Duration::from_secs(180))));
-        let again = raise(&raised.row, FollowUp::Asleep(5 * MINUTE), 3, &alarm(), 3 * MINUTE);
-        assert_eq!((again.notify, again.row.suppressed, again.follow_up), (false, 4, None));
-        let far = raise(&raised.row, FollowUp::Asleep(60 * MINUTE), 3, &alarm(), 3 * MINUTE);
-        assert_eq!(far.follow_up, Some(Duration::from_secs(120)), "one that sleeps for longer is woken earlier");
-    }
-
-    #[test]
-    fn the_next_follow_up_reports_the_alerts_of_a_removed_one() {
-        let held = AlertRow { suppressed: 799, ..opened_at(0) };
-        let raised = raise(&held, FollowUp::None, 1, &alarm(), 6 * MINUTE);
-        assert_eq!((raised.notify, raised.row.suppressed, raised.follow_up), (true, 799, Some(COOLDOWN)));
+        assert_eq!((raised.row.suppressed, raised.row.due), (1, Some(5 * MINUTE)));
+        let again = raise(&raised.row, 3, &alarm(), 3 * MINUTE);
+        assert_eq!((again.notify, again.row.suppressed, again.row.due), (false, 4, Some(5 * MINUTE)));
+        let quiet = AlertRow { suppressed: 0, due: Some(60 * MINUTE), ..raised.row };
+        let sooner = raise(&quiet, 3, &alarm(), 3 * MINUTE);
+        assert_eq!(sooner.row.due, Some(5 * MINUTE), "the end of the cool-down comes before the next look");
     }
 
     #[test]
     fn a_clock_that_is_set_back_suppresses_no_alert() {
         let row = opened_at(365 * 86_400_000);
-        let raised = raise(&row, FollowUp::None, 2, &alarm(), 0);
+        let raised = raise(&row, 2, &alarm(), 0);
         assert!(raised.notify);
-        assert_eq!((raised.row.suppressed, raised.follow_up), (1, Some(COOLDOWN)));
+        assert_eq!((raised.row.suppressed, raised.row.due), (1, Some(5 * MINUTE)));
         assert_eq!(raised.row.last_seen, LONGEST_PAUSE, "the recovery is reported on the next day");
     }
 
     #[test]
     fn of_a_first_batch_one_alert_is_sent_and_the_others_suppressed() {
-        let raised = raise(&AlertRow::default(), FollowUp::None, 40, &alarm(), 0);
-        assert_eq!((raised.notify, raised.row.suppressed, raised.follow_up), (true, 39, Some(COOLDOWN)));
+        let raised = raise(&AlertRow::default(), 40, &alarm(), 0);
+        assert_eq!((raised.notify, raised.row.suppressed, raised.row.due), (true, 39, Some(5 * MINUTE)));
     }
 
     #[test]
-    fn after_the_cool_down_an_alarm_is_sent_unless_a_follow_up_is_due() {
+    fn after_the_cool_down_an_alarm_is_sent_unless_a_digest_is_due() {
         let row = opened_at(0);
-        let later = raise(&row, FollowUp::None, 1, &alarm(), 5 * MINUTE);
-        assert_eq!((later.notify, later.row.opened, later.follow_up), (true, 0, Some(COOLDOWN)), "it goes on");
-        let next_day = raise(&row, FollowUp::None, 1, &alarm(), LONGEST_PAUSE);
+        let later = raise(&row, 1, &alarm(), 5 * MINUTE);
+        assert_eq!((later.notify, later.row.opened, later.row.due), (true, 0, Some(10 * MINUTE)), "it goes on");
+        let next_day = raise(&row, 1, &alarm(), LONGEST_PAUSE);
         assert_eq!(
-            (next_day.notify, next_day.row.opened, next_day.follow_up),
+            (next_day.notify, next_day.row.opened, next_day.row.due),
             (true, LONGEST_PAUSE, None),
             "another one"
         );
-        let asleep = raise(&row, FollowUp::Asleep(60 * MINUTE), 1, &alarm(), 6 * MINUTE);
-        assert_eq!((asleep.notify, asleep.row.opened, asleep.follow_up), (true, 0, None));
-        let at_work = raise(&row, FollowUp::AtWork, 1, &alarm(), 6 * MINUTE);
-        assert_eq!((at_work.notify, at_work.row.suppressed), (false, 1));
+        let looked_at = AlertRow { due: Some(60 * MINUTE), ..row.clone() };
+        let again = raise(&looked_at, 1, &alarm(), 6 * MINUTE);
+        assert_eq!((again.notify, again.row.opened, again.row.due), (true, 0, Some(60 * MINUTE)));
+        let digest_is_due = AlertRow { suppressed: 7, due: Some(5 * MINUTE), ..row };
+        let with_it = raise(&digest_is_due, 1, &alarm(), 6 * MINUTE);
+        assert_eq!((with_it.notify, with_it.row.suppressed, with_it.row.due), (false, 8, Some(5 * MINUTE)));
     }
 
     #[test]
-    fn a_follow_up_tells_of_more_of_recovery_or_waits_longer_and_longer() {
+    fn a_due_alert_becomes_a_digest_a_recovery_or_a_later_look() {
         let row = AlertRow { suppressed: 812, last_seen: 0, ..opened_at(0) };
         let look = |row: &AlertRow, now, succeeded: bool| {
-            let facts = FollowUpFacts { now, succeeded: succeeded.then_some(1), still_failing: false };
+            let facts = AlertFacts { now, succeeded: succeeded.then_some(1), still_failing: false };
             news(row, AlertReason::FinalFailure, facts, true, Duration::from_secs(60), COOLDOWN)
         };
         assert_eq!(look(&row, 5 * MINUTE, false), News::Digest);
@@ -289,7 +266,7 @@ mod tests {
     fn without_history_it_is_over_when_nothing_fails_any_more() {
         let row = opened_at(0);
         let look = |now, still_failing| {
-            let facts = FollowUpFacts { now, succeeded: None, still_failing };
+            let facts = AlertFacts { now, succeeded: None, still_failing };
             news(&row, AlertReason::Failure, facts, false, Duration::from_secs(60), COOLDOWN)
         };
         assert_eq!(look(5 * MINUTE, false), News::Recovered);
@@ -301,7 +278,7 @@ mod tests {
     fn a_condition_is_over_when_it_was_not_seen_for_three_looks() {
         let row = AlertRow { suppressed: 3, ..opened_at(0) };
         let look = |now| {
-            let facts = FollowUpFacts { now, succeeded: Some(1), still_failing: false };
+            let facts = AlertFacts { now, succeeded: Some(1), still_failing: false };
             news(&row, AlertReason::Backlog, facts, true, Duration::from_secs(60), COOLDOWN)
         };
         assert_eq!(look(2 * MINUTE), News::Quiet(COOLDOWN));
@@ -310,51 +287,41 @@ mod tests {
 
     #[test]
     fn a_lasting_condition_is_reported_at_growing_intervals() {
-        let seen = |row: &AlertRow, now| {
-            raise(row, FollowUp::Asleep(now + MINUTE), 1, &Alarm { reason: AlertReason::Backlog, ..alarm() }, now)
+        let seen = |row: &AlertRow, now| raise(row, 1, &Alarm { reason: AlertReason::Backlog, ..alarm() }, now);
+        let news_at = |row: &AlertRow, now| {
+            let facts = AlertFacts { now, succeeded: None, still_failing: false };
+            news(row, AlertReason::Backlog, facts, true, Duration::from_secs(60), COOLDOWN)
         };
-        let (mut row, mut told) = (opened_at(0), Vec::new());
+        let (mut row, mut notified) = (opened_at(0), Vec::new());
         for minute in 1..=200 {
-            let raised = seen(&row, minute * MINUTE);
+            let now = minute * MINUTE;
+            // The sweeper sees the condition before it looks at what is due.
+            let raised = seen(&row, now);
             row = raised.row;
-            if raised.notify {
-                told.push(minute);
+            let mut sent = raised.notify;
+            if row.due.is_some_and(|due| due <= now) {
+                let news = news_at(&row, now);
+                sent |= news == News::Digest;
+                row = advanced(&row, news, now, COOLDOWN).unwrap();
+            }
+            if sent {
+                notified.push(minute);
             }
         }
-        assert_eq!(told, [5, 10, 20, 40, 80, 160]);
-        let news_at = |minute| {
-            let facts = FollowUpFacts { now: minute * MINUTE, succeeded: None, still_failing: false };
-            news(&row, AlertReason::Backlog, facts, true, Duration::from_secs(60), COOLDOWN)
-        };
-        assert_eq!(news_at(201), News::Quiet(COOLDOWN));
-        assert_eq!(news_at(203), News::Recovered);
+        assert_eq!(notified, [5, 10, 20, 40, 80, 160]);
+        assert!(matches!(news_at(&row, 201 * MINUTE), News::Quiet(_)));
+        assert_eq!(news_at(&row, 203 * MINUTE), News::Recovered);
     }
 
     #[test]
-    fn alarms_during_a_digest_are_reported_by_the_next_one() {
-        let row = AlertRow { suppressed: 5, last_seen: 9, ..opened_at(0) };
-        let told = FollowUpResult {
-            alert_def: 1,
-            def_id: 2,
-            reason: AlertReason::FinalFailure,
-            count: 3,
-            seen: 8,
-            closes: true,
-            notified: true,
-            next: COOLDOWN,
-            cooldown: COOLDOWN,
-        };
-        let (left, next) = tell(&row, &told, 20).unwrap();
-        assert_eq!((left.suppressed, left.last_notified, next), (2, Some(20), COOLDOWN));
-        let quiet = FollowUpResult { notified: false, closes: false, next: 100 * COOLDOWN, ..told.clone() };
-        let (left, next) = tell(&row, &quiet, 20).unwrap();
-        assert_eq!((left.suppressed, next), (5, COOLDOWN - Duration::from_millis(20)), "no alert was sent");
-        let (_, next) = tell(&row, &quiet, 9 * MINUTE).unwrap();
-        assert_eq!(next, Duration::ZERO, "the cool-down is over");
-        let (_, next) = tell(&AlertRow { suppressed: 3, ..row.clone() }, &quiet, 20).unwrap();
-        assert_eq!(next, 100 * COOLDOWN, "nothing came");
-        assert!(tell(&AlertRow { last_seen: 8, ..row.clone() }, &told, 20).is_some(), "of the same millisecond");
-        assert_eq!(tell(&AlertRow { last_seen: 8, suppressed: 3, ..row }, &told, 20), None);
+    fn a_digest_resets_the_count_and_an_end_deletes_the_row() {
+        let row = AlertRow { suppressed: 5, last_seen: 9, due: Some(10), ..opened_at(0) };
+        let digest = advanced(&row, News::Digest, 20, COOLDOWN).unwrap();
+        assert_eq!((digest.suppressed, digest.last_notified, digest.due), (0, Some(20), Some(20 + 5 * MINUTE)));
+        let quiet = advanced(&row, News::Quiet(COOLDOWN), 20, COOLDOWN).unwrap();
+        assert_eq!((quiet.suppressed, quiet.last_notified, quiet.due), (5, Some(0), Some(20 + 5 * MINUTE)));
+        assert_eq!(advanced(&row, News::Recovered, 20, COOLDOWN), None);
+        assert_eq!(advanced(&row, News::Stale, 20, COOLDOWN), None);
     }
 
     proptest! {
@@ -364,28 +331,19 @@ mod tests {
         ) {
             // Every alarm is reported by its own alert, is suppressed, or was reported by a digest.
             let (mut row, mut now, mut raised, mut told) = (AlertRow::default(), 0, 0, 0);
-            let mut follow_up_at: Option<i64> = None;
             for (count, pause, what) in steps {
                 now += pause;
                 if what < 2 {
-                    let stands = match follow_up_at {
-                        None => FollowUp::None,
-                        Some(at) if at > now => FollowUp::Asleep(at),
-                        Some(_) => FollowUp::AtWork,
-                    };
-                    let done = raise(&row, stands, count, &alarm(), now);
+                    let done = raise(&row, count, &alarm(), now);
                     raised += count;
                     told += i64::from(done.notify);
-                    if let Some(after) = done.follow_up {
-                        follow_up_at = Some(now + i64::try_from(after.as_millis()).unwrap());
-                    }
                     row = done.row;
-                    prop_assert!(row.suppressed == 0 || follow_up_at.is_some(), "what is held back will be told");
-                } else if follow_up_at.is_some_and(|at| at <= now) {
-                    told += row.suppressed;
-                    row.suppressed = 0;
-                    row.last_notified = Some(now);
-                    follow_up_at = None;
+                    prop_assert!(row.suppressed == 0 || row.due.is_some(), "what is suppressed will be reported");
+                } else if row.due.is_some_and(|due| due <= now) {
+                    let facts = AlertFacts { now, succeeded: None, still_failing: true };
+                    let news = news(&row, AlertReason::FinalFailure, facts, true, COOLDOWN, COOLDOWN);
+                    told += if news == News::Digest { row.suppressed } else { 0 };
+                    row = advanced(&row, news, now, COOLDOWN).unwrap();
                 }
             }
             prop_assert_eq!(told + row.suppressed, raised);

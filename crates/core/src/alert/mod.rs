@@ -1,15 +1,13 @@
 //! [`Alert`]: the content of an alert to an operator. It is the parameter of the notices of the built-in definition
 //! [`ALERT_DEFINITION`], so any handler can send it; ready ones are in the crate `solid-notify-channels`.
 
+pub mod advance;
 pub mod cooldown;
-pub mod follow_up;
 pub mod trigger;
 
 use serde::{Deserialize, Serialize};
 
 use crate::definition::NotifyDef;
-use crate::store::{Alarm, FollowUpResult};
-use cooldown::AlertRow;
 
 /// The name of the built-in definition whose notices are alerts, and of its handler.
 pub const ALERT_DEFINITION: &str = "notify.alert";
@@ -25,7 +23,8 @@ pub fn built_in() -> NotifyDef {
         .alert_trigger_type("never")
 }
 
-/// An alert as its handler receives it.
+/// An alert as its handler receives it: the parameter of a notice of [`ALERT_DEFINITION`]. It is stored without recipients, and the
+/// sweeper adds those that the rows name when it sends the notice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Alert {
@@ -37,6 +36,9 @@ pub struct Alert {
     pub definition: String,
     /// The notice that caused it, if one did.
     pub notice_id: Option<i64>,
+    /// The description of that notice.
+    #[serde(default)]
+    pub description: Option<String>,
     /// The class of the error, if there was one: the stored name of an [`crate::ErrorClass`].
     pub class: Option<String>,
     /// The error and its causes, or another description.
@@ -116,65 +118,6 @@ impl AlertReason {
     }
 }
 
-/// The parameter of an alert's notice as stored. The recipients, and the content of a follow-up, are determined when it is
-/// sent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct StoredAlert {
-    /// The definition concerned.
-    pub def_id: i64,
-    /// Its name at that time.
-    pub definition: String,
-    /// The kind of problem.
-    pub reason: AlertReason,
-    /// True for a follow-up, which checks again after the cool-down.
-    #[serde(default)]
-    pub follow_up: bool,
-    /// The notice that caused it.
-    pub notice_id: Option<i64>,
-    /// The class of its error.
-    pub class: Option<String>,
-    /// The error and its causes.
-    pub message: String,
-    /// The node that noticed it.
-    pub node: String,
-}
-
-impl StoredAlert {
-    /// Creates the alert of `alarm`, or the follow-up for the end of its cool-down.
-    pub fn new(alarm: &Alarm, follow_up: bool) -> Self {
-        Self {
-            def_id: alarm.def_id,
-            definition: alarm.definition.clone(),
-            reason: alarm.reason,
-            follow_up,
-            notice_id: alarm.notice_id,
-            class: alarm.class.clone(),
-            message: alarm.message.clone(),
-            node: alarm.node.clone(),
-        }
-    }
-
-    /// Creates the next follow-up after `told`; the other fields come from the row of the alert.
-    pub fn again(told: &FollowUpResult, row: &AlertRow) -> Self {
-        Self {
-            def_id: told.def_id,
-            definition: String::new(),
-            reason: told.reason,
-            follow_up: true,
-            notice_id: row.notice_id,
-            class: None,
-            message: String::new(),
-            node: String::new(),
-        }
-    }
-
-    /// Returns the JSON that is stored.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_else(|_| "null".to_owned())
-    }
-}
-
 impl Alert {
     /// Creates an alert with `message` for a definition; the other fields can be set.
     pub fn new(
@@ -188,6 +131,7 @@ impl Alert {
             reason,
             definition: definition.into(),
             notice_id: None,
+            description: None,
             class: None,
             message: message.into(),
             more: 0,
@@ -197,6 +141,11 @@ impl Alert {
             email: Vec::new(),
             alert_to: Vec::new(),
         }
+    }
+
+    /// Returns the JSON that is stored.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_else(|_| "null".to_owned())
     }
 
     /// Returns one line: the subject of a mail.
@@ -248,6 +197,7 @@ impl Alert {
         say("definition", Some(self.definition.clone()));
         say("reason", Some(self.reason.as_str().to_owned()));
         say("notice", self.notice_id.map(|id| id.to_string()));
+        say("description", self.description.clone());
         say("error class", self.class.clone());
         say("message", Some(self.message.clone()));
         say("suppressed", (self.more > 0).then(|| self.more.to_string()));

@@ -99,6 +99,7 @@ fn watched(sign: Sign, failures: u32, told: &str) -> Watched {
         definition: "sync".into(),
         reason: AlertReason::CircuitOpen,
         notice_id: None,
+        description: None,
         class: None,
         message: told.into(),
         cooldown: Duration::ZERO,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::alert::AlertReason;
+use crate::alert::{Alert, AlertKind, AlertReason};
 use crate::limit::Watched;
-use crate::notice::Status;
+use crate::notice::{Status, rfc3339, time_from_millis};
 use crate::transition::{Next, Transition};
 
 /// An outcome to persist.
@@ -32,8 +32,6 @@ pub struct Settle {
     pub description: Option<String>,
     /// The alarm that it raises, stored in the same transaction.
     pub alarm: Option<Box<Alarm>>,
-    /// For the follow-up of an alert: what it reported.
-    pub told: Option<Box<FollowUpResult>>,
     /// What the circuit breaker evaluates, if the definition has one.
     pub watched: Option<Box<Watched>>,
 }
@@ -55,7 +53,7 @@ pub enum Shape {
 impl Settle {
     /// Returns its shape.
     pub fn shape(&self) -> Shape {
-        if self.alarm.is_some() || self.told.is_some() || self.watched.is_some() {
+        if self.alarm.is_some() || self.watched.is_some() {
             return Shape::Watched;
         }
         let tells_nothing = self.errors.is_none() && self.last_class.is_none() && self.description.is_none();
@@ -103,6 +101,8 @@ pub struct Alarm {
     pub cooldown: Duration,
     /// The notice that caused it.
     pub notice_id: Option<i64>,
+    /// The description of that notice.
+    pub description: Option<String>,
     /// The class of its error.
     pub class: Option<String>,
     /// The error and its causes.
@@ -111,27 +111,17 @@ pub struct Alarm {
     pub node: String,
 }
 
-/// What the follow-up of an alert has reported.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FollowUpResult {
-    /// The id of the built-in definition of alerts.
-    pub alert_def: i64,
-    /// The definition that it concerns.
-    pub def_id: i64,
-    /// The reason.
-    pub reason: AlertReason,
-    /// How many suppressed alarms it reported.
-    pub count: i64,
-    /// The time of the last alarm that it included, in milliseconds since 1970.
-    pub seen: i64,
-    /// Whether it closes the alert, unless another alarm has come since.
-    pub closes: bool,
-    /// Whether an alert was sent.
-    pub notified: bool,
-    /// After how long the next follow-up is due, if no alarm comes meanwhile.
-    pub next: Duration,
-    /// The cool-down of the definition.
-    pub cooldown: Duration,
+impl Alarm {
+    /// Returns the alert that is sent if the alarm is not suppressed. `now`: when it is raised, in milliseconds since 1970.
+    pub fn to_alert(&self, now: i64) -> Alert {
+        let mut alert = Alert::new(AlertKind::Raised, self.reason, &self.definition, &self.message);
+        alert.notice_id = self.notice_id;
+        alert.description.clone_from(&self.description);
+        alert.class.clone_from(&self.class);
+        alert.node.clone_from(&self.node);
+        alert.since = rfc3339(time_from_millis(now));
+        alert
+    }
 }
 
 /// Result of settling one outcome.

@@ -1,27 +1,22 @@
 //! Alarms. An alarm is stored with the outcome that causes it, in the slot of its definition, and is forwarded from there to the
 //! slot of the alerts. It may be forwarded several times, and its number lets it count there once.
 
-use std::time::Duration;
-
 use solid_notify_core::StoreError;
-use solid_notify_core::alert::cooldown::{AlertRow, FollowUp, FollowUpFacts, raise};
-use solid_notify_core::alert::{AlertReason, StoredAlert};
-use solid_notify_core::notice::Status;
-use solid_notify_core::store::Alarm;
+use solid_notify_core::alert::AlertReason;
+use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow, raise};
+use solid_notify_core::store::{Advanced, Alarm, AlertStep};
 
-use super::given::{self, AlertWhat, Millis, Plain, Text};
+use super::given::{self, AlertWhat, Plain, Text};
+use super::keys::FIRST_ALERTS;
 use super::row::score;
-use super::{AGAIN, ALERT, CHANGE, LOOK, RedisStore, busy, codec, keys, member, notice_id, pause};
+use super::{AGAIN, ALERT, CHANGE, LOOK, RedisStore, busy, codec, member, notice_id, pause};
 
 const DOING: &str = "raising an alarm";
 
 /// The row of an alert, as it was read.
-pub(super) struct SeenAlert {
+struct SeenAlert {
     now: i64,
-    pub(super) text: String,
-    pub(super) row: Option<AlertRow>,
-    follow_up: Option<String>,
-    stands: String,
+    text: String,
     /// The number up to which the alarms of a definition have arrived.
     arrived: String,
 }
@@ -29,63 +24,29 @@ pub(super) struct SeenAlert {
 /// An alarm, with its number within its definition.
 type Numbered<'a> = (i64, &'a Alarm);
 
-impl SeenAlert {
-    /// Returns the state of the alert's follow-up.
-    pub(super) fn stands(&self, now: i64) -> FollowUp {
-        let Some((status, at)) = self.stands.split_once(' ') else { return FollowUp::None };
-        match score(at) {
-            Some(due) if status == Status::NotSent.code().to_string() && due > now => FollowUp::Asleep(due),
-            _ => FollowUp::AtWork,
-        }
-    }
-}
-
 /// The field of an alert's row in the hash of alerts.
-pub(super) fn field(def_id: i64, reason: AlertReason) -> String {
+fn field(def_id: i64, reason: AlertReason) -> String {
     format!("{def_id}:{}", reason.as_str())
 }
 
-/// The notice of an alert that is due after this delay.
-fn notice(id: i64, alert: &StoredAlert, delay: Duration) -> Plain {
-    Plain { member: member(id), param: alert.to_json(), delay: Some(Millis(delay)) }
+/// Reads a field. One whose reason a newer release has written is left to that release.
+fn key(field: &str) -> Option<(i64, AlertReason)> {
+    let (def_id, reason) = field.split_once(':')?;
+    Some((def_id.parse().ok()?, AlertReason::from_name(reason)?))
 }
 
 impl RedisStore {
-    /// The key of the hash with the rows of alerts.
-    pub(super) fn alerts_key(&self) -> String {
-        format!("{}:{}", self.keys.common(), keys::ALERTS)
-    }
-
-    /// Returns a new id for a notice of this definition.
-    pub(super) async fn number(&self, def_id: i64) -> Result<i64, StoreError> {
+    /// Returns a notice of an alert.
+    async fn notice(&self, alert_def: i64, param: String) -> Result<Plain, StoreError> {
         let number = self.common(&given::Common::Numbers { wanted: 1 }, "taking a number for a notice").await?;
-        Ok(notice_id(number, def_id))
+        Ok(Plain { member: member(notice_id(number, alert_def)), param })
     }
 
-    pub(super) async fn alert_at(
-        &self,
-        alert_def: i64,
-        field: &str,
-        source: Option<i64>,
-    ) -> Result<SeenAlert, StoreError> {
+    async fn alert_at(&self, alert_def: i64, field: &str, source: Option<i64>) -> Result<SeenAlert, StoreError> {
         let common = self.keys.common();
-        let mut follow_up: Option<String> = None;
-        for _ in 0..3 {
-            let what = AlertWhat::Look;
-            let source = source.map(Text);
-            let look = given::Alert { common: &common, field, follow_up: follow_up.as_deref(), source, what };
-            let (now, text, stands, arrived): (i64, String, String, String) =
-                self.run(&ALERT, alert_def, &look, DOING).await?;
-            let row = codec::alert_row(&text);
-            // A follow-up of a deleted definition of alerts does not count.
-            let own = row.as_ref().and_then(|row| row.follow_up).filter(|id| super::def_of(*id) == alert_def);
-            let named = own.map(member);
-            if named == follow_up {
-                return Ok(SeenAlert { now, text, row, follow_up, stands, arrived });
-            }
-            follow_up = named;
-        }
-        Err(busy(DOING))
+        let look = given::Alert { common: &common, field, source: source.map(Text), what: AlertWhat::Look };
+        let (now, text, arrived) = self.run(&ALERT, alert_def, &look, DOING).await?;
+        Ok(SeenAlert { now, text, arrived })
     }
 
     /// Raises alarms of one definition and reason. Alarms that a definition has numbered count once, however often they are
@@ -100,35 +61,22 @@ impl RedisStore {
             let new = |(number, _): &&Numbered<'_>| from.is_none() || *number > arrived;
             let Some((_, first)) = alarms.iter().find(new) else { return Ok(()) };
             let count = i64::try_from(alarms.iter().filter(new).count()).unwrap_or(i64::MAX);
-            let stands = seen.stands(seen.now);
-            let mut raised = raise(&seen.row.clone().unwrap_or_default(), stands, count, last, seen.now);
-            let mut notices = Vec::new();
-            if raised.notify {
-                let id = self.number(alert_def).await?;
-                notices.push(notice(id, &StoredAlert::new(first, false), Duration::ZERO));
-            }
-            let mut sooner = None;
-            match (raised.follow_up, stands) {
-                (Some(after), FollowUp::Asleep(_)) => sooner = Some(Millis(after)),
-                (Some(after), _) => {
-                    let id = self.number(alert_def).await?;
-                    raised.row.follow_up = Some(id);
-                    notices.push(notice(id, &StoredAlert::new(last, true), after));
-                }
-                (None, _) => {}
-            }
-            let what = AlertWhat::Raise {
-                seen_state: &seen.stands,
+            let raised = raise(&codec::alert_row(&seen.text).unwrap_or_default(), count, last, seen.now);
+            let notice = match raised.notify {
+                true => Some(self.notice(alert_def, first.to_alert(seen.now).to_json()).await?),
+                false => None,
+            };
+            let what = AlertWhat::Write {
                 seen_row: &seen.text,
-                new_row: codec::alert_text(&raised.row),
-                sooner,
+                new_row: Some(codec::alert_text(&raised.row)),
+                due: raised.row.due,
                 seen_arrived: &seen.arrived,
                 new_arrived: Text(*upto),
-                notices,
+                notice,
             };
-            let (common, follow_up) = (self.keys.common(), seen.follow_up.as_deref());
-            let raise = given::Alert { common: &common, field: &field, follow_up, source: from.map(Text), what };
-            let answer: String = self.run(&ALERT, alert_def, &raise, DOING).await?;
+            let common = self.keys.common();
+            let write = given::Alert { common: &common, field: &field, source: from.map(Text), what };
+            let answer: String = self.run(&ALERT, alert_def, &write, DOING).await?;
             if answer != "conflict" {
                 return Ok(());
             }
@@ -156,17 +104,44 @@ impl RedisStore {
         }
     }
 
-    pub(super) async fn alert_standing(
+    pub(super) async fn due_alert_keys(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
+        let fields: Vec<String> =
+            self.common(&given::Common::DueAlerts { most: limit }, "looking for due alerts").await?;
+        Ok(fields.iter().filter_map(|field| key(field)).collect())
+    }
+
+    pub(super) async fn alert_and_facts(
         &self,
         def_id: i64,
         reason: AlertReason,
-    ) -> Result<Option<(AlertRow, FollowUpFacts)>, StoreError> {
+    ) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
         let field = field(def_id, reason);
         let text: String = self.common(&given::Common::Alert { field: &field }, "looking at an alert").await?;
         let Some(row) = codec::alert_row(&text) else { return Ok(None) };
         let facts = given::Look::Facts { after: Text(row.last_seen) };
         let (now, succeeded, failing): (i64, String, i64) =
             self.run(&LOOK, def_id, &facts, "looking at an alert").await?;
-        Ok(Some((row, FollowUpFacts { now, succeeded: score(&succeeded), still_failing: failing > 0 })))
+        Ok(Some((row, AlertFacts { now, succeeded: score(&succeeded), still_failing: failing > 0 })))
+    }
+
+    /// The texts of rows are compared, because each row has one text.
+    pub(super) async fn store_alert_step(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
+        let (common, field) = (self.keys.common(), field(step.def_id, step.reason));
+        let (alert_def, notice) = match &step.notice {
+            Some((alert_def, param)) => (*alert_def, Some(self.notice(*alert_def, param.clone()).await?)),
+            // Each definition of alerts names the slot of the rows.
+            None => (FIRST_ALERTS, None),
+        };
+        let what = AlertWhat::Write {
+            seen_row: &codec::alert_text(&step.seen),
+            new_row: step.new.as_ref().map(codec::alert_text),
+            due: step.new.as_ref().and_then(|row| row.due),
+            seen_arrived: "",
+            new_arrived: Text(0),
+            notice,
+        };
+        let write = given::Alert { common: &common, field: &field, source: None, what };
+        let answer: String = self.run(&ALERT, alert_def, &write, "storing what becomes of an alert").await?;
+        Ok(if answer == "conflict" { Advanced::Changed } else { Advanced::Done })
     }
 }

@@ -52,15 +52,28 @@ struct AlarmText {
     reason: AlertReason,
     cooldown_ms: u64,
     notice_id: Option<i64>,
+    description: Option<String>,
     class: Option<String>,
     message: String,
     node: String,
 }
 
 pub(super) fn alarm_text(alarm: &Alarm) -> String {
-    let Alarm { alert_def, def_id, definition, reason, cooldown, notice_id, class, message, node } = alarm.clone();
+    let Alarm { alert_def, def_id, definition, reason, cooldown, notice_id, description, class, message, node } =
+        alarm.clone();
     let cooldown_ms = u64::try_from(cooldown.as_millis()).unwrap_or(u64::MAX);
-    json(&AlarmText { alert_def, def_id, definition, reason, cooldown_ms, notice_id, class, message, node })
+    json(&AlarmText {
+        alert_def,
+        def_id,
+        definition,
+        reason,
+        cooldown_ms,
+        notice_id,
+        description,
+        class,
+        message,
+        node,
+    })
 }
 
 /// Reads an alarm and its number, which the scripts write as the first field. The number is read as the scripts read it, also of
@@ -69,9 +82,20 @@ pub(super) fn alarm(text: &str) -> (i64, Option<Alarm>) {
     let digits = text.strip_prefix("{\"number\":").unwrap_or_default();
     let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
     let alarm = read("alarm", text).map(|text: AlarmText| {
-        let AlarmText { alert_def, def_id, definition, reason, cooldown_ms, notice_id, class, message, node } = text;
+        let AlarmText {
+            alert_def,
+            def_id,
+            definition,
+            reason,
+            cooldown_ms,
+            notice_id,
+            description,
+            class,
+            message,
+            node,
+        } = text;
         let cooldown = Duration::from_millis(cooldown_ms);
-        Alarm { alert_def, def_id, definition, reason, cooldown, notice_id, class, message, node }
+        Alarm { alert_def, def_id, definition, reason, cooldown, notice_id, description, class, message, node }
     });
     (digits[..end].parse().unwrap_or_default(), alarm)
 }
@@ -82,23 +106,24 @@ struct AlertText {
     last_notified: Option<i64>,
     suppressed: i64,
     last_seen: i64,
-    follow_up: Option<i64>,
+    due: Option<i64>,
     notice_id: Option<i64>,
+    description: Option<String>,
     class: Option<String>,
     message: Option<String>,
     node: Option<String>,
 }
 
 pub(super) fn alert_text(row: &AlertRow) -> String {
-    let AlertRow { opened, last_notified, suppressed, last_seen, follow_up, notice_id, class, message, node } =
+    let AlertRow { opened, last_notified, suppressed, last_seen, due, notice_id, description, class, message, node } =
         row.clone();
-    json(&AlertText { opened, last_notified, suppressed, last_seen, follow_up, notice_id, class, message, node })
+    json(&AlertText { opened, last_notified, suppressed, last_seen, due, notice_id, description, class, message, node })
 }
 
 pub(super) fn alert_row(text: &str) -> Option<AlertRow> {
-    let AlertText { opened, last_notified, suppressed, last_seen, follow_up, notice_id, class, message, node } =
+    let AlertText { opened, last_notified, suppressed, last_seen, due, notice_id, description, class, message, node } =
         read("alert", text)?;
-    Some(AlertRow { opened, last_notified, suppressed, last_seen, follow_up, notice_id, class, message, node })
+    Some(AlertRow { opened, last_notified, suppressed, last_seen, due, notice_id, description, class, message, node })
 }
 
 #[derive(Serialize, Deserialize)]

@@ -36,6 +36,7 @@
 //! | `nodes` | hash | node to its JSON |
 //! | `counts` | hash | definition to the JSON of its counts |
 //! | `alerts` | hash | definition and reason to the JSON of the alert |
+//! | `due_alerts` | sorted set | definition and reason of each alert to look at again, by time |
 //! | `arrived_alarms` | hash | definition to the number up to which its alarms have arrived |
 //! | `switch` | string | JSON, present while all sending is paused |
 //! | `audit` | list | JSON of audit entries about everything else |
@@ -47,14 +48,13 @@ use solid_notify_core::notice::Status;
 /// The factor of a notice's number in its id, which leaves room for its definition's id.
 const DEFINITIONS: i64 = 100_000;
 /// Ids from here on are definitions of alerts. They are in the slot of the alerts' rows, so that a script can change both.
-const FIRST_ALERTS: i64 = 90_000;
+pub(super) const FIRST_ALERTS: i64 = 90_000;
 
 /// The slices of `ready`.
 pub(super) const FIRST_SENDS: &str = "first_sends";
 pub(super) const RETRIES: &str = "retries";
 pub(super) const CRASH_LOOPING: &str = "crash_looping";
 /// Keys that belong to no single definition.
-pub(super) const ALERTS: &str = "alerts";
 pub(super) const LAST_DEFINITION: &str = "last_definition";
 pub(super) const LAST_ALERT_DEFINITION: &str = "last_alert_definition";
 

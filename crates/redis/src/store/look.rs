@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use futures_util::future::try_join_all;
 use solid_notify_core::StoreError;
-use solid_notify_core::notice::{ClaimedNotice, Status, duration_millis, millis_from_time, time_from_millis};
+use solid_notify_core::notice::{
+    ClaimedNotice, Status, duration_from_millis, duration_millis, millis_from_time, time_from_millis,
+};
 use solid_notify_core::store::{
-    ClusterView, DueSlice, DueTimes, LastTick, Look, NODE_LIVES, Node, Purge, Tick, Ticked, was_seen,
+    Advanced, ClusterView, DueSlice, DueTimes, LastTick, Look, NODE_LIVES, Node, Purge, Tick, was_seen,
 };
 
 use super::given::{self, Plain, Text};
@@ -21,7 +23,9 @@ type Due = (i64, Vec<String>, i64, (i64, String, Option<String>));
 impl RedisStore {
     pub(super) async fn due_times(&self) -> Result<DueTimes, StoreError> {
         // Reads only ids, because reading 1,500 rows takes longer than looking for what is due in each definition.
-        let (now, ids): (i64, Vec<i64>) = self.common(&given::Common::Ids, "looking for definitions").await?;
+        let (now, ids, due_alert): (i64, Vec<i64>, String) =
+            self.common(&given::Common::Ids, "looking for definitions").await?;
+        let alerts = score(&due_alert).map(|due| duration_from_millis(due - now));
         let now = time_from_millis(now);
         let looks = ids.iter().map(|id| self.run::<Due>(&LOOK, *id, &given::Look::Due, "looking for what is due"));
         let (mut ticks, mut slices) = (BTreeMap::new(), Vec::new());
@@ -47,17 +51,17 @@ impl RedisStore {
             }
         }
         slices.sort_unstable_by_key(|slice| (slice.def_id, slice.status));
-        Ok(DueTimes { now, ticks, slices })
+        Ok(DueTimes { now, alerts, ticks, slices })
     }
 
     /// The row is in another slot than the tick: an edit at the same moment may be followed by one more tick of the old
     /// timetable.
-    pub(super) async fn note_tick(&self, tick: &Tick) -> Result<Ticked, StoreError> {
+    pub(super) async fn note_tick(&self, tick: &Tick) -> Result<Advanced, StoreError> {
         let (_, rows) = self.rows().await?;
         let row = rows.into_iter().find(|seen| seen.id == tick.def_id).and_then(|seen| seen.row);
         let ticks = row.is_some_and(|row| row.enabled && row.delete_time.is_none() && row.schedule == tick.schedule);
         if !ticks {
-            return Ok(Ticked::Changed);
+            return Ok(Advanced::Changed);
         }
         let number: i64 = match tick.params.len() {
             0 => 0,
@@ -65,7 +69,7 @@ impl RedisStore {
         };
         let notice = |(number, param): (i64, &String)| {
             let member = member(notice_id(number, tick.def_id));
-            Plain { member, param: param.clone(), delay: None }
+            Plain { member, param: param.clone() }
         };
         let change = given::Change::Tick {
             seen_tick: tick.seen.at.map(|at| Text(millis_from_time(at))),
@@ -75,7 +79,7 @@ impl RedisStore {
             notices: (number..).zip(&tick.params).map(notice).collect(),
         };
         let done: i64 = self.run(&CHANGE, tick.def_id, &change, "storing a tick").await?;
-        Ok(if done == 1 { Ticked::Done } else { Ticked::Changed })
+        Ok(if done == 1 { Advanced::Done } else { Advanced::Changed })
     }
 
     pub(super) async fn look_for(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError> {

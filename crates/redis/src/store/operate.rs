@@ -7,8 +7,6 @@ use chrono::{DateTime, Utc};
 use futures_util::future::try_join_all;
 use solid_notify_core::StoreError;
 use solid_notify_core::ack::{AckResult, Reply};
-use solid_notify_core::alert::AlertReason;
-use solid_notify_core::alert::cooldown::{AlertRow, FollowUpFacts};
 use solid_notify_core::definition::{NotifyDef, StoredVersion};
 use solid_notify_core::notice::{NEVER, NoticeRecord, Status, duration_millis, time_from_millis};
 use solid_notify_core::operate::{
@@ -28,14 +26,6 @@ const LINES: i64 = 1000;
 impl Operate for RedisStore {
     async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError> {
         self.answer(answer).await
-    }
-
-    async fn alert_row(
-        &self,
-        def_id: i64,
-        reason: AlertReason,
-    ) -> Result<Option<(AlertRow, FollowUpFacts)>, StoreError> {
-        self.alert_standing(def_id, reason).await
     }
 
     async fn oldest_blocked(&self, def_id: i64) -> Result<Option<DateTime<Utc>>, StoreError> {

@@ -3,10 +3,13 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use solid_notify_core::StoreError;
+use solid_notify_core::alert::AlertReason;
+use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
 use solid_notify_core::definition::NotifyDef;
 use solid_notify_core::notice::{ClaimedNotice, NoticeRecord};
 use solid_notify_core::store::{
-    Claim, Claims, ClusterView, DueTimes, Edit, Edited, Lease, Look, Node, Purge, Settle, Settled, Store, Tick, Ticked,
+    Advanced, AlertStep, Claim, Claims, ClusterView, DueTimes, Edit, Edited, Lease, Look, Node, Purge, Settle, Settled,
+    Store, Tick,
 };
 
 use super::given::{self, Millis, Text};
@@ -31,8 +34,20 @@ impl Store for RedisStore {
         self.due_times().await
     }
 
-    async fn tick(&self, tick: &Tick) -> Result<Ticked, StoreError> {
+    async fn tick(&self, tick: &Tick) -> Result<Advanced, StoreError> {
         self.note_tick(tick).await
+    }
+
+    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
+        self.due_alert_keys(limit).await
+    }
+
+    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
+        self.alert_and_facts(def_id, reason).await
+    }
+
+    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
+        self.store_alert_step(step).await
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {

@@ -1,17 +1,14 @@
-//! Settles the outcomes of one definition in one script. Circuits and the reports of alerts are decided here and compared there.
+//! Settles the outcomes of one definition in one script. Circuits are decided here and compared there.
 
 use std::collections::BTreeMap;
 
 use solid_notify_core::StoreError;
-use solid_notify_core::alert::StoredAlert;
-use solid_notify_core::alert::cooldown::{FollowUp, tell};
 use solid_notify_core::limit::end;
-use solid_notify_core::store::{FollowUpResult, Settle, Settled, Shape};
+use solid_notify_core::store::{Settle, Settled, Shape};
 use solid_notify_core::transition::Next;
 use solid_notify_redis_connection::Error;
 
-use super::given::{self, Beside, Millis, Outcome, Plain, ReportedAlert, SettleMode, Text};
-use super::keys::is_alerts;
+use super::given::{self, Beside, Millis, Outcome, SettleMode, Text};
 use super::{AGAIN, AT_ONCE, RedisStore, SETTLE, busy, codec, def_of, member, pause};
 
 const DOING: &str = "storing outcomes";
@@ -24,26 +21,14 @@ impl RedisStore {
         }
         let mut settled = vec![Settled::LostLease; batch.len()];
         let mut alarmed = Vec::new();
-        // Outcomes of alert notices come first, so that later alarms do not repeat what they reported. Their definitions have the
-        // highest ids.
-        for (def_id, places) in of_definitions.into_iter().rev() {
+        for (def_id, places) in of_definitions {
             for window in places.chunks(AT_ONCE) {
-                let mut rest = Vec::new();
-                for at in window {
-                    match &batch[*at].told {
-                        Some(told) if is_alerts(def_id) => settled[*at] = self.settle_told(&batch[*at], told).await?,
-                        _ => rest.push(*at),
-                    }
-                }
-                let outcomes: Vec<&Settle> = rest.iter().map(|at| &batch[*at]).collect();
-                if outcomes.is_empty() {
-                    continue;
-                }
+                let outcomes: Vec<&Settle> = window.iter().map(|at| &batch[*at]).collect();
                 let answers = match outcomes.iter().any(|settle| settle.watched.is_some()) {
                     true => self.settle_watched(def_id, &outcomes).await?,
                     false => self.write(def_id, SettleMode::Free, &outcomes).await?.unwrap_or_default(),
                 };
-                rest.iter().zip(answers).for_each(|(at, answer)| settled[*at] = answer);
+                window.iter().zip(answers).for_each(|(at, answer)| settled[*at] = answer);
                 if outcomes.iter().any(|settle| settle.shape() == Shape::Watched) {
                     alarmed.push(def_id);
                 }
@@ -81,43 +66,6 @@ impl RedisStore {
             }
             if let Some(answers) = self.write(def_id, SettleMode::Take(&beside), outcomes).await? {
                 return Ok(answers);
-            }
-        }
-        Err(busy(DOING))
-    }
-
-    /// Settles the outcome of an alert's notice, together with what it reported.
-    async fn settle_told(&self, settle: &Settle, told: &FollowUpResult) -> Result<Settled, StoreError> {
-        let def_id = def_of(settle.id);
-        let field = super::alerts::field(told.def_id, told.reason);
-        for round in 0..AGAIN {
-            pause(round).await;
-            let (now, limits, mask) = self.look_at(def_id, &[settle]).await?;
-            let alert = self.alert_at(told.alert_def, &field, None).await?;
-            let mut beside = unchanged(&limits, mask);
-            if beside.seen_mask == "1"
-                && let Some(row) = &alert.row
-            {
-                let new = tell(row, told, now);
-                let (key, field, seen) = (self.alerts_key(), field.clone(), alert.text.clone());
-                let mut reported = ReportedAlert { key, field, seen, new: None, follow_up: None };
-                if let Some((mut new, next)) = new {
-                    // If this notice ends, it no longer is the follow-up.
-                    let ends = matches!(settle.transition.next, Next::Finish { .. });
-                    let stands =
-                        if ends && new.follow_up == Some(settle.id) { FollowUp::None } else { alert.stands(now) };
-                    if stands == FollowUp::None {
-                        let id = self.number(told.alert_def).await?;
-                        let param = StoredAlert::again(told, &new).to_json();
-                        reported.follow_up = Some(Plain { member: member(id), param, delay: Some(Millis(next)) });
-                        new.follow_up = Some(id);
-                    }
-                    reported.new = Some(codec::alert_text(&new));
-                }
-                beside.alert = Some(reported);
-            }
-            if let Some(answers) = self.write(def_id, SettleMode::Take(&beside), &[settle]).await? {
-                return Ok(answers.first().copied().unwrap_or(Settled::LostLease));
             }
         }
         Err(busy(DOING))

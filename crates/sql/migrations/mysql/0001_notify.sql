@@ -147,16 +147,18 @@ CREATE TABLE IF NOT EXISTS notify_alert (
     reason        varchar(100) NOT NULL,
     opened        datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     last_notified datetime(6),
-    suppressed     bigint NOT NULL DEFAULT 0,
+    suppressed    bigint NOT NULL DEFAULT 0,
     last_seen     datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
-    -- The notice that is sent after the cool-down and reports suppressed alerts.
-    follow_up     bigint,
+    -- When a node has to look at it again: a digest or the end may be reported then.
+    due           datetime(6),
     -- Of the last alarm.
     notice_id     bigint,
+    description   longtext,
     class         varchar(30),
     message       longtext,
     node          varchar(200),
-    PRIMARY KEY (def_id, reason)
+    PRIMARY KEY (def_id, reason),
+    KEY notify_alert_due (due)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
 -- The versions of the rows of notify_def, each a JSON object of the editable columns (and "deleted": true), with its author.

@@ -136,17 +136,19 @@ CREATE TABLE notify_alert (
     reason        text NOT NULL,
     opened        timestamptz NOT NULL DEFAULT statement_timestamp(),
     last_notified timestamptz,
-    suppressed     bigint NOT NULL DEFAULT 0,
+    suppressed    bigint NOT NULL DEFAULT 0,
     last_seen     timestamptz NOT NULL DEFAULT statement_timestamp(),
-    -- The notice that is sent after the cool-down and reports suppressed alerts.
-    follow_up     bigint,
+    -- When a node has to look at it again: a digest or the end may be reported then.
+    due           timestamptz,
     -- Of the last alarm.
     notice_id     bigint,
+    description   text,
     class         text,
     message       text,
     node          text,
     PRIMARY KEY (def_id, reason)
 );
+CREATE INDEX notify_alert_due ON notify_alert (due) WHERE due IS NOT NULL;
 
 -- The versions of the rows of notify_def, each a JSON object of the editable columns (and "deleted": true), with its author.
 CREATE TABLE notify_def_version (

@@ -152,17 +152,19 @@ CREATE TABLE notify_alert (
     reason        text NOT NULL,
     opened        text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     last_notified text,
-    suppressed     integer NOT NULL DEFAULT 0,
+    suppressed    integer NOT NULL DEFAULT 0,
     last_seen     text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    -- The notice that is sent after the cool-down and reports suppressed alerts.
-    follow_up     integer,
+    -- When a node has to look at it again: a digest or the end may be reported then.
+    due           text,
     -- Of the last alarm.
     notice_id     integer,
+    description   text,
     class         text,
     message       text,
     node          text,
     PRIMARY KEY (def_id, reason)
 );
+CREATE INDEX notify_alert_due ON notify_alert (due) WHERE due IS NOT NULL;
 
 -- The versions of the rows of notify_def, each a JSON object of the editable columns (and "deleted": true), with its author.
 CREATE TABLE notify_def_version (

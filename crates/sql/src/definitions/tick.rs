@@ -2,7 +2,7 @@
 //! in the same transaction. [`solid_notify_core::definition::Step`] decides which ticks there are.
 
 use solid_notify_core::notice::millis_from_time;
-use solid_notify_core::store::{Tick, Ticked};
+use solid_notify_core::store::{Advanced, Tick};
 
 use crate::connections::Share;
 use crate::dialect::Dialect;
@@ -48,7 +48,7 @@ impl TickStatements {
 }
 
 impl<DB: Dialect> SqlStore<DB> {
-    pub(crate) async fn try_tick(&self, on: &Share<DB>, tick: &Tick) -> sqlx::Result<Ticked> {
+    pub(crate) async fn try_tick(&self, on: &Share<DB>, tick: &Tick) -> sqlx::Result<Advanced> {
         let statements = &DB::statements().tick;
         let rows =
             tick.params.iter().enumerate().map(|(place, param)| serde_json::json!({ "place": place, "param": param }));
@@ -66,7 +66,7 @@ impl<DB: Dialect> SqlStore<DB> {
         if DB::fetch(&mut tx, &statements.lock_tick, &note[..2]).await?.is_empty() {
             tx.rollback().await?;
             conn.done();
-            return Ok(Ticked::Locked);
+            return Ok(Advanced::Locked);
         }
         let first = DB::execute(&mut tx, &statements.note_tick, &note).await?.rows > 0;
         if first && !tick.params.is_empty() {
@@ -75,6 +75,6 @@ impl<DB: Dialect> SqlStore<DB> {
         }
         tx.commit().await?;
         conn.done();
-        Ok(if first { Ticked::Done } else { Ticked::Changed })
+        Ok(if first { Advanced::Done } else { Advanced::Changed })
     }
 }

@@ -11,8 +11,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use solid_notify_core::ack::{AckResult, Reply};
-use solid_notify_core::alert::AlertReason;
-use solid_notify_core::alert::cooldown::{AlertRow, FollowUpFacts};
 use solid_notify_core::definition::{NotifyDef, StoredVersion};
 use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{NoticeRecord, Status, duration_millis, time_from_millis};
@@ -21,7 +19,6 @@ use solid_notify_core::operate::{
     Verb, VerbResult, Window, WindowDone,
 };
 
-use crate::alerts::look;
 use crate::connections::{Purpose, Share};
 use crate::definitions::is_unique_violation;
 use crate::dialect::Dialect;
@@ -36,20 +33,6 @@ const TRIES: u32 = 4;
 impl<DB: Dialect> Operate for SqlStore<DB> {
     async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError> {
         self.call("storing the ack or nack of a receiver", Purpose::Operate, |on| self.try_ack(on, answer)).await
-    }
-
-    async fn alert_row(
-        &self,
-        def_id: i64,
-        reason: AlertReason,
-    ) -> Result<Option<(AlertRow, FollowUpFacts)>, StoreError> {
-        self.call("reading an alert", Purpose::Work, |on| async move {
-            let mut conn = on.get().await?;
-            let found = look::<DB>(&mut conn, self.now(), def_id, reason).await?;
-            conn.done();
-            Ok(found)
-        })
-        .await
     }
 
     async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {

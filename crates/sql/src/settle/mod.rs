@@ -239,8 +239,8 @@ impl<DB: Dialect> SqlStore<DB> {
         }
         let ours = || batch.iter().filter(|settle| held.contains(&fence_of(settle)));
         let opened = limits::watch::<DB>(tx, now, ours()).await?;
-        let (alarms, told) = (ours().filter_map(|settle| settle.alarm.as_deref()).chain(opened), ours());
-        alerts::apply::<DB>(tx, now, alarms, told.filter_map(|settle| settle.told.as_deref())).await?;
+        let alarms = ours().filter_map(|settle| settle.alarm.as_deref()).chain(opened);
+        alerts::apply::<DB>(tx, now, alarms).await?;
         Ok(held)
     }
 }

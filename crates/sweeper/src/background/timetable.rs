@@ -9,7 +9,7 @@ use solid_notify_core::StoreError;
 use solid_notify_core::definition::Step;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::rfc3339;
-use solid_notify_core::store::{DueTimes, Ticked};
+use solid_notify_core::store::{Advanced, DueTimes};
 
 use super::locked::Work;
 use crate::claiming::sweep::{SHORTEST, Swept};
@@ -43,19 +43,19 @@ impl Worker {
             }
             match self.store().tick(&definition.tick(due, last, &ticks)).await {
                 // The new notices are due, and there may be more ticks.
-                Ok(Ticked::Done) => {
+                Ok(Advanced::Done) => {
                     self.locked_rows.goes_on(definition.row.id, &definition.row.name, Work::Ticks);
                     sleep = Duration::ZERO;
                 }
                 // Another node was faster, or this node's view of the row is outdated and would be so at the next look too.
-                Ok(Ticked::Changed) => {
+                Ok(Advanced::Changed) => {
                     self.locked_rows.goes_on(definition.row.id, &definition.row.name, Work::Ticks);
                     self.reload_definitions().await?;
                     sleep = sleep.min(SHORTEST);
                 }
                 // Tried again with the next poll: another node is just recording the tick, or an editor has locked the row
                 // for long.
-                Ok(Ticked::Locked) => self.locked_rows.waits(definition.row.id, &definition.row.name, Work::Ticks),
+                Ok(Advanced::Locked) => self.locked_rows.waits(definition.row.id, &definition.row.name, Work::Ticks),
                 Err(error) if error.kind == FaultKind::Outage => return Err(error),
                 // The other definitions do not wait for it.
                 Err(error) => self.health.mention(&error),

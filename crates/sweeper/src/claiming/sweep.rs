@@ -109,7 +109,8 @@ impl Worker {
         looked: &mut Looks,
     ) -> Result<Duration, StoreError> {
         let due = looked.look(self).await?;
-        let Swept { again_in: mut sleep, busy: mut any_due } = self.tick(&due).await?;
+        let (ticked, alerts) = (self.tick(&due).await?, self.advance_alerts(&due).await?);
+        let (mut sleep, mut any_due) = (ticked.again_in.min(alerts.again_in), ticked.busy || alerts.busy);
         let mut by_def: BTreeMap<i64, Vec<DueSlice>> = BTreeMap::new();
         let definitions = self.definitions();
         for mut slice in due.slices {

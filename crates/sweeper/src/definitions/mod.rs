@@ -2,7 +2,6 @@
 //! every two seconds, and whenever the sweeper is woken.
 
 mod reading;
-mod recipients;
 mod timing;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +11,6 @@ use std::time::Duration;
 use solid_notify_core::operate::Paused;
 use solid_notify_core::{ALERT_DEFINITION, AnyOutbox, NotifyDef, Policy};
 
-pub(crate) use self::recipients::Recipients;
 use self::timing::NextTick;
 use crate::builder::StrategyFn;
 use crate::meters::Meters;
@@ -116,6 +114,11 @@ pub(crate) struct Ready {
 impl Definitions {
     pub(crate) fn get(&self, def_id: i64) -> Option<&Arc<Definition>> {
         self.by_id.get(&def_id)
+    }
+
+    /// Returns the definition of this name that takes notices.
+    pub(crate) fn named(&self, name: &str) -> Option<&Arc<Definition>> {
+        self.all().find(|definition| definition.row.name == name && definition.row.delete_time.is_none())
     }
 
     /// Returns the id of the built-in definition of alerts.

@@ -13,8 +13,8 @@ use solid_notify_core::operate::{Paused, SendLimits};
 use solid_notify_core::store::Edit;
 use solid_notify_core::{ALERT_DEFINITION, NotifyDef, StoreError};
 
-use super::{Definition, Definitions, Readiness, Ready, recipients};
-use crate::alerts::log_alerts;
+use super::{Definition, Definitions, Readiness, Ready};
+use crate::alerts::{AlertHandler, log_alerts, recipients};
 use crate::builder::StrategyFn;
 use crate::meters::Meters;
 use crate::running::handler::AnyHandler;
@@ -115,8 +115,7 @@ impl Worker {
     /// Returns whether this node sends the notices of a row, and why not.
     fn readiness_of(&self, row: &NotifyDef, is_paused: bool) -> Readiness {
         let policy = match row.policy() {
-            // An alert cannot await an ack: no receiver acks it, and until then the store would not know what
-            // it reported.
+            // No receiver acks an alert.
             Ok(mut policy) if row.name == ALERT_DEFINITION => {
                 policy.need_confirm = false;
                 policy
@@ -150,7 +149,11 @@ impl Worker {
     /// Returns the handler of this name. Alerts are logged if no node has a handler for them.
     fn handler(&self, name: &str) -> Option<Arc<dyn AnyHandler>> {
         let own = self.handlers.get(name).cloned();
-        own.or_else(|| (name == ALERT_DEFINITION && self.logs_alerts()).then(log_alerts))
+        if name != ALERT_DEFINITION {
+            return own;
+        }
+        let inner = own.or_else(|| self.logs_alerts().then(log_alerts))?;
+        Some(Arc::new(AlertHandler::new(inner, &self.known)))
     }
 
     fn logs_alerts(&self) -> bool {

@@ -102,7 +102,12 @@ mod tests {
         let look = |last: u64, now: u64| {
             let time = |hours: u64| DateTime::UNIX_EPOCH + Duration::from_secs(hours * HOUR);
             let last = LastTick { at: Some(time(last)), schedule: Some(text.to_owned()) };
-            let due = DueTimes { now: time(now), ticks: BTreeMap::from([(report.row.id, last)]), slices: Vec::new() };
+            let due = DueTimes {
+                now: time(now),
+                alerts: None,
+                ticks: BTreeMap::from([(report.row.id, last)]),
+                slices: Vec::new(),
+            };
             report.step(&due);
             let next = report.next_tick.lock().unwrap();
             let hours = |time: DateTime<Utc>| (time - DateTime::UNIX_EPOCH).to_std().unwrap().as_secs() / HOUR;

@@ -18,15 +18,11 @@ use super::classify::chain;
 use super::handler::{AfterFailure, Facts};
 use super::in_flight::InFlight;
 use super::span;
-use crate::alerts::Resolved;
 use crate::claiming::Slot;
 use crate::definitions::{Definition, Ready};
 use crate::settling::Outcome;
 use crate::supervise::{panic_text, report};
 use crate::worker::Worker;
-
-/// How long to wait before an alert that could not be completed is due again.
-const UNRESOLVED: Duration = Duration::from_secs(5);
 
 impl Worker {
     /// Starts the attempt of a claimed notice in a task of its own, and passes its outcome on to the settle loop.
@@ -79,25 +75,6 @@ async fn attempt(worker: &Worker, definition: Arc<Definition>, ready: Arc<Ready>
         return Outcome::new(claimed, ready, Event::OutOfTries);
     }
     let began = Instant::now();
-    let mut claimed = claimed;
-    let mut told = None;
-    let is_alert = definition.is_alerts();
-    if is_alert {
-        match worker.resolve(&claimed).await {
-            Ok(Resolved::Send(param, about)) => (claimed.param, told) = (param, about),
-            Ok(Resolved::Nothing(about)) => {
-                let mut outcome = Outcome::new(claimed, ready, Event::Succeeded);
-                // If the row of the alert is gone, no history of this notice is kept either.
-                outcome.told = about;
-                return outcome;
-            }
-            Err(error) => {
-                // The store failed, which is no failure of the alert's handler.
-                report(|| worker.health.mention(&error));
-                return Outcome::new(claimed, ready, Event::HandedBack(UNRESOLVED));
-            }
-        }
-    }
     let facts = Facts::new(claimed, definition);
     let result = AssertUnwindSafe(call_handler(worker, &ready, &facts)).catch_unwind().await;
     let (event, trouble) = result.unwrap_or_else(|panic| {
@@ -108,14 +85,7 @@ async fn attempt(worker: &Worker, definition: Arc<Definition>, ready: Arc<Ready>
     });
     let mut outcome = Outcome::new(facts.without_param(), ready, event);
     outcome.duration = began.elapsed();
-    if is_alert && matches!(outcome.event, Event::AwaitAck(_)) {
-        outcome.event = Event::Succeeded;
-    }
-    if is_alert && outcome.event == Event::Succeeded {
-        worker.meters.alert_sent(told.as_deref());
-    }
     outcome.trouble = trouble;
-    outcome.told = told;
     outcome
 }
 

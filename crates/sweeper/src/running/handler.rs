@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -146,6 +146,8 @@ pub struct Notice<T> {
 pub(crate) struct Facts {
     pub(crate) claimed: ClaimedNotice,
     pub(crate) definition: Arc<Definition>,
+    /// The parameter that the handler gets, where it differs from the stored one.
+    completed: OnceLock<String>,
     description: Mutex<Option<String>>,
     /// Within which time the handler requires an ack.
     require_ack: Mutex<Option<Duration>>,
@@ -154,7 +156,18 @@ pub(crate) struct Facts {
 impl Facts {
     pub(crate) fn new(claimed: ClaimedNotice, definition: Arc<Definition>) -> Arc<Self> {
         let description = Mutex::new(claimed.description.clone());
-        Arc::new(Self { claimed, definition, description, require_ack: Mutex::default() })
+        Arc::new(Self { claimed, definition, completed: OnceLock::new(), description, require_ack: Mutex::default() })
+    }
+
+    /// Returns the parameter as JSON.
+    pub(crate) fn param(&self) -> &str {
+        self.completed.get().unwrap_or(&self.claimed.param)
+    }
+
+    /// Sets the parameter that the handler gets instead of the stored one.
+    pub(crate) fn complete(&self, param: String) {
+        // A second call changes nothing; there is none.
+        let _ = self.completed.set(param);
     }
 
     /// Returns the notice for the settle: without its parameter, and with the description that the handler set.
@@ -206,7 +219,7 @@ impl<T> Notice<T> {
 
     /// Returns the parameter as JSON, byte for byte as it was inserted.
     pub fn raw_param(&self) -> &str {
-        &self.facts.claimed.param
+        self.facts.param()
     }
 
     /// Returns the id, which is the same in every attempt and every table.
@@ -342,7 +355,7 @@ where
 fn read<T: DeserializeOwned>(facts: &Facts) -> Result<T, String> {
     // Only the position and the kind of the error: serde's own message quotes the value, and this text goes to logs and
     // tables.
-    serde_json::from_str(&facts.claimed.param).map_err(|error| {
+    serde_json::from_str(facts.param()).map_err(|error| {
         let what = match error.classify() {
             serde_json::error::Category::Data => "another type or shape is expected",
             _ => "it is not JSON",

@@ -7,7 +7,7 @@ use solid_notify_core::add::DESCRIPTION_LIMIT;
 use solid_notify_core::notice::{AttemptRecord, append_attempt, clean_text};
 use solid_notify_core::store::Settle;
 use solid_notify_core::transition::{Chance, Event, Next, Transition, transition};
-use solid_notify_core::{ErrorClass, Policy, Status};
+use solid_notify_core::{ErrorClass, Policy};
 
 use super::Outcome;
 use super::pending::Decided;
@@ -43,11 +43,6 @@ impl Worker {
         let mut settle = to_settle(outcome, transition, policy);
         settle.alarm = alarm;
         settle.watched = self.watched(policy, outcome);
-        if let Next::Finish { status: Status::Succeeded, keep, .. } = &mut settle.transition.next {
-            settle.told.clone_from(&outcome.told);
-            // A follow-up that sent no alert leaves no history.
-            *keep &= outcome.told.as_ref().is_none_or(|told| told.notified);
-        }
         settle
     }
 }
@@ -81,7 +76,6 @@ fn to_settle(outcome: &Outcome, transition: Transition, policy: &Policy) -> Sett
         last_class,
         description: claimed.description.as_deref().map(|text| clean_text(text, DESCRIPTION_LIMIT)),
         alarm: None,
-        told: None,
         watched: None,
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use solid_notify_core::ErrorClass;
 use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::FollowUpResult;
 use solid_notify_core::transition::Event;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -22,23 +21,12 @@ pub(crate) struct Outcome {
     pub(crate) trouble: Option<(ErrorClass, String)>,
     /// True if this is an overdue notice that this node judges without having claimed it.
     pub(crate) overdue: bool,
-    /// For the follow-up of an alert: what it reported, stored if it succeeds.
-    pub(crate) told: Option<Box<FollowUpResult>>,
     /// The permit for a suspect, released when the outcome is stored.
     pub(crate) suspect_permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Outcome {
     pub(crate) fn new(claimed: ClaimedNotice, ready: Arc<Ready>, event: Event) -> Self {
-        Self {
-            claimed,
-            ready,
-            event,
-            duration: Duration::ZERO,
-            trouble: None,
-            overdue: false,
-            told: None,
-            suspect_permit: None,
-        }
+        Self { claimed, ready, event, duration: Duration::ZERO, trouble: None, overdue: false, suspect_permit: None }
     }
 }

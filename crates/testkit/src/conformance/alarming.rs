@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use solid_notify_core::alert::StoredAlert;
-use solid_notify_core::notice::{ClaimedNotice, millis_from_time};
-use solid_notify_core::operate::VerbResult;
-use solid_notify_core::store::{Alarm, FollowUpResult, Node, Settle, Settled};
+use solid_notify_core::alert::cooldown::AlertRow;
+use solid_notify_core::notice::{ClaimedNotice, millis_from_time, rfc3339};
+use solid_notify_core::store::{Advanced, Alarm, AlertStep, Node, Settle, Settled};
 use solid_notify_core::transition::Next;
-use solid_notify_core::{ALERT_DEFINITION, AlertReason, NotifyDef, Status};
+use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind, AlertReason, NotifyDef, Status};
 
 use super::{Backend, fail, outcome};
 
@@ -35,6 +34,7 @@ impl Defs {
             reason: AlertReason::FinalFailure,
             cooldown: COOLDOWN,
             notice_id: Some(7),
+            description: Some("order 7".to_owned()),
             class: Some("network".to_owned()),
             message: message.to_owned(),
             node: "node-1".to_owned(),
@@ -57,49 +57,44 @@ impl Defs {
     }
 
     /// Claims the alerts that are due.
-    async fn due(&self, b: &dyn Backend) -> Vec<(ClaimedNotice, StoredAlert)> {
+    async fn due(&self, b: &dyn Backend) -> Vec<Alert> {
         let claimed = b.claim_slice(self.alerts, Status::NotSent, 100).await;
-        claimed.into_iter().map(|claimed| (claimed.clone(), serde_json::from_str(&claimed.param).unwrap())).collect()
+        claimed.into_iter().map(|claimed| serde_json::from_str(&claimed.param).unwrap()).collect()
     }
 
-    /// Sends one alert, suppresses another, and claims the follow-up that reports it.
-    async fn first_follow_up(&self, b: &dyn Backend) -> ClaimedNotice {
-        self.fail_one(b, "first").await;
-        self.due(b).await;
-        self.fail_one(b, "second").await;
-        b.clock().advance(COOLDOWN);
-        self.due(b).await.remove(0).0
+    async fn row(&self, b: &dyn Backend) -> AlertRow {
+        b.store().alert(self.sync, AlertReason::FinalFailure).await.unwrap().unwrap().0
     }
 
-    fn told(&self, count: i64, seen: i64, closes: bool) -> Box<FollowUpResult> {
-        let (alert_def, def_id, reason) = (self.alerts, self.sync, AlertReason::FinalFailure);
-        Box::new(FollowUpResult {
-            alert_def,
-            def_id,
-            reason,
-            count,
-            seen,
-            closes,
-            notified: true,
-            next: COOLDOWN,
-            cooldown: COOLDOWN,
-        })
+    /// The step that sends a digest of the row as it was read.
+    fn digest(&self, b: &dyn Backend, seen: &AlertRow) -> AlertStep {
+        let now = millis_from_time(b.clock().now());
+        let due = Some(now + i64::try_from(COOLDOWN.as_millis()).unwrap());
+        let mut alert = Alert::new(AlertKind::Digest, AlertReason::FinalFailure, "sync", "no");
+        alert.more = seen.suppressed;
+        AlertStep {
+            def_id: self.sync,
+            reason: AlertReason::FinalFailure,
+            seen: seen.clone(),
+            new: Some(AlertRow { suppressed: 0, last_notified: Some(now), due, ..seen.clone() }),
+            notice: Some((self.alerts, alert.to_json())),
+        }
     }
 
-    /// Settles an alert as sent.
-    async fn sent(&self, b: &dyn Backend, claimed: &ClaimedNotice, told: Option<Box<FollowUpResult>>) {
-        let mut settle = super::succeed(claimed);
-        settle.told = told;
-        assert_eq!(b.settle_one(settle).await, Settled::Done);
+    /// The rows that are due, and how long until the first is due.
+    async fn due_rows(&self, b: &dyn Backend) -> (Vec<(i64, AlertReason)>, Option<Duration>) {
+        (b.store().due_alerts(10).await.unwrap(), b.store().due(true).await.unwrap().alerts)
     }
 }
 
 pub async fn an_alarm_adds_a_notice_of_the_built_in_definition(b: &dyn Backend) {
     let defs = Defs::new(b).await;
     defs.fail_one(b, "refused \"ü\" 😀").await;
-    let (_, alert) = defs.due(b).await.remove(0);
-    assert_eq!((alert.def_id, alert.reason, alert.follow_up), (defs.sync, AlertReason::FinalFailure, false));
-    assert_eq!((alert.message.as_str(), alert.notice_id), ("refused \"ü\" 😀", Some(7)));
+    let alert = defs.due(b).await.remove(0);
+    assert_eq!((alert.definition.as_str(), alert.reason), ("sync", AlertReason::FinalFailure));
+    assert_eq!((alert.kind, alert.message.as_str()), (AlertKind::Raised, "refused \"ü\" 😀"));
+    assert_eq!((alert.notice_id, alert.description.as_deref()), (Some(7), Some("order 7")));
+    assert_eq!(alert.since, rfc3339(b.clock().now()));
     assert!(defs.due(b).await.is_empty());
 }
 
@@ -121,50 +116,80 @@ pub async fn an_alarm_whose_answer_was_lost_is_stored_once(b: &dyn Backend) {
     assert!(defs.due(b).await.is_empty(), "nothing was suppressed");
 }
 
-pub async fn alarms_within_the_cool_down_are_suppressed_for_one_follow_up(b: &dyn Backend) {
+pub async fn suppressed_alarms_make_the_row_due_at_the_end_of_the_cool_down(b: &dyn Backend) {
     let defs = Defs::new(b).await;
     defs.fail_one(b, "first").await;
     assert_eq!(defs.due(b).await.len(), 1);
+    assert_eq!(defs.due_rows(b).await, (vec![], None), "an alarm alone needs no look");
     b.clock().advance(60 * SECOND);
     for n in 0..3 {
         defs.fail_one(b, &format!("more {n}")).await;
     }
     assert!(defs.due(b).await.is_empty());
-    let (row, _) =
-        b.outbox().engine().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
+    let row = defs.row(b).await;
     assert_eq!((row.suppressed, row.message.as_deref(), row.node.as_deref()), (3, Some("more 2"), Some("node-1")));
-    assert_eq!((row.notice_id, row.class.as_deref()), (Some(7), Some("network")));
+    assert_eq!((row.notice_id, row.description.as_deref()), (Some(7), Some("order 7")));
+    assert_eq!(row.class.as_deref(), Some("network"));
+    assert_eq!(defs.due_rows(b).await, (vec![], Some(COOLDOWN - 60 * SECOND)));
     b.clock().advance(COOLDOWN - 60 * SECOND - Duration::from_millis(1));
-    assert!(defs.due(b).await.is_empty(), "not before the cool-down is over");
+    assert_eq!(defs.due_rows(b).await, (vec![], Some(Duration::from_millis(1))));
     b.clock().advance(Duration::from_millis(1));
-    let (claimed, alert) = defs.due(b).await.remove(0);
-    assert!(alert.follow_up);
-    // Alerts suppressed while the follow-up is being sent are reported by the next one.
-    defs.fail_one(b, "meanwhile").await;
-    assert!(defs.due(b).await.is_empty());
-    defs.sent(b, &claimed, Some(defs.told(row.suppressed, row.last_seen, false))).await;
-    let (row, _) =
-        b.outbox().engine().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
-    assert_eq!(row.suppressed, 1);
-    b.clock().advance(COOLDOWN);
-    assert!(defs.due(b).await.remove(0).1.follow_up, "there is another follow-up");
+    let due = vec![(defs.sync, AlertReason::FinalFailure)];
+    assert_eq!(defs.due_rows(b).await, (due, Some(Duration::ZERO)));
 }
 
-pub async fn an_alarm_during_a_quiet_follow_up_does_not_wait_for_the_next(b: &dyn Backend) {
+pub async fn the_step_of_a_due_alert_is_stored_with_its_notice_once(b: &dyn Backend) {
     let defs = Defs::new(b).await;
-    let claimed = defs.first_follow_up(b).await;
-    let (row, _) =
-        b.outbox().engine().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
-    defs.sent(b, &claimed, Some(defs.told(row.suppressed, row.last_seen, false))).await;
+    for _ in 0..3 {
+        defs.fail_one(b, "no").await;
+    }
+    defs.due(b).await;
     b.clock().advance(COOLDOWN);
-    let (quiet, _) = defs.due(b).await.remove(0);
-    defs.fail_one(b, "meanwhile").await;
-    let told = FollowUpResult { notified: false, next: 100 * COOLDOWN, ..*defs.told(0, row.last_seen, false) };
-    defs.sent(b, &quiet, Some(Box::new(told))).await;
-    assert_eq!(defs.due(b).await.len(), 1, "the cool-down is over");
+    let step = defs.digest(b, &defs.row(b).await);
+    assert_eq!(b.store().advance_alert(&step).await.unwrap(), Advanced::Done);
+    assert_eq!(b.store().advance_alert(&step).await.unwrap(), Advanced::Changed, "another node was faster");
+    let digests = defs.due(b).await;
+    assert_eq!(digests.iter().map(|alert| (alert.kind, alert.more)).collect::<Vec<_>>(), [(AlertKind::Digest, 2)]);
+    assert_eq!(Some(defs.row(b).await), step.new);
+    assert_eq!(defs.due_rows(b).await, (vec![], Some(COOLDOWN)));
 }
 
-pub async fn many_alarms_of_one_batch_are_one_alert_and_a_follow_up(b: &dyn Backend) {
+pub async fn an_alarm_before_the_step_of_a_due_alert_is_not_lost(b: &dyn Backend) {
+    let defs = Defs::new(b).await;
+    for _ in 0..3 {
+        defs.fail_one(b, "no").await;
+    }
+    defs.due(b).await;
+    b.clock().advance(COOLDOWN);
+    let step = defs.digest(b, &defs.row(b).await);
+    defs.fail_one(b, "meanwhile").await;
+    assert!(defs.due(b).await.is_empty(), "the digest that is due reports it");
+    assert_eq!(b.store().advance_alert(&step).await.unwrap(), Advanced::Changed);
+    let row = defs.row(b).await;
+    assert_eq!(row.suppressed, 3);
+    assert_eq!(b.store().advance_alert(&defs.digest(b, &row)).await.unwrap(), Advanced::Done);
+    assert_eq!(defs.due(b).await[0].more, 3);
+    defs.fail_one(b, "afterwards").await;
+    assert!(defs.due(b).await.is_empty(), "the digest was the alert");
+    assert_eq!(defs.row(b).await.suppressed, 1);
+    assert_eq!(defs.due_rows(b).await.1, Some(COOLDOWN));
+}
+
+pub async fn of_sixteen_nodes_that_advance_an_alert_one_does(b: &dyn Backend) {
+    let defs = Defs::new(b).await;
+    for _ in 0..3 {
+        defs.fail_one(b, "no").await;
+    }
+    defs.due(b).await;
+    b.clock().advance(COOLDOWN);
+    let step = defs.digest(b, &defs.row(b).await);
+    let steps = (0..16).map(|_| b.store().advance_alert(&step));
+    let done = futures_util::future::join_all(steps).await;
+    assert_eq!(done.into_iter().filter(|done| done.as_ref().is_ok_and(|done| *done == Advanced::Done)).count(), 1);
+    assert_eq!(defs.due(b).await.len(), 1);
+}
+
+pub async fn many_alarms_of_one_batch_are_one_alert_and_a_digest(b: &dyn Backend) {
     let defs = Defs::new(b).await;
     for _ in 0..40 {
         b.add_to("sync").await;
@@ -173,11 +198,8 @@ pub async fn many_alarms_of_one_batch_are_one_alert_and_a_follow_up(b: &dyn Back
     let batch: Vec<Settle> = claimed.iter().map(|claimed| defs.dead(claimed, "no")).collect();
     assert!(b.store().settle(&batch).await.unwrap().iter().all(|settled| *settled == Settled::Done));
     assert_eq!(defs.due(b).await.len(), 1);
-    let (row, _) =
-        b.outbox().engine().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
-    assert_eq!(row.suppressed, 39);
-    b.clock().advance(COOLDOWN);
-    assert_eq!(defs.due(b).await.len(), 1);
+    let row = defs.row(b).await;
+    assert_eq!((row.suppressed, defs.due_rows(b).await.1), (39, Some(COOLDOWN)));
 }
 
 pub async fn a_cool_down_is_of_one_definition_and_reason(b: &dyn Backend) {
@@ -207,8 +229,7 @@ pub async fn of_many_nodes_that_alarm_at_once_one_tells(b: &dyn Backend) {
         beat.unwrap();
     }
     assert_eq!(defs.due(b).await.len(), 1);
-    let (row, _) =
-        b.outbox().engine().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
+    let row = defs.row(b).await;
     assert_eq!(row.suppressed, 7);
 }
 
@@ -235,21 +256,18 @@ pub async fn alarms_of_many_who_settle_at_once_are_counted_once_each(b: &dyn Bac
     });
     futures_util::future::join_all(settles).await;
     assert_eq!(defs.due(b).await.len(), 1);
-    let (row, _) =
-        b.outbox().engine().operate().alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
+    let row = defs.row(b).await;
     assert_eq!(row.suppressed, 23);
 }
 
-pub async fn an_incident_that_is_over_is_closed_unless_another_alarm_has_come(b: &dyn Backend) {
+pub async fn an_alert_that_is_over_is_closed_and_the_facts_show_it(b: &dyn Backend) {
     let defs = Defs::new(b).await;
-    let claimed = defs.first_follow_up(b).await;
-    let operate = b.outbox().engine().operate();
-    let (row, facts) = operate.alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
+    for _ in 0..2 {
+        defs.fail_one(b, "no").await;
+    }
+    defs.due(b).await;
+    let (seen, facts) = b.store().alert(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
     assert!(facts.succeeded.is_none() && !facts.still_failing);
-    defs.fail_one(b, "third").await;
-    defs.sent(b, &claimed, Some(defs.told(row.suppressed, row.last_seen, true))).await;
-    b.clock().advance(COOLDOWN);
-    let (claimed, _) = defs.due(b).await.remove(0);
     b.add_to("sync").await;
     let good = b.claim_one(defs.sync).await;
     b.clock().advance(SECOND);
@@ -257,74 +275,13 @@ pub async fn an_incident_that_is_over_is_closed_unless_another_alarm_has_come(b:
     b.add_to("sync").await;
     let bad = b.claim_one(defs.sync).await;
     b.settle_one(fail(&bad, SECOND)).await;
-    let (row, facts) = operate.alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
+    let (row, facts) = b.store().alert(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
+    assert_eq!(row, seen);
     assert!(facts.succeeded == Some(millis_from_time(b.clock().now())) && facts.still_failing);
-    defs.sent(b, &claimed, Some(defs.told(row.suppressed, row.last_seen, true))).await;
-    assert!(operate.alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().is_none());
     b.clock().advance(COOLDOWN);
+    let step = AlertStep { new: None, notice: None, ..defs.digest(b, &row) };
+    assert_eq!(b.store().advance_alert(&step).await.unwrap(), Advanced::Done);
+    assert!(b.store().alert(defs.sync, AlertReason::FinalFailure).await.unwrap().is_none());
+    assert_eq!(defs.due_rows(b).await, (vec![], None));
     assert!(defs.due(b).await.is_empty());
-}
-
-pub async fn a_digest_and_more_alarms_in_one_batch_lose_nothing(b: &dyn Backend) {
-    let defs = Defs::new(b).await;
-    let operate = b.outbox().engine().operate();
-    let row = async || operate.alert_row(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap().0;
-    for _ in 0..10 {
-        defs.fail_one(b, "no").await;
-    }
-    assert_eq!(defs.due(b).await.len(), 1);
-    b.clock().advance(COOLDOWN);
-    let (follow_up, _) = defs.due(b).await.remove(0);
-    let seen = row().await;
-    defs.fail_one(b, "while it is being sent").await;
-    let mut digest = super::succeed(&follow_up);
-    digest.told = Some(defs.told(seen.suppressed, seen.last_seen, false));
-    b.add_to("sync").await;
-    let more = defs.dead(&b.claim_one(defs.sync).await, "beside it");
-    assert_eq!(b.store().settle(&[digest, more]).await.unwrap(), [Settled::Done, Settled::Done]);
-    let now = row().await;
-    assert_eq!((now.suppressed, now.opened), (2, seen.opened));
-    assert!(defs.due(b).await.is_empty(), "the digest was the alert");
-    b.clock().advance(COOLDOWN);
-    assert_eq!(defs.due(b).await.len(), 1, "one follow-up");
-}
-
-pub async fn a_follow_up_of_a_definition_that_is_gone_counts_for_nothing(b: &dyn Backend) {
-    let mut defs = Defs::new(b).await;
-    for _ in 0..3 {
-        defs.fail_one(b, "no").await;
-    }
-    let seen = b.definition(ALERT_DEFINITION).await;
-    b.outbox().delete(&seen).await.unwrap();
-    defs.alerts = b.define(NotifyDef::new(ALERT_DEFINITION)).await;
-    b.clock().advance(COOLDOWN);
-    defs.fail_one(b, "still").await;
-    assert_eq!(defs.due(b).await.len(), 1);
-    b.clock().advance(COOLDOWN);
-    assert!(defs.due(b).await.remove(0).1.follow_up);
-}
-
-pub async fn a_follow_up_that_was_removed_is_made_anew(b: &dyn Backend) {
-    let defs = Defs::new(b).await;
-    let claimed = defs.first_follow_up(b).await;
-    let next = Next::Finish { status: Status::Cancelled, reason: None, keep: true };
-    b.settle_one(outcome(&claimed, next)).await;
-    defs.fail_one(b, "third").await;
-    assert_eq!(defs.due(b).await.len(), 1, "the cool-down is over and nothing else would report it");
-}
-
-pub async fn a_follow_up_that_an_operator_brought_back_begins_no_second_chain(b: &dyn Backend) {
-    let defs = Defs::new(b).await;
-    let old = defs.first_follow_up(b).await;
-    let next = Next::Finish { status: Status::DeadLetter, reason: None, keep: true };
-    b.settle_one(outcome(&old, next)).await;
-    for message in ["third", "fourth"] {
-        defs.fail_one(b, message).await;
-    }
-    assert_eq!(defs.due(b).await.len(), 1, "and a follow-up of its own");
-    assert_eq!(b.outbox().operator("alice").retry(old.id).await.unwrap(), VerbResult::Done);
-    let old = b.claim_slice(defs.alerts, Status::Failed, 10).await.remove(0);
-    defs.sent(b, &old, Some(defs.told(2, 0, false))).await;
-    b.clock().advance(COOLDOWN);
-    assert_eq!(defs.due(b).await.len(), 1);
 }

@@ -236,6 +236,7 @@ pub async fn an_opened_circuit_is_reported_once(b: &dyn Backend) {
             reason: AlertReason::CircuitOpen,
             cooldown: MINUTE,
             notice_id: Some(claimed.id),
+            description: None,
             class: None,
             message: "refused".to_owned(),
             node: "node".to_owned(),

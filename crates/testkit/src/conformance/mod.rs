@@ -176,17 +176,15 @@ macro_rules! conformance_suite {
             alarming: an_alarm_adds_a_notice_of_the_built_in_definition,
                 an_alarm_of_an_outcome_that_is_not_stored_is_none,
                 an_alarm_whose_answer_was_lost_is_stored_once,
-                alarms_within_the_cool_down_are_suppressed_for_one_follow_up,
-                an_alarm_during_a_quiet_follow_up_does_not_wait_for_the_next,
-                many_alarms_of_one_batch_are_one_alert_and_a_follow_up,
+                suppressed_alarms_make_the_row_due_at_the_end_of_the_cool_down,
+                the_step_of_a_due_alert_is_stored_with_its_notice_once,
+                an_alarm_before_the_step_of_a_due_alert_is_not_lost,
+                of_sixteen_nodes_that_advance_an_alert_one_does,
+                many_alarms_of_one_batch_are_one_alert_and_a_digest,
                 a_cool_down_is_of_one_definition_and_reason,
                 of_many_nodes_that_alarm_at_once_one_tells,
                 alarms_of_many_who_settle_at_once_are_counted_once_each,
-                an_incident_that_is_over_is_closed_unless_another_alarm_has_come,
-                a_digest_and_more_alarms_in_one_batch_lose_nothing,
-                a_follow_up_of_a_definition_that_is_gone_counts_for_nothing,
-                a_follow_up_that_was_removed_is_made_anew,
-                a_follow_up_that_an_operator_brought_back_begins_no_second_chain;
+                an_alert_that_is_over_is_closed_and_the_facts_show_it;
             operating: a_dead_letter_comes_back_with_its_attempts_and_all_its_tries,
                 a_late_outcome_of_an_old_attempt_loses_against_a_revived_notice,
                 a_cancelled_notice_that_was_never_tried_comes_back_as_a_first_send,
@@ -315,7 +313,6 @@ pub fn outcome(claimed: &ClaimedNotice, next: Next) -> Settle {
         last_class: None,
         description: claimed.description.clone(),
         alarm: None,
-        told: None,
         watched: None,
     }
 }

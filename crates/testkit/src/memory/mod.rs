@@ -163,9 +163,6 @@ impl State {
             }
         }
         held_ones.push(settle);
-        if let Some(told) = &settle.told {
-            self.told(told, now);
-        }
         Settled::Done
     }
 

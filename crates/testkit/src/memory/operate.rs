@@ -5,8 +5,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use solid_notify_core::ack::{AckResult, Reply};
-use solid_notify_core::alert::AlertReason;
-use solid_notify_core::alert::cooldown::{AlertRow, FollowUpFacts};
 use solid_notify_core::definition::{NotifyDef, StoredVersion};
 use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{NEVER, NoticeRecord, Status, time_from_millis};
@@ -23,14 +21,6 @@ impl Operate for MemoryStore {
     async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError> {
         let now = self.time();
         Ok(self.state().apply_ack(answer, now))
-    }
-
-    async fn alert_row(
-        &self,
-        def_id: i64,
-        reason: AlertReason,
-    ) -> Result<Option<(AlertRow, FollowUpFacts)>, StoreError> {
-        Ok(self.state().alert_row((def_id, reason), self.time()))
     }
 
     async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use solid_notify_core::alert::AlertReason;
+use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
 use solid_notify_core::definition::NotifyDef;
 use solid_notify_core::error::StoreError;
-use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status, later};
+use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status, duration_from_millis, later, millis_from_time};
 use solid_notify_core::store::{
-    CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, Edit, Edited, LastTick, Lease, Look,
-    NODE_LIVES, Node, Purge, Settle, Settled, Store, Tick, Ticked, was_seen,
+    Advanced, AlertStep, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, Edit, Edited, LastTick,
+    Lease, Look, NODE_LIVES, Node, Purge, Settle, Settled, Store, Tick, was_seen,
 };
 
 use super::{Live, MemoryStore};
@@ -71,23 +73,39 @@ impl Store for MemoryStore {
             late: (now - next).to_std().unwrap_or_default(),
         };
         let ticks = state.ticks.clone();
-        Ok(DueTimes { now, ticks, slices: first.into_iter().map(slice).collect() })
+        let alerts =
+            state.alerts_by_due_time().first().map(|(due, _)| duration_from_millis(due - millis_from_time(now)));
+        Ok(DueTimes { now, alerts, ticks, slices: first.into_iter().map(slice).collect() })
     }
 
-    async fn tick(&self, tick: &Tick) -> Result<Ticked, StoreError> {
+    async fn tick(&self, tick: &Tick) -> Result<Advanced, StoreError> {
         let now = self.time();
         let mut state = self.state();
         let ticks = |row: &NotifyDef| row.enabled && row.delete_time.is_none() && row.schedule == tick.schedule;
         let seen = state.ticks.get(&tick.def_id).cloned().unwrap_or_default();
         if !state.definitions.get(&tick.def_id).is_some_and(ticks) || seen != tick.seen {
-            return Ok(Ticked::Changed);
+            return Ok(Advanced::Changed);
         }
         state.ticks.insert(tick.def_id, LastTick { at: Some(tick.last), schedule: tick.schedule.clone() });
         for param in &tick.params {
             let id = state.next_id();
             state.live.insert(id, Live::of(id, tick.def_id, param.clone(), now, now));
         }
-        Ok(Ticked::Done)
+        Ok(Advanced::Done)
+    }
+
+    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
+        let now = millis_from_time(self.time());
+        let due = self.state().alerts_by_due_time();
+        Ok(due.into_iter().take_while(|(due, _)| *due <= now).map(|(_, key)| key).take(limit).collect())
+    }
+
+    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
+        Ok(self.state().alert((def_id, reason), self.time()))
+    }
+
+    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
+        Ok(self.state().advance_alert(step, self.time()))
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {

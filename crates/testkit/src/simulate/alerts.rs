@@ -1,15 +1,15 @@
 //! [`Desk`]: the alerts of a simulation. The code of the real system decides what a cool-down does with an alert and what a
-//! follow-up reports; this file simulates only the store and the sweeper around it.
+//! due alert reports; this file simulates only the store and the sweeper around it.
 //!
 //! Alerts themselves are delivered at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use solid_notify_core::alert::cooldown::{AlertRow, FollowUp, FollowUpFacts, raise, tell};
-use solid_notify_core::alert::follow_up::follow_up;
+use solid_notify_core::alert::advance::advance;
+use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow, raise};
 use solid_notify_core::definition::KeepHistory;
-use solid_notify_core::notice::{duration_from_millis, duration_millis, rfc3339, time_from_millis};
+use solid_notify_core::notice::{duration_from_millis, rfc3339, time_from_millis};
 use solid_notify_core::store::Alarm;
 use solid_notify_core::{Alert, AlertKind, AlertReason, ErrorClass, Policy};
 
@@ -32,8 +32,6 @@ pub(super) struct Desk {
 #[derive(Default)]
 struct Incident {
     row: AlertRow,
-    /// When its follow-up is due.
-    follow_up: Option<i64>,
     /// When the first notice succeeded after the last alarm.
     succeeded: Option<i64>,
 }
@@ -43,7 +41,7 @@ impl Desk {
         Self { incidents: BTreeMap::new(), told: Vec::new(), alerts: 0, suppressed: 0 }
     }
 
-    /// Raises an alert for an outcome. Returns when the follow-up is due that this adds or wakes.
+    /// Raises an alert for an outcome. Returns when its row is due, if this changes that.
     pub(super) fn raise(
         &mut self,
         policy: &Policy,
@@ -59,20 +57,16 @@ impl Desk {
             reason,
             cooldown: policy.alert_cooldown,
             notice_id: Some(notice),
+            description: None,
             class: class.map(|class| class.as_str().to_owned()),
             message: class.map_or("the process died while sending".to_owned(), |class| format!("simulated: {class}")),
             node: "simulation".to_owned(),
         };
         let incident = self.incidents.entry(reason).or_default();
-        let stands = match incident.follow_up {
-            None => FollowUp::None,
-            Some(due) if due > now => FollowUp::Asleep(due),
-            Some(_) => FollowUp::AtWork,
-        };
-        let raised = raise(&incident.row, stands, 1, &alarm, now);
+        let was_due = incident.row.due;
+        let raised = raise(&incident.row, 1, &alarm, now);
         (incident.row, incident.succeeded) = (raised.row, None);
-        let due = raised.follow_up.map(|after| now.saturating_add(duration_millis(after)));
-        incident.follow_up = due.or(incident.follow_up);
+        let due = incident.row.due.filter(|_| incident.row.due != was_due);
         if raised.notify {
             let mut alert = Alert::new(AlertKind::Raised, reason, alarm.definition, alarm.message);
             (alert.notice_id, alert.class, alert.node) = (alarm.notice_id, alarm.class, alarm.node);
@@ -93,25 +87,22 @@ impl Desk {
         }
     }
 
-    /// Sends the follow-up of a reason, unless it was woken earlier. Returns when the next one is due.
-    pub(super) fn follow_up(
+    /// Moves the alert of a reason on, unless its row is due at another time by now. Returns when it is due next.
+    pub(super) fn advance(
         &mut self,
         policy: &Policy,
         reason: AlertReason,
         still_failing: bool,
         now: i64,
     ) -> Option<i64> {
-        let incident = self.incidents.get_mut(&reason).filter(|incident| incident.follow_up == Some(now))?;
-        let facts = FollowUpFacts { now, succeeded: incident.succeeded, still_failing };
+        let incident = self.incidents.get_mut(&reason).filter(|incident| incident.row.due == Some(now))?;
+        let facts = AlertFacts { now, succeeded: incident.succeeded, still_failing };
         let alert = Alert::new(AlertKind::Digest, reason, policy.name.clone(), "");
-        let (news, told) = follow_up(0, policy.def_id, alert, incident.row.clone(), facts, Some(policy), SIGHTINGS);
-        let next = tell(&incident.row, &told, now).map(|(row, next)| {
-            let due = now.saturating_add(duration_millis(next));
-            (incident.row, incident.follow_up) = (row, Some(due));
-            due
-        });
-        if next.is_none() {
-            self.incidents.remove(&reason);
+        let (news, row) = advance(alert, &incident.row, facts, Some(policy), SIGHTINGS);
+        let next = row.as_ref().and_then(|row| row.due);
+        match row {
+            Some(row) => incident.row = row,
+            None => drop(self.incidents.remove(&reason)),
         }
         if let Some(alert) = news {
             self.tell(alert, now);

@@ -41,8 +41,8 @@ enum Happens {
     AckResult(Notice),
     /// The receiver did not ack it in time.
     Unacked(Notice),
-    /// The follow-up of an alert is due, unless it was woken earlier.
-    FollowUp(AlertReason),
+    /// The row of an alert is due, unless it was due earlier.
+    AlertIsDue(AlertReason),
     /// Notices that the gate refused may begin now.
     LookedAgain,
 }
@@ -177,7 +177,7 @@ impl Run<'_> {
     }
 
     fn happens(&mut self, what: Happens) {
-        if !matches!(what, Happens::FollowUp(_) | Happens::LookedAgain) {
+        if !matches!(what, Happens::AlertIsDue(_) | Happens::LookedAgain) {
             self.until = self.now;
         }
         match what {
@@ -202,10 +202,10 @@ impl Run<'_> {
             Happens::LookedAgain => {}
             Happens::AckResult(notice) => self.finish(notice, Status::Succeeded),
             Happens::Unacked(notice) => self.judge(notice, &Event::Failed(ErrorClass::Unacked)),
-            Happens::FollowUp(reason) => {
-                let next = self.desk.follow_up(self.policy, reason, self.failed > 0, self.now);
+            Happens::AlertIsDue(reason) => {
+                let next = self.desk.advance(self.policy, reason, self.failed > 0, self.now);
                 if let Some(due) = next {
-                    self.agenda.enter(due, Happens::FollowUp(reason));
+                    self.agenda.enter(due, Happens::AlertIsDue(reason));
                 }
             }
         }
@@ -288,7 +288,7 @@ impl Run<'_> {
         let opened = (opens && self.policy.alert_trigger != AlertTrigger::Never).then_some(AlertReason::CircuitOpen);
         for reason in trigger(self.policy, event, &decided).into_iter().chain(opened) {
             if let Some(due) = self.desk.raise(self.policy, reason, notice.id, class, self.now) {
-                self.agenda.enter(due, Happens::FollowUp(reason));
+                self.agenda.enter(due, Happens::AlertIsDue(reason));
             }
         }
         match decided.next {

@@ -13,9 +13,7 @@ use serde::{Serialize, Serializer};
 use solid_notify_core::notice::{Status, duration_millis};
 use solid_notify_redis_connection::MAX_SCORE;
 
-pub(super) use sending::{
-    Beside, Claim, ClaimMode, DueTime, Insert, New, Outcome, Plain, ReportedAlert, Settle, SettleMode,
-};
+pub(super) use sending::{Beside, Claim, ClaimMode, DueTime, Insert, New, Outcome, Plain, Settle, SettleMode};
 
 /// A number that goes as a text.
 pub(super) struct Text<T>(pub(super) T);
@@ -216,8 +214,6 @@ pub(super) struct Alert<'a> {
     pub(super) common: &'a str,
     pub(super) field: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) follow_up: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) source: Option<Text<i64>>,
     #[serde(flatten)]
     pub(super) what: AlertWhat<'a>,
@@ -227,15 +223,16 @@ pub(super) struct Alert<'a> {
 #[serde(tag = "what", rename_all = "snake_case")]
 pub(super) enum AlertWhat<'a> {
     Look,
-    Raise {
-        seen_state: &'a str,
+    Write {
         seen_row: &'a str,
-        new_row: String,
         #[serde(skip_serializing_if = "Option::is_none")]
-        sooner: Option<Millis>,
+        new_row: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        due: Option<i64>,
         seen_arrived: &'a str,
         new_arrived: Text<i64>,
-        notices: Vec<Plain>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        notice: Option<Plain>,
     },
 }
 
@@ -292,6 +289,9 @@ pub(super) enum Common<'a> {
     Audit(Entries),
     Alert {
         field: &'a str,
+    },
+    DueAlerts {
+        most: usize,
     },
 }
 

@@ -41,8 +41,6 @@ pub(in crate::store) enum DueTime {
 pub(in crate::store) struct Plain {
     pub(in crate::store) member: String,
     pub(in crate::store) param: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::store) delay: Option<Millis>,
 }
 
 #[derive(Serialize)]
@@ -90,19 +88,6 @@ pub(in crate::store) struct Beside {
     pub(in crate::store) seen_mask: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) alarm: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::store) alert: Option<ReportedAlert>,
-}
-
-#[derive(Serialize)]
-pub(in crate::store) struct ReportedAlert {
-    pub(in crate::store) key: String,
-    pub(in crate::store) field: String,
-    pub(in crate::store) seen: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::store) new: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::store) follow_up: Option<Plain>,
 }
 
 #[derive(Serialize)]

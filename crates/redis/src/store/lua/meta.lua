@@ -59,7 +59,9 @@ if what == 'names' then
   end
   return { ids, wanted > 0 and redis.call('INCRBY', key('last_notice'), wanted) - wanted + 1 or 0, all, text(now) }
 elseif what == 'ids' then
-  return { text(now), redis.call('SMEMBERS', key('definitions')) }
+  -- With the time at which the first row of an alert is due.
+  local due_alert = redis.call('ZRANGE', key('due_alerts'), 0, 0, 'WITHSCORES')[2] or ''
+  return { text(now), redis.call('SMEMBERS', key('definitions')), due_alert }
 elseif what == 'numbers' then
   return redis.call('INCRBY', key('last_notice'), given.wanted) - given.wanted + 1
 elseif what == 'definitions' then
@@ -142,7 +144,9 @@ elseif what == 'paused' then
   return redis.call('GET', key('switch')) or ''
 elseif what == 'audit' then
   return redis.call('LRANGE', key('audit'), given.from, given.to)
-else
-  -- 'alert': the row of an alert, by its `field`.
+elseif what == 'alert' then
+  -- The row of an alert, by its `field`.
   return redis.call('HGET', key('alerts'), given.field) or ''
+elseif what == 'due_alerts' then
+  return redis.call('ZRANGEBYSCORE', key('due_alerts'), '-inf', text(now), 'LIMIT', 0, given.most)
 end

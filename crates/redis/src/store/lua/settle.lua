@@ -2,9 +2,8 @@
 -- `outcomes`: each has `member`, `fence`, `from` and `status` (the status before and after), `overdue`, `delay` of one that waits,
 -- `keep` and `reason` of one that ends, `failures`, `crashes`; where there is one: `errors`, `last_class`, `description`, `alarm`;
 -- `history_limit`: how many successes of the definition are kept. To take: `seen_limits`, `new_limits`; `seen_mask`: which fences
--- held, a word of 0 and 1; `alarm` of the circuit; `alert`: the `key` and the `field` of the reported alert, its row `seen`, the `new` row
--- (absent: delete it), and its next `follow_up`: `member`, `param`, `delay`.
-local mode, alert = given.mode, given.alert
+-- held, a word of 0 and 1; `alarm` of the circuit.
+local mode = given.mode
 local limits = redis.call('GET', key('limit')) or ''
 
 -- True if the notice still has the status and the fence of the outcome, and is overdue if it must be.
@@ -24,7 +23,6 @@ if mode ~= 'free' and mode ~= 'once' then
   mask = table.concat(mask)
   if mode == 'look' then return { 'seen', text(now), limits, mask } end
   if limits ~= given.seen_limits or mask ~= given.seen_mask then return { 'conflict' } end
-  if alert and (redis.call('HGET', alert.key, alert.field) or '') ~= alert.seen then return { 'conflict' } end
   also_when_full()
   if given.new_limits ~= limits then redis.call('SET', key('limit'), given.new_limits) end
 end
@@ -77,12 +75,4 @@ for i, outcome in ipairs(given.outcomes) do
   end
 end
 if given.alarm then raise(given.alarm) end
-if alert then
-  if alert.new then
-    redis.call('HSET', alert.key, alert.field, alert.new)
-  else
-    redis.call('HDEL', alert.key, alert.field)
-  end
-  if alert.follow_up then insert(alert.follow_up, now + alert.follow_up.delay) end
-end
 return { 'settled', out }

@@ -5,7 +5,7 @@ use solid_notify_core::NotifyDef;
 use solid_notify_core::built_in::is_built_in;
 use solid_notify_core::definition::AlertTrigger;
 
-use super::Definition;
+use crate::definitions::Definition;
 
 /// The recipients of alerts.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ fn names(list: Option<&String>) -> Vec<String> {
 }
 
 /// Logs why the alerts of `definition` cannot reach their recipients, if the handler of `alerts` says so.
-pub(super) fn check(definition: &Definition, alerts: Option<&Definition>) {
+pub(crate) fn check(definition: &Definition, alerts: Option<&Definition>) {
     let Some(ready) = alerts.and_then(Definition::ready) else { return };
     if definition.policy().is_none_or(|policy| policy.alert_trigger == AlertTrigger::Never) {
         return;

@@ -1,0 +1,97 @@
+//! What becomes of a due alert: a pure function, the same for a sweeper and for a simulation.
+//!
+//! [`super::cooldown`] decides whether there is news, and which; the sweeper determines the recipients when it sends the notice.
+
+use std::time::Duration;
+
+use super::cooldown::{AlertFacts, AlertRow, News, advanced, news};
+use super::{Alert, AlertKind};
+use crate::definition::{KeepHistory, Policy};
+use crate::notice::{rfc3339, time_from_millis};
+
+/// The cool-down where there is no valid definition.
+pub const DEFAULT_COOLDOWN: Duration = Duration::from_secs(300);
+
+/// Returns the alert to send for a due row, if there is news, and the row after it (`None`: the row is deleted). `alert` has its
+/// reason and definition set; this function fills in the rest. `sightings`: see [`news`].
+pub fn advance(
+    mut alert: Alert,
+    row: &AlertRow,
+    facts: AlertFacts,
+    policy: Option<&Policy>,
+    sightings: Duration,
+) -> (Option<Alert>, Option<AlertRow>) {
+    let cooldown = policy.map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
+    // Successes that may be purged before the next look searches for them count as not kept.
+    let keeps = policy.is_none_or(|policy| match policy.keep_history {
+        KeepHistory::Never => false,
+        KeepHistory::For(time) => time > cooldown.saturating_mul(2),
+        KeepHistory::Forever => true,
+    });
+    let news = news(row, alert.reason, facts, keeps, sightings, cooldown);
+    let kind = match news {
+        News::Recovered => Some(AlertKind::Recovered),
+        News::Digest => Some(AlertKind::Digest),
+        News::Quiet(_) | News::Stale => None,
+    };
+    let alert = kind.map(|kind| {
+        alert.kind = kind;
+        complete(&mut alert, row, facts.succeeded);
+        alert
+    });
+    (alert, advanced(row, news, facts.now, cooldown))
+}
+
+/// Fills in the fields that the row of an alert contains.
+fn complete(alert: &mut Alert, row: &AlertRow, succeeded: Option<i64>) {
+    alert.more = row.suppressed;
+    alert.since = rfc3339(time_from_millis(row.opened));
+    if alert.kind == AlertKind::Recovered {
+        // For a condition, the last check that noticed it; for failures, the first success.
+        let ended = if alert.reason.is_delivery() { succeeded } else { Some(row.last_seen) };
+        alert.lasted_ms = ended.and_then(|ended| u64::try_from(ended - row.opened).ok());
+    }
+    (alert.notice_id, alert.class, alert.description) = (row.notice_id, row.class.clone(), row.description.clone());
+    alert.message = row.message.clone().unwrap_or_default();
+    alert.node = row.node.clone().unwrap_or_default();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AlertReason, NotifyDef};
+
+    /// Returns what is sent ten minutes after the last failure, if a notice succeeded a minute after it, and the row after that.
+    fn ten_minutes_later(
+        def: NotifyDef,
+        suppressed: i64,
+        succeeded: Option<i64>,
+    ) -> (Option<String>, Option<AlertRow>) {
+        let row = AlertRow { opened: 0, last_notified: Some(0), suppressed, last_seen: 60_000, ..AlertRow::default() };
+        let facts = AlertFacts { now: 660_000, succeeded, still_failing: false };
+        let alert = Alert::new(AlertKind::Raised, AlertReason::FinalFailure, "sync", "");
+        let (alert, row) = advance(alert, &row, facts, Some(&def.policy().unwrap()), Duration::from_secs(60));
+        (alert.map(|alert| alert.title()), row)
+    }
+
+    #[test]
+    fn the_notice_of_a_due_alert_fits_the_change_of_its_row() {
+        let sync = || NotifyDef::new("sync");
+        let (title, row) = ten_minutes_later(sync(), 7, None);
+        assert_eq!(title.unwrap(), "sync: 7 more failures since 00:00");
+        let row = row.unwrap();
+        assert_eq!((row.suppressed, row.last_notified, row.due), (0, Some(660_000), Some(960_000)));
+        let (title, row) = ten_minutes_later(sync(), 0, Some(120_000));
+        assert_eq!((title.unwrap().as_str(), row), ("sync: recovered after 2 min", None));
+        let (title, row) = ten_minutes_later(sync(), 0, None);
+        assert_eq!(title, None);
+        let next = 660_000 + 600_000;
+        assert_eq!(row.unwrap().due, Some(next), "the longer nothing happens, the less often it is checked");
+    }
+
+    #[test]
+    fn where_history_is_purged_too_soon_no_success_is_waited_for() {
+        let (title, row) = ten_minutes_later(NotifyDef::new("sync").keep_history("10m"), 0, None);
+        assert_eq!((title.unwrap().as_str(), row), ("sync: no more failures", None));
+    }
+}

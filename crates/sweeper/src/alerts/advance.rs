@@ -1,0 +1,71 @@
+//! Moves the rows of alerts on that are due: inserts a digest or the notice of a recovery, or looks again later. Any sweeper
+//! does this for every definition.
+
+use std::time::Duration;
+
+use solid_notify_core::alert::advance::{DEFAULT_COOLDOWN, advance};
+use solid_notify_core::alert::cooldown::AlertRow;
+use solid_notify_core::error::FaultKind;
+use solid_notify_core::notice::duration_millis;
+use solid_notify_core::store::{Advanced, AlertStep, DueTimes};
+use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind, AlertReason, StoreError};
+
+use crate::claiming::sweep::{SHORTEST, Swept};
+use crate::definitions::Definition;
+use crate::worker::Worker;
+
+/// How many alerts are moved on after one look.
+const AT_ONCE: usize = 100;
+
+impl Worker {
+    /// Moves the alerts on that are due.
+    pub(crate) async fn advance_alerts(&self, due: &DueTimes) -> Result<Swept, StoreError> {
+        let mut again_in = self.settings.poll_interval;
+        match due.alerts {
+            None => return Ok(Swept { again_in, busy: false }),
+            Some(after) if !after.is_zero() => {
+                return Ok(Swept { again_in: again_in.min(after.max(SHORTEST)), busy: false });
+            }
+            Some(_) => {}
+        }
+        for (def_id, reason) in self.store().due_alerts(AT_ONCE).await? {
+            match self.advance_alert(def_id, reason).await {
+                // The new notice is due, and there may be more.
+                Ok(Advanced::Done) => again_in = Duration::ZERO,
+                // Another node was faster, or another alarm came.
+                Ok(Advanced::Changed) => again_in = again_in.min(SHORTEST),
+                // Tried again with the next poll: an outcome is just being stored, or an editor has locked the row for long.
+                Ok(Advanced::Locked) => {}
+                Err(error) if error.kind == FaultKind::Outage => return Err(error),
+                // The other alerts do not wait for it.
+                Err(error) => self.health.mention(&error),
+            }
+        }
+        Ok(Swept { again_in, busy: true })
+    }
+
+    async fn advance_alert(&self, def_id: i64, reason: AlertReason) -> Result<Advanced, StoreError> {
+        let Some((seen, facts)) = self.store().alert(def_id, reason).await? else { return Ok(Advanced::Changed) };
+        let definition = self.definition(def_id);
+        let policy = definition.as_deref().and_then(Definition::policy);
+        let step = |new, notice| AlertStep { def_id, reason, seen: seen.clone(), new, notice };
+        let Some(alert_def) = self.definitions().alerts() else {
+            tracing::error!("there is no definition {ALERT_DEFINITION:?}, so the alerts that are due wait");
+            let cooldown = policy.map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
+            let due = facts.now.saturating_add(duration_millis(cooldown));
+            return self.store().advance_alert(&step(Some(AlertRow { due: Some(due), ..seen.clone() }), None)).await;
+        };
+        let name = match &definition {
+            Some(definition) => definition.row.name.clone(),
+            None => format!("definition {def_id}, whose row is gone"),
+        };
+        let alert = Alert::new(AlertKind::Digest, reason, name, "");
+        let (alert, new) = advance(alert, &seen, facts, policy, self.settings.maintenance_interval);
+        let notice = alert.as_ref().map(|alert| (alert_def, alert.to_json()));
+        let advanced = self.store().advance_alert(&step(new, notice)).await?;
+        if let (Advanced::Done, Some(alert)) = (advanced, alert) {
+            self.meters.alerts_suppressed(alert.more);
+        }
+        Ok(advanced)
+    }
+}
