@@ -82,7 +82,7 @@ async fn nodes_that_alarm_at_once_count_each_alarm_once<D: Database>() {
     let db = TestDb::<D>::with_real_clock().await;
     db.outbox.define_if_missing(NotifyDef::new(ALERT_DEFINITION)).await.unwrap();
     let alert_def = definition(&db, ALERT_DEFINITION).await.id;
-    let store = db.outbox.engine().store();
+    let stores = db.outbox.engine().stores();
     for incident in 1..=10 {
         let beat = |node: usize| {
             let alarm = Alarm {
@@ -98,16 +98,16 @@ async fn nodes_that_alarm_at_once_count_each_alarm_once<D: Database>() {
                 node: format!("node-{node}"),
             };
             let node = Node { id: alarm.node.clone(), handlers: Vec::new(), clock_offset_ms: 0, alarms: vec![alarm] };
-            async move { store.beat(&node).await.unwrap() }
+            async move { stores.send.beat(&node).await.unwrap() }
         };
         beat(0).await;
         for _ in 0..3 {
             futures_util::future::join_all((0..3).map(beat)).await;
         }
-        let (row, _) = store.alert(incident, AlertReason::FinalFailure).await.unwrap().unwrap();
+        let (row, _) = stores.alerts.alert(incident, AlertReason::FinalFailure).await.unwrap().unwrap();
         assert_eq!(row.suppressed, 9);
         let slice = QueueSlice::of(alert_def, Status::NotSent);
-        let alerts = db.outbox.engine().operate().count(&slice, 1000).await.unwrap();
+        let alerts = db.outbox.engine().stores().browse.count(&slice, 1000).await.unwrap();
         assert_eq!(alerts, usize::try_from(incident).unwrap(), "incident {incident}");
     }
     db.close().await;
@@ -146,7 +146,7 @@ async fn alerts_are_logged_unless_a_living_node_takes_them() {
     let alerts = Calls::default();
     let taking = taking(outbox.sweeper(), &alerts).start().await.unwrap();
     eventually("it lives", async || {
-        let nodes = outbox.engine().operate().nodes(Duration::from_secs(60)).await.unwrap();
+        let nodes = outbox.engine().stores().browse.nodes(Duration::from_secs(60)).await.unwrap();
         nodes.iter().any(|node| node.handlers.iter().any(|handler| handler == ALERT_DEFINITION))
     })
     .await;

@@ -35,16 +35,16 @@ fn claim(def_id: i64) -> Claim {
 
 /// Returns the ids that a claim of first sends returns.
 async fn claimed<D: Database>(db: &TestDb<D>, def_id: i64) -> Vec<i64> {
-    let claims = db.outbox.engine().store().claim(&claim(def_id)).await.unwrap();
+    let claims = db.outbox.engine().stores().send.claim(&claim(def_id)).await.unwrap();
     claims.notices.iter().map(|notice| notice.id).collect()
 }
 
 async fn settle<D: Database>(db: &TestDb<D>, settle: Settle) {
-    assert_eq!(db.outbox.engine().store().settle(&[settle]).await.unwrap(), [Settled::Done]);
+    assert_eq!(db.outbox.engine().stores().send.settle(&[settle]).await.unwrap(), [Settled::Done]);
 }
 
 async fn is_due<D: Database>(db: &TestDb<D>) -> bool {
-    let due = db.outbox.engine().store().due(true).await.unwrap();
+    let due = db.outbox.engine().stores().send.due(true).await.unwrap();
     due.slices.iter().any(|slice| slice.status == Status::NotSent && slice.after.is_zero())
 }
 
@@ -82,7 +82,7 @@ async fn next_notice_of_a_key_is_claimed_when_the_one_in_front_ends<D: Database>
         let (def_id, [first, second, third]) = one_in_front_of_two(&db).await;
         let sending = db.outbox.find(first).await.unwrap().unwrap();
         let held = Look::ClaimedBy { worker: sending.worker.unwrap() };
-        let held = db.outbox.engine().store().look(&held, 10).await.unwrap().remove(0);
+        let held = db.outbox.engine().stores().send.look(&held, 10).await.unwrap().remove(0);
         if way == "cancelled" {
             // A claimed notice is cancelled only after its lease.
             db.clock().advance(Duration::from_secs(61));
@@ -123,7 +123,7 @@ async fn blocked_notice_is_looked_at_again_after_ten_minutes<D: Database>() {
     db.clock().advance(Duration::from_secs(599));
     assert!(claimed(&db, def_id).await.is_empty());
     db.clock().advance(Duration::from_secs(1));
-    let claims = db.outbox.engine().store().claim(&claim(def_id)).await.unwrap().notices;
+    let claims = db.outbox.engine().stores().send.claim(&claim(def_id)).await.unwrap().notices;
     assert_eq!(claims[0].id, second);
     // From the claim on it is not blocked any more: its retry is due when its definition says.
     let after = Duration::from_secs(60);

@@ -269,7 +269,7 @@ async fn leases_are_extended_while_every_other_call_waits<D: Database>() {
     let lease = async {
         eventually("all connections for work are in use", async || counted.opened() == 3).await;
         let lease = Lease { id: 1, fence: 1, lease: LONG };
-        let extended = tokio::time::timeout(LONG / 4, counted.outbox.engine().store().extend(&[lease])).await;
+        let extended = tokio::time::timeout(LONG / 4, counted.outbox.engine().stores().send.extend(&[lease])).await;
         extended.expect("it waits for no other call").unwrap();
         other.rollback().await.unwrap();
     };
@@ -323,7 +323,7 @@ async fn the_isolation_of_our_connections_does_not_depend_on_defaults<D: Databas
     let def_id = counted.outbox.definitions().await.unwrap()[0].row.id;
     let (what, worker) = (ClaimWhat::Slice(solid_notify::Status::NotSent), "worker".to_owned());
     let claim = Claim { def_id, what, limit: 1, lease: LONG, worker, quota: None };
-    assert_eq!(counted.outbox.engine().store().claim(&claim).await.unwrap().notices.len(), 1);
+    assert_eq!(counted.outbox.engine().stores().send.claim(&claim).await.unwrap().notices.len(), 1);
     counted.close().await;
 }
 

@@ -32,7 +32,7 @@ async fn define<D: Database>(db: &TestDb<D>) -> i64 {
 async fn claim<D: Database>(db: &TestDb<D>, def_id: i64) -> Result<Vec<ClaimedNotice>, StoreError> {
     let (what, worker) = (ClaimWhat::Slice(Status::NotSent), "worker".to_owned());
     let claim = Claim { def_id, what, limit: 100, lease: Duration::from_secs(60), worker, quota: None };
-    db.outbox.engine().store().claim(&claim).await.map(|claims| claims.notices)
+    db.outbox.engine().stores().send.claim(&claim).await.map(|claims| claims.notices)
 }
 
 async fn refused<D: Database>(db: &TestDb<D>, sql: &str) {
@@ -70,7 +70,10 @@ async fn an_id_that_was_given_twice_replaces_the_ended_notice<D: Database>() {
             db.sql(&format!("INSERT INTO notify_msg ({columns}) VALUES ({id}, {def_id}, '{param}', 0)")).await;
             if param == 1 && id == 100 {
                 let claimed = claim(&db, def_id).await.unwrap();
-                assert_eq!(db.outbox.engine().store().settle(&[succeed(&claimed[0])]).await.unwrap(), [Settled::Done]);
+                assert_eq!(
+                    db.outbox.engine().stores().send.settle(&[succeed(&claimed[0])]).await.unwrap(),
+                    [Settled::Done]
+                );
             } else if param == 1 {
                 db.sql("DELETE FROM notify_msg WHERE id = 200").await;
             }
@@ -78,7 +81,7 @@ async fn an_id_that_was_given_twice_replaces_the_ended_notice<D: Database>() {
     }
     let claimed = claim(&db, def_id).await.unwrap();
     let batch: Vec<_> = claimed.iter().map(succeed).collect();
-    assert_eq!(db.outbox.engine().store().settle(&batch).await.unwrap(), [Settled::Done; 2]);
+    assert_eq!(db.outbox.engine().stores().send.settle(&batch).await.unwrap(), [Settled::Done; 2]);
     for id in [100, 200] {
         let record = db.outbox.find(id).await.unwrap().unwrap();
         assert_eq!((record.status, record.param.as_str()), (Status::Succeeded, "2"));
@@ -92,12 +95,12 @@ async fn an_id_that_was_given_twice_is_reported_by_the_live_notice<D: Database>(
     let insert = format!("INSERT INTO notify_msg (id, def_id, param) VALUES (100, {def_id}, '1')");
     db.sql(&insert).await;
     let ended = claim(&db, def_id).await.unwrap();
-    assert_eq!(db.outbox.engine().store().settle(&[succeed(&ended[0])]).await.unwrap(), [Settled::Done]);
+    assert_eq!(db.outbox.engine().stores().send.settle(&[succeed(&ended[0])]).await.unwrap(), [Settled::Done]);
     db.sql(&insert).await;
     db.sql("UPDATE notify_msg SET fence = 1").await;
     assert_eq!(claim(&db, def_id).await.unwrap()[0].fence, 2);
     // The end of the other notice is no outcome of this one.
-    assert_eq!(db.outbox.engine().store().settle(&[succeed(&ended[0])]).await.unwrap(), [Settled::LostLease]);
+    assert_eq!(db.outbox.engine().stores().send.settle(&[succeed(&ended[0])]).await.unwrap(), [Settled::LostLease]);
     db.close().await;
 }
 
@@ -111,7 +114,7 @@ async fn a_notice_that_comes_late_waits_for_the_claimed_one_of_its_key<D: Databa
     let second = claim(&db, def_id).await.unwrap();
     db.sql(&insert(100)).await;
     assert!(claim(&db, def_id).await.unwrap().is_empty());
-    assert_eq!(db.outbox.engine().store().settle(&[succeed(&second[0])]).await.unwrap(), [Settled::Done]);
+    assert_eq!(db.outbox.engine().stores().send.settle(&[succeed(&second[0])]).await.unwrap(), [Settled::Done]);
     assert_eq!(claim(&db, def_id).await.unwrap()[0].id, 100);
     db.close().await;
 }
@@ -146,7 +149,7 @@ async fn a_notice_that_is_reported_due_can_be_claimed<D: Database>() {
         let mut looks = 0;
         loop {
             looks += 1;
-            let slices = db.outbox.engine().store().due(true).await.unwrap().slices;
+            let slices = db.outbox.engine().stores().send.due(true).await.unwrap().slices;
             let first = slices.iter().find(|slice| slice.status == Status::NotSent).unwrap();
             if first.after.is_zero() {
                 assert_eq!(claim(&db, def_id).await.unwrap().len(), 1, "after {looks} looks");
@@ -278,15 +281,15 @@ async fn unreadable_times_stop_nothing<D: Database>(db: &TestDb<D>, def_id: i64)
     let good = add_notice(&mut tx, "sync", 2).await.unwrap().id();
     tx.commit().await.unwrap();
     let due = |slices: Vec<solid_notify_core::store::DueSlice>| slices.iter().any(|slice| slice.after.is_zero());
-    assert!(due(db.outbox.engine().store().due(true).await.unwrap().slices));
+    assert!(due(db.outbox.engine().stores().send.due(true).await.unwrap().slices));
     let claimed = claim(db, def_id).await.unwrap();
     assert!(claimed.iter().any(|notice| notice.id == good) && claimed.len() == 2, "{claimed:?}");
     assert!(
-        !due(db.outbox.engine().store().due(true).await.unwrap().slices),
+        !due(db.outbox.engine().stores().send.due(true).await.unwrap().slices),
         "a notice that cannot be claimed is not reported as due"
     );
     let batch: Vec<_> = claimed.iter().map(succeed).collect();
-    let settled = db.outbox.engine().store().settle(&batch).await;
+    let settled = db.outbox.engine().stores().send.settle(&batch).await;
     assert!(settled.is_ok() || settled.unwrap_err().kind == FaultKind::Permanent);
 }
 

@@ -172,7 +172,7 @@ async fn after_an_outage_own_leases_come_first_and_expired_ones_of_others_wait()
         worker: "another".to_owned(),
         quota: None,
     };
-    assert_eq!(b.outbox().engine().store().claim(&claim).await.unwrap().notices.len(), 1);
+    assert_eq!(b.outbox().engine().stores().send.claim(&claim).await.unwrap().notices.len(), 1);
     update(&b, "held", |def| def.enabled(true)).await;
     // Then the database is down while both leases expire.
     store.plan("all", std::iter::repeat_n(Fault::Refused(FaultKind::Outage), 6));

@@ -78,7 +78,7 @@ async fn locked_timetable_stops_no_other<D: Database>(sql: &str) {
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let sweeper = sweeper(&db).start().await.unwrap();
     sync_goes_on(&db, 1).await;
-    let ticks = async |db: &TestDb<D>| db.outbox.engine().store().due(true).await.unwrap().ticks;
+    let ticks = async |db: &TestDb<D>| db.outbox.engine().stores().send.due(true).await.unwrap().ticks;
     eventually("every timetable has begun", async || ticks(&db).await.len() == 3).await;
     let before = ticks(&db).await;
     let other = lock(&db, sql).await;
@@ -226,7 +226,7 @@ async fn unwritable_outcomes_of_one_definition_stop_no_other<D: Database>() {
     other.rollback().await.unwrap();
     let fails = definition(&db, "fails").await.id;
     eventually("all are written", async || {
-        db.outbox.engine().store().due(true).await.unwrap().slices.iter().all(|slice| slice.def_id != fails)
+        db.outbox.engine().stores().send.due(true).await.unwrap().slices.iter().all(|slice| slice.def_id != fails)
     })
     .await;
     sweeper.shutdown().await;
@@ -253,7 +253,7 @@ where
     let last = ids[ids.len() - 1];
     reaches(&db, last, Status::AwaitingAck).await;
     eventually("all await their ack", async || {
-        let slices = db.outbox.engine().store().due(true).await.unwrap().slices;
+        let slices = db.outbox.engine().stores().send.due(true).await.unwrap().slices;
         slices.iter().all(|slice| slice.status == Status::AwaitingAck)
     })
     .await;

@@ -195,7 +195,7 @@ async fn a_notice_that_covers_a_change_is_not_claimed_before_its_commit<D: Datab
         let first = async || {
             let (what, worker) = (ClaimWhat::Ids(vec![there]), "worker".to_owned());
             let claim = Claim { def_id, what, limit: 1, lease: Duration::from_secs(60), worker, quota: None };
-            db.outbox.engine().store().claim(&claim).await.unwrap().notices.first().map(|notice| notice.id)
+            db.outbox.engine().stores().send.claim(&claim).await.unwrap().notices.first().map(|notice| notice.id)
         };
         match beside(&db).await {
             // One writer: the claim would wait.

@@ -47,7 +47,7 @@ async fn claim_slice<D: Database>(db: &TestDb<D>, limit: usize) -> Result<Vec<Cl
 async fn claim<D: Database>(db: &TestDb<D>, what: ClaimWhat, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError> {
     let (def_id, worker) = (db.outbox.definitions().await.unwrap()[0].row.id, "worker".to_owned());
     let claim = Claim { def_id, what, limit, lease: Duration::from_secs(60), worker, quota: None };
-    db.outbox.engine().store().claim(&claim).await.map(|claims| claims.notices)
+    db.outbox.engine().stores().send.claim(&claim).await.map(|claims| claims.notices)
 }
 
 async fn claimed<D: Database>(db: &TestDb<D>, count: i64) -> Vec<i64> {
@@ -120,12 +120,12 @@ where
     let lock = format!("SELECT id FROM notify_msg WHERE id = {second} FOR UPDATE");
     (&mut *other).execute(AssertSqlSafe(lock)).await.unwrap();
     let batch = [succeed(&first)];
-    let store = db.outbox.engine().store();
+    let stores = db.outbox.engine().stores();
     let frees = async {
         tokio::time::sleep(Duration::from_millis(30)).await;
         other.rollback().await.unwrap();
     };
-    let (settled, ()) = tokio::join!(store.settle(&batch), frees);
+    let (settled, ()) = tokio::join!(stores.send.settle(&batch), frees);
     assert_eq!(settled.unwrap(), [Settled::Done]);
     assert_eq!(claim_slice(&db, 100).await.unwrap().len(), 1);
     db.close().await;
@@ -142,7 +142,7 @@ where
     (&mut *other).execute(AssertSqlSafe(lock)).await.unwrap();
     let lease = Duration::from_secs(600);
     let leases: Vec<Lease> = ids.iter().map(|id| Lease { id: *id, fence: 1, lease }).collect();
-    let told = tokio::time::timeout(SOON, db.outbox.engine().store().extend(&leases))
+    let told = tokio::time::timeout(SOON, db.outbox.engine().stores().send.extend(&leases))
         .await
         .expect("it does not wait")
         .unwrap();
@@ -154,7 +154,7 @@ where
     }
     assert_eq!(extended, [true, false, true]);
     other.rollback().await.unwrap();
-    assert_eq!(db.outbox.engine().store().extend(&leases).await.unwrap().len(), 3);
+    assert_eq!(db.outbox.engine().stores().send.extend(&leases).await.unwrap().len(), 3);
     assert!(db.outbox.find(ids[1]).await.unwrap().unwrap().next_call_time.unwrap() > soon);
     db.close().await;
 }
@@ -180,7 +180,7 @@ where
             *keep = keep_history == "30d";
         }
         let settle = async |outcomes: &[Settle]| {
-            let settled = tokio::time::timeout(SOON, db.outbox.engine().store().settle(outcomes)).await;
+            let settled = tokio::time::timeout(SOON, db.outbox.engine().stores().send.settle(outcomes)).await;
             settled.expect("it does not wait").unwrap()
         };
         assert_eq!(settle(&outcomes[..3]).await, [Settled::Done, Settled::Locked, Settled::Done]);
@@ -318,7 +318,7 @@ async fn inserting_a_duplicate_does_not_block_settling_the_other<D: Database>() 
     assert_eq!(claimed.len(), 1);
     let mut tx = db.outbox.begin().await.unwrap();
     assert!(keyed(2).add(&mut tx).await.unwrap().id() == id);
-    let settled = tokio::time::timeout(SOON, db.outbox.engine().store().settle(&[succeed(&claimed[0])]))
+    let settled = tokio::time::timeout(SOON, db.outbox.engine().stores().send.settle(&[succeed(&claimed[0])]))
         .await
         .expect("it does not wait");
     assert_eq!(settled.unwrap(), [Settled::Done]);

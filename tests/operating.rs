@@ -36,7 +36,7 @@ async fn claim<D: Database>(db: &TestDb<D>, status: Status) -> Vec<solid_notify_
     let def_id = db.outbox.definitions().await.unwrap()[0].row.id;
     let (what, worker) = (ClaimWhat::Slice(status), "worker".to_owned());
     let claim = Claim { def_id, what, limit: 500, lease: Duration::from_secs(60), worker, quota: None };
-    db.outbox.engine().store().claim(&claim).await.unwrap().notices
+    db.outbox.engine().stores().send.claim(&claim).await.unwrap().notices
 }
 
 /// Makes dead letters of all due notices, and returns their ids.
@@ -49,7 +49,7 @@ async fn kill<D: Database>(db: &TestDb<D>) -> Vec<i64> {
         }
         let dead = || Next::Finish { status: Status::DeadLetter, reason: None, keep: true };
         let batch: Vec<_> = claimed.iter().map(|claimed| outcome(claimed, dead())).collect();
-        db.outbox.engine().store().settle(&batch).await.unwrap();
+        db.outbox.engine().stores().send.settle(&batch).await.unwrap();
         killed.extend(claimed.iter().map(|claimed| claimed.id));
     }
 }
@@ -142,7 +142,7 @@ async fn a_bulk_retry_beside_a_purge_takes_what_is_left<D: Database>() {
     let purged = async {
         let mut ids = Vec::new();
         for _ in 0..5 {
-            ids.extend(db.outbox.engine().store().purge(&purge).await.unwrap());
+            ids.extend(db.outbox.engine().stores().send.purge(&purge).await.unwrap());
         }
         ids
     };
@@ -264,7 +264,7 @@ where
         tokio::time::sleep(Duration::from_millis(500)).await;
         other.commit().await.unwrap();
     };
-    let (purged, ()) = tokio::join!(db.outbox.engine().store().purge(&purge), ends);
+    let (purged, ()) = tokio::join!(db.outbox.engine().stores().send.purge(&purge), ends);
     assert_eq!(purged.unwrap().len(), 2, "it found both");
     assert!(db.outbox.find(dead[0]).await.unwrap().is_some());
     assert!(db.outbox.find(dead[1]).await.unwrap().is_none());

@@ -114,11 +114,11 @@ impl World {
     async fn claim(&self, def_id: i64, status: Status, quota: Option<Quota>) -> Vec<ClaimedNotice> {
         let (what, worker) = (ClaimWhat::Slice(status), "worker-1".to_owned());
         let claim = Claim { def_id, what, limit: 1, lease: SECOND, worker, quota };
-        self.outbox.engine().store().claim(&claim).await.unwrap().notices
+        self.outbox.engine().stores().send.claim(&claim).await.unwrap().notices
     }
 
     async fn settle(&self, settle: Settle) {
-        self.outbox.engine().store().settle(&[settle]).await.unwrap();
+        self.outbox.engine().stores().send.settle(&[settle]).await.unwrap();
     }
 
     /// Notices in every status, with every field.
@@ -174,11 +174,11 @@ impl World {
         operator.pause_all("maintenance").await.unwrap();
 
         let node = Node { id: node, handlers: vec!["sync".to_owned()], clock_offset_ms: 0, alarms: vec![alarm] };
-        self.outbox.engine().store().beat(&node).await.unwrap();
-        assert!(self.outbox.engine().operate().refresh_counts(def_id, SECOND).await.unwrap());
+        self.outbox.engine().stores().send.beat(&node).await.unwrap();
+        assert!(self.outbox.engine().stores().browse.refresh_counts(def_id, SECOND).await.unwrap());
         let (last, schedule) = (self.own.clock.now(), Some(HOURLY.to_owned()));
         let tick = Tick { def_id, schedule, seen: LastTick::default(), last, params: Vec::new() };
-        assert_eq!(self.outbox.engine().store().tick(&tick).await.unwrap(), Advanced::Done);
+        assert_eq!(self.outbox.engine().stores().send.tick(&tick).await.unwrap(), Advanced::Done);
         // A member without a notice.
         let ready = format!("{{{}#{def_id}}}:ready:first_sends", self.own.prefix);
         self.own.by_hand(&["ZADD", &ready, "1", "0000000000009900001"]);

@@ -281,16 +281,16 @@ async fn private_redis_that_is_full_refuses_and_goes_on_when_there_is_room() {
 async fn private_redis_that_is_full_claims_within_a_limit_and_extends_leases() {
     let server = private().await;
     let outbox = outbox(server.url()).await;
-    let store = outbox.engine().store();
+    let stores = outbox.engine().stores();
     let id = add(&outbox, 1).await;
     command(server.url(), &["CONFIG", "SET", "maxmemory", "1mb"]);
-    let def_id = store.definitions().await.unwrap()[0].id;
+    let def_id = stores.definitions.definitions().await.unwrap()[0].id;
     let quota = Quota { rate: None, total: Some(9), breaker: None };
     let (what, worker) = (ClaimWhat::Slice(Status::NotSent), "worker-1".to_owned());
     let claim = Claim { def_id, what, limit: 1, lease: SECOND, worker, quota: Some(quota) };
-    let claimed = store.claim(&claim).await.unwrap().notices;
+    let claimed = stores.send.claim(&claim).await.unwrap().notices;
     assert_eq!(claimed.iter().map(|notice| notice.id).collect::<Vec<_>>(), [id]);
-    assert_eq!(store.extend(&[Lease { id, fence: claimed[0].fence, lease: SECOND }]).await.unwrap(), [id]);
+    assert_eq!(stores.send.extend(&[Lease { id, fence: claimed[0].fence, lease: SECOND }]).await.unwrap(), [id]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

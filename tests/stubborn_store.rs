@@ -127,7 +127,7 @@ async fn deliveries_while_settles_fail(kind: FaultKind, bound: usize) {
     assert!(calls.count() <= bound + 600, "{} are delivered and not stored: {kind:?}", calls.count());
     *store.settle_rule.lock().unwrap() = None;
     eventually("all are delivered and stored", async || {
-        b.outbox().engine().store().due(true).await.unwrap().slices.is_empty()
+        b.outbox().engine().stores().send.due(true).await.unwrap().slices.is_empty()
     })
     .await;
     assert_eq!(calls.count(), 4000);
@@ -255,7 +255,7 @@ async fn an_expired_lease_is_judged_once() {
         worker: "dead".to_owned(),
         quota: None,
     };
-    assert_eq!(b.outbox().engine().store().claim(&claim).await.unwrap().notices.len(), 200);
+    assert_eq!(b.outbox().engine().stores().send.claim(&claim).await.unwrap().notices.len(), 200);
     b.clock().advance(Duration::from_secs(60));
     // The judgements cannot be stored for a while, and the sweep is woken all the time.
     *store.settle_rule.lock().unwrap() = Some(Box::new(|_| Some(FaultKind::Conflict)));
@@ -271,8 +271,10 @@ async fn an_expired_lease_is_judged_once() {
     let outcomes = store.outcomes.load(Ordering::SeqCst);
     assert!(outcomes <= 200 * 6, "{outcomes} outcomes after {looked} looks");
     *store.settle_rule.lock().unwrap() = None;
-    eventually("all are delivered", async || b.outbox().engine().store().due(true).await.unwrap().slices.is_empty())
-        .await;
+    eventually("all are delivered", async || {
+        b.outbox().engine().stores().send.due(true).await.unwrap().slices.is_empty()
+    })
+    .await;
     assert_eq!(calls.count(), 200);
     sweeper.shutdown().await;
 }

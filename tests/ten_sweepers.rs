@@ -190,7 +190,7 @@ impl Several for MemoryBackend {
     fn another(&self) -> AnyOutbox {
         let engine = self.outbox().engine();
         let clock = Some(self.clock().clone());
-        AnyOutbox::over(Engine::new(Arc::clone(engine.store()), Arc::clone(engine.operate()), clock))
+        AnyOutbox::over(Engine::new(engine.stores().clone(), clock))
     }
 }
 

@@ -138,12 +138,12 @@ where
     let id = |name: &str| rows.iter().find(|row| row.name == name).unwrap().id;
     let mut editor = db.pool.begin().await.unwrap();
     (&mut *editor).execute("SELECT id FROM notify_def WHERE name = 'sync' FOR UPDATE").await.unwrap();
-    let look = db.outbox.engine().operate().remember(&rows, "node");
+    let look = db.outbox.engine().stores().definitions.remember(&rows, "node");
     let all = tokio::time::timeout(Duration::from_secs(2), look).await.expect("it waits for no lock").unwrap();
     assert!(!all, "it says that it must look again");
     assert_eq!((history(&db, id("sync")).await.len(), history(&db, id("other")).await.len()), (1, 2));
     editor.rollback().await.unwrap();
-    assert!(db.outbox.engine().operate().remember(&rows, "node").await.unwrap());
+    assert!(db.outbox.engine().stores().definitions.remember(&rows, "node").await.unwrap());
     assert_eq!((history(&db, id("sync")).await.len(), history(&db, id("other")).await.len()), (2, 2));
     db.close().await;
 }

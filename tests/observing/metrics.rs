@@ -110,13 +110,13 @@ async fn an_outcome_that_lost_its_lease_is_counted_as_that() {
         .sweeper()
         .node_name("node")
         .handler("sync", move |notice: Notice<i64>| {
-            let store = Arc::clone(of_handler.outbox().engine().store());
+            let stores = of_handler.outbox().engine().stores().clone();
             async move {
                 // Another call settles it.
-                let worker = solid_notify_core::Store::find(&*store, notice.id()).await?.unwrap().worker.unwrap();
-                let held = store.look(&Look::ClaimedBy { worker }, 10).await?;
+                let worker = stores.browse.find(notice.id()).await?.unwrap().worker.unwrap();
+                let held = stores.send.look(&Look::ClaimedBy { worker }, 10).await?;
                 let next = Next::Wait { status: Status::Failed, after: Duration::from_secs(3600) };
-                store.settle(&[outcome(&held[0], next)]).await?;
+                stores.send.settle(&[outcome(&held[0], next)]).await?;
                 Ok(())
             }
         })

@@ -62,7 +62,7 @@ async fn each_state_has_its_answer<D: Plain>() {
     let record = record(&db, id).await;
     assert_eq!(record.end_reason.as_deref(), Some("acked after it had been given up"));
     assert_eq!(record.status, Status::Succeeded);
-    let audit = db.outbox.engine().operate().audit(10).await.unwrap();
+    let audit = db.outbox.engine().stores().browse.audit(10).await.unwrap();
     assert_eq!(audit.len(), 1, "{audit:?}");
     assert_eq!((audit[0].act.as_str(), audit[0].notice_id, audit[0].def_id), ("ack", Some(id), Some(record.def_id)));
     says(id + 1000, 4);
@@ -91,8 +91,8 @@ async fn next_notice_of_the_ordering_key_is_due_after_an_ack<D: Plain>() {
         worker: "worker-1".to_owned(),
         quota: None,
     };
-    assert_eq!(db.outbox.engine().store().claim(&claim).await.unwrap().notices, [], "the claim blocks it");
+    assert_eq!(db.outbox.engine().stores().send.claim(&claim).await.unwrap().notices, [], "the claim blocks it");
     db.shell().run(format!("BEGIN; {} COMMIT;", D::ack(id))).well();
-    assert_eq!(db.outbox.engine().store().claim(&claim).await.unwrap().notices[0].id, next);
+    assert_eq!(db.outbox.engine().stores().send.claim(&claim).await.unwrap().notices[0].id, next);
     db.close().await;
 }

@@ -279,9 +279,9 @@ where
     let what = ClaimWhat::Slice(Status::NotSent);
     let claim =
         Claim { def_id, what, limit: 10, lease: Duration::from_secs(60), worker: "worker".to_owned(), quota: None };
-    assert!(db.outbox.engine().store().claim(&claim).await.unwrap().notices.is_empty());
+    assert!(db.outbox.engine().stores().send.claim(&claim).await.unwrap().notices.is_empty());
     open.commit().await.unwrap();
-    assert_eq!(db.outbox.engine().store().claim(&claim).await.unwrap().notices.len(), 1);
+    assert_eq!(db.outbox.engine().stores().send.claim(&claim).await.unwrap().notices.len(), 1);
     db.close().await;
 }
 

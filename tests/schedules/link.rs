@@ -7,15 +7,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use fastrand::Rng;
+use solid_notify::NotifyDef;
 use solid_notify::error::StoreError;
-use solid_notify::{NoticeRecord, NotifyDef};
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
+use solid_notify_core::definition::StoredVersion;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
-    Advanced, AlertStep, Claim, Claims, ClusterView, DueTimes, Edit, Edited, Lease, Look, Node as Beat, Purge, Settle,
-    Settled, Store, Tick,
+    Advanced, AlertStep, AlertStore, Claim, Claims, ClusterView, DefinitionStore, DueTimes, Edit, Edited, Lease, Look,
+    Node as Beat, Purge, SendLimits, SendStore, Settle, Settled, Stores, Tick,
 };
 
 use crate::watch::is_held;
@@ -27,7 +28,7 @@ pub const SOONER: Duration = Duration::from_millis(2);
 pub const LATE: Duration = Duration::from_millis(1_200);
 
 pub struct Link {
-    pub store: Arc<dyn Store>,
+    pub store: Stores,
     pub world: Arc<World>,
     pub node: Arc<Node>,
 }
@@ -50,7 +51,7 @@ impl Link {
         &self,
         doing: &'static str,
         again: bool,
-        call: impl Fn(Arc<dyn Store>) -> F + Send + Sync + 'static,
+        call: impl Fn(Stores) -> F + Send + Sync + 'static,
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -82,7 +83,7 @@ impl Link {
             return lost(FaultKind::Outage);
         }
         let weather = if self.world.is_clear() { Weather::Fine } else { weather };
-        let store = Arc::clone(&self.store);
+        let store = self.store.clone();
         let answer = match weather {
             Weather::Refused(kind) => return lost(kind),
             Weather::Late(later) => {
@@ -102,7 +103,7 @@ impl Link {
                 lost(FaultKind::Outage)
             }
             Weather::Twice(later) => {
-                let answer = call(Arc::clone(&store)).await;
+                let answer = call(store.clone()).await;
                 tokio::spawn(async move {
                     tokio::time::sleep(later).await;
                     let _ = call(store).await;
@@ -118,47 +119,22 @@ impl Link {
 }
 
 #[async_trait]
-impl Store for Link {
+impl SendStore for Link {
     async fn now(&self) -> Result<DateTime<Utc>, StoreError> {
-        self.pass("now", false, |store| async move { store.now().await }).await
+        self.pass("now", false, |store| async move { store.send.now().await }).await
     }
 
-    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
-        self.pass("definitions", false, |store| async move { store.definitions().await }).await
-    }
-
-    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
-        self.store.edit(edit, who).await
+    async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError> {
+        self.pass("due", false, move |store| async move { store.send.due(thorough).await }).await
     }
 
     async fn tick(&self, tick: &Tick) -> Result<Advanced, StoreError> {
         let tick = tick.clone();
         self.pass("tick", true, move |store| {
             let tick = tick.clone();
-            async move { store.tick(&tick).await }
+            async move { store.send.tick(&tick).await }
         })
         .await
-    }
-
-    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
-        self.pass("due_alerts", false, move |store| async move { store.due_alerts(limit).await }).await
-    }
-
-    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
-        self.pass("alert", false, move |store| async move { store.alert(def_id, reason).await }).await
-    }
-
-    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
-        let step = step.clone();
-        self.pass("advance_alert", true, move |store| {
-            let step = step.clone();
-            async move { store.advance_alert(&step).await }
-        })
-        .await
-    }
-
-    async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError> {
-        self.pass("due", false, move |store| async move { store.due(thorough).await }).await
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
@@ -166,7 +142,7 @@ impl Store for Link {
         self.pass("claim", false, move |store| {
             let (claim, world, node) = (claim.clone(), Arc::clone(&world), Arc::clone(&node));
             async move {
-                let claimed = store.claim(&claim).await?;
+                let claimed = store.send.claim(&claim).await?;
                 for notice in &claimed.notices {
                     world.claimed(&node, notice).await;
                 }
@@ -180,7 +156,7 @@ impl Store for Link {
         let look = look.clone();
         self.pass("look", false, move |store| {
             let look = look.clone();
-            async move { store.look(&look, limit).await }
+            async move { store.send.look(&look, limit).await }
         })
         .await
     }
@@ -191,7 +167,7 @@ impl Store for Link {
             let (batch, world) = (batch.clone(), Arc::clone(&world));
             async move {
                 let before = world.stand(batch.iter().map(|settle| settle.id)).await;
-                let settled = store.settle(&batch).await?;
+                let settled = store.send.settle(&batch).await?;
                 let after = world.stand(batch.iter().map(|settle| settle.id)).await;
                 for (n, settle) in batch.iter().enumerate() {
                     // A rescuer that was slower than others, and then sent the notice itself, settles both at once. At most one
@@ -214,20 +190,16 @@ impl Store for Link {
         let leases = leases.to_vec();
         self.pass("extend", true, move |store| {
             let leases = leases.clone();
-            async move { store.extend(&leases).await }
+            async move { store.send.extend(&leases).await }
         })
         .await
-    }
-
-    async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
-        self.pass("find", false, move |store| async move { store.find(id).await }).await
     }
 
     async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
         let purge = purge.clone();
         self.pass("purge", true, move |store| {
             let purge = purge.clone();
-            async move { store.purge(&purge).await }
+            async move { store.send.purge(&purge).await }
         })
         .await
     }
@@ -236,7 +208,54 @@ impl Store for Link {
         let beat = beat.clone();
         self.pass("beat", true, move |store| {
             let beat = beat.clone();
-            async move { store.beat(&beat).await }
+            async move { store.send.beat(&beat).await }
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl DefinitionStore for Link {
+    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
+        self.pass("definitions", false, |store| async move { store.definitions.definitions().await }).await
+    }
+
+    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
+        self.store.definitions.edit(edit, who).await
+    }
+
+    async fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Result<Vec<StoredVersion>, StoreError> {
+        self.store.definitions.versions(def_id, up_to, limit).await
+    }
+
+    async fn last_versions(&self) -> Result<Vec<StoredVersion>, StoreError> {
+        self.store.definitions.last_versions().await
+    }
+
+    async fn remember(&self, rows: &[NotifyDef], seen_by: &str) -> Result<bool, StoreError> {
+        self.store.definitions.remember(rows, seen_by).await
+    }
+
+    async fn send_limits(&self) -> Result<SendLimits, StoreError> {
+        self.store.definitions.send_limits().await
+    }
+}
+
+#[async_trait]
+impl AlertStore for Link {
+    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
+        self.pass("due_alerts", false, move |store| async move { store.alerts.due_alerts(limit).await }).await
+    }
+
+    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
+        self.pass("alert", false, move |store| async move { store.alerts.alert(def_id, reason).await }).await
+    }
+
+    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
+        let step = step.clone();
+        self.pass("advance_alert", true, move |store| {
+            let step = step.clone();
+            async move { store.alerts.advance_alert(&step).await }
         })
         .await
     }

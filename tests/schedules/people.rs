@@ -36,11 +36,11 @@ const NAMES: [&str; 18] = [
 impl World {
     /// Edits a row as people do, by a tool that checks nothing.
     pub async fn edit(&self, name: &str, edit: impl FnOnce(NotifyDef) -> NotifyDef) {
-        let all = self.store().definitions().await.unwrap();
+        let all = self.stores().definitions.definitions().await.unwrap();
         let seen = all.into_iter().find(|def| def.name == name).unwrap();
         let new = edit(seen.clone());
         self.tell(format_args!("{name}: {:?}", seen.differences(&new)));
-        self.store().edit(&Edit::Replace { seen, new }, "eve").await.unwrap();
+        self.stores().definitions.edit(&Edit::Replace { seen, new }, "eve").await.unwrap();
     }
 
     pub async fn transaction(&self, outbox: &MemoryOutbox, rng: &mut Rng) {

@@ -130,7 +130,7 @@ impl World {
     pub async fn stand(&self, ids: impl Iterator<Item = i64>) -> Vec<Option<NoticeRecord>> {
         let mut records = Vec::new();
         for id in ids {
-            records.push(self.store().find(id).await.unwrap());
+            records.push(self.stores().browse.find(id).await.unwrap());
         }
         records
     }

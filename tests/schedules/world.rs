@@ -7,7 +7,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use fastrand::Rng;
 use solid_notify::{HandClock, NoticeRecord, Sweeper};
-use solid_notify_core::store::{Look, Store};
+use solid_notify_core::store::{Look, Stores};
 use solid_notify_testkit::MemoryOutbox;
 
 use crate::handlers::builder;
@@ -202,14 +202,17 @@ impl World {
         self.over.load(Ordering::Relaxed)
     }
 
-    pub fn store(&self) -> &Arc<dyn Store> {
-        self.outbox.engine().store()
+    pub fn stores(&self) -> &Stores {
+        self.outbox.engine().stores()
     }
 
     async fn start_node(self: &Arc<Self>, number: usize) -> Running {
         let node = Arc::new(Node { number, dead: AtomicBool::new(false), stopped: AtomicBool::new(false) });
         let (world, of) = (Arc::clone(self), Arc::clone(&node));
-        let outbox = self.outbox.beside(|store| Arc::new(Link { store, world, node: of }));
+        let outbox = self.outbox.beside(|store| {
+            let link = Arc::new(Link { store: store.clone(), world, node: of });
+            Stores { send: link.clone(), definitions: link.clone(), alerts: link, ..store }
+        });
         loop {
             match builder(&outbox, self, &node).start().await {
                 Ok(sweeper) => {
@@ -241,7 +244,7 @@ impl World {
             gone.sweeper.shutdown().await;
             gone.node.stopped.store(true, Ordering::Relaxed);
             world.tell(format_args!("node {} has ended", gone.node.number));
-            if !world.store().look(&Look::ClaimedBy { worker }, 1).await.unwrap().is_empty() {
+            if !world.stores().send.look(&Look::ClaimedBy { worker }, 1).await.unwrap().is_empty() {
                 // A claim of its last moment whose reply was lost, or outcomes that the database refused for 10 s.
                 world.ledger().gone.insert(gone.node.number);
             }

@@ -261,7 +261,7 @@ pub async fn a_notice_that_kills_its_process_follows_the_rule_for_crashes(b: &dy
         worker: "a process that dies".to_owned(),
         quota: None,
     };
-    assert_eq!(b.outbox().engine().store().claim(&claim).await.unwrap().notices.len(), 1);
+    assert_eq!(b.outbox().engine().stores().send.claim(&claim).await.unwrap().notices.len(), 1);
     b.clock().advance(Duration::from_secs(60));
     let (builder, calls) = failing(b, || "?".into());
     let sweeper = builder.outage_grace(Duration::ZERO).start().await.unwrap();

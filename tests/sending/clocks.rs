@@ -65,7 +65,7 @@ pub async fn expired_leases_of_others_wait_after_the_store_clock_was_set(b: &dyn
     let id = add(b, "sync").await;
     let (what, lease) = (ClaimWhat::Slice(Status::NotSent), 60 * SECOND);
     let claim = Claim { def_id, what, limit: 1, lease, worker: "another".to_owned(), quota: None };
-    b.outbox().engine().store().claim(&claim).await.unwrap();
+    b.outbox().engine().stores().send.claim(&claim).await.unwrap();
     let sweeper = b.outbox().sweeper().handler("sync", |_: Notice<i64>| async { Ok(()) }).start().await.unwrap();
     b.clock().advance(GRACE);
     sweeper.idle().await;
@@ -97,7 +97,7 @@ pub async fn timetable_ticks_again_after_a_clock_was_a_year_ahead(b: &dyn Backen
         .unwrap();
     let def_id = definition(b, "report").await.id;
     let ticked =
-        async || b.outbox().engine().store().due(true).await.unwrap().ticks.get(&def_id).and_then(|last| last.at);
+        async || b.outbox().engine().stores().send.due(true).await.unwrap().ticks.get(&def_id).and_then(|last| last.at);
     eventually("the timetable begins", async || ticked().await.is_some()).await;
     let right = b.clock().now();
     b.clock().set(right + YEAR);

@@ -205,7 +205,7 @@ async fn claim_and_die(b: &dyn Backend, name: &str, what: ClaimWhat) {
     let def_id = definition(b, name).await.id;
     let claim =
         Claim { def_id, what, limit: 1, lease: Duration::from_secs(60), worker: "dead-worker".to_owned(), quota: None };
-    assert_eq!(b.outbox().engine().store().claim(&claim).await.unwrap().notices.len(), 1);
+    assert_eq!(b.outbox().engine().stores().send.claim(&claim).await.unwrap().notices.len(), 1);
 }
 
 pub async fn a_notice_whose_sender_died_is_sent_again_and_the_crash_is_counted(b: &dyn Backend) {

@@ -204,7 +204,7 @@ pub async fn the_switch_pauses_everything_without_loss_or_alert(b: &dyn Backend)
     reaches(b, running, Status::Succeeded).await;
     sweeper.idle().await;
     let def_id = definition(b, "sync").await.id;
-    let backlog = async || b.outbox().engine().store().alert(def_id, AlertReason::Backlog).await.unwrap();
+    let backlog = async || b.outbox().engine().stores().alerts.alert(def_id, AlertReason::Backlog).await.unwrap();
     for _ in 0..3 {
         b.clock().advance(30 * MINUTE);
         sweeper.idle().await;
@@ -216,7 +216,7 @@ pub async fn the_switch_pauses_everything_without_loss_or_alert(b: &dyn Backend)
     // Each turn of the clock makes the node look for backlogs; when it begins the second time, it has ended the first.
     for _ in 0..2 {
         b.clock().advance(MINUTE);
-        let seen = async || b.outbox().engine().operate().nodes(MINUTE).await.unwrap();
+        let seen = async || b.outbox().engine().stores().browse.nodes(MINUTE).await.unwrap();
         let has_begun = async || seen().await.iter().any(|node| node.last_seen == b.clock().now());
         eventually("the node looks for backlogs", has_begun).await;
     }

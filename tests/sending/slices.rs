@@ -136,7 +136,7 @@ pub async fn fresh_notices_do_not_hide_old_retries(b: &dyn Backend) {
 
 pub async fn crash_looping_notices_are_sent_one_at_a_time(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync").max_concurrency(10)).await.unwrap();
-    let store = b.outbox().engine().store();
+    let stores = b.outbox().engine().stores();
     let claim = Claim {
         def_id: definition(b, "sync").await.id,
         what: ClaimWhat::Slice(Status::NotSent),
@@ -149,11 +149,11 @@ pub async fn crash_looping_notices_are_sent_one_at_a_time(b: &dyn Backend) {
     for _ in 0..3 {
         crash_looping.push(add(b, "sync").await);
     }
-    for claimed in store.claim(&claim).await.unwrap().notices {
+    for claimed in stores.send.claim(&claim).await.unwrap().notices {
         let next = Next::Wait { status: Status::Failed, after: Duration::ZERO };
         let mut settle = outcome(&claimed, next);
         settle.transition.crashes = 2;
-        store.settle(&[settle]).await.unwrap();
+        stores.send.settle(&[settle]).await.unwrap();
     }
     let gate = Arc::new(Semaphore::new(0));
     let calls = Calls::default();

@@ -29,7 +29,7 @@ fn noting(b: &dyn Backend, names: &[&'static str]) -> (SweeperBuilder, Calls<(St
 async fn begun(b: &dyn Backend, name: &str) {
     let row = definition(b, name).await;
     eventually("the timetable begins", async || {
-        let due = b.outbox().engine().store().due(true).await.unwrap();
+        let due = b.outbox().engine().stores().send.due(true).await.unwrap();
         due.ticks.get(&row.id).is_some_and(|last| last.schedule == row.schedule)
     })
     .await;
@@ -140,7 +140,7 @@ pub async fn any_sweeper_ticks_for_one_that_has_the_handler(b: &dyn Backend) {
     b.clock().advance(HOUR);
     let id = definition(b, "report").await.id;
     eventually("the notice waits", async || {
-        b.outbox().engine().store().due(true).await.unwrap().slices.iter().any(|slice| slice.def_id == id)
+        b.outbox().engine().stores().send.due(true).await.unwrap().slices.iter().any(|slice| slice.def_id == id)
     })
     .await;
     stranger.shutdown().await;

@@ -116,7 +116,7 @@ pub async fn dead_senders_and_overdue_acks_are_judged_outside_of_the_window(b: &
     let died = add(b, "sync").await;
     let (def_id, what) = (definition(b, "sync").await.id, ClaimWhat::Slice(Status::NotSent));
     let claim = Claim { def_id, what, limit: 1, lease: 60 * MINUTE, worker: "dead-worker".to_owned(), quota: None };
-    assert_eq!(b.outbox().engine().store().claim(&claim).await.unwrap().notices.len(), 1);
+    assert_eq!(b.outbox().engine().stores().send.claim(&claim).await.unwrap().notices.len(), 1);
     let ok = |_: Notice<i64>| async { Ok(()) };
     let sweeper = b.outbox().sweeper().handler("sync", ok).handler("order", ok).start().await.unwrap();
     let order = add(b, "order").await;
@@ -141,7 +141,8 @@ pub async fn a_backlog_is_counted_from_the_opening_of_the_window(b: &dyn Backend
     add(b, "nightly").await;
     add(b, "always").await;
     let ids = [definition(b, "nightly").await.id, definition(b, "always").await.id];
-    let told = async |def_id, reason| b.outbox().engine().store().alert(def_id, reason).await.unwrap().is_some();
+    let told =
+        async |def_id, reason| b.outbox().engine().stores().alerts.alert(def_id, reason).await.unwrap().is_some();
     sweeper.idle().await;
     b.clock().advance(30 * MINUTE);
     eventually("the one without a window is reported", async || told(ids[1], AlertReason::Backlog).await).await;

@@ -8,15 +8,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use solid_notify::error::StoreError;
-use solid_notify::{AnyOutbox, Notice, NoticeRecord, NotifyDef, OutboxExt, SweeperBuilder};
+use solid_notify::{AnyOutbox, Notice, NotifyDef, OutboxExt, SweeperBuilder};
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
+use solid_notify_core::definition::StoredVersion;
 use solid_notify_core::engine::Engine;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
-    Advanced, AlertStep, Claim, Claims, ClusterView, DueTimes, Edit, Edited, Lease, Look, Node, Purge, Settle, Settled,
-    Store, Tick,
+    Advanced, AlertStep, AlertStore, Claim, Claims, ClusterView, DefinitionStore, DueTimes, Edit, Edited, Lease, Look,
+    Node, Purge, SendLimits, SendStore, Settle, Settled, Stores, Tick,
 };
 use solid_notify_testkit::conformance::Backend;
 use tokio::sync::Semaphore;
@@ -35,7 +36,7 @@ pub enum Fault {
 
 /// A store around another one, with planned faults per method, and a list of the calls.
 pub struct Faulty {
-    inner: Arc<dyn Store>,
+    inner: Stores,
     /// Planned faults, per method.
     pub planned: Mutex<Vec<(&'static str, VecDeque<Fault>)>>,
     /// Outcomes of this notice can never be stored, unless all its texts are ours.
@@ -101,38 +102,26 @@ impl Faulty {
 }
 
 #[async_trait]
-impl Store for Faulty {
+impl SendStore for Faulty {
     async fn now(&self) -> Result<DateTime<Utc>, StoreError> {
-        self.pass("now", self.inner.now()).await
+        self.pass("now", self.inner.send.now()).await
     }
-    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
-        self.pass("definitions", self.inner.definitions()).await
-    }
-    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
-        self.inner.edit(edit, who).await
-    }
+
     async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError> {
-        self.pass("due", self.inner.due(thorough)).await
+        self.pass("due", self.inner.send.due(thorough)).await
     }
+
     async fn tick(&self, tick: &Tick) -> Result<Advanced, StoreError> {
-        self.inner.tick(tick).await
+        self.inner.send.tick(tick).await
     }
-    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
-        self.inner.due_alerts(limit).await
-    }
-    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
-        self.inner.alert(def_id, reason).await
-    }
-    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
-        self.pass("advance_alert", self.inner.advance_alert(step)).await
-    }
+
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
         let refused = *self.refused_definition.lock().unwrap();
         if let Some((_, kind)) = refused.filter(|(def_id, _)| *def_id == claim.def_id) {
             return Err(StoreError::new("claim", kind, "refused on purpose"));
         }
         let gate = self.claim_gate.lock().unwrap().clone();
-        let answer = self.pass("claim", self.inner.claim(claim)).await;
+        let answer = self.pass("claim", self.inner.send.claim(claim)).await;
         if let Some(gate) = gate
             && answer.as_ref().is_ok_and(|claims| !claims.notices.is_empty())
         {
@@ -141,9 +130,11 @@ impl Store for Faulty {
         }
         answer
     }
+
     async fn look(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError> {
-        self.pass("look", self.inner.look(look, limit)).await
+        self.pass("look", self.inner.send.look(look, limit)).await
     }
+
     async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
         self.outcomes.fetch_add(batch.len(), Ordering::SeqCst);
         let gate = self.settle_gate.lock().unwrap().clone();
@@ -171,25 +162,67 @@ impl Store for Faulty {
         if let Some(id) = locked {
             let (suppressed, rest): (Vec<_>, Vec<_>) = batch.iter().cloned().partition(|settle| settle.id == id);
             assert_eq!(suppressed.len(), 1);
-            let mut answers = self.inner.settle(&rest).await?.into_iter();
+            let mut answers = self.inner.send.settle(&rest).await?.into_iter();
             return Ok(batch
                 .iter()
                 .map(|settle| if settle.id == id { Settled::Locked } else { answers.next().unwrap() })
                 .collect());
         }
-        self.pass("settle", self.inner.settle(batch)).await
+        self.pass("settle", self.inner.send.settle(batch)).await
     }
+
     async fn extend(&self, leases: &[Lease]) -> Result<Vec<i64>, StoreError> {
-        self.pass("extend", self.inner.extend(leases)).await
+        self.pass("extend", self.inner.send.extend(leases)).await
     }
-    async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
-        self.inner.find(id).await
-    }
+
     async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
-        self.pass("purge", self.inner.purge(purge)).await
+        self.pass("purge", self.inner.send.purge(purge)).await
     }
+
     async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError> {
-        self.pass("beat", self.inner.beat(node)).await
+        self.pass("beat", self.inner.send.beat(node)).await
+    }
+}
+
+#[async_trait]
+impl DefinitionStore for Faulty {
+    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
+        self.pass("definitions", self.inner.definitions.definitions()).await
+    }
+
+    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
+        self.inner.definitions.edit(edit, who).await
+    }
+
+    async fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Result<Vec<StoredVersion>, StoreError> {
+        self.inner.definitions.versions(def_id, up_to, limit).await
+    }
+
+    async fn last_versions(&self) -> Result<Vec<StoredVersion>, StoreError> {
+        self.inner.definitions.last_versions().await
+    }
+
+    async fn remember(&self, rows: &[NotifyDef], seen_by: &str) -> Result<bool, StoreError> {
+        self.inner.definitions.remember(rows, seen_by).await
+    }
+
+    async fn send_limits(&self) -> Result<SendLimits, StoreError> {
+        self.inner.definitions.send_limits().await
+    }
+}
+
+#[async_trait]
+impl AlertStore for Faulty {
+    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
+        self.inner.alerts.due_alerts(limit).await
+    }
+
+    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
+        self.inner.alerts.alert(def_id, reason).await
+    }
+
+    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
+        self.pass("advance_alert", self.inner.alerts.advance_alert(step)).await
     }
 }
 
@@ -197,7 +230,7 @@ impl Store for Faulty {
 pub fn faulty() -> (MemoryBackend, Arc<Faulty>, AnyOutbox) {
     let backend = MemoryBackend::default();
     let store = Arc::new(Faulty {
-        inner: backend.outbox().engine().store().clone(),
+        inner: backend.outbox().engine().stores().clone(),
         planned: Mutex::default(),
         poison: Mutex::default(),
         locked: Mutex::default(),
@@ -210,8 +243,12 @@ pub fn faulty() -> (MemoryBackend, Arc<Faulty>, AnyOutbox) {
         outcomes: AtomicUsize::default(),
     });
     let outbox = AnyOutbox::over(Engine::new(
-        store.clone(),
-        Arc::clone(backend.outbox().engine().operate()),
+        Stores {
+            send: store.clone(),
+            definitions: store.clone(),
+            alerts: store.clone(),
+            ..backend.outbox().engine().stores().clone()
+        },
         Some(backend.clock().clone()),
     ));
     (backend, store, outbox)

@@ -106,7 +106,7 @@ pub async fn update(b: &dyn Backend, name: &str, change: impl FnOnce(NotifyDef) 
 pub async fn edit_by_hand(b: &dyn Backend, name: &str, change: impl FnOnce(NotifyDef) -> NotifyDef) {
     let seen = definition(b, name).await;
     let new = change(seen.clone());
-    let done = b.outbox().engine().store().edit(&Edit::Replace { seen, new }, "a test").await.unwrap();
+    let done = b.outbox().engine().stores().definitions.edit(&Edit::Replace { seen, new }, "a test").await.unwrap();
     assert!(matches!(done, Edited::Done(_)), "{done:?}");
 }
 

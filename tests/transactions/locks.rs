@@ -80,7 +80,7 @@ async fn an_outcome_whose_row_others_lock_is_left_for_later<D: Database<Db: Sql>
         scene.work(&mut tx, k).await;
     }
     tx.commit().await.unwrap();
-    let store = scene.outbox().engine().store();
+    let stores = scene.outbox().engine().stores();
     let def_id = scene.outbox().definitions().await.unwrap()[0].row.id;
     let claim = Claim {
         def_id,
@@ -90,13 +90,13 @@ async fn an_outcome_whose_row_others_lock_is_left_for_later<D: Database<Db: Sql>
         worker: "worker".to_owned(),
         quota: None,
     };
-    let batch: Vec<_> = store.claim(&claim).await.unwrap().notices.iter().map(succeed).collect();
+    let batch: Vec<_> = stores.send.claim(&claim).await.unwrap().notices.iter().map(succeed).collect();
     let mut other = scene.db.pool.begin().await.unwrap();
     run::<D>(&mut other, &format!("SELECT id FROM notify_msg WHERE id = {} FOR UPDATE", batch[1].id)).await.unwrap();
-    let settled = tokio::time::timeout(SOON, store.settle(&batch)).await.expect("it does not wait").unwrap();
+    let settled = tokio::time::timeout(SOON, stores.send.settle(&batch)).await.expect("it does not wait").unwrap();
     assert_eq!(settled, [Settled::Done, Settled::Locked, Settled::Done]);
     other.rollback().await.unwrap();
-    assert_eq!(store.settle(&batch).await.unwrap(), [Settled::Done; 3]);
+    assert_eq!(stores.send.settle(&batch).await.unwrap(), [Settled::Done; 3]);
     scene.ends_with_rows(&[], &[1, 2, 3]).await;
 }
 

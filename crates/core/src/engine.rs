@@ -1,6 +1,6 @@
 //! [`Engine`]: what the connections, sweepers and operators of one process share, behind the handle of the application.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -10,14 +10,12 @@ use crate::clock::HandClock;
 use crate::dispatch::Dispatch;
 use crate::error::{Error, Result};
 use crate::metrics::{self, Commits};
-use crate::operate::Operate;
-use crate::store::Store;
+use crate::store::Stores;
 use crate::token::{AckToken, TokenKeys};
 
 /// A store, with what this process keeps beside it.
 pub struct Engine {
-    store: Arc<dyn Store>,
-    operate: Arc<dyn Operate>,
+    stores: Stores,
     dispatch: Dispatch,
     commits: Commits,
     clock: Option<HandClock>,
@@ -26,12 +24,11 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Creates an engine over `store`, with `operate` for operators' requests. `clock` is set if both use a hand-turned clock.
-    pub fn new(store: Arc<dyn Store>, operate: Arc<dyn Operate>, clock: Option<HandClock>) -> Self {
+    /// Creates an engine over a store. `clock` is set if the store uses a hand-turned clock.
+    pub fn new(stores: Stores, clock: Option<HandClock>) -> Self {
         metrics::describe();
         Self {
-            store,
-            operate,
+            stores,
             dispatch: Dispatch::default(),
             commits: Commits::default(),
             clock,
@@ -40,14 +37,9 @@ impl Engine {
         }
     }
 
-    /// Returns the store.
-    pub fn store(&self) -> &Arc<dyn Store> {
-        &self.store
-    }
-
-    /// Returns the operators' side of the store.
-    pub fn operate(&self) -> &Arc<dyn Operate> {
-        &self.operate
+    /// Returns the store, by its roles.
+    pub fn stores(&self) -> &Stores {
+        &self.stores
     }
 
     /// Returns the dispatch of committed notices to the sweepers of this process.

@@ -1,5 +1,5 @@
 //! The part of solid-notify that a process which *adds* notices needs: the model, definitions, the retry
-//! language, the transitions, the [`Store`] trait and [`add_notice`]. It does no input or output.
+//! language, the transitions, the traits of a [`store`] and [`add_notice`]. It does no input or output.
 //!
 //! Sending is left to `solid-notify-sweeper`, the stores to `solid-notify-sql` and `solid-notify-redis`. Users name the crate
 //! `solid-notify`, which re-exports all of them.
@@ -42,9 +42,9 @@ pub use definition::{NotifyDef, Policy, Problem, RetryRules, Rule};
 pub use dispatch::FirstAttempt;
 pub use error::{Error, Result, StoreError};
 pub use notice::{AttemptRecord, ClaimedNotice, NoticeRecord, Status};
-pub use operate::{AuditEntry, Explanation, Filter, Operate, Operator, Rate, VerbResult};
+pub use operate::{AuditEntry, Explanation, Filter, Operator, Rate, VerbResult};
 pub use outbox::{AnyOutbox, Defined, DefinitionState, Plan, Updated};
 pub use receipt::Receipt;
-pub use store::Store;
+pub use store::{AlertStore, BrowseStore, DefinitionStore, OperateStore, SendStore, Stores};
 pub use token::{AckToken, TokenKeys};
 pub use typed::{Definition, DefinitionName};

@@ -92,7 +92,7 @@ impl AnyOutbox {
     /// As [`Self::define_or_replace`].
     pub async fn plan(&self, def: &NotifyDef) -> Result<Plan> {
         validate(def)?;
-        let rows = self.engine.store().definitions().await?;
+        let rows = self.engine.stores().definitions.definitions().await?;
         let Some(row) = rows.into_iter().find(|row| row.name == def.name && row.delete_time.is_none()) else {
             return Ok(Plan::Create);
         };
@@ -121,7 +121,7 @@ impl AnyOutbox {
     }
 
     pub(crate) async fn edit(&self, edit: Edit, who: &str) -> Result<Edited> {
-        let edited = self.engine.store().edit(&edit, who).await?;
+        let edited = self.engine.stores().definitions.edit(&edit, who).await?;
         if matches!(edited, Edited::Done(_)) {
             self.wake();
         }
@@ -133,7 +133,7 @@ impl AnyOutbox {
     /// # Errors
     /// Those of the store.
     pub async fn definitions(&self) -> Result<Vec<DefinitionState>> {
-        let rows = self.engine.store().definitions().await?;
+        let rows = self.engine.stores().definitions.definitions().await?;
         let mut states: Vec<_> = rows.into_iter().map(DefinitionState::new).collect();
         states.sort_by(|a, b| a.row.name.cmp(&b.row.name));
         Ok(states)
@@ -144,7 +144,7 @@ impl AnyOutbox {
     /// # Errors
     /// Those of the store.
     pub async fn find(&self, id: i64) -> Result<Option<NoticeRecord>> {
-        Ok(self.engine.store().find(id).await?)
+        Ok(self.engine.stores().browse.find(id).await?)
     }
 
     /// Acks a notice: it ends as succeeded, whatever its state.
@@ -180,7 +180,7 @@ impl AnyOutbox {
     }
 
     async fn apply_ack(&self, reply: &Reply) -> Result<AckResult> {
-        let result = self.engine.operate().apply_ack(reply).await?;
+        let result = self.engine.stores().operate.apply_ack(reply).await?;
         // The next notice of its ordering key, or its own retry, is due.
         self.wake();
         Ok(reply.known(result))

@@ -1,359 +1,71 @@
-//! [`Store`]: what the send path needs of a database, in twelve methods. The trait is object safe.
+//! What sending, editing and looking needs of a store: a trait for each role, object safe, and the types that it names.
 //!
-//! A store decides nothing: it persists what [`crate::transition`] decided, and guards every change of a live notice by its
-//! status and fence. Adding notices is not here (it happens inside the caller's transaction, see
-//! [`crate::NoticeConnection`]), nor are the listings and verbs for operators ([`crate::Operate`]).
+//! | trait | for |
+//! |---|---|
+//! | [`SendStore`] | the send path: due times, claims, settles, leases, purges, heartbeats |
+//! | [`DefinitionStore`] | definitions, their versions, and the switch that pauses everything |
+//! | [`AlertStore`] | alerts that are due for a digest or for their end |
+//! | [`BrowseStore`] | what people read: notices, lists, counts, the audit |
+//! | [`OperateStore`] | changes of notices by people and receivers |
+//!
+//! **The contract of every method.** It may be cancelled at any await without leaving a partial change, has its own time-out, and
+//! takes its time from the store's clock, never from the caller's. A store decides nothing: it persists what [`crate::transition`]
+//! and the other decisions return, and guards every change of a live notice by its status and fence. Adding notices is not here,
+//! because it happens inside the caller's transaction (see [`crate::NoticeConnection`]).
+//!
+//! The traits and the types that they name may grow in minor releases before 1.0. A crate that implements its own store should
+//! depend on one minor release.
 
+mod alerts;
+mod browse;
+mod counts;
+mod definitions;
+mod operate;
 mod outcome;
+mod position;
+mod send;
+mod send_limits;
+pub mod verb;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::sync::Arc;
 
-use async_trait::async_trait;
-use chrono::{DateTime, Utc};
-
-use crate::alert::AlertReason;
-use crate::alert::cooldown::{AlertFacts, AlertRow};
-use crate::definition::{NotifyDef, Policy};
-use crate::error::StoreError;
-use crate::limit::{Quota, QuotaStop};
-use crate::notice::{ClaimedNotice, NoticeRecord, Status};
+pub use alerts::{AlertStep, AlertStore};
+pub use browse::{AuditEntry, BrowseStore, Listed, QueueSlice, RetryGroup, SeenNode};
+pub use counts::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, next_count};
+pub use definitions::{DefinitionStore, Edit, Edited};
+pub use operate::{OperateStore, Target, Window, WindowDone};
 pub use outcome::{Alarm, Settle, Settled, Shape};
+pub use position::Position;
+pub use send::{
+    Advanced, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, LastTick, Lease, Look, NODE_LIVES,
+    Node, Purge, SendStore, Tick, was_seen,
+};
+pub use send_limits::{Paused, SendLimits, Switch};
 
-/// A store of definitions and notices.
-///
-/// Every method may be cancelled at any await without leaving a partial change, has its own time-out, and takes its time from
-/// the store's clock, never from the caller's.
-///
-/// The trait and the types that it names may grow in minor releases before 1.0. A crate that implements its own store should
-/// depend on one minor release.
-#[async_trait]
-pub trait Store: Send + Sync + 'static {
-    /// Returns the store's time, to the millisecond.
-    async fn now(&self) -> Result<DateTime<Utc>, StoreError>;
-
-    /// Returns all definitions, deleted ones included, because their live notices still need them.
-    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError>;
-
-    /// Creates, replaces or deletes one definition and stores its new version with the author, in one transaction. If it finds
-    /// a change without a version (an edit by SQL), it first stores that as a version made by hand.
-    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError>;
-
-    /// Returns when the next notice of each definition is due, per live status. Reads one index entry for each.
-    ///
-    /// Unless `thorough` is set, this call and the claims after it may miss a notice that became due just before the earliest
-    /// notice of the last call and was not visible then.
-    async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError>;
-
-    /// Stores that a timetable has ticked, and inserts a notice for each of its ticks, in one transaction. It waits for no row
-    /// lock.
-    async fn tick(&self, tick: &Tick) -> Result<Advanced, StoreError>;
-
-    /// Returns the rows of alerts that are due, up to `limit`, the longest due first: definition and reason.
-    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError>;
-
-    /// Returns the row of an alert and the data beside it that decides what becomes of it.
-    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError>;
-
-    /// Writes the row of a due alert and inserts its notice, in one transaction. It waits for no row lock.
-    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError>;
-
-    /// Claims due notices of one definition: status [`Status::Sending`], fence + 1, a lease. No two callers ever get the same
-    /// fence. Notices that another transaction is claiming are skipped. So is a notice with an ordering key while one of the
-    /// same definition and key has a smaller id, is being sent or awaits its ack. With a quota the claims of all nodes
-    /// together never exceed it.
-    async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError>;
-
-    /// Returns notices that must be settled by a caller without a claim, and does not claim them. The caller settles its
-    /// decision under the fence, which rejects it if another caller was faster.
-    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError>;
-
-    /// Persists outcomes, each independent of the others. Returns one result per outcome, in the same order.
-    async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError>;
-
-    /// Makes each lease end `lease` from now if its attempt is still being sent, and returns the ids of those extended. A row that
-    /// another transaction has locked is skipped, so that it does not delay the other leases; the caller tries it again.
-    async fn extend(&self, leases: &[Lease]) -> Result<Vec<i64>, StoreError>;
-
-    /// Returns one notice, live or in history.
-    async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError>;
-
-    /// Deletes one small batch of rows that are no longer kept and returns their ids. The caller repeats the call until a batch
-    /// is not full.
-    async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError>;
-
-    /// Records that a node is alive, and its alarms. Returns the store's time and the handlers of the living nodes.
-    async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError>;
+/// A store by its roles. A test can replace one of them.
+#[derive(Clone)]
+pub struct Stores {
+    /// The send path.
+    pub send: Arc<dyn SendStore>,
+    /// Definitions.
+    pub definitions: Arc<dyn DefinitionStore>,
+    /// Alerts.
+    pub alerts: Arc<dyn AlertStore>,
+    /// Reading for people.
+    pub browse: Arc<dyn BrowseStore>,
+    /// Changes by people and receivers.
+    pub operate: Arc<dyn OperateStore>,
 }
 
-/// A change of one definition.
-#[derive(Debug, Clone)]
-#[allow(clippy::large_enum_variant)] // Rare, and passed by reference.
-pub enum Edit {
-    /// Creates the row unless there is one of this name.
-    Create(NotifyDef),
-    /// Replaces a row if it still is what the editor saw.
-    Replace {
-        /// The row as the editor saw it.
-        seen: NotifyDef,
-        /// The new row.
-        new: NotifyDef,
-    },
-    /// As [`Self::Replace`], with the content of an earlier version.
-    RollBack {
-        /// The row as the editor saw it.
-        seen: NotifyDef,
-        /// The new row.
-        new: NotifyDef,
-        /// The version that is restored.
-        version: i64,
-    },
-    /// Marks a row as deleted if it still is what the editor saw, and frees its name.
-    Delete {
-        /// The row as the editor saw it.
-        seen: NotifyDef,
-    },
-}
-
-impl Edit {
-    /// Returns the act of its version.
-    pub fn act(&self) -> String {
-        match self {
-            Self::Create(_) => "created".to_owned(),
-            Self::Replace { .. } => "edited".to_owned(),
-            Self::RollBack { version, .. } => format!("rolled back to {version}"),
-            Self::Delete { .. } => "deleted".to_owned(),
+impl Stores {
+    /// Returns the roles of one store.
+    pub fn of<S: SendStore + DefinitionStore + AlertStore + BrowseStore + OperateStore>(store: &Arc<S>) -> Self {
+        Self {
+            send: store.clone(),
+            definitions: store.clone(),
+            alerts: store.clone(),
+            browse: store.clone(),
+            operate: store.clone(),
         }
     }
-}
-
-/// Result of an [`Edit`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Edited {
-    /// It is stored. Contains the row as it is now.
-    Done(NotifyDef),
-    /// Nothing was changed, because of a conflict with this row.
-    Conflict(NotifyDef),
-    /// There is no such row.
-    Missing,
-}
-
-/// Result of [`Store::due`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DueTimes {
-    /// The store's time of the query.
-    pub now: DateTime<Utc>,
-    /// How long until the first row of an alert is due, zero if it is due already; `None`: there is none.
-    pub alerts: Option<Duration>,
-    /// The last tick of each definition that has, or had, a timetable.
-    pub ticks: BTreeMap<i64, LastTick>,
-    /// One entry per queue slice that has a notice with a due time.
-    pub slices: Vec<DueSlice>,
-}
-
-/// When the first notice of a queue slice is due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DueSlice {
-    /// The definition.
-    pub def_id: i64,
-    /// The status.
-    pub status: Status,
-    /// How long until its first notice is due; zero if it is due already.
-    pub after: Duration,
-    /// How long its first notice has been due; zero if it is not due yet.
-    pub late: Duration,
-}
-
-/// The progress of a timetable: the columns `last_tick` and `tick_schedule` of a definition.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LastTick {
-    /// The last tick, or when the timetable began.
-    pub at: Option<DateTime<Utc>>,
-    /// The text of the timetable that it belongs to.
-    pub schedule: Option<String>,
-}
-
-/// Ticks of a timetable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tick {
-    /// The definition.
-    pub def_id: i64,
-    /// The text of the timetable, which the row must still have.
-    pub schedule: Option<String>,
-    /// The last tick that was read, which the row must still have.
-    pub seen: LastTick,
-    /// The new last tick.
-    pub last: DateTime<Utc>,
-    /// The parameters of the notices to add, as JSON, in their order. They are due at once.
-    pub params: Vec<String>,
-}
-
-/// What becomes of a due alert.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AlertStep {
-    /// The definition.
-    pub def_id: i64,
-    /// The reason.
-    pub reason: AlertReason,
-    /// The row as it was read, which it must still be.
-    pub seen: AlertRow,
-    /// The new row; `None`: the row is deleted.
-    pub new: Option<AlertRow>,
-    /// The notice to insert, due at once: the id of the definition of alerts, and the parameter.
-    pub notice: Option<(i64, String)>,
-}
-
-/// Result of moving a due row on: a [`Tick`] or an [`AlertStep`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Advanced {
-    /// It is stored, and its notices are inserted.
-    Done,
-    /// Nothing was done, because the row has changed since it was read: another node was faster, the timetable was edited, or
-    /// another alarm came.
-    Changed,
-    /// Nothing was done, because another session has locked the row.
-    Locked,
-}
-
-/// A request to claim notices.
-#[derive(Debug, Clone)]
-pub struct Claim {
-    /// The definition.
-    pub def_id: i64,
-    /// Which notices to claim.
-    pub what: ClaimWhat,
-    /// The maximum number of notices.
-    pub limit: usize,
-    /// The length of the lease.
-    pub lease: Duration,
-    /// The worker's id; unique per start of a worker.
-    pub worker: String,
-    /// The limits of the definition over all nodes; `None`: it has none, which costs no query.
-    pub quota: Option<Quota>,
-}
-
-impl Claim {
-    /// Returns a claim of at most `limit` notices for `worker`, with the lease and the quota of the definition.
-    pub fn new(policy: &Policy, worker: &str, what: ClaimWhat, limit: usize) -> Self {
-        let Policy { def_id, quota, .. } = *policy;
-        Self { def_id, what, limit, lease: policy.lease(), worker: worker.to_owned(), quota }
-    }
-}
-
-/// Result of [`Store::claim`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Claims {
-    /// The claimed notices, in the order in which they were added.
-    pub notices: Vec<ClaimedNotice>,
-    /// Why the quota allows no more after these, if it does not.
-    pub stopped_by: Option<QuotaStop>,
-}
-
-impl From<Vec<ClaimedNotice>> for Claims {
-    fn from(notices: Vec<ClaimedNotice>) -> Self {
-        Self { notices, stopped_by: None }
-    }
-}
-
-/// What to claim of a definition.
-#[derive(Debug, Clone)]
-pub enum ClaimWhat {
-    /// Due notices of a queue slice except suspects, the longest due first. [`Status::NotSent`] or [`Status::Failed`].
-    Slice(Status),
-    /// Retries during which the process has died [`CRASH_LOOP`] times or more. One of them may be the cause. Sent one at a
-    /// time, it crashes no other attempt.
-    CrashLooping,
-    /// The notices with these ids that exist, were never attempted and are due: the dispatch. An id that is returned proves
-    /// that its transaction was committed.
-    Ids(Vec<i64>),
-    /// The first notice of each of these ordering keys, if it was never attempted and is due. It was blocked by one that has
-    /// ended.
-    Keys(Vec<String>),
-}
-
-/// After how many crashes a notice is a suspect. Not after one, because one kill, perhaps a deployment, interrupts many notices
-/// that did not cause it.
-pub const CRASH_LOOP: i64 = 2;
-
-/// Which notices [`Store::look`] returns.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
-    /// Notices of a definition in this status whose time has passed, the longest overdue first: expired leases, overdue
-    /// acks. They are settled with [`Settle::overdue`].
-    Overdue {
-        /// The definition.
-        def_id: i64,
-        /// [`Status::Sending`] or [`Status::AwaitingAck`].
-        status: Status,
-    },
-    /// Notices that, according to the store, this worker is sending.
-    ClaimedBy {
-        /// The worker.
-        worker: String,
-    },
-}
-
-/// A lease to extend.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lease {
-    /// The notice.
-    pub id: i64,
-    /// The fence of the claim that has the lease.
-    pub fence: i64,
-    /// Its new length from now.
-    pub lease: Duration,
-}
-
-/// What to purge.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Purge {
-    /// Ended notices of one definition and final status.
-    History {
-        /// The definition.
-        def_id: i64,
-        /// The final status.
-        status: Status,
-        /// Only those that ended longer ago than this.
-        older_than: Duration,
-        /// The maximum number of rows.
-        limit: usize,
-    },
-    /// A definition that was deleted longer ago than this and that no notice refers to, live or ended.
-    Definition {
-        /// The definition.
-        def_id: i64,
-        /// How long ago it must have been deleted. Transactions that began before the deletion and added notices of it must
-        /// have ended by then.
-        older_than: Duration,
-    },
-}
-
-/// A process that sends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
-    /// Its id, unique per start.
-    pub id: String,
-    /// The handlers it has, by name.
-    pub handlers: Vec<String>,
-    /// Its clock minus the store's, as last measured, in milliseconds.
-    pub clock_offset_ms: i64,
-    /// The alarms to raise.
-    pub alarms: Vec<Alarm>,
-}
-
-/// Result of [`Store::beat`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClusterView {
-    /// The store's time.
-    pub now: DateTime<Utc>,
-    /// The handlers of all nodes that were seen within [`NODE_LIVES`].
-    pub handlers: BTreeSet<String>,
-}
-
-/// A node that was not seen for this long counts as dead.
-pub const NODE_LIVES: Duration = Duration::from_secs(180);
-
-/// Returns true if a node was last seen within `within` of `now`. A time further ahead was stored by a wrong clock.
-pub fn was_seen(last_seen: DateTime<Utc>, now: DateTime<Utc>, within: Duration) -> bool {
-    (now - last_seen).abs().to_std().is_ok_and(|apart| apart < within)
 }

@@ -10,7 +10,7 @@ use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::add::{Insert, nearest_name};
 use solid_notify_core::dispatch::{FirstAttemptReceiver, FirstAttemptSender, Fresh};
 use solid_notify_core::engine::Engine;
-use solid_notify_core::{AnyOutbox, Error, HandClock, NewNotice, Operate, Receipt, Result};
+use solid_notify_core::{AnyOutbox, Error, HandClock, NewNotice, Receipt, Result, Stores};
 use solid_notify_redis_connection::Redis;
 
 use crate::store::{RedisStore, def_of};
@@ -157,7 +157,7 @@ impl RedisOutboxBuilder {
             None => self.redis,
         };
         let store = Arc::new(RedisStore::new(redis, self.history_limit));
-        RedisOutbox { outbox: AnyOutbox::over(Engine::new(store.clone(), store.clone(), self.clock)), store }
+        RedisOutbox { outbox: AnyOutbox::over(Engine::new(Stores::of(&store), self.clock)), store }
     }
 }
 
@@ -180,7 +180,7 @@ impl Insert for RedisOutbox {
     }
 
     async fn apply_ack(&mut self, reply: &Reply) -> Result<AckResult> {
-        let result = Operate::apply_ack(&*self.store, reply).await?;
+        let result = self.outbox.engine().stores().operate.apply_ack(reply).await?;
         self.outbox.wake();
         Ok(result)
     }

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow, raise};
-use solid_notify_core::error::FaultKind;
-use solid_notify_core::store::{Advanced, Alarm, AlertStep};
+use solid_notify_core::error::{FaultKind, StoreError};
+use solid_notify_core::store::{Advanced, Alarm, AlertStep, AlertStore};
 
-use crate::connections::Share;
+use crate::connections::{Purpose, Share};
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{required, required_text};
@@ -219,4 +220,25 @@ async fn write<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3], row: 
 async fn add<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, alert_def: i64, param: &str) -> sqlx::Result<()> {
     DB::execute(conn, &DB::statements().alerts.add_alert, &[now, alert_def.into(), param.into()]).await?;
     Ok(())
+}
+
+#[async_trait]
+impl<DB: Dialect> AlertStore for SqlStore<DB> {
+    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
+        self.call("looking for due alerts", Purpose::Work, |on| self.try_due_alerts(on, limit)).await
+    }
+
+    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
+        self.call("reading an alert", Purpose::Work, |on| async move {
+            let mut conn = on.get().await?;
+            let found = look::<DB>(&mut conn, self.now(), def_id, reason).await?;
+            conn.done();
+            Ok(found)
+        })
+        .await
+    }
+
+    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
+        self.call("storing what becomes of an alert", Purpose::Work, |on| self.try_advance_alert(on, step)).await
+    }
 }

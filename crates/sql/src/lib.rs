@@ -35,6 +35,7 @@ use solid_notify_core::clock::HandClock;
 use solid_notify_core::engine::Engine;
 use solid_notify_core::error::{FaultKind, Result};
 use solid_notify_core::outbox::AnyOutbox;
+use solid_notify_core::store::Stores;
 use tx::Context;
 
 /// The outbox of an application: its own pool, and through `Deref` all methods of [`AnyOutbox`].
@@ -179,7 +180,7 @@ impl<DB: Dialect> OutboxBuilder<DB> {
         let known = Arc::new(Known::new(DB::connections(&self.pool) != Plan::Shared));
         let store = store::SqlStore::new(&self.pool, self.clock.clone(), self.call_timeout, Arc::clone(&known));
         let store = Arc::new(store);
-        let outbox = AnyOutbox::over(Engine::new(store.clone(), store, self.clock.clone()));
+        let outbox = AnyOutbox::over(Engine::new(Stores::of(&store), self.clock.clone()));
         let context = Context { outbox, known, clock: self.clock };
         Outbox { pool: self.pool, context }
     }

@@ -8,17 +8,14 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use solid_notify_core::alert::AlertReason;
-use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
 use solid_notify_core::clock::HandClock;
-use solid_notify_core::definition::NotifyDef;
 use solid_notify_core::error::{FaultKind, StoreError};
 use solid_notify_core::notice::{
-    ClaimedNotice, NEVER, NoticeRecord, Status, duration_from_millis, duration_millis, time_from_millis,
+    ClaimedNotice, NEVER, Status, duration_from_millis, duration_millis, time_from_millis,
 };
 use solid_notify_core::store::{
-    Advanced, Alarm, AlertStep, Claim, Claims, ClusterView, DueSlice, DueTimes, Edit, Edited, LastTick, Lease, Look,
-    NODE_LIVES, Node, Purge, Settle, Settled, Store, Tick,
+    Advanced, Alarm, Claim, Claims, ClusterView, DueSlice, DueTimes, LastTick, Lease, Look, NODE_LIVES, Node, Purge,
+    SendStore, Settle, Settled, Tick,
 };
 use sqlx::Pool;
 
@@ -28,7 +25,7 @@ use crate::claim::blocked::Unordered;
 use crate::claim::marks::Marks;
 use crate::connections::{Borrowed, Connections, NoTurn, Purpose, Share};
 use crate::dialect::Dialect;
-use crate::dialect::row::{read_claimed, read_record, required};
+use crate::dialect::row::{read_claimed, required};
 use crate::dialect::statement::Arg;
 use crate::operate::purge::Purged;
 
@@ -249,7 +246,7 @@ impl<DB: Dialect> SqlStore<DB> {
 }
 
 #[async_trait]
-impl<DB: Dialect> Store for SqlStore<DB> {
+impl<DB: Dialect> SendStore for SqlStore<DB> {
     async fn now(&self) -> Result<DateTime<Utc>, StoreError> {
         self.call("reading the database's time", Purpose::Work, |on| async move {
             let mut conn = on.get().await?;
@@ -260,38 +257,12 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         .await
     }
 
-    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
-        self.call("reading the definitions", Purpose::Work, |on| self.try_definitions(on)).await
-    }
-
-    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
-        self.call("editing a definition", Purpose::Operate, |on| self.try_edit(on, edit, who)).await
-    }
-
     async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError> {
         self.call("looking for due notices", Purpose::Work, |on| self.try_due(on, thorough)).await
     }
 
     async fn tick(&self, tick: &Tick) -> Result<Advanced, StoreError> {
         self.call("storing the ticks of a timetable", Purpose::Work, |on| self.try_tick(on, tick)).await
-    }
-
-    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
-        self.call("looking for due alerts", Purpose::Work, |on| self.try_due_alerts(on, limit)).await
-    }
-
-    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
-        self.call("reading an alert", Purpose::Work, |on| async move {
-            let mut conn = on.get().await?;
-            let found = alerts::look::<DB>(&mut conn, self.now(), def_id, reason).await?;
-            conn.done();
-            Ok(found)
-        })
-        .await
-    }
-
-    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
-        self.call("storing what becomes of an alert", Purpose::Work, |on| self.try_advance_alert(on, step)).await
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
@@ -336,16 +307,6 @@ impl<DB: Dialect> Store for SqlStore<DB> {
             extended.extend(self.call("extending leases", Purpose::Lease, |on| self.try_extend(on, chunk)).await?);
         }
         Ok(extended)
-    }
-
-    async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
-        self.call("looking for a notice", Purpose::Operate, |on| async move {
-            let mut conn = on.get().await?;
-            let rows = DB::fetch(&mut conn, &DB::statements().find, &[self.now(), id.into()]).await?;
-            conn.done();
-            rows.first().map(read_record::<DB>).transpose()
-        })
-        .await
     }
 
     async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {

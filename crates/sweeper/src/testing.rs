@@ -103,7 +103,7 @@ impl TestSweeper {
     #[allow(clippy::panic)] // Of a test.
     async fn check_handlers(&self) {
         let worker = &self.sweeper.worker;
-        let due = match worker.store().due(true).await {
+        let due = match worker.stores().send.due(true).await {
             Ok(due) => due,
             Err(error) => panic!("what is due cannot be read: {error}"),
         };
@@ -206,7 +206,7 @@ impl Worker {
     async fn until_due(&self) -> Result<Duration, StoreError> {
         // By the turned clock, the readings of definitions and circuits would soon be hours old.
         self.reload_definitions().await?;
-        let due = self.store().due(true).await?;
+        let due = self.stores().send.due(true).await?;
         let definitions = self.definitions();
         let slices = due.slices.iter().filter_map(|slice| {
             let definition = definitions.get(slice.def_id)?;

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use solid_notify_core::notice::duration_from_millis;
-use solid_notify_core::{AnyOutbox, Store};
+use solid_notify_core::{AnyOutbox, Stores};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -88,8 +88,8 @@ impl Worker {
         })
     }
 
-    pub(crate) fn store(&self) -> &Arc<dyn Store> {
-        self.outbox.engine().store()
+    pub(crate) fn stores(&self) -> &Stores {
+        self.outbox.engine().stores()
     }
 
     /// Returns the current view of the definitions.

@@ -157,7 +157,7 @@ async fn added(outbox: &AnyOutbox, definition: &str) -> Result<Option<Vec<Notice
         let mut after: Option<Position> = None;
         loop {
             let slice = QueueSlice { after, ..QueueSlice::of(def_id, status) };
-            let page = outbox.engine().operate().list(&slice, PAGE).await?;
+            let page = outbox.engine().stores().browse.list(&slice, PAGE).await?;
             ids.extend(page.iter().map(|listed| listed.id));
             match page.last() {
                 Some(last) if page.len() == PAGE => after = Some(last.position.clone()),

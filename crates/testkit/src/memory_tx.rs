@@ -8,7 +8,7 @@ use solid_notify_core::add::{Insert, nearest_name};
 use solid_notify_core::dispatch::{FirstAttemptReceiver, FirstAttemptSender, Fresh};
 use solid_notify_core::engine::Engine;
 use solid_notify_core::error::{Error, Result};
-use solid_notify_core::{AnyOutbox, HandClock, NewNotice, NotifyDef, Receipt, Store};
+use solid_notify_core::{AnyOutbox, HandClock, NewNotice, NotifyDef, Receipt, Stores};
 
 use crate::memory::{Live, MemoryStore};
 
@@ -57,11 +57,10 @@ impl MemoryOutbox {
     }
 
     /// Returns an outbox over the same notices, as another process would have it: it has a dispatch of its own, and its
-    /// sweepers call the store that `wrap` returns. A test can wrap the store in one that is slow or fails.
-    pub fn beside(&self, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> Self {
-        let store = wrap(Arc::clone(self.outbox.engine().store()));
+    /// sweepers call the store that `wrap` returns. A test can wrap a role of the store in one that is slow or fails.
+    pub fn beside(&self, wrap: impl FnOnce(Stores) -> Stores) -> Self {
         let engine = self.outbox.engine();
-        let engine = Engine::new(store, Arc::clone(engine.operate()), engine.hand_clock().cloned());
+        let engine = Engine::new(wrap(engine.stores().clone()), engine.hand_clock().cloned());
         Self { store: Arc::clone(&self.store), outbox: AnyOutbox::over(engine) }
     }
 
@@ -105,7 +104,7 @@ impl MemoryOutboxBuilder {
     /// Builds the outbox, without any notices.
     pub fn build(self) -> MemoryOutbox {
         let store = Arc::new(MemoryStore::new(self.clock.clone()));
-        MemoryOutbox { outbox: AnyOutbox::over(Engine::new(store.clone(), store.clone(), self.clock)), store }
+        MemoryOutbox { outbox: AnyOutbox::over(Engine::new(Stores::of(&store), self.clock)), store }
     }
 }
 

@@ -3,10 +3,10 @@
 use super::filter::Filter;
 use super::listing::{ClassCount, Counted, counts, definitions_of, merged, slices_of};
 use super::operator::{Operator, cancel};
-use super::verb::Verb;
 use super::{Listed, QueueSlice, Rate, Target, Window};
 use crate::error::Result;
 use crate::notice::Status;
+use crate::store::verb::Verb;
 use chrono::{DateTime, Utc};
 
 /// The notices that a bulk verb would change.
@@ -53,12 +53,12 @@ impl Operator {
     pub async fn preview(&self, filter: &Filter) -> Result<Preview> {
         filter.check(&filter.statuses, "")?;
         let definitions = definitions_of(&self.outbox, filter).await?;
-        let by_class = counts(self.operate(), &definitions, filter).await?;
+        let by_class = counts(&*self.stores().browse, &definitions, filter).await?;
         let mut total = Counted::default();
         by_class.iter().for_each(|class| total.add(class.count));
         let end = async |newest_first: bool, limit: usize| {
             let slices = slices_of(&definitions, filter, newest_first);
-            merged(self.operate(), slices, None, limit).await.map(|page| page.notices)
+            merged(&*self.stores().browse, slices, None, limit).await.map(|page| page.notices)
         };
         let (first, last) = (end(false, FIRST).await?, end(true, 1).await?);
         Ok(Preview {
@@ -98,7 +98,7 @@ impl Operator {
             &[Status::DeadLetter, Status::Cancelled],
             "only dead letters and cancelled notices are retried in bulk",
         )?;
-        let started = self.outbox.engine().store().now().await?;
+        let started = self.outbox.engine().stores().send.now().await?;
         let mut filter = filter.clone();
         filter.until = Some(filter.until.map_or(started, |until| until.min(started)));
         let told = format!("{filter}, at a rate of {rate}");
@@ -122,7 +122,7 @@ impl Operator {
             &[Status::NotSent, Status::Failed, Status::AwaitingAck],
             "only notices that wait are cancelled in bulk (`Filter::waiting()`)",
         )?;
-        let started = self.outbox.engine().store().now().await?;
+        let started = self.outbox.engine().stores().send.now().await?;
         let mut done = Bulk::default();
         for slice in self.slices(filter).await? {
             // Producers may add notices faster than this call cancels them.
@@ -149,7 +149,7 @@ impl Operator {
         due: impl Fn(u64, &Listed) -> Option<DateTime<Utc>>,
     ) -> Result<()> {
         loop {
-            let seen = self.operate().list(&slice, WINDOW).await?;
+            let seen = self.stores().browse.list(&slice, WINDOW).await?;
             let Some(last) = seen.last() else { return Ok(()) };
             slice.after = Some(last.position.clone());
             let full = seen.len() == WINDOW;
@@ -172,7 +172,7 @@ impl Operator {
                     who: self.who.clone(),
                     filter: filter.to_owned(),
                 };
-                let window_done = self.operate().change_window(&window).await?;
+                let window_done = self.stores().operate.change_window(&window).await?;
                 let (changed, taken) = (window_done.changed.len() as u64, window_done.dedupe_key_taken.len() as u64);
                 done.changed += changed;
                 done.dedupe_key_taken += taken;

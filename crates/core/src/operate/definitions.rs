@@ -68,7 +68,7 @@ impl Operator {
     /// # Errors
     /// [`Error::UnknownDefinition`], [`Error::Invalid`] for an unknown id; those of the store.
     pub async fn definition(&self, definition: impl Into<DefRef>) -> Result<NotifyDef> {
-        let mut all = self.outbox.engine().store().definitions().await?;
+        let mut all = self.outbox.engine().stores().definitions.definitions().await?;
         let (found, missing) = match definition.into() {
             DefRef::Id(id) => {
                 let problem = format!("no definition has the id {id}");
@@ -93,7 +93,7 @@ impl Operator {
             name @ DefRef::Name(_) => self.definition(name).await?.id,
         };
         // One more, from which the changes of the last one are computed.
-        let stored = self.operate().versions(id, i64::MAX, VERSIONS + 1).await?;
+        let stored = self.stores().definitions.versions(id, i64::MAX, VERSIONS + 1).await?;
         let mut shown = for_people(&stored);
         shown.truncate(VERSIONS);
         Ok(shown)
@@ -110,10 +110,11 @@ impl Operator {
         validate(new)?;
         let mut in_flight = InFlight::default();
         let [all, fewer] = LOOKED_AT;
-        let (retries, looked_at) = match tokio::time::timeout(PATIENCE, self.operate().retries(seen.id, all)).await {
-            Ok(retries) => (retries?, all),
-            Err(_) => (self.operate().retries(seen.id, fewer).await?, fewer),
-        };
+        let (retries, looked_at) =
+            match tokio::time::timeout(PATIENCE, self.stores().browse.retries(seen.id, all)).await {
+                Ok(retries) => (retries?, all),
+                Err(_) => (self.stores().browse.retries(seen.id, fewer).await?, fewer),
+            };
         let count: u64 = retries.iter().map(|group| group.count).sum();
         (in_flight.retries, in_flight.more) = (retries, count >= looked_at as u64);
         for (status, counted) in [
@@ -121,10 +122,10 @@ impl Operator {
             (Status::Sending, &mut in_flight.sending),
             (Status::AwaitingAck, &mut in_flight.awaiting),
         ] {
-            let found = self.operate().count(&QueueSlice::of(seen.id, status), Counted::BOUND + 1).await?;
+            let found = self.stores().browse.count(&QueueSlice::of(seen.id, status), Counted::BOUND + 1).await?;
             *counted = Counted { count: found.min(Counted::BOUND) as u64, more: found > Counted::BOUND };
         }
-        let nodes = self.operate().nodes(ExplainContext::ALIVE).await?;
+        let nodes = self.stores().browse.nodes(ExplainContext::ALIVE).await?;
         in_flight.handlers = nodes.into_iter().flat_map(|node| node.handlers).collect();
         Ok(preview(seen, new, &in_flight))
     }
@@ -164,7 +165,7 @@ impl Operator {
     /// As [`Self::roll_back`].
     pub async fn at_version(&self, seen: &NotifyDef, version: i64) -> Result<NotifyDef> {
         let wrong = |problem: String| Error::Invalid { what: "roll back", problem };
-        let stored = self.operate().versions(seen.id, version, 1).await?;
+        let stored = self.stores().definitions.versions(seen.id, version, 1).await?;
         let Some(stored) = stored.into_iter().find(|stored| stored.version == version) else {
             return Err(wrong(format!("the definition {:?} has no version {version}", seen.name)));
         };

@@ -9,24 +9,8 @@ use super::listing::Counted;
 use super::retime::{decided, moved};
 use crate::alert::trigger::trigger;
 use crate::definition::{ColumnValue, Difference, NotifyDef, Policy};
+use crate::store::RetryGroup;
 use crate::transition::Next;
-
-/// Failed notices that wait for their retry and for which the decision is the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RetryGroup {
-    /// The failed attempts of each.
-    pub failures: i64,
-    /// The crashes of each.
-    pub crashes: i64,
-    /// The class of their last error.
-    pub class: Option<String>,
-    /// From the beginning of their last attempt to their retry, in whole seconds.
-    pub wait: Option<Duration>,
-    /// True if they are due.
-    pub due: bool,
-    /// The number of notices.
-    pub count: u64,
-}
 
 /// The live notices of a definition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use super::filter::{Filter, Position};
-use super::{Listed, Operate, QueueSlice};
+use super::filter::Filter;
 use crate::add::nearest_name;
 use crate::definition::NotifyDef;
 use crate::error::{Error, Result};
 use crate::notice::Status;
 use crate::outbox::AnyOutbox;
+use crate::store::Position;
+use crate::store::{BrowseStore, Listed, QueueSlice};
 
 /// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +68,7 @@ const LONGEST_PAGE: usize = 500;
 
 /// Returns the definitions that a filter selects.
 pub(super) async fn definitions_of(outbox: &AnyOutbox, filter: &Filter) -> Result<Vec<NotifyDef>> {
-    let mut all = outbox.engine().store().definitions().await?;
+    let mut all = outbox.engine().stores().definitions.definitions().await?;
     if let Some(name) = &filter.definition {
         let names: Vec<String> = all.iter().map(|def| def.name.clone()).collect();
         all.retain(|def| def.name == *name);
@@ -102,7 +103,7 @@ struct Reader {
 
 /// Returns the first `limit` notices after `after` of all queue slices. Reads each only as far as necessary.
 pub(super) async fn merged(
-    operate: &dyn Operate,
+    store: &dyn BrowseStore,
     slices: Vec<QueueSlice>,
     after: Option<Position>,
     limit: usize,
@@ -120,7 +121,7 @@ pub(super) async fn merged(
     let mut notices: Vec<Listed> = Vec::new();
     while notices.len() < wanted {
         for reader in readers.iter_mut().filter(|reader| reader.ahead.is_empty() && !reader.ended) {
-            reader.ahead = operate.list(&reader.slice, share).await?;
+            reader.ahead = store.list(&reader.slice, share).await?;
             reader.ended = reader.ahead.len() < share;
             if let Some(last) = reader.ahead.last() {
                 reader.slice.after = Some(last.position.clone());
@@ -143,14 +144,14 @@ pub(super) async fn merged(
 
 /// Counts notices per definition and state, dead letters per class.
 pub(super) async fn counts(
-    operate: &dyn Operate,
+    store: &dyn BrowseStore,
     definitions: &[NotifyDef],
     filter: &Filter,
 ) -> Result<Vec<ClassCount>> {
     let mut slices = slices_of(definitions, filter, false);
     if filter.class.is_none() && filter.statuses.contains(&Status::DeadLetter) {
         let def_ids: Vec<i64> = definitions.iter().map(|def| def.id).collect();
-        let classes = operate.classes(&def_ids).await?;
+        let classes = store.classes(&def_ids).await?;
         let (dead, others): (Vec<QueueSlice>, Vec<QueueSlice>) =
             slices.into_iter().partition(|slice| slice.status == Status::DeadLetter);
         let by_class = dead.into_iter().flat_map(|slice| {
@@ -161,7 +162,7 @@ pub(super) async fn counts(
     }
     let mut counts = Vec::new();
     for slice in slices {
-        let found = operate.count(&slice, Counted::BOUND + 1).await?;
+        let found = store.count(&slice, Counted::BOUND + 1).await?;
         if found == 0 {
             continue;
         }

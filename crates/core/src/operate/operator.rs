@@ -4,15 +4,16 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::explain::{ExplainContext, Explanation};
-use super::filter::{Filter, Position};
+use super::filter::Filter;
 use super::listing::{ClassCount, Page, counts, definitions_of, merged, slices_of};
-use super::send_limits::Switch;
-use super::verb::{Verb, VerbResult};
-use super::{AuditEntry, DefinitionCounts, Operate, QueueSlice};
 use crate::error::Result;
 use crate::notice::{NoticeRecord, Status, clean_text};
 use crate::outbox::AnyOutbox;
 use crate::param;
+use crate::store::Position;
+use crate::store::Switch;
+use crate::store::verb::{Verb, VerbResult};
+use crate::store::{AuditEntry, DefinitionCounts, QueueSlice, Stores};
 
 /// Reads notices and executes an operator's verbs. Created by [`AnyOutbox::operator`].
 ///
@@ -50,8 +51,8 @@ impl Operator {
         Self { outbox, who }
     }
 
-    pub(super) fn operate(&self) -> &dyn Operate {
-        &**self.outbox.engine().operate()
+    pub(super) fn stores(&self) -> &Stores {
+        self.outbox.engine().stores()
     }
 
     /// Sends a notice again. A dead letter or a cancelled notice becomes live with the same id and errors and all its tries,
@@ -99,7 +100,7 @@ impl Operator {
     }
 
     async fn change(&self, id: i64, verb: &Verb) -> Result<VerbResult> {
-        let answer = self.operate().change(id, verb, &self.who).await?;
+        let answer = self.stores().operate.change(id, verb, &self.who).await?;
         if answer.is_done() {
             self.outbox.wake();
         }
@@ -124,7 +125,8 @@ impl Operator {
         filter.check(&filter.statuses, "")?;
         let newest_first = filter.statuses.iter().all(|status| status.is_final());
         let definitions = definitions_of(&self.outbox, filter).await?;
-        let mut page = merged(self.operate(), slices_of(&definitions, filter, newest_first), after, limit).await?;
+        let mut page =
+            merged(&*self.stores().browse, slices_of(&definitions, filter, newest_first), after, limit).await?;
         for notice in &mut page.notices {
             let definition = definitions.iter().find(|definition| definition.id == notice.def_id);
             notice.definition = definition.map(|definition| definition.name.clone()).unwrap_or_default();
@@ -140,7 +142,7 @@ impl Operator {
     pub async fn counts(&self, filter: &Filter) -> Result<Vec<ClassCount>> {
         filter.check(&filter.statuses, "")?;
         let definitions = definitions_of(&self.outbox, filter).await?;
-        counts(self.operate(), &definitions, filter).await
+        counts(&*self.stores().browse, &definitions, filter).await
     }
 
     /// Pauses all definitions, on every node within 5 s: notices are accepted, none is claimed and none is counted as failed.
@@ -162,7 +164,7 @@ impl Operator {
     }
 
     async fn switch(&self, switch: &Switch) -> Result<bool> {
-        let turned = self.operate().switch(switch, &self.who).await?;
+        let turned = self.stores().operate.switch(switch, &self.who).await?;
         self.outbox.wake();
         Ok(turned)
     }
@@ -173,7 +175,7 @@ impl Operator {
     /// # Errors
     /// Those of the store.
     pub async fn snapshot(&self) -> Result<Vec<DefinitionCounts>> {
-        Ok(self.operate().counts().await?)
+        Ok(self.stores().browse.counts().await?)
     }
 
     /// Returns why a notice is not sent yet, or how it ended.
@@ -182,19 +184,19 @@ impl Operator {
     /// Those of the store.
     pub async fn explain(&self, id: i64) -> Result<Explanation> {
         let Some(notice) = self.outbox.find(id).await? else { return Ok(Explanation::NotFound) };
-        let definitions = self.outbox.engine().store().definitions().await?;
+        let definitions = self.outbox.engine().stores().definitions.definitions().await?;
         let definition = definitions.into_iter().find(|def| def.id == notice.def_id);
         let ahead = match notice.ordering_key {
-            Some(_) if !notice.status.is_final() => self.operate().ahead(&notice).await?,
+            Some(_) if !notice.status.is_final() => self.stores().browse.ahead(&notice).await?,
             _ => None,
         };
-        let now = self.outbox.engine().store().now().await?;
-        let nodes = self.operate().nodes(ExplainContext::ALIVE).await?;
-        let send_limits = self.operate().send_limits().await?;
+        let now = self.outbox.engine().stores().send.now().await?;
+        let nodes = self.stores().browse.nodes(ExplainContext::ALIVE).await?;
+        let send_limits = self.stores().definitions.send_limits().await?;
         let sending = match definition.as_ref().and_then(|def| def.max_concurrency_total) {
             Some(most) if most > 0 && !notice.status.is_final() => {
                 let slice = QueueSlice::of(notice.def_id, Status::Sending);
-                self.operate().count(&slice, usize::try_from(most).unwrap_or(usize::MAX)).await?
+                self.stores().browse.count(&slice, usize::try_from(most).unwrap_or(usize::MAX)).await?
             }
             _ => 0,
         };
@@ -206,7 +208,7 @@ impl Operator {
     /// # Errors
     /// Those of the store.
     pub async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>> {
-        Ok(self.operate().audit(limit).await?)
+        Ok(self.stores().browse.audit(limit).await?)
     }
 
     /// Returns the audit of this notice, the latest entry first. A bulk change has one entry per window and is not included.
@@ -214,7 +216,7 @@ impl Operator {
     /// # Errors
     /// Those of the store.
     pub async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>> {
-        Ok(self.operate().audit_of(notice_id, limit).await?)
+        Ok(self.stores().browse.audit_of(notice_id, limit).await?)
     }
 }
 

@@ -7,12 +7,12 @@ use chrono::{DateTime, Utc};
 
 use super::bulk::Bulk;
 use super::definitions::DefRef;
-use super::edit_preview::RetryGroup;
 use super::operator::Operator;
 use super::{Listed, QueueSlice, Rate, Verb};
 use crate::definition::Policy;
 use crate::error::{Error, Result};
 use crate::notice::{ClaimedNotice, ErrorClass, Status, later};
+use crate::store::RetryGroup;
 use crate::transition::{Chance, Event, Next, Transition, transition};
 
 impl Operator {
@@ -35,7 +35,7 @@ impl Operator {
             let problem = format!("its interval is strategy:{strategy}, which only a sweeper can evaluate");
             return Err(Error::Invalid { what: "retiming", problem });
         }
-        let started = self.outbox.engine().store().now().await?;
+        let started = self.outbox.engine().stores().send.now().await?;
         let told = format!("failed of {}, by its intervals, at a rate of {rate}", row.name);
         let plan = |n: u64, notice: &Listed| retimed(&policy, notice, started, started + rate.offset(n));
         let mut done = Bulk::default();

@@ -1,10 +1,11 @@
 //! Alarms. An alarm is stored with the outcome that causes it, in the slot of its definition, and is forwarded from there to the
 //! slot of the alerts. It may be forwarded several times, and its number lets it count there once.
 
+use async_trait::async_trait;
 use solid_notify_core::StoreError;
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow, raise};
-use solid_notify_core::store::{Advanced, Alarm, AlertStep};
+use solid_notify_core::store::{Advanced, Alarm, AlertStep, AlertStore};
 
 use super::given::{self, AlertWhat, Plain, Text};
 use super::keys::FIRST_ALERTS;
@@ -143,5 +144,20 @@ impl RedisStore {
         let write = given::Alert { common: &common, field: &field, source: None, what };
         let answer: String = self.run(&ALERT, alert_def, &write, "storing what becomes of an alert").await?;
         Ok(if answer == "conflict" { Advanced::Changed } else { Advanced::Done })
+    }
+}
+
+#[async_trait]
+impl AlertStore for RedisStore {
+    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
+        self.due_alert_keys(limit).await
+    }
+
+    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
+        self.alert_and_facts(def_id, reason).await
+    }
+
+    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
+        self.store_alert_step(step).await
     }
 }

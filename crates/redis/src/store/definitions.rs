@@ -2,17 +2,19 @@
 
 use std::collections::HashMap;
 
+use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use futures_util::future::try_join_all;
 use solid_notify_core::StoreError;
 use solid_notify_core::alert::ALERT_DEFINITION;
 use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand, deleted_name, unseen};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::time_from_millis;
-use solid_notify_core::store::{Edit, Edited};
+use solid_notify_core::store::{DefinitionStore, Edit, Edited, SendLimits};
 
 use super::given::{self, Text};
 use super::row::{definition, fields};
-use super::{AGAIN, RedisStore, busy, codec, keys, pause};
+use super::{AGAIN, LOOK, RedisStore, busy, codec, keys, pause};
 
 const DOING: &str = "editing a definition";
 
@@ -207,4 +209,37 @@ fn replaceable(
     }
     (new.id, new.create_time, new.update_time) = (row.id, row.create_time, Some(now));
     Ok(Ok((found, new)))
+}
+
+#[async_trait]
+impl DefinitionStore for RedisStore {
+    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
+        let (_, rows) = self.rows().await?;
+        Ok(rows.into_iter().filter_map(|seen| seen.row).collect())
+    }
+
+    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
+        self.edit_row(edit, who).await
+    }
+
+    async fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Result<Vec<StoredVersion>, StoreError> {
+        self.versions_of(def_id, up_to, limit).await
+    }
+
+    async fn last_versions(&self) -> Result<Vec<StoredVersion>, StoreError> {
+        Ok(self.rows().await?.1.into_iter().filter_map(|seen| seen.last).collect())
+    }
+
+    async fn remember(&self, _rows: &[NotifyDef], seen_by: &str) -> Result<bool, StoreError> {
+        self.remember_rows(seen_by).await
+    }
+
+    async fn send_limits(&self) -> Result<SendLimits, StoreError> {
+        let paused: String = self.common(&given::Common::Paused, "reading the pause switch").await?;
+        let (_, rows) = self.rows().await?;
+        let looks = rows.iter().map(|seen| self.run::<String>(&LOOK, seen.id, &given::Look::Limits, "reading limits"));
+        let limits = try_join_all(looks).await?.into_iter().zip(&rows);
+        let limits = limits.filter_map(|(text, seen)| Some((seen.id, codec::limit_row(&text)?)));
+        Ok(SendLimits { paused: codec::paused(&paused), limits: limits.collect() })
+    }
 }

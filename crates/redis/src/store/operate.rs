@@ -7,13 +7,13 @@ use chrono::{DateTime, Utc};
 use futures_util::future::try_join_all;
 use solid_notify_core::StoreError;
 use solid_notify_core::ack::{AckResult, Reply};
-use solid_notify_core::definition::{NotifyDef, StoredVersion};
+use solid_notify_core::definition::NotifyDef;
 use solid_notify_core::notice::{NEVER, NoticeRecord, Status, duration_millis, time_from_millis};
 use solid_notify_core::operate::{
-    AuditEntry, COUNT_HOLD, DefinitionCounts, Listed, NoticeCounts, Operate, Paused, Position, QueueSlice, RECENT,
-    RetryGroup, SeenNode, SendLimits, Switch, Verb, VerbResult, Window, WindowDone, next_count,
+    AuditEntry, COUNT_HOLD, DefinitionCounts, Listed, NoticeCounts, Paused, Position, QueueSlice, RECENT, RetryGroup,
+    SeenNode, Switch, Verb, VerbResult, Window, WindowDone, next_count,
 };
-use solid_notify_core::store::was_seen;
+use solid_notify_core::store::{BrowseStore, OperateStore, was_seen};
 
 use super::given::{self, After, Entries, Millis, Text};
 use super::row::{Words, number, score, word};
@@ -23,42 +23,10 @@ use super::{AT_ONCE, LOOK, RedisStore, codec, keys, member};
 const LINES: i64 = 1000;
 
 #[async_trait]
-impl Operate for RedisStore {
-    async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError> {
-        self.answer(answer).await
-    }
-
-    async fn oldest_blocked(&self, def_id: i64) -> Result<Option<DateTime<Utc>>, StoreError> {
-        let oldest: String = self.run(&LOOK, def_id, &given::Look::Oldest, "looking for blocked notices").await?;
-        Ok(score(&oldest).map(time_from_millis))
-    }
-
-    async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
-        let latest = Entries { from: i64::try_from(limit.max(1)).map_or(i64::MIN, |limit| -limit), to: -1 };
-        let (_, rows) = self.rows().await?;
-        let look = given::Look::Audit(latest);
-        let lines = rows.iter().map(|seen| self.run::<Vec<String>>(&LOOK, seen.id, &look, "reading the audit"));
-        let mut texts: Vec<String> = try_join_all(lines).await?.into_iter().flatten().collect();
-        texts.extend(self.common::<Vec<String>>(&given::Common::Audit(latest), "reading the audit").await?);
-        let mut entries: Vec<(i64, AuditEntry)> = texts.iter().rev().filter_map(|text| codec::audit(text)).collect();
-        entries.sort_by_key(|(written, entry)| std::cmp::Reverse((entry.time, *written)));
-        Ok(entries.into_iter().take(limit).map(|(_, entry)| entry).collect())
-    }
-
-    async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
-        let (def_id, mut to, mut found) = (super::def_of(notice_id), -1, Vec::new());
-        while found.len() < limit {
-            let page = given::Look::Audit(Entries { from: to - LINES + 1, to });
-            let texts: Vec<String> = self.run(&LOOK, def_id, &page, "reading the audit").await?;
-            let entries = texts.iter().rev().filter_map(|text| codec::audit(text)).map(|(_, entry)| entry);
-            found.extend(entries.filter(|entry| entry.notice_id == Some(notice_id)));
-            if (texts.len() as i64) < LINES {
-                break;
-            }
-            to -= LINES;
-        }
-        found.truncate(limit);
-        Ok(found)
+impl BrowseStore for RedisStore {
+    async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
+        let stored = self.load(id).await?;
+        Ok(stored.and_then(|stored| stored.status().map(|status| stored.record(status))))
     }
 
     async fn list(&self, slice: &QueueSlice, limit: usize) -> Result<Vec<Listed>, StoreError> {
@@ -94,40 +62,16 @@ impl Operate for RedisStore {
         Ok(classes)
     }
 
-    async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
-        self.change_one(id, verb, who).await
-    }
-
-    async fn change_window(&self, window: &Window) -> Result<WindowDone, StoreError> {
-        self.change_some(window).await
-    }
-
-    async fn send_limits(&self) -> Result<SendLimits, StoreError> {
-        let paused: String = self.common(&given::Common::Paused, "reading the pause switch").await?;
-        let (_, rows) = self.rows().await?;
-        let looks = rows.iter().map(|seen| self.run::<String>(&LOOK, seen.id, &given::Look::Limits, "reading limits"));
-        let limits = try_join_all(looks).await?.into_iter().zip(&rows);
-        let limits = limits.filter_map(|(text, seen)| Some((seen.id, codec::limit_row(&text)?)));
-        Ok(SendLimits { paused: codec::paused(&paused), limits: limits.collect() })
-    }
-
-    async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {
-        let now = self.time().await?;
-        let reason = switch.reason().map(str::to_owned);
-        let mut entry = AuditEntry::new(now, who, switch.act());
-        entry.detail.clone_from(&reason);
-        let paused = Paused { who: Some(who.to_owned()), since: Some(now), reason };
-        let paused = switch.pauses().then(|| codec::paused_text(&paused));
-        let switch = given::Common::Switch { paused, audit: codec::audit_text(&entry) };
-        let turned: i64 = self.common(&switch, "turning the pause switch").await?;
-        Ok(turned == 1)
-    }
-
     async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError> {
         let Some(key) = &notice.ordering_key else { return Ok(None) };
         let look = given::Look::Ahead { ordering_key: key, member: member(notice.id) };
         let ahead: String = self.run(&LOOK, notice.def_id, &look, "looking for the notice in front of another").await?;
         Ok(ahead.parse().ok())
+    }
+
+    async fn oldest_blocked(&self, def_id: i64) -> Result<Option<DateTime<Utc>>, StoreError> {
+        let oldest: String = self.run(&LOOK, def_id, &given::Look::Oldest, "looking for blocked notices").await?;
+        Ok(score(&oldest).map(time_from_millis))
     }
 
     async fn counts(&self) -> Result<Vec<DefinitionCounts>, StoreError> {
@@ -167,18 +111,6 @@ impl Operate for RedisStore {
         Ok(true)
     }
 
-    async fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Result<Vec<StoredVersion>, StoreError> {
-        self.versions_of(def_id, up_to, limit).await
-    }
-
-    async fn last_versions(&self) -> Result<Vec<StoredVersion>, StoreError> {
-        Ok(self.rows().await?.1.into_iter().filter_map(|seen| seen.last).collect())
-    }
-
-    async fn remember(&self, _rows: &[NotifyDef], seen_by: &str) -> Result<bool, StoreError> {
-        self.remember_rows(seen_by).await
-    }
-
     async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError> {
         let mut groups: Vec<RetryGroup> = Vec::new();
         let mut at = 0;
@@ -215,6 +147,61 @@ impl Operate for RedisStore {
         let (now, nodes) = self.nodes_seen(None).await?;
         let alive = nodes.into_iter().filter(|(_, seen, _)| was_seen(*seen, now, seen_within));
         Ok(alive.map(|(id, last_seen, handlers)| SeenNode { id, handlers, last_seen }).collect())
+    }
+
+    async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
+        let latest = Entries { from: i64::try_from(limit.max(1)).map_or(i64::MIN, |limit| -limit), to: -1 };
+        let (_, rows) = self.rows().await?;
+        let look = given::Look::Audit(latest);
+        let lines = rows.iter().map(|seen| self.run::<Vec<String>>(&LOOK, seen.id, &look, "reading the audit"));
+        let mut texts: Vec<String> = try_join_all(lines).await?.into_iter().flatten().collect();
+        texts.extend(self.common::<Vec<String>>(&given::Common::Audit(latest), "reading the audit").await?);
+        let mut entries: Vec<(i64, AuditEntry)> = texts.iter().rev().filter_map(|text| codec::audit(text)).collect();
+        entries.sort_by_key(|(written, entry)| std::cmp::Reverse((entry.time, *written)));
+        Ok(entries.into_iter().take(limit).map(|(_, entry)| entry).collect())
+    }
+
+    async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
+        let (def_id, mut to, mut found) = (super::def_of(notice_id), -1, Vec::new());
+        while found.len() < limit {
+            let page = given::Look::Audit(Entries { from: to - LINES + 1, to });
+            let texts: Vec<String> = self.run(&LOOK, def_id, &page, "reading the audit").await?;
+            let entries = texts.iter().rev().filter_map(|text| codec::audit(text)).map(|(_, entry)| entry);
+            found.extend(entries.filter(|entry| entry.notice_id == Some(notice_id)));
+            if (texts.len() as i64) < LINES {
+                break;
+            }
+            to -= LINES;
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+}
+
+#[async_trait]
+impl OperateStore for RedisStore {
+    async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError> {
+        self.answer(answer).await
+    }
+
+    async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
+        self.change_one(id, verb, who).await
+    }
+
+    async fn change_window(&self, window: &Window) -> Result<WindowDone, StoreError> {
+        self.change_some(window).await
+    }
+
+    async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {
+        let now = self.time().await?;
+        let reason = switch.reason().map(str::to_owned);
+        let mut entry = AuditEntry::new(now, who, switch.act());
+        entry.detail.clone_from(&reason);
+        let paused = Paused { who: Some(who.to_owned()), since: Some(now), reason };
+        let paused = switch.pauses().then(|| codec::paused_text(&paused));
+        let switch = given::Common::Switch { paused, audit: codec::audit_text(&entry) };
+        let turned: i64 = self.common(&switch, "turning the pause switch").await?;
+        Ok(turned == 1)
     }
 }
 

@@ -1,33 +1,20 @@
-//! `Store` over Redis: the methods of the send path. The other files do the work.
+//! `SendStore` over Redis. The other files do the work.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use solid_notify_core::StoreError;
-use solid_notify_core::alert::AlertReason;
-use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
-use solid_notify_core::definition::NotifyDef;
-use solid_notify_core::notice::{ClaimedNotice, NoticeRecord};
+use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
-    Advanced, AlertStep, Claim, Claims, ClusterView, DueTimes, Edit, Edited, Lease, Look, Node, Purge, Settle, Settled,
-    Store, Tick,
+    Advanced, Claim, Claims, ClusterView, DueTimes, Lease, Look, Node, Purge, SendStore, Settle, Settled, Tick,
 };
 
 use super::given::{self, Millis, Text};
 use super::{AT_ONCE, CHANGE, RedisStore, def_of, member};
 
 #[async_trait]
-impl Store for RedisStore {
+impl SendStore for RedisStore {
     async fn now(&self) -> Result<DateTime<Utc>, StoreError> {
         self.time().await
-    }
-
-    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
-        let (_, rows) = self.rows().await?;
-        Ok(rows.into_iter().filter_map(|seen| seen.row).collect())
-    }
-
-    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
-        self.edit_row(edit, who).await
     }
 
     async fn due(&self, _thorough: bool) -> Result<DueTimes, StoreError> {
@@ -36,18 +23,6 @@ impl Store for RedisStore {
 
     async fn tick(&self, tick: &Tick) -> Result<Advanced, StoreError> {
         self.note_tick(tick).await
-    }
-
-    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
-        self.due_alert_keys(limit).await
-    }
-
-    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
-        self.alert_and_facts(def_id, reason).await
-    }
-
-    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
-        self.store_alert_step(step).await
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
@@ -77,11 +52,6 @@ impl Store for RedisStore {
             }
         }
         Ok(extended)
-    }
-
-    async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
-        let stored = self.load(id).await?;
-        Ok(stored.and_then(|stored| stored.status().map(|status| stored.record(status))))
     }
 
     async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {

@@ -110,7 +110,7 @@ impl Context {
         if stale {
             let outbox = self.outbox.clone();
             // The store's read fills the cache. If it fails, inserts read the ids themselves.
-            tokio::spawn(async move { drop(outbox.engine().store().definitions().await) });
+            tokio::spawn(async move { drop(outbox.engine().stores().definitions.definitions().await) });
         }
         id
     }

@@ -362,7 +362,7 @@ async fn look<DB: Dialect>(
 /// Reads the ids of all definitions on a connection of the store. A locking read on the caller's connection would make operators
 /// wait for the end of its transaction, even for a name that does not exist.
 pub(crate) async fn definitions_beside(context: &Context) -> Result<HashMap<String, i64>> {
-    let definitions = context.outbox.engine().store().definitions().await?;
+    let definitions = context.outbox.engine().stores().definitions.definitions().await?;
     let alive = definitions.into_iter().filter(|def| def.delete_time.is_none());
     Ok(alive.map(|def| (def.name, def.id)).collect())
 }

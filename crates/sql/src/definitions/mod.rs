@@ -5,16 +5,21 @@ pub(crate) mod tick;
 pub(crate) mod version_statements;
 pub(crate) mod versions;
 
-use solid_notify_core::definition::{BY_HAND, ColumnValue, NotifyDef, by_hand, deleted_name};
+use async_trait::async_trait;
+use solid_notify_core::definition::{BY_HAND, ColumnValue, NotifyDef, StoredVersion, by_hand, deleted_name};
+use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::time_from_millis;
-use solid_notify_core::store::{Edit, Edited};
+use solid_notify_core::store::{DefinitionStore, Edit, Edited, SendLimits};
 use tokio::time::Instant;
 
-use crate::connections::Share;
+use crate::connections::{Purpose, Share};
 use crate::dialect::Dialect;
 use crate::dialect::row::{readable, required};
 use crate::dialect::statement::Arg;
 use crate::store::SqlStore;
+
+/// Maximum number of tries to store versions that another node stores at the same moment.
+const TRIES: u32 = 4;
 
 impl<DB: Dialect> SqlStore<DB> {
     pub(crate) async fn try_definitions(&self, on: &Share<DB>) -> sqlx::Result<Vec<NotifyDef>> {
@@ -179,4 +184,45 @@ pub(crate) fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NotifyDef> {
     def.update_time = DB::int(row, times + 1)?.map(time_from_millis);
     def.delete_time = DB::int(row, times + 2)?.map(time_from_millis);
     Ok(def)
+}
+
+#[async_trait]
+impl<DB: Dialect> DefinitionStore for SqlStore<DB> {
+    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
+        self.call("reading the definitions", Purpose::Work, |on| self.try_definitions(on)).await
+    }
+
+    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
+        self.call("editing a definition", Purpose::Operate, |on| self.try_edit(on, edit, who)).await
+    }
+
+    async fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Result<Vec<StoredVersion>, StoreError> {
+        self.call("reading the versions of a definition", Purpose::Operate, |on| {
+            self.try_versions(on, def_id, up_to, limit)
+        })
+        .await
+    }
+
+    async fn last_versions(&self) -> Result<Vec<StoredVersion>, StoreError> {
+        self.call("reading the last versions of the definitions", Purpose::Work, |on| self.try_last_versions(on)).await
+    }
+
+    async fn remember(&self, rows: &[NotifyDef], seen_by: &str) -> Result<bool, StoreError> {
+        self.call("storing versions of definitions edited by SQL", Purpose::Operate, |on| async move {
+            let mut done = self.try_remember(on, rows, seen_by).await;
+            for _ in 1..TRIES {
+                // Another node stored the same version at the same moment; the next try sees it.
+                if !done.as_ref().is_err_and(is_unique_violation) {
+                    break;
+                }
+                done = self.try_remember(on, rows, seen_by).await;
+            }
+            done
+        })
+        .await
+    }
+
+    async fn send_limits(&self) -> Result<SendLimits, StoreError> {
+        self.call("reading the limits and the pause switch", Purpose::Work, |on| self.try_send_limits(on)).await
+    }
 }

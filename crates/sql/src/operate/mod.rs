@@ -11,18 +11,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use solid_notify_core::ack::{AckResult, Reply};
-use solid_notify_core::definition::{NotifyDef, StoredVersion};
 use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{NoticeRecord, Status, duration_millis, time_from_millis};
 use solid_notify_core::operate::{
-    AuditEntry, DefinitionCounts, Listed, Operate, Position, QueueSlice, RetryGroup, SeenNode, SendLimits, Switch,
-    Verb, VerbResult, Window, WindowDone,
+    AuditEntry, DefinitionCounts, Listed, Position, QueueSlice, RetryGroup, SeenNode, Switch, Verb, VerbResult, Window,
+    WindowDone,
 };
+use solid_notify_core::store::{BrowseStore, OperateStore};
 
 use crate::connections::{Purpose, Share};
 use crate::definitions::is_unique_violation;
 use crate::dialect::Dialect;
-use crate::dialect::row::{readable, required, required_text};
+use crate::dialect::row::{read_record, readable, required, required_text};
 use crate::dialect::statement::Arg;
 use crate::store::{SqlStore, int};
 
@@ -30,24 +30,13 @@ use crate::store::{SqlStore, int};
 const TRIES: u32 = 4;
 
 #[async_trait]
-impl<DB: Dialect> Operate for SqlStore<DB> {
-    async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError> {
-        self.call("storing the ack or nack of a receiver", Purpose::Operate, |on| self.try_ack(on, answer)).await
-    }
-
-    async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
-        self.call("reading the audit", Purpose::Operate, |on| async move {
-            let rows = self.rows(on, &DB::statements().operate.audit, &[self.now(), int(limit).into()]).await?;
-            rows.iter().map(read_entry::<DB>).collect()
-        })
-        .await
-    }
-
-    async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
-        self.call("reading the audit", Purpose::Operate, |on| async move {
-            let args = [self.now(), notice_id.into(), int(limit).into()];
-            let rows = self.rows(on, &DB::statements().operate.audit_of, &args).await?;
-            rows.iter().map(read_entry::<DB>).collect()
+impl<DB: Dialect> BrowseStore for SqlStore<DB> {
+    async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
+        self.call("looking for a notice", Purpose::Operate, |on| async move {
+            let mut conn = on.get().await?;
+            let rows = DB::fetch(&mut conn, &DB::statements().find, &[self.now(), id.into()]).await?;
+            conn.done();
+            rows.first().map(read_record::<DB>).transpose()
         })
         .await
     }
@@ -95,6 +84,70 @@ impl<DB: Dialect> Operate for SqlStore<DB> {
         self.call("reading the classes of dead letters", Purpose::Operate, |on| self.try_classes(on, def_ids)).await
     }
 
+    async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError> {
+        let Some(key) = notice.ordering_key.as_deref() else { return Ok(None) };
+        self.call("looking for the notice in front of a blocked one", Purpose::Operate, |on| async move {
+            let args = [self.now(), notice.def_id.into(), key.into(), notice.id.into()];
+            let rows = self.rows(on, &DB::statements().operate.ahead, &args).await?;
+            rows.first().map(|row| required::<DB>(row, 0)).transpose()
+        })
+        .await
+    }
+
+    async fn oldest_blocked(&self, def_id: i64) -> Result<Option<DateTime<Utc>>, StoreError> {
+        self.call("looking for blocked notices", Purpose::Work, |on| self.try_oldest_blocked(on, def_id)).await
+    }
+
+    async fn counts(&self) -> Result<Vec<DefinitionCounts>, StoreError> {
+        self.call("reading the counts", Purpose::Operate, |on| self.try_counts(on)).await
+    }
+
+    async fn refresh_counts(&self, def_id: i64, every: Duration) -> Result<bool, StoreError> {
+        self.call("counting notices", Purpose::Operate, |on| self.try_refresh_counts(on, def_id, every)).await
+    }
+
+    async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError> {
+        self.call("counting retries", Purpose::Operate, |on| async move {
+            let args = [self.now(), def_id.into(), int(most).into()];
+            let rows = self.rows(on, &DB::statements().operate.retry_groups, &args).await?;
+            rows.iter().map(read_group::<DB>).collect()
+        })
+        .await
+    }
+
+    async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
+        self.call("looking for living nodes", Purpose::Work, |on| async move {
+            let args = [self.now(), duration_millis(seen_within).into()];
+            let rows = self.rows(on, &DB::statements().operate.living_nodes, &args).await?;
+            rows.iter().map(read_node::<DB>).collect()
+        })
+        .await
+    }
+
+    async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
+        self.call("reading the audit", Purpose::Operate, |on| async move {
+            let rows = self.rows(on, &DB::statements().operate.audit, &[self.now(), int(limit).into()]).await?;
+            rows.iter().map(read_entry::<DB>).collect()
+        })
+        .await
+    }
+
+    async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
+        self.call("reading the audit", Purpose::Operate, |on| async move {
+            let args = [self.now(), notice_id.into(), int(limit).into()];
+            let rows = self.rows(on, &DB::statements().operate.audit_of, &args).await?;
+            rows.iter().map(read_entry::<DB>).collect()
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl<DB: Dialect> OperateStore for SqlStore<DB> {
+    async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError> {
+        self.call("storing the ack or nack of a receiver", Purpose::Operate, |on| self.try_ack(on, answer)).await
+    }
+
     async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
         self.call("changing a notice for an operator", Purpose::Operate, |on| async move {
             let mut done = self.try_change(on, id, verb, who).await;
@@ -124,78 +177,8 @@ impl<DB: Dialect> Operate for SqlStore<DB> {
         .await
     }
 
-    async fn send_limits(&self) -> Result<SendLimits, StoreError> {
-        self.call("reading the limits and the pause switch", Purpose::Work, |on| self.try_send_limits(on)).await
-    }
-
     async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {
         self.call("turning the pause switch", Purpose::Operate, |on| self.try_switch(on, switch, who)).await
-    }
-
-    async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError> {
-        let Some(key) = notice.ordering_key.as_deref() else { return Ok(None) };
-        self.call("looking for the notice in front of a blocked one", Purpose::Operate, |on| async move {
-            let args = [self.now(), notice.def_id.into(), key.into(), notice.id.into()];
-            let rows = self.rows(on, &DB::statements().operate.ahead, &args).await?;
-            rows.first().map(|row| required::<DB>(row, 0)).transpose()
-        })
-        .await
-    }
-
-    async fn oldest_blocked(&self, def_id: i64) -> Result<Option<DateTime<Utc>>, StoreError> {
-        self.call("looking for blocked notices", Purpose::Work, |on| self.try_oldest_blocked(on, def_id)).await
-    }
-
-    async fn counts(&self) -> Result<Vec<DefinitionCounts>, StoreError> {
-        self.call("reading the counts", Purpose::Operate, |on| self.try_counts(on)).await
-    }
-
-    async fn refresh_counts(&self, def_id: i64, every: Duration) -> Result<bool, StoreError> {
-        self.call("counting notices", Purpose::Operate, |on| self.try_refresh_counts(on, def_id, every)).await
-    }
-
-    async fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Result<Vec<StoredVersion>, StoreError> {
-        self.call("reading the versions of a definition", Purpose::Operate, |on| {
-            self.try_versions(on, def_id, up_to, limit)
-        })
-        .await
-    }
-
-    async fn last_versions(&self) -> Result<Vec<StoredVersion>, StoreError> {
-        self.call("reading the last versions of the definitions", Purpose::Work, |on| self.try_last_versions(on)).await
-    }
-
-    async fn remember(&self, rows: &[NotifyDef], seen_by: &str) -> Result<bool, StoreError> {
-        self.call("storing versions of definitions edited by SQL", Purpose::Operate, |on| async move {
-            let mut done = self.try_remember(on, rows, seen_by).await;
-            for _ in 1..TRIES {
-                // Another node stored the same version at the same moment; the next try sees it.
-                if !done.as_ref().is_err_and(is_unique_violation) {
-                    break;
-                }
-                done = self.try_remember(on, rows, seen_by).await;
-            }
-            done
-        })
-        .await
-    }
-
-    async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError> {
-        self.call("counting retries", Purpose::Operate, |on| async move {
-            let args = [self.now(), def_id.into(), int(most).into()];
-            let rows = self.rows(on, &DB::statements().operate.retry_groups, &args).await?;
-            rows.iter().map(read_group::<DB>).collect()
-        })
-        .await
-    }
-
-    async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
-        self.call("looking for living nodes", Purpose::Work, |on| async move {
-            let args = [self.now(), duration_millis(seen_within).into()];
-            let rows = self.rows(on, &DB::statements().operate.living_nodes, &args).await?;
-            rows.iter().map(read_node::<DB>).collect()
-        })
-        .await
     }
 }
 

@@ -28,7 +28,7 @@ impl Worker {
             }
             Some(_) => {}
         }
-        for (def_id, reason) in self.store().due_alerts(AT_ONCE).await? {
+        for (def_id, reason) in self.stores().alerts.due_alerts(AT_ONCE).await? {
             match self.advance_alert(def_id, reason).await {
                 // The new notice is due, and there may be more.
                 Ok(Advanced::Done) => again_in = Duration::ZERO,
@@ -45,7 +45,9 @@ impl Worker {
     }
 
     async fn advance_alert(&self, def_id: i64, reason: AlertReason) -> Result<Advanced, StoreError> {
-        let Some((seen, facts)) = self.store().alert(def_id, reason).await? else { return Ok(Advanced::Changed) };
+        let Some((seen, facts)) = self.stores().alerts.alert(def_id, reason).await? else {
+            return Ok(Advanced::Changed);
+        };
         let definition = self.definition(def_id);
         let policy = definition.as_deref().and_then(Definition::policy);
         let step = |new, notice| AlertStep { def_id, reason, seen: seen.clone(), new, notice };
@@ -53,7 +55,11 @@ impl Worker {
             tracing::error!("there is no definition {ALERT_DEFINITION:?}, so the alerts that are due wait");
             let cooldown = policy.map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
             let due = facts.now.saturating_add(duration_millis(cooldown));
-            return self.store().advance_alert(&step(Some(AlertRow { due: Some(due), ..seen.clone() }), None)).await;
+            return self
+                .stores()
+                .alerts
+                .advance_alert(&step(Some(AlertRow { due: Some(due), ..seen.clone() }), None))
+                .await;
         };
         let name = match &definition {
             Some(definition) => definition.row.name.clone(),
@@ -62,7 +68,7 @@ impl Worker {
         let alert = Alert::new(AlertKind::Digest, reason, name, "");
         let (alert, new) = advance(alert, &seen, facts, policy, self.settings.maintenance_interval);
         let notice = alert.as_ref().map(|alert| (alert_def, alert.to_json()));
-        let advanced = self.store().advance_alert(&step(new, notice)).await?;
+        let advanced = self.stores().alerts.advance_alert(&step(new, notice)).await?;
         if let (Advanced::Done, Some(alert)) = (advanced, alert) {
             self.meters.alerts_suppressed(alert.more);
         }

@@ -27,7 +27,7 @@ impl Worker {
         clock_offset_ms: i64,
     ) -> Result<Vec<Alarm>, StoreError> {
         let definitions = self.definitions();
-        let due = self.store().due(true).await?;
+        let due = self.stores().send.due(true).await?;
         // Notices that waited during a pause of everything count as late from the end of the pause.
         let resumed = definitions.resumed().map(|since| self.moment().saturating_sub(since));
         // Notices count as late only from the opening of their window.
@@ -67,7 +67,7 @@ impl Worker {
             }
             let mut late = late(def_id);
             if policy.backlog_alert_age.is_some()
-                && let Some(since) = self.outbox.engine().operate().oldest_blocked(def_id).await?
+                && let Some(since) = self.outbox.engine().stores().browse.oldest_blocked(def_id).await?
             {
                 late = late.max(no_longer(def_id, (due.now - since).to_std().unwrap_or_default()));
             }
@@ -82,7 +82,7 @@ impl Worker {
             }
             if let Some(limit) = policy.dead_alert_count {
                 let slice = QueueSlice::of(def_id, Status::DeadLetter);
-                if self.outbox.engine().operate().count(&slice, limit).await? >= limit {
+                if self.outbox.engine().stores().browse.count(&slice, limit).await? >= limit {
                     alarm(AlertReason::DeadLetters, format!("there are {limit} dead letters or more"));
                 }
             }

@@ -56,15 +56,15 @@ impl Worker {
     /// Returns the snapshot after its outdated counts were counted again, by this node or by others, and how long it took
     /// to read it.
     async fn snapshot(&self) -> Result<(Vec<DefinitionCounts>, Duration), StoreError> {
-        let operate = self.outbox.engine().operate();
+        let store = &self.stores().browse;
         let began = Instant::now();
-        let mut snapshot = operate.counts().await?;
+        let mut snapshot = store.counts().await?;
         let reading = began.elapsed();
         let mut counted = false;
         let mut due: Vec<&DefinitionCounts> = snapshot.iter().filter(|row| row.due_in.is_zero()).collect();
         due.sort_by_key(|row| std::cmp::Reverse(row.taken.as_ref().map_or(Duration::MAX, |_| row.age)));
         for row in due.into_iter().take(AT_ONCE) {
-            match timeout(COUNT_TIMEOUT, operate.refresh_counts(row.def_id, self.settings.count_interval)).await {
+            match timeout(COUNT_TIMEOUT, store.refresh_counts(row.def_id, self.settings.count_interval)).await {
                 Ok(Err(error)) if error.kind == FaultKind::Outage => return Err(error),
                 // The other definitions are counted all the same.
                 Ok(Err(error)) => self.health.mention(&error),
@@ -77,7 +77,7 @@ impl Worker {
             }
         }
         if counted {
-            snapshot = operate.counts().await?;
+            snapshot = store.counts().await?;
         }
         Ok((snapshot, reading))
     }

@@ -76,7 +76,7 @@ impl Keep {
 }
 
 async fn purge(outbox: &AnyOutbox, keep: &Keep) -> Result<(), StoreError> {
-    for definition in outbox.engine().store().definitions().await? {
+    for definition in outbox.engine().stores().definitions.definitions().await? {
         // A definition with an invalid row purges no successes, because its `keep_history` is unknown.
         let successes = match definition.policy().map(|policy| policy.keep_history) {
             Ok(KeepHistory::For(keep)) => Some(keep),
@@ -90,7 +90,7 @@ async fn purge(outbox: &AnyOutbox, keep: &Keep) -> Result<(), StoreError> {
         purge_windows(outbox, &definition, Status::DeadLetter, keep.dead_letters).await?;
         if definition.delete_time.is_some() {
             let gone = Purge::Definition { def_id: definition.id, older_than: keep.dead_letters };
-            if !outbox.engine().store().purge(&gone).await?.is_empty() {
+            if !outbox.engine().stores().send.purge(&gone).await?.is_empty() {
                 tracing::info!(definition = %definition.name, id = definition.id, "purged a deleted definition");
             }
         }
@@ -106,7 +106,7 @@ async fn purge_windows(
 ) -> Result<(), StoreError> {
     let window = Purge::History { def_id: definition.id, status, older_than, limit: WINDOW };
     loop {
-        let ids = outbox.engine().store().purge(&window).await?;
+        let ids = outbox.engine().stores().send.purge(&window).await?;
         if status == Status::DeadLetter {
             for id in &ids {
                 tracing::info!(definition = %definition.name, id, "purged a dead letter");
@@ -119,8 +119,9 @@ async fn purge_windows(
 }
 
 async fn log_dead_letters(outbox: &AnyOutbox) -> Result<(), StoreError> {
-    for definition in outbox.engine().store().definitions().await? {
-        let count = outbox.engine().operate().count(&QueueSlice::of(definition.id, Status::DeadLetter), MOST).await?;
+    for definition in outbox.engine().stores().definitions.definitions().await? {
+        let count =
+            outbox.engine().stores().browse.count(&QueueSlice::of(definition.id, Status::DeadLetter), MOST).await?;
         if count > 0 {
             tracing::info!(definition = %definition.name, count, "dead letters");
         }

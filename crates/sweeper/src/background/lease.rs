@@ -56,7 +56,7 @@ impl Worker {
         }
         // A lease that the store did not extend is tried again at the next look: an acknowledgement's transaction may have
         // locked the row.
-        let extended: HashSet<i64> = self.store().extend(&leases).await?.into_iter().collect();
+        let extended: HashSet<i64> = self.stores().send.extend(&leases).await?.into_iter().collect();
         self.in_flight.extended(leases.iter().filter(|lease| extended.contains(&lease.id)), now);
         Ok(())
     }
@@ -73,7 +73,7 @@ impl Worker {
         let (began, mut left) = (Instant::now(), Vec::new());
         // Registered notices cannot fill up the look. A full look is repeated.
         let most = UNKNOWN + self.in_flight.known();
-        let found = self.store().look(&Look::ClaimedBy { worker: self.id.clone() }, most).await?;
+        let found = self.stores().send.look(&Look::ClaimedBy { worker: self.id.clone() }, most).await?;
         let is_full = found.len() == most;
         for claimed in found {
             let (id, fence) = (claimed.id, claimed.fence);
@@ -95,7 +95,7 @@ impl Worker {
             self.in_flight.looked_for_lost_claims(began);
         }
         if !left.is_empty() {
-            self.store().extend(&left).await?;
+            self.stores().send.extend(&left).await?;
         }
         Ok(())
     }
@@ -126,7 +126,7 @@ mod tests {
         tx.commit().await.unwrap();
         let worker = Worker::new(outbox.sweeper());
         let (lease, claim) = (policy.lease(), claim(&worker, &policy, 1));
-        let claimed = outbox.engine().store().claim(&claim).await.unwrap().notices.remove(0);
+        let claimed = outbox.engine().stores().send.claim(&claim).await.unwrap().notices.remove(0);
         worker.in_flight.register(&claimed, policy.lease(), worker.moment());
         let lease_end = async || outbox.find(id).await.unwrap().unwrap().next_call_time.unwrap();
 
@@ -157,7 +157,7 @@ mod tests {
         tx.commit().await.unwrap();
         let worker = Worker::new(outbox.sweeper());
         let claim = claim(&worker, &policy, 1);
-        let mut claimed = outbox.engine().store().claim(&claim).await.unwrap().notices.remove(0);
+        let mut claimed = outbox.engine().stores().send.claim(&claim).await.unwrap().notices.remove(0);
         // The store skips it, like a row that another transaction has locked.
         claimed.fence += 1;
         worker.in_flight.register(&claimed, policy.lease(), worker.moment());
@@ -179,7 +179,7 @@ mod tests {
         worker.reload_definitions().await.unwrap();
         let def_id = outbox.find(id).await.unwrap().unwrap().def_id;
         let policy = worker.definition(def_id).unwrap().policy().unwrap().clone();
-        outbox.engine().store().claim(&claim(&worker, &policy, 1)).await.unwrap();
+        outbox.engine().stores().send.claim(&claim(&worker, &policy, 1)).await.unwrap();
         worker.in_flight.claim_answer_lost();
         clock.advance(Duration::from_secs(50));
         worker.hand_back_unknown().await.unwrap();
@@ -202,7 +202,7 @@ mod tests {
         worker.reload_definitions().await.unwrap();
         let policy = outbox.definitions().await.unwrap().into_iter().find(|state| state.row.name == "sync").unwrap();
         let policy = policy.row.policy().unwrap();
-        let claimed = outbox.engine().store().claim(&claim(&worker, &policy, 2100)).await.unwrap().notices;
+        let claimed = outbox.engine().stores().send.claim(&claim(&worker, &policy, 2100)).await.unwrap().notices;
         let (unknown, known) = claimed.split_last().unwrap();
         known.iter().for_each(|claimed| worker.in_flight.register(claimed, policy.lease(), worker.moment()));
         worker.in_flight.claim_answer_lost();

@@ -39,7 +39,7 @@ impl Worker {
         handlers.sort_unstable();
         let mut node = Node { id: self.id.clone(), handlers, clock_offset_ms, alarms: Vec::new() };
         let asked = Utc::now();
-        let pulse = self.store().beat(&node).await?;
+        let pulse = self.stores().send.beat(&node).await?;
         let answered = Utc::now();
         let measured = i64::midpoint(millis_from_time(asked), millis_from_time(answered)) - millis_from_time(pulse.now);
         // After an outage other nodes may not have reported yet: a node that is listed lives, but one that is not listed
@@ -55,7 +55,7 @@ impl Worker {
         let off = if self.outbox.engine().hand_clock().is_some() { 0 } else { measured };
         node.alarms = self.conditions(&pulse.handlers, off).await?;
         if !node.alarms.is_empty() {
-            self.store().beat(&node).await?;
+            self.stores().send.beat(&node).await?;
             self.signals.sweep_soon();
         }
         Ok(measured)

@@ -41,7 +41,7 @@ impl Worker {
                     "last_tick lies ahead of the database's clock, which was wrong then; the timetable begins now"
                 );
             }
-            match self.store().tick(&definition.tick(due, last, &ticks)).await {
+            match self.stores().send.tick(&definition.tick(due, last, &ticks)).await {
                 // The new notices are due, and there may be more ticks.
                 Ok(Advanced::Done) => {
                     self.locked_rows.goes_on(definition.row.id, &definition.row.name, Work::Ticks);

@@ -31,7 +31,7 @@ impl Worker {
     /// Keeps new versions, if there are any. Returns false if it has to be tried again.
     async fn keep_versions(&self) -> bool {
         let rows: Vec<NotifyDef> = self.definitions().all().map(|definition| definition.row.clone()).collect();
-        let kept = self.outbox.engine().operate().remember(&rows, &self.id).await;
+        let kept = self.outbox.engine().stores().definitions.remember(&rows, &self.id).await;
         if let Err(error) = &kept {
             self.health.mention(error);
         }
@@ -45,7 +45,7 @@ impl Worker {
     /// Finds the definitions that were deleted by SQL from their versions, because their rows are missing and their notices
     /// wait.
     async fn find_deleted(&self, rows: &[NotifyDef]) -> Result<(), StoreError> {
-        let last = self.outbox.engine().operate().last_versions().await?;
+        let last = self.outbox.engine().stores().definitions.last_versions().await?;
         let is_deleted = |version: &&StoredVersion| !rows.iter().any(|row| row.id == version.def_id);
         let deleted =
             last.iter().filter(is_deleted).filter_map(|version| Some((version.def_id, version.row().ok()?.name)));
@@ -58,7 +58,7 @@ impl Worker {
         let mut found = Vec::new();
         for (def_id, name) in self.known.deleted_by_sql() {
             for status in Status::LIVE {
-                if self.outbox.engine().operate().count(&QueueSlice::of(def_id, status), 1).await? > 0 {
+                if self.outbox.engine().stores().browse.count(&QueueSlice::of(def_id, status), 1).await? > 0 {
                     found.push((def_id, name));
                     break;
                 }

@@ -51,7 +51,7 @@ impl Admission {
     /// Returns whether the window of a definition is closed now by the store's time.
     async fn is_window_closed(&self, policy: &Policy) -> Result<bool, StoreError> {
         let Some(window) = &policy.window else { return Ok(false) };
-        let now = self.outbox.engine().store().now().await?;
+        let now = self.outbox.engine().stores().send.now().await?;
         Ok(!window.is_open(now))
     }
 

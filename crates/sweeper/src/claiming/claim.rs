@@ -33,7 +33,7 @@ impl Worker {
         let ended_before = self.admission.attempts_ended(policy);
         // Until the claimed notices are registered, the lease loop must not conclude that a claim was lost.
         let _under_way = self.in_flight.begin_claim().await;
-        let Claims { notices, stopped_by } = match self.store().claim(&claim).await {
+        let Claims { notices, stopped_by } = match self.stores().send.claim(&claim).await {
             Ok(claims) => claims,
             Err(error) => {
                 self.in_flight.claim_answer_lost();

@@ -113,7 +113,7 @@ impl Worker {
     /// notice that does not exist.
     async fn look_for(&self, ids: Vec<i64>, keep: KeepHistory, is_closed: bool) {
         for id in ids {
-            match self.store().find(id).await {
+            match self.stores().browse.find(id).await {
                 // The sweep of this node was faster, or another node is claiming it. If it is this node, it reports when
                 // the attempt has ended.
                 Ok(Some(record)) if record.status == Status::NotSent && !is_closed => {}

@@ -43,7 +43,7 @@ impl Looks {
         let (began, asked) = (Instant::now(), worker.moment());
         // A thorough look that takes long must not take all the time.
         let thorough = self.is_due || self.at.elapsed() >= worker.settings.poll_interval.max(20 * self.took);
-        let due = worker.store().due(thorough).await?;
+        let due = worker.stores().send.due(thorough).await?;
         let reading = Reading::new(due.now, asked, worker.moment());
         if thorough {
             (self.is_due, self.at, self.took) = (false, began, began.elapsed());

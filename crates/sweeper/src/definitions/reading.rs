@@ -27,22 +27,22 @@ const FALLBACK_DELAY: Duration = Duration::from_secs(300);
 impl Worker {
     /// Reads the definitions, and logs changes.
     pub(crate) async fn reload_definitions(&self) -> Result<(), StoreError> {
-        let mut rows = self.store().definitions().await?;
+        let mut rows = self.stores().definitions.definitions().await?;
         let mut missing = built_in(self.settings.housekeeping);
         missing.retain(|built_in| !rows.iter().any(|row| row.name == built_in.name));
         if !missing.is_empty() {
             // The definition was deleted, or this is the first node. Existing rows keep the operators' edits.
             for definition in missing {
-                match self.store().edit(&Edit::Create(definition), &self.id).await {
+                match self.stores().definitions.edit(&Edit::Create(definition), &self.id).await {
                     Err(error) if error.kind == FaultKind::Outage => return Err(error),
                     // Another session may have locked this name: nothing else waits for it.
                     Err(error) => self.health.mention(&error),
                     Ok(_) => {}
                 }
             }
-            rows = self.store().definitions().await?;
+            rows = self.stores().definitions.definitions().await?;
         }
-        let SendLimits { paused, limits } = self.outbox.engine().operate().send_limits().await?;
+        let SendLimits { paused, limits } = self.outbox.engine().stores().definitions.send_limits().await?;
         let are_new = are_new(&self.definitions(), &rows);
         self.known.replace(|before| self.next_view(before, rows, paused, &limits));
         if are_new {

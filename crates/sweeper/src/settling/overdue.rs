@@ -19,8 +19,11 @@ impl Worker {
         if let Some(left) = self.health.grace_left(self.moment()) {
             return Ok(left.max(SHORTEST));
         }
-        let expired =
-            self.store().look(&Look::Overdue { def_id: definition.row.id, status: Status::Sending }, BATCH).await?;
+        let expired = self
+            .stores()
+            .send
+            .look(&Look::Overdue { def_id: definition.row.id, status: Status::Sending }, BATCH)
+            .await?;
         for claimed in expired {
             // A notice that is in flight here is late, not lost: the lease loop extends its lease.
             let is_late = self.in_flight.contains(claimed.id, claimed.fence);
@@ -54,7 +57,7 @@ impl Worker {
         // No receiver could ack while the database was down, but a nack that is stored counts.
         let grace = self.health.grace_left(self.moment());
         let overdue = Look::Overdue { def_id: definition.row.id, status: Status::AwaitingAck };
-        for claimed in self.store().look(&overdue, BATCH).await? {
+        for claimed in self.stores().send.look(&overdue, BATCH).await? {
             let nack = claimed.refused().map(|record| record.message);
             if (grace.is_some() && nack.is_none()) || !self.in_flight.begin_to_judge(claimed.id, claimed.fence) {
                 continue;

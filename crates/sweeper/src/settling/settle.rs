@@ -132,7 +132,7 @@ impl Worker {
     async fn write(&self, settling: &mut Settling) -> bool {
         let Some(batch) = &settling.in_hand else { return true };
         let settles: Vec<Settle> = batch.decided.iter().map(|decided| decided.settle.clone()).collect();
-        let replies = self.store().settle(&settles).await;
+        let replies = self.stores().send.settle(&settles).await;
         let Some(batch) = settling.in_hand.take() else { return true };
         match replies {
             Ok(replies) => {

@@ -22,7 +22,7 @@ fn await_ack(claimed: &ClaimedNotice, within: Duration) -> Settle {
 impl dyn Backend + '_ {
     async fn unacked(&self, def_id: i64) -> Vec<ClaimedNotice> {
         let look = Look::Overdue { def_id, status: Status::AwaitingAck };
-        self.store().look(&look, 10).await.unwrap()
+        self.stores().send.look(&look, 10).await.unwrap()
     }
 
     /// Returns a notice that awaits its ack for ten seconds.
@@ -57,9 +57,10 @@ pub async fn an_ack_can_be_awaited_for_ever(b: &dyn Backend) {
     assert_eq!(b.settle_one(await_ack(&claimed, FOREVER)).await, Settled::Done);
     b.clock().advance(Duration::from_secs(86_400 * 3650));
     assert!(b.unacked(def_id).await.is_empty());
-    assert!(b.store().due(true).await.unwrap().slices.is_empty(), "it is never due");
+    assert!(b.stores().send.due(true).await.unwrap().slices.is_empty(), "it is never due");
     assert_eq!(b.record(id).await.next_call_time, None);
-    let listed = b.outbox().engine().operate().list(&QueueSlice::of(def_id, Status::AwaitingAck), 10).await.unwrap();
+    let listed =
+        b.outbox().engine().stores().browse.list(&QueueSlice::of(def_id, Status::AwaitingAck), 10).await.unwrap();
     assert_eq!(listed[0].time, time_from_millis(NEVER));
     let explained = b.outbox().operator("alice").explain(id).await.unwrap();
     assert_eq!(explained, Explanation::AwaitingAck { until: None });
@@ -86,7 +87,7 @@ pub async fn an_ack_ends_a_notice_in_every_live_state(b: &dyn Backend) {
         assert_eq!(b.settle_one(fail(&claimed, SECOND)).await, Settled::Ended, "a late settle loses");
         assert_eq!(b.record(id).await.status, Status::Succeeded);
     }
-    assert!(b.store().due(true).await.unwrap().slices.is_empty());
+    assert!(b.stores().send.due(true).await.unwrap().slices.is_empty());
 }
 
 pub async fn an_ack_of_an_earlier_attempt_ends_a_resend(b: &dyn Backend) {
@@ -119,7 +120,7 @@ pub async fn an_acked_dead_letter_becomes_a_success_and_is_audited(b: &dyn Backe
     assert_eq!((record.status, record.finish_time), (Status::Succeeded, Some(b.clock().now())));
     assert_eq!(record.end_reason.as_deref(), Some("acked after it had been given up"));
     assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::AlreadySucceeded);
-    let audit = b.outbox().engine().operate().audit(10).await.unwrap();
+    let audit = b.outbox().engine().stores().browse.audit(10).await.unwrap();
     assert_eq!(audit.len(), 1, "{audit:?}");
     assert_eq!((audit[0].act.as_str(), audit[0].notice_id, audit[0].def_id), ("ack", Some(id), Some(def_id)));
     assert_eq!(audit[0].time, b.clock().now());
@@ -135,7 +136,7 @@ pub async fn acks_of_cancelled_and_of_missing_notices_differ(b: &dyn Backend) {
     assert_eq!(b.outbox().nack(id, "no").await.unwrap(), AckResult::Cancelled);
     assert_eq!(b.outbox().ack(id + 1000).await.unwrap(), AckResult::Unknown);
     assert_eq!(b.record(id).await.status, Status::Cancelled);
-    assert!(b.outbox().engine().operate().audit(10).await.unwrap().is_empty());
+    assert!(b.outbox().engine().stores().browse.audit(10).await.unwrap().is_empty());
 }
 
 pub async fn a_refusal_makes_the_delivery_overdue_at_once_with_its_reason(b: &dyn Backend) {
@@ -169,7 +170,7 @@ pub async fn an_outcome_beside_the_judgement_of_its_refusal_changes_nothing(b: &
     let mut failed = fail(&refused, SECOND);
     (failed.from, failed.overdue) = (Status::AwaitingAck, true);
     let batch = [await_ack(&claimed, FOREVER), failed];
-    assert_eq!(b.store().settle(&batch).await.unwrap()[1], Settled::Done);
+    assert_eq!(b.stores().send.settle(&batch).await.unwrap()[1], Settled::Done);
     let record = b.record(id).await;
     assert_eq!((record.status, record.failures), (Status::Failed, 1));
 }

@@ -63,7 +63,7 @@ impl Defs {
     }
 
     async fn row(&self, b: &dyn Backend) -> AlertRow {
-        b.store().alert(self.sync, AlertReason::FinalFailure).await.unwrap().unwrap().0
+        b.stores().alerts.alert(self.sync, AlertReason::FinalFailure).await.unwrap().unwrap().0
     }
 
     /// The step that sends a digest of the row as it was read.
@@ -83,7 +83,7 @@ impl Defs {
 
     /// The rows that are due, and how long until the first is due.
     async fn due_rows(&self, b: &dyn Backend) -> (Vec<(i64, AlertReason)>, Option<Duration>) {
-        (b.store().due_alerts(10).await.unwrap(), b.store().due(true).await.unwrap().alerts)
+        (b.stores().alerts.due_alerts(10).await.unwrap(), b.stores().send.due(true).await.unwrap().alerts)
     }
 }
 
@@ -146,8 +146,8 @@ pub async fn the_step_of_a_due_alert_is_stored_with_its_notice_once(b: &dyn Back
     defs.due(b).await;
     b.clock().advance(COOLDOWN);
     let step = defs.digest(b, &defs.row(b).await);
-    assert_eq!(b.store().advance_alert(&step).await.unwrap(), Advanced::Done);
-    assert_eq!(b.store().advance_alert(&step).await.unwrap(), Advanced::Changed, "another node was faster");
+    assert_eq!(b.stores().alerts.advance_alert(&step).await.unwrap(), Advanced::Done);
+    assert_eq!(b.stores().alerts.advance_alert(&step).await.unwrap(), Advanced::Changed, "another node was faster");
     let digests = defs.due(b).await;
     assert_eq!(digests.iter().map(|alert| (alert.kind, alert.more)).collect::<Vec<_>>(), [(AlertKind::Digest, 2)]);
     assert_eq!(Some(defs.row(b).await), step.new);
@@ -164,10 +164,10 @@ pub async fn an_alarm_before_the_step_of_a_due_alert_is_not_lost(b: &dyn Backend
     let step = defs.digest(b, &defs.row(b).await);
     defs.fail_one(b, "meanwhile").await;
     assert!(defs.due(b).await.is_empty(), "the digest that is due reports it");
-    assert_eq!(b.store().advance_alert(&step).await.unwrap(), Advanced::Changed);
+    assert_eq!(b.stores().alerts.advance_alert(&step).await.unwrap(), Advanced::Changed);
     let row = defs.row(b).await;
     assert_eq!(row.suppressed, 3);
-    assert_eq!(b.store().advance_alert(&defs.digest(b, &row)).await.unwrap(), Advanced::Done);
+    assert_eq!(b.stores().alerts.advance_alert(&defs.digest(b, &row)).await.unwrap(), Advanced::Done);
     assert_eq!(defs.due(b).await[0].more, 3);
     defs.fail_one(b, "afterwards").await;
     assert!(defs.due(b).await.is_empty(), "the digest was the alert");
@@ -183,7 +183,7 @@ pub async fn of_sixteen_nodes_that_advance_an_alert_one_does(b: &dyn Backend) {
     defs.due(b).await;
     b.clock().advance(COOLDOWN);
     let step = defs.digest(b, &defs.row(b).await);
-    let steps = (0..16).map(|_| b.store().advance_alert(&step));
+    let steps = (0..16).map(|_| b.stores().alerts.advance_alert(&step));
     let done = futures_util::future::join_all(steps).await;
     assert_eq!(done.into_iter().filter(|done| done.as_ref().is_ok_and(|done| *done == Advanced::Done)).count(), 1);
     assert_eq!(defs.due(b).await.len(), 1);
@@ -196,7 +196,7 @@ pub async fn many_alarms_of_one_batch_are_one_alert_and_a_digest(b: &dyn Backend
     }
     let claimed = b.claim_slice(defs.sync, Status::NotSent, 100).await;
     let batch: Vec<Settle> = claimed.iter().map(|claimed| defs.dead(claimed, "no")).collect();
-    assert!(b.store().settle(&batch).await.unwrap().iter().all(|settled| *settled == Settled::Done));
+    assert!(b.stores().send.settle(&batch).await.unwrap().iter().all(|settled| *settled == Settled::Done));
     assert_eq!(defs.due(b).await.len(), 1);
     let row = defs.row(b).await;
     assert_eq!((row.suppressed, defs.due_rows(b).await.1), (39, Some(COOLDOWN)));
@@ -212,9 +212,9 @@ pub async fn a_cool_down_is_of_one_definition_and_reason(b: &dyn Backend) {
         alarm(other, AlertReason::FinalFailure),
     ];
     let node = Node { id: "node-1".to_owned(), handlers: Vec::new(), clock_offset_ms: 0, alarms };
-    b.store().beat(&node).await.unwrap();
+    b.stores().send.beat(&node).await.unwrap();
     assert_eq!(defs.due(b).await.len(), 3);
-    b.store().beat(&node).await.unwrap();
+    b.stores().send.beat(&node).await.unwrap();
     assert!(defs.due(b).await.is_empty(), "the same alert again, from any node");
 }
 
@@ -223,7 +223,7 @@ pub async fn of_many_nodes_that_alarm_at_once_one_tells(b: &dyn Backend) {
     let beats = (0..8).map(|n| {
         let alarms = vec![defs.alarm("no")];
         let node = Node { id: format!("node-{n}"), handlers: Vec::new(), clock_offset_ms: 0, alarms };
-        async move { b.store().beat(&node).await }
+        async move { b.stores().send.beat(&node).await }
     });
     for beat in futures_util::future::join_all(beats).await {
         beat.unwrap();
@@ -244,7 +244,7 @@ pub async fn alarms_of_many_who_settle_at_once_are_counted_once_each(b: &dyn Bac
         async move {
             // A conflict with other nodes is transient.
             for _ in 0..50 {
-                if let Ok(settled) = b.store().settle(std::slice::from_ref(&settle)).await
+                if let Ok(settled) = b.stores().send.settle(std::slice::from_ref(&settle)).await
                     && settled != [Settled::Locked]
                 {
                     assert_eq!(settled, [Settled::Done]);
@@ -266,7 +266,7 @@ pub async fn an_alert_that_is_over_is_closed_and_the_facts_show_it(b: &dyn Backe
         defs.fail_one(b, "no").await;
     }
     defs.due(b).await;
-    let (seen, facts) = b.store().alert(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
+    let (seen, facts) = b.stores().alerts.alert(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
     assert!(facts.succeeded.is_none() && !facts.still_failing);
     b.add_to("sync").await;
     let good = b.claim_one(defs.sync).await;
@@ -275,13 +275,13 @@ pub async fn an_alert_that_is_over_is_closed_and_the_facts_show_it(b: &dyn Backe
     b.add_to("sync").await;
     let bad = b.claim_one(defs.sync).await;
     b.settle_one(fail(&bad, SECOND)).await;
-    let (row, facts) = b.store().alert(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
+    let (row, facts) = b.stores().alerts.alert(defs.sync, AlertReason::FinalFailure).await.unwrap().unwrap();
     assert_eq!(row, seen);
     assert!(facts.succeeded == Some(millis_from_time(b.clock().now())) && facts.still_failing);
     b.clock().advance(COOLDOWN);
     let step = AlertStep { new: None, notice: None, ..defs.digest(b, &row) };
-    assert_eq!(b.store().advance_alert(&step).await.unwrap(), Advanced::Done);
-    assert!(b.store().alert(defs.sync, AlertReason::FinalFailure).await.unwrap().is_none());
+    assert_eq!(b.stores().alerts.advance_alert(&step).await.unwrap(), Advanced::Done);
+    assert!(b.stores().alerts.alert(defs.sync, AlertReason::FinalFailure).await.unwrap().is_none());
     assert_eq!(defs.due_rows(b).await, (vec![], None));
     assert!(defs.due(b).await.is_empty());
 }

@@ -41,7 +41,7 @@ impl dyn Backend + '_ {
             let claimed = self.claim_slice(def_id, Status::NotSent, 500).await;
             // Not in the order of their ids, in which a table would return them without sorting.
             let batch: Vec<_> = claimed.iter().rev().map(|claimed| dead(claimed, Some(ErrorClass::Busy))).collect();
-            self.store().settle(&batch).await.unwrap();
+            self.stores().send.settle(&batch).await.unwrap();
             killed.extend(claimed.iter().map(|claimed| claimed.id));
         }
         killed

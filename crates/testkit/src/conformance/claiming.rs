@@ -61,7 +61,7 @@ pub async fn a_claim_by_ids_takes_only_what_exists_was_never_attempted_and_is_du
         worker: "w".to_owned(),
         quota: None,
     };
-    let claimed = b.store().claim(&claim).await.unwrap().notices;
+    let claimed = b.stores().send.claim(&claim).await.unwrap().notices;
     assert_eq!(claimed.iter().map(|notice| notice.id).collect::<Vec<_>>(), [fresh]);
     assert_eq!(b.record(not_wanted).await.status, Status::NotSent);
     assert_eq!(b.claim_slice(other_def, Status::NotSent, 10).await.len(), 1);
@@ -94,15 +94,15 @@ pub async fn a_notice_whose_process_died_twice_is_claimed_apart_from_the_others(
         b.settle_one(settle).await;
     }
     let mut claim = slice_claim(def_id, Status::Failed, 10);
-    let ordinary = b.store().claim(&claim).await.unwrap().notices;
+    let ordinary = b.stores().send.claim(&claim).await.unwrap().notices;
     assert_eq!(ordinary.iter().map(|notice| notice.id).collect::<Vec<_>>(), ids[..2]);
     claim.what = ClaimWhat::CrashLooping;
     claim.limit = 1;
     for id in &ids[2..] {
-        let crash_looping = b.store().claim(&claim).await.unwrap().notices;
+        let crash_looping = b.stores().send.claim(&claim).await.unwrap().notices;
         assert_eq!(crash_looping.iter().map(|notice| notice.id).collect::<Vec<_>>(), [*id]);
     }
-    assert!(b.store().claim(&claim).await.unwrap().notices.is_empty());
+    assert!(b.stores().send.claim(&claim).await.unwrap().notices.is_empty());
 }
 
 pub async fn sixteen_claimers_get_each_attempt_once(b: &dyn Backend) {
@@ -118,7 +118,7 @@ pub async fn sixteen_claimers_get_each_attempt_once(b: &dyn Backend) {
         while idle < 3 {
             let mut claim = slice_claim(def_id, Status::NotSent, 7);
             claim.worker = format!("worker-{n}");
-            let claimed = b.store().claim(&claim).await.unwrap().notices;
+            let claimed = b.stores().send.claim(&claim).await.unwrap().notices;
             idle = if claimed.is_empty() { idle + 1 } else { 0 };
             got.extend(claimed.into_iter().map(|notice| (notice.id, notice.fence)));
         }
@@ -142,7 +142,7 @@ pub async fn earliest_due_time_is_returned_per_definition_and_slice(b: &dyn Back
     let one = b.define(NotifyDef::new("one")).await;
     let two = b.define(NotifyDef::new("two")).await;
     b.define(NotifyDef::new("idle")).await;
-    assert!(b.store().due(true).await.unwrap().slices.is_empty());
+    assert!(b.stores().send.due(true).await.unwrap().slices.is_empty());
     let second = Duration::from_secs(1);
     b.add_to("one").await;
     let claimed = b.claim_one(one).await;
@@ -153,7 +153,7 @@ pub async fn earliest_due_time_is_returned_per_definition_and_slice(b: &dyn Back
     b.add_new(NewNotice::new("one", 1).unwrap().delay(3 * second)).await;
     b.add_to("two").await;
     b.clock().advance(second);
-    let mut slices = b.store().due(true).await.unwrap().slices;
+    let mut slices = b.stores().send.due(true).await.unwrap().slices;
     slices.sort_by_key(|slice| (slice.def_id, slice.status));
     let zero = Duration::ZERO;
     let slice = |def_id, status, after, late| DueSlice { def_id, status, after, late };

@@ -15,7 +15,7 @@ const EVERY: Duration = Duration::from_secs(30);
 
 impl dyn Backend + '_ {
     async fn refresh(&self, def_id: i64) -> bool {
-        self.outbox().engine().operate().refresh_counts(def_id, EVERY).await.expect("refresh_counts")
+        self.outbox().engine().stores().browse.refresh_counts(def_id, EVERY).await.expect("refresh_counts")
     }
 
     async fn counts_of(&self, def_id: i64) -> DefinitionCounts {
@@ -114,6 +114,6 @@ pub async fn a_definition_that_is_gone_is_not_in_the_snapshot(b: &dyn Backend) {
     b.outbox().delete(&b.definition("sync").await).await.unwrap();
     assert_eq!(b.counts_of(def_id).await.definition, b.outbox().definitions().await.unwrap()[0].row.name);
     b.clock().advance(Duration::from_secs(60));
-    b.store().purge(&Purge::Definition { def_id, older_than: Duration::ZERO }).await.unwrap();
+    b.stores().send.purge(&Purge::Definition { def_id, older_than: Duration::ZERO }).await.unwrap();
     assert!(b.outbox().operator("test").snapshot().await.unwrap().is_empty());
 }

@@ -106,7 +106,7 @@ pub async fn a_claim_by_ids_takes_the_first_of_each_key_and_all_without_a_key(b:
     }
     let what = ClaimWhat::Ids(ids.iter().rev().copied().collect());
     let claim = Claim { def_id, what, limit: 10, lease: LEASE, worker: "w".to_owned(), quota: None };
-    let claimed = b.store().claim(&claim).await.unwrap().notices;
+    let claimed = b.stores().send.claim(&claim).await.unwrap().notices;
     assert_eq!(claimed.iter().map(|notice| notice.id).collect::<Vec<_>>(), ids[..3]);
 }
 
@@ -122,7 +122,7 @@ pub async fn the_next_notice_of_a_key_can_be_claimed_when_the_first_has_ended(b:
         let keys = ["key", "later", "unused"].map(str::to_owned).to_vec();
         let what = ClaimWhat::Keys(keys);
         let claim = Claim { def_id, what, limit: 10, lease: LEASE, worker: "w".to_owned(), quota: None };
-        b.store().claim(&claim).await.unwrap().notices
+        b.stores().send.claim(&claim).await.unwrap().notices
     };
     for id in ids {
         let claimed = by_keys().await;

@@ -62,7 +62,7 @@ pub async fn a_rescue_loses_against_an_extension(b: &dyn Backend) {
     let claimed = b.claim_one(def_id).await;
     b.clock().advance(LEASE);
     let overdue = b.overdue(def_id).await.remove(0);
-    b.store().extend(&[Lease { id, fence: claimed.fence, lease: LEASE }]).await.unwrap();
+    b.stores().send.extend(&[Lease { id, fence: claimed.fence, lease: LEASE }]).await.unwrap();
     assert_eq!(b.settle_one(crash(&overdue)).await, Settled::LostLease);
     assert_eq!(b.record(id).await.next_call_time, Some(b.clock().now() + LEASE));
     assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::Done);
@@ -86,15 +86,15 @@ pub async fn only_a_held_lease_can_be_extended(b: &dyn Backend) {
     let id = b.add_to("sync").await;
     let claimed = b.claim_one(def_id).await;
     b.clock().advance(30 * SECOND);
-    b.store().extend(&[Lease { id, fence: claimed.fence, lease: LEASE }]).await.unwrap();
+    b.stores().send.extend(&[Lease { id, fence: claimed.fence, lease: LEASE }]).await.unwrap();
     let extended = b.clock().now() + LEASE;
     assert_eq!(b.record(id).await.next_call_time, Some(extended));
     b.clock().advance(SECOND);
-    b.store().extend(&[Lease { id, fence: claimed.fence + 1, lease: LEASE }]).await.unwrap();
+    b.stores().send.extend(&[Lease { id, fence: claimed.fence + 1, lease: LEASE }]).await.unwrap();
     assert_eq!(b.record(id).await.next_call_time, Some(extended), "another attempt's lease");
     b.settle_one(fail(&claimed, 5 * SECOND)).await;
     let retry = b.record(id).await.next_call_time;
-    b.store().extend(&[Lease { id, fence: claimed.fence, lease: LEASE }]).await.unwrap();
+    b.stores().send.extend(&[Lease { id, fence: claimed.fence, lease: LEASE }]).await.unwrap();
     assert_eq!(b.record(id).await.next_call_time, retry, "a retry time is no lease");
 }
 
@@ -106,9 +106,9 @@ pub async fn a_worker_can_ask_what_it_is_believed_to_hold(b: &dyn Backend) {
     let mine = b.claim_slice(def_id, Status::NotSent, 2).await;
     let mut other = slice_claim(def_id, Status::NotSent, 1);
     other.worker = "worker-2".to_owned();
-    b.store().claim(&other).await.unwrap();
+    b.stores().send.claim(&other).await.unwrap();
     b.settle_one(fail(&mine[0], SECOND)).await;
-    let held = b.store().look(&Look::ClaimedBy { worker: "worker-1".to_owned() }, 10).await.unwrap();
+    let held = b.stores().send.look(&Look::ClaimedBy { worker: "worker-1".to_owned() }, 10).await.unwrap();
     assert_eq!(held.len(), 1);
     assert_eq!((held[0].id, held[0].fence), (mine[1].id, 1));
 }
@@ -122,21 +122,21 @@ pub async fn any_number_of_leases_is_extended_at_once(b: &dyn Backend) {
     let mut leases: Vec<Lease> = (1_000_000..1_002_500).map(lease).collect();
     leases.insert(0, lease(first));
     leases.push(lease(last));
-    b.store().extend(&leases).await.unwrap();
+    b.stores().send.extend(&leases).await.unwrap();
     for id in [first, last] {
         assert_eq!(b.record(id).await.next_call_time, Some(b.clock().now() + LEASE));
     }
-    b.store().extend(&[]).await.unwrap();
+    b.stores().send.extend(&[]).await.unwrap();
 }
 
 pub async fn a_node_that_beats_hears_the_time_of_the_store(b: &dyn Backend) {
     let node =
         Node { id: "node-1".to_owned(), handlers: vec!["sync".to_owned()], clock_offset_ms: -5, alarms: Vec::new() };
-    let pulse = b.store().beat(&node).await.unwrap();
+    let pulse = b.stores().send.beat(&node).await.unwrap();
     assert_eq!(pulse.now, b.clock().now());
     assert!(pulse.handlers.contains("sync"));
     b.clock().advance(SECOND);
-    assert_eq!(b.store().beat(&node).await.unwrap().now, b.clock().now());
+    assert_eq!(b.stores().send.beat(&node).await.unwrap().now, b.clock().now());
 }
 
 pub async fn node_lives_near_the_time_at_which_it_was_seen(b: &dyn Backend) {
@@ -148,15 +148,15 @@ pub async fn node_lives_near_the_time_at_which_it_was_seen(b: &dyn Backend) {
     let minutes = |minutes: u32| now + minutes * 60 * SECOND;
     for (id, seen) in [("wrong", minutes(60 * 24 * 365)), ("dead", minutes(10)), ("early", now)] {
         b.clock().set(seen);
-        b.store().beat(&node(id)).await.unwrap();
+        b.stores().send.beat(&node(id)).await.unwrap();
     }
     b.clock().set(minutes(2));
-    let pulse = b.store().beat(&node("new")).await.unwrap();
+    let pulse = b.stores().send.beat(&node("new")).await.unwrap();
     assert_eq!(
         pulse.handlers.into_iter().collect::<Vec<_>>(),
         ["of-early", "of-new"],
         "the others are of a wrong time"
     );
-    let listed = b.outbox().engine().operate().nodes(180 * SECOND).await.unwrap();
+    let listed = b.outbox().engine().stores().browse.nodes(180 * SECOND).await.unwrap();
     assert_eq!(listed.iter().map(|seen| seen.id.as_str()).collect::<Vec<_>>(), ["early", "new"]);
 }

@@ -46,7 +46,7 @@ impl dyn Backend + '_ {
     }
 
     async fn claims(&self, claim: &Claim) -> Claims {
-        self.store().claim(claim).await.expect("claim")
+        self.stores().send.claim(claim).await.expect("claim")
     }
 
     /// Returns how many notices a claim of ten takes, and why not more.
@@ -56,7 +56,7 @@ impl dyn Backend + '_ {
     }
 
     async fn limit(&self, def_id: i64) -> Option<LimitRow> {
-        self.outbox().engine().operate().send_limits().await.unwrap().limits.remove(&def_id)
+        self.outbox().engine().stores().definitions.send_limits().await.unwrap().limits.remove(&def_id)
     }
 
     /// Claims one notice and settles it as failed; the circuit breaker counts it.
@@ -193,10 +193,10 @@ pub async fn signs_of_a_batch_are_folded_in_their_order_and_only_of_what_is_stor
     lost.fence -= 1;
     let well = watched(succeed(&claimed[2]), def_id, Sign::Well);
     let batch = [unwell(0), unwell(1), well, lost.clone(), lost, unwell(4), unwell(5)];
-    b.store().settle(&batch).await.unwrap();
+    b.stores().send.settle(&batch).await.unwrap();
     assert_eq!(b.limit(def_id).await.unwrap(), LimitRow { failures: 2, ..LimitRow::default() });
     // It was stored already and its answer was lost, so it does not count again.
-    b.store().settle(&[unwell(5)]).await.unwrap();
+    b.stores().send.settle(&[unwell(5)]).await.unwrap();
     assert_eq!(b.limit(def_id).await.unwrap().failures, 2);
     assert_eq!(b.takes(def_id, breaking()).await.1, None);
 }
@@ -211,7 +211,7 @@ pub async fn signs_of_many_who_settle_at_once_are_all_counted(b: &dyn Backend) {
         settle.watched = Some(Box::new(Watched { def_id, breaker, sign: Sign::Unwell, alarm: None }));
         // A conflict with other nodes is transient.
         for _ in 0..50 {
-            if let Ok(settled) = b.store().settle(std::slice::from_ref(&settle)).await {
+            if let Ok(settled) = b.stores().send.settle(std::slice::from_ref(&settle)).await {
                 assert_eq!(settled, [Settled::Done]);
                 return;
             }
@@ -243,10 +243,10 @@ pub async fn an_opened_circuit_is_reported_once(b: &dyn Backend) {
         });
         settle
     };
-    b.store().settle(&[settle(&claimed[0]), settle(&claimed[1])]).await.unwrap();
+    b.stores().send.settle(&[settle(&claimed[0]), settle(&claimed[1])]).await.unwrap();
     assert!(b.claim_slice(alert_def, Status::NotSent, 9).await.is_empty());
     let batch: Vec<Settle> = claimed[2..].iter().map(settle).collect();
-    b.store().settle(&batch).await.unwrap();
+    b.stores().send.settle(&batch).await.unwrap();
     let alerts = b.claim_slice(alert_def, Status::NotSent, 9).await;
     assert_eq!(alerts.len(), 1);
     assert!(alerts[0].param.contains(&format!("\"notice_id\":{}", claimed[2].id)), "{}", alerts[0].param);
@@ -267,24 +267,24 @@ pub async fn a_purged_definition_leaves_no_limit_behind(b: &dyn Backend) {
     }
     b.outbox().delete(&b.definition("sync").await).await.unwrap();
     b.clock().advance(MINUTE);
-    assert_eq!(b.store().purge(&Purge::Definition { def_id, older_than: MINUTE }).await.unwrap(), [def_id]);
+    assert_eq!(b.stores().send.purge(&Purge::Definition { def_id, older_than: MINUTE }).await.unwrap(), [def_id]);
     assert_eq!((b.limit(def_id).await, b.limit(stays).await.is_some()), (None, true));
 }
 
 pub async fn the_switch_is_turned_once_and_written_down(b: &dyn Backend) {
-    let operate = b.outbox().engine().operate();
-    assert_eq!(operate.send_limits().await.unwrap().paused, None);
+    let stores = b.stores();
+    assert_eq!(stores.definitions.send_limits().await.unwrap().paused, None);
     let alice = b.outbox().operator("alice");
     assert!(!alice.resume_all().await.unwrap());
     assert!(alice.pause_all("the target moves").await.unwrap());
     let since = Some(b.clock().now());
     let paused = Paused { who: Some("alice".to_owned()), since, reason: Some("the target moves".to_owned()) };
     b.clock().advance(SECOND);
-    assert!(!operate.switch(&Switch::Pause { reason: "me too".to_owned() }, "bob").await.unwrap());
-    assert_eq!(operate.send_limits().await.unwrap().paused, Some(paused.clone()));
+    assert!(!stores.operate.switch(&Switch::Pause { reason: "me too".to_owned() }, "bob").await.unwrap());
+    assert_eq!(stores.definitions.send_limits().await.unwrap().paused, Some(paused.clone()));
     assert!(paused.to_string().contains(" by alice: the target moves"), "{paused}");
     assert!(alice.resume_all().await.unwrap());
-    assert_eq!(operate.send_limits().await.unwrap().paused, None);
+    assert_eq!(stores.definitions.send_limits().await.unwrap().paused, None);
     let audit = alice.audit(10).await.unwrap();
     let acts: Vec<(&str, &str)> = audit.iter().map(|entry| (entry.who.as_str(), entry.act.as_str())).collect();
     assert_eq!(acts, [("alice", "resume_all"), ("alice", "pause_all")]);
@@ -296,7 +296,7 @@ pub async fn explain_returns_the_limit_that_delays_a_due_notice(b: &dyn Backend)
     let def_id = b.define(limited).await;
     let quota = b.definition("sync").await.policy().unwrap().quota.unwrap();
     let node = Node { id: "n".to_owned(), handlers: vec!["sync".to_owned()], clock_offset_ms: 0, alarms: Vec::new() };
-    b.store().beat(&node).await.unwrap();
+    b.stores().send.beat(&node).await.unwrap();
     b.backlog("sync", 5).await;
     let waits = b.add_to("sync").await;
     let alice = b.outbox().operator("alice");

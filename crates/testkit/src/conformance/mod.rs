@@ -27,7 +27,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::{Claim, ClaimWhat, Look, Settle, Settled, Store};
+use solid_notify_core::store::{Claim, ClaimWhat, Look, Settle, Settled, Stores};
 use solid_notify_core::transition::{Next, Transition};
 use solid_notify_core::{AnyOutbox, Error, HandClock, NewNotice, NoticeRecord, NotifyDef, Receipt, Status};
 
@@ -245,8 +245,8 @@ macro_rules! conformance_suite {
 /// Helpers of the cases. They panic, because that is how a case fails.
 #[allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 impl dyn Backend + '_ {
-    pub(crate) fn store(&self) -> &dyn Store {
-        &**self.outbox().engine().store()
+    pub(crate) fn stores(&self) -> &Stores {
+        self.outbox().engine().stores()
     }
 
     pub(crate) async fn define(&self, def: NotifyDef) -> i64 {
@@ -269,7 +269,7 @@ impl dyn Backend + '_ {
     }
 
     pub(crate) async fn claim_slice(&self, def_id: i64, status: Status, limit: usize) -> Vec<ClaimedNotice> {
-        self.store().claim(&slice_claim(def_id, status, limit)).await.expect("claim").notices
+        self.stores().send.claim(&slice_claim(def_id, status, limit)).await.expect("claim").notices
     }
 
     /// Claims the only fresh notice of a definition.
@@ -282,11 +282,11 @@ impl dyn Backend + '_ {
     /// Returns the notices of a definition whose leases have expired.
     pub(crate) async fn overdue(&self, def_id: i64) -> Vec<ClaimedNotice> {
         let look = Look::Overdue { def_id, status: Status::Sending };
-        self.store().look(&look, 10).await.expect("look")
+        self.stores().send.look(&look, 10).await.expect("look")
     }
 
     pub(crate) async fn settle_one(&self, settle: Settle) -> Settled {
-        let mut answers = self.store().settle(&[settle]).await.expect("settle");
+        let mut answers = self.stores().send.settle(&[settle]).await.expect("settle");
         assert_eq!(answers.len(), 1, "one answer per outcome");
         answers.remove(0)
     }

@@ -112,7 +112,7 @@ pub async fn a_cancelled_notice_that_was_never_tried_comes_back_as_a_first_send(
     let def_id = b.define(NotifyDef::new("sync")).await;
     let id = b.add_to("sync").await;
     assert_eq!(b.alice().cancel(id, "wrong").await.unwrap(), VerbResult::Done);
-    assert!(b.store().due(true).await.unwrap().slices.is_empty());
+    assert!(b.stores().send.due(true).await.unwrap().slices.is_empty());
     assert_eq!(b.outbox().operator("bob").retry(id).await.unwrap(), VerbResult::Done);
     assert_eq!(b.claim_one(def_id).await.fence, 1);
     let acts = [("bob", "retry"), ("alice", "cancel")].map(|(who, act)| (who.to_owned(), act.to_owned()));
@@ -170,7 +170,7 @@ pub async fn a_waiting_notice_is_cancelled_and_an_ended_one_is_not(b: &dyn Backe
     let id = b.add_dead("sync", None).await;
     assert_eq!(alice.cancel(id, "x").await.unwrap(), VerbResult::AlreadyEnded(Status::DeadLetter));
     assert_eq!(alice.cancel(1_000_000, "x").await.unwrap(), VerbResult::NotFound);
-    assert!(b.store().due(true).await.unwrap().slices.is_empty());
+    assert!(b.stores().send.due(true).await.unwrap().slices.is_empty());
 }
 
 pub async fn a_claimed_notice_is_cancelled_and_its_outcome_comes_too_late(b: &dyn Backend) {
@@ -298,16 +298,16 @@ pub async fn explain_returns_the_reason_why_a_notice_waits(b: &dyn Backend) {
     assert_eq!(alice.explain(first).await.unwrap(), Explanation::Paused { definition: "sync".to_owned() });
     // As an edit by hand would write it.
     let seen = b.definition("sync").await;
-    b.store().edit(&Edit::Replace { new: seen.clone().timeout("soon"), seen }, "a test").await.unwrap();
+    b.stores().definitions.edit(&Edit::Replace { new: seen.clone().timeout("soon"), seen }, "a test").await.unwrap();
     let invalid = alice.explain(first).await.unwrap();
     let column = |problems: &[Problem]| problems.iter().any(|problem| problem.column == "timeout");
     assert!(matches!(&invalid, Explanation::InvalidDefinition { problems, .. } if column(problems)), "{invalid:?}");
     let row = b.definition("sync").await;
     b.outbox().update(&row, row.clone().timeout("30s").enabled(true)).await.unwrap();
     assert_eq!(alice.explain(first).await.unwrap(), Explanation::NoNode { since: now });
-    b.store().beat(&node(&["other"])).await.unwrap();
+    b.stores().send.beat(&node(&["other"])).await.unwrap();
     assert_eq!(alice.explain(first).await.unwrap(), Explanation::NoHandler { handler: "h".to_owned(), nodes: 1 });
-    b.store().beat(&node(&["h"])).await.unwrap();
+    b.stores().send.beat(&node(&["h"])).await.unwrap();
     assert_eq!(alice.explain(first).await.unwrap(), Explanation::Due { since: now, nodes: 1 });
     assert_eq!(alice.explain(second).await.unwrap(), Explanation::Behind { id: first });
     let claimed = b.claim_one(def_id).await;

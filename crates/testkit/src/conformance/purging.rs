@@ -29,11 +29,11 @@ pub async fn only_what_is_old_enough_is_purged_in_windows(b: &dyn Backend) {
     let claimed = b.claim_one(def_id).await;
     b.settle_one(succeed(&claimed)).await;
     let window = history(def_id, Status::Succeeded, DAY, 3);
-    let mut first = b.store().purge(&window).await.unwrap();
+    let mut first = b.stores().send.purge(&window).await.unwrap();
     first.sort_unstable();
     assert_eq!(first, ids[..3], "the oldest first");
-    assert_eq!(b.store().purge(&window).await.unwrap().len(), 2);
-    assert!(b.store().purge(&window).await.unwrap().is_empty());
+    assert_eq!(b.stores().send.purge(&window).await.unwrap().len(), 2);
+    assert!(b.stores().send.purge(&window).await.unwrap().is_empty());
     assert!(b.outbox().find(ids[0]).await.unwrap().is_none());
     assert!(b.outbox().find(young).await.unwrap().is_some());
 }
@@ -51,7 +51,7 @@ pub async fn a_purge_takes_only_its_definition_and_status(b: &dyn Backend) {
     b.settle_one(outcome(&of_one[1], dead)).await;
     b.settle_one(succeed(&of_two)).await;
     let live = b.add_to("one").await;
-    let purged = b.store().purge(&history(one, Status::Succeeded, Duration::ZERO, 10)).await.unwrap();
+    let purged = b.stores().send.purge(&history(one, Status::Succeeded, Duration::ZERO, 10)).await.unwrap();
     assert_eq!(purged, [of_one[0].id]);
     for id in [of_one[1].id, of_two.id, live] {
         assert!(b.outbox().find(id).await.unwrap().is_some());
@@ -63,7 +63,7 @@ pub async fn a_deleted_definition_is_purged_when_nothing_refers_to_it(b: &dyn Ba
     b.add_to("sync").await;
     let purge = Purge::Definition { def_id, older_than: DAY };
     b.clock().advance(2 * DAY);
-    assert!(b.store().purge(&purge).await.unwrap().is_empty(), "it is not deleted");
+    assert!(b.stores().send.purge(&purge).await.unwrap().is_empty(), "it is not deleted");
     let seen = b.definition("sync").await;
     b.outbox().delete(&seen).await.unwrap();
     // No notice refers to this one.
@@ -71,15 +71,15 @@ pub async fn a_deleted_definition_is_purged_when_nothing_refers_to_it(b: &dyn Ba
     b.outbox().delete(&b.definition("unused").await).await.unwrap();
     let purge_unused = Purge::Definition { def_id: unused, older_than: DAY };
     for purge in [&purge, &purge_unused] {
-        assert!(b.store().purge(purge).await.unwrap().is_empty(), "too early");
+        assert!(b.stores().send.purge(purge).await.unwrap().is_empty(), "too early");
     }
     b.clock().advance(DAY);
-    assert_eq!(b.store().purge(&purge_unused).await.unwrap(), [unused]);
-    assert!(b.store().purge(&purge).await.unwrap().is_empty(), "a live notice refers to it");
+    assert_eq!(b.stores().send.purge(&purge_unused).await.unwrap(), [unused]);
+    assert!(b.stores().send.purge(&purge).await.unwrap().is_empty(), "a live notice refers to it");
     let claimed = b.claim_one(def_id).await;
     b.settle_one(succeed(&claimed)).await;
-    assert!(b.store().purge(&purge).await.unwrap().is_empty(), "an ended notice refers to it");
-    b.store().purge(&history(def_id, Status::Succeeded, Duration::ZERO, 10)).await.unwrap();
-    assert_eq!(b.store().purge(&purge).await.unwrap(), [def_id]);
+    assert!(b.stores().send.purge(&purge).await.unwrap().is_empty(), "an ended notice refers to it");
+    b.stores().send.purge(&history(def_id, Status::Succeeded, Duration::ZERO, 10)).await.unwrap();
+    assert_eq!(b.stores().send.purge(&purge).await.unwrap(), [def_id]);
     assert!(b.outbox().definitions().await.unwrap().is_empty());
 }

@@ -32,7 +32,7 @@ impl dyn Backend + '_ {
                     settle
                 })
                 .collect();
-            self.store().settle(&batch).await.unwrap();
+            self.stores().send.settle(&batch).await.unwrap();
             left -= claimed.len();
         }
         ids
@@ -74,10 +74,10 @@ pub async fn waiting_retries_are_counted_by_what_decides_about_them(b: &dyn Back
         due,
         count,
     };
-    let mut groups = b.outbox().engine().operate().retries(def_id, 100).await.unwrap();
+    let mut groups = b.outbox().engine().stores().browse.retries(def_id, 100).await.unwrap();
     groups.sort_by_key(|group| (group.failures, group.class.clone()));
     assert_eq!(groups, [group(1, "busy", 5, true, 3), group(1, "timeout", 5, true, 1), group(2, "busy", 9, false, 2)]);
-    let bounded = b.outbox().engine().operate().retries(def_id, 4).await.unwrap();
+    let bounded = b.outbox().engine().stores().browse.retries(def_id, 4).await.unwrap();
     assert_eq!(bounded.iter().map(|group| group.count).sum::<u64>(), 4);
 }
 
@@ -206,7 +206,7 @@ pub async fn retiming_changes_only_what_is_as_it_was_seen(b: &dyn Backend) {
     let notices = ids.iter().zip([1, 0]).map(|(id, fence)| Target { id: *id, fence, due }).collect();
     let (verb, who, filter) = (Verb::Reschedule { at: due }, "alice".to_owned(), "these".to_owned());
     let window = Window { def_id, status: Status::Failed, notices, verb, who, filter };
-    let done = b.outbox().engine().operate().change_window(&window).await.unwrap();
+    let done = b.outbox().engine().stores().operate.change_window(&window).await.unwrap();
     assert_eq!(done.changed, ids[..1]);
     assert_eq!(b.waits(&ids).await, [(5, 1), (10, 1)]);
 }

@@ -27,7 +27,7 @@ pub async fn a_success_moves_to_history(b: &dyn Backend) {
     assert_eq!(record.finish_time, Some(b.clock().now()));
     assert_eq!(record.create_time, b.clock().now() - 2 * SECOND);
     assert_eq!((record.next_call_time, record.end_reason), (None, None));
-    assert!(b.store().due(true).await.unwrap().slices.is_empty());
+    assert!(b.stores().send.due(true).await.unwrap().slices.is_empty());
 }
 
 pub async fn a_success_without_history_vanishes(b: &dyn Backend) {
@@ -145,7 +145,7 @@ pub async fn outcomes_of_a_batch_are_independent(b: &dyn Backend) {
         outcome(&claimed[3], dead),
         outcome(&claimed[4], Next::Wait { status: Status::NotSent, after: Duration::ZERO }),
     ];
-    let answers = b.store().settle(&batch).await.unwrap();
+    let answers = b.stores().send.settle(&batch).await.unwrap();
     use Settled::{Done, LostLease};
     assert_eq!(answers, [Done, LostLease, LostLease, Done, Done, Done]);
     let mut stands = Vec::new();
@@ -162,8 +162,8 @@ pub async fn an_outcome_whose_answer_was_lost_is_settled_already(b: &dyn Backend
     b.add_to("sync").await;
     let claimed = b.claim_slice(def_id, Status::NotSent, 2).await;
     let batch = [succeed(&claimed[0]), fail(&claimed[1], SECOND)];
-    let first = b.store().settle(&batch).await.unwrap();
-    let second = b.store().settle(&batch).await.unwrap();
+    let first = b.stores().send.settle(&batch).await.unwrap();
+    let second = b.stores().send.settle(&batch).await.unwrap();
     assert_eq!((first, second), (vec![Settled::Done; 2], vec![Settled::Done; 2]));
     assert_eq!(b.record(claimed[1].id).await.failures, 1, "and it counted once");
     assert_eq!(b.settle_one(succeed(&claimed[1])).await, Settled::LostLease, "another outcome is not that one");
@@ -207,8 +207,8 @@ pub async fn a_large_batch_settles_at_once(b: &dyn Backend) {
     let claimed = b.claim_slice(def_id, Status::NotSent, 500).await;
     assert_eq!(claimed.len(), 300);
     let batch: Vec<_> = claimed.iter().map(succeed).collect();
-    assert_eq!(b.store().settle(&batch).await.unwrap(), vec![Settled::Done; 300]);
-    assert!(b.store().due(true).await.unwrap().slices.is_empty());
+    assert_eq!(b.stores().send.settle(&batch).await.unwrap(), vec![Settled::Done; 300]);
+    assert!(b.stores().send.due(true).await.unwrap().slices.is_empty());
 }
 
 /// A rescuer that was slower than another one, and then claimed and failed the notice itself, settles both in one batch.
@@ -222,7 +222,7 @@ pub async fn a_stale_outcome_beside_one_of_the_next_attempt_changes_nothing(b: &
     let second = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
     assert_eq!((first.fence, second.fence), (1, 2));
     let batch = [crash(&expired), fail(&second, SECOND)];
-    assert_eq!(b.store().settle(&batch).await.unwrap(), [Settled::LostLease, Settled::Done]);
+    assert_eq!(b.stores().send.settle(&batch).await.unwrap(), [Settled::LostLease, Settled::Done]);
     let stored = b.record(id).await;
     assert_eq!((stored.fence, stored.failures, stored.crashes), (2, 1, 1));
     assert_eq!(stored.next_call_time, Some(b.clock().now() + SECOND));

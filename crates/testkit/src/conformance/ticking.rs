@@ -13,7 +13,7 @@ use super::Backend;
 const HOURLY: &str = "0 0 * * * * Europe/Berlin";
 
 async fn due(b: &dyn Backend) -> DueTimes {
-    b.store().due(true).await.unwrap()
+    b.stores().send.due(true).await.unwrap()
 }
 
 /// Returns a tick at this moment, as a node would see it after a fresh look.
@@ -33,7 +33,7 @@ pub async fn of_many_nodes_that_see_a_tick_one_adds_its_notices(b: &dyn Backend)
     for round in 1..=3 {
         b.clock().advance(Duration::from_millis(3_600_001));
         let seen = tick(b, def_id, &[r#"{"tick":1}"#, r#"{"tick":2}"#]).await;
-        let done = join_all((0..8).map(|_| b.store().tick(&seen))).await;
+        let done = join_all((0..8).map(|_| b.stores().send.tick(&seen))).await;
         assert_eq!(
             done.into_iter().filter(|done| *done.as_ref().unwrap() == Advanced::Done).count(),
             1,
@@ -62,27 +62,27 @@ pub async fn a_tick_of_a_row_that_has_changed_adds_nothing(b: &dyn Backend) {
     for edit in edits {
         let row = b.definition("sync").await;
         let Updated::Done(edited) = b.outbox().update(&row, edit(row.clone())).await.unwrap() else { panic!("edited") };
-        assert_eq!(b.store().tick(&seen).await.unwrap(), Advanced::Changed, "{edited:?}");
+        assert_eq!(b.stores().send.tick(&seen).await.unwrap(), Advanced::Changed, "{edited:?}");
         let back = b.outbox().update(&edited, row).await.unwrap();
         assert!(matches!(back, Updated::Done(_)), "{back:?}");
     }
     let other = LastTick { at: Some(DateTime::UNIX_EPOCH), schedule: None };
     assert_eq!(
-        b.store().tick(&Tick { seen: other, ..seen.clone() }).await.unwrap(),
+        b.stores().send.tick(&Tick { seen: other, ..seen.clone() }).await.unwrap(),
         Advanced::Changed,
         "another time was seen"
     );
     let other = LastTick { at: None, schedule: Some(HOURLY.to_owned()) };
     assert_eq!(
-        b.store().tick(&Tick { seen: other, ..seen.clone() }).await.unwrap(),
+        b.stores().send.tick(&Tick { seen: other, ..seen.clone() }).await.unwrap(),
         Advanced::Changed,
         "another timetable was seen"
     );
     assert_eq!((due(b).await.ticks.len(), waiting(b, def_id).await), (0, 0));
-    assert_eq!(b.store().tick(&seen).await.unwrap(), Advanced::Done, "now it is as it was seen");
+    assert_eq!(b.stores().send.tick(&seen).await.unwrap(), Advanced::Done, "now it is as it was seen");
     b.outbox().delete(&b.definition("sync").await).await.unwrap();
     let seen = tick(b, def_id, &["1"]).await;
-    assert_eq!(b.store().tick(&seen).await.unwrap(), Advanced::Changed, "it was deleted");
+    assert_eq!(b.stores().send.tick(&seen).await.unwrap(), Advanced::Changed, "it was deleted");
     assert_eq!(waiting(b, def_id).await, 1);
 }
 
@@ -90,7 +90,7 @@ pub async fn a_tick_is_no_edit(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync").schedule(HOURLY)).await;
     let seen = b.definition("sync").await;
     b.clock().advance(Duration::from_secs(1));
-    assert_eq!(b.store().tick(&tick(b, def_id, &[]).await).await.unwrap(), Advanced::Done);
+    assert_eq!(b.stores().send.tick(&tick(b, def_id, &[]).await).await.unwrap(), Advanced::Done);
     assert_eq!(b.definition("sync").await, seen, "its update_time stays");
     let ticked = due(b).await.ticks[&def_id].clone();
     let done = b.outbox().update(&seen, seen.clone().timeout("9s")).await.unwrap();
@@ -102,17 +102,17 @@ pub async fn many_ticks_are_added_at_once_in_their_order(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync").schedule(HOURLY)).await;
     let params: Vec<String> = (0..500).map(|n| n.to_string()).collect();
     let all = tick(b, def_id, &params.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    assert_eq!(b.store().tick(&all).await.unwrap(), Advanced::Done);
+    assert_eq!(b.stores().send.tick(&all).await.unwrap(), Advanced::Done);
     let added = b.claim_slice(def_id, Status::NotSent, 1000).await;
     assert_eq!(added.into_iter().map(|notice| notice.param).collect::<Vec<_>>(), params);
 }
 
 pub async fn time_of_the_store_follows_its_clock(b: &dyn Backend) {
-    assert_eq!(b.store().now().await.unwrap(), b.clock().now());
+    assert_eq!(b.stores().send.now().await.unwrap(), b.clock().now());
     b.clock().advance(Duration::from_millis(1234));
-    assert_eq!(b.store().now().await.unwrap(), b.clock().now());
+    assert_eq!(b.stores().send.now().await.unwrap(), b.clock().now());
     b.clock().set(b.clock().now() - Duration::from_secs(3600));
-    assert_eq!(b.store().now().await.unwrap(), b.clock().now(), "a clock that was set back");
+    assert_eq!(b.stores().send.now().await.unwrap(), b.clock().now(), "a clock that was set back");
 }
 
 pub async fn the_time_of_the_store_comes_with_the_due_slices(b: &dyn Backend) {

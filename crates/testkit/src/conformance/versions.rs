@@ -27,8 +27,8 @@ impl dyn Backend + '_ {
 
     /// Does what a sweeper does when a reading of the definitions shows a change.
     async fn look_at_definitions(&self, node: &str) -> bool {
-        let rows = self.store().definitions().await.unwrap();
-        self.outbox().engine().operate().remember(&rows, node).await.unwrap()
+        let rows = self.stores().definitions.definitions().await.unwrap();
+        self.outbox().engine().stores().definitions.remember(&rows, node).await.unwrap()
     }
 }
 
@@ -206,10 +206,10 @@ pub async fn versions_are_purged_with_their_definition(b: &dyn Backend) {
     let other = b.define(NotifyDef::new("other")).await;
     b.alice().delete_definition(&b.definition("sync").await).await.unwrap();
     let purge = Purge::Definition { def_id: id, older_than: SECOND };
-    assert!(b.store().purge(&purge).await.unwrap().is_empty());
+    assert!(b.stores().send.purge(&purge).await.unwrap().is_empty());
     assert_eq!(b.versions(id).await.len(), 2, "they are kept as long as the row");
     b.clock().advance(SECOND);
-    assert_eq!(b.store().purge(&purge).await.unwrap(), [id]);
+    assert_eq!(b.stores().send.purge(&purge).await.unwrap(), [id]);
     assert!(b.versions(id).await.is_empty());
     assert_eq!(b.versions(other).await.len(), 1);
     assert!(b.look_at_definitions("node").await);

@@ -5,31 +5,23 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use solid_notify_core::ack::{AckResult, Reply};
-use solid_notify_core::definition::{NotifyDef, StoredVersion};
 use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{NEVER, NoticeRecord, Status, time_from_millis};
 use solid_notify_core::operate::{
-    AuditEntry, Change, DefinitionCounts, Listed, NO_CLASS, Operate, Position, QueueSlice, RetryGroup, SeenNode,
-    SendLimits, Switch, Verb, VerbResult, Window, WindowDone, decide, detail,
+    AuditEntry, Change, DefinitionCounts, Listed, NO_CLASS, Position, QueueSlice, RetryGroup, SeenNode, Switch, Verb,
+    VerbResult, Window, WindowDone, decide, detail,
 };
 use solid_notify_core::store::was_seen;
+use solid_notify_core::store::{BrowseStore, OperateStore};
 
 use super::{Ended, Live, MemoryStore, State};
 
 #[async_trait]
-impl Operate for MemoryStore {
-    async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError> {
-        let now = self.time();
-        Ok(self.state().apply_ack(answer, now))
-    }
-
-    async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
-        Ok(self.state().audit.iter().rev().take(limit).cloned().collect())
-    }
-
-    async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
-        let of = |entry: &&AuditEntry| entry.notice_id == Some(notice_id);
-        Ok(self.state().audit.iter().rev().filter(of).take(limit).cloned().collect())
+impl BrowseStore for MemoryStore {
+    async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
+        let state = self.state();
+        let live = state.live.get(&id).map(|live| live.record(None));
+        Ok(live.or_else(|| state.history.get(&id).map(|ended| ended.live.record(Some(ended)))))
     }
 
     async fn list(&self, slice: &QueueSlice, limit: usize) -> Result<Vec<Listed>, StoreError> {
@@ -62,6 +54,81 @@ impl Operate for MemoryStore {
         classes.sort_unstable();
         classes.dedup();
         Ok(classes)
+    }
+
+    async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError> {
+        let state = self.state();
+        let others = state.live.values().map(|live| &live.notice).filter(|other| {
+            other.id != notice.id && other.def_id == notice.def_id && other.ordering_key == notice.ordering_key
+        });
+        let under_way = |status| matches!(status, Status::Sending | Status::AwaitingAck);
+        let mut before: Vec<(bool, i64)> = others
+            .filter(|other| notice.ordering_key.is_some() && (other.id < notice.id || under_way(other.status)))
+            .map(|other| (!under_way(other.status), other.id))
+            .collect();
+        before.sort_unstable();
+        Ok(before.first().map(|(_, id)| *id))
+    }
+
+    async fn counts(&self) -> Result<Vec<DefinitionCounts>, StoreError> {
+        Ok(self.state().counted(self.time()))
+    }
+
+    async fn refresh_counts(&self, def_id: i64, every: Duration) -> Result<bool, StoreError> {
+        Ok(self.state().count_anew(def_id, every, self.time()))
+    }
+
+    async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError> {
+        let now = self.time();
+        let state = self.state();
+        let waiting = |live: &&Live| live.notice.def_id == def_id && live.notice.status == Status::Failed;
+        let mut groups: Vec<RetryGroup> = Vec::new();
+        for live in state.live.values().filter(waiting).take(most) {
+            let wait = live.next_call_time.filter(|_| live.called);
+            let wait = wait.and_then(|next| (next - live.notice.last_call_time).to_std().ok());
+            let one = RetryGroup {
+                failures: live.notice.failures,
+                crashes: live.notice.crashes,
+                class: live.last_class.clone(),
+                wait: wait.map(|wait| Duration::from_secs(wait.as_secs())),
+                due: live.is_due(now),
+                count: 1,
+            };
+            match groups.iter_mut().find(|group| RetryGroup { count: 1, ..(**group).clone() } == one) {
+                Some(group) => group.count += 1,
+                None => groups.push(one),
+            }
+        }
+        Ok(groups)
+    }
+
+    async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
+        let now = self.time();
+        let state = self.state();
+        let alive = state.nodes.values().filter(|(_, seen)| was_seen(*seen, now, seen_within));
+        let seen = alive.map(|(node, seen)| SeenNode {
+            id: node.id.clone(),
+            handlers: node.handlers.clone(),
+            last_seen: *seen,
+        });
+        Ok(seen.collect())
+    }
+
+    async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
+        Ok(self.state().audit.iter().rev().take(limit).cloned().collect())
+    }
+
+    async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
+        let of = |entry: &&AuditEntry| entry.notice_id == Some(notice_id);
+        Ok(self.state().audit.iter().rev().filter(of).take(limit).cloned().collect())
+    }
+}
+
+#[async_trait]
+impl OperateStore for MemoryStore {
+    async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError> {
+        let now = self.time();
+        Ok(self.state().apply_ack(answer, now))
     }
 
     async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
@@ -118,85 +185,9 @@ impl Operate for MemoryStore {
         Ok(done)
     }
 
-    async fn send_limits(&self) -> Result<SendLimits, StoreError> {
-        Ok(self.state().send_limits())
-    }
-
     async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {
         let now = self.time();
         Ok(self.state().switch(switch, who, now))
-    }
-
-    async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError> {
-        let state = self.state();
-        let others = state.live.values().map(|live| &live.notice).filter(|other| {
-            other.id != notice.id && other.def_id == notice.def_id && other.ordering_key == notice.ordering_key
-        });
-        let under_way = |status| matches!(status, Status::Sending | Status::AwaitingAck);
-        let mut before: Vec<(bool, i64)> = others
-            .filter(|other| notice.ordering_key.is_some() && (other.id < notice.id || under_way(other.status)))
-            .map(|other| (!under_way(other.status), other.id))
-            .collect();
-        before.sort_unstable();
-        Ok(before.first().map(|(_, id)| *id))
-    }
-
-    async fn counts(&self) -> Result<Vec<DefinitionCounts>, StoreError> {
-        Ok(self.state().counted(self.time()))
-    }
-
-    async fn refresh_counts(&self, def_id: i64, every: Duration) -> Result<bool, StoreError> {
-        Ok(self.state().count_anew(def_id, every, self.time()))
-    }
-
-    async fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Result<Vec<StoredVersion>, StoreError> {
-        Ok(self.state().versions(def_id, up_to, limit))
-    }
-
-    async fn last_versions(&self) -> Result<Vec<StoredVersion>, StoreError> {
-        Ok(self.state().versions.values().filter_map(|all| all.last().cloned()).collect())
-    }
-
-    async fn remember(&self, _rows: &[NotifyDef], seen_by: &str) -> Result<bool, StoreError> {
-        let now = self.time();
-        self.state().remember(seen_by, now);
-        Ok(true)
-    }
-
-    async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError> {
-        let now = self.time();
-        let state = self.state();
-        let waiting = |live: &&Live| live.notice.def_id == def_id && live.notice.status == Status::Failed;
-        let mut groups: Vec<RetryGroup> = Vec::new();
-        for live in state.live.values().filter(waiting).take(most) {
-            let wait = live.next_call_time.filter(|_| live.called);
-            let wait = wait.and_then(|next| (next - live.notice.last_call_time).to_std().ok());
-            let one = RetryGroup {
-                failures: live.notice.failures,
-                crashes: live.notice.crashes,
-                class: live.last_class.clone(),
-                wait: wait.map(|wait| Duration::from_secs(wait.as_secs())),
-                due: live.is_due(now),
-                count: 1,
-            };
-            match groups.iter_mut().find(|group| RetryGroup { count: 1, ..(**group).clone() } == one) {
-                Some(group) => group.count += 1,
-                None => groups.push(one),
-            }
-        }
-        Ok(groups)
-    }
-
-    async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
-        let now = self.time();
-        let state = self.state();
-        let alive = state.nodes.values().filter(|(_, seen)| was_seen(*seen, now, seen_within));
-        let seen = alive.map(|(node, seen)| SeenNode {
-            id: node.id.clone(),
-            handlers: node.handlers.clone(),
-            last_seen: *seen,
-        });
-        Ok(seen.collect())
     }
 }
 

@@ -8,53 +8,21 @@ use chrono::{DateTime, Utc};
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
 use solid_notify_core::definition::NotifyDef;
+use solid_notify_core::definition::StoredVersion;
 use solid_notify_core::error::StoreError;
-use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status, duration_from_millis, later, millis_from_time};
+use solid_notify_core::notice::{ClaimedNotice, Status, duration_from_millis, later, millis_from_time};
+use solid_notify_core::operate::SendLimits;
 use solid_notify_core::store::{
-    Advanced, AlertStep, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, Edit, Edited, LastTick,
-    Lease, Look, NODE_LIVES, Node, Purge, Settle, Settled, Store, Tick, was_seen,
+    Advanced, AlertStep, AlertStore, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DefinitionStore, DueSlice,
+    DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, Purge, SendStore, Settle, Settled, Tick, was_seen,
 };
 
 use super::{Live, MemoryStore};
 
 #[async_trait]
-impl Store for MemoryStore {
+impl SendStore for MemoryStore {
     async fn now(&self) -> Result<DateTime<Utc>, StoreError> {
         Ok(self.time())
-    }
-
-    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
-        Ok(self.state().definitions.values().cloned().collect())
-    }
-
-    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
-        let now = self.time();
-        let mut state = self.state();
-        Ok(match edit {
-            Edit::Create(def) => {
-                if let Some(row) = state.by_name(&def.name) {
-                    return Ok(Edited::Conflict(row.clone()));
-                }
-                let mut row = def.clone();
-                row.id = state.next_definition_id();
-                (row.create_time, row.update_time, row.delete_time) = (Some(now), Some(now), None);
-                state.definitions.insert(row.id, row.clone());
-                state.write_version(&row, &edit.act(), who, now);
-                Edited::Done(row)
-            }
-            Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } => {
-                let mut new = new.clone();
-                new.delete_time = None;
-                state.replace(seen, new, edit, who, now)
-            }
-            Edit::Delete { seen } => {
-                let mut new = seen.clone();
-                new.handler = Some(seen.handler_name().to_owned());
-                new.name = solid_notify_core::definition::deleted_name(seen);
-                new.delete_time = Some(now);
-                state.replace(seen, new, edit, who, now)
-            }
-        })
     }
 
     async fn due(&self, _thorough: bool) -> Result<DueTimes, StoreError> {
@@ -92,20 +60,6 @@ impl Store for MemoryStore {
             state.live.insert(id, Live::of(id, tick.def_id, param.clone(), now, now));
         }
         Ok(Advanced::Done)
-    }
-
-    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
-        let now = millis_from_time(self.time());
-        let due = self.state().alerts_by_due_time();
-        Ok(due.into_iter().take_while(|(due, _)| *due <= now).map(|(_, key)| key).take(limit).collect())
-    }
-
-    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
-        Ok(self.state().alert((def_id, reason), self.time()))
-    }
-
-    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
-        Ok(self.state().advance_alert(step, self.time()))
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
@@ -190,12 +144,6 @@ impl Store for MemoryStore {
         Ok(extended)
     }
 
-    async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError> {
-        let state = self.state();
-        let live = state.live.get(&id).map(|live| live.record(None));
-        Ok(live.or_else(|| state.history.get(&id).map(|ended| ended.live.record(Some(ended)))))
-    }
-
     async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
         let now = self.time();
         let mut state = self.state();
@@ -239,5 +187,77 @@ impl Store for MemoryStore {
         state.raise_all(node.alarms.iter(), now);
         let lives = state.nodes.values().filter(|(_, seen)| was_seen(*seen, now, NODE_LIVES));
         Ok(ClusterView { now, handlers: lives.flat_map(|(node, _)| node.handlers.iter().cloned()).collect() })
+    }
+}
+
+#[async_trait]
+impl DefinitionStore for MemoryStore {
+    async fn definitions(&self) -> Result<Vec<NotifyDef>, StoreError> {
+        Ok(self.state().definitions.values().cloned().collect())
+    }
+
+    async fn edit(&self, edit: &Edit, who: &str) -> Result<Edited, StoreError> {
+        let now = self.time();
+        let mut state = self.state();
+        Ok(match edit {
+            Edit::Create(def) => {
+                if let Some(row) = state.by_name(&def.name) {
+                    return Ok(Edited::Conflict(row.clone()));
+                }
+                let mut row = def.clone();
+                row.id = state.next_definition_id();
+                (row.create_time, row.update_time, row.delete_time) = (Some(now), Some(now), None);
+                state.definitions.insert(row.id, row.clone());
+                state.write_version(&row, &edit.act(), who, now);
+                Edited::Done(row)
+            }
+            Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } => {
+                let mut new = new.clone();
+                new.delete_time = None;
+                state.replace(seen, new, edit, who, now)
+            }
+            Edit::Delete { seen } => {
+                let mut new = seen.clone();
+                new.handler = Some(seen.handler_name().to_owned());
+                new.name = solid_notify_core::definition::deleted_name(seen);
+                new.delete_time = Some(now);
+                state.replace(seen, new, edit, who, now)
+            }
+        })
+    }
+
+    async fn versions(&self, def_id: i64, up_to: i64, limit: usize) -> Result<Vec<StoredVersion>, StoreError> {
+        Ok(self.state().versions(def_id, up_to, limit))
+    }
+
+    async fn last_versions(&self) -> Result<Vec<StoredVersion>, StoreError> {
+        Ok(self.state().versions.values().filter_map(|all| all.last().cloned()).collect())
+    }
+
+    async fn remember(&self, _rows: &[NotifyDef], seen_by: &str) -> Result<bool, StoreError> {
+        let now = self.time();
+        self.state().remember(seen_by, now);
+        Ok(true)
+    }
+
+    async fn send_limits(&self) -> Result<SendLimits, StoreError> {
+        Ok(self.state().send_limits())
+    }
+}
+
+#[async_trait]
+impl AlertStore for MemoryStore {
+    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
+        let now = millis_from_time(self.time());
+        let due = self.state().alerts_by_due_time();
+        Ok(due.into_iter().take_while(|(due, _)| *due <= now).map(|(_, key)| key).take(limit).collect())
+    }
+
+    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
+        Ok(self.state().alert((def_id, reason), self.time()))
+    }
+
+    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
+        Ok(self.state().advance_alert(step, self.time()))
     }
 }

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use crate::limit::LimitRow;
 use crate::notice::rfc3339;
 
-/// Result of [`super::Operate::send_limits`].
+/// Result of [`super::DefinitionStore::send_limits`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SendLimits {
     /// The pause, if everything is paused.

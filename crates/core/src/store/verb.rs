@@ -7,8 +7,9 @@
 //! | reschedule | due then | no | no | no | no |
 //! | cancel | ends | ends, unless ordered and its lease holds | ends | no | no |
 
-use crate::notice::{LATEST_TIME, NoticeRecord, Status, rfc3339, time_from_millis};
 use chrono::{DateTime, Utc};
+
+use crate::notice::{LATEST_TIME, NoticeRecord, Status, rfc3339, time_from_millis};
 
 /// An operator's verb on a notice.
 #[derive(Clone, PartialEq, Eq)]

@@ -1,0 +1,211 @@
+//! [`BrowseStore`]: what people read: notices, lists, counts, the audit.
+//!
+//! A store reads one queue slice at a time (a definition and a status), because its indexes begin with these.
+//! [`crate::operate::Operator`], the handle for people, combines queue slices and windows.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+
+use super::{DefinitionCounts, Position};
+use crate::error::StoreError;
+use crate::notice::{NoticeRecord, Status};
+
+/// Reading for people.
+///
+/// See [`super`] for the contract of all methods.
+#[async_trait]
+pub trait BrowseStore: Send + Sync + 'static {
+    /// Returns one notice, live or in history.
+    async fn find(&self, id: i64) -> Result<Option<NoticeRecord>, StoreError>;
+
+    /// Returns notices of a queue slice, in its order.
+    async fn list(&self, slice: &QueueSlice, limit: usize) -> Result<Vec<Listed>, StoreError>;
+
+    /// Counts the notices of a queue slice, up to `most`.
+    async fn count(&self, slice: &QueueSlice, most: usize) -> Result<usize, StoreError>;
+
+    /// Returns the classes of the dead letters of these definitions: each definition with each of its classes.
+    async fn classes(&self, def_ids: &[i64]) -> Result<Vec<(i64, String)>, StoreError>;
+
+    /// Returns the notice that this one waits for: the one before it in its ordering key, or the one of that key that is being
+    /// sent.
+    async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError>;
+
+    /// Returns since when the oldest first send of a definition has been due that is blocked by its ordering key and that
+    /// [`super::SendStore::due`] does not report. Only stores that exclude such notices from what is due return a time.
+    async fn oldest_blocked(&self, _def_id: i64) -> Result<Option<DateTime<Utc>>, StoreError> {
+        Ok(None)
+    }
+
+    /// Returns the snapshot: the last counts of each definition, sorted by name.
+    async fn counts(&self) -> Result<Vec<DefinitionCounts>, StoreError>;
+
+    /// Counts the notices of a definition if that is due and no other node is counting; returns true if it did. The next count
+    /// is due after `every`, or later if this one took long ([`next_count`]).
+    async fn refresh_counts(&self, def_id: i64, every: Duration) -> Result<bool, StoreError>;
+
+    /// Returns the failed notices of a definition that wait for their retry, grouped by what decides about them. Reads at most
+    /// `most` notices.
+    async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError>;
+
+    /// Returns the nodes that were seen within this time.
+    async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError>;
+
+    /// Returns the audit, the latest entry first.
+    async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError>;
+
+    /// Returns the audit entries of this notice, the latest first. Bulk changes are not included, because they have one entry
+    /// per window.
+    async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError>;
+}
+
+/// Notices of one definition and status, sorted by time: for ended ones when they ended, for live ones when they are due next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueSlice {
+    /// The definition.
+    pub def_id: i64,
+    /// The status.
+    pub status: Status,
+    /// Only dead letters of this class ([`NO_CLASS`]: those without a class).
+    pub class: Option<String>,
+    /// Only from this time on.
+    pub from: Option<DateTime<Utc>>,
+    /// Only up to this time.
+    pub until: Option<DateTime<Utc>>,
+    /// Only notices after this position.
+    pub after: Option<Position>,
+    /// Whether the latest come first; only for ended notices.
+    pub newest_first: bool,
+}
+
+impl QueueSlice {
+    /// Returns the whole queue slice of a definition and status.
+    pub fn of(def_id: i64, status: Status) -> Self {
+        Self { def_id, status, class: None, from: None, until: None, after: None, newest_first: false }
+    }
+}
+
+/// A notice in a list; long texts are cut. It has no parameter, because parameters may be large and personal, and bulk verbs read
+/// lists of thousands: [`crate::operate::Operator::show`] returns the whole notice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Listed {
+    /// The id.
+    pub id: i64,
+    /// The id of its definition.
+    pub def_id: i64,
+    /// The name of the definition; empty if its row is gone.
+    pub definition: String,
+    /// Its state.
+    pub status: Status,
+    /// The fence of its last claim: how often it was claimed.
+    pub fence: i64,
+    /// How many attempts failed.
+    pub failures: i64,
+    /// How many attempts ended because the process died.
+    pub crashes: i64,
+    /// The class of the last error.
+    pub last_class: Option<String>,
+    /// The description, its first 200 characters.
+    pub description: Option<String>,
+    /// When it was added.
+    pub create_time: DateTime<Utc>,
+    /// When it ended or, for a live one, when it is due next; [`NEVER`](crate::notice::NEVER) if it is never due.
+    pub time: DateTime<Utc>,
+    /// When its last attempt began.
+    pub last_call_time: Option<DateTime<Utc>>,
+    /// Why it ended, the first 500 characters.
+    pub end_reason: Option<String>,
+    /// The ordering key.
+    pub ordering_key: Option<String>,
+    /// The key that no other live notice of its definition has.
+    pub dedupe_key: Option<String>,
+    /// Its position in the list.
+    pub position: Position,
+}
+
+impl Listed {
+    /// Creates an entry with the required parts; stores fill in the rest.
+    pub fn new(
+        id: i64,
+        def_id: i64,
+        status: Status,
+        create_time: DateTime<Utc>,
+        time: DateTime<Utc>,
+        position: Position,
+    ) -> Self {
+        Self {
+            id,
+            def_id,
+            definition: String::new(),
+            status,
+            fence: 0,
+            failures: 0,
+            crashes: 0,
+            last_class: None,
+            description: None,
+            create_time,
+            time,
+            last_call_time: None,
+            end_reason: None,
+            ordering_key: None,
+            dedupe_key: None,
+            position,
+        }
+    }
+}
+
+/// A sweeper process, as it was last seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenNode {
+    /// Its id.
+    pub id: String,
+    /// The handlers it has.
+    pub handlers: Vec<String>,
+    /// When it was last seen.
+    pub last_seen: DateTime<Utc>,
+}
+
+/// An operator's action: a row of `notify_audit`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuditEntry {
+    /// When, by the database's clock.
+    pub time: DateTime<Utc>,
+    /// The operator.
+    pub who: String,
+    /// What was done: a verb, such as `retry`.
+    pub act: String,
+    /// The definition, if the action concerned one.
+    pub def_id: Option<i64>,
+    /// The notice, if the action concerned one.
+    pub notice_id: Option<i64>,
+    /// The details, for people.
+    pub detail: Option<String>,
+}
+
+impl AuditEntry {
+    /// Creates an entry without definition, notice and detail.
+    pub fn new(time: DateTime<Utc>, who: impl Into<String>, act: impl Into<String>) -> Self {
+        Self { time, who: who.into(), act: act.into(), def_id: None, notice_id: None, detail: None }
+    }
+}
+
+/// Failed notices that wait for their retry and for which the decision is the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetryGroup {
+    /// The failed attempts of each.
+    pub failures: i64,
+    /// The crashes of each.
+    pub crashes: i64,
+    /// The class of their last error.
+    pub class: Option<String>,
+    /// From the beginning of their last attempt to their retry, in whole seconds.
+    pub wait: Option<Duration>,
+    /// True if they are due.
+    pub due: bool,
+    /// The number of notices.
+    pub count: u64,
+}

@@ -1,0 +1,87 @@
+//! [`OperateStore`]: changes of notices by people and receivers. A store writes each change by an operator to the audit table, in the
+//! same transaction.
+//!
+//! [`super::verb::decide`] decides what a verb does to a notice.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+
+use super::Switch;
+use super::verb::{Verb, VerbResult};
+use crate::ack::{AckResult, Reply};
+use crate::error::StoreError;
+use crate::notice::Status;
+
+/// Changes by people and receivers.
+///
+/// See [`super`] for the contract of all methods.
+#[async_trait]
+pub trait OperateStore: Send + Sync + 'static {
+    /// Applies an ack or nack, whatever the state of the notice.
+    async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError>;
+
+    /// Applies [`super::verb::decide`] to one notice and writes an audit entry, in one transaction.
+    async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError>;
+
+    /// Applies a verb to a few notices of a queue slice and writes an audit entry, in one transaction. Notices that have
+    /// changed since they were read, or are locked, are skipped.
+    async fn change_window(&self, window: &Window) -> Result<WindowDone, StoreError>;
+
+    /// Sets the switch that pauses everything and writes an audit entry, in one transaction. Returns false if it was already
+    /// set so.
+    async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError>;
+}
+
+/// A change of a few notices of one queue slice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    /// Their definition.
+    pub def_id: i64,
+    /// The status that they were read with, and must still have.
+    pub status: Status,
+    /// The notices, as they were read.
+    pub notices: Vec<Target>,
+    /// [`Verb::Retry`] for ended notices, [`Verb::Cancel`] for live ones, [`Verb::Reschedule`] for waiting ones, each to its
+    /// own time. The other verbs are for single notices.
+    pub verb: Verb,
+    /// The operator.
+    pub who: String,
+    /// The filter that selected them, for the audit.
+    pub filter: String,
+}
+
+/// One notice of a [`Window`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// Its id.
+    pub id: i64,
+    /// The fence that it was read with, and must still have.
+    pub fence: i64,
+    /// When it becomes due; a past time means at once.
+    pub due: DateTime<Utc>,
+}
+
+/// Result of a [`Window`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WindowDone {
+    /// The ids that were changed.
+    pub changed: Vec<i64>,
+    /// The ids that were not changed, because a live notice has their dedupe key.
+    pub dedupe_key_taken: Vec<i64>,
+}
+
+impl WindowDone {
+    /// Returns the detail for the audit: the filter, how many, and the smallest and largest id.
+    pub fn detail(&self, window: &Window) -> String {
+        let id = |id: Option<&i64>| id.copied().unwrap_or_default();
+        let (first, last) = (id(self.changed.iter().min()), id(self.changed.iter().max()));
+        let mut text = format!("{}: {} notices, ids {first} to {last}", window.filter, self.changed.len());
+        if let Verb::Cancel { reason } = &window.verb {
+            text = format!("{text}; reason: {reason}");
+        }
+        match self.dedupe_key_taken.len() {
+            0 => text,
+            taken => format!("{text}; {taken} passed over, since live notices have their dedupe keys"),
+        }
+    }
+}

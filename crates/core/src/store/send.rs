@@ -1,0 +1,261 @@
+//! [`SendStore`]: what the send path needs of a store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+
+use super::{Alarm, Settle, Settled};
+use crate::definition::Policy;
+use crate::error::StoreError;
+use crate::limit::{Quota, QuotaStop};
+use crate::notice::{ClaimedNotice, Status};
+
+/// The send path: due times, claims, settles, leases, purges, heartbeats.
+///
+/// See [`super`] for the contract of all methods.
+#[async_trait]
+pub trait SendStore: Send + Sync + 'static {
+    /// Returns the store's time, to the millisecond.
+    async fn now(&self) -> Result<DateTime<Utc>, StoreError>;
+
+    /// Returns when the next notice of each definition is due, per live status. Reads one index entry for each.
+    ///
+    /// Unless `thorough` is set, this call and the claims after it may miss a notice that became due just before the earliest
+    /// notice of the last call and was not visible then.
+    async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError>;
+
+    /// Stores that a timetable has ticked, and inserts a notice for each of its ticks, in one transaction. It waits for no row
+    /// lock.
+    async fn tick(&self, tick: &Tick) -> Result<Advanced, StoreError>;
+
+    /// Claims due notices of one definition: status [`Status::Sending`], fence + 1, a lease. No two callers ever get the same
+    /// fence. Notices that another transaction is claiming are skipped. So is a notice with an ordering key while one of the
+    /// same definition and key has a smaller id, is being sent or awaits its ack. With a quota the claims of all nodes
+    /// together never exceed it.
+    async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError>;
+
+    /// Returns notices that must be settled by a caller without a claim, and does not claim them. The caller settles its
+    /// decision under the fence, which rejects it if another caller was faster.
+    async fn look(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError>;
+
+    /// Persists outcomes, each independent of the others. Returns one result per outcome, in the same order.
+    async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError>;
+
+    /// Makes each lease end `lease` from now if its attempt is still being sent, and returns the ids of those extended. A row that
+    /// another transaction has locked is skipped, so that it does not delay the other leases; the caller tries it again.
+    async fn extend(&self, leases: &[Lease]) -> Result<Vec<i64>, StoreError>;
+
+    /// Deletes one small batch of rows that are no longer kept and returns their ids. The caller repeats the call until a batch
+    /// is not full.
+    async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError>;
+
+    /// Records that a node is alive, and its alarms. Returns the store's time and the handlers of the living nodes.
+    async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError>;
+}
+
+/// Result of [`SendStore::due`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueTimes {
+    /// The store's time of the query.
+    pub now: DateTime<Utc>,
+    /// How long until the first row of an alert is due, zero if it is due already; `None`: there is none.
+    pub alerts: Option<Duration>,
+    /// The last tick of each definition that has, or had, a timetable.
+    pub ticks: BTreeMap<i64, LastTick>,
+    /// One entry per queue slice that has a notice with a due time.
+    pub slices: Vec<DueSlice>,
+}
+
+/// When the first notice of a queue slice is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DueSlice {
+    /// The definition.
+    pub def_id: i64,
+    /// The status.
+    pub status: Status,
+    /// How long until its first notice is due; zero if it is due already.
+    pub after: Duration,
+    /// How long its first notice has been due; zero if it is not due yet.
+    pub late: Duration,
+}
+
+/// The progress of a timetable: the columns `last_tick` and `tick_schedule` of a definition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LastTick {
+    /// The last tick, or when the timetable began.
+    pub at: Option<DateTime<Utc>>,
+    /// The text of the timetable that it belongs to.
+    pub schedule: Option<String>,
+}
+
+/// Ticks of a timetable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tick {
+    /// The definition.
+    pub def_id: i64,
+    /// The text of the timetable, which the row must still have.
+    pub schedule: Option<String>,
+    /// The last tick that was read, which the row must still have.
+    pub seen: LastTick,
+    /// The new last tick.
+    pub last: DateTime<Utc>,
+    /// The parameters of the notices to add, as JSON, in their order. They are due at once.
+    pub params: Vec<String>,
+}
+
+/// Result of moving a due row on: a [`Tick`] or an [`AlertStep`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advanced {
+    /// It is stored, and its notices are inserted.
+    Done,
+    /// Nothing was done, because the row has changed since it was read: another node was faster, the timetable was edited, or
+    /// another alarm came.
+    Changed,
+    /// Nothing was done, because another session has locked the row.
+    Locked,
+}
+
+/// A request to claim notices.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// The definition.
+    pub def_id: i64,
+    /// Which notices to claim.
+    pub what: ClaimWhat,
+    /// The maximum number of notices.
+    pub limit: usize,
+    /// The length of the lease.
+    pub lease: Duration,
+    /// The worker's id; unique per start of a worker.
+    pub worker: String,
+    /// The limits of the definition over all nodes; `None`: it has none, which costs no query.
+    pub quota: Option<Quota>,
+}
+
+impl Claim {
+    /// Returns a claim of at most `limit` notices for `worker`, with the lease and the quota of the definition.
+    pub fn new(policy: &Policy, worker: &str, what: ClaimWhat, limit: usize) -> Self {
+        let Policy { def_id, quota, .. } = *policy;
+        Self { def_id, what, limit, lease: policy.lease(), worker: worker.to_owned(), quota }
+    }
+}
+
+/// Result of [`SendStore::claim`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// The claimed notices, in the order in which they were added.
+    pub notices: Vec<ClaimedNotice>,
+    /// Why the quota allows no more after these, if it does not.
+    pub stopped_by: Option<QuotaStop>,
+}
+
+impl From<Vec<ClaimedNotice>> for Claims {
+    fn from(notices: Vec<ClaimedNotice>) -> Self {
+        Self { notices, stopped_by: None }
+    }
+}
+
+/// What to claim of a definition.
+#[derive(Debug, Clone)]
+pub enum ClaimWhat {
+    /// Due notices of a queue slice except suspects, the longest due first. [`Status::NotSent`] or [`Status::Failed`].
+    Slice(Status),
+    /// Retries during which the process has died [`CRASH_LOOP`] times or more. One of them may be the cause. Sent one at a
+    /// time, it crashes no other attempt.
+    CrashLooping,
+    /// The notices with these ids that exist, were never attempted and are due: the dispatch. An id that is returned proves
+    /// that its transaction was committed.
+    Ids(Vec<i64>),
+    /// The first notice of each of these ordering keys, if it was never attempted and is due. It was blocked by one that has
+    /// ended.
+    Keys(Vec<String>),
+}
+
+/// After how many crashes a notice is a suspect. Not after one, because one kill, perhaps a deployment, interrupts many notices
+/// that did not cause it.
+pub const CRASH_LOOP: i64 = 2;
+
+/// Which notices [`SendStore::look`] returns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Look {
+    /// Notices of a definition in this status whose time has passed, the longest overdue first: expired leases, overdue
+    /// acks. They are settled with [`Settle::overdue`].
+    Overdue {
+        /// The definition.
+        def_id: i64,
+        /// [`Status::Sending`] or [`Status::AwaitingAck`].
+        status: Status,
+    },
+    /// Notices that, according to the store, this worker is sending.
+    ClaimedBy {
+        /// The worker.
+        worker: String,
+    },
+}
+
+/// A lease to extend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The notice.
+    pub id: i64,
+    /// The fence of the claim that has the lease.
+    pub fence: i64,
+    /// Its new length from now.
+    pub lease: Duration,
+}
+
+/// What to purge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Purge {
+    /// Ended notices of one definition and final status.
+    History {
+        /// The definition.
+        def_id: i64,
+        /// The final status.
+        status: Status,
+        /// Only those that ended longer ago than this.
+        older_than: Duration,
+        /// The maximum number of rows.
+        limit: usize,
+    },
+    /// A definition that was deleted longer ago than this and that no notice refers to, live or ended.
+    Definition {
+        /// The definition.
+        def_id: i64,
+        /// How long ago it must have been deleted. Transactions that began before the deletion and added notices of it must
+        /// have ended by then.
+        older_than: Duration,
+    },
+}
+
+/// A process that sends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its id, unique per start.
+    pub id: String,
+    /// The handlers it has, by name.
+    pub handlers: Vec<String>,
+    /// Its clock minus the store's, as last measured, in milliseconds.
+    pub clock_offset_ms: i64,
+    /// The alarms to raise.
+    pub alarms: Vec<Alarm>,
+}
+
+/// Result of [`SendStore::beat`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterView {
+    /// The store's time.
+    pub now: DateTime<Utc>,
+    /// The handlers of all nodes that were seen within [`NODE_LIVES`].
+    pub handlers: BTreeSet<String>,
+}
+
+/// A node that was not seen for this long counts as dead.
+pub const NODE_LIVES: Duration = Duration::from_secs(180);
+
+/// Returns true if a node was last seen within `within` of `now`. A time further ahead was stored by a wrong clock.
+pub fn was_seen(last_seen: DateTime<Utc>, now: DateTime<Utc>, within: Duration) -> bool {
+    (now - last_seen).abs().to_std().is_ok_and(|apart| apart < within)
+}
