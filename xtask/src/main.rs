@@ -45,8 +45,8 @@ Usage:
       Renders the book in docs to target/book with mdbook, which is installed into target/tools when it is missing.
   cargo xtask mutants [--only PART,...] [--schedules] [--write]
       Makes each mutant of tests/mutants.toml, one at a time, and prints which tests find it (turn red).
-      PART is part of a mutant's name or file. --write updates the table tests/MUTANTS.md.
-      --schedules runs the seeded schedules instead, and the table is tests/schedules/MUTANTS.md;
+      PART is part of a mutant's name or file. --write updates the table target/mutants.md.
+      --schedules runs the seeded schedules instead, and the table is target/mutants-schedules.md;
       without --only it makes the mutants whose guards the schedules reach.
 
 DATABASES is a list such as `sqlite,postgres`, out of sqlite, postgres, mariadb, mysql, pgbouncer, mail,

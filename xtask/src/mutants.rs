@@ -12,9 +12,9 @@ use serde::Deserialize;
 /// The list, from the root of the workspace.
 pub const LIST: &str = "tests/mutants.toml";
 /// The table with the tests that find each mutant, from the root of the workspace.
-pub const TABLE: &str = "tests/MUTANTS.md";
+pub const TABLE: &str = "target/mutants.md";
 /// Which mutants the seeded schedules find, from the root of the workspace.
-pub const SCHEDULES_TABLE: &str = "tests/schedules/MUTANTS.md";
+pub const SCHEDULES_TABLE: &str = "target/mutants-schedules.md";
 
 /// The deliberate deletion of a guard: of a check in the product that keeps a promise.
 #[derive(Debug, Deserialize)]

@@ -1,7 +1,7 @@
 //! `cargo xtask mutants`: makes each mutant of the product, one at a time, and runs its tests. A mutant that no test finds
 //! survives: it is a hole in the tests.
 //!
-//! The mutants are listed in `tests/mutants.toml`; the results of a run are in `tests/MUTANTS.md`.
+//! The mutants are listed in `tests/mutants.toml`; `--write` writes the results of a run to `target/mutants.md`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

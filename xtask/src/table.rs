@@ -1,4 +1,4 @@
-//! `tests/MUTANTS.md`: the tests that find each mutant, for people.
+//! `target/mutants.md`: the tests that find each mutant, for people.
 
 use std::collections::BTreeMap;
 use std::fs;
