@@ -42,29 +42,6 @@ JOIN
   ) AS b ON d.name = b.own_key
 WHERE d.delete_time IS NULL;
 
--- insert_plain
-INSERT INTO notify_msg (def_id, param)
-VALUES (IF (database () = $3, $1, NULL), $2);
-
--- insert_known
-INSERT INTO notify_msg (def_id, param)
-VALUES (
-  IF (
-    database () = $4
-    /*M! AND @@in_transaction AND @@autocommit */
-,
-    $1,
-    NULL
-  ),
-  $2
-);
-
--- own_server
-SELECT CAST(
-  /*M! 1 + */
-  0 AS signed
-), database ();
-
 -- insert
 INSERT INTO
   notify_msg (
@@ -169,82 +146,6 @@ FROM
 
 -- id_step
 SELECT CAST(@@ auto_increment_increment AS signed);
-
--- due
-SELECT
-  d.id,
-  TIMESTAMPDIFF(
-    MICROSECOND,
-    TIMESTAMP '1970-01-01 00:00:00',
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  ) DIV 1000,
-  (
-    SELECT
-      coalesce(
-        TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', (m.next_call_time + INTERVAL 999 MICROSECOND)) DIV 1000,
-        CASE
-          WHEN m.next_call_time <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) THEN 0
-        END
-      )
-    FROM notify_msg m FORCE INDEX (notify_msg_due)
-    WHERE m.def_id = d.id
-      AND m.status = 0
-    ORDER BY m.def_id, m.status, m.next_call_time
-    LIMIT 1
-  ),
-  (
-    SELECT
-      coalesce(
-        TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', (m.next_call_time + INTERVAL 999 MICROSECOND)) DIV 1000,
-        CASE
-          WHEN m.next_call_time <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) THEN 0
-        END
-      )
-    FROM notify_msg m FORCE INDEX (notify_msg_due)
-    WHERE m.def_id = d.id
-      AND m.status = 2
-    ORDER BY m.def_id, m.status, m.next_call_time
-    LIMIT 1
-  ),
-  (
-    SELECT
-      coalesce(
-        TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', (m.next_call_time + INTERVAL 999 MICROSECOND)) DIV 1000,
-        CASE
-          WHEN m.next_call_time <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) THEN 0
-        END
-      )
-    FROM notify_msg m FORCE INDEX (notify_msg_due)
-    WHERE m.def_id = d.id
-      AND m.status = 5
-    ORDER BY m.def_id, m.status, m.next_call_time
-    LIMIT 1
-  ),
-  (
-    SELECT
-      coalesce(
-        TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', (m.next_call_time + INTERVAL 999 MICROSECOND)) DIV 1000,
-        CASE
-          WHEN m.next_call_time <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) THEN 0
-        END
-      )
-    FROM notify_msg m FORCE INDEX (notify_msg_due)
-    WHERE m.def_id = d.id
-      AND m.status = 4
-    ORDER BY m.def_id, m.status, m.next_call_time
-    LIMIT 1
-  ),
-  d.tick_schedule,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', d.last_tick) DIV 1000,
-  (
-    SELECT
-      TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', (a.due + INTERVAL 999 MICROSECOND)) DIV 1000
-    FROM notify_alert a
-    WHERE a.due IS NOT NULL
-    ORDER BY a.due
-    LIMIT 1
-  )
-FROM notify_def d;
 
 -- claim_slice
 SELECT
@@ -483,6 +384,74 @@ UPDATE notify_msg AS m FORCE INDEX (PRIMARY) SET
   blocked_since = NULL
 WHERE m.id IN ($4) AND m.status + 0 = $3;
 
+-- due
+SELECT
+  d.id,
+  TIMESTAMPDIFF(
+    MICROSECOND,
+    TIMESTAMP '1970-01-01 00:00:00',
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  ) DIV 1000,
+  (
+    SELECT
+      coalesce(
+        TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', (m.next_call_time + INTERVAL 999 MICROSECOND)) DIV 1000,
+        CASE
+          WHEN m.next_call_time <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) THEN 0
+        END
+      )
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE m.def_id = d.id
+      AND m.status = 0
+    ORDER BY m.def_id, m.status, m.next_call_time
+    LIMIT 1
+  ),
+  (
+    SELECT
+      coalesce(
+        TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', (m.next_call_time + INTERVAL 999 MICROSECOND)) DIV 1000,
+        CASE
+          WHEN m.next_call_time <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) THEN 0
+        END
+      )
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE m.def_id = d.id
+      AND m.status = 2
+    ORDER BY m.def_id, m.status, m.next_call_time
+    LIMIT 1
+  ),
+  (
+    SELECT
+      coalesce(
+        TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', (m.next_call_time + INTERVAL 999 MICROSECOND)) DIV 1000,
+        CASE
+          WHEN m.next_call_time <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) THEN 0
+        END
+      )
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE m.def_id = d.id
+      AND m.status = 5
+    ORDER BY m.def_id, m.status, m.next_call_time
+    LIMIT 1
+  ),
+  (
+    SELECT
+      coalesce(
+        TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', (m.next_call_time + INTERVAL 999 MICROSECOND)) DIV 1000,
+        CASE
+          WHEN m.next_call_time <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) THEN 0
+        END
+      )
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE m.def_id = d.id
+      AND m.status = 4
+    ORDER BY m.def_id, m.status, m.next_call_time
+    LIMIT 1
+  ),
+  d.tick_schedule,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', d.last_tick) DIV 1000
+FROM notify_def d;
+
 -- overdue
 SELECT
   id,
@@ -526,6 +495,269 @@ FROM
 WHERE m.status = 5 AND m.worker = $2
 ORDER BY m.id
 LIMIT $3;
+
+-- extendable
+SELECT m.id
+FROM
+  JSON_TABLE(
+    $2,
+    '$[*]' COLUMNS (notice_id bigint PATH '$.notice_id', fence bigint PATH '$.fence', lease bigint PATH '$.lease')
+  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE m.fence = b.fence AND m.status + 0 = 5
+FOR UPDATE
+/*!80000 OF m */
+SKIP LOCKED;
+
+-- extend
+UPDATE
+  JSON_TABLE(
+    $2,
+    '$[*]' COLUMNS (notice_id bigint PATH '$.notice_id', fence bigint PATH '$.fence', lease bigint PATH '$.lease')
+  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+SET
+  next_call_time = TIMESTAMPADD(
+    MICROSECOND,
+    b.lease * 1000,
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  )
+WHERE true AND m.fence = b.fence AND m.status + 0 = 5;
+
+-- window
+SELECT
+  m.id,
+  CASE
+    WHEN (
+      m.ordering_key IS NULL
+      OR NOT EXISTS (
+        SELECT 1
+        FROM notify_msg o FORCE INDEX (notify_msg_order)
+        WHERE o.def_id = m.def_id
+          AND o.ordering_key = m.ordering_key AND o.id < m.id
+      )
+      AND NOT EXISTS (
+        SELECT 1
+        FROM notify_msg o FORCE INDEX (notify_msg_under_way)
+        WHERE o.def_id = m.def_id
+          AND o.ordering_key = m.ordering_key AND o.under_way = m.ordering_key
+      )
+    ) THEN 1
+    ELSE 0
+  END,
+  m.ordering_key
+FROM notify_msg m FORCE INDEX (notify_msg_due)
+WHERE
+  m.def_id = $2
+  AND m.status = $3
+  AND m.next_call_time <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  AND m.crashes < 2
+ORDER BY m.next_call_time
+LIMIT $4
+FOR UPDATE
+/*!80000 OF m */
+SKIP LOCKED;
+
+-- lock_first
+SELECT m.id, m.ordering_key
+FROM (
+  SELECT (
+    SELECT o.id
+    FROM notify_msg o FORCE INDEX (notify_msg_order)
+    WHERE o.def_id = $2
+      AND o.ordering_key = b.own_key
+    ORDER BY o.def_id, o.ordering_key, o.id
+    LIMIT 1
+  ) AS notice_id
+  FROM
+    JSON_TABLE(
+      $3,
+      '$[*]' COLUMNS (
+        own_key varchar(200) CHARACTER SET utf8mb4 COLLATE
+        /*M! utf8mb4_nopad_bin */
+        /*!80000 utf8mb4_0900_bin */
+        PATH '$.own_key'
+      )
+    ) AS b
+) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+FOR UPDATE
+/*!80000 OF m */
+SKIP LOCKED;
+
+-- block
+UPDATE notify_msg AS m FORCE INDEX (PRIMARY) SET
+  blocked_since = coalesce(blocked_since, next_call_time),
+  next_call_time = TIMESTAMPADD(
+    MICROSECOND,
+    $3 * 1000,
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  )
+WHERE m.id IN ($2);
+
+-- keys_of
+SELECT m.def_id, m.ordering_key
+FROM notify_msg AS m FORCE INDEX (PRIMARY)
+WHERE m.id IN ($2) AND true;
+
+-- first_blocked
+SELECT m.id
+FROM (
+  SELECT (
+    SELECT o.id
+    FROM notify_msg o FORCE INDEX (notify_msg_order)
+    WHERE o.def_id = b.owner
+      AND o.ordering_key = b.own_key
+    ORDER BY o.def_id, o.ordering_key, o.id
+    LIMIT 1
+  ) AS notice_id
+  FROM
+    JSON_TABLE(
+      $2,
+      '$[*]' COLUMNS (
+        owner bigint PATH '$.owner',
+        own_key varchar(200) CHARACTER SET utf8mb4 COLLATE
+        /*M! utf8mb4_nopad_bin */
+        /*!80000 utf8mb4_0900_bin */
+        PATH '$.own_key'
+      )
+    ) AS b
+) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE m.blocked_since IS NOT NULL;
+
+-- free
+SELECT m.id
+FROM notify_msg AS m FORCE INDEX (PRIMARY)
+WHERE m.id IN ($2) AND true
+FOR UPDATE
+/*!80000 OF m */
+SKIP LOCKED;
+
+-- unblock
+UPDATE notify_msg AS m FORCE INDEX (PRIMARY) SET
+  next_call_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  blocked_since = NULL
+WHERE m.id IN ($2) AND m.blocked_since IS NOT NULL;
+
+-- oldest_blocked
+SELECT min(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', blocked_since) DIV 1000)
+FROM (
+  SELECT m.blocked_since
+  FROM notify_msg m FORCE INDEX (notify_msg_due)
+  WHERE m.def_id = $2
+    AND m.status = 0
+  ORDER BY m.def_id, m.status, m.next_call_time
+  LIMIT $3
+) AS blocked;
+
+-- try_limit
+SELECT
+  m.def_id,
+  m.begun,
+  m.failures,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.open_until) DIV 1000,
+  m.probe,
+  TIMESTAMPDIFF(
+    MICROSECOND,
+    TIMESTAMP '1970-01-01 00:00:00',
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  ) DIV 1000
+FROM notify_limit m
+WHERE m.def_id = $2
+FOR UPDATE
+/*!80000 OF m */
+SKIP LOCKED;
+
+-- limit_now
+SELECT
+  m.def_id,
+  m.begun,
+  m.failures,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.open_until) DIV 1000,
+  m.probe,
+  TIMESTAMPDIFF(
+    MICROSECOND,
+    TIMESTAMP '1970-01-01 00:00:00',
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  ) DIV 1000
+FROM notify_limit m
+WHERE m.def_id = $2
+FOR UPDATE NOWAIT;
+
+-- has_limit
+SELECT 1
+FROM notify_limit
+WHERE def_id = $2;
+
+-- open_limit
+INSERT IGNORE INTO notify_limit (def_id)
+VALUES ($2);
+
+-- write_limit
+UPDATE notify_limit SET
+  begun = $3,
+  failures = $4,
+  open_until = TIMESTAMPADD(MICROSECOND, $5 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+  probe = $6
+WHERE def_id = $2;
+
+-- forget_limit
+DELETE FROM notify_limit
+WHERE def_id = $2;
+
+-- count_sending
+SELECT count(*)
+FROM (
+  SELECT 1 AS one
+  FROM notify_msg m FORCE INDEX (notify_msg_due)
+  WHERE m.def_id = $2
+    AND m.status = 5
+  LIMIT $3
+) AS sent;
+
+-- time_up
+SELECT
+  TIMESTAMPDIFF(
+    MICROSECOND,
+    TIMESTAMP '1970-01-01 00:00:00',
+    (
+      coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) + INTERVAL 999 MICROSECOND
+    )
+  ) DIV 1000;
+
+-- send_limits
+SELECT
+  m.def_id,
+  m.begun,
+  m.failures,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.open_until) DIV 1000,
+  m.probe,
+  NULL,
+  NULL,
+  NULL
+FROM notify_limit m
+UNION ALL
+SELECT
+  0,
+  NULL,
+  0,
+  NULL,
+  NULL,
+  who,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', since) DIV 1000,
+  reason
+FROM notify_switch
+WHERE paused;
+
+-- open_switch
+INSERT IGNORE INTO notify_switch (id)
+VALUES (1);
+
+-- turn_switch
+UPDATE notify_switch SET
+  paused = $2,
+  who = $3,
+  since = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  reason = $4
+WHERE paused <> $2;
 
 -- hold
 SELECT m.id, m.fence, b.was
@@ -618,54 +850,6 @@ FROM
   ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
 WHERE true;
 
--- archive_bare
-INSERT INTO
-  notify_msg_history (
-    id,
-    def_id,
-    param,
-    description,
-    errors,
-    status,
-    fence,
-    failures,
-    crashes,
-    worker,
-    last_class,
-    last_call_time,
-    next_call_time,
-    create_time,
-    dedupe_key,
-    dedupe_until_ended,
-    ordering_key,
-    trace_context,
-    finish_time,
-    end_reason
-  )
-SELECT
-  m.id,
-  m.def_id,
-  m.param,
-  NULL,
-  NULL,
-  1,
-  m.fence,
-  0,
-  0,
-  m.worker,
-  NULL,
-  m.last_call_time,
-  NULL,
-  m.create_time,
-  m.dedupe_key,
-  m.dedupe_until_ended,
-  m.ordering_key,
-  m.trace_context,
-  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
-  NULL
-FROM notify_msg AS m FORCE INDEX (PRIMARY)
-WHERE m.id IN ($2) AND true;
-
 -- remove
 DELETE m
 FROM
@@ -714,172 +898,237 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
 WHERE m.id IN ($2) AND true;
 
--- extendable
-SELECT m.id
-FROM
-  JSON_TABLE(
-    $2,
-    '$[*]' COLUMNS (notice_id bigint PATH '$.notice_id', fence bigint PATH '$.fence', lease bigint PATH '$.lease')
-  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
-WHERE m.fence = b.fence AND m.status + 0 = 5
-FOR UPDATE
-/*!80000 OF m */
-SKIP LOCKED;
+-- insert_plain
+INSERT INTO notify_msg (def_id, param)
+VALUES (IF (database () = $3, $1, NULL), $2);
 
--- extend
-UPDATE
-  JSON_TABLE(
-    $2,
-    '$[*]' COLUMNS (notice_id bigint PATH '$.notice_id', fence bigint PATH '$.fence', lease bigint PATH '$.lease')
-  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
-SET
-  next_call_time = TIMESTAMPADD(
-    MICROSECOND,
-    b.lease * 1000,
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+-- insert_known
+INSERT INTO notify_msg (def_id, param)
+VALUES (
+  IF (
+    database () = $4
+    /*M! AND @@in_transaction AND @@autocommit */
+,
+    $1,
+    NULL
+  ),
+  $2
+);
+
+-- own_server
+SELECT CAST(
+  /*M! 1 + */
+  0 AS signed
+), database ();
+
+-- archive_bare
+INSERT INTO
+  notify_msg_history (
+    id,
+    def_id,
+    param,
+    description,
+    errors,
+    status,
+    fence,
+    failures,
+    crashes,
+    worker,
+    last_class,
+    last_call_time,
+    next_call_time,
+    create_time,
+    dedupe_key,
+    dedupe_until_ended,
+    ordering_key,
+    trace_context,
+    finish_time,
+    end_reason
   )
-WHERE true AND m.fence = b.fence AND m.status + 0 = 5;
-
--- find
 SELECT
   m.id,
   m.def_id,
-  m.status,
   m.param,
-  m.description,
-  m.errors,
-  m.fence,
-  m.failures,
-  m.crashes,
-  m.worker,
-  m.last_class,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-  m.trace_context,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
-  m.ordering_key,
-  m.dedupe_key,
-  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   NULL,
-  NULL
-FROM notify_msg m
-WHERE m.id = $2
-UNION ALL
-SELECT
-  m.id,
-  m.def_id,
-  m.status,
-  m.param,
-  m.description,
-  m.errors,
+  NULL,
+  1,
   m.fence,
-  m.failures,
-  m.crashes,
+  0,
+  0,
   m.worker,
-  m.last_class,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.next_call_time) DIV 1000,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-  m.trace_context,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
-  m.ordering_key,
+  NULL,
+  m.last_call_time,
+  NULL,
+  m.create_time,
   m.dedupe_key,
-  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
-  m.end_reason
-FROM notify_msg_history m
-WHERE m.id = $2;
+  m.dedupe_until_ended,
+  m.ordering_key,
+  m.trace_context,
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  NULL
+FROM notify_msg AS m FORCE INDEX (PRIMARY)
+WHERE m.id IN ($2) AND true;
 
--- purgeable
-SELECT m.id, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000
-FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
-WHERE
-  m.def_id = $2
-  AND m.status = $3
-  AND m.finish_time <= TIMESTAMPADD(
-    MICROSECOND,
-    - $4 * 1000,
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  )
-  AND m.finish_time >= TIMESTAMPADD(MICROSECOND, $6 * 1000, TIMESTAMP '1970-01-01 00:00:00')
-ORDER BY m.finish_time
-LIMIT $5;
-
--- purge
-DELETE m
-FROM
-  JSON_TABLE('[$2]', '$[*]' COLUMNS (notice_id bigint PATH '$')) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
-WHERE
-  true
-  AND m.status + 0 = $3
-  AND TIMESTAMPADD(MICROSECOND, $4 * 1000, m.finish_time) <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6));
-
--- purge_definition
-DELETE FROM notify_def
-WHERE
-  id = $2
-  AND delete_time <= TIMESTAMPADD(
-    MICROSECOND,
-    - $3 * 1000,
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  )
-  AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
-
--- time
-SELECT
-  TIMESTAMPDIFF(
-    MICROSECOND,
-    TIMESTAMP '1970-01-01 00:00:00',
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  ) DIV 1000;
-
--- beat
-UPDATE notify_node SET
-  last_seen = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
-  handlers = $3,
-  clock_offset_ms = $4
+-- stands_where
+SELECT 1
+FROM notify_msg
+WHERE id = $2
+UNION ALL
+SELECT 2
+FROM notify_msg_history
 WHERE id = $2;
 
--- first_beat
-INSERT INTO notify_node (id, handlers, clock_offset_ms, start_time, last_seen)
+-- answerable
+SELECT
+  id,
+  def_id,
+  param,
+  description,
+  errors,
+  fence,
+  failures,
+  crashes,
+  worker,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_call_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
+  trace_context,
+  ordering_key,
+  status
+FROM notify_msg
+WHERE id = $2
+FOR UPDATE;
+
+-- ended
+SELECT
+  status,
+  fence,
+  def_id,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000
+FROM notify_msg_history
+WHERE id = $2
+FOR UPDATE;
+
+-- refuse
+UPDATE notify_msg SET
+  status = 4,
+  errors = $3,
+  next_call_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+WHERE id = $2;
+
+-- ack_late
+UPDATE notify_msg_history SET
+  status = 1,
+  finish_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  end_reason = $3
+WHERE id = $2;
+
+-- open_alert
+INSERT IGNORE INTO notify_alert (def_id, reason, opened, last_seen)
 VALUES (
   $2,
   $3,
-  $4,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
 );
 
--- nodes
-SELECT handlers
-FROM notify_node
-WHERE
-  last_seen > TIMESTAMPADD(
+-- lock_alert
+SELECT
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.opened) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.last_notified) DIV 1000,
+  a.suppressed,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.last_seen) DIV 1000,
+  a.follow_up,
+  a.notice_id,
+  a.class,
+  a.message,
+  a.node,
+  TIMESTAMPDIFF(
     MICROSECOND,
-    - $2 * 1000,
+    TIMESTAMP '1970-01-01 00:00:00',
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  ) DIV 1000
+FROM notify_alert a
+WHERE a.def_id = $2 AND a.reason = $3
+FOR UPDATE NOWAIT;
+
+-- follow_up
+SELECT
+  m.status,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', (m.next_call_time + INTERVAL 999 MICROSECOND)) DIV 1000,
+  TIMESTAMPDIFF(
+    MICROSECOND,
+    TIMESTAMP '1970-01-01 00:00:00',
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  ) DIV 1000
+FROM notify_msg m
+WHERE m.id = $2 AND m.def_id + 0 = $3;
+
+-- look_alert
+SELECT
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.opened) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.last_notified) DIV 1000,
+  a.suppressed,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.last_seen) DIV 1000,
+  a.follow_up,
+  a.notice_id,
+  a.class,
+  a.message,
+  a.node,
+  TIMESTAMPDIFF(
+    MICROSECOND,
+    TIMESTAMP '1970-01-01 00:00:00',
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  ) DIV 1000,
+  (
+    SELECT TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
+    WHERE m.def_id = $2
+      AND m.status = 1 AND m.finish_time > a.last_seen
+    ORDER BY m.finish_time
+    LIMIT 1
+  ),
+  CASE WHEN EXISTS (SELECT 1 FROM notify_msg m WHERE m.def_id = $2 AND m.status = 2) THEN 1 ELSE 0 END
+FROM notify_alert a
+WHERE a.def_id = $2 AND a.reason = $3;
+
+-- write_alert
+UPDATE notify_alert SET
+  opened = TIMESTAMPADD(MICROSECOND, $4 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+  last_notified = TIMESTAMPADD(MICROSECOND, $5 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+  suppressed = $6,
+  last_seen = TIMESTAMPADD(MICROSECOND, $7 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+  follow_up = $8,
+  notice_id = $9,
+  class = $10,
+  message = $11,
+  node = $12
+WHERE def_id = $2 AND reason = $3;
+
+-- close_alert
+DELETE FROM notify_alert
+WHERE def_id = $2 AND reason = $3;
+
+-- add_alert
+INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
+VALUES (
+  $2,
+  $3,
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  TIMESTAMPADD(
+    MICROSECOND,
+    $4 * 1000,
     coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
   )
-  AND last_seen < TIMESTAMPADD(
-    MICROSECOND,
-    $2 * 1000,
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  );
+);
 
--- forget_nodes
-DELETE FROM notify_node
-WHERE
-  NOT (
-    last_seen > TIMESTAMPADD(
-      MICROSECOND,
-      - $2 * 1000,
-      coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-    )
-    AND last_seen < TIMESTAMPADD(
-      MICROSECOND,
-      $2 * 1000,
-      coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-    )
-  );
+-- advance_follow_up
+UPDATE notify_msg SET
+  next_call_time = TIMESTAMPADD(
+    MICROSECOND,
+    $3 * 1000,
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  )
+WHERE id = $2 AND status + 0 = 0;
 
 -- definitions
 SELECT
@@ -1110,564 +1359,341 @@ UPDATE notify_def SET
   name = $4
 WHERE id = $2;
 
--- window
-SELECT
-  m.id,
-  CASE
-    WHEN (
-      m.ordering_key IS NULL
-      OR NOT EXISTS (
-        SELECT 1
-        FROM notify_msg o FORCE INDEX (notify_msg_order)
-        WHERE o.def_id = m.def_id
-          AND o.ordering_key = m.ordering_key AND o.id < m.id
-      )
-      AND NOT EXISTS (
-        SELECT 1
-        FROM notify_msg o FORCE INDEX (notify_msg_under_way)
-        WHERE o.def_id = m.def_id
-          AND o.ordering_key = m.ordering_key AND o.under_way = m.ordering_key
-      )
-    ) THEN 1
-    ELSE 0
-  END,
-  m.ordering_key
-FROM notify_msg m FORCE INDEX (notify_msg_due)
-WHERE
-  m.def_id = $2
-  AND m.status = $3
-  AND m.next_call_time <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  AND m.crashes < 2
-ORDER BY m.next_call_time
-LIMIT $4
-FOR UPDATE
-/*!80000 OF m */
-SKIP LOCKED;
-
--- lock_first
-SELECT m.id, m.ordering_key
-FROM (
-  SELECT (
-    SELECT o.id
-    FROM notify_msg o FORCE INDEX (notify_msg_order)
-    WHERE o.def_id = $2
-      AND o.ordering_key = b.own_key
-    ORDER BY o.def_id, o.ordering_key, o.id
-    LIMIT 1
-  ) AS notice_id
-  FROM
-    JSON_TABLE(
-      $3,
-      '$[*]' COLUMNS (
-        own_key varchar(200) CHARACTER SET utf8mb4 COLLATE
-        /*M! utf8mb4_nopad_bin */
-        /*!80000 utf8mb4_0900_bin */
-        PATH '$.own_key'
-      )
-    ) AS b
-) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
-WHERE true
-FOR UPDATE
-/*!80000 OF m */
-SKIP LOCKED;
-
--- block
-UPDATE notify_msg AS m FORCE INDEX (PRIMARY) SET
-  blocked_since = coalesce(blocked_since, next_call_time),
-  next_call_time = TIMESTAMPADD(
-    MICROSECOND,
-    $3 * 1000,
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  )
-WHERE m.id IN ($2);
-
--- keys_of
-SELECT m.def_id, m.ordering_key
-FROM notify_msg AS m FORCE INDEX (PRIMARY)
-WHERE m.id IN ($2) AND true;
-
--- first_blocked
+-- lock_tick
 SELECT m.id
-FROM (
-  SELECT (
-    SELECT o.id
-    FROM notify_msg o FORCE INDEX (notify_msg_order)
-    WHERE o.def_id = b.owner
-      AND o.ordering_key = b.own_key
-    ORDER BY o.def_id, o.ordering_key, o.id
-    LIMIT 1
-  ) AS notice_id
-  FROM
-    JSON_TABLE(
-      $2,
-      '$[*]' COLUMNS (
-        owner bigint PATH '$.owner',
-        own_key varchar(200) CHARACTER SET utf8mb4 COLLATE
-        /*M! utf8mb4_nopad_bin */
-        /*!80000 utf8mb4_0900_bin */
-        PATH '$.own_key'
-      )
-    ) AS b
-) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
-WHERE m.blocked_since IS NOT NULL;
-
--- free
-SELECT m.id
-FROM notify_msg AS m FORCE INDEX (PRIMARY)
-WHERE m.id IN ($2) AND true
+FROM notify_def m
+WHERE m.id = $2
 FOR UPDATE
 /*!80000 OF m */
 SKIP LOCKED;
 
--- unblock
-UPDATE notify_msg AS m FORCE INDEX (PRIMARY) SET
-  next_call_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
-  blocked_since = NULL
-WHERE m.id IN ($2) AND m.blocked_since IS NOT NULL;
-
--- oldest_blocked
-SELECT min(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', blocked_since) DIV 1000)
-FROM (
-  SELECT m.blocked_since
-  FROM notify_msg m FORCE INDEX (notify_msg_due)
-  WHERE m.def_id = $2
-    AND m.status = 0
-  ORDER BY m.def_id, m.status, m.next_call_time
-  LIMIT $3
-) AS blocked;
-
--- stands_where
-SELECT 1
-FROM notify_msg
-WHERE id = $2
-UNION ALL
-SELECT 2
-FROM notify_msg_history
-WHERE id = $2;
-
--- answerable
-SELECT
-  id,
-  def_id,
-  param,
-  description,
-  errors,
-  fence,
-  failures,
-  crashes,
-  worker,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_call_time) DIV 1000,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
-  trace_context,
-  ordering_key,
-  status
-FROM notify_msg
-WHERE id = $2
-FOR UPDATE;
-
--- ended
-SELECT
-  status,
-  fence,
-  def_id,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000
-FROM notify_msg_history
-WHERE id = $2
-FOR UPDATE;
-
--- refuse
-UPDATE notify_msg SET
-  status = 4,
-  errors = $3,
-  next_call_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-WHERE id = $2;
-
--- ack_late
-UPDATE notify_msg_history SET
-  status = 1,
-  finish_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
-  end_reason = $3
-WHERE id = $2;
-
--- open_alert
-INSERT IGNORE INTO notify_alert (def_id, reason, opened, last_seen)
-VALUES (
-  $2,
-  $3,
-  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
-  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-);
-
--- lock_alert
-SELECT
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.opened) DIV 1000,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.last_notified) DIV 1000,
-  a.suppressed,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.last_seen) DIV 1000,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.due) DIV 1000,
-  a.notice_id,
-  a.description,
-  a.class,
-  a.message,
-  a.node,
-  TIMESTAMPDIFF(
-    MICROSECOND,
-    TIMESTAMP '1970-01-01 00:00:00',
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  ) DIV 1000
-FROM notify_alert a
-WHERE a.def_id = $2 AND a.reason = $3
-FOR UPDATE NOWAIT;
-
--- due_alerts
-SELECT a.def_id, a.reason
-FROM notify_alert a
+-- note_tick
+UPDATE notify_def SET
+  last_tick = TIMESTAMPADD(MICROSECOND, $6 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+  tick_schedule = $3
 WHERE
-  a.due <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-ORDER BY a.due
-LIMIT $2;
-
--- look_alert
-SELECT
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.opened) DIV 1000,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.last_notified) DIV 1000,
-  a.suppressed,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.last_seen) DIV 1000,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.due) DIV 1000,
-  a.notice_id,
-  a.description,
-  a.class,
-  a.message,
-  a.node,
-  TIMESTAMPDIFF(
-    MICROSECOND,
-    TIMESTAMP '1970-01-01 00:00:00',
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  ) DIV 1000,
-  (
-    SELECT TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000
-    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
-    WHERE m.def_id = $2
-      AND m.status = 1 AND m.finish_time > a.last_seen
-    ORDER BY m.finish_time
-    LIMIT 1
-  ),
-  CASE WHEN EXISTS (SELECT 1 FROM notify_msg m WHERE m.def_id = $2 AND m.status = 2) THEN 1 ELSE 0 END
-FROM notify_alert a
-WHERE a.def_id = $2 AND a.reason = $3;
-
--- write_alert
-UPDATE notify_alert SET
-  opened = TIMESTAMPADD(MICROSECOND, $4 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
-  last_notified = TIMESTAMPADD(MICROSECOND, $5 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
-  suppressed = $6,
-  last_seen = TIMESTAMPADD(MICROSECOND, $7 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
-  due = TIMESTAMPADD(MICROSECOND, $8 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
-  notice_id = $9,
-  description = $10,
-  class = $11,
-  message = $12,
-  node = $13
-WHERE def_id = $2 AND reason = $3;
-
--- close_alert
-DELETE FROM notify_alert
-WHERE def_id = $2 AND reason = $3;
-
--- add_alert
-INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
-VALUES (
-  $2,
-  $3,
-  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
-  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-);
-
--- try_limit
-SELECT
-  m.def_id,
-  m.begun,
-  m.failures,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.open_until) DIV 1000,
-  m.probe,
-  TIMESTAMPDIFF(
-    MICROSECOND,
-    TIMESTAMP '1970-01-01 00:00:00',
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  ) DIV 1000
-FROM notify_limit m
-WHERE m.def_id = $2
-FOR UPDATE
-/*!80000 OF m */
-SKIP LOCKED;
-
--- limit_now
-SELECT
-  m.def_id,
-  m.begun,
-  m.failures,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.open_until) DIV 1000,
-  m.probe,
-  TIMESTAMPDIFF(
-    MICROSECOND,
-    TIMESTAMP '1970-01-01 00:00:00',
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  ) DIV 1000
-FROM notify_limit m
-WHERE m.def_id = $2
-FOR UPDATE NOWAIT;
-
--- has_limit
-SELECT 1
-FROM notify_limit
-WHERE def_id = $2;
-
--- open_limit
-INSERT IGNORE INTO notify_limit (def_id)
-VALUES ($2);
-
--- write_limit
-UPDATE notify_limit SET
-  begun = $3,
-  failures = $4,
-  open_until = TIMESTAMPADD(MICROSECOND, $5 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
-  probe = $6
-WHERE def_id = $2;
-
--- forget_limit
-DELETE FROM notify_limit
-WHERE def_id = $2;
-
--- count_sending
-SELECT count(*)
-FROM (
-  SELECT 1 AS one
-  FROM notify_msg m FORCE INDEX (notify_msg_due)
-  WHERE m.def_id = $2
-    AND m.status = 5
-  LIMIT $3
-) AS sent;
-
--- time_up
-SELECT
-  TIMESTAMPDIFF(
-    MICROSECOND,
-    TIMESTAMP '1970-01-01 00:00:00',
-    (
-      coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) + INTERVAL 999 MICROSECOND
+  id = $2
+  AND enabled
+  AND delete_time IS NULL
+  AND (schedule = $3 OR (schedule IS NULL AND $3 IS NULL))
+  AND (tick_schedule = $4 OR (tick_schedule IS NULL AND $4 IS NULL))
+  AND (
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_tick) DIV 1000 = $5
+    OR (
+      TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_tick) DIV 1000 IS NULL
+      AND $5 IS NULL
     )
-  ) DIV 1000;
-
--- send_limits
-SELECT
-  m.def_id,
-  m.begun,
-  m.failures,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.open_until) DIV 1000,
-  m.probe,
-  NULL,
-  NULL,
-  NULL
-FROM notify_limit m
-UNION ALL
-SELECT
-  0,
-  NULL,
-  0,
-  NULL,
-  NULL,
-  who,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', since) DIV 1000,
-  reason
-FROM notify_switch
-WHERE paused;
-
--- open_switch
-INSERT IGNORE INTO notify_switch (id)
-VALUES (1);
-
--- turn_switch
-UPDATE notify_switch SET
-  paused = $2,
-  who = $3,
-  since = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
-  reason = $4
-WHERE paused <> $2;
-
--- read_counts
-SELECT
-  d.id,
-  d.name,
-  TIMESTAMPDIFF(
-    MICROSECOND,
-    TIMESTAMP '1970-01-01 00:00:00',
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  ) DIV 1000,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', c.taken_at) DIV 1000,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', c.next_time) DIV 1000,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', c.oldest_due) DIV 1000,
-  c.not_sent,
-  c.failed,
-  c.sending,
-  c.awaiting_ack,
-  c.dead_letters,
-  c.cancelled,
-  c.recently_succeeded
-FROM notify_def d
-LEFT JOIN notify_count c ON c.def_id = d.id
-ORDER BY d.name;
-
--- claim_count
-UPDATE notify_count SET
-  next_time = TIMESTAMPADD(
-    MICROSECOND,
-    $3 * 1000,
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  )
-WHERE
-  def_id = $2
-  AND next_time <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6));
-
--- open_count
-INSERT IGNORE INTO notify_count (def_id, next_time)
-VALUES (
-  $2,
-  TIMESTAMPADD(
-    MICROSECOND,
-    $3 * 1000,
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  )
-);
-
--- take_count
-SELECT
-  TIMESTAMPDIFF(
-    MICROSECOND,
-    TIMESTAMP '1970-01-01 00:00:00',
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  ) DIV 1000,
-  (
-    SELECT TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.next_call_time) DIV 1000
-    FROM notify_msg m FORCE INDEX (notify_msg_due)
-    WHERE m.def_id = $2
-      AND m.status = 0
-    ORDER BY m.def_id, m.status, m.next_call_time
-    LIMIT 1
-  ),
-  (
-    SELECT TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.next_call_time) DIV 1000
-    FROM notify_msg m FORCE INDEX (notify_msg_due)
-    WHERE m.def_id = $2
-      AND m.status = 2
-    ORDER BY m.def_id, m.status, m.next_call_time
-    LIMIT 1
-  ),
-  (
-    SELECT count(*)
-    FROM notify_msg m FORCE INDEX (notify_msg_due)
-    WHERE m.def_id = $2
-      AND m.status = 0
-  ),
-  (
-    SELECT count(*)
-    FROM notify_msg m FORCE INDEX (notify_msg_due)
-    WHERE m.def_id = $2
-      AND m.status = 2
-  ),
-  (
-    SELECT count(*)
-    FROM notify_msg m FORCE INDEX (notify_msg_due)
-    WHERE m.def_id = $2
-      AND m.status = 5
-  ),
-  (
-    SELECT count(*)
-    FROM notify_msg m FORCE INDEX (notify_msg_due)
-    WHERE m.def_id = $2
-      AND m.status = 4
-  ),
-  (
-    SELECT count(*)
-    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
-    WHERE m.def_id = $2
-      AND m.status = 3
-  ),
-  (
-    SELECT count(*)
-    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
-    WHERE m.def_id = $2
-      AND m.status = 6
-  ),
-  (
-    SELECT count(*)
-    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
-    WHERE
-      m.def_id = $2
-      AND m.status = 1
-      AND m.finish_time > TIMESTAMPADD(
-        MICROSECOND,
-        - $3 * 1000,
-        coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-      )
   );
 
--- write_count
-UPDATE notify_count SET
-  not_sent = $3,
-  failed = $4,
-  sending = $5,
-  awaiting_ack = $6,
-  dead_letters = $7,
-  cancelled = $8,
-  recently_succeeded = $9,
-  oldest_due = TIMESTAMPADD(MICROSECOND, $10 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
-  taken_at = TIMESTAMPADD(MICROSECOND, $11 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
-  next_time = TIMESTAMPADD(
-    MICROSECOND,
-    $12 * 1000,
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  )
-WHERE def_id = $2;
-
--- forget_count
-DELETE FROM notify_count
-WHERE def_id = $2;
-
--- audit
+-- add_ticks
+INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
 SELECT
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', time) DIV 1000,
-  who,
-  act,
-  def_id,
-  notice_id,
-  detail
-FROM notify_audit
-ORDER BY id DESC
-LIMIT $2;
-
--- audit_of
-SELECT
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', time) DIV 1000,
-  who,
-  act,
-  def_id,
-  notice_id,
-  detail
-FROM notify_audit
-WHERE notice_id = $2
-ORDER BY id DESC
-LIMIT $3;
-
--- write_audit
-INSERT INTO notify_audit (time, who, act, def_id, notice_id, detail)
-VALUES (
+  $2,
+  b.param,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+FROM
+  JSON_TABLE(
+    $3,
+    '$[*]' COLUMNS (place bigint PATH '$.place', param longtext CHARACTER SET utf8mb4 PATH '$.param')
+  ) AS b
+WHERE true
+ORDER BY b.place;
+
+-- versions
+SELECT
+  v.def_id,
+  v.version,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', v.time) DIV 1000,
+  v.who,
+  v.act,
+  v.definition
+FROM notify_def_version v
+WHERE v.def_id = $2 AND v.version <= $3
+ORDER BY v.version DESC
+LIMIT $4;
+
+-- last_versions
+SELECT
+  v.def_id,
+  v.version,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', v.time) DIV 1000,
+  v.who,
+  v.act,
+  v.definition
+FROM notify_def_version v
+JOIN
+  (SELECT def_id, max(version) AS version FROM notify_def_version GROUP BY def_id) AS l ON l.def_id = v.def_id
+  AND l.version = v.version;
+
+-- write_version
+INSERT INTO notify_def_version (def_id, version, time, who, act, definition)
+VALUES (
   $2,
   $3,
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   $4,
   $5,
   $6
 );
+
+-- forget_versions
+DELETE FROM notify_def_version
+WHERE def_id = $2;
+
+-- definition_by_id
+SELECT
+  id,
+  name,
+  handler,
+  description,
+  CASE WHEN enabled THEN 1 ELSE 0 END,
+  schedule,
+  schedule_missed,
+  send_window,
+  retry_interval,
+  max_retry_times,
+  max_retry_interval,
+  retry_rules,
+  timeout,
+  alert_trigger_type,
+  alert_trigger_fail_times,
+  alert_cooldown,
+  email,
+  alert_to,
+  backlog_alert_age,
+  dead_alert_count,
+  CASE WHEN need_confirm THEN 1 ELSE 0 END,
+  max_confirm_delay,
+  max_concurrency,
+  rate_limit,
+  max_concurrency_total,
+  breaker_failures,
+  breaker_pause,
+  keep_history,
+  handler_config,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
+  coalesce(
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', delete_time) DIV 1000,
+    CASE WHEN delete_time IS NOT NULL THEN 0 END
+  )
+FROM notify_def
+WHERE id = $2;
+
+-- lock_definition_if_free
+SELECT
+  id,
+  name,
+  handler,
+  description,
+  CASE WHEN enabled THEN 1 ELSE 0 END,
+  schedule,
+  schedule_missed,
+  send_window,
+  retry_interval,
+  max_retry_times,
+  max_retry_interval,
+  retry_rules,
+  timeout,
+  alert_trigger_type,
+  alert_trigger_fail_times,
+  alert_cooldown,
+  email,
+  alert_to,
+  backlog_alert_age,
+  dead_alert_count,
+  CASE WHEN need_confirm THEN 1 ELSE 0 END,
+  max_confirm_delay,
+  max_concurrency,
+  rate_limit,
+  max_concurrency_total,
+  breaker_failures,
+  breaker_pause,
+  keep_history,
+  handler_config,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
+  coalesce(
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', delete_time) DIV 1000,
+    CASE WHEN delete_time IS NOT NULL THEN 0 END
+  )
+FROM notify_def
+WHERE id = $2
+FOR UPDATE SKIP LOCKED;
+
+-- time
+SELECT
+  TIMESTAMPDIFF(
+    MICROSECOND,
+    TIMESTAMP '1970-01-01 00:00:00',
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  ) DIV 1000;
+
+-- beat
+UPDATE notify_node SET
+  last_seen = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  handlers = $3,
+  clock_offset_ms = $4
+WHERE id = $2;
+
+-- first_beat
+INSERT INTO notify_node (id, handlers, clock_offset_ms, start_time, last_seen)
+VALUES (
+  $2,
+  $3,
+  $4,
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+);
+
+-- nodes
+SELECT handlers
+FROM notify_node
+WHERE
+  last_seen > TIMESTAMPADD(
+    MICROSECOND,
+    - $2 * 1000,
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  )
+  AND last_seen < TIMESTAMPADD(
+    MICROSECOND,
+    $2 * 1000,
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  );
+
+-- forget_nodes
+DELETE FROM notify_node
+WHERE
+  NOT (
+    last_seen > TIMESTAMPADD(
+      MICROSECOND,
+      - $2 * 1000,
+      coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+    )
+    AND last_seen < TIMESTAMPADD(
+      MICROSECOND,
+      $2 * 1000,
+      coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+    )
+  );
+
+-- living_nodes
+SELECT id, handlers, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_seen) DIV 1000
+FROM notify_node
+WHERE
+  last_seen > TIMESTAMPADD(
+    MICROSECOND,
+    - $2 * 1000,
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  )
+  AND last_seen < TIMESTAMPADD(
+    MICROSECOND,
+    $2 * 1000,
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  )
+ORDER BY id;
+
+-- find
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.param,
+  m.description,
+  m.errors,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.worker,
+  m.last_class,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  m.trace_context,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.ordering_key,
+  m.dedupe_key,
+  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  NULL,
+  NULL
+FROM notify_msg m
+WHERE m.id = $2
+UNION ALL
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.param,
+  m.description,
+  m.errors,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.worker,
+  m.last_class,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.next_call_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  m.trace_context,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.ordering_key,
+  m.dedupe_key,
+  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+  m.end_reason
+FROM notify_msg_history m
+WHERE m.id = $2;
+
+-- lock_live
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.param,
+  m.description,
+  m.errors,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.worker,
+  m.last_class,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  m.trace_context,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.ordering_key,
+  m.dedupe_key,
+  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  NULL,
+  NULL
+FROM notify_msg m
+WHERE m.id = $2
+FOR UPDATE;
+
+-- lock_ended
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.param,
+  m.description,
+  m.errors,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.worker,
+  m.last_class,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.next_call_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  m.trace_context,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.ordering_key,
+  m.dedupe_key,
+  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+  m.end_reason
+FROM notify_msg_history m
+WHERE m.id = $2
+FOR UPDATE;
 
 -- list_ended_newest
 SELECT
@@ -1877,57 +1903,181 @@ WHERE m.def_id = $2 AND m.dead_class > $3
 ORDER BY m.dead_class
 LIMIT 1;
 
--- lock_live
-SELECT
-  m.id,
-  m.def_id,
-  m.status,
-  m.param,
-  m.description,
-  m.errors,
-  m.fence,
-  m.failures,
-  m.crashes,
-  m.worker,
-  m.last_class,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-  m.trace_context,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
-  m.ordering_key,
-  m.dedupe_key,
-  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
-  NULL,
-  NULL
-FROM notify_msg m
-WHERE m.id = $2
-FOR UPDATE;
+-- ahead
+(
+  SELECT o.id
+  FROM notify_msg o FORCE INDEX (notify_msg_under_way)
+  WHERE o.def_id = $2 AND o.under_way = $3 AND o.id <> $4
+  LIMIT 1
+)
+UNION ALL
+(
+  SELECT o.id
+  FROM notify_msg o FORCE INDEX (notify_msg_order)
+  WHERE o.def_id = $2 AND o.ordering_key = $3 AND o.id < $4 AND o.id <> $4
+  ORDER BY o.id
+  LIMIT 1
+);
 
--- lock_ended
+-- read_counts
 SELECT
-  m.id,
-  m.def_id,
-  m.status,
-  m.param,
-  m.description,
-  m.errors,
-  m.fence,
-  m.failures,
-  m.crashes,
-  m.worker,
-  m.last_class,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.next_call_time) DIV 1000,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
-  m.trace_context,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
-  m.ordering_key,
-  m.dedupe_key,
-  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
-  m.end_reason
-FROM notify_msg_history m
-WHERE m.id = $2
-FOR UPDATE;
+  d.id,
+  d.name,
+  TIMESTAMPDIFF(
+    MICROSECOND,
+    TIMESTAMP '1970-01-01 00:00:00',
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  ) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', c.taken_at) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', c.next_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', c.oldest_due) DIV 1000,
+  c.not_sent,
+  c.failed,
+  c.sending,
+  c.awaiting_ack,
+  c.dead_letters,
+  c.cancelled,
+  c.recently_succeeded
+FROM notify_def d
+LEFT JOIN notify_count c ON c.def_id = d.id
+ORDER BY d.name;
+
+-- claim_count
+UPDATE notify_count SET
+  next_time = TIMESTAMPADD(
+    MICROSECOND,
+    $3 * 1000,
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  )
+WHERE
+  def_id = $2
+  AND next_time <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6));
+
+-- open_count
+INSERT IGNORE INTO notify_count (def_id, next_time)
+VALUES (
+  $2,
+  TIMESTAMPADD(
+    MICROSECOND,
+    $3 * 1000,
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  )
+);
+
+-- take_count
+SELECT
+  TIMESTAMPDIFF(
+    MICROSECOND,
+    TIMESTAMP '1970-01-01 00:00:00',
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  ) DIV 1000,
+  (
+    SELECT TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.next_call_time) DIV 1000
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE m.def_id = $2
+      AND m.status = 0
+    ORDER BY m.def_id, m.status, m.next_call_time
+    LIMIT 1
+  ),
+  (
+    SELECT TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.next_call_time) DIV 1000
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE m.def_id = $2
+      AND m.status = 2
+    ORDER BY m.def_id, m.status, m.next_call_time
+    LIMIT 1
+  ),
+  (
+    SELECT count(*)
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE m.def_id = $2
+      AND m.status = 0
+  ),
+  (
+    SELECT count(*)
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE m.def_id = $2
+      AND m.status = 2
+  ),
+  (
+    SELECT count(*)
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE m.def_id = $2
+      AND m.status = 5
+  ),
+  (
+    SELECT count(*)
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE m.def_id = $2
+      AND m.status = 4
+  ),
+  (
+    SELECT count(*)
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
+    WHERE m.def_id = $2
+      AND m.status = 3
+  ),
+  (
+    SELECT count(*)
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
+    WHERE m.def_id = $2
+      AND m.status = 6
+  ),
+  (
+    SELECT count(*)
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
+    WHERE
+      m.def_id = $2
+      AND m.status = 1
+      AND m.finish_time > TIMESTAMPADD(
+        MICROSECOND,
+        - $3 * 1000,
+        coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+      )
+  );
+
+-- write_count
+UPDATE notify_count SET
+  not_sent = $3,
+  failed = $4,
+  sending = $5,
+  awaiting_ack = $6,
+  dead_letters = $7,
+  cancelled = $8,
+  recently_succeeded = $9,
+  oldest_due = TIMESTAMPADD(MICROSECOND, $10 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+  taken_at = TIMESTAMPADD(MICROSECOND, $11 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+  next_time = TIMESTAMPADD(
+    MICROSECOND,
+    $12 * 1000,
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  )
+WHERE def_id = $2;
+
+-- forget_count
+DELETE FROM notify_count
+WHERE def_id = $2;
+
+-- retry_groups
+SELECT failures, crashes, last_class, wait, due, count(*)
+FROM (
+  SELECT
+    m.failures,
+    m.crashes,
+    m.last_class,
+    (
+      (TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.next_call_time) DIV 1000) - (TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000)
+    ) DIV 1000 AS wait,
+    CASE
+      WHEN m.next_call_time <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) THEN 1
+      ELSE 0
+    END AS due
+  FROM notify_msg m FORCE INDEX (notify_msg_due)
+  WHERE m.def_id = $2
+    AND m.status = 2
+  LIMIT $3
+) AS waiting
+GROUP BY failures, crashes, last_class, wait, due;
 
 -- hold_ended
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
@@ -2060,223 +2210,79 @@ SET
   blocked_since = NULL
 WHERE true;
 
--- retry_groups
-SELECT failures, crashes, last_class, wait, due, count(*)
-FROM (
-  SELECT
-    m.failures,
-    m.crashes,
-    m.last_class,
-    (
-      (TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.next_call_time) DIV 1000) - (TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000)
-    ) DIV 1000 AS wait,
-    CASE
-      WHEN m.next_call_time <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) THEN 1
-      ELSE 0
-    END AS due
-  FROM notify_msg m FORCE INDEX (notify_msg_due)
-  WHERE m.def_id = $2
-    AND m.status = 2
-  LIMIT $3
-) AS waiting
-GROUP BY failures, crashes, last_class, wait, due;
-
 -- rewrite
 UPDATE notify_msg SET
   param = $3
 WHERE id = $2;
 
--- ahead
-(
-  SELECT o.id
-  FROM notify_msg o FORCE INDEX (notify_msg_under_way)
-  WHERE o.def_id = $2 AND o.under_way = $3 AND o.id <> $4
-  LIMIT 1
-)
-UNION ALL
-(
-  SELECT o.id
-  FROM notify_msg o FORCE INDEX (notify_msg_order)
-  WHERE o.def_id = $2 AND o.ordering_key = $3 AND o.id < $4 AND o.id <> $4
-  ORDER BY o.id
-  LIMIT 1
-);
-
--- living_nodes
-SELECT id, handlers, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_seen) DIV 1000
-FROM notify_node
+-- purgeable
+SELECT m.id, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000
+FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
 WHERE
-  last_seen > TIMESTAMPADD(
+  m.def_id = $2
+  AND m.status = $3
+  AND m.finish_time <= TIMESTAMPADD(
     MICROSECOND,
-    - $2 * 1000,
+    - $4 * 1000,
     coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
   )
-  AND last_seen < TIMESTAMPADD(
-    MICROSECOND,
-    $2 * 1000,
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  )
-ORDER BY id;
+  AND m.finish_time >= TIMESTAMPADD(MICROSECOND, $6 * 1000, TIMESTAMP '1970-01-01 00:00:00')
+ORDER BY m.finish_time
+LIMIT $5;
 
--- lock_tick
-SELECT m.id
-FROM notify_def m
-WHERE m.id = $2
-FOR UPDATE
-/*!80000 OF m */
-SKIP LOCKED;
+-- purge
+DELETE m
+FROM
+  JSON_TABLE('[$2]', '$[*]' COLUMNS (notice_id bigint PATH '$')) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE
+  true
+  AND m.status + 0 = $3
+  AND TIMESTAMPADD(MICROSECOND, $4 * 1000, m.finish_time) <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6));
 
--- note_tick
-UPDATE notify_def SET
-  last_tick = TIMESTAMPADD(MICROSECOND, $6 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
-  tick_schedule = $3
+-- purge_definition
+DELETE FROM notify_def
 WHERE
   id = $2
-  AND enabled
-  AND delete_time IS NULL
-  AND (schedule = $3 OR (schedule IS NULL AND $3 IS NULL))
-  AND (tick_schedule = $4 OR (tick_schedule IS NULL AND $4 IS NULL))
-  AND (
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_tick) DIV 1000 = $5
-    OR (
-      TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_tick) DIV 1000 IS NULL
-      AND $5 IS NULL
-    )
-  );
+  AND delete_time <= TIMESTAMPADD(
+    MICROSECOND,
+    - $3 * 1000,
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  )
+  AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
+  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
 
--- add_ticks
-INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
+-- audit
 SELECT
-  $2,
-  b.param,
-  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
-  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-FROM
-  JSON_TABLE(
-    $3,
-    '$[*]' COLUMNS (place bigint PATH '$.place', param longtext CHARACTER SET utf8mb4 PATH '$.param')
-  ) AS b
-WHERE true
-ORDER BY b.place;
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', time) DIV 1000,
+  who,
+  act,
+  def_id,
+  notice_id,
+  detail
+FROM notify_audit
+ORDER BY id DESC
+LIMIT $2;
 
--- versions
+-- audit_of
 SELECT
-  v.def_id,
-  v.version,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', v.time) DIV 1000,
-  v.who,
-  v.act,
-  v.definition
-FROM notify_def_version v
-WHERE v.def_id = $2 AND v.version <= $3
-ORDER BY v.version DESC
-LIMIT $4;
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', time) DIV 1000,
+  who,
+  act,
+  def_id,
+  notice_id,
+  detail
+FROM notify_audit
+WHERE notice_id = $2
+ORDER BY id DESC
+LIMIT $3;
 
--- last_versions
-SELECT
-  v.def_id,
-  v.version,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', v.time) DIV 1000,
-  v.who,
-  v.act,
-  v.definition
-FROM notify_def_version v
-JOIN
-  (SELECT def_id, max(version) AS version FROM notify_def_version GROUP BY def_id) AS l ON l.def_id = v.def_id
-  AND l.version = v.version;
-
--- write_version
-INSERT INTO notify_def_version (def_id, version, time, who, act, definition)
+-- write_audit
+INSERT INTO notify_audit (time, who, act, def_id, notice_id, detail)
 VALUES (
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   $2,
   $3,
-  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   $4,
   $5,
   $6
 );
-
--- forget_versions
-DELETE FROM notify_def_version
-WHERE def_id = $2;
-
--- definition_by_id
-SELECT
-  id,
-  name,
-  handler,
-  description,
-  CASE WHEN enabled THEN 1 ELSE 0 END,
-  schedule,
-  schedule_missed,
-  send_window,
-  retry_interval,
-  max_retry_times,
-  max_retry_interval,
-  retry_rules,
-  timeout,
-  alert_trigger_type,
-  alert_trigger_fail_times,
-  alert_cooldown,
-  email,
-  alert_to,
-  backlog_alert_age,
-  dead_alert_count,
-  CASE WHEN need_confirm THEN 1 ELSE 0 END,
-  max_confirm_delay,
-  max_concurrency,
-  rate_limit,
-  max_concurrency_total,
-  breaker_failures,
-  breaker_pause,
-  keep_history,
-  handler_config,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
-  coalesce(
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', delete_time) DIV 1000,
-    CASE WHEN delete_time IS NOT NULL THEN 0 END
-  )
-FROM notify_def
-WHERE id = $2;
-
--- lock_definition_if_free
-SELECT
-  id,
-  name,
-  handler,
-  description,
-  CASE WHEN enabled THEN 1 ELSE 0 END,
-  schedule,
-  schedule_missed,
-  send_window,
-  retry_interval,
-  max_retry_times,
-  max_retry_interval,
-  retry_rules,
-  timeout,
-  alert_trigger_type,
-  alert_trigger_fail_times,
-  alert_cooldown,
-  email,
-  alert_to,
-  backlog_alert_age,
-  dead_alert_count,
-  CASE WHEN need_confirm THEN 1 ELSE 0 END,
-  max_confirm_delay,
-  max_concurrency,
-  rate_limit,
-  max_concurrency_total,
-  breaker_failures,
-  breaker_pause,
-  keep_history,
-  handler_config,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
-  coalesce(
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', delete_time) DIV 1000,
-    CASE WHEN delete_time IS NOT NULL THEN 0 END
-  )
-FROM notify_def
-WHERE id = $2
-FOR UPDATE SKIP LOCKED;

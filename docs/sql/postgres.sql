@@ -33,22 +33,6 @@ FROM notify_def d
 JOIN json_to_recordset($2::json) AS b(own_key text) ON d.name = b.own_key
 WHERE d.delete_time IS NULL;
 
--- insert_plain
-INSERT INTO notify_msg (def_id, param)
-SELECT d.id, $2::json
-FROM notify_def d
-WHERE d.name = $1 AND d.delete_time IS NULL
-RETURNING id, def_id, dedupe_key;
-
--- insert_known
-INSERT INTO notify_msg (def_id, param)
-SELECT $1, $2::json
-WHERE ($3 OR pg_current_xact_id_if_assigned() IS NOT NULL) AND 'notify_msg'::regclass::oid::text = $4
-RETURNING id;
-
--- own_server
-SELECT 1, 'notify_msg'::regclass::oid::text;
-
 -- insert
 INSERT INTO
   notify_msg (
@@ -141,141 +125,103 @@ FOR SHARE OF m;
 -- id_step
 SELECT 1;
 
--- due
-SELECT
-  d.id,
-  CASE
-    WHEN isfinite(
-      date_trunc(
-        'milliseconds',
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-      )
-    ) THEN (
-      date_part(
-        'epoch',
-        date_trunc(
-          'milliseconds',
-          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-        )
-      ) * 1000
-    )::bigint
-    WHEN date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-    ) < 'epoch'::timestamptz THEN 0
-    WHEN date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-    ) > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  (
-    SELECT
-      coalesce(
-        CASE
-          WHEN isfinite(date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) THEN (
-            date_part('epoch', date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) * 1000
-          )::bigint
-          WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') < 'epoch'::timestamptz THEN 0
-          WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') > 'epoch'::timestamptz THEN 253402214400000
-        END,
-        CASE
-          WHEN m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) THEN 0
-        END
-      )
-    FROM notify_msg m
-    WHERE
-      m.def_id = d.id
-      AND m.status = 0
-      AND m.next_call_time >= coalesce(('epoch'::timestamptz + b.from_0::bigint * interval '1 millisecond'), '-infinity')
-    ORDER BY m.next_call_time
-    LIMIT 1
-  ),
-  (
-    SELECT
-      coalesce(
-        CASE
-          WHEN isfinite(date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) THEN (
-            date_part('epoch', date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) * 1000
-          )::bigint
-          WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') < 'epoch'::timestamptz THEN 0
-          WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') > 'epoch'::timestamptz THEN 253402214400000
-        END,
-        CASE
-          WHEN m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) THEN 0
-        END
-      )
-    FROM notify_msg m
-    WHERE
-      m.def_id = d.id
-      AND m.status = 2
-      AND m.next_call_time >= coalesce(('epoch'::timestamptz + b.from_2::bigint * interval '1 millisecond'), '-infinity')
-    ORDER BY m.next_call_time
-    LIMIT 1
-  ),
-  (
-    SELECT
-      coalesce(
-        CASE
-          WHEN isfinite(date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) THEN (
-            date_part('epoch', date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) * 1000
-          )::bigint
-          WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') < 'epoch'::timestamptz THEN 0
-          WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') > 'epoch'::timestamptz THEN 253402214400000
-        END,
-        CASE
-          WHEN m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) THEN 0
-        END
-      )
-    FROM notify_msg m
-    WHERE
-      m.def_id = d.id
-      AND m.status = 5
-      AND m.next_call_time >= coalesce(('epoch'::timestamptz + b.from_5::bigint * interval '1 millisecond'), '-infinity')
-    ORDER BY m.next_call_time
-    LIMIT 1
-  ),
-  (
-    SELECT
-      coalesce(
-        CASE
-          WHEN isfinite(date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) THEN (
-            date_part('epoch', date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) * 1000
-          )::bigint
-          WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') < 'epoch'::timestamptz THEN 0
-          WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') > 'epoch'::timestamptz THEN 253402214400000
-        END,
-        CASE
-          WHEN m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) THEN 0
-        END
-      )
-    FROM notify_msg m
-    WHERE
-      m.def_id = d.id
-      AND m.status = 4
-      AND m.next_call_time >= coalesce(('epoch'::timestamptz + b.from_4::bigint * interval '1 millisecond'), '-infinity')
-    ORDER BY m.next_call_time
-    LIMIT 1
-  ),
-  d.tick_schedule,
-  CASE
-    WHEN isfinite(d.last_tick) THEN (date_part('epoch', d.last_tick) * 1000)::bigint
-    WHEN d.last_tick < 'epoch'::timestamptz THEN 0
-    WHEN d.last_tick > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  (
-    SELECT CASE
-      WHEN isfinite(date_trunc('milliseconds', a.due + interval '999 microseconds')) THEN (date_part('epoch', date_trunc('milliseconds', a.due + interval '999 microseconds')) * 1000)::bigint
-      WHEN date_trunc('milliseconds', a.due + interval '999 microseconds') < 'epoch'::timestamptz THEN 0
-      WHEN date_trunc('milliseconds', a.due + interval '999 microseconds') > 'epoch'::timestamptz THEN 253402214400000
-    END
-    FROM notify_alert a
-    WHERE a.due IS NOT NULL
-    ORDER BY a.due
-    LIMIT 1
+-- insert_many
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    create_time,
+    next_call_time
   )
-FROM notify_def d
-LEFT JOIN
-  json_to_recordset($2::json) AS b(owner bigint, from_0 bigint, from_2 bigint, from_5 bigint, from_4 bigint) ON b.owner = d.id;
+SELECT
+  b.owner,
+  b.param::json,
+  b.description,
+  b.trace_context,
+  b.ordering_key,
+  b.dedupe_key,
+  (b.until_ended = 1),
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  greatest(
+    coalesce(
+      ('epoch'::timestamptz + b.send_at::bigint * interval '1 millisecond'),
+      (
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + b.delay * interval '1 millisecond'
+      )
+    ),
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+  )
+FROM
+  json_to_recordset($2::json) AS b(
+    place bigint,
+    owner bigint,
+    param text,
+    description text,
+    trace_context text,
+    ordering_key text,
+    dedupe_key text,
+    until_ended bigint,
+    send_at bigint,
+    delay bigint
+  )
+WHERE true
+ORDER BY b.place
+RETURNING id, def_id, dedupe_key;
+
+-- insert_many_keyed
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.owner,
+  b.param::json,
+  b.description,
+  b.trace_context,
+  b.ordering_key,
+  b.dedupe_key,
+  (b.until_ended = 1),
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  greatest(
+    coalesce(
+      ('epoch'::timestamptz + b.send_at::bigint * interval '1 millisecond'),
+      (
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + b.delay * interval '1 millisecond'
+      )
+    ),
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+  )
+FROM
+  json_to_recordset($2::json) AS b(
+    place bigint,
+    owner bigint,
+    param text,
+    description text,
+    trace_context text,
+    ordering_key text,
+    dedupe_key text,
+    until_ended bigint,
+    send_at bigint,
+    delay bigint
+  )
+WHERE true
+ORDER BY b.place
+ON CONFLICT (def_id, dedupe_key)
+WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
+RETURNING id, def_id, dedupe_key;
 
 -- claim_slice
 WITH
@@ -523,6 +469,131 @@ UPDATE notify_msg AS m SET
   blocked_since = NULL
 WHERE m.id = ANY ($4::text::bigint[]) AND m.status + 0 = $3;
 
+-- due
+SELECT
+  d.id,
+  CASE
+    WHEN isfinite(
+      date_trunc(
+        'milliseconds',
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+      )
+    ) THEN (
+      date_part(
+        'epoch',
+        date_trunc(
+          'milliseconds',
+          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+        )
+      ) * 1000
+    )::bigint
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) < 'epoch'::timestamptz THEN 0
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  (
+    SELECT
+      coalesce(
+        CASE
+          WHEN isfinite(date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) THEN (
+            date_part('epoch', date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) * 1000
+          )::bigint
+          WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') < 'epoch'::timestamptz THEN 0
+          WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') > 'epoch'::timestamptz THEN 253402214400000
+        END,
+        CASE
+          WHEN m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) THEN 0
+        END
+      )
+    FROM notify_msg m
+    WHERE
+      m.def_id = d.id
+      AND m.status = 0
+      AND m.next_call_time >= coalesce(('epoch'::timestamptz + b.from_0::bigint * interval '1 millisecond'), '-infinity')
+    ORDER BY m.next_call_time
+    LIMIT 1
+  ),
+  (
+    SELECT
+      coalesce(
+        CASE
+          WHEN isfinite(date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) THEN (
+            date_part('epoch', date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) * 1000
+          )::bigint
+          WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') < 'epoch'::timestamptz THEN 0
+          WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') > 'epoch'::timestamptz THEN 253402214400000
+        END,
+        CASE
+          WHEN m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) THEN 0
+        END
+      )
+    FROM notify_msg m
+    WHERE
+      m.def_id = d.id
+      AND m.status = 2
+      AND m.next_call_time >= coalesce(('epoch'::timestamptz + b.from_2::bigint * interval '1 millisecond'), '-infinity')
+    ORDER BY m.next_call_time
+    LIMIT 1
+  ),
+  (
+    SELECT
+      coalesce(
+        CASE
+          WHEN isfinite(date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) THEN (
+            date_part('epoch', date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) * 1000
+          )::bigint
+          WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') < 'epoch'::timestamptz THEN 0
+          WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') > 'epoch'::timestamptz THEN 253402214400000
+        END,
+        CASE
+          WHEN m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) THEN 0
+        END
+      )
+    FROM notify_msg m
+    WHERE
+      m.def_id = d.id
+      AND m.status = 5
+      AND m.next_call_time >= coalesce(('epoch'::timestamptz + b.from_5::bigint * interval '1 millisecond'), '-infinity')
+    ORDER BY m.next_call_time
+    LIMIT 1
+  ),
+  (
+    SELECT
+      coalesce(
+        CASE
+          WHEN isfinite(date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) THEN (
+            date_part('epoch', date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) * 1000
+          )::bigint
+          WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') < 'epoch'::timestamptz THEN 0
+          WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') > 'epoch'::timestamptz THEN 253402214400000
+        END,
+        CASE
+          WHEN m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) THEN 0
+        END
+      )
+    FROM notify_msg m
+    WHERE
+      m.def_id = d.id
+      AND m.status = 4
+      AND m.next_call_time >= coalesce(('epoch'::timestamptz + b.from_4::bigint * interval '1 millisecond'), '-infinity')
+    ORDER BY m.next_call_time
+    LIMIT 1
+  ),
+  d.tick_schedule,
+  CASE
+    WHEN isfinite(d.last_tick) THEN (date_part('epoch', d.last_tick) * 1000)::bigint
+    WHEN d.last_tick < 'epoch'::timestamptz THEN 0
+    WHEN d.last_tick > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM notify_def d
+LEFT JOIN
+  json_to_recordset($2::json) AS b(owner bigint, from_0 bigint, from_2 bigint, from_5 bigint, from_4 bigint) ON b.owner = d.id;
+
 -- overdue
 SELECT
   id,
@@ -567,6 +638,314 @@ CROSS JOIN
   LATERAL (SELECT m.* FROM notify_msg m WHERE m.def_id = b.owner AND m.status = 5 AND m.worker = $2 OFFSET 0) AS m
 ORDER BY m.id
 LIMIT $3;
+
+-- extendable
+SELECT m.id
+FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, lease bigint)
+CROSS JOIN
+  LATERAL (
+    SELECT m.*
+    FROM notify_msg m
+    WHERE m.id = b.notice_id
+      AND m.fence = b.fence AND m.status + 0 = 5
+    FOR UPDATE OF m SKIP LOCKED
+  ) AS m;
+
+-- extend
+UPDATE notify_msg AS m SET
+  next_call_time = (
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + b.lease * interval '1 millisecond'
+  )
+FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, lease bigint)
+WHERE
+  m.id = b.notice_id
+  AND m.id = ANY (
+    ARRAY(
+      SELECT b.notice_id
+      FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, lease bigint)
+    )
+  )
+  AND m.fence = b.fence
+  AND m.status + 0 = 5;
+
+-- window
+SELECT
+  m.id,
+  CASE
+    WHEN (
+      m.ordering_key IS NULL
+      OR NOT EXISTS (
+        SELECT 1
+        FROM notify_msg o
+        WHERE
+          o.def_id = m.def_id
+          AND o.ordering_key = m.ordering_key
+          AND (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END) < m.id
+      )
+    ) THEN 1
+    ELSE 0
+  END,
+  m.ordering_key
+FROM notify_msg m
+WHERE
+  m.def_id = $2
+  AND m.status = $3
+  AND m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+  AND m.next_call_time >= coalesce(('epoch'::timestamptz + $5::bigint * interval '1 millisecond'), '-infinity')
+  AND m.crashes < 2
+ORDER BY m.next_call_time
+LIMIT $4
+FOR UPDATE OF m SKIP LOCKED;
+
+-- lock_first
+SELECT m.id, m.ordering_key
+FROM (
+  SELECT (
+    SELECT o.id
+    FROM notify_msg o
+    WHERE o.def_id = $2
+      AND o.ordering_key = b.own_key
+    ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
+    LIMIT 1
+  ) AS notice_id
+  FROM json_to_recordset($3::json) AS b(own_key text)
+) AS b
+CROSS JOIN
+  LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true FOR UPDATE OF m SKIP LOCKED) AS m;
+
+-- block
+UPDATE notify_msg AS m SET
+  blocked_since = coalesce(blocked_since, next_call_time),
+  next_call_time = (
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $3 * interval '1 millisecond'
+  )
+WHERE m.id = ANY ($2::text::bigint[]);
+
+-- keys_of
+SELECT m.def_id, m.ordering_key
+FROM notify_msg AS m
+WHERE m.id = ANY ($2::text::bigint[]) AND true;
+
+-- first_blocked
+SELECT m.id
+FROM (
+  SELECT (
+    SELECT o.id
+    FROM notify_msg o
+    WHERE o.def_id = b.owner
+      AND o.ordering_key = b.own_key
+    ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
+    LIMIT 1
+  ) AS notice_id
+  FROM json_to_recordset($2::json) AS b(owner bigint, own_key text)
+) AS b
+CROSS JOIN
+  LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND m.blocked_since IS NOT NULL OFFSET 0) AS m;
+
+-- free
+SELECT m.id
+FROM notify_msg AS m
+WHERE m.id = ANY ($2::text::bigint[]) AND true
+FOR UPDATE OF m SKIP LOCKED;
+
+-- unblock
+UPDATE notify_msg AS m SET
+  next_call_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  blocked_since = NULL
+WHERE m.id = ANY ($2::text::bigint[]) AND m.blocked_since IS NOT NULL;
+
+-- oldest_blocked
+SELECT
+  min(
+    CASE
+      WHEN isfinite(blocked_since) THEN (date_part('epoch', blocked_since) * 1000)::bigint
+      WHEN blocked_since < 'epoch'::timestamptz THEN 0
+      WHEN blocked_since > 'epoch'::timestamptz THEN 253402214400000
+    END
+  )
+FROM (
+  SELECT m.blocked_since
+  FROM notify_msg m
+  WHERE m.def_id = $2
+    AND m.status = 0
+  ORDER BY m.next_call_time
+  LIMIT $3
+) AS blocked;
+
+-- try_limit
+SELECT
+  m.def_id,
+  m.begun,
+  m.failures,
+  CASE
+    WHEN isfinite(m.open_until) THEN (date_part('epoch', m.open_until) * 1000)::bigint
+    WHEN m.open_until < 'epoch'::timestamptz THEN 0
+    WHEN m.open_until > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.probe,
+  CASE
+    WHEN isfinite(
+      date_trunc(
+        'milliseconds',
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+      )
+    ) THEN (
+      date_part(
+        'epoch',
+        date_trunc(
+          'milliseconds',
+          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+        )
+      ) * 1000
+    )::bigint
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) < 'epoch'::timestamptz THEN 0
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM notify_limit m
+WHERE m.def_id = $2
+FOR UPDATE OF m SKIP LOCKED;
+
+-- limit_now
+SELECT
+  m.def_id,
+  m.begun,
+  m.failures,
+  CASE
+    WHEN isfinite(m.open_until) THEN (date_part('epoch', m.open_until) * 1000)::bigint
+    WHEN m.open_until < 'epoch'::timestamptz THEN 0
+    WHEN m.open_until > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.probe,
+  CASE
+    WHEN isfinite(
+      date_trunc(
+        'milliseconds',
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+      )
+    ) THEN (
+      date_part(
+        'epoch',
+        date_trunc(
+          'milliseconds',
+          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+        )
+      ) * 1000
+    )::bigint
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) < 'epoch'::timestamptz THEN 0
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM notify_limit m
+WHERE m.def_id = $2
+FOR UPDATE NOWAIT;
+
+-- has_limit
+SELECT 1
+FROM notify_limit
+WHERE def_id = $2;
+
+-- open_limit
+INSERT INTO notify_limit (def_id)
+VALUES ($2)
+ON CONFLICT DO NOTHING;
+
+-- write_limit
+UPDATE notify_limit SET
+  begun = $3,
+  failures = $4,
+  open_until = ('epoch'::timestamptz + $5::bigint * interval '1 millisecond'),
+  probe = $6
+WHERE def_id = $2;
+
+-- forget_limit
+DELETE FROM notify_limit
+WHERE def_id = $2;
+
+-- count_sending
+SELECT count(*)
+FROM (SELECT 1 AS one FROM notify_msg m WHERE m.def_id = $2 AND m.status = 5 LIMIT $3) AS sent;
+
+-- time_up
+SELECT CASE
+  WHEN isfinite(
+    date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
+    )
+  ) THEN (
+    date_part(
+      'epoch',
+      date_trunc(
+        'milliseconds',
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
+      )
+    ) * 1000
+  )::bigint
+  WHEN date_trunc(
+    'milliseconds',
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
+  ) < 'epoch'::timestamptz THEN 0
+  WHEN date_trunc(
+    'milliseconds',
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
+  ) > 'epoch'::timestamptz THEN 253402214400000
+END;
+
+-- send_limits
+SELECT
+  m.def_id,
+  m.begun,
+  m.failures,
+  CASE
+    WHEN isfinite(m.open_until) THEN (date_part('epoch', m.open_until) * 1000)::bigint
+    WHEN m.open_until < 'epoch'::timestamptz THEN 0
+    WHEN m.open_until > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.probe,
+  NULL,
+  NULL,
+  NULL
+FROM notify_limit m
+UNION ALL
+SELECT
+  0,
+  NULL,
+  0,
+  NULL,
+  NULL,
+  who,
+  CASE
+    WHEN isfinite(since) THEN (date_part('epoch', since) * 1000)::bigint
+    WHEN since < 'epoch'::timestamptz THEN 0
+    WHEN since > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  reason
+FROM notify_switch
+WHERE paused;
+
+-- open_switch
+INSERT INTO notify_switch (id)
+VALUES (1)
+ON CONFLICT DO NOTHING;
+
+-- turn_switch
+UPDATE notify_switch SET
+  paused = $2,
+  who = $3,
+  since = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  reason = $4
+WHERE paused <> $2;
 
 -- hold
 SELECT m.id, m.fence, b.was
@@ -649,54 +1028,6 @@ FROM
   )
 CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true OFFSET 0) AS m;
 
--- archive_bare
-INSERT INTO
-  notify_msg_history (
-    id,
-    def_id,
-    param,
-    description,
-    errors,
-    status,
-    fence,
-    failures,
-    crashes,
-    worker,
-    last_class,
-    last_call_time,
-    next_call_time,
-    create_time,
-    dedupe_key,
-    dedupe_until_ended,
-    ordering_key,
-    trace_context,
-    finish_time,
-    end_reason
-  )
-SELECT
-  m.id,
-  m.def_id,
-  m.param,
-  NULL,
-  NULL::json,
-  1,
-  m.fence,
-  0,
-  0,
-  m.worker,
-  NULL,
-  m.last_call_time,
-  NULL,
-  m.create_time,
-  m.dedupe_key,
-  m.dedupe_until_ended,
-  m.ordering_key,
-  m.trace_context,
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  NULL
-FROM notify_msg AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true;
-
 -- remove
 DELETE FROM notify_msg AS m
 WHERE m.id = ANY ($2::text::bigint[]) AND true;
@@ -756,214 +1087,556 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
 WHERE m.id = ANY ($2::text::bigint[]) AND true;
 
--- extendable
-SELECT m.id
-FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, lease bigint)
-CROSS JOIN
-  LATERAL (
-    SELECT m.*
-    FROM notify_msg m
-    WHERE m.id = b.notice_id
-      AND m.fence = b.fence AND m.status + 0 = 5
-    FOR UPDATE OF m SKIP LOCKED
-  ) AS m;
+-- insert_plain
+INSERT INTO notify_msg (def_id, param)
+SELECT d.id, $2::json
+FROM notify_def d
+WHERE d.name = $1 AND d.delete_time IS NULL
+RETURNING id, def_id, dedupe_key;
 
--- extend
+-- insert_known
+INSERT INTO notify_msg (def_id, param)
+SELECT $1, $2::json
+WHERE ($3 OR pg_current_xact_id_if_assigned() IS NOT NULL) AND 'notify_msg'::regclass::oid::text = $4
+RETURNING id;
+
+-- own_server
+SELECT 1, 'notify_msg'::regclass::oid::text;
+
+-- claim_fresh
 UPDATE notify_msg AS m SET
+  status = 5,
+  fence = fence + 1,
+  worker = $5,
+  last_call_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   next_call_time = (
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + b.lease * interval '1 millisecond'
-  )
-FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, lease bigint)
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $6 * interval '1 millisecond'
+  ),
+  blocked_since = NULL
 WHERE
-  m.id = b.notice_id
-  AND m.id = ANY (
-    ARRAY(
-      SELECT b.notice_id
-      FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, lease bigint)
-    )
-  )
-  AND m.fence = b.fence
-  AND m.status + 0 = 5;
-
--- find
-SELECT
-  m.id,
-  m.def_id,
-  m.status,
-  m.param,
-  m.description,
-  m.errors,
-  m.fence,
-  m.failures,
-  m.crashes,
-  m.worker,
-  m.last_class,
-  CASE
-    WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
-    WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
-    WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  CASE
-    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-    WHEN m.create_time < 'epoch'::timestamptz THEN 0
-    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  m.trace_context,
-  CASE
-    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  m.ordering_key,
-  m.dedupe_key,
-  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
-  NULL,
-  NULL
-FROM notify_msg m
-WHERE m.id = $2
-UNION ALL
-SELECT
-  m.id,
-  m.def_id,
-  m.status,
-  m.param,
-  m.description,
-  m.errors,
-  m.fence,
-  m.failures,
-  m.crashes,
-  m.worker,
-  m.last_class,
-  CASE
-    WHEN isfinite(m.next_call_time) THEN (date_part('epoch', m.next_call_time) * 1000)::bigint
-    WHEN m.next_call_time < 'epoch'::timestamptz THEN 0
-    WHEN m.next_call_time > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  CASE
-    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-    WHEN m.create_time < 'epoch'::timestamptz THEN 0
-    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  m.trace_context,
-  CASE
-    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  m.ordering_key,
-  m.dedupe_key,
-  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
-  CASE
-    WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
-    WHEN m.finish_time < 'epoch'::timestamptz THEN 0
-    WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  m.end_reason
-FROM notify_msg_history m
-WHERE m.id = $2;
-
--- purgeable
-SELECT
-  m.id,
-  CASE
-    WHEN isfinite(date_trunc('milliseconds', m.finish_time)) THEN (date_part('epoch', date_trunc('milliseconds', m.finish_time)) * 1000)::bigint
-    WHEN date_trunc('milliseconds', m.finish_time) < 'epoch'::timestamptz THEN 0
-    WHEN date_trunc('milliseconds', m.finish_time) > 'epoch'::timestamptz THEN 253402214400000
-  END
-FROM notify_msg_history m
-WHERE
-  m.def_id = $2
-  AND m.status = $3
-  AND m.finish_time <= (
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $4 * interval '1 millisecond'
-  )
-  AND m.finish_time >= ('epoch'::timestamptz + $6::bigint * interval '1 millisecond')
-ORDER BY m.finish_time
-LIMIT $5;
-
--- purge
-DELETE FROM notify_msg_history AS m
-WHERE
-  m.id = ANY ($2::text::bigint[])
-  AND true
+  m.id = ANY ($4::text::bigint[])
+  AND m.def_id + 0 = $2
   AND m.status + 0 = $3
-  AND (m.finish_time + $4 * interval '1 millisecond') <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp());
+  AND (
+    m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+  ) IS TRUE
+  AND m.ordering_key IS NULL
+  AND (SELECT set_config('lock_timeout', '20ms', true)) IS NOT NULL
+RETURNING
+  id,
+  def_id,
+  param,
+  description,
+  errors,
+  fence,
+  failures,
+  crashes,
+  worker,
+  last_call_time,
+  create_time,
+  trace_context,
+  ordering_key;
 
--- purge_definition
-DELETE FROM notify_def
-WHERE
-  id = $2
-  AND delete_time <= (
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $3 * interval '1 millisecond'
+-- archive_bare
+INSERT INTO
+  notify_msg_history (
+    id,
+    def_id,
+    param,
+    description,
+    errors,
+    status,
+    fence,
+    failures,
+    crashes,
+    worker,
+    last_class,
+    last_call_time,
+    next_call_time,
+    create_time,
+    dedupe_key,
+    dedupe_until_ended,
+    ordering_key,
+    trace_context,
+    finish_time,
+    end_reason
   )
-  AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
+SELECT
+  m.id,
+  m.def_id,
+  m.param,
+  NULL,
+  NULL::json,
+  1,
+  m.fence,
+  0,
+  0,
+  m.worker,
+  NULL,
+  m.last_call_time,
+  NULL,
+  m.create_time,
+  m.dedupe_key,
+  m.dedupe_until_ended,
+  m.ordering_key,
+  m.trace_context,
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  NULL
+FROM notify_msg AS m
+WHERE m.id = ANY ($2::text::bigint[]) AND true;
 
--- time
-SELECT CASE
-  WHEN isfinite(
-    date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+-- settle
+WITH
+held AS MATERIALIZED (
+  SELECT
+    m.*,
+    b.was,
+    b.ends,
+    b.keep,
+    b.notice_id,
+    b.new_status,
+    b.after_ms,
+    b.new_failures,
+    b.new_crashes,
+    b.new_errors,
+    b.new_class,
+    b.new_description,
+    b.reason
+  FROM
+    json_to_recordset($2::json) AS b(
+      notice_id bigint,
+      new_status bigint,
+      after_ms bigint,
+      new_failures bigint,
+      new_crashes bigint,
+      new_errors text,
+      new_class text,
+      new_description text,
+      reason text,
+      fence bigint,
+      was bigint,
+      overdue bigint,
+      ends bigint,
+      keep bigint
     )
-  ) THEN (
-    date_part(
-      'epoch',
+  CROSS JOIN
+    LATERAL (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.id = b.notice_id
+        AND m.fence = b.fence
+        AND m.status + 0 = b.was
+        AND (
+          b.overdue = 0
+          OR m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+        )
+      FOR UPDATE OF m SKIP LOCKED
+    ) AS m
+),
+gone AS (DELETE FROM notify_msg AS m WHERE m.id = ANY (ARRAY(SELECT notice_id FROM held WHERE ends = 1))),
+kept AS (
+  INSERT INTO
+    notify_msg_history (
+      id,
+      def_id,
+      param,
+      description,
+      errors,
+      status,
+      fence,
+      failures,
+      crashes,
+      worker,
+      last_class,
+      last_call_time,
+      next_call_time,
+      create_time,
+      dedupe_key,
+      dedupe_until_ended,
+      ordering_key,
+      trace_context,
+      finish_time,
+      end_reason
+    )
+  SELECT
+    m.id,
+    m.def_id,
+    m.param,
+    m.new_description,
+    m.new_errors::json,
+    m.new_status,
+    m.fence,
+    m.new_failures,
+    m.new_crashes,
+    m.worker,
+    m.new_class,
+    m.last_call_time,
+    NULL,
+    m.create_time,
+    m.dedupe_key,
+    m.dedupe_until_ended,
+    m.ordering_key,
+    m.trace_context,
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+    m.reason
+  FROM held m
+  WHERE m.ends = 1 AND m.keep = 1
+),
+moved AS (
+  UPDATE notify_msg AS m SET
+    status = b.new_status,
+    failures = b.new_failures,
+    crashes = b.new_crashes,
+    errors = b.new_errors::json,
+    last_class = b.new_class,
+    description = b.new_description,
+    next_call_time = CASE
+      WHEN b.after_ms IS NULL THEN 'infinity'::timestamptz
+      ELSE (
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + b.after_ms * interval '1 millisecond'
+      )
+    END
+  FROM held b
+  WHERE m.id = b.notice_id AND b.ends = 0 AND m.id = ANY (ARRAY(SELECT notice_id FROM held WHERE ends = 0))
+)
+SELECT notice_id, fence, was
+FROM held;
+
+-- settle_kept
+WITH
+gone AS (
+  DELETE FROM notify_msg AS m
+  WHERE
+    m.id = ANY ($2::text::bigint[])
+    AND m.status + 0 = 5
+    AND ((m.id, m.fence) IN (SELECT * FROM unnest($2::text::bigint[], $3::text::bigint[]))) IS TRUE
+    AND (SELECT set_config('lock_timeout', '20ms', true)) IS NOT NULL
+  RETURNING m.*
+),
+kept AS (
+  INSERT INTO
+    notify_msg_history (
+      id,
+      def_id,
+      param,
+      description,
+      errors,
+      status,
+      fence,
+      failures,
+      crashes,
+      worker,
+      last_class,
+      last_call_time,
+      next_call_time,
+      create_time,
+      dedupe_key,
+      dedupe_until_ended,
+      ordering_key,
+      trace_context,
+      finish_time,
+      end_reason
+    )
+  SELECT
+    m.id,
+    m.def_id,
+    m.param,
+    NULL,
+    NULL::json,
+    1,
+    m.fence,
+    0,
+    0,
+    m.worker,
+    NULL,
+    m.last_call_time,
+    NULL,
+    m.create_time,
+    m.dedupe_key,
+    m.dedupe_until_ended,
+    m.ordering_key,
+    m.trace_context,
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+    NULL
+  FROM gone m
+)
+SELECT b.notice_id, b.fence
+FROM unnest($2::text::bigint[], $3::text::bigint[]) AS b(notice_id, fence)
+WHERE
+  (SELECT count(*) FROM gone) < cardinality($2::text::bigint[])
+  AND NOT EXISTS (SELECT 1 FROM gone WHERE gone.id = b.notice_id AND gone.fence = b.fence);
+
+-- settle_gone
+WITH
+gone AS (
+  DELETE FROM notify_msg AS m
+  WHERE
+    m.id = ANY ($2::text::bigint[])
+    AND m.status + 0 = 5
+    AND ((m.id, m.fence) IN (SELECT * FROM unnest($2::text::bigint[], $3::text::bigint[]))) IS TRUE
+    AND (SELECT set_config('lock_timeout', '20ms', true)) IS NOT NULL
+  RETURNING m.id, m.fence
+)
+SELECT b.notice_id, b.fence
+FROM unnest($2::text::bigint[], $3::text::bigint[]) AS b(notice_id, fence)
+WHERE
+  (SELECT count(*) FROM gone) < cardinality($2::text::bigint[])
+  AND NOT EXISTS (SELECT 1 FROM gone WHERE gone.id = b.notice_id AND gone.fence = b.fence);
+
+-- stands_where
+SELECT 1
+FROM notify_msg
+WHERE id = $2
+UNION ALL
+SELECT 2
+FROM notify_msg_history
+WHERE id = $2;
+
+-- answerable
+SELECT
+  id,
+  def_id,
+  param,
+  description,
+  errors,
+  fence,
+  failures,
+  crashes,
+  worker,
+  last_call_time,
+  create_time,
+  trace_context,
+  ordering_key,
+  status
+FROM notify_msg
+WHERE id = $2
+FOR UPDATE;
+
+-- ended
+SELECT
+  status,
+  fence,
+  def_id,
+  CASE
+    WHEN isfinite(date_trunc('milliseconds', create_time)) THEN (date_part('epoch', date_trunc('milliseconds', create_time)) * 1000)::bigint
+    WHEN date_trunc('milliseconds', create_time) < 'epoch'::timestamptz THEN 0
+    WHEN date_trunc('milliseconds', create_time) > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM notify_msg_history
+WHERE id = $2
+FOR UPDATE;
+
+-- refuse
+UPDATE notify_msg SET
+  status = 4,
+  errors = $3::json,
+  next_call_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+WHERE id = $2;
+
+-- ack_late
+UPDATE notify_msg_history SET
+  status = 1,
+  finish_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  end_reason = $3
+WHERE id = $2;
+
+-- open_alert
+INSERT INTO notify_alert (def_id, reason, opened, last_seen)
+VALUES (
+  $2,
+  $3,
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+)
+ON CONFLICT DO NOTHING;
+
+-- lock_alert
+SELECT
+  CASE
+    WHEN isfinite(a.opened) THEN (date_part('epoch', a.opened) * 1000)::bigint
+    WHEN a.opened < 'epoch'::timestamptz THEN 0
+    WHEN a.opened > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(a.last_notified) THEN (date_part('epoch', a.last_notified) * 1000)::bigint
+    WHEN a.last_notified < 'epoch'::timestamptz THEN 0
+    WHEN a.last_notified > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  a.suppressed,
+  CASE
+    WHEN isfinite(a.last_seen) THEN (date_part('epoch', a.last_seen) * 1000)::bigint
+    WHEN a.last_seen < 'epoch'::timestamptz THEN 0
+    WHEN a.last_seen > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  a.follow_up,
+  a.notice_id,
+  a.class,
+  a.message,
+  a.node,
+  CASE
+    WHEN isfinite(
       date_trunc(
         'milliseconds',
         coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
       )
-    ) * 1000
-  )::bigint
-  WHEN date_trunc(
-    'milliseconds',
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-  ) < 'epoch'::timestamptz THEN 0
-  WHEN date_trunc(
-    'milliseconds',
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-  ) > 'epoch'::timestamptz THEN 253402214400000
-END;
+    ) THEN (
+      date_part(
+        'epoch',
+        date_trunc(
+          'milliseconds',
+          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+        )
+      ) * 1000
+    )::bigint
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) < 'epoch'::timestamptz THEN 0
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM notify_alert a
+WHERE a.def_id = $2 AND a.reason = $3
+FOR UPDATE NOWAIT;
 
--- beat
-UPDATE notify_node SET
-  last_seen = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  handlers = $3,
-  clock_offset_ms = $4
-WHERE id = $2;
+-- follow_up
+SELECT
+  m.status,
+  CASE
+    WHEN isfinite(date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) THEN (
+      date_part('epoch', date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) * 1000
+    )::bigint
+    WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') < 'epoch'::timestamptz THEN 0
+    WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(
+      date_trunc(
+        'milliseconds',
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+      )
+    ) THEN (
+      date_part(
+        'epoch',
+        date_trunc(
+          'milliseconds',
+          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+        )
+      ) * 1000
+    )::bigint
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) < 'epoch'::timestamptz THEN 0
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM notify_msg m
+WHERE m.id = $2 AND m.def_id + 0 = $3;
 
--- first_beat
-INSERT INTO notify_node (id, handlers, clock_offset_ms, start_time, last_seen)
+-- look_alert
+SELECT
+  CASE
+    WHEN isfinite(a.opened) THEN (date_part('epoch', a.opened) * 1000)::bigint
+    WHEN a.opened < 'epoch'::timestamptz THEN 0
+    WHEN a.opened > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(a.last_notified) THEN (date_part('epoch', a.last_notified) * 1000)::bigint
+    WHEN a.last_notified < 'epoch'::timestamptz THEN 0
+    WHEN a.last_notified > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  a.suppressed,
+  CASE
+    WHEN isfinite(a.last_seen) THEN (date_part('epoch', a.last_seen) * 1000)::bigint
+    WHEN a.last_seen < 'epoch'::timestamptz THEN 0
+    WHEN a.last_seen > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  a.follow_up,
+  a.notice_id,
+  a.class,
+  a.message,
+  a.node,
+  CASE
+    WHEN isfinite(
+      date_trunc(
+        'milliseconds',
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+      )
+    ) THEN (
+      date_part(
+        'epoch',
+        date_trunc(
+          'milliseconds',
+          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+        )
+      ) * 1000
+    )::bigint
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) < 'epoch'::timestamptz THEN 0
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  (
+    SELECT CASE
+      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+    FROM notify_msg_history m
+    WHERE m.def_id = $2
+      AND m.status = 1 AND m.finish_time > a.last_seen
+    ORDER BY m.finish_time
+    LIMIT 1
+  ),
+  CASE WHEN EXISTS (SELECT 1 FROM notify_msg m WHERE m.def_id = $2 AND m.status = 2) THEN 1 ELSE 0 END
+FROM notify_alert a
+WHERE a.def_id = $2 AND a.reason = $3;
+
+-- write_alert
+UPDATE notify_alert SET
+  opened = ('epoch'::timestamptz + $4::bigint * interval '1 millisecond'),
+  last_notified = ('epoch'::timestamptz + $5::bigint * interval '1 millisecond'),
+  suppressed = $6,
+  last_seen = ('epoch'::timestamptz + $7::bigint * interval '1 millisecond'),
+  follow_up = $8,
+  notice_id = $9,
+  class = $10,
+  message = $11,
+  node = $12
+WHERE def_id = $2 AND reason = $3;
+
+-- close_alert
+DELETE FROM notify_alert
+WHERE def_id = $2 AND reason = $3;
+
+-- add_alert
+INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
 VALUES (
   $2,
-  $3,
-  $4,
+  $3::json,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-);
-
--- nodes
-SELECT handlers
-FROM notify_node
-WHERE
-  last_seen > (
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $2 * interval '1 millisecond'
+  (
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $4 * interval '1 millisecond'
   )
-  AND last_seen < (
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $2 * interval '1 millisecond'
-  );
+)
+RETURNING id;
 
--- forget_nodes
-DELETE FROM notify_node
-WHERE
-  NOT (
-    last_seen > (
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $2 * interval '1 millisecond'
-    )
-    AND last_seen < (
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $2 * interval '1 millisecond'
-    )
-  );
+-- advance_follow_up
+UPDATE notify_msg SET
+  next_call_time = (
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $3 * interval '1 millisecond'
+  )
+WHERE id = $2 AND status + 0 = 0;
 
 -- definitions
 SELECT
@@ -1230,1045 +1903,443 @@ UPDATE notify_def SET
   name = $4
 WHERE id = $2;
 
--- insert_many
-INSERT INTO
-  notify_msg (
-    def_id,
-    param,
-    description,
-    trace_context,
-    ordering_key,
-    dedupe_key,
-    dedupe_until_ended,
-    create_time,
-    next_call_time
-  )
-SELECT
-  b.owner,
-  b.param::json,
-  b.description,
-  b.trace_context,
-  b.ordering_key,
-  b.dedupe_key,
-  (b.until_ended = 1),
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  greatest(
-    coalesce(
-      ('epoch'::timestamptz + b.send_at::bigint * interval '1 millisecond'),
-      (
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + b.delay * interval '1 millisecond'
-      )
-    ),
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-  )
-FROM
-  json_to_recordset($2::json) AS b(
-    place bigint,
-    owner bigint,
-    param text,
-    description text,
-    trace_context text,
-    ordering_key text,
-    dedupe_key text,
-    until_ended bigint,
-    send_at bigint,
-    delay bigint
-  )
-WHERE true
-ORDER BY b.place
-RETURNING id, def_id, dedupe_key;
+-- lock_tick
+SELECT m.id
+FROM notify_def m
+WHERE m.id = $2
+FOR UPDATE OF m SKIP LOCKED;
 
--- insert_many_keyed
-INSERT INTO
-  notify_msg (
-    def_id,
-    param,
-    description,
-    trace_context,
-    ordering_key,
-    dedupe_key,
-    dedupe_until_ended,
-    create_time,
-    next_call_time
-  )
-SELECT
-  b.owner,
-  b.param::json,
-  b.description,
-  b.trace_context,
-  b.ordering_key,
-  b.dedupe_key,
-  (b.until_ended = 1),
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  greatest(
-    coalesce(
-      ('epoch'::timestamptz + b.send_at::bigint * interval '1 millisecond'),
-      (
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + b.delay * interval '1 millisecond'
-      )
-    ),
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-  )
-FROM
-  json_to_recordset($2::json) AS b(
-    place bigint,
-    owner bigint,
-    param text,
-    description text,
-    trace_context text,
-    ordering_key text,
-    dedupe_key text,
-    until_ended bigint,
-    send_at bigint,
-    delay bigint
-  )
-WHERE true
-ORDER BY b.place
-ON CONFLICT (def_id, dedupe_key)
-WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
-RETURNING id, def_id, dedupe_key;
-
--- claim_fresh
-UPDATE notify_msg AS m SET
-  status = 5,
-  fence = fence + 1,
-  worker = $5,
-  last_call_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  next_call_time = (
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $6 * interval '1 millisecond'
-  ),
-  blocked_since = NULL
+-- note_tick
+UPDATE notify_def SET
+  last_tick = ('epoch'::timestamptz + $6::bigint * interval '1 millisecond'), tick_schedule = $3
 WHERE
-  m.id = ANY ($4::text::bigint[])
-  AND m.def_id + 0 = $2
-  AND m.status + 0 = $3
+  id = $2
+  AND enabled
+  AND delete_time IS NULL
+  AND (schedule = $3 OR (schedule IS NULL AND $3 IS NULL))
+  AND (tick_schedule = $4 OR (tick_schedule IS NULL AND $4 IS NULL))
   AND (
-    m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-  ) IS TRUE
-  AND m.ordering_key IS NULL
-  AND (SELECT set_config('lock_timeout', '20ms', true)) IS NOT NULL
-RETURNING
-  id,
-  def_id,
-  param,
-  description,
-  errors,
-  fence,
-  failures,
-  crashes,
-  worker,
-  last_call_time,
-  create_time,
-  trace_context,
-  ordering_key;
-
--- settle
-WITH
-held AS MATERIALIZED (
-  SELECT
-    m.*,
-    b.was,
-    b.ends,
-    b.keep,
-    b.notice_id,
-    b.new_status,
-    b.after_ms,
-    b.new_failures,
-    b.new_crashes,
-    b.new_errors,
-    b.new_class,
-    b.new_description,
-    b.reason
-  FROM
-    json_to_recordset($2::json) AS b(
-      notice_id bigint,
-      new_status bigint,
-      after_ms bigint,
-      new_failures bigint,
-      new_crashes bigint,
-      new_errors text,
-      new_class text,
-      new_description text,
-      reason text,
-      fence bigint,
-      was bigint,
-      overdue bigint,
-      ends bigint,
-      keep bigint
-    )
-  CROSS JOIN
-    LATERAL (
-      SELECT m.*
-      FROM notify_msg m
-      WHERE
-        m.id = b.notice_id
-        AND m.fence = b.fence
-        AND m.status + 0 = b.was
-        AND (
-          b.overdue = 0
-          OR m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-        )
-      FOR UPDATE OF m SKIP LOCKED
-    ) AS m
-),
-gone AS (DELETE FROM notify_msg AS m WHERE m.id = ANY (ARRAY(SELECT notice_id FROM held WHERE ends = 1))),
-kept AS (
-  INSERT INTO
-    notify_msg_history (
-      id,
-      def_id,
-      param,
-      description,
-      errors,
-      status,
-      fence,
-      failures,
-      crashes,
-      worker,
-      last_class,
-      last_call_time,
-      next_call_time,
-      create_time,
-      dedupe_key,
-      dedupe_until_ended,
-      ordering_key,
-      trace_context,
-      finish_time,
-      end_reason
-    )
-  SELECT
-    m.id,
-    m.def_id,
-    m.param,
-    m.new_description,
-    m.new_errors::json,
-    m.new_status,
-    m.fence,
-    m.new_failures,
-    m.new_crashes,
-    m.worker,
-    m.new_class,
-    m.last_call_time,
-    NULL,
-    m.create_time,
-    m.dedupe_key,
-    m.dedupe_until_ended,
-    m.ordering_key,
-    m.trace_context,
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-    m.reason
-  FROM held m
-  WHERE m.ends = 1 AND m.keep = 1
-),
-moved AS (
-  UPDATE notify_msg AS m SET
-    status = b.new_status,
-    failures = b.new_failures,
-    crashes = b.new_crashes,
-    errors = b.new_errors::json,
-    last_class = b.new_class,
-    description = b.new_description,
-    next_call_time = CASE
-      WHEN b.after_ms IS NULL THEN 'infinity'::timestamptz
-      ELSE (
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + b.after_ms * interval '1 millisecond'
-      )
-    END
-  FROM held b
-  WHERE m.id = b.notice_id AND b.ends = 0 AND m.id = ANY (ARRAY(SELECT notice_id FROM held WHERE ends = 0))
-)
-SELECT notice_id, fence, was
-FROM held;
-
--- settle_kept
-WITH
-gone AS (
-  DELETE FROM notify_msg AS m
-  WHERE
-    m.id = ANY ($2::text::bigint[])
-    AND m.status + 0 = 5
-    AND ((m.id, m.fence) IN (SELECT * FROM unnest($2::text::bigint[], $3::text::bigint[]))) IS TRUE
-    AND (SELECT set_config('lock_timeout', '20ms', true)) IS NOT NULL
-  RETURNING m.*
-),
-kept AS (
-  INSERT INTO
-    notify_msg_history (
-      id,
-      def_id,
-      param,
-      description,
-      errors,
-      status,
-      fence,
-      failures,
-      crashes,
-      worker,
-      last_class,
-      last_call_time,
-      next_call_time,
-      create_time,
-      dedupe_key,
-      dedupe_until_ended,
-      ordering_key,
-      trace_context,
-      finish_time,
-      end_reason
-    )
-  SELECT
-    m.id,
-    m.def_id,
-    m.param,
-    NULL,
-    NULL::json,
-    1,
-    m.fence,
-    0,
-    0,
-    m.worker,
-    NULL,
-    m.last_call_time,
-    NULL,
-    m.create_time,
-    m.dedupe_key,
-    m.dedupe_until_ended,
-    m.ordering_key,
-    m.trace_context,
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-    NULL
-  FROM gone m
-)
-SELECT b.notice_id, b.fence
-FROM unnest($2::text::bigint[], $3::text::bigint[]) AS b(notice_id, fence)
-WHERE
-  (SELECT count(*) FROM gone) < cardinality($2::text::bigint[])
-  AND NOT EXISTS (SELECT 1 FROM gone WHERE gone.id = b.notice_id AND gone.fence = b.fence);
-
--- settle_gone
-WITH
-gone AS (
-  DELETE FROM notify_msg AS m
-  WHERE
-    m.id = ANY ($2::text::bigint[])
-    AND m.status + 0 = 5
-    AND ((m.id, m.fence) IN (SELECT * FROM unnest($2::text::bigint[], $3::text::bigint[]))) IS TRUE
-    AND (SELECT set_config('lock_timeout', '20ms', true)) IS NOT NULL
-  RETURNING m.id, m.fence
-)
-SELECT b.notice_id, b.fence
-FROM unnest($2::text::bigint[], $3::text::bigint[]) AS b(notice_id, fence)
-WHERE
-  (SELECT count(*) FROM gone) < cardinality($2::text::bigint[])
-  AND NOT EXISTS (SELECT 1 FROM gone WHERE gone.id = b.notice_id AND gone.fence = b.fence);
-
--- window
-SELECT
-  m.id,
-  CASE
-    WHEN (
-      m.ordering_key IS NULL
-      OR NOT EXISTS (
-        SELECT 1
-        FROM notify_msg o
-        WHERE
-          o.def_id = m.def_id
-          AND o.ordering_key = m.ordering_key
-          AND (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END) < m.id
-      )
-    ) THEN 1
-    ELSE 0
-  END,
-  m.ordering_key
-FROM notify_msg m
-WHERE
-  m.def_id = $2
-  AND m.status = $3
-  AND m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-  AND m.next_call_time >= coalesce(('epoch'::timestamptz + $5::bigint * interval '1 millisecond'), '-infinity')
-  AND m.crashes < 2
-ORDER BY m.next_call_time
-LIMIT $4
-FOR UPDATE OF m SKIP LOCKED;
-
--- lock_first
-SELECT m.id, m.ordering_key
-FROM (
-  SELECT (
-    SELECT o.id
-    FROM notify_msg o
-    WHERE o.def_id = $2
-      AND o.ordering_key = b.own_key
-    ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
-    LIMIT 1
-  ) AS notice_id
-  FROM json_to_recordset($3::json) AS b(own_key text)
-) AS b
-CROSS JOIN
-  LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true FOR UPDATE OF m SKIP LOCKED) AS m;
-
--- block
-UPDATE notify_msg AS m SET
-  blocked_since = coalesce(blocked_since, next_call_time),
-  next_call_time = (
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $3 * interval '1 millisecond'
-  )
-WHERE m.id = ANY ($2::text::bigint[]);
-
--- keys_of
-SELECT m.def_id, m.ordering_key
-FROM notify_msg AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true;
-
--- first_blocked
-SELECT m.id
-FROM (
-  SELECT (
-    SELECT o.id
-    FROM notify_msg o
-    WHERE o.def_id = b.owner
-      AND o.ordering_key = b.own_key
-    ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
-    LIMIT 1
-  ) AS notice_id
-  FROM json_to_recordset($2::json) AS b(owner bigint, own_key text)
-) AS b
-CROSS JOIN
-  LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND m.blocked_since IS NOT NULL OFFSET 0) AS m;
-
--- free
-SELECT m.id
-FROM notify_msg AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true
-FOR UPDATE OF m SKIP LOCKED;
-
--- unblock
-UPDATE notify_msg AS m SET
-  next_call_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  blocked_since = NULL
-WHERE m.id = ANY ($2::text::bigint[]) AND m.blocked_since IS NOT NULL;
-
--- oldest_blocked
-SELECT
-  min(
     CASE
-      WHEN isfinite(blocked_since) THEN (date_part('epoch', blocked_since) * 1000)::bigint
-      WHEN blocked_since < 'epoch'::timestamptz THEN 0
-      WHEN blocked_since > 'epoch'::timestamptz THEN 253402214400000
-    END
-  )
-FROM (
-  SELECT m.blocked_since
-  FROM notify_msg m
-  WHERE m.def_id = $2
-    AND m.status = 0
-  ORDER BY m.next_call_time
-  LIMIT $3
-) AS blocked;
+      WHEN isfinite(last_tick) THEN (date_part('epoch', last_tick) * 1000)::bigint
+      WHEN last_tick < 'epoch'::timestamptz THEN 0
+      WHEN last_tick > 'epoch'::timestamptz THEN 253402214400000
+    END = $5
+    OR (
+      CASE
+        WHEN isfinite(last_tick) THEN (date_part('epoch', last_tick) * 1000)::bigint
+        WHEN last_tick < 'epoch'::timestamptz THEN 0
+        WHEN last_tick > 'epoch'::timestamptz THEN 253402214400000
+      END IS NULL
+      AND $5 IS NULL
+    )
+  );
 
--- stands_where
-SELECT 1
-FROM notify_msg
-WHERE id = $2
-UNION ALL
-SELECT 2
-FROM notify_msg_history
-WHERE id = $2;
-
--- answerable
+-- add_ticks
+INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
 SELECT
-  id,
-  def_id,
-  param,
-  description,
-  errors,
-  fence,
-  failures,
-  crashes,
-  worker,
-  last_call_time,
-  create_time,
-  trace_context,
-  ordering_key,
-  status
-FROM notify_msg
-WHERE id = $2
-FOR UPDATE;
+  $2,
+  b.param::json,
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+FROM json_to_recordset($3::json) AS b(place bigint, param text)
+WHERE true
+ORDER BY b.place;
 
--- ended
+-- versions
 SELECT
-  status,
-  fence,
-  def_id,
+  v.def_id,
+  v.version,
   CASE
-    WHEN isfinite(date_trunc('milliseconds', create_time)) THEN (date_part('epoch', date_trunc('milliseconds', create_time)) * 1000)::bigint
-    WHEN date_trunc('milliseconds', create_time) < 'epoch'::timestamptz THEN 0
-    WHEN date_trunc('milliseconds', create_time) > 'epoch'::timestamptz THEN 253402214400000
-  END
-FROM notify_msg_history
-WHERE id = $2
-FOR UPDATE;
+    WHEN isfinite(v.time) THEN (date_part('epoch', v.time) * 1000)::bigint
+    WHEN v.time < 'epoch'::timestamptz THEN 0
+    WHEN v.time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  v.who,
+  v.act,
+  v.definition
+FROM notify_def_version v
+WHERE v.def_id = $2 AND v.version <= $3
+ORDER BY v.version DESC
+LIMIT $4;
 
--- refuse
-UPDATE notify_msg SET
-  status = 4,
-  errors = $3::json,
-  next_call_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-WHERE id = $2;
+-- last_versions
+SELECT
+  v.def_id,
+  v.version,
+  CASE
+    WHEN isfinite(v.time) THEN (date_part('epoch', v.time) * 1000)::bigint
+    WHEN v.time < 'epoch'::timestamptz THEN 0
+    WHEN v.time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  v.who,
+  v.act,
+  v.definition
+FROM notify_def_version v
+JOIN
+  (SELECT def_id, max(version) AS version FROM notify_def_version GROUP BY def_id) AS l ON l.def_id = v.def_id
+  AND l.version = v.version;
 
--- ack_late
-UPDATE notify_msg_history SET
-  status = 1,
-  finish_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  end_reason = $3
-WHERE id = $2;
-
--- open_alert
-INSERT INTO notify_alert (def_id, reason, opened, last_seen)
+-- write_version
+INSERT INTO notify_def_version (def_id, version, time, who, act, definition)
 VALUES (
   $2,
   $3,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-)
-ON CONFLICT DO NOTHING;
-
--- lock_alert
-SELECT
-  CASE
-    WHEN isfinite(a.opened) THEN (date_part('epoch', a.opened) * 1000)::bigint
-    WHEN a.opened < 'epoch'::timestamptz THEN 0
-    WHEN a.opened > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  CASE
-    WHEN isfinite(a.last_notified) THEN (date_part('epoch', a.last_notified) * 1000)::bigint
-    WHEN a.last_notified < 'epoch'::timestamptz THEN 0
-    WHEN a.last_notified > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  a.suppressed,
-  CASE
-    WHEN isfinite(a.last_seen) THEN (date_part('epoch', a.last_seen) * 1000)::bigint
-    WHEN a.last_seen < 'epoch'::timestamptz THEN 0
-    WHEN a.last_seen > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  CASE
-    WHEN isfinite(a.due) THEN (date_part('epoch', a.due) * 1000)::bigint
-    WHEN a.due < 'epoch'::timestamptz THEN 0
-    WHEN a.due > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  a.notice_id,
-  a.description,
-  a.class,
-  a.message,
-  a.node,
-  CASE
-    WHEN isfinite(
-      date_trunc(
-        'milliseconds',
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-      )
-    ) THEN (
-      date_part(
-        'epoch',
-        date_trunc(
-          'milliseconds',
-          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-        )
-      ) * 1000
-    )::bigint
-    WHEN date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-    ) < 'epoch'::timestamptz THEN 0
-    WHEN date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-    ) > 'epoch'::timestamptz THEN 253402214400000
-  END
-FROM notify_alert a
-WHERE a.def_id = $2 AND a.reason = $3
-FOR UPDATE NOWAIT;
-
--- due_alerts
-SELECT a.def_id, a.reason
-FROM notify_alert a
-WHERE
-  a.due <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-ORDER BY a.due
-LIMIT $2;
-
--- look_alert
-SELECT
-  CASE
-    WHEN isfinite(a.opened) THEN (date_part('epoch', a.opened) * 1000)::bigint
-    WHEN a.opened < 'epoch'::timestamptz THEN 0
-    WHEN a.opened > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  CASE
-    WHEN isfinite(a.last_notified) THEN (date_part('epoch', a.last_notified) * 1000)::bigint
-    WHEN a.last_notified < 'epoch'::timestamptz THEN 0
-    WHEN a.last_notified > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  a.suppressed,
-  CASE
-    WHEN isfinite(a.last_seen) THEN (date_part('epoch', a.last_seen) * 1000)::bigint
-    WHEN a.last_seen < 'epoch'::timestamptz THEN 0
-    WHEN a.last_seen > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  CASE
-    WHEN isfinite(a.due) THEN (date_part('epoch', a.due) * 1000)::bigint
-    WHEN a.due < 'epoch'::timestamptz THEN 0
-    WHEN a.due > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  a.notice_id,
-  a.description,
-  a.class,
-  a.message,
-  a.node,
-  CASE
-    WHEN isfinite(
-      date_trunc(
-        'milliseconds',
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-      )
-    ) THEN (
-      date_part(
-        'epoch',
-        date_trunc(
-          'milliseconds',
-          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-        )
-      ) * 1000
-    )::bigint
-    WHEN date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-    ) < 'epoch'::timestamptz THEN 0
-    WHEN date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-    ) > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  (
-    SELECT CASE
-      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
-      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
-      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
-    END
-    FROM notify_msg_history m
-    WHERE m.def_id = $2
-      AND m.status = 1 AND m.finish_time > a.last_seen
-    ORDER BY m.finish_time
-    LIMIT 1
-  ),
-  CASE WHEN EXISTS (SELECT 1 FROM notify_msg m WHERE m.def_id = $2 AND m.status = 2) THEN 1 ELSE 0 END
-FROM notify_alert a
-WHERE a.def_id = $2 AND a.reason = $3;
-
--- write_alert
-UPDATE notify_alert SET
-  opened = ('epoch'::timestamptz + $4::bigint * interval '1 millisecond'),
-  last_notified = ('epoch'::timestamptz + $5::bigint * interval '1 millisecond'),
-  suppressed = $6,
-  last_seen = ('epoch'::timestamptz + $7::bigint * interval '1 millisecond'),
-  due = ('epoch'::timestamptz + $8::bigint * interval '1 millisecond'),
-  notice_id = $9,
-  description = $10,
-  class = $11,
-  message = $12,
-  node = $13
-WHERE def_id = $2 AND reason = $3;
-
--- close_alert
-DELETE FROM notify_alert
-WHERE def_id = $2 AND reason = $3;
-
--- add_alert
-INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
-VALUES (
-  $2,
-  $3::json,
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+  $4,
+  $5,
+  $6::json
 );
 
--- try_limit
+-- forget_versions
+DELETE FROM notify_def_version
+WHERE def_id = $2;
+
+-- definition_by_id
 SELECT
-  m.def_id,
-  m.begun,
-  m.failures,
+  id,
+  name,
+  handler,
+  description,
+  CASE WHEN enabled THEN 1 ELSE 0 END,
+  schedule,
+  schedule_missed,
+  send_window,
+  retry_interval,
+  max_retry_times,
+  max_retry_interval,
+  retry_rules,
+  timeout,
+  alert_trigger_type,
+  alert_trigger_fail_times,
+  alert_cooldown,
+  email,
+  alert_to,
+  backlog_alert_age,
+  dead_alert_count,
+  CASE WHEN need_confirm THEN 1 ELSE 0 END,
+  max_confirm_delay,
+  max_concurrency,
+  rate_limit,
+  max_concurrency_total,
+  breaker_failures,
+  breaker_pause,
+  keep_history,
+  handler_config,
   CASE
-    WHEN isfinite(m.open_until) THEN (date_part('epoch', m.open_until) * 1000)::bigint
-    WHEN m.open_until < 'epoch'::timestamptz THEN 0
-    WHEN m.open_until > 'epoch'::timestamptz THEN 253402214400000
+    WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
+    WHEN create_time < 'epoch'::timestamptz THEN 0
+    WHEN create_time > 'epoch'::timestamptz THEN 253402214400000
   END,
-  m.probe,
   CASE
-    WHEN isfinite(
-      date_trunc(
-        'milliseconds',
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-      )
-    ) THEN (
-      date_part(
-        'epoch',
-        date_trunc(
-          'milliseconds',
-          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-        )
-      ) * 1000
-    )::bigint
-    WHEN date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-    ) < 'epoch'::timestamptz THEN 0
-    WHEN date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-    ) > 'epoch'::timestamptz THEN 253402214400000
-  END
-FROM notify_limit m
-WHERE m.def_id = $2
-FOR UPDATE OF m SKIP LOCKED;
+    WHEN isfinite(update_time) THEN (date_part('epoch', update_time) * 1000)::bigint
+    WHEN update_time < 'epoch'::timestamptz THEN 0
+    WHEN update_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  coalesce(
+    CASE
+      WHEN isfinite(delete_time) THEN (date_part('epoch', delete_time) * 1000)::bigint
+      WHEN delete_time < 'epoch'::timestamptz THEN 0
+      WHEN delete_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE WHEN delete_time IS NOT NULL THEN 0 END
+  )
+FROM notify_def
+WHERE id = $2;
 
--- limit_now
+-- lock_definition_if_free
 SELECT
-  m.def_id,
-  m.begun,
-  m.failures,
+  id,
+  name,
+  handler,
+  description,
+  CASE WHEN enabled THEN 1 ELSE 0 END,
+  schedule,
+  schedule_missed,
+  send_window,
+  retry_interval,
+  max_retry_times,
+  max_retry_interval,
+  retry_rules,
+  timeout,
+  alert_trigger_type,
+  alert_trigger_fail_times,
+  alert_cooldown,
+  email,
+  alert_to,
+  backlog_alert_age,
+  dead_alert_count,
+  CASE WHEN need_confirm THEN 1 ELSE 0 END,
+  max_confirm_delay,
+  max_concurrency,
+  rate_limit,
+  max_concurrency_total,
+  breaker_failures,
+  breaker_pause,
+  keep_history,
+  handler_config,
   CASE
-    WHEN isfinite(m.open_until) THEN (date_part('epoch', m.open_until) * 1000)::bigint
-    WHEN m.open_until < 'epoch'::timestamptz THEN 0
-    WHEN m.open_until > 'epoch'::timestamptz THEN 253402214400000
+    WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
+    WHEN create_time < 'epoch'::timestamptz THEN 0
+    WHEN create_time > 'epoch'::timestamptz THEN 253402214400000
   END,
-  m.probe,
   CASE
-    WHEN isfinite(
-      date_trunc(
-        'milliseconds',
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-      )
-    ) THEN (
-      date_part(
-        'epoch',
-        date_trunc(
-          'milliseconds',
-          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-        )
-      ) * 1000
-    )::bigint
-    WHEN date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-    ) < 'epoch'::timestamptz THEN 0
-    WHEN date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-    ) > 'epoch'::timestamptz THEN 253402214400000
-  END
-FROM notify_limit m
-WHERE m.def_id = $2
-FOR UPDATE NOWAIT;
+    WHEN isfinite(update_time) THEN (date_part('epoch', update_time) * 1000)::bigint
+    WHEN update_time < 'epoch'::timestamptz THEN 0
+    WHEN update_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  coalesce(
+    CASE
+      WHEN isfinite(delete_time) THEN (date_part('epoch', delete_time) * 1000)::bigint
+      WHEN delete_time < 'epoch'::timestamptz THEN 0
+      WHEN delete_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE WHEN delete_time IS NOT NULL THEN 0 END
+  )
+FROM notify_def
+WHERE id = $2
+FOR UPDATE SKIP LOCKED;
 
--- has_limit
-SELECT 1
-FROM notify_limit
-WHERE def_id = $2;
-
--- open_limit
-INSERT INTO notify_limit (def_id)
-VALUES ($2)
-ON CONFLICT DO NOTHING;
-
--- write_limit
-UPDATE notify_limit SET
-  begun = $3,
-  failures = $4,
-  open_until = ('epoch'::timestamptz + $5::bigint * interval '1 millisecond'),
-  probe = $6
-WHERE def_id = $2;
-
--- forget_limit
-DELETE FROM notify_limit
-WHERE def_id = $2;
-
--- count_sending
-SELECT count(*)
-FROM (SELECT 1 AS one FROM notify_msg m WHERE m.def_id = $2 AND m.status = 5 LIMIT $3) AS sent;
-
--- time_up
+-- time
 SELECT CASE
   WHEN isfinite(
     date_trunc(
       'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
     )
   ) THEN (
     date_part(
       'epoch',
       date_trunc(
         'milliseconds',
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
       )
     ) * 1000
   )::bigint
   WHEN date_trunc(
     'milliseconds',
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
   ) < 'epoch'::timestamptz THEN 0
   WHEN date_trunc(
     'milliseconds',
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
   ) > 'epoch'::timestamptz THEN 253402214400000
 END;
 
--- send_limits
-SELECT
-  m.def_id,
-  m.begun,
-  m.failures,
-  CASE
-    WHEN isfinite(m.open_until) THEN (date_part('epoch', m.open_until) * 1000)::bigint
-    WHEN m.open_until < 'epoch'::timestamptz THEN 0
-    WHEN m.open_until > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  m.probe,
-  NULL,
-  NULL,
-  NULL
-FROM notify_limit m
-UNION ALL
-SELECT
-  0,
-  NULL,
-  0,
-  NULL,
-  NULL,
-  who,
-  CASE
-    WHEN isfinite(since) THEN (date_part('epoch', since) * 1000)::bigint
-    WHEN since < 'epoch'::timestamptz THEN 0
-    WHEN since > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  reason
-FROM notify_switch
-WHERE paused;
+-- beat
+UPDATE notify_node SET
+  last_seen = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  handlers = $3,
+  clock_offset_ms = $4
+WHERE id = $2;
 
--- open_switch
-INSERT INTO notify_switch (id)
-VALUES (1)
-ON CONFLICT DO NOTHING;
-
--- turn_switch
-UPDATE notify_switch SET
-  paused = $2,
-  who = $3,
-  since = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  reason = $4
-WHERE paused <> $2;
-
--- read_counts
-SELECT
-  d.id,
-  d.name,
-  CASE
-    WHEN isfinite(
-      date_trunc(
-        'milliseconds',
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-      )
-    ) THEN (
-      date_part(
-        'epoch',
-        date_trunc(
-          'milliseconds',
-          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-        )
-      ) * 1000
-    )::bigint
-    WHEN date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-    ) < 'epoch'::timestamptz THEN 0
-    WHEN date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-    ) > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  CASE
-    WHEN isfinite(c.taken_at) THEN (date_part('epoch', c.taken_at) * 1000)::bigint
-    WHEN c.taken_at < 'epoch'::timestamptz THEN 0
-    WHEN c.taken_at > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  CASE
-    WHEN isfinite(c.next_time) THEN (date_part('epoch', c.next_time) * 1000)::bigint
-    WHEN c.next_time < 'epoch'::timestamptz THEN 0
-    WHEN c.next_time > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  CASE
-    WHEN isfinite(c.oldest_due) THEN (date_part('epoch', c.oldest_due) * 1000)::bigint
-    WHEN c.oldest_due < 'epoch'::timestamptz THEN 0
-    WHEN c.oldest_due > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  c.not_sent,
-  c.failed,
-  c.sending,
-  c.awaiting_ack,
-  c.dead_letters,
-  c.cancelled,
-  c.recently_succeeded
-FROM notify_def d
-LEFT JOIN notify_count c ON c.def_id = d.id
-ORDER BY d.name;
-
--- claim_count
-UPDATE notify_count SET
-  next_time = (
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $3 * interval '1 millisecond'
-  )
-WHERE
-  def_id = $2
-  AND next_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp());
-
--- open_count
-INSERT INTO notify_count (def_id, next_time)
+-- first_beat
+INSERT INTO notify_node (id, handlers, clock_offset_ms, start_time, last_seen)
 VALUES (
-  $2,
-  (
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $3 * interval '1 millisecond'
-  )
-)
-ON CONFLICT DO NOTHING;
-
--- take_count
-SELECT
-  CASE
-    WHEN isfinite(
-      date_trunc(
-        'milliseconds',
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-      )
-    ) THEN (
-      date_part(
-        'epoch',
-        date_trunc(
-          'milliseconds',
-          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-        )
-      ) * 1000
-    )::bigint
-    WHEN date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-    ) < 'epoch'::timestamptz THEN 0
-    WHEN date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-    ) > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  (
-    SELECT CASE
-      WHEN isfinite(date_trunc('milliseconds', m.next_call_time)) THEN (date_part('epoch', date_trunc('milliseconds', m.next_call_time)) * 1000)::bigint
-      WHEN date_trunc('milliseconds', m.next_call_time) < 'epoch'::timestamptz THEN 0
-      WHEN date_trunc('milliseconds', m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
-    END
-    FROM notify_msg m
-    WHERE m.def_id = $2
-      AND m.status = 0
-    ORDER BY m.next_call_time
-    LIMIT 1
-  ),
-  (
-    SELECT CASE
-      WHEN isfinite(date_trunc('milliseconds', m.next_call_time)) THEN (date_part('epoch', date_trunc('milliseconds', m.next_call_time)) * 1000)::bigint
-      WHEN date_trunc('milliseconds', m.next_call_time) < 'epoch'::timestamptz THEN 0
-      WHEN date_trunc('milliseconds', m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
-    END
-    FROM notify_msg m
-    WHERE m.def_id = $2
-      AND m.status = 2
-    ORDER BY m.next_call_time
-    LIMIT 1
-  ),
-  (SELECT count(*) FROM notify_msg m WHERE m.def_id = $2 AND m.status = 0),
-  (SELECT count(*) FROM notify_msg m WHERE m.def_id = $2 AND m.status = 2),
-  (SELECT count(*) FROM notify_msg m WHERE m.def_id = $2 AND m.status = 5),
-  (SELECT count(*) FROM notify_msg m WHERE m.def_id = $2 AND m.status = 4),
-  (SELECT count(*) FROM notify_msg_history m WHERE m.def_id = $2 AND m.status = 3),
-  (SELECT count(*) FROM notify_msg_history m WHERE m.def_id = $2 AND m.status = 6),
-  (
-    SELECT count(*)
-    FROM notify_msg_history m
-    WHERE
-      m.def_id = $2
-      AND m.status = 1
-      AND m.finish_time > (
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $3 * interval '1 millisecond'
-      )
-  );
-
--- write_count
-UPDATE notify_count SET
-  not_sent = $3,
-  failed = $4,
-  sending = $5,
-  awaiting_ack = $6,
-  dead_letters = $7,
-  cancelled = $8,
-  recently_succeeded = $9,
-  oldest_due = ('epoch'::timestamptz + $10::bigint * interval '1 millisecond'),
-  taken_at = ('epoch'::timestamptz + $11::bigint * interval '1 millisecond'),
-  next_time = (
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $12 * interval '1 millisecond'
-  )
-WHERE def_id = $2;
-
--- forget_count
-DELETE FROM notify_count
-WHERE def_id = $2;
-
--- audit
-SELECT
-  CASE
-    WHEN isfinite(time) THEN (date_part('epoch', time) * 1000)::bigint
-    WHEN time < 'epoch'::timestamptz THEN 0
-    WHEN time > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  who,
-  act,
-  def_id,
-  notice_id,
-  detail
-FROM notify_audit
-ORDER BY id DESC
-LIMIT $2;
-
--- audit_of
-SELECT
-  CASE
-    WHEN isfinite(time) THEN (date_part('epoch', time) * 1000)::bigint
-    WHEN time < 'epoch'::timestamptz THEN 0
-    WHEN time > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  who,
-  act,
-  def_id,
-  notice_id,
-  detail
-FROM notify_audit
-WHERE notice_id = $2
-ORDER BY id DESC
-LIMIT $3;
-
--- write_audit
-INSERT INTO notify_audit (time, who, act, def_id, notice_id, detail)
-VALUES (
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   $2,
   $3,
   $4,
-  $5,
-  $6
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 );
+
+-- nodes
+SELECT handlers
+FROM notify_node
+WHERE
+  last_seen > (
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $2 * interval '1 millisecond'
+  )
+  AND last_seen < (
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $2 * interval '1 millisecond'
+  );
+
+-- forget_nodes
+DELETE FROM notify_node
+WHERE
+  NOT (
+    last_seen > (
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $2 * interval '1 millisecond'
+    )
+    AND last_seen < (
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $2 * interval '1 millisecond'
+    )
+  );
+
+-- living_nodes
+SELECT
+  id,
+  handlers,
+  CASE
+    WHEN isfinite(last_seen) THEN (date_part('epoch', last_seen) * 1000)::bigint
+    WHEN last_seen < 'epoch'::timestamptz THEN 0
+    WHEN last_seen > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM notify_node
+WHERE
+  last_seen > (
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $2 * interval '1 millisecond'
+  )
+  AND last_seen < (
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $2 * interval '1 millisecond'
+  )
+ORDER BY id;
+
+-- find
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.param,
+  m.description,
+  m.errors,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.worker,
+  m.last_class,
+  CASE
+    WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
+    WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
+    WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+    WHEN m.create_time < 'epoch'::timestamptz THEN 0
+    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.trace_context,
+  CASE
+    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.ordering_key,
+  m.dedupe_key,
+  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  NULL,
+  NULL
+FROM notify_msg m
+WHERE m.id = $2
+UNION ALL
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.param,
+  m.description,
+  m.errors,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.worker,
+  m.last_class,
+  CASE
+    WHEN isfinite(m.next_call_time) THEN (date_part('epoch', m.next_call_time) * 1000)::bigint
+    WHEN m.next_call_time < 'epoch'::timestamptz THEN 0
+    WHEN m.next_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+    WHEN m.create_time < 'epoch'::timestamptz THEN 0
+    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.trace_context,
+  CASE
+    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.ordering_key,
+  m.dedupe_key,
+  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  CASE
+    WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+    WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+    WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.end_reason
+FROM notify_msg_history m
+WHERE m.id = $2;
+
+-- lock_live
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.param,
+  m.description,
+  m.errors,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.worker,
+  m.last_class,
+  CASE
+    WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
+    WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
+    WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+    WHEN m.create_time < 'epoch'::timestamptz THEN 0
+    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.trace_context,
+  CASE
+    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.ordering_key,
+  m.dedupe_key,
+  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  NULL,
+  NULL
+FROM notify_msg m
+WHERE m.id = $2
+FOR UPDATE;
+
+-- lock_ended
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.param,
+  m.description,
+  m.errors,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.worker,
+  m.last_class,
+  CASE
+    WHEN isfinite(m.next_call_time) THEN (date_part('epoch', m.next_call_time) * 1000)::bigint
+    WHEN m.next_call_time < 'epoch'::timestamptz THEN 0
+    WHEN m.next_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+    WHEN m.create_time < 'epoch'::timestamptz THEN 0
+    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.trace_context,
+  CASE
+    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.ordering_key,
+  m.dedupe_key,
+  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  CASE
+    WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+    WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+    WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.end_reason
+FROM notify_msg_history m
+WHERE m.id = $2
+FOR UPDATE;
 
 -- list_ended_newest
 SELECT
@@ -2604,85 +2675,209 @@ WHERE m.def_id = $2 AND (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_clas
 ORDER BY (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END)
 LIMIT 1;
 
--- lock_live
-SELECT
-  m.id,
-  m.def_id,
-  m.status,
-  m.param,
-  m.description,
-  m.errors,
-  m.fence,
-  m.failures,
-  m.crashes,
-  m.worker,
-  m.last_class,
-  CASE
-    WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
-    WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
-    WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  CASE
-    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-    WHEN m.create_time < 'epoch'::timestamptz THEN 0
-    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  m.trace_context,
-  CASE
-    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  m.ordering_key,
-  m.dedupe_key,
-  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
-  NULL,
-  NULL
-FROM notify_msg m
-WHERE m.id = $2
-FOR UPDATE;
+-- ahead
+SELECT o.id
+FROM notify_msg o
+WHERE
+  o.def_id = $2
+  AND o.ordering_key = $3
+  AND (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END) < $4
+  AND o.id <> $4
+ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
+LIMIT 1;
 
--- lock_ended
+-- read_counts
 SELECT
-  m.id,
-  m.def_id,
-  m.status,
-  m.param,
-  m.description,
-  m.errors,
-  m.fence,
-  m.failures,
-  m.crashes,
-  m.worker,
-  m.last_class,
+  d.id,
+  d.name,
   CASE
-    WHEN isfinite(m.next_call_time) THEN (date_part('epoch', m.next_call_time) * 1000)::bigint
-    WHEN m.next_call_time < 'epoch'::timestamptz THEN 0
-    WHEN m.next_call_time > 'epoch'::timestamptz THEN 253402214400000
+    WHEN isfinite(
+      date_trunc(
+        'milliseconds',
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+      )
+    ) THEN (
+      date_part(
+        'epoch',
+        date_trunc(
+          'milliseconds',
+          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+        )
+      ) * 1000
+    )::bigint
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) < 'epoch'::timestamptz THEN 0
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) > 'epoch'::timestamptz THEN 253402214400000
   END,
   CASE
-    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
-    WHEN m.create_time < 'epoch'::timestamptz THEN 0
-    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    WHEN isfinite(c.taken_at) THEN (date_part('epoch', c.taken_at) * 1000)::bigint
+    WHEN c.taken_at < 'epoch'::timestamptz THEN 0
+    WHEN c.taken_at > 'epoch'::timestamptz THEN 253402214400000
   END,
-  m.trace_context,
   CASE
-    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    WHEN isfinite(c.next_time) THEN (date_part('epoch', c.next_time) * 1000)::bigint
+    WHEN c.next_time < 'epoch'::timestamptz THEN 0
+    WHEN c.next_time > 'epoch'::timestamptz THEN 253402214400000
   END,
-  m.ordering_key,
-  m.dedupe_key,
-  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   CASE
-    WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
-    WHEN m.finish_time < 'epoch'::timestamptz THEN 0
-    WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+    WHEN isfinite(c.oldest_due) THEN (date_part('epoch', c.oldest_due) * 1000)::bigint
+    WHEN c.oldest_due < 'epoch'::timestamptz THEN 0
+    WHEN c.oldest_due > 'epoch'::timestamptz THEN 253402214400000
   END,
-  m.end_reason
-FROM notify_msg_history m
-WHERE m.id = $2
-FOR UPDATE;
+  c.not_sent,
+  c.failed,
+  c.sending,
+  c.awaiting_ack,
+  c.dead_letters,
+  c.cancelled,
+  c.recently_succeeded
+FROM notify_def d
+LEFT JOIN notify_count c ON c.def_id = d.id
+ORDER BY d.name;
+
+-- claim_count
+UPDATE notify_count SET
+  next_time = (
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $3 * interval '1 millisecond'
+  )
+WHERE
+  def_id = $2
+  AND next_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp());
+
+-- open_count
+INSERT INTO notify_count (def_id, next_time)
+VALUES (
+  $2,
+  (
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $3 * interval '1 millisecond'
+  )
+)
+ON CONFLICT DO NOTHING;
+
+-- take_count
+SELECT
+  CASE
+    WHEN isfinite(
+      date_trunc(
+        'milliseconds',
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+      )
+    ) THEN (
+      date_part(
+        'epoch',
+        date_trunc(
+          'milliseconds',
+          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+        )
+      ) * 1000
+    )::bigint
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) < 'epoch'::timestamptz THEN 0
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  (
+    SELECT CASE
+      WHEN isfinite(date_trunc('milliseconds', m.next_call_time)) THEN (date_part('epoch', date_trunc('milliseconds', m.next_call_time)) * 1000)::bigint
+      WHEN date_trunc('milliseconds', m.next_call_time) < 'epoch'::timestamptz THEN 0
+      WHEN date_trunc('milliseconds', m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
+    END
+    FROM notify_msg m
+    WHERE m.def_id = $2
+      AND m.status = 0
+    ORDER BY m.next_call_time
+    LIMIT 1
+  ),
+  (
+    SELECT CASE
+      WHEN isfinite(date_trunc('milliseconds', m.next_call_time)) THEN (date_part('epoch', date_trunc('milliseconds', m.next_call_time)) * 1000)::bigint
+      WHEN date_trunc('milliseconds', m.next_call_time) < 'epoch'::timestamptz THEN 0
+      WHEN date_trunc('milliseconds', m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
+    END
+    FROM notify_msg m
+    WHERE m.def_id = $2
+      AND m.status = 2
+    ORDER BY m.next_call_time
+    LIMIT 1
+  ),
+  (SELECT count(*) FROM notify_msg m WHERE m.def_id = $2 AND m.status = 0),
+  (SELECT count(*) FROM notify_msg m WHERE m.def_id = $2 AND m.status = 2),
+  (SELECT count(*) FROM notify_msg m WHERE m.def_id = $2 AND m.status = 5),
+  (SELECT count(*) FROM notify_msg m WHERE m.def_id = $2 AND m.status = 4),
+  (SELECT count(*) FROM notify_msg_history m WHERE m.def_id = $2 AND m.status = 3),
+  (SELECT count(*) FROM notify_msg_history m WHERE m.def_id = $2 AND m.status = 6),
+  (
+    SELECT count(*)
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND m.status = 1
+      AND m.finish_time > (
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $3 * interval '1 millisecond'
+      )
+  );
+
+-- write_count
+UPDATE notify_count SET
+  not_sent = $3,
+  failed = $4,
+  sending = $5,
+  awaiting_ack = $6,
+  dead_letters = $7,
+  cancelled = $8,
+  recently_succeeded = $9,
+  oldest_due = ('epoch'::timestamptz + $10::bigint * interval '1 millisecond'),
+  taken_at = ('epoch'::timestamptz + $11::bigint * interval '1 millisecond'),
+  next_time = (
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $12 * interval '1 millisecond'
+  )
+WHERE def_id = $2;
+
+-- forget_count
+DELETE FROM notify_count
+WHERE def_id = $2;
+
+-- retry_groups
+SELECT failures, crashes, last_class, wait, due, count(*)
+FROM (
+  SELECT
+    m.failures,
+    m.crashes,
+    m.last_class,
+    (
+      (
+        CASE
+          WHEN isfinite(m.next_call_time) THEN (date_part('epoch', m.next_call_time) * 1000)::bigint
+          WHEN m.next_call_time < 'epoch'::timestamptz THEN 0
+          WHEN m.next_call_time > 'epoch'::timestamptz THEN 253402214400000
+        END
+      ) - (
+        CASE
+          WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+          WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+          WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+        END
+      )
+    ) / 1000 AS wait,
+    CASE
+      WHEN m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) THEN 1
+      ELSE 0
+    END AS due
+  FROM notify_msg m
+  WHERE m.def_id = $2
+    AND m.status = 2
+  LIMIT $3
+) AS waiting
+GROUP BY failures, crashes, last_class, wait, due;
 
 -- hold_ended
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
@@ -2815,266 +3010,88 @@ WHERE
   m.id = b.notice_id
   AND m.id = ANY (ARRAY(SELECT b.notice_id FROM json_to_recordset($2::json) AS b(notice_id bigint, due bigint)));
 
--- retry_groups
-SELECT failures, crashes, last_class, wait, due, count(*)
-FROM (
-  SELECT
-    m.failures,
-    m.crashes,
-    m.last_class,
-    (
-      (
-        CASE
-          WHEN isfinite(m.next_call_time) THEN (date_part('epoch', m.next_call_time) * 1000)::bigint
-          WHEN m.next_call_time < 'epoch'::timestamptz THEN 0
-          WHEN m.next_call_time > 'epoch'::timestamptz THEN 253402214400000
-        END
-      ) - (
-        CASE
-          WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
-          WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
-          WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
-        END
-      )
-    ) / 1000 AS wait,
-    CASE
-      WHEN m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) THEN 1
-      ELSE 0
-    END AS due
-  FROM notify_msg m
-  WHERE m.def_id = $2
-    AND m.status = 2
-  LIMIT $3
-) AS waiting
-GROUP BY failures, crashes, last_class, wait, due;
-
 -- rewrite
 UPDATE notify_msg SET
   param = $3::json
 WHERE id = $2;
 
--- ahead
-SELECT o.id
-FROM notify_msg o
-WHERE
-  o.def_id = $2
-  AND o.ordering_key = $3
-  AND (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END) < $4
-  AND o.id <> $4
-ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
-LIMIT 1;
-
--- living_nodes
+-- purgeable
 SELECT
-  id,
-  handlers,
+  m.id,
   CASE
-    WHEN isfinite(last_seen) THEN (date_part('epoch', last_seen) * 1000)::bigint
-    WHEN last_seen < 'epoch'::timestamptz THEN 0
-    WHEN last_seen > 'epoch'::timestamptz THEN 253402214400000
+    WHEN isfinite(date_trunc('milliseconds', m.finish_time)) THEN (date_part('epoch', date_trunc('milliseconds', m.finish_time)) * 1000)::bigint
+    WHEN date_trunc('milliseconds', m.finish_time) < 'epoch'::timestamptz THEN 0
+    WHEN date_trunc('milliseconds', m.finish_time) > 'epoch'::timestamptz THEN 253402214400000
   END
-FROM notify_node
+FROM notify_msg_history m
 WHERE
-  last_seen > (
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $2 * interval '1 millisecond'
+  m.def_id = $2
+  AND m.status = $3
+  AND m.finish_time <= (
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $4 * interval '1 millisecond'
   )
-  AND last_seen < (
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $2 * interval '1 millisecond'
-  )
-ORDER BY id;
+  AND m.finish_time >= ('epoch'::timestamptz + $6::bigint * interval '1 millisecond')
+ORDER BY m.finish_time
+LIMIT $5;
 
--- lock_tick
-SELECT m.id
-FROM notify_def m
-WHERE m.id = $2
-FOR UPDATE OF m SKIP LOCKED;
+-- purge
+DELETE FROM notify_msg_history AS m
+WHERE
+  m.id = ANY ($2::text::bigint[])
+  AND true
+  AND m.status + 0 = $3
+  AND (m.finish_time + $4 * interval '1 millisecond') <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp());
 
--- note_tick
-UPDATE notify_def SET
-  last_tick = ('epoch'::timestamptz + $6::bigint * interval '1 millisecond'), tick_schedule = $3
+-- purge_definition
+DELETE FROM notify_def
 WHERE
   id = $2
-  AND enabled
-  AND delete_time IS NULL
-  AND (schedule = $3 OR (schedule IS NULL AND $3 IS NULL))
-  AND (tick_schedule = $4 OR (tick_schedule IS NULL AND $4 IS NULL))
-  AND (
-    CASE
-      WHEN isfinite(last_tick) THEN (date_part('epoch', last_tick) * 1000)::bigint
-      WHEN last_tick < 'epoch'::timestamptz THEN 0
-      WHEN last_tick > 'epoch'::timestamptz THEN 253402214400000
-    END = $5
-    OR (
-      CASE
-        WHEN isfinite(last_tick) THEN (date_part('epoch', last_tick) * 1000)::bigint
-        WHEN last_tick < 'epoch'::timestamptz THEN 0
-        WHEN last_tick > 'epoch'::timestamptz THEN 253402214400000
-      END IS NULL
-      AND $5 IS NULL
-    )
-  );
+  AND delete_time <= (
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $3 * interval '1 millisecond'
+  )
+  AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
+  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
 
--- add_ticks
-INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
+-- audit
 SELECT
-  $2,
-  b.param::json,
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-FROM json_to_recordset($3::json) AS b(place bigint, param text)
-WHERE true
-ORDER BY b.place;
-
--- versions
-SELECT
-  v.def_id,
-  v.version,
   CASE
-    WHEN isfinite(v.time) THEN (date_part('epoch', v.time) * 1000)::bigint
-    WHEN v.time < 'epoch'::timestamptz THEN 0
-    WHEN v.time > 'epoch'::timestamptz THEN 253402214400000
+    WHEN isfinite(time) THEN (date_part('epoch', time) * 1000)::bigint
+    WHEN time < 'epoch'::timestamptz THEN 0
+    WHEN time > 'epoch'::timestamptz THEN 253402214400000
   END,
-  v.who,
-  v.act,
-  v.definition
-FROM notify_def_version v
-WHERE v.def_id = $2 AND v.version <= $3
-ORDER BY v.version DESC
-LIMIT $4;
+  who,
+  act,
+  def_id,
+  notice_id,
+  detail
+FROM notify_audit
+ORDER BY id DESC
+LIMIT $2;
 
--- last_versions
+-- audit_of
 SELECT
-  v.def_id,
-  v.version,
   CASE
-    WHEN isfinite(v.time) THEN (date_part('epoch', v.time) * 1000)::bigint
-    WHEN v.time < 'epoch'::timestamptz THEN 0
-    WHEN v.time > 'epoch'::timestamptz THEN 253402214400000
+    WHEN isfinite(time) THEN (date_part('epoch', time) * 1000)::bigint
+    WHEN time < 'epoch'::timestamptz THEN 0
+    WHEN time > 'epoch'::timestamptz THEN 253402214400000
   END,
-  v.who,
-  v.act,
-  v.definition
-FROM notify_def_version v
-JOIN
-  (SELECT def_id, max(version) AS version FROM notify_def_version GROUP BY def_id) AS l ON l.def_id = v.def_id
-  AND l.version = v.version;
+  who,
+  act,
+  def_id,
+  notice_id,
+  detail
+FROM notify_audit
+WHERE notice_id = $2
+ORDER BY id DESC
+LIMIT $3;
 
--- write_version
-INSERT INTO notify_def_version (def_id, version, time, who, act, definition)
+-- write_audit
+INSERT INTO notify_audit (time, who, act, def_id, notice_id, detail)
 VALUES (
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   $2,
   $3,
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   $4,
   $5,
-  $6::json
+  $6
 );
-
--- forget_versions
-DELETE FROM notify_def_version
-WHERE def_id = $2;
-
--- definition_by_id
-SELECT
-  id,
-  name,
-  handler,
-  description,
-  CASE WHEN enabled THEN 1 ELSE 0 END,
-  schedule,
-  schedule_missed,
-  send_window,
-  retry_interval,
-  max_retry_times,
-  max_retry_interval,
-  retry_rules,
-  timeout,
-  alert_trigger_type,
-  alert_trigger_fail_times,
-  alert_cooldown,
-  email,
-  alert_to,
-  backlog_alert_age,
-  dead_alert_count,
-  CASE WHEN need_confirm THEN 1 ELSE 0 END,
-  max_confirm_delay,
-  max_concurrency,
-  rate_limit,
-  max_concurrency_total,
-  breaker_failures,
-  breaker_pause,
-  keep_history,
-  handler_config,
-  CASE
-    WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
-    WHEN create_time < 'epoch'::timestamptz THEN 0
-    WHEN create_time > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  CASE
-    WHEN isfinite(update_time) THEN (date_part('epoch', update_time) * 1000)::bigint
-    WHEN update_time < 'epoch'::timestamptz THEN 0
-    WHEN update_time > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  coalesce(
-    CASE
-      WHEN isfinite(delete_time) THEN (date_part('epoch', delete_time) * 1000)::bigint
-      WHEN delete_time < 'epoch'::timestamptz THEN 0
-      WHEN delete_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE WHEN delete_time IS NOT NULL THEN 0 END
-  )
-FROM notify_def
-WHERE id = $2;
-
--- lock_definition_if_free
-SELECT
-  id,
-  name,
-  handler,
-  description,
-  CASE WHEN enabled THEN 1 ELSE 0 END,
-  schedule,
-  schedule_missed,
-  send_window,
-  retry_interval,
-  max_retry_times,
-  max_retry_interval,
-  retry_rules,
-  timeout,
-  alert_trigger_type,
-  alert_trigger_fail_times,
-  alert_cooldown,
-  email,
-  alert_to,
-  backlog_alert_age,
-  dead_alert_count,
-  CASE WHEN need_confirm THEN 1 ELSE 0 END,
-  max_confirm_delay,
-  max_concurrency,
-  rate_limit,
-  max_concurrency_total,
-  breaker_failures,
-  breaker_pause,
-  keep_history,
-  handler_config,
-  CASE
-    WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
-    WHEN create_time < 'epoch'::timestamptz THEN 0
-    WHEN create_time > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  CASE
-    WHEN isfinite(update_time) THEN (date_part('epoch', update_time) * 1000)::bigint
-    WHEN update_time < 'epoch'::timestamptz THEN 0
-    WHEN update_time > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  coalesce(
-    CASE
-      WHEN isfinite(delete_time) THEN (date_part('epoch', delete_time) * 1000)::bigint
-      WHEN delete_time < 'epoch'::timestamptz THEN 0
-      WHEN delete_time > 'epoch'::timestamptz THEN 253402214400000
-    END,
-    CASE WHEN delete_time IS NOT NULL THEN 0 END
-  )
-FROM notify_def
-WHERE id = $2
-FOR UPDATE SKIP LOCKED;

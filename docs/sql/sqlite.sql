@@ -33,20 +33,6 @@ FROM notify_def d
 JOIN (SELECT value ->> 'own_key' AS own_key FROM json_each($2)) AS b ON d.name = b.own_key
 WHERE d.delete_time IS NULL;
 
--- insert_plain
-INSERT INTO notify_msg (def_id, param)
-SELECT d.id, $2
-FROM notify_def d
-WHERE d.name = $1 AND d.delete_time IS NULL
-RETURNING id, def_id, dedupe_key;
-
--- insert_known
-INSERT INTO notify_msg (def_id, param)
-VALUES ($1, $2);
-
--- own_server
-SELECT 0, '';
-
 -- insert
 INSERT INTO
   notify_msg (
@@ -142,83 +128,109 @@ CROSS JOIN
 -- id_step
 SELECT 1;
 
--- due
-SELECT
-  d.id,
-  CAST(
-    round(
-      unixepoch(
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        'subsec'
-      ) * 1000
-    ) AS integer
-  ),
-  (
-    SELECT
-      coalesce(
-        CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer),
-        CASE
-          WHEN m.next_call_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')) THEN 0
-        END
-      )
-    FROM notify_msg m
-    WHERE m.def_id = d.id
-      AND m.status = 0
-    ORDER BY m.next_call_time
-    LIMIT 1
-  ),
-  (
-    SELECT
-      coalesce(
-        CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer),
-        CASE
-          WHEN m.next_call_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')) THEN 0
-        END
-      )
-    FROM notify_msg m
-    WHERE m.def_id = d.id
-      AND m.status = 2
-    ORDER BY m.next_call_time
-    LIMIT 1
-  ),
-  (
-    SELECT
-      coalesce(
-        CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer),
-        CASE
-          WHEN m.next_call_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')) THEN 0
-        END
-      )
-    FROM notify_msg m
-    WHERE m.def_id = d.id
-      AND m.status = 5
-    ORDER BY m.next_call_time
-    LIMIT 1
-  ),
-  (
-    SELECT
-      coalesce(
-        CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer),
-        CASE
-          WHEN m.next_call_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')) THEN 0
-        END
-      )
-    FROM notify_msg m
-    WHERE m.def_id = d.id
-      AND m.status = 4
-    ORDER BY m.next_call_time
-    LIMIT 1
-  ),
-  d.tick_schedule,
-  CAST(round(unixepoch(d.last_tick, 'subsec') * 1000) AS integer),
-  (
-    SELECT CAST(round(unixepoch(a.due, 'subsec') * 1000) AS integer)
-    FROM notify_alert a
-    WHERE a.due IS NOT NULL
-    ORDER BY a.due
-    LIMIT 1
+-- insert_many
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    create_time,
+    next_call_time
   )
-FROM notify_def d;
+SELECT
+  b.owner,
+  b.param,
+  b.description,
+  b.trace_context,
+  b.ordering_key,
+  b.dedupe_key,
+  (b.until_ended = 1),
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  max(
+    coalesce(
+      strftime('%Y-%m-%d %H:%M:%f', b.send_at / 1000.0, 'unixepoch'),
+      strftime(
+        '%Y-%m-%d %H:%M:%f',
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        printf('%+.3f seconds', (b.delay) / 1000.0)
+      )
+    ),
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+  )
+FROM (
+  SELECT
+    value ->> 'place' AS place,
+    value ->> 'owner' AS owner,
+    value ->> 'param' AS param,
+    value ->> 'description' AS description,
+    value ->> 'trace_context' AS trace_context,
+    value ->> 'ordering_key' AS ordering_key,
+    value ->> 'dedupe_key' AS dedupe_key,
+    value ->> 'until_ended' AS until_ended,
+    value ->> 'send_at' AS send_at,
+    value ->> 'delay' AS delay
+  FROM json_each($2)
+) AS b
+WHERE true
+ORDER BY b.place
+RETURNING id, def_id, dedupe_key;
+
+-- insert_many_keyed
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.owner,
+  b.param,
+  b.description,
+  b.trace_context,
+  b.ordering_key,
+  b.dedupe_key,
+  (b.until_ended = 1),
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  max(
+    coalesce(
+      strftime('%Y-%m-%d %H:%M:%f', b.send_at / 1000.0, 'unixepoch'),
+      strftime(
+        '%Y-%m-%d %H:%M:%f',
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        printf('%+.3f seconds', (b.delay) / 1000.0)
+      )
+    ),
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+  )
+FROM (
+  SELECT
+    value ->> 'place' AS place,
+    value ->> 'owner' AS owner,
+    value ->> 'param' AS param,
+    value ->> 'description' AS description,
+    value ->> 'trace_context' AS trace_context,
+    value ->> 'ordering_key' AS ordering_key,
+    value ->> 'dedupe_key' AS dedupe_key,
+    value ->> 'until_ended' AS until_ended,
+    value ->> 'send_at' AS send_at,
+    value ->> 'delay' AS delay
+  FROM json_each($2)
+) AS b
+WHERE true
+ORDER BY b.place
+ON CONFLICT (def_id, dedupe_key)
+WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
+RETURNING id, def_id, dedupe_key;
 
 -- claim_slice
 WITH
@@ -465,6 +477,77 @@ UPDATE notify_msg AS m SET
   blocked_since = NULL
 WHERE m.id IN (SELECT value FROM json_each($4)) AND m.status + 0 = $3;
 
+-- due
+SELECT
+  d.id,
+  CAST(
+    round(
+      unixepoch(
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        'subsec'
+      ) * 1000
+    ) AS integer
+  ),
+  (
+    SELECT
+      coalesce(
+        CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer),
+        CASE
+          WHEN m.next_call_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')) THEN 0
+        END
+      )
+    FROM notify_msg m
+    WHERE m.def_id = d.id
+      AND m.status = 0
+    ORDER BY m.next_call_time
+    LIMIT 1
+  ),
+  (
+    SELECT
+      coalesce(
+        CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer),
+        CASE
+          WHEN m.next_call_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')) THEN 0
+        END
+      )
+    FROM notify_msg m
+    WHERE m.def_id = d.id
+      AND m.status = 2
+    ORDER BY m.next_call_time
+    LIMIT 1
+  ),
+  (
+    SELECT
+      coalesce(
+        CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer),
+        CASE
+          WHEN m.next_call_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')) THEN 0
+        END
+      )
+    FROM notify_msg m
+    WHERE m.def_id = d.id
+      AND m.status = 5
+    ORDER BY m.next_call_time
+    LIMIT 1
+  ),
+  (
+    SELECT
+      coalesce(
+        CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer),
+        CASE
+          WHEN m.next_call_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')) THEN 0
+        END
+      )
+    FROM notify_msg m
+    WHERE m.def_id = d.id
+      AND m.status = 4
+    ORDER BY m.next_call_time
+    LIMIT 1
+  ),
+  d.tick_schedule,
+  CAST(round(unixepoch(d.last_tick, 'subsec') * 1000) AS integer)
+FROM notify_def d;
+
 -- overdue
 SELECT
   id,
@@ -508,6 +591,236 @@ CROSS JOIN notify_msg m ON m.def_id = b.owner
 WHERE m.status = 5 AND m.worker = $2
 ORDER BY m.id
 LIMIT $3;
+
+-- extendable
+SELECT m.id
+FROM (
+  SELECT value ->> 'notice_id' AS notice_id, value ->> 'fence' AS fence, value ->> 'lease' AS lease
+  FROM json_each($2)
+) AS b
+CROSS JOIN notify_msg m ON m.id = b.notice_id
+WHERE m.fence = b.fence AND m.status + 0 = 5;
+
+-- extend
+UPDATE notify_msg AS m SET
+  next_call_time = strftime(
+    '%Y-%m-%d %H:%M:%f',
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    printf('%+.3f seconds', (b.lease) / 1000.0)
+  )
+FROM (
+  SELECT value ->> 'notice_id' AS notice_id, value ->> 'fence' AS fence, value ->> 'lease' AS lease
+  FROM json_each($2)
+) AS b
+WHERE
+  m.id = b.notice_id
+  AND m.id IN (
+    SELECT b.notice_id
+    FROM (
+      SELECT value ->> 'notice_id' AS notice_id, value ->> 'fence' AS fence, value ->> 'lease' AS lease
+      FROM json_each($2)
+    ) AS b
+  )
+  AND m.fence = b.fence
+  AND m.status + 0 = 5;
+
+-- window
+SELECT
+  m.id,
+  CASE
+    WHEN (
+      m.ordering_key IS NULL
+      OR NOT EXISTS (
+        SELECT 1
+        FROM notify_msg o
+        WHERE
+          o.def_id = m.def_id
+          AND o.ordering_key = m.ordering_key
+          AND (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END) < m.id
+      )
+    ) THEN 1
+    ELSE 0
+  END,
+  m.ordering_key
+FROM notify_msg m
+WHERE
+  m.def_id = $2
+  AND m.status = $3
+  AND m.next_call_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+  AND m.crashes < 2
+ORDER BY m.next_call_time
+LIMIT $4;
+
+-- lock_first
+SELECT m.id, m.ordering_key
+FROM (
+  SELECT (
+    SELECT o.id
+    FROM notify_msg o
+    WHERE o.def_id = $2
+      AND o.ordering_key = b.own_key
+    ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
+    LIMIT 1
+  ) AS notice_id
+  FROM (SELECT value ->> 'own_key' AS own_key FROM json_each($3)) AS b
+) AS b
+CROSS JOIN notify_msg m ON m.id = b.notice_id
+WHERE true;
+
+-- block
+UPDATE notify_msg AS m SET
+  blocked_since = coalesce(blocked_since, next_call_time),
+  next_call_time = strftime(
+    '%Y-%m-%d %H:%M:%f',
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    printf('%+.3f seconds', ($3) / 1000.0)
+  )
+WHERE m.id IN (SELECT value FROM json_each($2));
+
+-- keys_of
+SELECT m.def_id, m.ordering_key
+FROM notify_msg AS m
+WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
+
+-- first_blocked
+SELECT m.id
+FROM (
+  SELECT (
+    SELECT o.id
+    FROM notify_msg o
+    WHERE o.def_id = b.owner
+      AND o.ordering_key = b.own_key
+    ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
+    LIMIT 1
+  ) AS notice_id
+  FROM (SELECT value ->> 'owner' AS owner, value ->> 'own_key' AS own_key FROM json_each($2)) AS b
+) AS b
+CROSS JOIN notify_msg m ON m.id = b.notice_id
+WHERE m.blocked_since IS NOT NULL;
+
+-- free
+SELECT m.id
+FROM notify_msg AS m
+WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
+
+-- unblock
+UPDATE notify_msg AS m SET
+  next_call_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  blocked_since = NULL
+WHERE m.id IN (SELECT value FROM json_each($2)) AND m.blocked_since IS NOT NULL;
+
+-- oldest_blocked
+SELECT min(CAST(round(unixepoch(blocked_since, 'subsec') * 1000) AS integer))
+FROM (
+  SELECT m.blocked_since
+  FROM notify_msg m
+  WHERE m.def_id = $2
+    AND m.status = 0
+  ORDER BY m.next_call_time
+  LIMIT $3
+) AS blocked;
+
+-- try_limit
+SELECT
+  m.def_id,
+  m.begun,
+  m.failures,
+  CAST(round(unixepoch(m.open_until, 'subsec') * 1000) AS integer),
+  m.probe,
+  CAST(
+    round(
+      unixepoch(
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        'subsec'
+      ) * 1000
+    ) AS integer
+  )
+FROM notify_limit m
+WHERE m.def_id = $2;
+
+-- limit_now
+SELECT
+  m.def_id,
+  m.begun,
+  m.failures,
+  CAST(round(unixepoch(m.open_until, 'subsec') * 1000) AS integer),
+  m.probe,
+  CAST(
+    round(
+      unixepoch(
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        'subsec'
+      ) * 1000
+    ) AS integer
+  )
+FROM notify_limit m
+WHERE m.def_id = $2;
+
+-- has_limit
+SELECT 1
+FROM notify_limit
+WHERE def_id = $2;
+
+-- open_limit
+INSERT INTO notify_limit (def_id)
+VALUES ($2)
+ON CONFLICT DO NOTHING;
+
+-- write_limit
+UPDATE notify_limit SET
+  begun = $3,
+  failures = $4,
+  open_until = strftime('%Y-%m-%d %H:%M:%f', $5 / 1000.0, 'unixepoch'),
+  probe = $6
+WHERE def_id = $2;
+
+-- forget_limit
+DELETE FROM notify_limit
+WHERE def_id = $2;
+
+-- count_sending
+SELECT count(*)
+FROM (SELECT 1 AS one FROM notify_msg m WHERE m.def_id = $2 AND m.status = 5 LIMIT $3) AS sent;
+
+-- time_up
+SELECT
+  CAST(
+    round(
+      unixepoch(
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        'subsec'
+      ) * 1000
+    ) AS integer
+  );
+
+-- send_limits
+SELECT
+  m.def_id,
+  m.begun,
+  m.failures,
+  CAST(round(unixepoch(m.open_until, 'subsec') * 1000) AS integer),
+  m.probe,
+  NULL,
+  NULL,
+  NULL
+FROM notify_limit m
+UNION ALL
+SELECT 0, NULL, 0, NULL, NULL, who, CAST(round(unixepoch(since, 'subsec') * 1000) AS integer), reason
+FROM notify_switch
+WHERE paused;
+
+-- open_switch
+INSERT INTO notify_switch (id)
+VALUES (1)
+ON CONFLICT DO NOTHING;
+
+-- turn_switch
+UPDATE notify_switch SET
+  paused = $2,
+  who = $3,
+  since = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  reason = $4
+WHERE paused <> $2;
 
 -- hold
 SELECT m.id, m.fence, b.was
@@ -593,54 +906,6 @@ FROM (
 CROSS JOIN notify_msg m ON m.id = b.notice_id
 WHERE true;
 
--- archive_bare
-INSERT INTO
-  notify_msg_history (
-    id,
-    def_id,
-    param,
-    description,
-    errors,
-    status,
-    fence,
-    failures,
-    crashes,
-    worker,
-    last_class,
-    last_call_time,
-    next_call_time,
-    create_time,
-    dedupe_key,
-    dedupe_until_ended,
-    ordering_key,
-    trace_context,
-    finish_time,
-    end_reason
-  )
-SELECT
-  m.id,
-  m.def_id,
-  m.param,
-  NULL,
-  NULL,
-  1,
-  m.fence,
-  0,
-  0,
-  m.worker,
-  NULL,
-  m.last_call_time,
-  NULL,
-  m.create_time,
-  m.dedupe_key,
-  m.dedupe_until_ended,
-  m.ordering_key,
-  m.trace_context,
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  NULL
-FROM notify_msg AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
-
 -- remove
 DELETE FROM notify_msg AS m
 WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
@@ -702,124 +967,136 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
 WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
 
--- extendable
-SELECT m.id
-FROM (
-  SELECT value ->> 'notice_id' AS notice_id, value ->> 'fence' AS fence, value ->> 'lease' AS lease
-  FROM json_each($2)
-) AS b
-CROSS JOIN notify_msg m ON m.id = b.notice_id
-WHERE m.fence = b.fence AND m.status + 0 = 5;
+-- insert_plain
+INSERT INTO notify_msg (def_id, param)
+SELECT d.id, $2
+FROM notify_def d
+WHERE d.name = $1 AND d.delete_time IS NULL
+RETURNING id, def_id, dedupe_key;
 
--- extend
-UPDATE notify_msg AS m SET
-  next_call_time = strftime(
-    '%Y-%m-%d %H:%M:%f',
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    printf('%+.3f seconds', (b.lease) / 1000.0)
-  )
-FROM (
-  SELECT value ->> 'notice_id' AS notice_id, value ->> 'fence' AS fence, value ->> 'lease' AS lease
-  FROM json_each($2)
-) AS b
-WHERE
-  m.id = b.notice_id
-  AND m.id IN (
-    SELECT b.notice_id
-    FROM (
-      SELECT value ->> 'notice_id' AS notice_id, value ->> 'fence' AS fence, value ->> 'lease' AS lease
-      FROM json_each($2)
-    ) AS b
-  )
-  AND m.fence = b.fence
-  AND m.status + 0 = 5;
+-- insert_known
+INSERT INTO notify_msg (def_id, param)
+VALUES ($1, $2);
 
--- find
+-- own_server
+SELECT 0, '';
+
+-- archive_bare
+INSERT INTO
+  notify_msg_history (
+    id,
+    def_id,
+    param,
+    description,
+    errors,
+    status,
+    fence,
+    failures,
+    crashes,
+    worker,
+    last_class,
+    last_call_time,
+    next_call_time,
+    create_time,
+    dedupe_key,
+    dedupe_until_ended,
+    ordering_key,
+    trace_context,
+    finish_time,
+    end_reason
+  )
 SELECT
   m.id,
   m.def_id,
-  m.status,
   m.param,
-  m.description,
-  m.errors,
-  m.fence,
-  m.failures,
-  m.crashes,
-  m.worker,
-  m.last_class,
-  CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
-  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-  m.trace_context,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
-  m.ordering_key,
-  m.dedupe_key,
-  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   NULL,
-  NULL
-FROM notify_msg m
-WHERE m.id = $2
-UNION ALL
-SELECT
-  m.id,
-  m.def_id,
-  m.status,
-  m.param,
-  m.description,
-  m.errors,
+  NULL,
+  1,
   m.fence,
-  m.failures,
-  m.crashes,
+  0,
+  0,
   m.worker,
-  m.last_class,
-  CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer),
-  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-  m.trace_context,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
-  m.ordering_key,
+  NULL,
+  m.last_call_time,
+  NULL,
+  m.create_time,
   m.dedupe_key,
-  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
-  CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
-  m.end_reason
-FROM notify_msg_history m
-WHERE m.id = $2;
+  m.dedupe_until_ended,
+  m.ordering_key,
+  m.trace_context,
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  NULL
+FROM notify_msg AS m
+WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
 
--- purgeable
-SELECT m.id, CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer)
-FROM notify_msg_history m
-WHERE
-  m.def_id = $2
-  AND m.status = $3
-  AND m.finish_time <= strftime(
-    '%Y-%m-%d %H:%M:%f',
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    printf('%+.3f seconds', (- $4) / 1000.0)
-  )
-  AND m.finish_time >= strftime('%Y-%m-%d %H:%M:%f', $6 / 1000.0, 'unixepoch')
-ORDER BY m.finish_time
-LIMIT $5;
+-- stands_where
+SELECT 1
+FROM notify_msg
+WHERE id = $2
+UNION ALL
+SELECT 2
+FROM notify_msg_history
+WHERE id = $2;
 
--- purge
-DELETE FROM notify_msg_history AS m
-WHERE
-  m.id IN (SELECT value FROM json_each($2))
-  AND true
-  AND m.status + 0 = $3
-  AND strftime('%Y-%m-%d %H:%M:%f', m.finish_time, printf('%+.3f seconds', ($4) / 1000.0)) <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'));
-
--- purge_definition
-DELETE FROM notify_def
-WHERE
-  id = $2
-  AND delete_time <= strftime(
-    '%Y-%m-%d %H:%M:%f',
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    printf('%+.3f seconds', (- $3) / 1000.0)
-  )
-  AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
-
--- time
+-- answerable
 SELECT
+  id,
+  def_id,
+  param,
+  description,
+  errors,
+  fence,
+  failures,
+  crashes,
+  worker,
+  CAST(round(unixepoch(last_call_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
+  trace_context,
+  ordering_key,
+  status
+FROM notify_msg
+WHERE id = $2;
+
+-- ended
+SELECT status, fence, def_id, CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer)
+FROM notify_msg_history
+WHERE id = $2;
+
+-- refuse
+UPDATE notify_msg SET
+  status = 4,
+  errors = $3,
+  next_call_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+WHERE id = $2;
+
+-- ack_late
+UPDATE notify_msg_history SET
+  status = 1,
+  finish_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  end_reason = $3
+WHERE id = $2;
+
+-- open_alert
+INSERT INTO notify_alert (def_id, reason, opened, last_seen)
+VALUES (
+  $2,
+  $3,
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+)
+ON CONFLICT DO NOTHING;
+
+-- lock_alert
+SELECT
+  CAST(round(unixepoch(a.opened, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(a.last_notified, 'subsec') * 1000) AS integer),
+  a.suppressed,
+  CAST(round(unixepoch(a.last_seen, 'subsec') * 1000) AS integer),
+  a.follow_up,
+  a.notice_id,
+  a.class,
+  a.message,
+  a.node,
   CAST(
     round(
       unixepoch(
@@ -827,55 +1104,94 @@ SELECT
         'subsec'
       ) * 1000
     ) AS integer
-  );
+  )
+FROM notify_alert a
+WHERE a.def_id = $2 AND a.reason = $3;
 
--- beat
-UPDATE notify_node SET
-  last_seen = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  handlers = $3,
-  clock_offset_ms = $4
-WHERE id = $2;
+-- follow_up
+SELECT
+  m.status,
+  CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer),
+  CAST(
+    round(
+      unixepoch(
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        'subsec'
+      ) * 1000
+    ) AS integer
+  )
+FROM notify_msg m
+WHERE m.id = $2 AND m.def_id + 0 = $3;
 
--- first_beat
-INSERT INTO notify_node (id, handlers, clock_offset_ms, start_time, last_seen)
+-- look_alert
+SELECT
+  CAST(round(unixepoch(a.opened, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(a.last_notified, 'subsec') * 1000) AS integer),
+  a.suppressed,
+  CAST(round(unixepoch(a.last_seen, 'subsec') * 1000) AS integer),
+  a.follow_up,
+  a.notice_id,
+  a.class,
+  a.message,
+  a.node,
+  CAST(
+    round(
+      unixepoch(
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        'subsec'
+      ) * 1000
+    ) AS integer
+  ),
+  (
+    SELECT CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer)
+    FROM notify_msg_history m
+    WHERE m.def_id = $2
+      AND m.status = 1 AND m.finish_time > a.last_seen
+    ORDER BY m.finish_time
+    LIMIT 1
+  ),
+  CASE WHEN EXISTS (SELECT 1 FROM notify_msg m WHERE m.def_id = $2 AND m.status = 2) THEN 1 ELSE 0 END
+FROM notify_alert a
+WHERE a.def_id = $2 AND a.reason = $3;
+
+-- write_alert
+UPDATE notify_alert SET
+  opened = strftime('%Y-%m-%d %H:%M:%f', $4 / 1000.0, 'unixepoch'),
+  last_notified = strftime('%Y-%m-%d %H:%M:%f', $5 / 1000.0, 'unixepoch'),
+  suppressed = $6,
+  last_seen = strftime('%Y-%m-%d %H:%M:%f', $7 / 1000.0, 'unixepoch'),
+  follow_up = $8,
+  notice_id = $9,
+  class = $10,
+  message = $11,
+  node = $12
+WHERE def_id = $2 AND reason = $3;
+
+-- close_alert
+DELETE FROM notify_alert
+WHERE def_id = $2 AND reason = $3;
+
+-- add_alert
+INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
 VALUES (
   $2,
   $3,
-  $4,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+  strftime(
+    '%Y-%m-%d %H:%M:%f',
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    printf('%+.3f seconds', ($4) / 1000.0)
+  )
 );
 
--- nodes
-SELECT handlers
-FROM notify_node
-WHERE
-  last_seen > strftime(
+-- advance_follow_up
+UPDATE notify_msg SET
+  next_call_time = strftime(
     '%Y-%m-%d %H:%M:%f',
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    printf('%+.3f seconds', (- $2) / 1000.0)
+    printf('%+.3f seconds', ($3) / 1000.0)
   )
-  AND last_seen < strftime(
-    '%Y-%m-%d %H:%M:%f',
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    printf('%+.3f seconds', ($2) / 1000.0)
-  );
-
--- forget_nodes
-DELETE FROM notify_node
-WHERE
-  NOT (
-    last_seen > strftime(
-      '%Y-%m-%d %H:%M:%f',
-      coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-      printf('%+.3f seconds', (- $2) / 1000.0)
-    )
-    AND last_seen < strftime(
-      '%Y-%m-%d %H:%M:%f',
-      coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-      printf('%+.3f seconds', ($2) / 1000.0)
-    )
-  );
+WHERE id = $2 AND status + 0 = 0;
 
 -- definitions
 SELECT
@@ -1105,594 +1421,330 @@ UPDATE notify_def SET
   name = $4
 WHERE id = $2;
 
--- insert_many
-INSERT INTO
-  notify_msg (
-    def_id,
-    param,
-    description,
-    trace_context,
-    ordering_key,
-    dedupe_key,
-    dedupe_until_ended,
-    create_time,
-    next_call_time
-  )
-SELECT
-  b.owner,
-  b.param,
-  b.description,
-  b.trace_context,
-  b.ordering_key,
-  b.dedupe_key,
-  (b.until_ended = 1),
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  max(
-    coalesce(
-      strftime('%Y-%m-%d %H:%M:%f', b.send_at / 1000.0, 'unixepoch'),
-      strftime(
-        '%Y-%m-%d %H:%M:%f',
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        printf('%+.3f seconds', (b.delay) / 1000.0)
-      )
-    ),
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-  )
-FROM (
-  SELECT
-    value ->> 'place' AS place,
-    value ->> 'owner' AS owner,
-    value ->> 'param' AS param,
-    value ->> 'description' AS description,
-    value ->> 'trace_context' AS trace_context,
-    value ->> 'ordering_key' AS ordering_key,
-    value ->> 'dedupe_key' AS dedupe_key,
-    value ->> 'until_ended' AS until_ended,
-    value ->> 'send_at' AS send_at,
-    value ->> 'delay' AS delay
-  FROM json_each($2)
-) AS b
-WHERE true
-ORDER BY b.place
-RETURNING id, def_id, dedupe_key;
+-- lock_tick
+SELECT m.id
+FROM notify_def m
+WHERE m.id = $2;
 
--- insert_many_keyed
-INSERT INTO
-  notify_msg (
-    def_id,
-    param,
-    description,
-    trace_context,
-    ordering_key,
-    dedupe_key,
-    dedupe_until_ended,
-    create_time,
-    next_call_time
-  )
-SELECT
-  b.owner,
-  b.param,
-  b.description,
-  b.trace_context,
-  b.ordering_key,
-  b.dedupe_key,
-  (b.until_ended = 1),
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  max(
-    coalesce(
-      strftime('%Y-%m-%d %H:%M:%f', b.send_at / 1000.0, 'unixepoch'),
-      strftime(
-        '%Y-%m-%d %H:%M:%f',
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        printf('%+.3f seconds', (b.delay) / 1000.0)
-      )
-    ),
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-  )
-FROM (
-  SELECT
-    value ->> 'place' AS place,
-    value ->> 'owner' AS owner,
-    value ->> 'param' AS param,
-    value ->> 'description' AS description,
-    value ->> 'trace_context' AS trace_context,
-    value ->> 'ordering_key' AS ordering_key,
-    value ->> 'dedupe_key' AS dedupe_key,
-    value ->> 'until_ended' AS until_ended,
-    value ->> 'send_at' AS send_at,
-    value ->> 'delay' AS delay
-  FROM json_each($2)
-) AS b
-WHERE true
-ORDER BY b.place
-ON CONFLICT (def_id, dedupe_key)
-WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
-RETURNING id, def_id, dedupe_key;
-
--- window
-SELECT
-  m.id,
-  CASE
-    WHEN (
-      m.ordering_key IS NULL
-      OR NOT EXISTS (
-        SELECT 1
-        FROM notify_msg o
-        WHERE
-          o.def_id = m.def_id
-          AND o.ordering_key = m.ordering_key
-          AND (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END) < m.id
-      )
-    ) THEN 1
-    ELSE 0
-  END,
-  m.ordering_key
-FROM notify_msg m
+-- note_tick
+UPDATE notify_def SET
+  last_tick = strftime('%Y-%m-%d %H:%M:%f', $6 / 1000.0, 'unixepoch'), tick_schedule = $3
 WHERE
-  m.def_id = $2
-  AND m.status = $3
-  AND m.next_call_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-  AND m.crashes < 2
-ORDER BY m.next_call_time
+  id = $2
+  AND enabled
+  AND delete_time IS NULL
+  AND (schedule = $3 OR (schedule IS NULL AND $3 IS NULL))
+  AND (tick_schedule = $4 OR (tick_schedule IS NULL AND $4 IS NULL))
+  AND (
+    CAST(round(unixepoch(last_tick, 'subsec') * 1000) AS integer) = $5
+    OR (CAST(round(unixepoch(last_tick, 'subsec') * 1000) AS integer) IS NULL AND $5 IS NULL)
+  );
+
+-- add_ticks
+INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
+SELECT
+  $2,
+  b.param,
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+FROM (SELECT value ->> 'place' AS place, value ->> 'param' AS param FROM json_each($3)) AS b
+WHERE true
+ORDER BY b.place;
+
+-- versions
+SELECT
+  v.def_id,
+  v.version,
+  CAST(round(unixepoch(v.time, 'subsec') * 1000) AS integer),
+  v.who,
+  v.act,
+  v.definition
+FROM notify_def_version v
+WHERE v.def_id = $2 AND v.version <= $3
+ORDER BY v.version DESC
 LIMIT $4;
 
--- lock_first
-SELECT m.id, m.ordering_key
-FROM (
-  SELECT (
-    SELECT o.id
-    FROM notify_msg o
-    WHERE o.def_id = $2
-      AND o.ordering_key = b.own_key
-    ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
-    LIMIT 1
-  ) AS notice_id
-  FROM (SELECT value ->> 'own_key' AS own_key FROM json_each($3)) AS b
-) AS b
-CROSS JOIN notify_msg m ON m.id = b.notice_id
-WHERE true;
-
--- block
-UPDATE notify_msg AS m SET
-  blocked_since = coalesce(blocked_since, next_call_time),
-  next_call_time = strftime(
-    '%Y-%m-%d %H:%M:%f',
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    printf('%+.3f seconds', ($3) / 1000.0)
-  )
-WHERE m.id IN (SELECT value FROM json_each($2));
-
--- keys_of
-SELECT m.def_id, m.ordering_key
-FROM notify_msg AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
-
--- first_blocked
-SELECT m.id
-FROM (
-  SELECT (
-    SELECT o.id
-    FROM notify_msg o
-    WHERE o.def_id = b.owner
-      AND o.ordering_key = b.own_key
-    ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
-    LIMIT 1
-  ) AS notice_id
-  FROM (SELECT value ->> 'owner' AS owner, value ->> 'own_key' AS own_key FROM json_each($2)) AS b
-) AS b
-CROSS JOIN notify_msg m ON m.id = b.notice_id
-WHERE m.blocked_since IS NOT NULL;
-
--- free
-SELECT m.id
-FROM notify_msg AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
-
--- unblock
-UPDATE notify_msg AS m SET
-  next_call_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  blocked_since = NULL
-WHERE m.id IN (SELECT value FROM json_each($2)) AND m.blocked_since IS NOT NULL;
-
--- oldest_blocked
-SELECT min(CAST(round(unixepoch(blocked_since, 'subsec') * 1000) AS integer))
-FROM (
-  SELECT m.blocked_since
-  FROM notify_msg m
-  WHERE m.def_id = $2
-    AND m.status = 0
-  ORDER BY m.next_call_time
-  LIMIT $3
-) AS blocked;
-
--- stands_where
-SELECT 1
-FROM notify_msg
-WHERE id = $2
-UNION ALL
-SELECT 2
-FROM notify_msg_history
-WHERE id = $2;
-
--- answerable
+-- last_versions
 SELECT
-  id,
-  def_id,
-  param,
-  description,
-  errors,
-  fence,
-  failures,
-  crashes,
-  worker,
-  CAST(round(unixepoch(last_call_time, 'subsec') * 1000) AS integer),
-  CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
-  trace_context,
-  ordering_key,
-  status
-FROM notify_msg
-WHERE id = $2;
+  v.def_id,
+  v.version,
+  CAST(round(unixepoch(v.time, 'subsec') * 1000) AS integer),
+  v.who,
+  v.act,
+  v.definition
+FROM notify_def_version v
+JOIN
+  (SELECT def_id, max(version) AS version FROM notify_def_version GROUP BY def_id) AS l ON l.def_id = v.def_id
+  AND l.version = v.version;
 
--- ended
-SELECT status, fence, def_id, CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer)
-FROM notify_msg_history
-WHERE id = $2;
-
--- refuse
-UPDATE notify_msg SET
-  status = 4,
-  errors = $3,
-  next_call_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-WHERE id = $2;
-
--- ack_late
-UPDATE notify_msg_history SET
-  status = 1,
-  finish_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  end_reason = $3
-WHERE id = $2;
-
--- open_alert
-INSERT INTO notify_alert (def_id, reason, opened, last_seen)
+-- write_version
+INSERT INTO notify_def_version (def_id, version, time, who, act, definition)
 VALUES (
   $2,
   $3,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-)
-ON CONFLICT DO NOTHING;
-
--- lock_alert
-SELECT
-  CAST(round(unixepoch(a.opened, 'subsec') * 1000) AS integer),
-  CAST(round(unixepoch(a.last_notified, 'subsec') * 1000) AS integer),
-  a.suppressed,
-  CAST(round(unixepoch(a.last_seen, 'subsec') * 1000) AS integer),
-  CAST(round(unixepoch(a.due, 'subsec') * 1000) AS integer),
-  a.notice_id,
-  a.description,
-  a.class,
-  a.message,
-  a.node,
-  CAST(
-    round(
-      unixepoch(
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        'subsec'
-      ) * 1000
-    ) AS integer
-  )
-FROM notify_alert a
-WHERE a.def_id = $2 AND a.reason = $3;
-
--- due_alerts
-SELECT a.def_id, a.reason
-FROM notify_alert a
-WHERE
-  a.due <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-ORDER BY a.due
-LIMIT $2;
-
--- look_alert
-SELECT
-  CAST(round(unixepoch(a.opened, 'subsec') * 1000) AS integer),
-  CAST(round(unixepoch(a.last_notified, 'subsec') * 1000) AS integer),
-  a.suppressed,
-  CAST(round(unixepoch(a.last_seen, 'subsec') * 1000) AS integer),
-  CAST(round(unixepoch(a.due, 'subsec') * 1000) AS integer),
-  a.notice_id,
-  a.description,
-  a.class,
-  a.message,
-  a.node,
-  CAST(
-    round(
-      unixepoch(
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        'subsec'
-      ) * 1000
-    ) AS integer
-  ),
-  (
-    SELECT CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer)
-    FROM notify_msg_history m
-    WHERE m.def_id = $2
-      AND m.status = 1 AND m.finish_time > a.last_seen
-    ORDER BY m.finish_time
-    LIMIT 1
-  ),
-  CASE WHEN EXISTS (SELECT 1 FROM notify_msg m WHERE m.def_id = $2 AND m.status = 2) THEN 1 ELSE 0 END
-FROM notify_alert a
-WHERE a.def_id = $2 AND a.reason = $3;
-
--- write_alert
-UPDATE notify_alert SET
-  opened = strftime('%Y-%m-%d %H:%M:%f', $4 / 1000.0, 'unixepoch'),
-  last_notified = strftime('%Y-%m-%d %H:%M:%f', $5 / 1000.0, 'unixepoch'),
-  suppressed = $6,
-  last_seen = strftime('%Y-%m-%d %H:%M:%f', $7 / 1000.0, 'unixepoch'),
-  due = strftime('%Y-%m-%d %H:%M:%f', $8 / 1000.0, 'unixepoch'),
-  notice_id = $9,
-  description = $10,
-  class = $11,
-  message = $12,
-  node = $13
-WHERE def_id = $2 AND reason = $3;
-
--- close_alert
-DELETE FROM notify_alert
-WHERE def_id = $2 AND reason = $3;
-
--- add_alert
-INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
-VALUES (
-  $2,
-  $3,
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-);
-
--- try_limit
-SELECT
-  m.def_id,
-  m.begun,
-  m.failures,
-  CAST(round(unixepoch(m.open_until, 'subsec') * 1000) AS integer),
-  m.probe,
-  CAST(
-    round(
-      unixepoch(
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        'subsec'
-      ) * 1000
-    ) AS integer
-  )
-FROM notify_limit m
-WHERE m.def_id = $2;
-
--- limit_now
-SELECT
-  m.def_id,
-  m.begun,
-  m.failures,
-  CAST(round(unixepoch(m.open_until, 'subsec') * 1000) AS integer),
-  m.probe,
-  CAST(
-    round(
-      unixepoch(
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        'subsec'
-      ) * 1000
-    ) AS integer
-  )
-FROM notify_limit m
-WHERE m.def_id = $2;
-
--- has_limit
-SELECT 1
-FROM notify_limit
-WHERE def_id = $2;
-
--- open_limit
-INSERT INTO notify_limit (def_id)
-VALUES ($2)
-ON CONFLICT DO NOTHING;
-
--- write_limit
-UPDATE notify_limit SET
-  begun = $3,
-  failures = $4,
-  open_until = strftime('%Y-%m-%d %H:%M:%f', $5 / 1000.0, 'unixepoch'),
-  probe = $6
-WHERE def_id = $2;
-
--- forget_limit
-DELETE FROM notify_limit
-WHERE def_id = $2;
-
--- count_sending
-SELECT count(*)
-FROM (SELECT 1 AS one FROM notify_msg m WHERE m.def_id = $2 AND m.status = 5 LIMIT $3) AS sent;
-
--- time_up
-SELECT
-  CAST(
-    round(
-      unixepoch(
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        'subsec'
-      ) * 1000
-    ) AS integer
-  );
-
--- send_limits
-SELECT
-  m.def_id,
-  m.begun,
-  m.failures,
-  CAST(round(unixepoch(m.open_until, 'subsec') * 1000) AS integer),
-  m.probe,
-  NULL,
-  NULL,
-  NULL
-FROM notify_limit m
-UNION ALL
-SELECT 0, NULL, 0, NULL, NULL, who, CAST(round(unixepoch(since, 'subsec') * 1000) AS integer), reason
-FROM notify_switch
-WHERE paused;
-
--- open_switch
-INSERT INTO notify_switch (id)
-VALUES (1)
-ON CONFLICT DO NOTHING;
-
--- turn_switch
-UPDATE notify_switch SET
-  paused = $2,
-  who = $3,
-  since = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  reason = $4
-WHERE paused <> $2;
-
--- read_counts
-SELECT
-  d.id,
-  d.name,
-  CAST(
-    round(
-      unixepoch(
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        'subsec'
-      ) * 1000
-    ) AS integer
-  ),
-  CAST(round(unixepoch(c.taken_at, 'subsec') * 1000) AS integer),
-  CAST(round(unixepoch(c.next_time, 'subsec') * 1000) AS integer),
-  CAST(round(unixepoch(c.oldest_due, 'subsec') * 1000) AS integer),
-  c.not_sent,
-  c.failed,
-  c.sending,
-  c.awaiting_ack,
-  c.dead_letters,
-  c.cancelled,
-  c.recently_succeeded
-FROM notify_def d
-LEFT JOIN notify_count c ON c.def_id = d.id
-ORDER BY d.name;
-
--- claim_count
-UPDATE notify_count SET
-  next_time = strftime(
-    '%Y-%m-%d %H:%M:%f',
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    printf('%+.3f seconds', ($3) / 1000.0)
-  )
-WHERE
-  def_id = $2
-  AND next_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'));
-
--- open_count
-INSERT INTO notify_count (def_id, next_time)
-VALUES (
-  $2,
-  strftime(
-    '%Y-%m-%d %H:%M:%f',
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    printf('%+.3f seconds', ($3) / 1000.0)
-  )
-)
-ON CONFLICT DO NOTHING;
-
--- take_count
-SELECT
-  CAST(
-    round(
-      unixepoch(
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        'subsec'
-      ) * 1000
-    ) AS integer
-  ),
-  (
-    SELECT CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer)
-    FROM notify_msg m
-    WHERE m.def_id = $2
-      AND m.status = 0
-    ORDER BY m.next_call_time
-    LIMIT 1
-  ),
-  (
-    SELECT CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer)
-    FROM notify_msg m
-    WHERE m.def_id = $2
-      AND m.status = 2
-    ORDER BY m.next_call_time
-    LIMIT 1
-  ),
-  (SELECT count(*) FROM notify_msg m WHERE m.def_id = $2 AND m.status = 0),
-  (SELECT count(*) FROM notify_msg m WHERE m.def_id = $2 AND m.status = 2),
-  (SELECT count(*) FROM notify_msg m WHERE m.def_id = $2 AND m.status = 5),
-  (SELECT count(*) FROM notify_msg m WHERE m.def_id = $2 AND m.status = 4),
-  (SELECT count(*) FROM notify_msg_history m WHERE m.def_id = $2 AND m.status = 3),
-  (SELECT count(*) FROM notify_msg_history m WHERE m.def_id = $2 AND m.status = 6),
-  (
-    SELECT count(*)
-    FROM notify_msg_history m
-    WHERE
-      m.def_id = $2
-      AND m.status = 1
-      AND m.finish_time > strftime(
-        '%Y-%m-%d %H:%M:%f',
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        printf('%+.3f seconds', (- $3) / 1000.0)
-      )
-  );
-
--- write_count
-UPDATE notify_count SET
-  not_sent = $3,
-  failed = $4,
-  sending = $5,
-  awaiting_ack = $6,
-  dead_letters = $7,
-  cancelled = $8,
-  recently_succeeded = $9,
-  oldest_due = strftime('%Y-%m-%d %H:%M:%f', $10 / 1000.0, 'unixepoch'),
-  taken_at = strftime('%Y-%m-%d %H:%M:%f', $11 / 1000.0, 'unixepoch'),
-  next_time = strftime(
-    '%Y-%m-%d %H:%M:%f',
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    printf('%+.3f seconds', ($12) / 1000.0)
-  )
-WHERE def_id = $2;
-
--- forget_count
-DELETE FROM notify_count
-WHERE def_id = $2;
-
--- audit
-SELECT CAST(round(unixepoch(time, 'subsec') * 1000) AS integer), who, act, def_id, notice_id, detail
-FROM notify_audit
-ORDER BY id DESC
-LIMIT $2;
-
--- audit_of
-SELECT CAST(round(unixepoch(time, 'subsec') * 1000) AS integer), who, act, def_id, notice_id, detail
-FROM notify_audit
-WHERE notice_id = $2
-ORDER BY id DESC
-LIMIT $3;
-
--- write_audit
-INSERT INTO notify_audit (time, who, act, def_id, notice_id, detail)
-VALUES (
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  $2,
-  $3,
   $4,
   $5,
   $6
 );
+
+-- forget_versions
+DELETE FROM notify_def_version
+WHERE def_id = $2;
+
+-- definition_by_id
+SELECT
+  id,
+  name,
+  handler,
+  description,
+  CASE WHEN enabled THEN 1 ELSE 0 END,
+  schedule,
+  schedule_missed,
+  send_window,
+  retry_interval,
+  max_retry_times,
+  max_retry_interval,
+  retry_rules,
+  timeout,
+  alert_trigger_type,
+  alert_trigger_fail_times,
+  alert_cooldown,
+  email,
+  alert_to,
+  backlog_alert_age,
+  dead_alert_count,
+  CASE WHEN need_confirm THEN 1 ELSE 0 END,
+  max_confirm_delay,
+  max_concurrency,
+  rate_limit,
+  max_concurrency_total,
+  breaker_failures,
+  breaker_pause,
+  keep_history,
+  handler_config,
+  CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
+  coalesce(
+    CAST(round(unixepoch(delete_time, 'subsec') * 1000) AS integer),
+    CASE WHEN delete_time IS NOT NULL THEN 0 END
+  )
+FROM notify_def
+WHERE id = $2;
+
+-- lock_definition_if_free
+SELECT
+  id,
+  name,
+  handler,
+  description,
+  CASE WHEN enabled THEN 1 ELSE 0 END,
+  schedule,
+  schedule_missed,
+  send_window,
+  retry_interval,
+  max_retry_times,
+  max_retry_interval,
+  retry_rules,
+  timeout,
+  alert_trigger_type,
+  alert_trigger_fail_times,
+  alert_cooldown,
+  email,
+  alert_to,
+  backlog_alert_age,
+  dead_alert_count,
+  CASE WHEN need_confirm THEN 1 ELSE 0 END,
+  max_confirm_delay,
+  max_concurrency,
+  rate_limit,
+  max_concurrency_total,
+  breaker_failures,
+  breaker_pause,
+  keep_history,
+  handler_config,
+  CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
+  coalesce(
+    CAST(round(unixepoch(delete_time, 'subsec') * 1000) AS integer),
+    CASE WHEN delete_time IS NOT NULL THEN 0 END
+  )
+FROM notify_def
+WHERE id = $2;
+
+-- time
+SELECT
+  CAST(
+    round(
+      unixepoch(
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        'subsec'
+      ) * 1000
+    ) AS integer
+  );
+
+-- beat
+UPDATE notify_node SET
+  last_seen = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  handlers = $3,
+  clock_offset_ms = $4
+WHERE id = $2;
+
+-- first_beat
+INSERT INTO notify_node (id, handlers, clock_offset_ms, start_time, last_seen)
+VALUES (
+  $2,
+  $3,
+  $4,
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+);
+
+-- nodes
+SELECT handlers
+FROM notify_node
+WHERE
+  last_seen > strftime(
+    '%Y-%m-%d %H:%M:%f',
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    printf('%+.3f seconds', (- $2) / 1000.0)
+  )
+  AND last_seen < strftime(
+    '%Y-%m-%d %H:%M:%f',
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    printf('%+.3f seconds', ($2) / 1000.0)
+  );
+
+-- forget_nodes
+DELETE FROM notify_node
+WHERE
+  NOT (
+    last_seen > strftime(
+      '%Y-%m-%d %H:%M:%f',
+      coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+      printf('%+.3f seconds', (- $2) / 1000.0)
+    )
+    AND last_seen < strftime(
+      '%Y-%m-%d %H:%M:%f',
+      coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+      printf('%+.3f seconds', ($2) / 1000.0)
+    )
+  );
+
+-- living_nodes
+SELECT id, handlers, CAST(round(unixepoch(last_seen, 'subsec') * 1000) AS integer)
+FROM notify_node
+WHERE
+  last_seen > strftime(
+    '%Y-%m-%d %H:%M:%f',
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    printf('%+.3f seconds', (- $2) / 1000.0)
+  )
+  AND last_seen < strftime(
+    '%Y-%m-%d %H:%M:%f',
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    printf('%+.3f seconds', ($2) / 1000.0)
+  )
+ORDER BY id;
+
+-- find
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.param,
+  m.description,
+  m.errors,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.worker,
+  m.last_class,
+  CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  m.trace_context,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.ordering_key,
+  m.dedupe_key,
+  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  NULL,
+  NULL
+FROM notify_msg m
+WHERE m.id = $2
+UNION ALL
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.param,
+  m.description,
+  m.errors,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.worker,
+  m.last_class,
+  CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  m.trace_context,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.ordering_key,
+  m.dedupe_key,
+  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+  m.end_reason
+FROM notify_msg_history m
+WHERE m.id = $2;
+
+-- lock_live
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.param,
+  m.description,
+  m.errors,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.worker,
+  m.last_class,
+  CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  m.trace_context,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.ordering_key,
+  m.dedupe_key,
+  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  NULL,
+  NULL
+FROM notify_msg m
+WHERE m.id = $2;
+
+-- lock_ended
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.param,
+  m.description,
+  m.errors,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.worker,
+  m.last_class,
+  CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  m.trace_context,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.ordering_key,
+  m.dedupe_key,
+  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+  m.end_reason
+FROM notify_msg_history m
+WHERE m.id = $2;
 
 -- list_ended_newest
 SELECT
@@ -1893,55 +1945,153 @@ WHERE m.def_id = $2 AND m.dead_class > $3
 ORDER BY m.dead_class
 LIMIT 1;
 
--- lock_live
-SELECT
-  m.id,
-  m.def_id,
-  m.status,
-  m.param,
-  m.description,
-  m.errors,
-  m.fence,
-  m.failures,
-  m.crashes,
-  m.worker,
-  m.last_class,
-  CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
-  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-  m.trace_context,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
-  m.ordering_key,
-  m.dedupe_key,
-  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
-  NULL,
-  NULL
-FROM notify_msg m
-WHERE m.id = $2;
+-- ahead
+SELECT o.id
+FROM notify_msg o
+WHERE
+  o.def_id = $2
+  AND o.ordering_key = $3
+  AND (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END) < $4
+  AND o.id <> $4
+ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
+LIMIT 1;
 
--- lock_ended
+-- read_counts
 SELECT
-  m.id,
-  m.def_id,
-  m.status,
-  m.param,
-  m.description,
-  m.errors,
-  m.fence,
-  m.failures,
-  m.crashes,
-  m.worker,
-  m.last_class,
-  CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer),
-  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
-  m.trace_context,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
-  m.ordering_key,
-  m.dedupe_key,
-  CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
-  CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
-  m.end_reason
-FROM notify_msg_history m
-WHERE m.id = $2;
+  d.id,
+  d.name,
+  CAST(
+    round(
+      unixepoch(
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        'subsec'
+      ) * 1000
+    ) AS integer
+  ),
+  CAST(round(unixepoch(c.taken_at, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(c.next_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(c.oldest_due, 'subsec') * 1000) AS integer),
+  c.not_sent,
+  c.failed,
+  c.sending,
+  c.awaiting_ack,
+  c.dead_letters,
+  c.cancelled,
+  c.recently_succeeded
+FROM notify_def d
+LEFT JOIN notify_count c ON c.def_id = d.id
+ORDER BY d.name;
+
+-- claim_count
+UPDATE notify_count SET
+  next_time = strftime(
+    '%Y-%m-%d %H:%M:%f',
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    printf('%+.3f seconds', ($3) / 1000.0)
+  )
+WHERE
+  def_id = $2
+  AND next_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'));
+
+-- open_count
+INSERT INTO notify_count (def_id, next_time)
+VALUES (
+  $2,
+  strftime(
+    '%Y-%m-%d %H:%M:%f',
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    printf('%+.3f seconds', ($3) / 1000.0)
+  )
+)
+ON CONFLICT DO NOTHING;
+
+-- take_count
+SELECT
+  CAST(
+    round(
+      unixepoch(
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        'subsec'
+      ) * 1000
+    ) AS integer
+  ),
+  (
+    SELECT CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer)
+    FROM notify_msg m
+    WHERE m.def_id = $2
+      AND m.status = 0
+    ORDER BY m.next_call_time
+    LIMIT 1
+  ),
+  (
+    SELECT CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer)
+    FROM notify_msg m
+    WHERE m.def_id = $2
+      AND m.status = 2
+    ORDER BY m.next_call_time
+    LIMIT 1
+  ),
+  (SELECT count(*) FROM notify_msg m WHERE m.def_id = $2 AND m.status = 0),
+  (SELECT count(*) FROM notify_msg m WHERE m.def_id = $2 AND m.status = 2),
+  (SELECT count(*) FROM notify_msg m WHERE m.def_id = $2 AND m.status = 5),
+  (SELECT count(*) FROM notify_msg m WHERE m.def_id = $2 AND m.status = 4),
+  (SELECT count(*) FROM notify_msg_history m WHERE m.def_id = $2 AND m.status = 3),
+  (SELECT count(*) FROM notify_msg_history m WHERE m.def_id = $2 AND m.status = 6),
+  (
+    SELECT count(*)
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND m.status = 1
+      AND m.finish_time > strftime(
+        '%Y-%m-%d %H:%M:%f',
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        printf('%+.3f seconds', (- $3) / 1000.0)
+      )
+  );
+
+-- write_count
+UPDATE notify_count SET
+  not_sent = $3,
+  failed = $4,
+  sending = $5,
+  awaiting_ack = $6,
+  dead_letters = $7,
+  cancelled = $8,
+  recently_succeeded = $9,
+  oldest_due = strftime('%Y-%m-%d %H:%M:%f', $10 / 1000.0, 'unixepoch'),
+  taken_at = strftime('%Y-%m-%d %H:%M:%f', $11 / 1000.0, 'unixepoch'),
+  next_time = strftime(
+    '%Y-%m-%d %H:%M:%f',
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    printf('%+.3f seconds', ($12) / 1000.0)
+  )
+WHERE def_id = $2;
+
+-- forget_count
+DELETE FROM notify_count
+WHERE def_id = $2;
+
+-- retry_groups
+SELECT failures, crashes, last_class, wait, due, count(*)
+FROM (
+  SELECT
+    m.failures,
+    m.crashes,
+    m.last_class,
+    (
+      (CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer)) - (CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer))
+    ) / 1000 AS wait,
+    CASE
+      WHEN m.next_call_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')) THEN 1
+      ELSE 0
+    END AS due
+  FROM notify_msg m
+  WHERE m.def_id = $2
+    AND m.status = 2
+  LIMIT $3
+) AS waiting
+GROUP BY failures, crashes, last_class, wait, due;
 
 -- hold_ended
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
@@ -2075,206 +2225,66 @@ WHERE
     FROM (SELECT value ->> 'notice_id' AS notice_id, value ->> 'due' AS due FROM json_each($2)) AS b
   );
 
--- retry_groups
-SELECT failures, crashes, last_class, wait, due, count(*)
-FROM (
-  SELECT
-    m.failures,
-    m.crashes,
-    m.last_class,
-    (
-      (CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer)) - (CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer))
-    ) / 1000 AS wait,
-    CASE
-      WHEN m.next_call_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')) THEN 1
-      ELSE 0
-    END AS due
-  FROM notify_msg m
-  WHERE m.def_id = $2
-    AND m.status = 2
-  LIMIT $3
-) AS waiting
-GROUP BY failures, crashes, last_class, wait, due;
-
 -- rewrite
 UPDATE notify_msg SET
   param = $3
 WHERE id = $2;
 
--- ahead
-SELECT o.id
-FROM notify_msg o
+-- purgeable
+SELECT m.id, CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer)
+FROM notify_msg_history m
 WHERE
-  o.def_id = $2
-  AND o.ordering_key = $3
-  AND (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END) < $4
-  AND o.id <> $4
-ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
-LIMIT 1;
-
--- living_nodes
-SELECT id, handlers, CAST(round(unixepoch(last_seen, 'subsec') * 1000) AS integer)
-FROM notify_node
-WHERE
-  last_seen > strftime(
+  m.def_id = $2
+  AND m.status = $3
+  AND m.finish_time <= strftime(
     '%Y-%m-%d %H:%M:%f',
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    printf('%+.3f seconds', (- $2) / 1000.0)
+    printf('%+.3f seconds', (- $4) / 1000.0)
   )
-  AND last_seen < strftime(
-    '%Y-%m-%d %H:%M:%f',
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    printf('%+.3f seconds', ($2) / 1000.0)
-  )
-ORDER BY id;
+  AND m.finish_time >= strftime('%Y-%m-%d %H:%M:%f', $6 / 1000.0, 'unixepoch')
+ORDER BY m.finish_time
+LIMIT $5;
 
--- lock_tick
-SELECT m.id
-FROM notify_def m
-WHERE m.id = $2;
+-- purge
+DELETE FROM notify_msg_history AS m
+WHERE
+  m.id IN (SELECT value FROM json_each($2))
+  AND true
+  AND m.status + 0 = $3
+  AND strftime('%Y-%m-%d %H:%M:%f', m.finish_time, printf('%+.3f seconds', ($4) / 1000.0)) <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'));
 
--- note_tick
-UPDATE notify_def SET
-  last_tick = strftime('%Y-%m-%d %H:%M:%f', $6 / 1000.0, 'unixepoch'), tick_schedule = $3
+-- purge_definition
+DELETE FROM notify_def
 WHERE
   id = $2
-  AND enabled
-  AND delete_time IS NULL
-  AND (schedule = $3 OR (schedule IS NULL AND $3 IS NULL))
-  AND (tick_schedule = $4 OR (tick_schedule IS NULL AND $4 IS NULL))
-  AND (
-    CAST(round(unixepoch(last_tick, 'subsec') * 1000) AS integer) = $5
-    OR (CAST(round(unixepoch(last_tick, 'subsec') * 1000) AS integer) IS NULL AND $5 IS NULL)
-  );
+  AND delete_time <= strftime(
+    '%Y-%m-%d %H:%M:%f',
+    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    printf('%+.3f seconds', (- $3) / 1000.0)
+  )
+  AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
+  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
 
--- add_ticks
-INSERT INTO notify_msg (def_id, param, create_time, next_call_time)
-SELECT
-  $2,
-  b.param,
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-FROM (SELECT value ->> 'place' AS place, value ->> 'param' AS param FROM json_each($3)) AS b
-WHERE true
-ORDER BY b.place;
+-- audit
+SELECT CAST(round(unixepoch(time, 'subsec') * 1000) AS integer), who, act, def_id, notice_id, detail
+FROM notify_audit
+ORDER BY id DESC
+LIMIT $2;
 
--- versions
-SELECT
-  v.def_id,
-  v.version,
-  CAST(round(unixepoch(v.time, 'subsec') * 1000) AS integer),
-  v.who,
-  v.act,
-  v.definition
-FROM notify_def_version v
-WHERE v.def_id = $2 AND v.version <= $3
-ORDER BY v.version DESC
-LIMIT $4;
+-- audit_of
+SELECT CAST(round(unixepoch(time, 'subsec') * 1000) AS integer), who, act, def_id, notice_id, detail
+FROM notify_audit
+WHERE notice_id = $2
+ORDER BY id DESC
+LIMIT $3;
 
--- last_versions
-SELECT
-  v.def_id,
-  v.version,
-  CAST(round(unixepoch(v.time, 'subsec') * 1000) AS integer),
-  v.who,
-  v.act,
-  v.definition
-FROM notify_def_version v
-JOIN
-  (SELECT def_id, max(version) AS version FROM notify_def_version GROUP BY def_id) AS l ON l.def_id = v.def_id
-  AND l.version = v.version;
-
--- write_version
-INSERT INTO notify_def_version (def_id, version, time, who, act, definition)
+-- write_audit
+INSERT INTO notify_audit (time, who, act, def_id, notice_id, detail)
 VALUES (
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   $2,
   $3,
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   $4,
   $5,
   $6
 );
-
--- forget_versions
-DELETE FROM notify_def_version
-WHERE def_id = $2;
-
--- definition_by_id
-SELECT
-  id,
-  name,
-  handler,
-  description,
-  CASE WHEN enabled THEN 1 ELSE 0 END,
-  schedule,
-  schedule_missed,
-  send_window,
-  retry_interval,
-  max_retry_times,
-  max_retry_interval,
-  retry_rules,
-  timeout,
-  alert_trigger_type,
-  alert_trigger_fail_times,
-  alert_cooldown,
-  email,
-  alert_to,
-  backlog_alert_age,
-  dead_alert_count,
-  CASE WHEN need_confirm THEN 1 ELSE 0 END,
-  max_confirm_delay,
-  max_concurrency,
-  rate_limit,
-  max_concurrency_total,
-  breaker_failures,
-  breaker_pause,
-  keep_history,
-  handler_config,
-  CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
-  CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
-  coalesce(
-    CAST(round(unixepoch(delete_time, 'subsec') * 1000) AS integer),
-    CASE WHEN delete_time IS NOT NULL THEN 0 END
-  )
-FROM notify_def
-WHERE id = $2;
-
--- lock_definition_if_free
-SELECT
-  id,
-  name,
-  handler,
-  description,
-  CASE WHEN enabled THEN 1 ELSE 0 END,
-  schedule,
-  schedule_missed,
-  send_window,
-  retry_interval,
-  max_retry_times,
-  max_retry_interval,
-  retry_rules,
-  timeout,
-  alert_trigger_type,
-  alert_trigger_fail_times,
-  alert_cooldown,
-  email,
-  alert_to,
-  backlog_alert_age,
-  dead_alert_count,
-  CASE WHEN need_confirm THEN 1 ELSE 0 END,
-  max_confirm_delay,
-  max_concurrency,
-  rate_limit,
-  max_concurrency_total,
-  breaker_failures,
-  breaker_pause,
-  keep_history,
-  handler_config,
-  CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
-  CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
-  coalesce(
-    CAST(round(unixepoch(delete_time, 'subsec') * 1000) AS integer),
-    CASE WHEN delete_time IS NOT NULL THEN 0 END
-  )
-FROM notify_def
-WHERE id = $2;

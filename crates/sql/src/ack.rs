@@ -7,9 +7,9 @@ use solid_notify_core::notice::{Status, time_from_millis};
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
-use crate::dialect::row::{claimed_columns, read_claimed, required};
+use crate::dialect::row::{Claimed, read_claimed, required};
 use crate::dialect::statement::{Arg, Statement};
-use crate::operate::write_entry;
+use crate::operate::audit::write_entry;
 use crate::settle::end_one;
 use crate::statements::statements;
 use crate::store::SqlStore;
@@ -37,7 +37,7 @@ impl AckStatements {
             // The lock waits for a settle that runs now; afterwards one of the two statements finds the notice.
             answerable: statement(format!(
                 "SELECT {}, status FROM notify_msg WHERE id = $2{}",
-                claimed_columns(kind, "fence", "last_call_time"),
+                Claimed::stored(kind),
                 kind.lock_wait()
             )),
             ended: statement(format!(
@@ -85,7 +85,7 @@ pub(crate) async fn apply_ack<DB: Dialect>(
             false => Vec::new(),
         };
         if let Some(row) = rows.first() {
-            let status = Status::from_code(required::<DB>(row, 13)?).unwrap_or(Status::NotSent);
+            let status = Status::from_code(required::<DB>(row, Claimed::COUNT)?).unwrap_or(Status::NotSent);
             let Some(live) = read_claimed::<DB>(&rows, status).pop() else { return Ok(AckResult::Unknown) };
             return match of_live(given, &live) {
                 OfLive::End(settle) => end_one::<DB>(conn, now, &settle).await.map(|()| AckResult::Done),

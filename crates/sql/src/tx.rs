@@ -15,9 +15,9 @@ use solid_notify_core::outbox::AnyOutbox;
 use sqlx::pool::PoolConnection;
 use sqlx::{Acquire, Connection, Pool, SqlSafeStr, Transaction};
 
-use crate::add::known::Known;
 use crate::connections::uncancelled::Uncancelled;
 use crate::dialect::{Committed, Dialect, Plan};
+use crate::shortcuts::known::Known;
 use crate::store::fault;
 
 /// A transaction begun by `outbox.begin()`.

@@ -154,7 +154,7 @@ pub(crate) async fn insert_many<DB: Dialect>(
     }
     let mut inserted = vec![None; notices.len()];
     let keyed = rows.iter().any(|row| row.dedupe_key.is_some());
-    let statements = DB::statements();
+    let statements = &DB::statements().add;
     let statement = if keyed { &statements.insert_many_keyed } else { &statements.insert_many };
     let stored = match statement {
         Some(statement) => batches::<DB>(conn, statement, rows, now, &mut inserted).await,
@@ -195,7 +195,7 @@ pub(crate) async fn definition_ids<DB: Dialect>(
     let failed = |error| failed::<DB>(DOING, error);
     let json = serde_json::Value::from_iter(names.iter().map(|name| serde_json::json!({ "own_key": name })));
     let args = [Arg::Int(caller.now_millis()), Arg::Text(Some(&json.to_string()))];
-    let rows = DB::fetch(conn, &DB::statements().definition_ids, &args).await.map_err(failed)?;
+    let rows = DB::fetch(conn, &DB::statements().add.definition_ids, &args).await.map_err(failed)?;
     let entry = |row| Ok((DB::text(row, 1)?.unwrap_or_default(), required::<DB>(row, 0)?));
     let tables = rows.first().map(|row| DB::text(row, 2)).transpose().map_err(failed)?.flatten();
     Ok((rows.iter().map(entry).collect::<sqlx::Result<_>>().map_err(failed)?, tables.unwrap_or_default()))
@@ -291,7 +291,7 @@ async fn values_lists<DB: Dialect>(
     let step = match rows.is_empty() {
         true => 1,
         false => {
-            let answer = DB::fetch(conn, &DB::statements().id_step, &[]).await?;
+            let answer = DB::fetch(conn, &DB::statements().add.id_step, &[]).await?;
             answer.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(1)
         }
     };
@@ -328,7 +328,7 @@ pub(crate) async fn duplicates<DB: Dialect>(
         return Ok(HashMap::new());
     }
     let json = json(&keys)?;
-    let statements = DB::statements();
+    let statements = &DB::statements().add;
     let statement = if hold { &statements.hold_duplicates } else { &statements.duplicates };
     let rows = DB::fetch(conn, statement, &[now, json.as_str().into()]).await?;
     let entry = |row| {

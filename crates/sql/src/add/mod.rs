@@ -1,7 +1,6 @@
 //! Inserting a notice through each kind of sqlx connection. All of them end in [`insert`] or, for many notices at once,
 //! in [`crate::add::many`].
 
-pub(crate) mod known;
 pub(crate) mod many;
 pub(crate) mod statements;
 
@@ -23,16 +22,16 @@ use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::required;
 use crate::dialect::statement::{Arg, Statement};
+use crate::shortcuts;
 use crate::tx::{Context, NoticeTx, failed};
 
 impl<DB: Dialect> Insert for NoticeTx<'_, DB> {
     async fn insert(&mut self, notice: NewNotice) -> Result<Receipt> {
-        let inserted = match self.insert_known(&notice).await? {
-            Some(inserted) => inserted,
-            None => {
-                let (conn, context) = self.parts(DOING)?;
-                insert::<DB>(conn, &notice, Caller::Ours(context)).await?
-            }
+        let inserted = if let Some(inserted) = shortcuts::insert_known(self, &notice).await? {
+            inserted
+        } else {
+            let (conn, context) = self.parts(DOING)?;
+            insert::<DB>(conn, &notice, Caller::Ours(context)).await?
         };
         Ok(self.remember(&notice, inserted))
     }
@@ -174,18 +173,20 @@ pub(crate) async fn insert<DB: Dialect>(
 ) -> Result<Inserted> {
     notice.check()?;
     caller.check::<DB>(conn)?;
-    let statements = DB::statements();
+    let statements = &DB::statements().add;
     let failed = |error| failed::<DB>(DOING, error);
     let now = Arg::Int(caller.now_millis());
     if DB::KIND.insert_reads_freely() {
-        let args = values(now, notice.name().into(), notice);
+        let definition = (notice.name().into(), "");
+        let (statement, args) = if let Some(plain) = shortcuts::insert_plain::<DB>(now, definition, notice) {
+            plain
+        } else {
+            let keyed = notice.dedupe_key_text().is_some();
+            let statement = if keyed { &statements.insert_keyed } else { &statements.insert };
+            (statement, values(now, definition, notice))
+        };
         for _ in 0..ROUNDS {
-            let rows = match notice.dedupe_key_text() {
-                None if is_plain(notice, now) => DB::fetch(conn, &statements.insert_plain, &args[1..3]).await,
-                None => DB::fetch(conn, &statements.insert, &args).await,
-                Some(_) => DB::fetch(conn, &statements.insert_keyed, &args).await,
-            };
-            let rows = rows.map_err(failed)?;
+            let rows = DB::fetch(conn, statement, &args).await.map_err(failed)?;
             if let Some(row) = rows.first() {
                 let (id, def_id) = (required::<DB>(row, 0).map_err(failed)?, required::<DB>(row, 1).map_err(failed)?);
                 return Ok(Inserted::New { id, def_id });
@@ -234,14 +235,14 @@ pub(crate) async fn insert_of<DB: Dialect>(
             return Ok(Inserted::Duplicate(id));
         }
     }
-    let args = values(now, def_id.into(), notice);
-    let args = [&args[..], &[tables.into()]].concat();
+    let definition = (def_id.into(), tables);
+    let (statement, args) = if let Some(plain) = shortcuts::insert_plain::<DB>(now, definition, notice) {
+        plain
+    } else {
+        (&DB::statements().add.insert, values(now, definition, notice))
+    };
     for _ in 0..ROUNDS {
-        let inserted = match is_plain(notice, now) {
-            true => DB::execute(conn, &DB::statements().insert_plain, &[args[1], args[2], args[10]]).await,
-            false => DB::execute(conn, &DB::statements().insert, &args).await,
-        };
-        match inserted {
+        match DB::execute(conn, statement, &args).await {
             Ok(done) => return Ok(Inserted::New { id: done.last_id, def_id }),
             Err(error) if notice.dedupe_key_text().is_some() && is_unique_violation(&error) => {}
             Err(error) if DB::is_not_open(&error) => return Err(other_tables(tables)),
@@ -274,17 +275,12 @@ pub(crate) fn lost_again() -> sqlx::Error {
     sqlx::Error::Configuration(why.into())
 }
 
-/// True where only the definition and the parameter are set, and the time is the database's.
-pub(crate) fn is_plain(notice: &NewNotice, now: Arg<'_>) -> bool {
-    matches!(now, Arg::Int(None)) && notice.is_plain()
-}
-
-/// The arguments of an insert. `first` is the name or the id of the definition.
-fn values<'a>(now: Arg<'a>, first: Arg<'a>, notice: &'a NewNotice) -> [Arg<'a>; 10] {
+/// The arguments of an insert. `definition` is its name, or its id and the tables in which the id was read.
+fn values<'a>(now: Arg<'a>, (definition, tables): (Arg<'a>, &'a str), notice: &'a NewNotice) -> Vec<Arg<'a>> {
     let (at, delay) = notice.send_millis();
-    [
+    vec![
         now,
-        first,
+        definition,
         notice.param_json().into(),
         Arg::Text(notice.description_text()),
         Arg::Text(notice.trace_context_text()),
@@ -293,6 +289,7 @@ fn values<'a>(now: Arg<'a>, first: Arg<'a>, notice: &'a NewNotice) -> [Arg<'a>; 
         Arg::Int(notice.is_unique_until_ended().then_some(1)),
         Arg::Int(at),
         delay.into(),
+        tables.into(),
     ]
 }
 
@@ -312,7 +309,7 @@ async fn duplicate_of<DB: Dialect>(
 
 /// The error for a definition that does not exist. It names the most similar definition.
 pub(crate) async fn unknown_definition<DB: Dialect>(conn: &mut DB::Connection, name: &str, now: Arg<'_>) -> Error {
-    let rows = match DB::fetch(conn, &DB::statements().definition_names, &[now]).await {
+    let rows = match DB::fetch(conn, &DB::statements().add.definition_names, &[now]).await {
         Ok(rows) => rows,
         Err(error) => return failed::<DB>(DOING, error),
     };
@@ -328,7 +325,7 @@ async fn definition_id<DB: Dialect>(
     notice: &NewNotice,
     caller: Caller<'_>,
 ) -> Result<Option<(i64, String)>> {
-    let statements = DB::statements();
+    let statements = &DB::statements().add;
     let found = look::<DB>(conn, &statements.definition_id, now, notice, caller).await?;
     match (found, caller) {
         (Some(found), _) => Ok(Some(found)),

@@ -1,23 +1,25 @@
-//! The statements that insert notices. All others are in [`crate::statements`].
+//! The statements that add notices, and those that find the definition or a duplicate of a new notice.
 
+use crate::dialect::kind::Kind::{MySql, Postgres, Sqlite};
 use crate::dialect::kind::{Kind, Ty};
 use crate::dialect::statement::Statement;
+use crate::statements::statements;
 
-pub(crate) struct InsertStatements {
-    /// A notice with only a parameter, due at once by the database's clock. `$1` is its definition, `$2` its parameter. Most
-    /// notices are of this kind, and half of the cost of an insert is the setup of its expressions.
-    pub(crate) plain: Statement,
-    /// As `plain`, where the definition's id is known: `$1`. It inserts nothing where the server sees no open transaction, or
-    /// where the tables are not those in which the id was read.
-    pub(crate) known: Statement,
-    /// Any notice without a dedupe key: `$2` is its definition.
-    pub(crate) one: Statement,
-    /// A notice with a dedupe key. Apart from `one`, because a statement with a conflict clause inserts more slowly.
-    pub(crate) keyed: Statement,
-    /// Many notices, and many of which some have a dedupe key. MySQL would not return the ids, so there `add_many.rs` writes the
-    /// values into the text.
-    pub(crate) many: Option<Statement>,
-    pub(crate) many_keyed: Option<Statement>,
+statements! {
+    AddStatements:
+    definition_id,
+    definition_id_now,
+    definition_names,
+    definition_ids,
+    insert,
+    insert_keyed,
+    duplicates,
+    hold_duplicates,
+    id_step,
+    [
+        insert_many,
+        insert_many_keyed,
+    ]
 }
 
 /// The columns that an insert sets.
@@ -37,73 +39,96 @@ const NEW: &[(&str, Ty)] = &[
     ("delay", Ty::Int),
 ];
 
-pub(crate) fn insert_statements(kind: Kind) -> InsertStatements {
-    let now = kind.now();
-    let statement = |text: String| Statement::new(kind, &text);
-    let returning = if kind.update_returns() { " RETURNING id, def_id, dedupe_key" } else { "" };
-    // Where it costs no lock, the insert itself checks that the definition exists; else the argument is the definition's id.
-    let definition = |argument: &str, tables: &str| {
-        if kind.insert_reads_freely() {
-            ("d.id".to_owned(), format!("FROM notify_def d WHERE d.name = {argument} AND d.delete_time IS NULL"))
-        } else {
-            (kind.id_of_these_tables(argument, tables), String::new())
-        }
-    };
-    let insert = |def_id: &str, values: [&str; 8], rest: &str| {
-        let [param, description, trace_context, ordering_key, dedupe_key, until_ended, at, delay] = values;
+impl AddStatements {
+    pub(crate) fn new(kind: Kind) -> Self {
+        let statement = |text: String| Statement::new(kind, &text);
+        let (now, tables) = (kind.now(), kind.tables_at_hand());
+        // MariaDB reports whether the server still has an open transaction, which the driver does not know after a raw ROLLBACK;
+        // MySQL ignores the executable comment. The cast: coalesce makes a decimal of the variable, which is unsigned.
+        let definition_id = |lock: &str| {
+            statement(format!(
+                "SELECT id, CAST(coalesce(/*M! @@in_transaction, */ 1) AS signed), {tables}
+                 FROM notify_def
+                 WHERE name = $2 AND delete_time IS NULL{lock}"
+            ))
+        };
         // Never due before its insert, so that a look need not search before its mark.
-        let send_time = kind.later(&format!("coalesce({}, {})", kind.epoch_time(at), kind.plus(&now, delay)), &now);
-        statement(format!(
-            "INSERT INTO notify_msg ({NEW_COLUMNS}) {} {returning}",
-            kind.one_row(
-                &format!(
-                    "{def_id}, {}, {description}, {trace_context}, {ordering_key}, {dedupe_key}, ({until_ended} = 1), {now}, {send_time}",
-                    kind.to_json(param)
+        let send_time = |at: &str, delay: &str| {
+            kind.later(&format!("coalesce({}, {})", kind.epoch_time(at), kind.plus(&now, delay)), &now)
+        };
+        let keeps_its_key = kind.keeps_its_key("");
+        let unless_duplicate =
+            format!(" ON CONFLICT (def_id, dedupe_key) WHERE dedupe_key IS NOT NULL AND {keeps_its_key} DO NOTHING");
+        // `$2` is the definition: its name, or on MySQL its id, which was read in the database `$11`.
+        let insert = |unless: &str| {
+            let (param, send_time) = (kind.to_json("$3"), send_time("$9", "$10"));
+            statement(match kind {
+                // The insert itself checks that the definition exists.
+                Postgres | Sqlite => format!(
+                    "INSERT INTO notify_msg ({NEW_COLUMNS})
+                     SELECT d.id, {param}, $4, $5, $6, $7, ($8 = 1), {now}, {send_time}
+                     FROM notify_def d
+                     WHERE d.name = $2 AND d.delete_time IS NULL{unless}
+                     RETURNING id, def_id, dedupe_key"
                 ),
-                rest
-            )
-        ))
-    };
-    let insert_one = |unless: &str| {
-        let (def_id, from) = definition("$2", "$11");
-        insert(&def_id, ["$3", "$4", "$5", "$6", "$7", "$8", "$9", "$10"], &format!("{from}{unless}"))
-    };
-    let insert_many = |unless: &str| {
-        if !kind.update_returns() {
-            return None;
+                // InnoDB locks what an `INSERT … SELECT` reads, and such an insert stores 0 instead of a null that the column
+                // refuses, unless the session is strict. A null fails the insert where the database is another one: MySQL runs a
+                // prepared statement in the database in which it was prepared, even after a `USE`.
+                MySql => format!(
+                    "INSERT INTO notify_msg ({NEW_COLUMNS})
+                     VALUES (IF(database() = $11, $2, NULL), {param}, $4, $5, $6, $7, ($8 = 1), {now}, {send_time})"
+                ),
+            })
+        };
+        // Ids are given in the order of the batch. (`WHERE true`: otherwise SQLite reads ON as a join's.) MySQL would not return
+        // the ids, so there `many.rs` writes the values into the text.
+        let insert_many = |unless: &str| {
+            let (param, send_time) = (kind.to_json("b.param"), send_time("b.send_at", "b.delay"));
+            let batch = kind.batch("$2", NEW);
+            kind.update_returns().then(|| {
+                statement(format!(
+                    "INSERT INTO notify_msg ({NEW_COLUMNS})
+                     SELECT b.owner, {param}, b.description, b.trace_context, b.ordering_key, b.dedupe_key,
+                            (b.until_ended = 1), {now}, {send_time}
+                     FROM {batch}
+                     WHERE true
+                     ORDER BY b.place{unless}
+                     RETURNING id, def_id, dedupe_key"
+                ))
+            })
+        };
+        let duplicates = |lock: &str| {
+            statement(format!(
+                "SELECT m.id, m.def_id, m.dedupe_key, m.fence
+                 FROM {keys} {join} notify_msg m ON m.def_id = b.owner AND {has_key}{lock}",
+                keys = kind.batch("$2", &[("owner", Ty::Int), ("own_key", Ty::Key)]),
+                join = kind.join_in_order(),
+                has_key = kind.has_key("b.own_key")
+            ))
+        };
+        Self {
+            definition_id: definition_id(""),
+            // The caller's snapshot may be older than the definition; a locking read sees committed rows.
+            definition_id_now: definition_id(" LOCK IN SHARE MODE"),
+            definition_names: statement(
+                "SELECT name FROM notify_def WHERE delete_time IS NULL ORDER BY name LIMIT 1000".into(),
+            ),
+            definition_ids: statement(format!(
+                "SELECT d.id, d.name, {tables}
+                 FROM notify_def d
+                 JOIN {} ON d.name = b.own_key
+                 WHERE d.delete_time IS NULL",
+                kind.batch("$2", &[("own_key", Ty::Key)])
+            )),
+            insert: insert(""),
+            // Apart from `insert`, because a statement with a conflict clause inserts more slowly.
+            insert_keyed: insert(&unless_duplicate),
+            insert_many: insert_many(""),
+            insert_many_keyed: insert_many(&unless_duplicate),
+            duplicates: duplicates(""),
+            hold_duplicates: duplicates(kind.lock_shared()),
+            id_step: statement(kind.id_step().into()),
         }
-        let values = [
-            "b.param",
-            "b.description",
-            "b.trace_context",
-            "b.ordering_key",
-            "b.dedupe_key",
-            "b.until_ended",
-            "b.send_at",
-            "b.delay",
-        ];
-        // Ids are given in the order of the batch. (`WHERE true`: otherwise SQLite reads ON as a join's.)
-        let from = format!("FROM {} WHERE true ORDER BY b.place{unless}", kind.batch("$2", NEW));
-        Some(insert("b.owner", values, &from))
-    };
-    let unless_duplicate = match kind.insert_reads_freely() {
-        true => format!(
-            " ON CONFLICT (def_id, dedupe_key) WHERE dedupe_key IS NOT NULL AND {} DO NOTHING",
-            kind.keeps_its_key("")
-        ),
-        false => String::new(),
-    };
-    let (def_id, from) = definition("$1", "$3");
-    InsertStatements {
-        plain: statement(format!(
-            "INSERT INTO notify_msg (def_id, param) {}{returning}",
-            kind.one_row(&format!("{def_id}, {}", kind.to_json("$2")), &from)
-        )),
-        known: statement(kind.insert_known("INSERT INTO notify_msg (def_id, param)")),
-        one: insert_one(""),
-        keyed: insert_one(&unless_duplicate),
-        many: insert_many(""),
-        many_keyed: insert_many(&unless_duplicate),
     }
 }
 
@@ -138,21 +163,6 @@ impl Kind {
         self == Self::Postgres
     }
 
-    /// One row to insert. On MySQL it is VALUES, because `INSERT … SELECT` there stores 0 instead of a null that the column
-    /// refuses, unless the session is strict.
-    fn one_row(self, values: &str, from: &str) -> String {
-        match self {
-            Self::MySql => format!("VALUES ({values})"),
-            Self::Postgres | Self::Sqlite => format!("SELECT {values} {from}"),
-        }
-    }
-
-    /// The definition's id if the statement runs in the database in which the id was read (`tables`), else null, which fails the
-    /// insert. MySQL runs a prepared statement in the database in which it was prepared, even after a `USE`.
-    fn id_of_these_tables(self, id: &str, tables: &str) -> String {
-        format!("IF({} = {tables}, {id}, NULL)", self.tables_at_hand())
-    }
-
     /// A value that identifies the tables that the session sees.
     pub(crate) fn tables_at_hand(self) -> &'static str {
         match self {
@@ -160,37 +170,6 @@ impl Kind {
             Self::Postgres => "'notify_msg'::regclass::oid::text",
             Self::MySql => "database()",
             Self::Sqlite => "''",
-        }
-    }
-
-    /// Inserts a definition's id and a parameter, where a transaction is open and the tables are those in which the id was
-    /// read (`$4`): an application may choose a tenant's schema by `SET LOCAL search_path` or `USE`.
-    ///
-    /// On Postgres, `$3` or the transaction's id shows that it is open; the id exists once something was written. MariaDB reports
-    /// an open transaction (without autocommit it may be another one, which began by itself). Where it sees none, a null fails an
-    /// insert that would commit by itself. MySQL ignores that comment; there the commit detects it. `INSERT … SELECT … WHERE`
-    /// would keep a lock on the ids. On SQLite a COMMIT without a transaction fails by itself.
-    pub(crate) fn insert_known(self, insert_into: &str) -> String {
-        match self {
-            Self::Postgres => format!(
-                "{insert_into} SELECT $1, $2::json WHERE ($3 OR pg_current_xact_id_if_assigned() IS NOT NULL) AND {} = $4 RETURNING id",
-                self.tables_at_hand()
-            ),
-            Self::MySql => {
-                format!(
-                    "{insert_into} VALUES (IF(database() = $4 /*M! AND @@in_transaction AND @@autocommit */, $1, NULL), $2)"
-                )
-            }
-            Self::Sqlite => format!("{insert_into} VALUES ($1, $2)"),
-        }
-    }
-
-    /// 1 where that insert succeeds only in an open transaction, so that a COMMIT after it commits or fails.
-    pub(crate) fn sees_open(self) -> &'static str {
-        match self {
-            Self::Postgres => "SELECT 1",
-            Self::MySql => "SELECT CAST(/*M! 1 + */ 0 AS signed)",
-            Self::Sqlite => "SELECT 0",
         }
     }
 

@@ -9,14 +9,23 @@ use solid_notify_core::store::{Alarm, Claim, Claims, Settle};
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
-use crate::dialect::row::{readable, required};
+use crate::dialect::row::{columns, readable, required};
 use crate::dialect::statement::{Arg, Statement};
-use crate::operate::write_entry;
+use crate::operate::audit::write_entry;
 use crate::statements::statements;
 use crate::store::{SqlStore, conflict_pause, int, json};
 
 /// Maximum number of tries to create a row that another session deletes at the same moment.
 const OPEN_TRIES: usize = 5;
+
+columns! {
+    Limit(kind: Kind):
+    def_id = "m.def_id";
+    begun = "m.begun";
+    failures = "m.failures";
+    open_until = kind.epoch("m.open_until");
+    probe = "m.probe";
+}
 
 statements! {
     LimitStatements:
@@ -37,7 +46,7 @@ impl LimitStatements {
     pub(crate) fn new(kind: Kind) -> Self {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
-        let row = format!("m.def_id, m.begun, m.failures, {}, m.probe", kind.epoch("m.open_until"));
+        let row = Limit::list(kind);
         let locked = |lock: &str| {
             statement(format!("SELECT {row}, {} FROM notify_limit m WHERE m.def_id = $2{lock}", kind.epoch_down(&now)))
         };
@@ -135,10 +144,11 @@ impl<DB: Dialect> SqlStore<DB> {
         let rows = DB::fetch(&mut conn, &DB::statements().limits.send_limits, &[self.now()]).await?;
         conn.done();
         let mut send_limits = SendLimits::default();
-        let read = |row: &DB::Row| match required::<DB>(row, 0)? {
+        let [who, since, reason] = [Limit::COUNT, Limit::COUNT + 1, Limit::COUNT + 2];
+        let read = |row: &DB::Row| match required::<DB>(row, Limit::AT.def_id)? {
             0 => {
-                let since = DB::int(row, 6)?.map(time_from_millis);
-                Ok((0, None, Some(Paused { who: DB::text(row, 5)?, since, reason: DB::text(row, 7)? })))
+                let since = DB::int(row, since)?.map(time_from_millis);
+                Ok((0, None, Some(Paused { who: DB::text(row, who)?, since, reason: DB::text(row, reason)? })))
             }
             def_id => Ok((def_id, Some(limit_row::<DB>(row)?), None)),
         };
@@ -215,17 +225,18 @@ async fn write<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, def_id: i64, 
 }
 
 fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(LimitRow, i64)> {
-    Ok((limit_row::<DB>(row)?, required::<DB>(row, 5)?))
+    Ok((limit_row::<DB>(row)?, required::<DB>(row, Limit::COUNT)?))
 }
 
 /// Reads a row. Values that cannot be read, after an edit by hand, count as missing.
 fn limit_row<DB: Dialect>(row: &DB::Row) -> sqlx::Result<LimitRow> {
-    let begun = DB::text(row, 1)?.and_then(|text| serde_json::from_str(&text).ok());
+    const AT: Limit = Limit::AT;
+    let begun = DB::text(row, AT.begun)?.and_then(|text| serde_json::from_str(&text).ok());
     Ok(LimitRow {
         begun: begun.unwrap_or_default(),
-        failures: DB::int(row, 2)?.unwrap_or(0),
-        open_until: DB::int(row, 3)?,
-        probe: DB::int(row, 4)?,
+        failures: DB::int(row, AT.failures)?.unwrap_or(0),
+        open_until: DB::int(row, AT.open_until)?,
+        probe: DB::int(row, AT.probe)?,
     })
 }
 

@@ -1,8 +1,11 @@
 //! Claims: one statement where an UPDATE returns the rows it changed, else a locking read and an update in one transaction.
 
 pub(crate) mod blocked;
+pub(crate) mod due;
+pub(crate) mod leases;
 pub(crate) mod limits;
 pub(crate) mod marks;
+pub(crate) mod statements;
 
 use std::collections::HashSet;
 
@@ -15,6 +18,7 @@ use crate::definitions::is_unique_violation;
 use crate::dialect::Dialect;
 use crate::dialect::row::{read_claimed, required};
 use crate::dialect::statement::Arg;
+use crate::shortcuts;
 use crate::store::{CONFLICT_TRIES, SqlStore, fault, int};
 
 impl<DB: Dialect> SqlStore<DB> {
@@ -37,7 +41,13 @@ impl<DB: Dialect> SqlStore<DB> {
         let windows = self.needs_windows(claim);
         let claims = match &claim.quota {
             // A single statement is its own transaction.
-            None if DB::KIND.update_returns() && !windows => self.take_alone(&mut conn, claim).await?.into(),
+            None if DB::KIND.update_returns() && !windows => {
+                if let Some(claimed) = shortcuts::claim_fresh(self, &mut conn, claim).await? {
+                    claimed.into()
+                } else {
+                    self.take(&mut conn, claim, claim.limit, false).await?.into()
+                }
+            }
             quota => {
                 let mut tx = conn.begin().await?;
                 let claims = match quota {
@@ -57,37 +67,8 @@ impl<DB: Dialect> SqlStore<DB> {
         matches!(claim.what, ClaimWhat::Slice(_)) && !self.unordered.has(claim.def_id)
     }
 
-    /// Claims by one statement. For fresh notices a second statement claims those that the quick first one left.
-    async fn take_alone(&self, conn: &mut DB::Connection, claim: &Claim) -> sqlx::Result<Vec<ClaimedNotice>> {
-        if let ClaimWhat::Ids(ids) = &claim.what
-            && let Some(claim_fresh) = &DB::statements().claim_fresh
-            && !self.met_lock_lately()
-        {
-            let wanted = &ids[..claim.limit.min(ids.len())];
-            let args = self.arguments(claim, Status::NotSent, Arg::Ids(wanted));
-            let mut taken = Vec::new();
-            match DB::fetch(conn, claim_fresh, &args).await {
-                Err(error) if fault::<DB>(&error) == FaultKind::Conflict => self.note_lock(),
-                rows => taken = claimed::<DB>(&rows?),
-            }
-            if taken.len() == wanted.len() {
-                return Ok(taken);
-            }
-            let got = ids_of(&taken);
-            let rest = wanted.iter().copied().filter(|id| !got.contains(id)).collect::<Vec<_>>();
-            let rest = Claim { limit: rest.len(), what: ClaimWhat::Ids(rest), ..claim.clone() };
-            return match self.take(conn, &rest, rest.limit, false).await {
-                Ok(more) => Ok(in_order([taken, more].concat())),
-                // Notices that were not claimed stay due. Those that were claimed must be returned in spite of the error.
-                Err(sqlx::Error::Database(_)) if !taken.is_empty() => Ok(taken),
-                Err(error) => Err(error),
-            };
-        }
-        self.take(conn, claim, claim.limit, false).await
-    }
-
     /// The arguments of the statements that claim.
-    fn arguments<'a>(&'a self, claim: &'a Claim, status: Status, what: Arg<'a>) -> [Arg<'a>; 7] {
+    pub(crate) fn claim_arguments<'a>(&'a self, claim: &'a Claim, status: Status, what: Arg<'a>) -> [Arg<'a>; 7] {
         let mark = Arg::Int(self.marks.of(claim.def_id, status));
         let (lease, worker) = (duration_millis(claim.lease), claim.worker.as_str());
         [self.now(), claim.def_id.into(), status.code().into(), what, worker.into(), lease.into(), mark]
@@ -101,7 +82,7 @@ impl<DB: Dialect> SqlStore<DB> {
         limit: usize,
         windows: bool,
     ) -> sqlx::Result<Vec<ClaimedNotice>> {
-        let statements = DB::statements();
+        let statements = &DB::statements().claim;
         let (batch, picked);
         let unfinished = self.unordered.claim(claim.def_id);
         let (pick, status, what) = match &claim.what {
@@ -120,7 +101,7 @@ impl<DB: Dialect> SqlStore<DB> {
                 (&statements.claim_keys, Status::NotSent, batch.as_str().into())
             }
         };
-        let args = self.arguments(claim, status, what);
+        let args = self.claim_arguments(claim, status, what);
         let rows = DB::fetch(conn, pick, &args).await;
         if !rows.as_ref().is_err_and(|error| fault::<DB>(error) == FaultKind::Slow) {
             unfinished.ended();
@@ -155,16 +136,16 @@ pub(crate) fn ids_of_rows<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<Vec<i64
     rows.iter().map(|row| required::<DB>(row, 0)).collect()
 }
 
-fn ids_of(notices: &[ClaimedNotice]) -> Vec<i64> {
+pub(crate) fn ids_of(notices: &[ClaimedNotice]) -> Vec<i64> {
     notices.iter().map(|notice| notice.id).collect()
 }
 
-fn claimed<DB: Dialect>(rows: &[DB::Row]) -> Vec<ClaimedNotice> {
+pub(crate) fn claimed<DB: Dialect>(rows: &[DB::Row]) -> Vec<ClaimedNotice> {
     in_order(read_claimed::<DB>(rows, Status::Sending))
 }
 
 /// Sorts by id, so that the notice inserted first is sent first: RETURNING promises no order.
-fn in_order(mut claimed: Vec<ClaimedNotice>) -> Vec<ClaimedNotice> {
+pub(crate) fn in_order(mut claimed: Vec<ClaimedNotice>) -> Vec<ClaimedNotice> {
     claimed.sort_unstable_by_key(|notice| notice.id);
     claimed
 }

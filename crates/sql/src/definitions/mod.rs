@@ -1,8 +1,6 @@
 //! Definitions in the database: reads them and edits them without overwriting a concurrent change.
 
-pub(crate) mod statements;
 pub(crate) mod tick;
-pub(crate) mod version_statements;
 pub(crate) mod versions;
 
 use async_trait::async_trait;
@@ -14,25 +12,83 @@ use tokio::time::Instant;
 
 use crate::connections::{Purpose, Share};
 use crate::dialect::Dialect;
+use crate::dialect::kind::Kind;
 use crate::dialect::row::{readable, required};
-use crate::dialect::statement::Arg;
+use crate::dialect::statement::{Arg, Statement};
+use crate::statements::statements;
 use crate::store::SqlStore;
 
 /// Maximum number of tries to store versions that another node stores at the same moment.
 const TRIES: u32 = 4;
 
+statements! {
+    DefinitionStatements:
+    definitions,
+    definition_by_name,
+    lock_definition,
+    create_definition,
+    replace_definition,
+    delete_definition,
+}
+
+impl DefinitionStatements {
+    pub(crate) fn new(kind: Kind) -> Self {
+        let now = kind.now();
+        let statement = |text: String| Statement::new(kind, &text);
+        let columns = NotifyDef::COLUMNS;
+        let select = select_definitions(kind);
+        let parameters: Vec<String> = (0..columns.len()).map(|n| format!("${}", n + 2)).collect();
+        let assignments: Vec<String> =
+            columns.iter().zip(&parameters).map(|(column, parameter)| format!("{column} = {parameter}")).collect();
+        let id = format!("${}", columns.len() + 2);
+        Self {
+            definitions: statement(format!("{select} ORDER BY id")),
+            definition_by_name: statement(format!("{select} WHERE name = $2")),
+            lock_definition: statement(format!("{select} WHERE id = $2{}", kind.lock_wait())),
+            create_definition: statement(format!(
+                "INSERT INTO notify_def ({}, create_time, update_time) VALUES ({}, {now}, {now})",
+                columns.join(", "),
+                parameters.join(", ")
+            )),
+            replace_definition: statement(format!(
+                "UPDATE notify_def SET {}, update_time = {now} WHERE id = {id}",
+                assignments.join(", ")
+            )),
+            // The name becomes free. The handler's name is stored, so that notices in flight still find their handler.
+            delete_definition: statement(format!(
+                "UPDATE notify_def SET delete_time = {now}, update_time = {now}, handler = $3, name = $4 WHERE id = $2"
+            )),
+        }
+    }
+}
+
+/// A SELECT of all columns of a row, as [`read`] reads them.
+pub(crate) fn select_definitions(kind: Kind) -> String {
+    let read: Vec<String> = NotifyDef::COLUMNS
+        .iter()
+        .zip(NotifyDef::KINDS)
+        .map(|(column, value)| match value {
+            // Drivers disagree about booleans, but all read 0 and 1.
+            ColumnValue::Bool(_) => format!("CASE WHEN {column} THEN 1 ELSE 0 END"),
+            _ => (*column).to_owned(),
+        })
+        .collect();
+    // A set `delete_time` marks the row as deleted even where its value cannot be read.
+    format!(
+        "SELECT id, {}, {}, {}, coalesce({}, CASE WHEN delete_time IS NOT NULL THEN 0 END) FROM notify_def",
+        read.join(", "),
+        kind.epoch("create_time"),
+        kind.epoch("update_time"),
+        kind.epoch("delete_time")
+    )
+}
+
 impl<DB: Dialect> SqlStore<DB> {
     pub(crate) async fn try_definitions(&self, on: &Share<DB>) -> sqlx::Result<Vec<NotifyDef>> {
         let began = Instant::now();
         let mut conn = on.get().await?;
-        let rows = DB::fetch(&mut conn, &DB::statements().definitions, &[self.now()]).await?;
-        let server = DB::fetch(&mut conn, &DB::statements().own_server, &[]).await?;
-        let mut tables = String::new();
-        if let Some(row) = server.first() {
-            let sees = required::<DB>(row, 0)? == 1;
-            self.known.sees_open.get_or_init(|| sees);
-            tables = DB::text(row, 1)?.unwrap_or_default();
-        }
+        let rows = DB::fetch(&mut conn, &DB::statements().definitions.definitions, &[self.now()]).await?;
+        let tables = self.known.look::<DB>(&mut conn).await?;
         conn.done();
         let definitions = readable::<DB, _>(&rows, "definition", read::<DB>);
         self.known.remember(began, &definitions, tables);
@@ -87,7 +143,7 @@ impl<DB: Dialect> SqlStore<DB> {
 
     async fn create(&self, conn: &mut DB::Connection, def: &NotifyDef) -> sqlx::Result<Edited> {
         let values = def.values();
-        DB::execute(conn, &DB::statements().create_definition, &self.with_values(&values)).await?;
+        DB::execute(conn, &DB::statements().definitions.create_definition, &self.with_values(&values)).await?;
         let created = self.by_name(conn, &def.name).await?;
         Ok(created.map_or(Edited::Missing, Edited::Done))
     }
@@ -106,7 +162,7 @@ impl<DB: Dialect> SqlStore<DB> {
         let values = new.values();
         let mut args = self.with_values(&values);
         args.push(seen.id.into());
-        DB::execute(conn, &DB::statements().replace_definition, &args).await?;
+        DB::execute(conn, &DB::statements().definitions.replace_definition, &args).await?;
         self.lock_row(conn, seen.id).await
     }
 
@@ -117,7 +173,7 @@ impl<DB: Dialect> SqlStore<DB> {
         }
         let free_name = deleted_name(seen);
         let args = [self.now(), seen.id.into(), seen.handler_name().into(), free_name.as_str().into()];
-        DB::execute(conn, &DB::statements().delete_definition, &args).await?;
+        DB::execute(conn, &DB::statements().definitions.delete_definition, &args).await?;
         self.lock_row(conn, seen.id).await
     }
 
@@ -136,12 +192,13 @@ impl<DB: Dialect> SqlStore<DB> {
     }
 
     async fn lock_row(&self, conn: &mut DB::Connection, id: i64) -> sqlx::Result<Edited> {
-        let rows = DB::fetch(conn, &DB::statements().lock_definition, &[self.now(), id.into()]).await?;
+        let rows = DB::fetch(conn, &DB::statements().definitions.lock_definition, &[self.now(), id.into()]).await?;
         Ok(rows.first().map(read::<DB>).transpose()?.map_or(Edited::Missing, Edited::Done))
     }
 
     async fn by_name(&self, conn: &mut DB::Connection, name: &str) -> sqlx::Result<Option<NotifyDef>> {
-        let rows = DB::fetch(conn, &DB::statements().definition_by_name, &[self.now(), name.into()]).await?;
+        let rows =
+            DB::fetch(conn, &DB::statements().definitions.definition_by_name, &[self.now(), name.into()]).await?;
         rows.first().map(read::<DB>).transpose()
     }
 

@@ -5,11 +5,62 @@ use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand, 
 use solid_notify_core::notice::time_from_millis;
 
 use crate::connections::Share;
+use crate::definitions::select_definitions;
 use crate::dialect::Dialect;
-use crate::dialect::row::{readable, required, required_text};
-use crate::dialect::statement::Arg;
-use crate::operate::write_entry;
+use crate::dialect::kind::Kind;
+use crate::dialect::row::{columns, readable, required, required_text};
+use crate::dialect::statement::{Arg, Statement};
+use crate::operate::audit::write_entry;
+use crate::statements::statements;
 use crate::store::{SqlStore, int};
+
+columns! {
+    Version(kind: Kind):
+    def_id = "v.def_id";
+    version = "v.version";
+    time = kind.epoch("v.time");
+    who = "v.who";
+    act = "v.act";
+    definition = "v.definition";
+}
+
+statements! {
+    VersionStatements:
+    versions,
+    last_versions,
+    write_version,
+    forget_versions,
+    definition_by_id,
+    lock_definition_if_free,
+}
+
+impl VersionStatements {
+    pub(crate) fn new(kind: Kind) -> Self {
+        let statement = |text: String| Statement::new(kind, &text);
+        let read = format!("SELECT {} FROM notify_def_version v", Version::list(kind));
+        let definition = select_definitions(kind);
+        Self {
+            versions: statement(format!(
+                "{read} WHERE v.def_id = $2 AND v.version <= $3 ORDER BY v.version DESC LIMIT $4"
+            )),
+            // Read only after a row has changed, and then for all definitions, in one round trip.
+            last_versions: statement(format!(
+                "{read} JOIN (SELECT def_id, max(version) AS version FROM notify_def_version GROUP BY def_id) AS l
+                 ON l.def_id = v.def_id AND l.version = v.version"
+            )),
+            write_version: statement(format!(
+                "INSERT INTO notify_def_version (def_id, version, time, who, act, definition)
+                 VALUES ($2, $3, {}, $4, $5, {})",
+                kind.now(),
+                kind.to_json("$6")
+            )),
+            forget_versions: statement("DELETE FROM notify_def_version WHERE def_id = $2".into()),
+            definition_by_id: statement(format!("{definition} WHERE id = $2")),
+            // A sweeper does not wait: the session that has locked the row is about to change it.
+            lock_definition_if_free: statement(format!("{definition} WHERE id = $2{}", kind.lock_if_free())),
+        }
+    }
+}
 
 impl<DB: Dialect> SqlStore<DB> {
     pub(crate) async fn try_versions(
@@ -112,12 +163,13 @@ impl<DB: Dialect> SqlStore<DB> {
 }
 
 fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<StoredVersion> {
+    const AT: Version = Version::AT;
     Ok(StoredVersion {
-        def_id: required::<DB>(row, 0)?,
-        version: required::<DB>(row, 1)?,
-        time: time_from_millis(DB::int(row, 2)?.unwrap_or(0)),
-        who: required_text::<DB>(row, 3)?,
-        act: required_text::<DB>(row, 4)?,
-        definition: required_text::<DB>(row, 5)?,
+        def_id: required::<DB>(row, AT.def_id)?,
+        version: required::<DB>(row, AT.version)?,
+        time: time_from_millis(DB::int(row, AT.time)?.unwrap_or(0)),
+        who: required_text::<DB>(row, AT.who)?,
+        act: required_text::<DB>(row, AT.act)?,
+        definition: required_text::<DB>(row, AT.definition)?,
     })
 }

@@ -75,15 +75,15 @@ impl Dialect for MySql {
             // use hangs or panics. The statements stay prepared, so this costs time only once.
             let statements = Self::statements();
             let needed = [
-                &statements.definition_id,
-                &statements.insert_plain,
-                &statements.insert_known,
-                &statements.insert,
-                &statements.definition_ids,
-                &statements.duplicates,
-                &statements.hold_duplicates,
-                &statements.id_step,
-                &statements.definition_names,
+                &statements.add.definition_id,
+                &statements.shortcuts.plain.insert_plain,
+                &statements.shortcuts.known.insert_known,
+                &statements.add.insert,
+                &statements.add.definition_ids,
+                &statements.add.duplicates,
+                &statements.add.hold_duplicates,
+                &statements.add.id_step,
+                &statements.add.definition_names,
             ];
             for statement in needed {
                 if conn.prepare(statement.sql()).await.is_err() {

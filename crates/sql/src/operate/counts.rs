@@ -9,10 +9,49 @@ use tokio::time::Instant;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
-use crate::dialect::row::{readable, required, required_text};
+use crate::dialect::row::{columns, readable, required, required_text};
 use crate::dialect::statement::{Arg, Statement};
 use crate::statements::statements;
 use crate::store::SqlStore;
+
+columns! {
+    /// The stored counts of a definition.
+    Stored(kind: Kind):
+    def_id = "d.id";
+    name = "d.name";
+    now = kind.epoch_down(&kind.now());
+    taken_at = kind.epoch("c.taken_at");
+    next_time = kind.epoch("c.next_time");
+    oldest_due = kind.epoch("c.oldest_due");
+    not_sent = "c.not_sent";
+    failed = "c.failed";
+    sending = "c.sending";
+    awaiting_ack = "c.awaiting_ack";
+    dead_letters = "c.dead_letters";
+    cancelled = "c.cancelled";
+    recently_succeeded = "c.recently_succeeded";
+}
+
+columns! {
+    /// The counts that a node takes.
+    Taken(
+        kind: Kind,
+        now: &str,
+        live: &dyn Fn(i64) -> String,
+        first: &dyn Fn(i64) -> String,
+        ended: &dyn Fn(i64, &str) -> String
+    ):
+    taken_at = kind.epoch_down(now);
+    first_not_sent = first(0);
+    first_failed = first(2);
+    not_sent = live(0);
+    failed = live(2);
+    sending = live(5);
+    awaiting_ack = live(4);
+    dead_letters = ended(3, "");
+    cancelled = ended(6, "");
+    recently_succeeded = ended(1, &format!(" AND m.finish_time > {}", kind.plus(now, "-$3")));
+}
 
 statements! {
     CountStatements:
@@ -48,16 +87,10 @@ impl CountStatements {
                 kind.by_index("notify_msg_history_finished")
             )
         };
-        let recent = format!(" AND m.finish_time > {}", kind.plus(&now, "-$3"));
         Self {
             read_counts: statement(format!(
-                "SELECT d.id, d.name, {}, {}, {}, {}, c.not_sent, c.failed, c.sending, c.awaiting_ack, c.dead_letters,
-                        c.cancelled, c.recently_succeeded
-                 FROM notify_def d LEFT JOIN notify_count c ON c.def_id = d.id ORDER BY d.name",
-                kind.epoch_down(&now),
-                kind.epoch("c.taken_at"),
-                kind.epoch("c.next_time"),
-                kind.epoch("c.oldest_due"),
+                "SELECT {} FROM notify_def d LEFT JOIN notify_count c ON c.def_id = d.id ORDER BY d.name",
+                Stored::list(kind)
             )),
             // Of the nodes that find the count due, only one moves its time on.
             claim_count: statement(format!(
@@ -70,19 +103,7 @@ impl CountStatements {
             ))),
             // One statement counts and another writes. On MySQL an UPDATE that reads would lock all rows that it reads; on SQLite
             // it would keep all other writers out meanwhile.
-            take_count: statement(format!(
-                "SELECT {}, {}, {}, {}, {}, {}, {}, {}, {}, {}",
-                kind.epoch_down(&now),
-                first(0),
-                first(2),
-                live(0),
-                live(2),
-                live(5),
-                live(4),
-                ended(3, ""),
-                ended(6, ""),
-                ended(1, &recent),
-            )),
+            take_count: statement(format!("SELECT {}", Taken::list(kind, &now, &live, &first, &ended))),
             write_count: statement(format!(
                 "UPDATE notify_count SET not_sent = $3, failed = $4, sending = $5, awaiting_ack = $6, dead_letters = $7,
                         cancelled = $8, recently_succeeded = $9, oldest_due = {}, taken_at = {}, next_time = {}
@@ -105,6 +126,7 @@ impl<DB: Dialect> SqlStore<DB> {
     }
 
     pub(crate) async fn try_refresh_counts(&self, on: &Share<DB>, def_id: i64, every: Duration) -> sqlx::Result<bool> {
+        const AT: Taken = Taken::AT;
         let statements = &DB::statements().counts;
         let mut conn = on.get().await?;
         let claim = [self.now(), def_id.into(), duration_millis(COUNT_HOLD).into()];
@@ -116,14 +138,24 @@ impl<DB: Dialect> SqlStore<DB> {
             let rows = DB::fetch(&mut conn, &statements.take_count, &take).await?;
             let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
             let next = next_count(began.elapsed(), every);
-            let taken = required::<DB>(row, 0)?;
-            let firsts = [DB::int(row, 1)?, DB::int(row, 2)?];
+            let taken = required::<DB>(row, AT.taken_at)?;
+            let firsts = [DB::int(row, AT.first_not_sent)?, DB::int(row, AT.first_failed)?];
             let oldest = firsts.into_iter().flatten().min().filter(|first| *first <= taken);
-            let mut write = vec![self.now(), def_id.into()];
-            for column in 3..=9 {
-                write.push(Arg::Int(DB::int(row, column)?));
-            }
-            write.extend([Arg::Int(oldest), taken.into(), duration_millis(next).into()]);
+            let count = |column| DB::int(row, column).map(Arg::Int);
+            let write = [
+                self.now(),
+                def_id.into(),
+                count(AT.not_sent)?,
+                count(AT.failed)?,
+                count(AT.sending)?,
+                count(AT.awaiting_ack)?,
+                count(AT.dead_letters)?,
+                count(AT.cancelled)?,
+                count(AT.recently_succeeded)?,
+                Arg::Int(oldest),
+                taken.into(),
+                duration_millis(next).into(),
+            ];
             DB::execute(&mut conn, &statements.write_count, &write).await?;
         }
         conn.done();
@@ -132,19 +164,20 @@ impl<DB: Dialect> SqlStore<DB> {
 }
 
 fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<DefinitionCounts> {
-    let definition = (required::<DB>(row, 0)?, required_text::<DB>(row, 1)?);
-    let now = time_from_millis(required::<DB>(row, 2)?);
+    const AT: Stored = Stored::AT;
+    let definition = (required::<DB>(row, AT.def_id)?, required_text::<DB>(row, AT.name)?);
+    let now = time_from_millis(required::<DB>(row, AT.now)?);
     let time = |column| Ok::<_, sqlx::Error>(DB::int(row, column)?.map(time_from_millis));
     let count = |column| Ok::<_, sqlx::Error>(u64::try_from(DB::int(row, column)?.unwrap_or(0)).unwrap_or(0));
-    let (taken_at, next) = (time(3)?, time(4)?);
+    let (taken_at, next) = (time(AT.taken_at)?, time(AT.next_time)?);
     let mut counts = NoticeCounts::default();
-    counts.oldest_due = time(5)?;
-    counts.not_sent = count(6)?;
-    counts.failed = count(7)?;
-    counts.sending = count(8)?;
-    counts.awaiting_ack = count(9)?;
-    counts.dead_letters = count(10)?;
-    counts.cancelled = count(11)?;
-    counts.recently_succeeded = count(12)?;
+    counts.oldest_due = time(AT.oldest_due)?;
+    counts.not_sent = count(AT.not_sent)?;
+    counts.failed = count(AT.failed)?;
+    counts.sending = count(AT.sending)?;
+    counts.awaiting_ack = count(AT.awaiting_ack)?;
+    counts.dead_letters = count(AT.dead_letters)?;
+    counts.cancelled = count(AT.cancelled)?;
+    counts.recently_succeeded = count(AT.recently_succeeded)?;
     Ok(DefinitionCounts::new(definition, taken_at.map(|at| (counts, at)), next, now))
 }

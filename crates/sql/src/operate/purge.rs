@@ -12,9 +12,50 @@ use solid_notify_core::store::Purge;
 use crate::claim::limits;
 use crate::connections::Share;
 use crate::dialect::Dialect;
+use crate::dialect::kind::Kind;
 use crate::dialect::row::required;
-use crate::dialect::statement::Arg;
+use crate::dialect::statement::{Arg, Statement};
+use crate::statements::statements;
 use crate::store::{SqlStore, int};
+
+statements! {
+    PurgeStatements:
+    purgeable,
+    purge,
+    purge_definition,
+}
+
+impl PurgeStatements {
+    pub(crate) fn new(kind: Kind) -> Self {
+        let now = kind.now();
+        let statement = |text: String| Statement::new(kind, &text);
+        Self {
+            purgeable: statement(format!(
+                "SELECT m.id, {finished}
+                 FROM notify_msg_history m{by_index}
+                 WHERE m.def_id = $2 AND m.status = $3 AND m.finish_time <= {old} AND m.finish_time >= {begin}
+                 ORDER BY m.finish_time
+                 LIMIT $5",
+                finished = kind.epoch_down("m.finish_time"),
+                by_index = kind.by_index("notify_msg_history_finished"),
+                old = kind.plus(&now, "-$4"),
+                begin = kind.epoch_time("$6")
+            )),
+            // Checks again, because a dead letter may have been revived, and have failed again, since it was found.
+            purge: statement(kind.listed_delete(
+                "$2",
+                "notify_msg_history",
+                &format!(" AND m.status + 0 = $3 AND {} <= {now}", kind.plus("m.finish_time", "$4")),
+            )),
+            purge_definition: statement(format!(
+                "DELETE FROM notify_def WHERE id = $2 AND delete_time <= {}
+                 AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
+                 AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2)",
+                kind.plus(&now, "-$3")
+            )),
+        }
+    }
+}
 
 /// Where the last full window of a purge ended, in milliseconds since 1970, by definition and status.
 #[derive(Default)]
@@ -46,7 +87,7 @@ impl<DB: Dialect> SqlStore<DB> {
             Purge::Definition { def_id, older_than } => {
                 let args = [self.now(), (*def_id).into(), duration_millis(*older_than).into()];
                 let mut tx = conn.begin().await?;
-                let purged = DB::execute(&mut tx, &statements.purge_definition, &args).await?.rows > 0;
+                let purged = DB::execute(&mut tx, &statements.purge.purge_definition, &args).await?.rows > 0;
                 if purged {
                     limits::forget::<DB>(&mut tx, self.now(), *def_id).await?;
                     DB::execute(&mut tx, &statements.counts.forget_count, &args[..2]).await?;
@@ -60,13 +101,13 @@ impl<DB: Dialect> SqlStore<DB> {
                 let begin = self.purged.begin(*def_id, *status);
                 let args =
                     [self.now(), (*def_id).into(), status.code().into(), age.into(), int(*limit).into(), begin.into()];
-                let rows = DB::fetch(&mut conn, &statements.purgeable, &args).await?;
+                let rows = DB::fetch(&mut conn, &statements.purge.purgeable, &args).await?;
                 // The last window of a purge is not full; the next purge begins at the start.
                 let last = rows.last().filter(|_| rows.len() == *limit).map(|row| DB::int(row, 1)).transpose()?;
                 let ids = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<i64>>>()?;
                 if !ids.is_empty() {
                     let args = [self.now(), Arg::Ids(&ids), status.code().into(), age.into()];
-                    DB::execute(&mut conn, &statements.purge, &args).await?;
+                    DB::execute(&mut conn, &statements.purge.purge, &args).await?;
                 }
                 self.purged.end(*def_id, *status, last.flatten());
                 ids

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use chrono::{DateTime, Utc};
 use serde::Serialize;
 use solid_notify_core::notice::{NoticeRecord, Status, millis_from_time, time_from_millis};
 use solid_notify_core::operate::{AuditEntry, Change, Target, Verb, VerbResult, Window, WindowDone, decide, detail};
@@ -10,10 +9,82 @@ use solid_notify_core::operate::{AuditEntry, Change, Target, Verb, VerbResult, W
 use crate::claim::blocked::{keys_of, unblock};
 use crate::connections::Share;
 use crate::dialect::Dialect;
-use crate::dialect::row::{read_record, required};
+use crate::dialect::kind::{Kind, Ty};
+use crate::dialect::row::required;
 use crate::dialect::statement::{Arg, Statement};
-use crate::operate::write_entry;
+use crate::operate::audit::write_entry;
+use crate::settle::statements::HISTORY;
+use crate::statements::statements;
 use crate::store::{SqlStore, json};
+
+statements! {
+    VerbStatements:
+    hold_ended,
+    revive,
+    cancel,
+    retime,
+    retime_window,
+    rewrite,
+}
+
+/// The columns of a live notice.
+const LIVE: &str = "id, def_id, param, description, errors, status, fence, failures, crashes, worker, last_class, \
+     last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context";
+
+impl VerbStatements {
+    pub(crate) fn new(kind: Kind) -> Self {
+        let now = kind.now();
+        let statement = |text: String| Statement::new(kind, &text);
+        let ids = kind.batch("$2", &[("notice_id", Ty::Int), ("fence", Ty::Int), ("was", Ty::Int)]);
+        let due = |at: &str| kind.later(&kind.epoch_time(at), &now);
+        Self {
+            // The notices of a window that are unchanged. Locked ones are skipped, because another session purges or revives
+            // them. So is an ended notice whose id a live notice has as well (a restored sequence).
+            hold_ended: statement(format!(
+                "SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END {}",
+                kind.batch_rows(
+                    &ids,
+                    "notify_msg_history",
+                    "m.fence = b.fence AND m.status + 0 = b.was
+                     AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id)",
+                    kind.lock(),
+                )
+            )),
+            // Keeps the fence. A notice that was never claimed becomes "not sent".
+            revive: statement(format!(
+                "INSERT INTO notify_msg ({LIVE})
+                 SELECT m.id, m.def_id, m.param, m.description, m.errors, CASE WHEN m.fence > 0 THEN 2 ELSE 0 END,
+                        m.fence, 0, 0, m.worker, m.last_class, m.last_call_time, {}, m.create_time, m.dedupe_key,
+                        m.dedupe_until_ended, m.ordering_key, m.trace_context {}",
+                due("b.due"),
+                kind.batch_rows(
+                    &kind.batch("$2", &[("notice_id", Ty::Int), ("due", Ty::Int)]),
+                    "notify_msg_history",
+                    "true",
+                    ""
+                )
+            )),
+            cancel: statement(format!(
+                "INSERT INTO notify_msg_history ({HISTORY})
+                 SELECT m.id, m.def_id, m.param, m.description, m.errors, 6, m.fence, m.failures, m.crashes, m.worker,
+                        m.last_class, m.last_call_time, NULL, m.create_time, m.dedupe_key, m.dedupe_until_ended,
+                        m.ordering_key, m.trace_context, {now}, $3 {}",
+                kind.listed_rows("$2", "notify_msg", "true", "")
+            )),
+            retime: statement(format!(
+                "UPDATE notify_msg SET next_call_time = {}, blocked_since = NULL WHERE id = $2",
+                due("$3")
+            )),
+            retime_window: statement(kind.batch_update(
+                &kind.batch("$2", &[("notice_id", Ty::Int), ("due", Ty::Int)]),
+                "notify_msg",
+                &format!("next_call_time = {}, blocked_since = NULL", due("b.due")),
+                "",
+            )),
+            rewrite: statement(format!("UPDATE notify_msg SET param = {} WHERE id = $2", kind.to_json("$3"))),
+        }
+    }
+}
 
 /// A notice of a window, as the statements `hold`, `hold_ended` and `revive` read it.
 #[derive(Serialize)]
@@ -36,7 +107,7 @@ impl<DB: Dialect> SqlStore<DB> {
     pub(crate) async fn try_change(&self, on: &Share<DB>, id: i64, verb: &Verb, who: &str) -> sqlx::Result<VerbResult> {
         let mut conn = on.get().await?;
         let mut tx = conn.begin().await?;
-        let Some(notice) = self.locked(&mut tx, id).await? else {
+        let Some(notice) = self.lock_record(&mut tx, id).await? else {
             tx.rollback().await?;
             conn.done();
             return Ok(VerbResult::NotFound);
@@ -59,30 +130,13 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(answer)
     }
 
-    /// Locks the notice. It may move to the other table during the wait for its row, so the first table is searched twice.
-    async fn locked(&self, tx: &mut DB::Connection, id: i64) -> sqlx::Result<Option<NoticeRecord>> {
-        let statements = &DB::statements().operate;
-        for statement in [&statements.lock_live, &statements.lock_ended, &statements.lock_live] {
-            let rows = DB::fetch(tx, statement, &[self.now(), id.into()]).await?;
-            if let Some(row) = rows.first() {
-                return read_record::<DB>(row).map(Some);
-            }
-        }
-        Ok(None)
-    }
-
-    pub(crate) async fn time(&self, tx: &mut DB::Connection) -> sqlx::Result<DateTime<Utc>> {
-        let rows = DB::fetch(tx, &DB::statements().time, &[self.now()]).await?;
-        Ok(time_from_millis(rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(0)))
-    }
-
     async fn carry_out(
         &self,
         tx: &mut DB::Connection,
         notice: &NoticeRecord,
         change: &Change,
     ) -> sqlx::Result<VerbResult> {
-        let statements = &DB::statements().operate;
+        let statements = &DB::statements().verbs;
         let id = notice.id;
         match change {
             Change::Revive { param } => {
@@ -125,7 +179,7 @@ impl<DB: Dialect> SqlStore<DB> {
         }
         let batch = keys.iter().map(|(_, key)| serde_json::json!({ "owner": def_id, "own_key": key }));
         let batch = serde_json::Value::from_iter(batch).to_string();
-        let rows = DB::fetch(tx, &DB::statements().duplicates, &[self.now(), batch.as_str().into()]).await?;
+        let rows = DB::fetch(tx, &DB::statements().add.duplicates, &[self.now(), batch.as_str().into()]).await?;
         let mut live = HashMap::new();
         for row in &rows {
             live.insert(DB::text(row, 2)?.unwrap_or_default(), required::<DB>(row, 0)?);
@@ -137,9 +191,9 @@ impl<DB: Dialect> SqlStore<DB> {
     async fn revive(&self, tx: &mut DB::Connection, rows: &[VerbRow]) -> sqlx::Result<()> {
         let statements = DB::statements();
         let batch = json(&rows)?;
-        DB::execute(tx, &statements.operate.revive, &[self.now(), batch.as_str().into()]).await?;
+        DB::execute(tx, &statements.verbs.revive, &[self.now(), batch.as_str().into()]).await?;
         let ids = rows.iter().map(|row| row.notice_id).collect::<Vec<_>>();
-        DB::execute(tx, &statements.evict, &[self.now(), Arg::Ids(&ids)]).await?;
+        DB::execute(tx, &statements.settle.evict, &[self.now(), Arg::Ids(&ids)]).await?;
         Ok(())
     }
 
@@ -149,9 +203,9 @@ impl<DB: Dialect> SqlStore<DB> {
         let statements = DB::statements();
         let args = [self.now(), Arg::Ids(ids), reason.into()];
         let keys = keys_of::<DB>(tx, self.now(), ids).await?;
-        DB::execute(tx, &statements.evict, &args[..2]).await?;
-        DB::execute(tx, &statements.operate.cancel, &args).await?;
-        DB::execute(tx, &statements.remove, &args[..2]).await?;
+        DB::execute(tx, &statements.settle.evict, &args[..2]).await?;
+        DB::execute(tx, &statements.verbs.cancel, &args).await?;
+        DB::execute(tx, &statements.settle.remove, &args[..2]).await?;
         unblock::<DB>(tx, self.now(), keys).await
     }
 
@@ -179,7 +233,7 @@ impl<DB: Dialect> SqlStore<DB> {
         let mut done = WindowDone::default();
         match &window.verb {
             Verb::Retry if window.status.is_final() => {
-                let held = DB::fetch(tx, &statements.operate.hold_ended, &args).await?;
+                let held = DB::fetch(tx, &statements.verbs.hold_ended, &args).await?;
                 let mut keys = HashMap::new();
                 for row in &held {
                     keys.insert(required::<DB>(row, 0)?, DB::text(row, 1)?);
@@ -207,17 +261,17 @@ impl<DB: Dialect> SqlStore<DB> {
                 done.changed = revived.iter().map(|row| row.notice_id).collect();
             }
             Verb::Reschedule { .. } if matches!(window.status, Status::NotSent | Status::Failed) => {
-                let held = DB::fetch(tx, &statements.hold, &args).await?;
+                let held = DB::fetch(tx, &statements.settle.hold, &args).await?;
                 done.changed = held.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<_>>()?;
                 if !done.changed.is_empty() {
                     let held: HashSet<i64> = done.changed.iter().copied().collect();
                     let rows: Vec<VerbRow> = rows.into_iter().filter(|row| held.contains(&row.notice_id)).collect();
                     let batch = json(&rows)?;
-                    DB::execute(tx, &statements.operate.retime_window, &[args[0], batch.as_str().into()]).await?;
+                    DB::execute(tx, &statements.verbs.retime_window, &[args[0], batch.as_str().into()]).await?;
                 }
             }
             Verb::Cancel { reason } if !window.status.is_final() => {
-                let held = DB::fetch(tx, &statements.hold, &args).await?;
+                let held = DB::fetch(tx, &statements.settle.hold, &args).await?;
                 done.changed = held.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<_>>()?;
                 if !done.changed.is_empty() {
                     self.cancel(tx, &done.changed, reason).await?;

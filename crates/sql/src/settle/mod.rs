@@ -1,6 +1,5 @@
 //! Settles a batch in one transaction: locks the notices whose fence still holds, moves ended ones to history, and sets the next
-//! time of the others. One statement does each step, or one statement all steps where the database can. A refused outcome affects
-//! no other.
+//! time of the others. One statement does each step, or a shortcut does all of them. A refused outcome affects no other.
 
 pub(crate) mod statements;
 
@@ -8,9 +7,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 use solid_notify_core::definition::FOREVER;
-use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::{Status, duration_millis};
-use solid_notify_core::store::{Settle, Settled, Shape};
+use solid_notify_core::store::{Settle, Settled};
 use solid_notify_core::transition::Next;
 
 use crate::alerts;
@@ -20,8 +18,9 @@ use crate::connections::Share;
 use crate::definitions::is_unique_violation;
 use crate::dialect::Dialect;
 use crate::dialect::row::required;
-use crate::dialect::statement::{Arg, Statement};
-use crate::store::{SqlStore, fault, json};
+use crate::dialect::statement::Arg;
+use crate::shortcuts::{self, Shortcut};
+use crate::store::{SqlStore, json};
 
 /// The fence of an outcome, as the statement `hold` reads it.
 #[derive(Serialize)]
@@ -41,7 +40,7 @@ impl Key {
 
 /// The new state of a notice, as the statements `settle`, `archive` and `reschedule` read it. Missing values are null.
 #[derive(Serialize)]
-struct Row<'a> {
+pub(crate) struct Row<'a> {
     notice_id: i64,
     fence: i64,
     was: i64,
@@ -64,7 +63,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn new(settle: &'a Settle) -> Self {
+    pub(crate) fn new(settle: &'a Settle) -> Self {
         let Key { notice_id, fence, was, overdue } = Key::new(settle);
         let (status, after_ms, reason, ends, keep) = match &settle.transition.next {
             Next::Wait { status, after } => (status, (*after != FOREVER).then(|| duration_millis(*after)), None, 0, 0),
@@ -89,73 +88,54 @@ impl<'a> Row<'a> {
     }
 }
 
-/// How a batch is written.
-#[derive(Clone, Copy)]
-enum Way {
-    /// The statement `bare`, which waits a moment for rows that other sessions lock, and then fails.
-    Bare { bare: &'static Statement, at_once: &'static Statement },
-    /// One statement that skips locked rows.
-    AtOnce(&'static Statement),
-    /// One statement for each step. With `evict`, rows of history are deleted whose ids were given to new notices.
-    Steps { evict: bool },
-}
-
 impl<DB: Dialect> SqlStore<DB> {
     pub(crate) async fn try_settle(&self, on: &Share<DB>, batch: &[Settle]) -> sqlx::Result<Vec<Settled>> {
-        let mut way = self.way(batch);
+        let mut shortcut = Shortcut::of(self, batch);
+        let mut evict = false;
         loop {
-            match (self.settle_once(on, batch, way).await, way) {
-                (done, Way::Steps { evict: true }) => return done,
+            match self.settle_once(on, batch, shortcut, evict).await {
                 // The only unique index that a settle can violate is on the ids of history.
-                (Err(error), _) if is_unique_violation(&error) => way = Way::Steps { evict: true },
-                (Err(error), Way::Bare { at_once, .. }) if fault::<DB>(&error) == FaultKind::Conflict => {
-                    self.note_lock();
-                    way = Way::AtOnce(at_once);
-                }
-                (done, _) => return done,
+                Err(error) if !evict && is_unique_violation(&error) => (shortcut, evict) = (None, true),
+                Err(error) => match shortcut.and_then(|shortcut| shortcut.after(&error, self)) {
+                    Some(other) => shortcut = Some(other),
+                    None => return Err(error),
+                },
+                done => return done,
             }
         }
     }
 
-    fn way(&self, batch: &[Settle]) -> Way {
-        let statements = DB::statements();
-        // A batch without alarms and circuit breakers needs no steps.
-        let watched = batch.iter().any(|settle| settle.shape() == Shape::Watched);
-        let Some(at_once) = statements.settle.as_ref().filter(|_| !watched) else {
-            return Way::Steps { evict: false };
-        };
-        let first = batch.first().map(Settle::shape);
-        let bare = match first {
-            Some(Shape::Bare { keep: true }) => statements.settle_kept.as_ref(),
-            Some(Shape::Bare { keep: false }) => statements.settle_gone.as_ref(),
-            _ => None,
-        };
-        let alike = batch.iter().all(|settle| Some(settle.shape()) == first);
-        match bare {
-            Some(bare) if alike && !self.met_lock_lately() => Way::Bare { bare, at_once },
-            _ => Way::AtOnce(at_once),
-        }
-    }
-
-    async fn settle_once(&self, on: &Share<DB>, batch: &[Settle], way: Way) -> sqlx::Result<Vec<Settled>> {
+    /// Settles a batch by its shortcut or in steps. With `evict`, rows of history are deleted whose ids were given to new notices.
+    async fn settle_once(
+        &self,
+        on: &Share<DB>,
+        batch: &[Settle],
+        shortcut: Option<Shortcut>,
+        evict: bool,
+    ) -> sqlx::Result<Vec<Settled>> {
         let mut conn = on.get().await?;
         let keyed = batch.iter().any(|settle| settle.ordering_key.is_some());
-        let missing = if keyed || matches!(way, Way::Steps { .. }) {
-            let mut tx = conn.begin().await?;
-            let missing = self.write(&mut tx, batch, way).await?;
-            // In the transaction of the end: otherwise a process that dies in between leaves the next notice blocked.
-            let ended = keys_of_ended(batch.iter().filter(|settle| !missing.contains(&fence_of(settle))));
-            unblock::<DB>(&mut tx, self.now(), ended).await?;
-            tx.commit().await?;
-            missing
-        } else {
-            self.write(&mut conn, batch, way).await?
+        let missing = match shortcut {
+            Some(shortcut) if !keyed => shortcut.settle::<DB>(&mut conn, self.now(), batch).await?,
+            _ => {
+                let mut tx = conn.begin().await?;
+                let missing = if let Some(shortcut) = shortcut {
+                    shortcut.settle::<DB>(&mut tx, self.now(), batch).await?
+                } else {
+                    self.settle_by_steps(&mut tx, batch, evict).await?
+                };
+                // In the transaction of the end: otherwise a process that dies in between leaves the next notice blocked.
+                let ended = keys_of_ended(batch.iter().filter(|settle| !missing.contains(&fence_of(settle))));
+                unblock::<DB>(&mut tx, self.now(), ended).await?;
+                tx.commit().await?;
+                missing
+            }
         };
         let is_held = |settle: &Settle| !missing.contains(&fence_of(settle));
         let mut settled = vec![Settled::Done; batch.len()];
         if !missing.is_empty() {
             let ids = batch.iter().filter(|settle| !is_held(settle)).map(|settle| settle.id).collect::<Vec<_>>();
-            let rows = DB::fetch(&mut conn, &DB::statements().verify, &[self.now(), Arg::Ids(&ids)]).await?;
+            let rows = DB::fetch(&mut conn, &DB::statements().settle.verify, &[self.now(), Arg::Ids(&ids)]).await?;
             let mut stands = rows.iter().map(StoredState::read::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
             // The live one last, so that it wins where an ended notice has the same id: the outcome is the live one's.
             stands.sort_by_key(|(_, stands)| !Status::from_code(stands.status).is_some_and(Status::is_final));
@@ -170,54 +150,29 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(settled)
     }
 
-    /// Writes a batch. Returns the fences that no longer hold.
-    async fn write(&self, conn: &mut DB::Connection, batch: &[Settle], way: Way) -> sqlx::Result<HashSet<Fence>> {
-        let now = self.now();
-        let held = match way {
-            Way::Bare { bare, .. } => {
-                let (ids, attempts): (Vec<i64>, Vec<i64>) =
-                    batch.iter().map(|settle| (settle.id, settle.fence)).unzip();
-                let rows = DB::fetch(conn, bare, &[now, Arg::Ids(&ids), Arg::Ids(&attempts)]).await?;
-                let fence = |row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?, Status::Sending.code()));
-                return rows.iter().map(fence).collect();
-            }
-            Way::AtOnce(at_once) => {
-                let rows = json(&batch.iter().map(Row::new).collect::<Vec<_>>())?;
-                keys::<DB>(&DB::fetch(conn, at_once, &[now, rows.as_str().into()]).await?)?
-            }
-            Way::Steps { evict } => self.settle_by_steps(conn, batch, evict).await?,
-        };
-        Ok(batch.iter().map(fence_of).filter(|fence| !held.contains(fence)).collect())
-    }
-
-    /// Locks the notices whose fence holds and writes their new state. Returns their fences.
+    /// Locks the notices whose fence holds and writes their new state. Returns the fences that no longer hold.
     async fn settle_by_steps(
         &self,
         tx: &mut DB::Connection,
         batch: &[Settle],
         evict: bool,
     ) -> sqlx::Result<HashSet<Fence>> {
-        let statements = DB::statements();
+        let statements = &DB::statements().settle;
         let now = self.now();
-        let fences = json(&batch.iter().map(Key::new).collect::<Vec<_>>())?;
-        let held = keys::<DB>(&DB::fetch(tx, &statements.hold, &[now, fences.as_str().into()]).await?)?;
-        let (mut ended, mut bare, mut kept, mut waiting) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let sent = json(&batch.iter().map(Key::new).collect::<Vec<_>>())?;
+        let held = fences::<DB>(&DB::fetch(tx, &statements.hold, &[now, sent.as_str().into()]).await?)?;
+        let (mut ended, mut kept, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         for settle in batch.iter().filter(|settle| held.contains(&fence_of(settle))) {
             match &settle.transition.next {
                 Next::Wait { .. } => waiting.push(Row::new(settle)),
                 Next::Finish { keep, .. } => {
                     ended.push(settle.id);
-                    match settle.shape() {
-                        Shape::Bare { keep: true } => bare.push(settle.id),
-                        _ if *keep => kept.push(Row::new(settle)),
-                        _ => {}
-                    }
+                    kept.extend(keep.then_some(settle));
                 }
             }
         }
-        let archived = || kept.iter().map(|row| row.notice_id).chain(bare.iter().copied());
-        if evict && archived().next().is_some() {
-            let ids = archived().collect::<Vec<_>>();
+        if evict && !kept.is_empty() {
+            let ids = kept.iter().map(|settle| settle.id).collect::<Vec<_>>();
             let evicted = DB::execute(tx, &statements.evict, &[now, Arg::Ids(&ids)]).await?.rows;
             tracing::error!(
                 evicted,
@@ -225,11 +180,10 @@ impl<DB: Dialect> SqlStore<DB> {
                 "ids of ended notices were given to new ones; the new ones replace them in notify_msg_history"
             );
         }
-        if !bare.is_empty() {
-            DB::execute(tx, &statements.archive_bare, &[now, Arg::Ids(&bare)]).await?;
-        }
+        let kept = shortcuts::archive_bare::<DB>(tx, now, kept).await?;
         if !kept.is_empty() {
-            DB::execute(tx, &statements.archive, &[now, json(&kept)?.as_str().into()]).await?;
+            let rows = json(&kept.into_iter().map(Row::new).collect::<Vec<_>>())?;
+            DB::execute(tx, &statements.archive, &[now, rows.as_str().into()]).await?;
         }
         if !ended.is_empty() {
             DB::execute(tx, &statements.remove, &[now, Arg::Ids(&ended)]).await?;
@@ -241,13 +195,13 @@ impl<DB: Dialect> SqlStore<DB> {
         let opened = limits::watch::<DB>(tx, now, ours()).await?;
         let alarms = ours().filter_map(|settle| settle.alarm.as_deref()).chain(opened);
         alerts::apply::<DB>(tx, now, alarms).await?;
-        Ok(held)
+        Ok(batch.iter().map(fence_of).filter(|fence| !held.contains(fence)).collect())
     }
 }
 
 /// Ends a notice that the caller has locked.
 pub(crate) async fn end_one<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, settle: &Settle) -> sqlx::Result<()> {
-    let statements = DB::statements();
+    let statements = &DB::statements().settle;
     let id = Arg::Ids(std::slice::from_ref(&settle.id));
     // Deletes an ended notice with the same id, because an error would end the caller's transaction.
     DB::execute(conn, &statements.evict, &[now, id]).await?;
@@ -258,14 +212,14 @@ pub(crate) async fn end_one<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>
 
 /// The notice, the attempt and the status that an outcome was decided for. A batch may have the outcomes of two attempts at the
 /// same notice, or the outcome of an attempt and the failure that its nack causes.
-type Fence = (i64, i64, i64);
+pub(crate) type Fence = (i64, i64, i64);
 
-fn fence_of(settle: &Settle) -> Fence {
+pub(crate) fn fence_of(settle: &Settle) -> Fence {
     (settle.id, settle.fence, settle.from.code())
 }
 
 /// Reads the fences that a statement of a settle returns.
-fn keys<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<HashSet<Fence>> {
+pub(crate) fn fences<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<HashSet<Fence>> {
     rows.iter().map(|row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?, required::<DB>(row, 2)?))).collect()
 }
 

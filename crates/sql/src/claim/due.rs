@@ -1,0 +1,117 @@
+//! The look for due notices: one statement for all definitions.
+
+use std::collections::BTreeMap;
+
+use solid_notify_core::notice::{NEVER, Status, duration_from_millis, time_from_millis};
+use solid_notify_core::store::{DueSlice, DueTimes, LastTick};
+
+use crate::connections::Share;
+use crate::dialect::Dialect;
+use crate::dialect::kind::Kind;
+use crate::dialect::row::{columns, required};
+use crate::dialect::statement::Statement;
+use crate::statements::statements;
+use crate::store::{SqlStore, json};
+
+columns! {
+    /// The first due time of each status is null where there is no notice.
+    Due(kind: Kind, now: &str, first: &dyn Fn(i64) -> String):
+    def_id = "d.id";
+    now = kind.epoch_down(now);
+    not_sent = first(0);
+    failed = first(2);
+    sending = first(5);
+    awaiting_ack = first(4);
+    tick_schedule = "d.tick_schedule";
+    last_tick = kind.epoch("d.last_tick");
+    // When the first row of an alert is due; the same in each row.
+    due_alert = format!(
+        "(SELECT {} FROM notify_alert a WHERE a.due IS NOT NULL ORDER BY a.due LIMIT 1)",
+        kind.epoch_up("a.due")
+    );
+}
+
+statements! {
+    DueStatements:
+    due,
+}
+
+impl DueStatements {
+    pub(crate) fn new(kind: Kind) -> Self {
+        let now = kind.now();
+        // The index entry of the earliest due time, per definition and status: four searches for each definition, however
+        // many notices there are. `ORDER BY … LIMIT 1`, because MySQL reads the whole group for a correlated `min`.
+        //
+        // The due time is rounded up and now is rounded down, so a notice reported as due can be claimed. An unreadable time
+        // counts as 0 where the claim's comparison finds it due, so that it does not hide its queue slice. Otherwise it sorts
+        // last.
+        let first = |status: i64| {
+            format!(
+                "(SELECT coalesce({due}, CASE WHEN m.next_call_time <= {now} THEN 0 END)
+                  FROM notify_msg m{by_slice}
+                  WHERE m.def_id = d.id AND m.status = {status}{from_mark}
+                  ORDER BY {order}
+                  LIMIT 1)",
+                due = kind.epoch_up("m.next_call_time"),
+                by_slice = kind.by_slice(),
+                from_mark = kind.from_mark(&format!("b.from_{status}")),
+                order = kind.order_of_slice()
+            )
+        };
+        Self {
+            due: Statement::new(
+                kind,
+                &format!(
+                    "SELECT {columns}
+                     FROM notify_def d{marks}",
+                    columns = Due::list(kind, &now, &first),
+                    marks = kind.join_marks("$2")
+                ),
+            ),
+        }
+    }
+}
+
+impl<DB: Dialect> SqlStore<DB> {
+    pub(crate) async fn try_due(&self, on: &Share<DB>, thorough: bool) -> sqlx::Result<DueTimes> {
+        const AT: Due = Due::AT;
+        let from = json(&if thorough { Vec::new() } else { self.marks.rows() })?;
+        let mut conn = on.get().await?;
+        let rows = DB::fetch(&mut conn, &DB::statements().due.due, &[self.now(), from.as_str().into()]).await?;
+        let time = match rows.first() {
+            Some(row) => time_from_millis(required::<DB>(row, AT.now)?),
+            // There is no definition yet.
+            None => self.time(&mut conn).await?,
+        };
+        conn.done();
+        let mut marks = Vec::new();
+        let mut due = DueTimes { now: time, alerts: None, ticks: BTreeMap::new(), slices: Vec::new() };
+        if let Some(row) = rows.first() {
+            let (next, now) = (DB::int(row, AT.due_alert)?, required::<DB>(row, AT.now)?);
+            due.alerts = next.map(|next| duration_from_millis(next - now));
+        }
+        for row in &rows {
+            let (def_id, now) = (required::<DB>(row, AT.def_id)?, required::<DB>(row, AT.now)?);
+            let at = DB::int(row, AT.last_tick)?.map(time_from_millis);
+            let last = LastTick { schedule: DB::text(row, AT.tick_schedule)?, at };
+            if last != LastTick::default() {
+                due.ticks.insert(def_id, last);
+            }
+            for (status, first) in [
+                (Status::NotSent, AT.not_sent),
+                (Status::Failed, AT.failed),
+                (Status::Sending, AT.sending),
+                (Status::AwaitingAck, AT.awaiting_ack),
+            ] {
+                let next = DB::int(row, first)?;
+                marks.push((def_id, status, next.unwrap_or(now).min(now)));
+                if let Some(next) = next.filter(|next| *next < NEVER) {
+                    let (after, late) = (duration_from_millis(next - now), duration_from_millis(now - next));
+                    due.slices.push(DueSlice { def_id, status, after, late });
+                }
+            }
+        }
+        self.marks.set(&marks, thorough);
+        Ok(due)
+    }
+}

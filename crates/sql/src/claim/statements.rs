@@ -1,0 +1,154 @@
+//! The statements that claim notices.
+//!
+//! PostgreSQL and SQLite claim in one statement. It locks the rows first and updates only those, because Postgres could run the
+//! subselect again for each row and return other rows each time. The status is checked again after the lock.
+//!
+//! MySQL has no `UPDATE … RETURNING`. There a locking read picks the rows, and `take` updates them in the same transaction.
+//!
+//! The arguments are those of [`crate::store::SqlStore`]'s `claim_arguments`: `$2` definition, `$3` status, `$4` how many or which
+//! notices, `$5` node, `$6` length of the lease, `$7` mark at which the look begins.
+
+use solid_notify_core::store::CRASH_LOOP;
+
+use crate::dialect::kind::Kind::{MySql, Postgres, Sqlite};
+use crate::dialect::kind::{Kind, Ty};
+use crate::dialect::row::Claimed;
+use crate::dialect::statement::Statement;
+use crate::statements::statements;
+
+statements! {
+    ClaimStatements:
+    claim_slice,
+    claim_crash_looping,
+    claim_ids,
+    claim_keys,
+    still_first,
+    take,
+}
+
+impl ClaimStatements {
+    pub(crate) fn new(kind: Kind) -> Self {
+        let statement = |text: String| Statement::new(kind, &text);
+        let (now, lock, its_turn) = (kind.now(), kind.lock(), kind.its_turn());
+        let take = taken(kind);
+        let claimed = Claimed::stored(kind);
+        // The row as `take` is going to change it.
+        let picked = Claimed::list(kind, "fence + 1", &now);
+        let update = format!(
+            "UPDATE notify_msg AS m
+             SET {take}
+             WHERE {} AND m.status + 0 = $3
+             RETURNING {claimed}",
+            kind.id_in("m.id", "SELECT id FROM due")
+        );
+        // The notices of a queue slice that are due, the first ones first.
+        let slice = |crashes: &str| {
+            let from_mark = kind.from_mark("$7");
+            statement(match kind {
+                Postgres | Sqlite => format!(
+                    "WITH due AS MATERIALIZED (
+                         SELECT m.id
+                         FROM notify_msg m
+                         WHERE m.def_id = $2 AND m.status = $3 AND m.next_call_time <= {now}{from_mark}
+                             AND {its_turn}
+                             AND m.crashes {crashes} {CRASH_LOOP}
+                         ORDER BY m.next_call_time
+                         LIMIT $4{lock}
+                     )
+                     {update}"
+                ),
+                MySql => format!(
+                    "SELECT {picked}
+                     FROM notify_msg m FORCE INDEX (notify_msg_due)
+                     WHERE m.def_id = $2 AND m.status = $3 AND m.next_call_time <= {now}
+                         AND {its_turn}
+                         AND m.crashes {crashes} {CRASH_LOOP}
+                     ORDER BY m.next_call_time
+                     LIMIT $4{lock}"
+                ),
+            })
+        };
+        let due = due_by_ids(kind);
+        let listed = kind.listed("m.id", "$4");
+        // The first notice of each listed key (`b.notice_id`), by one index search each.
+        let first = kind.first_of_keys("$2", &kind.batch("$4", &[("own_key", Ty::Key)]));
+        Self {
+            claim_slice: slice("<"),
+            claim_crash_looping: slice(">="),
+            claim_ids: statement(match kind {
+                Postgres | Sqlite => format!(
+                    "WITH due AS MATERIALIZED (
+                         SELECT m.id
+                         FROM notify_msg AS m
+                         WHERE {listed} AND {due}
+                             AND {its_turn}{lock}
+                     )
+                     {update}"
+                ),
+                MySql => format!(
+                    "SELECT {picked}
+                     FROM notify_msg AS m FORCE INDEX (PRIMARY)
+                     WHERE {listed} AND {due}
+                         AND {its_turn}{lock}"
+                ),
+            }),
+            claim_keys: statement(match kind {
+                // A subquery that cannot be flattened makes the planner read the batch first.
+                Postgres => format!(
+                    "WITH due AS MATERIALIZED (
+                         SELECT m.id
+                         FROM {first}
+                         CROSS JOIN LATERAL (
+                             SELECT m.*
+                             FROM notify_msg m
+                             WHERE m.id = b.notice_id AND {due}
+                                 AND {its_turn}{lock}
+                         ) AS m
+                     )
+                     {update}"
+                ),
+                Sqlite => format!(
+                    "WITH due AS MATERIALIZED (
+                         SELECT m.id
+                         FROM {first}
+                         CROSS JOIN notify_msg m ON m.id = b.notice_id
+                         WHERE {due}
+                             AND {its_turn}
+                     )
+                     {update}"
+                ),
+                MySql => format!(
+                    "SELECT {picked}
+                     FROM {first}
+                     STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+                     WHERE {due}
+                         AND {its_turn}{lock}"
+                ),
+            }),
+            still_first: statement(format!("SELECT m.id {}", kind.listed_rows("$2", "notify_msg", &its_turn, ""))),
+            take: statement(format!(
+                "UPDATE notify_msg AS m{by_id}
+                 SET {take}
+                 WHERE {listed} AND m.status + 0 = $3",
+                by_id = kind.by_index("PRIMARY")
+            )),
+        }
+    }
+}
+
+/// What a claim changes.
+pub(crate) fn taken(kind: Kind) -> String {
+    let now = kind.now();
+    let lease_end = kind.plus(&now, "$6");
+    format!(
+        "status = 5, fence = fence + 1, worker = $5, last_call_time = {now}, next_call_time = {lease_end},
+             blocked_since = NULL"
+    )
+}
+
+/// The condition that a notice, found by its id, is in the queue slice and due. Without `+ 0` and IS TRUE, Postgres reads the whole
+/// slice by the other index where its statistics are old (here, and wherever rows are found by their ids).
+pub(crate) fn due_by_ids(kind: Kind) -> String {
+    let now = kind.now();
+    format!("m.def_id + 0 = $2 AND m.status + 0 = $3 AND (m.next_call_time <= {now}) IS TRUE")
+}

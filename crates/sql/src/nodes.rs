@@ -1,0 +1,126 @@
+//! Nodes: heartbeats with the alarms that they bring, the list of living nodes, and the database's time.
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+use solid_notify_core::error::FaultKind;
+use solid_notify_core::notice::{duration_millis, time_from_millis};
+use solid_notify_core::operate::SeenNode;
+use solid_notify_core::store::{Alarm, ClusterView, NODE_LIVES, Node};
+
+use crate::alerts;
+use crate::connections::{Borrowed, Share};
+use crate::dialect::Dialect;
+use crate::dialect::kind::Kind;
+use crate::dialect::row::{columns, required, required_text};
+use crate::dialect::statement::Statement;
+use crate::statements::statements;
+use crate::store::{SqlStore, conflict_pause, fault, json};
+
+/// How long the alarms of a heartbeat wait for their rows in all.
+const ALARMS_WAIT: Duration = Duration::from_millis(500);
+/// Nodes that were not seen for this long are deleted.
+const NODE_MEMORY: Duration = Duration::from_secs(86_400);
+
+columns! {
+    Seen(kind: Kind):
+    id = "id";
+    handlers = "handlers";
+    last_seen = kind.epoch("last_seen");
+}
+
+statements! {
+    NodeStatements:
+    time,
+    beat,
+    first_beat,
+    nodes,
+    forget_nodes,
+    living_nodes,
+}
+
+impl NodeStatements {
+    pub(crate) fn new(kind: Kind) -> Self {
+        let now = kind.now();
+        let statement = |text: String| Statement::new(kind, &text);
+        let seen = kind.was_seen("$2");
+        Self {
+            time: statement(format!("SELECT {}", kind.epoch_down(&now))),
+            beat: statement(format!(
+                "UPDATE notify_node SET last_seen = {now}, handlers = $3, clock_offset_ms = $4 WHERE id = $2"
+            )),
+            first_beat: statement(format!(
+                "INSERT INTO notify_node (id, handlers, clock_offset_ms, start_time, last_seen) VALUES ($2, $3, $4, {now}, {now})"
+            )),
+            nodes: statement(format!("SELECT handlers FROM notify_node WHERE {seen}")),
+            forget_nodes: statement(format!("DELETE FROM notify_node WHERE NOT ({seen})")),
+            living_nodes: statement(format!("SELECT {} FROM notify_node WHERE {seen} ORDER BY id", Seen::list(kind))),
+        }
+    }
+}
+
+impl<DB: Dialect> SqlStore<DB> {
+    pub(crate) async fn try_now(&self, on: &Share<DB>) -> sqlx::Result<DateTime<Utc>> {
+        let mut conn = on.get().await?;
+        let now = self.time(&mut conn).await?;
+        conn.done();
+        Ok(now)
+    }
+
+    pub(crate) async fn time(&self, conn: &mut DB::Connection) -> sqlx::Result<DateTime<Utc>> {
+        let rows = DB::fetch(conn, &DB::statements().nodes.time, &[self.now()]).await?;
+        Ok(time_from_millis(rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(0)))
+    }
+
+    pub(crate) async fn try_beat(&self, on: &Share<DB>, node: &Node) -> sqlx::Result<ClusterView> {
+        let statements = &DB::statements().nodes;
+        let handlers = json(&node.handlers)?;
+        let args = [self.now(), node.id.as_str().into(), handlers.as_str().into(), node.clock_offset_ms.into()];
+        let mut conn = on.get().await?;
+        if DB::execute(&mut conn, &statements.beat, &args).await?.rows == 0 {
+            DB::execute(&mut conn, &statements.first_beat, &args).await?;
+            DB::execute(&mut conn, &statements.forget_nodes, &[self.now(), duration_millis(NODE_MEMORY).into()])
+                .await?;
+        }
+        // One by one. Other nodes lock such a row for a moment; the next heartbeat raises an alarm again whose row stays locked.
+        let until = Instant::now() + ALARMS_WAIT;
+        for alarm in &node.alarms {
+            while !self.try_alarm(&mut conn, alarm).await? && Instant::now() < until {
+                tokio::time::sleep(conflict_pause(1)).await;
+            }
+        }
+        let lives = DB::fetch(&mut conn, &statements.nodes, &[self.now(), duration_millis(NODE_LIVES).into()]).await?;
+        let now = self.time(&mut conn).await?;
+        conn.done();
+        // A list that an edit by hand made unreadable counts as no handlers.
+        let of = |row: &DB::Row| DB::text(row, 0).ok().flatten().and_then(|list| serde_json::from_str(&list).ok());
+        let handlers = lives.iter().filter_map(of).flat_map(|list: Vec<String>| list).collect();
+        Ok(ClusterView { now, handlers })
+    }
+
+    /// Returns false where another session has locked the alert's row.
+    async fn try_alarm(&self, conn: &mut Borrowed<'_, DB>, alarm: &Alarm) -> sqlx::Result<bool> {
+        let mut tx = conn.begin().await?;
+        match alerts::apply::<DB>(&mut tx, self.now(), std::iter::once(alarm)).await {
+            Err(error) if fault::<DB>(&error) == FaultKind::Conflict => tx.rollback().await.map(|()| false),
+            Err(error) => Err(error),
+            Ok(()) => tx.commit().await.map(|()| true),
+        }
+    }
+
+    pub(crate) async fn try_nodes(&self, on: &Share<DB>, seen_within: Duration) -> sqlx::Result<Vec<SeenNode>> {
+        let args = [self.now(), duration_millis(seen_within).into()];
+        let rows = self.rows(on, &DB::statements().nodes.living_nodes, &args).await?;
+        rows.iter().map(read::<DB>).collect()
+    }
+}
+
+fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<SeenNode> {
+    const AT: Seen = Seen::AT;
+    let handlers = serde_json::from_str(&required_text::<DB>(row, AT.handlers)?).unwrap_or_default();
+    Ok(SeenNode {
+        id: required_text::<DB>(row, AT.id)?,
+        handlers,
+        last_seen: time_from_millis(DB::int(row, AT.last_seen)?.unwrap_or(0)),
+    })
+}

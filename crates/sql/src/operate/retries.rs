@@ -1,0 +1,69 @@
+//! Counts of waiting retries, for the preview of an edit.
+
+use std::time::Duration;
+
+use solid_notify_core::operate::RetryGroup;
+
+use crate::connections::Share;
+use crate::dialect::Dialect;
+use crate::dialect::kind::Kind;
+use crate::dialect::row::{columns, required};
+use crate::dialect::statement::Statement;
+use crate::statements::statements;
+use crate::store::{SqlStore, int};
+
+columns! {
+    Group():
+    failures = "failures";
+    crashes = "crashes";
+    last_class = "last_class";
+    wait = "wait";
+    due = "due";
+    count = "count(*)";
+}
+
+statements! {
+    RetryStatements:
+    retry_groups,
+}
+
+impl RetryStatements {
+    pub(crate) fn new(kind: Kind) -> Self {
+        let now = kind.now();
+        let statement = |text: String| Statement::new(kind, &text);
+        Self {
+            // How long each notice waits after the start of its last attempt, in whole seconds, so that there are few groups.
+            retry_groups: statement(format!(
+                "SELECT {columns} FROM (
+                     SELECT m.failures, m.crashes, m.last_class, {wait} AS wait,
+                            CASE WHEN m.next_call_time <= {now} THEN 1 ELSE 0 END AS due
+                     FROM notify_msg m{by_slice} WHERE m.def_id = $2 AND m.status = 2 LIMIT $3) AS waiting
+                 GROUP BY failures, crashes, last_class, wait, due",
+                columns = Group::list(),
+                wait = kind.seconds_between("m.last_call_time", "m.next_call_time"),
+                by_slice = kind.by_slice()
+            )),
+        }
+    }
+}
+
+impl<DB: Dialect> SqlStore<DB> {
+    pub(crate) async fn try_retries(&self, on: &Share<DB>, def_id: i64, most: usize) -> sqlx::Result<Vec<RetryGroup>> {
+        let args = [self.now(), def_id.into(), int(most).into()];
+        let rows = self.rows(on, &DB::statements().retries.retry_groups, &args).await?;
+        rows.iter().map(read::<DB>).collect()
+    }
+}
+
+fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<RetryGroup> {
+    const AT: Group = Group::AT;
+    let number = |value: i64| u64::try_from(value).unwrap_or(0);
+    Ok(RetryGroup {
+        failures: required::<DB>(row, AT.failures)?,
+        crashes: required::<DB>(row, AT.crashes)?,
+        class: DB::text(row, AT.last_class)?,
+        wait: DB::int(row, AT.wait)?.map(|seconds| Duration::from_secs(number(seconds))),
+        due: required::<DB>(row, AT.due)? == 1,
+        count: number(required::<DB>(row, AT.count)?),
+    })
+}

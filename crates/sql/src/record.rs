@@ -1,0 +1,114 @@
+//! The whole record of a notice, live or ended: what people see, and what a verb decides by.
+
+use solid_notify_core::notice::{NEVER, NoticeRecord, Status, time_from_millis};
+
+use crate::connections::Share;
+use crate::dialect::Dialect;
+use crate::dialect::kind::Kind;
+use crate::dialect::row::{columns, required, required_text};
+use crate::dialect::statement::Statement;
+use crate::statements::statements;
+use crate::store::SqlStore;
+
+/// When a live notice is due. While it is blocked, `next_call_time` is the time of the next look at it.
+pub(crate) const DUE: &str = "coalesce(m.blocked_since, m.next_call_time)";
+/// The stored due time of an ended notice.
+const ENDED: &str = "m.next_call_time";
+
+columns! {
+    /// The columns of a notice's record. `next` is the expression for the next time that people see.
+    Record(kind: Kind, next: &str, finished: &str, reason: &str):
+    id = "m.id";
+    def_id = "m.def_id";
+    status = "m.status";
+    param = "m.param";
+    description = "m.description";
+    errors = "m.errors";
+    fence = "m.fence";
+    failures = "m.failures";
+    crashes = "m.crashes";
+    worker = "m.worker";
+    last_class = "m.last_class";
+    next_call_time = kind.epoch(next);
+    create_time = kind.epoch("m.create_time");
+    trace_context = "m.trace_context";
+    last_call_time = kind.epoch("m.last_call_time");
+    ordering_key = "m.ordering_key";
+    dedupe_key = "m.dedupe_key";
+    until_ended = "CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END";
+    finish_time = finished;
+    end_reason = reason;
+}
+
+statements! {
+    RecordStatements:
+    find,
+    lock_live,
+    lock_ended,
+}
+
+impl RecordStatements {
+    pub(crate) fn new(kind: Kind) -> Self {
+        let statement = |text: String| Statement::new(kind, &text);
+        let live = Record::list(kind, DUE, "NULL", "NULL");
+        let ended = Record::list(kind, ENDED, &kind.epoch("m.finish_time"), "m.end_reason");
+        let lock = kind.lock_wait();
+        Self {
+            find: statement(format!(
+                "SELECT {live} FROM notify_msg m WHERE m.id = $2
+                 UNION ALL SELECT {ended} FROM notify_msg_history m WHERE m.id = $2"
+            )),
+            lock_live: statement(format!("SELECT {live} FROM notify_msg m WHERE m.id = $2{lock}")),
+            lock_ended: statement(format!("SELECT {ended} FROM notify_msg_history m WHERE m.id = $2{lock}")),
+        }
+    }
+}
+
+impl<DB: Dialect> SqlStore<DB> {
+    pub(crate) async fn try_find(&self, on: &Share<DB>, id: i64) -> sqlx::Result<Option<NoticeRecord>> {
+        let rows = self.rows(on, &DB::statements().record.find, &[self.now(), id.into()]).await?;
+        rows.first().map(read::<DB>).transpose()
+    }
+
+    /// Locks the notice. It may move to the other table during the wait for its row, so the first table is searched twice.
+    pub(crate) async fn lock_record(&self, tx: &mut DB::Connection, id: i64) -> sqlx::Result<Option<NoticeRecord>> {
+        let statements = &DB::statements().record;
+        for statement in [&statements.lock_live, &statements.lock_ended, &statements.lock_live] {
+            let rows = DB::fetch(tx, statement, &[self.now(), id.into()]).await?;
+            if let Some(row) = rows.first() {
+                return read::<DB>(row).map(Some);
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeRecord> {
+    const AT: Record = Record::AT;
+    let code = required::<DB>(row, AT.status)?;
+    let status = Status::from_code(code).ok_or_else(|| sqlx::Error::Decode(format!("unknown status {code}").into()))?;
+    let mut record = NoticeRecord::new(
+        required::<DB>(row, AT.id)?,
+        required::<DB>(row, AT.def_id)?,
+        status,
+        required_text::<DB>(row, AT.param)?,
+        time_from_millis(required::<DB>(row, AT.create_time)?),
+    );
+    record.description = DB::text(row, AT.description)?;
+    let errors = DB::text(row, AT.errors)?;
+    record.errors = errors.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    record.fence = required::<DB>(row, AT.fence)?;
+    record.failures = required::<DB>(row, AT.failures)?;
+    record.crashes = required::<DB>(row, AT.crashes)?;
+    record.worker = DB::text(row, AT.worker)?;
+    record.last_class = DB::text(row, AT.last_class)?;
+    record.next_call_time = DB::int(row, AT.next_call_time)?.filter(|next| *next < NEVER).map(time_from_millis);
+    record.trace_context = DB::text(row, AT.trace_context)?;
+    record.last_call_time = DB::int(row, AT.last_call_time)?.map(time_from_millis);
+    record.ordering_key = DB::text(row, AT.ordering_key)?;
+    record.dedupe_key = DB::text(row, AT.dedupe_key)?;
+    record.unique_until_ended = DB::int(row, AT.until_ended)? == Some(1);
+    record.finish_time = DB::int(row, AT.finish_time)?.map(time_from_millis);
+    record.end_reason = DB::text(row, AT.end_reason)?;
+    Ok(record)
+}

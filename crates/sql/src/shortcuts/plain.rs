@@ -1,0 +1,53 @@
+//! Inserts of notices that have only a parameter. Most notices are of this kind.
+
+use solid_notify_core::add::NewNotice;
+
+use crate::dialect::Dialect;
+use crate::dialect::kind::Kind::{self, MySql, Postgres, Sqlite};
+use crate::dialect::statement::{Arg, Statement};
+use crate::statements::statements;
+
+statements! {
+    PlainStatements:
+    insert_plain,
+}
+
+impl PlainStatements {
+    pub(crate) fn new(kind: Kind) -> Self {
+        // `$1` is the definition: its name, or on MySQL its id, which was read in the database `$3`. All other columns have their
+        // defaults: the notice is due at once by the database's clock.
+        let param = kind.to_json("$2");
+        let insert_plain = match kind {
+            Postgres | Sqlite => format!(
+                "INSERT INTO notify_msg (def_id, param)
+                 SELECT d.id, {param}
+                 FROM notify_def d
+                 WHERE d.name = $1 AND d.delete_time IS NULL
+                 RETURNING id, def_id, dedupe_key"
+            ),
+            MySql => format!(
+                "INSERT INTO notify_msg (def_id, param)
+                 VALUES (IF(database() = $3, $1, NULL), {param})"
+            ),
+        };
+        Self { insert_plain: Statement::new(kind, &insert_plain) }
+    }
+}
+
+/// Returns the statement that inserts a notice with only a parameter, and its arguments. `definition` is its name, or its id and the
+/// tables in which the id was read.
+///
+/// The plain path is the statement `insert`, which sets up the expressions of all columns: 21.9 instead of 16.2 µs.
+pub(crate) fn insert_plain<'a, DB: Dialect>(
+    now: Arg<'a>,
+    (definition, tables): (Arg<'a>, &'a str),
+    notice: &'a NewNotice,
+) -> Option<(&'static Statement, Vec<Arg<'a>>)> {
+    let args = || vec![definition, notice.param_json().into(), tables.into()];
+    is_plain(notice, now).then(|| (&DB::statements().shortcuts.plain.insert_plain, args()))
+}
+
+/// True where only the definition and the parameter are set, and the time is the database's.
+pub(crate) fn is_plain(notice: &NewNotice, now: Arg<'_>) -> bool {
+    matches!(now, Arg::Int(None)) && notice.is_plain()
+}
