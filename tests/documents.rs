@@ -198,7 +198,7 @@ fn names_under(snapshot: &str, path: &str) -> BTreeSet<String> {
 }
 
 /// Modules of the crate that users name whose content is in the snapshot of another crate.
-const ELSEWHERE: [(&str, &str, &str); 7] = [
+const ELSEWHERE: [(&str, &str, &str); 8] = [
     ("channels", "solid-notify-channels", "solid_notify_channels"),
     ("metrics", "solid-notify-core", "solid_notify_core::metrics"),
     ("redis", "solid-notify-redis", "solid_notify_redis"),
@@ -206,6 +206,7 @@ const ELSEWHERE: [(&str, &str, &str); 7] = [
     ("simulate", "solid-notify-testkit", "solid_notify_testkit::simulate"),
     ("testkit", "solid-notify-sweeper", "solid_notify_sweeper::testing"),
     ("testkit", "solid-notify-testkit", "solid_notify_testkit"),
+    ("timed", "solid-notify-timed", "solid_notify_timed"),
 ];
 
 #[test]

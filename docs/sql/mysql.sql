@@ -449,7 +449,15 @@ SELECT
     LIMIT 1
   ),
   d.tick_schedule,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', d.last_tick) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', d.last_tick) DIV 1000,
+  (
+    SELECT
+      TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', (a.due + INTERVAL 999 MICROSECOND)) DIV 1000
+    FROM notify_alert a
+    WHERE a.due IS NOT NULL
+    ORDER BY a.due
+    LIMIT 1
+  )
 FROM notify_def d;
 
 -- overdue
@@ -1037,8 +1045,9 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.last_notified) DIV 1000,
   a.suppressed,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.last_seen) DIV 1000,
-  a.follow_up,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.due) DIV 1000,
   a.notice_id,
+  a.description,
   a.class,
   a.message,
   a.node,
@@ -1051,17 +1060,13 @@ FROM notify_alert a
 WHERE a.def_id = $2 AND a.reason = $3
 FOR UPDATE NOWAIT;
 
--- follow_up
-SELECT
-  m.status,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', (m.next_call_time + INTERVAL 999 MICROSECOND)) DIV 1000,
-  TIMESTAMPDIFF(
-    MICROSECOND,
-    TIMESTAMP '1970-01-01 00:00:00',
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  ) DIV 1000
-FROM notify_msg m
-WHERE m.id = $2 AND m.def_id + 0 = $3;
+-- due_alerts
+SELECT a.def_id, a.reason
+FROM notify_alert a
+WHERE
+  a.due <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+ORDER BY a.due
+LIMIT $2;
 
 -- look_alert
 SELECT
@@ -1069,8 +1074,9 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.last_notified) DIV 1000,
   a.suppressed,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.last_seen) DIV 1000,
-  a.follow_up,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.due) DIV 1000,
   a.notice_id,
+  a.description,
   a.class,
   a.message,
   a.node,
@@ -1097,11 +1103,12 @@ UPDATE notify_alert SET
   last_notified = TIMESTAMPADD(MICROSECOND, $5 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
   suppressed = $6,
   last_seen = TIMESTAMPADD(MICROSECOND, $7 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
-  follow_up = $8,
+  due = TIMESTAMPADD(MICROSECOND, $8 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
   notice_id = $9,
-  class = $10,
-  message = $11,
-  node = $12
+  description = $10,
+  class = $11,
+  message = $12,
+  node = $13
 WHERE def_id = $2 AND reason = $3;
 
 -- close_alert
@@ -1114,21 +1121,8 @@ VALUES (
   $2,
   $3,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
-  TIMESTAMPADD(
-    MICROSECOND,
-    $4 * 1000,
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  )
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
 );
-
--- advance_follow_up
-UPDATE notify_msg SET
-  next_call_time = TIMESTAMPADD(
-    MICROSECOND,
-    $3 * 1000,
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  )
-WHERE id = $2 AND status + 0 = 0;
 
 -- definitions
 SELECT

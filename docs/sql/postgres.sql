@@ -589,7 +589,18 @@ SELECT
     WHEN isfinite(d.last_tick) THEN (date_part('epoch', d.last_tick) * 1000)::bigint
     WHEN d.last_tick < 'epoch'::timestamptz THEN 0
     WHEN d.last_tick > 'epoch'::timestamptz THEN 253402214400000
-  END
+  END,
+  (
+    SELECT CASE
+      WHEN isfinite(date_trunc('milliseconds', a.due + interval '999 microseconds')) THEN (date_part('epoch', date_trunc('milliseconds', a.due + interval '999 microseconds')) * 1000)::bigint
+      WHEN date_trunc('milliseconds', a.due + interval '999 microseconds') < 'epoch'::timestamptz THEN 0
+      WHEN date_trunc('milliseconds', a.due + interval '999 microseconds') > 'epoch'::timestamptz THEN 253402214400000
+    END
+    FROM notify_alert a
+    WHERE a.due IS NOT NULL
+    ORDER BY a.due
+    LIMIT 1
+  )
 FROM notify_def d
 LEFT JOIN
   json_to_recordset($2::json) AS b(owner bigint, from_0 bigint, from_2 bigint, from_5 bigint, from_4 bigint) ON b.owner = d.id;
@@ -1469,8 +1480,13 @@ SELECT
     WHEN a.last_seen < 'epoch'::timestamptz THEN 0
     WHEN a.last_seen > 'epoch'::timestamptz THEN 253402214400000
   END,
-  a.follow_up,
+  CASE
+    WHEN isfinite(a.due) THEN (date_part('epoch', a.due) * 1000)::bigint
+    WHEN a.due < 'epoch'::timestamptz THEN 0
+    WHEN a.due > 'epoch'::timestamptz THEN 253402214400000
+  END,
   a.notice_id,
+  a.description,
   a.class,
   a.message,
   a.node,
@@ -1502,42 +1518,13 @@ FROM notify_alert a
 WHERE a.def_id = $2 AND a.reason = $3
 FOR UPDATE NOWAIT;
 
--- follow_up
-SELECT
-  m.status,
-  CASE
-    WHEN isfinite(date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) THEN (
-      date_part('epoch', date_trunc('milliseconds', m.next_call_time + interval '999 microseconds')) * 1000
-    )::bigint
-    WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') < 'epoch'::timestamptz THEN 0
-    WHEN date_trunc('milliseconds', m.next_call_time + interval '999 microseconds') > 'epoch'::timestamptz THEN 253402214400000
-  END,
-  CASE
-    WHEN isfinite(
-      date_trunc(
-        'milliseconds',
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-      )
-    ) THEN (
-      date_part(
-        'epoch',
-        date_trunc(
-          'milliseconds',
-          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-        )
-      ) * 1000
-    )::bigint
-    WHEN date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-    ) < 'epoch'::timestamptz THEN 0
-    WHEN date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-    ) > 'epoch'::timestamptz THEN 253402214400000
-  END
-FROM notify_msg m
-WHERE m.id = $2 AND m.def_id + 0 = $3;
+-- due_alerts
+SELECT a.def_id, a.reason
+FROM notify_alert a
+WHERE
+  a.due <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+ORDER BY a.due
+LIMIT $2;
 
 -- look_alert
 SELECT
@@ -1557,8 +1544,13 @@ SELECT
     WHEN a.last_seen < 'epoch'::timestamptz THEN 0
     WHEN a.last_seen > 'epoch'::timestamptz THEN 253402214400000
   END,
-  a.follow_up,
+  CASE
+    WHEN isfinite(a.due) THEN (date_part('epoch', a.due) * 1000)::bigint
+    WHEN a.due < 'epoch'::timestamptz THEN 0
+    WHEN a.due > 'epoch'::timestamptz THEN 253402214400000
+  END,
   a.notice_id,
+  a.description,
   a.class,
   a.message,
   a.node,
@@ -1608,11 +1600,12 @@ UPDATE notify_alert SET
   last_notified = ('epoch'::timestamptz + $5::bigint * interval '1 millisecond'),
   suppressed = $6,
   last_seen = ('epoch'::timestamptz + $7::bigint * interval '1 millisecond'),
-  follow_up = $8,
+  due = ('epoch'::timestamptz + $8::bigint * interval '1 millisecond'),
   notice_id = $9,
-  class = $10,
-  message = $11,
-  node = $12
+  description = $10,
+  class = $11,
+  message = $12,
+  node = $13
 WHERE def_id = $2 AND reason = $3;
 
 -- close_alert
@@ -1625,18 +1618,8 @@ VALUES (
   $2,
   $3::json,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  (
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $4 * interval '1 millisecond'
-  )
-)
-RETURNING id;
-
--- advance_follow_up
-UPDATE notify_msg SET
-  next_call_time = (
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $3 * interval '1 millisecond'
-  )
-WHERE id = $2 AND status + 0 = 0;
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+);
 
 -- definitions
 SELECT

@@ -545,7 +545,14 @@ SELECT
     LIMIT 1
   ),
   d.tick_schedule,
-  CAST(round(unixepoch(d.last_tick, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(d.last_tick, 'subsec') * 1000) AS integer),
+  (
+    SELECT CAST(round(unixepoch(a.due, 'subsec') * 1000) AS integer)
+    FROM notify_alert a
+    WHERE a.due IS NOT NULL
+    ORDER BY a.due
+    LIMIT 1
+  )
 FROM notify_def d;
 
 -- overdue
@@ -1092,8 +1099,9 @@ SELECT
   CAST(round(unixepoch(a.last_notified, 'subsec') * 1000) AS integer),
   a.suppressed,
   CAST(round(unixepoch(a.last_seen, 'subsec') * 1000) AS integer),
-  a.follow_up,
+  CAST(round(unixepoch(a.due, 'subsec') * 1000) AS integer),
   a.notice_id,
+  a.description,
   a.class,
   a.message,
   a.node,
@@ -1108,20 +1116,13 @@ SELECT
 FROM notify_alert a
 WHERE a.def_id = $2 AND a.reason = $3;
 
--- follow_up
-SELECT
-  m.status,
-  CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer),
-  CAST(
-    round(
-      unixepoch(
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        'subsec'
-      ) * 1000
-    ) AS integer
-  )
-FROM notify_msg m
-WHERE m.id = $2 AND m.def_id + 0 = $3;
+-- due_alerts
+SELECT a.def_id, a.reason
+FROM notify_alert a
+WHERE
+  a.due <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+ORDER BY a.due
+LIMIT $2;
 
 -- look_alert
 SELECT
@@ -1129,8 +1130,9 @@ SELECT
   CAST(round(unixepoch(a.last_notified, 'subsec') * 1000) AS integer),
   a.suppressed,
   CAST(round(unixepoch(a.last_seen, 'subsec') * 1000) AS integer),
-  a.follow_up,
+  CAST(round(unixepoch(a.due, 'subsec') * 1000) AS integer),
   a.notice_id,
+  a.description,
   a.class,
   a.message,
   a.node,
@@ -1160,11 +1162,12 @@ UPDATE notify_alert SET
   last_notified = strftime('%Y-%m-%d %H:%M:%f', $5 / 1000.0, 'unixepoch'),
   suppressed = $6,
   last_seen = strftime('%Y-%m-%d %H:%M:%f', $7 / 1000.0, 'unixepoch'),
-  follow_up = $8,
+  due = strftime('%Y-%m-%d %H:%M:%f', $8 / 1000.0, 'unixepoch'),
   notice_id = $9,
-  class = $10,
-  message = $11,
-  node = $12
+  description = $10,
+  class = $11,
+  message = $12,
+  node = $13
 WHERE def_id = $2 AND reason = $3;
 
 -- close_alert
@@ -1177,21 +1180,8 @@ VALUES (
   $2,
   $3,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  strftime(
-    '%Y-%m-%d %H:%M:%f',
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    printf('%+.3f seconds', ($4) / 1000.0)
-  )
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
 );
-
--- advance_follow_up
-UPDATE notify_msg SET
-  next_call_time = strftime(
-    '%Y-%m-%d %H:%M:%f',
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    printf('%+.3f seconds', ($3) / 1000.0)
-  )
-WHERE id = $2 AND status + 0 = 0;
 
 -- definitions
 SELECT

@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics::set_default_local_recorder;
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::metrics::{
-    ADDED, ALERTS_HELD_BACK, ALERTS_SENT, ALL, ATTEMPTS, DELIVERY, LATENESS, LEASE_LOSSES, SETTLE_BATCH,
+    ADDED, ALERTS_SENT, ALERTS_SUPPRESSED, ALL, ATTEMPTS, DELIVERY, LATENESS, LEASE_LOSSES, SETTLE_BATCH,
 };
 use solid_notify::{Alert, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, add_notice, add_notices};
 use solid_notify_core::store::Look;
@@ -159,12 +159,12 @@ async fn alerts_are_counted_and_suppressed_ones_with_their_digest() {
         reaches(&b, id, Status::DeadLetter).await;
     }
     sweeper.idle().await;
-    assert_eq!((value(&shown, ALERTS_SENT, ""), value(&shown, ALERTS_HELD_BACK, "")), (1.0, 0.0));
+    assert_eq!((value(&shown, ALERTS_SENT, ""), value(&shown, ALERTS_SUPPRESSED, "")), (1.0, 0.0));
     b.clock().advance(Duration::from_secs(300));
     eventually("the digest", async || alerts.count() == 2).await;
     sweeper.shutdown().await;
     assert_eq!(alerts.all(), [0, 3]);
-    assert_eq!((value(&shown, ALERTS_SENT, ""), value(&shown, ALERTS_HELD_BACK, "")), (2.0, 3.0));
+    assert_eq!((value(&shown, ALERTS_SENT, ""), value(&shown, ALERTS_SUPPRESSED, "")), (2.0, 3.0));
 }
 
 async fn only_committed_notices_are_counted<D: Database>() {

@@ -65,7 +65,7 @@ metrics! {
     /// Alerts that the handler of `notify.alert` has sent, digests and recoveries included.
     ALERTS_SENT = "solid_notify_alerts_sent_total": Counter of Count by [];
     /// Alarms that a cool-down suppressed, counted when a digest has reported them.
-    ALERTS_HELD_BACK = "solid_notify_alerts_suppressed_total": Counter of Count by [];
+    ALERTS_SUPPRESSED = "solid_notify_alerts_suppressed_total": Counter of Count by [];
     /// From the insert to the end of the handler that delivered it, waiting times and retries included. If deliveries must be
     /// acked, each delivery counts.
     DELIVERY = "solid_notify_delivery_seconds": Histogram of Seconds by ["definition"];

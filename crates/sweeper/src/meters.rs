@@ -106,7 +106,7 @@ impl NodeMeters {
         names::describe();
         Self {
             settle_batch: metrics::histogram!(names::SETTLE_BATCH),
-            alerts_suppressed: metrics::counter!(names::ALERTS_HELD_BACK),
+            alerts_suppressed: metrics::counter!(names::ALERTS_SUPPRESSED),
         }
     }
 
