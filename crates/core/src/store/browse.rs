@@ -43,7 +43,7 @@ pub trait BrowseStore: Send + Sync + 'static {
     async fn counts(&self) -> Result<Vec<DefinitionCounts>, StoreError>;
 
     /// Counts the notices of a definition if that is due and no other node is counting; returns true if it did. The next count
-    /// is due after `every`, or later if this one took long ([`next_count`]).
+    /// is due after `every`, or later if this one took long ([`super::next_count`]).
     async fn refresh_counts(&self, def_id: i64, every: Duration) -> Result<bool, StoreError>;
 
     /// Returns the failed notices of a definition that wait for their retry, grouped by what decides about them. Reads at most
@@ -68,7 +68,7 @@ pub struct QueueSlice {
     pub def_id: i64,
     /// The status.
     pub status: Status,
-    /// Only dead letters of this class ([`NO_CLASS`]: those without a class).
+    /// Only dead letters of this class ([`crate::operate::NO_CLASS`]: those without a class).
     pub class: Option<String>,
     /// Only from this time on.
     pub from: Option<DateTime<Utc>>,

@@ -105,7 +105,7 @@ pub struct Tick {
     pub params: Vec<String>,
 }
 
-/// Result of moving a due row on: a [`Tick`] or an [`AlertStep`].
+/// Result of moving a due row on: a [`Tick`] or an [`super::AlertStep`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advanced {
     /// It is stored, and its notices are inserted.
