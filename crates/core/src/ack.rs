@@ -3,8 +3,6 @@
 //! A notice whose delivery must be acked waits in [`Status::AwaitingAck`]. An ack or nack may arrive in any other state
 //! as well; [`of_live`] and [`of_ended`] decide each of these races, without any input or output.
 
-use crate::add::NoticeConnection;
-use crate::error::Result;
 use crate::notice::{AttemptRecord, ClaimedNotice, ErrorClass, Status, append_attempt, millis_from_time};
 use crate::operate::AuditEntry;
 use crate::store::Settle;
@@ -12,31 +10,6 @@ use crate::transition::{Next, Transition};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-
-/// Acks a notice inside the caller's transaction: it takes effect if and only if that commits. `outbox.ack(id)` uses its own
-/// transaction.
-///
-/// Keep that transaction short: it locks the notice's row. While it is open, the lease of an attempt that still runs cannot be
-/// extended. If it lasts longer than the lease and is then rolled back, another node may count a crash and send the notice
-/// again.
-///
-/// # Errors
-/// [`crate::Error::TransactionLost`] and errors of the database. A race is no error: see [`AckResult`].
-pub async fn ack_notice<B, C: NoticeConnection<B>>(connection: &mut C, id: i64) -> Result<AckResult> {
-    connection.apply_ack(&Reply::ack(id)).await
-}
-
-/// Nacks a delivery inside the caller's transaction: the attempt fails with this reason.
-///
-/// # Errors
-/// As [`ack_notice`].
-pub async fn nack_notice<B, C: NoticeConnection<B>>(
-    connection: &mut C,
-    id: i64,
-    reason: impl Into<String>,
-) -> Result<AckResult> {
-    connection.apply_ack(&Reply::nack(id, reason)).await
-}
 
 /// An ack or nack of a notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,14 +61,6 @@ impl Reply {
     /// A genuine token proves that the notice existed, so a missing one was purged.
     pub(crate) fn known(&self, result: AckResult) -> AckResult {
         if self.added_at.is_some() && result == AckResult::Unknown { AckResult::Purged } else { result }
-    }
-
-    /// Applies it through `connection`, in its transaction.
-    ///
-    /// # Errors
-    /// As [`ack_notice`].
-    pub async fn apply<B, C: NoticeConnection<B>>(&self, connection: &mut C) -> Result<AckResult> {
-        Ok(self.known(connection.apply_ack(self).await?))
     }
 }
 

@@ -1,5 +1,4 @@
-//! Adding notices: [`add_notice`], [`add_notices`], the builder [`NewNotice`] for everything beyond name and parameter,
-//! and [`NoticeConnection`], through which each kind of transaction takes them.
+//! A notice to be added: the builder [`NewNotice`], and the checks before any SQL. [`crate::connection`] adds it.
 //!
 //! Everything that can be checked is checked before any SQL, so that a bad notice provokes no database error inside
 //! the caller's transaction.
@@ -9,61 +8,10 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use crate::ack::{AckResult, Reply};
-use crate::error::{Error, FaultKind, Result, StoreError};
+use crate::error::{Error, Result};
 use crate::notice::{LATEST_TIME, duration_millis, millis_from_time};
 use crate::param;
-use crate::receipt::Receipt;
 use crate::typed::DefinitionName;
-
-/// Adds a notice of the definition `name` with the JSON parameter `param`, inside the caller's transaction: it
-/// exists if and only if that transaction commits.
-///
-/// `connection` is a `NoticeTx` (from `outbox.begin()`: sent right after its commit), or a plain sqlx transaction
-/// or connection (found by the next sweep; `outbox.wake()` after the commit removes the wait). `param` is anything
-/// that serializes: a `serde_json::Value`, `null` included, a type of your own, or a `Box<RawValue>` whose bytes are
-/// kept as they are. `name` is a text or a [`Definition`](crate::Definition), which fixes the type of the parameter.
-///
-/// # Errors
-/// [`Error::UnknownDefinition`] names the nearest known name. [`Error::InvalidNotice`] for NUL, nesting beyond 24 levels or a
-/// size beyond 1 MiB ([`NewNotice::param_limit`] changes that). Both leave the transaction unchanged. [`Error::Store`] carries the error of
-/// the database.
-pub async fn add_notice<B, C: NoticeConnection<B>, P: Serialize>(
-    connection: &mut C,
-    name: impl DefinitionName<P>,
-    param: P,
-) -> Result<Receipt> {
-    NewNotice::new(name, param)?.add(connection).await
-}
-
-/// Adds many notices in a few statements: all of them, or none if one cannot be added. Returns one [`Receipt`] per
-/// notice, in their order.
-///
-/// They may be of several definitions. Notices of the same ordering key are sent in the order given here; a dedupe key
-/// that comes twice is added once.
-///
-/// ```
-/// # use solid_notify_core::{NewNotice, NoticeConnection, Result, add_notices};
-/// # async fn add(tx: &mut impl NoticeConnection, orders: Vec<i64>) -> Result<()> {
-/// let notices = orders.iter().map(|order| NewNotice::new("sync_to_omp", order)).collect::<Result<Vec<_>>>()?;
-/// let receipts = add_notices(tx, notices).await?;
-/// assert_eq!(receipts.len(), orders.len());
-/// # Ok(())
-/// # }
-/// ```
-///
-/// # Errors
-/// Those of [`add_notice`], for the first notice that has one. Then nothing is added, except where the database rejected one of
-/// several statements ([`Error::Store`]): roll back after that. On a connection without a transaction, [`Error::InvalidNotice`]
-/// for more than 2,000 notices (2 MiB), on MySQL also for some with dedupe keys, because they need several statements.
-pub async fn add_notices<B, C: NoticeConnection<B>>(
-    connection: &mut C,
-    notices: impl IntoIterator<Item = NewNotice>,
-) -> Result<Vec<Receipt>> {
-    let current = crate::trace::current();
-    let notices = notices.into_iter().map(|notice| notice.within(|| current.clone()));
-    connection.insert_many(notices.collect()).await
-}
 
 /// A notice to be added, with all its optional properties.
 ///
@@ -176,7 +124,7 @@ impl NewNotice {
     }
 
     /// Sets a dedupe key that lasts until the notice is claimed for its first attempt. While another notice of the definition has
-    /// the key, adding this one inserts nothing and returns a [duplicate](Receipt::is_duplicate). One to 200 characters.
+    /// the key, adding this one inserts nothing and returns a [duplicate](crate::Receipt::is_duplicate). One to 200 characters.
     ///
     /// Choose it for "send the newest state", where the handler reads the state when it runs: no change is lost, because a
     /// notice that is being sent, or was sent, covers no later change. The notice that covers this one is not claimed before
@@ -193,7 +141,7 @@ impl NewNotice {
     }
 
     /// Sets a dedupe key that lasts until the notice has ended (succeeded, cancelled or a dead letter). While another notice of
-    /// the definition has the key, adding this one inserts nothing and returns a [duplicate](Receipt::is_duplicate). One to 200 characters.
+    /// the definition has the key, adding this one inserts nothing and returns a [duplicate](crate::Receipt::is_duplicate). One to 200 characters.
     ///
     /// Choose it for "do this once", a reminder for instance. It loses changes if the handler sends a state: a change made
     /// while the notice is being sent is not sent. See [`Self::unique_until_claimed`], also for the effects of the unique
@@ -204,16 +152,8 @@ impl NewNotice {
         self
     }
 
-    /// Adds the notice through `connection`; see [`add_notice`].
-    ///
-    /// # Errors
-    /// Those of [`add_notice`].
-    pub async fn add<B, C: NoticeConnection<B>>(self, connection: &mut C) -> Result<Receipt> {
-        connection.insert(self.within(crate::trace::current)).await
-    }
-
     /// Sets the trace context to that of the current trace, unless one is set.
-    fn within(mut self, trace: impl FnOnce() -> Option<String>) -> Self {
+    pub(crate) fn within(mut self, trace: impl FnOnce() -> Option<String>) -> Self {
         self.trace_context = self.trace_context.or_else(trace);
         self
     }
@@ -311,48 +251,6 @@ impl NewNotice {
             SendTime::At(time) => (Some(millis_from_time(time).clamp(0, LATEST_TIME)), 0),
         }
     }
-}
-
-/// A transaction or connection through which notices can be added and acked. On a bare connection each insert commits by
-/// itself.
-///
-/// Implemented for the transactions of every outbox, for sqlx's `Transaction`, `PoolConnection` and the connections of the
-/// three databases. It has no methods; use it as a bound, and [`add_notice`] or [`NewNotice::add`].
-///
-/// `B` tells who began the transaction: [`ByOutbox`], the default, for the transactions of `outbox.begin()` on every store; `BySqlx`
-/// for those of sqlx. The functions infer it. A generic function that takes only the transactions of an outbox is bound by
-/// `NoticeConnection`; one that takes both is generic over `B`, too.
-pub trait NoticeConnection<B = ByOutbox>: Insert<B> {}
-
-impl<B, C: Insert<B>> NoticeConnection<B> for C {}
-
-/// Marks the transactions that an outbox has begun: see [`NoticeConnection`].
-#[derive(Debug)]
-pub enum ByOutbox {}
-
-/// What a connection of a store does for [`NoticeConnection`].
-///
-/// The parameter lets a crate implement the trait for a type of another crate: Rust allows that if the parameter is its own type.
-#[diagnostic::on_unimplemented(
-    message = "notices cannot be added through `{Self}`",
-    note = "pass a transaction of `outbox.begin()`, or a transaction or connection of sqlx",
-    note = "a function that is to take both is generic: `async fn book<B>(tx: &mut impl NoticeConnection<B>)`"
-)]
-pub trait Insert<B = ByOutbox>: Send {
-    /// Inserts the notice.
-    fn insert(&mut self, notice: NewNotice) -> impl Future<Output = Result<Receipt>> + Send {
-        async {
-            let receipt = self.insert_many(vec![notice]).await?.pop();
-            let missing = || StoreError::new("adding a notice", FaultKind::Permanent, "the store returned no receipt");
-            Ok(receipt.ok_or_else(missing)?)
-        }
-    }
-
-    /// Inserts all of them, or none if one cannot be inserted; returns one [`Receipt`] per notice, in their order.
-    fn insert_many(&mut self, notices: Vec<NewNotice>) -> impl Future<Output = Result<Vec<Receipt>>> + Send;
-
-    /// Applies an ack or nack of a notice.
-    fn apply_ack(&mut self, reply: &Reply) -> impl Future<Output = Result<AckResult>> + Send;
 }
 
 /// Returns the known name that is most similar to `name`, if one is similar enough.

@@ -7,7 +7,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use solid_notify_core::ack::{AckResult, Reply};
-use solid_notify_core::add::{Insert, nearest_name};
+use solid_notify_core::add::nearest_name;
+use solid_notify_core::connection::Insert;
 use solid_notify_core::dispatch::{FirstAttemptReceiver, FirstAttemptSender, Fresh};
 use solid_notify_core::engine::Engine;
 use solid_notify_core::{AnyOutbox, Error, HandClock, NewNotice, Receipt, Result, Stores};

@@ -30,7 +30,8 @@ pub use solid_notify_timed as timed;
 
 /// Acks and nacks with all their parts: tokens, and replies within the application's own transaction.
 pub mod ack {
-    pub use solid_notify_core::ack::{AckResult, Reply, ReplyKind, ack_notice, nack_notice};
+    pub use solid_notify_core::ack::{AckResult, Reply, ReplyKind};
+    pub use solid_notify_core::connection::{ack_notice, nack_notice};
     pub use solid_notify_core::token::{AckToken, TokenKeys};
 }
 

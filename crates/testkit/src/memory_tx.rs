@@ -4,7 +4,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use solid_notify_core::ack::{AckResult, Reply};
-use solid_notify_core::add::{Insert, nearest_name};
+use solid_notify_core::add::nearest_name;
+use solid_notify_core::connection::Insert;
 use solid_notify_core::dispatch::{FirstAttemptReceiver, FirstAttemptSender, Fresh};
 use solid_notify_core::engine::Engine;
 use solid_notify_core::error::{Error, Result};

@@ -7,8 +7,9 @@ pub(crate) mod statements;
 use std::collections::HashMap;
 
 use solid_notify_core::ack::{AckResult, Reply};
-use solid_notify_core::add::{Insert, NewNotice, nearest_name};
+use solid_notify_core::add::{NewNotice, nearest_name};
 use solid_notify_core::clock::HandClock;
+use solid_notify_core::connection::Insert;
 use solid_notify_core::dispatch::{FirstAttemptReceiver, FirstAttemptSender, Fresh};
 use solid_notify_core::error::{Error, Result};
 use solid_notify_core::receipt::Receipt;
