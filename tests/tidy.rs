@@ -223,6 +223,15 @@ fn the_architecture_page_lists_every_crate_and_its_sql_files() {
 }
 
 #[test]
+fn the_page_on_tests_lists_every_test_target() {
+    let page = fs::read_to_string(root().join("tests/README.md")).unwrap();
+    let manifest = fs::read_to_string(root().join("tests/Cargo.toml")).unwrap();
+    let paths = manifest.lines().filter_map(|line| line.strip_prefix("path = \"")?.strip_suffix('"'));
+    let places = paths.filter(|path| *path != "src/lib.rs").map(|path| path.trim_end_matches("main.rs"));
+    complain("not in tests/README.md", places.filter(|place| !page.contains(place)).map(str::to_owned).collect());
+}
+
+#[test]
 fn the_book_lists_every_column_of_notify_def() {
     let chapter = fs::read_to_string(root().join("docs/src/notify-def.md")).unwrap();
     let missing = solid_notify::NotifyDef::COLUMNS.iter().filter(|column| !chapter.contains(&format!("| `{column}`")));
