@@ -126,8 +126,8 @@ impl TestSweeper {
     }
 
     /// Lets time pass on the outbox's hand-turned clock, and returns the counts as [`Self::drain`] does. The clock stops at
-    /// each moment at which something is due (a retry, a timetable's tick, the end of an ack's time, an opening
-    /// window), so that all of it happens in order and on time.
+    /// each moment at which something is due (a retry, a timetable's tick, the end of an ack's time, the digest of an
+    /// alert, an opening window), so that all of it happens in order and on time.
     ///
     /// # Panics
     /// If the outbox has no hand-turned clock; if the store does not answer; as [`Self::drain`].
@@ -219,7 +219,7 @@ impl Worker {
             Step::Wait(tick) => (tick? - due.now).to_std().ok(),
             Step::Produce { .. } => Some(Duration::ZERO),
         });
-        Ok(slices.chain(ticks).min().unwrap_or(Duration::MAX))
+        Ok(slices.chain(ticks).chain(due.alerts).min().unwrap_or(Duration::MAX))
     }
 
     /// Returns the notices that are being sent, as text for a message.
