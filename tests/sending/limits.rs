@@ -142,6 +142,12 @@ pub async fn a_circuit_opens_is_probed_and_closes(b: &dyn Backend) {
         async { Ok(()) }
     };
     let one = sending(b, &calls, &fails).handler("notify.alert", note).start().await.unwrap();
+    // The other node logs alerts itself unless it sees a living node that takes them.
+    eventually("it lives", async || {
+        let nodes = b.outbox().engine().stores().browse.nodes(MINUTE).await.unwrap();
+        nodes.iter().any(|node| node.handlers.iter().any(|handler| handler == "notify.alert"))
+    })
+    .await;
     let other = sending(b, &calls, &fails).start().await.unwrap();
     let idle = async || {
         // Each node may have left notices to the other.
