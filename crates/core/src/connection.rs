@@ -18,8 +18,8 @@ use crate::typed::DefinitionName;
 /// kept as they are. `name` is a text or a [`Definition`](crate::Definition), which fixes the type of the parameter.
 ///
 /// # Errors
-/// [`Error::UnknownDefinition`] names the nearest known name. [`Error::InvalidNotice`] for NUL, nesting beyond 24 levels or a
-/// size beyond 1 MiB ([`NewNotice::param_limit`] changes that). Both leave the transaction unchanged. [`Error::Store`] carries the error of
+/// [`crate::Error::UnknownDefinition`] names the nearest known name. [`crate::Error::InvalidNotice`] for NUL, nesting beyond 24 levels or a
+/// size beyond 1 MiB ([`NewNotice::param_limit`] changes that). Both leave the transaction unchanged. [`crate::Error::Store`] carries the error of
 /// the database.
 pub async fn add_notice<B, C: NoticeConnection<B>, P: Serialize>(
     connection: &mut C,
@@ -47,7 +47,7 @@ pub async fn add_notice<B, C: NoticeConnection<B>, P: Serialize>(
 ///
 /// # Errors
 /// Those of [`add_notice`], for the first notice that has one. Then nothing is added, except where the database rejected one of
-/// several statements ([`Error::Store`]): roll back after that. On a connection without a transaction, [`Error::InvalidNotice`]
+/// several statements ([`crate::Error::Store`]): roll back after that. On a connection without a transaction, [`crate::Error::InvalidNotice`]
 /// for more than 2,000 notices (2 MiB), on MySQL also for some with dedupe keys, because they need several statements.
 pub async fn add_notices<B, C: NoticeConnection<B>>(
     connection: &mut C,
