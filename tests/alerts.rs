@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
+use chrono::Utc;
 use solid_notify::alert::AlertReason;
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::spi::operate::QueueSlice;
+use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
 use solid_notify::{
-    AckResult, Alert, AnyOutbox, Failure, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, ack_notice,
+    AckResult, Alert, AnyOutbox, Failure, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, ack_notice, add_notice,
 };
 use solid_notify_core::store::{Alarm, Node};
 use solid_notify_testkit::conformance::Backend;
@@ -164,4 +166,20 @@ async fn alerts_are_logged_unless_a_living_node_takes_them() {
     let third = add(&b, "third").await;
     eventually("it is logged", async || told(third) == 1).await;
     logging.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_definition_created_after_the_start_is_not_reported_as_deleted() {
+    let outbox = MemoryOutbox::builder().clock(HandClock::new(Utc::now())).build();
+    let alerts = Calls::default();
+    let sweeper = TestSweeper::start(taking(failing(&outbox), &alerts)).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let mut tx = outbox.begin().await.unwrap();
+    add_notice(&mut tx, "sync", 7).await.unwrap();
+    tx.commit().await.unwrap();
+    sweeper.drain().await;
+    sweeper.advance(Duration::from_secs(120)).await;
+    let reasons: Vec<AlertReason> = alerts.all().iter().map(|alert| alert.reason).collect();
+    assert_eq!(reasons, [AlertReason::FinalFailure]);
+    sweeper.shutdown().await;
 }

@@ -35,7 +35,7 @@ impl Worker {
         if let Err(error) = &kept {
             self.health.mention(error);
         }
-        let found = self.find_deleted(&rows).await;
+        let found = self.find_deleted().await;
         if let Err(error) = &found {
             self.health.mention(error);
         }
@@ -44,8 +44,11 @@ impl Worker {
 
     /// Finds the definitions that were deleted by SQL from their versions, because their rows are missing and their notices
     /// wait.
-    async fn find_deleted(&self, rows: &[NotifyDef]) -> Result<(), StoreError> {
-        let last = self.outbox.engine().stores().definitions.last_versions().await?;
+    async fn find_deleted(&self) -> Result<(), StoreError> {
+        let store = &self.stores().definitions;
+        let last = store.last_versions().await?;
+        // Read after the versions, so that a definition which was created meanwhile has its row.
+        let rows = store.definitions().await?;
         let is_deleted = |version: &&StoredVersion| !rows.iter().any(|row| row.id == version.def_id);
         let deleted =
             last.iter().filter(is_deleted).filter_map(|version| Some((version.def_id, version.row().ok()?.name)));
