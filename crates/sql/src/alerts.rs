@@ -108,16 +108,15 @@ pub(crate) async fn apply<'a, DB: Dialect>(
 
 impl<DB: Dialect> SqlStore<DB> {
     pub(crate) async fn try_due_alerts(&self, on: &Share<DB>, limit: usize) -> sqlx::Result<Vec<(i64, AlertReason)>> {
-        let mut conn = on.get().await?;
         let args = [self.now(), int(limit).into()];
-        let rows = DB::fetch(&mut conn, &DB::statements().alerts.due_alerts, &args).await?;
-        conn.done();
-        // A row whose reason a newer release has written is left to that release.
-        let key = |row: &DB::Row| {
-            let reason = AlertReason::from_name(&required_text::<DB>(row, 1)?);
-            Ok(reason.map(|reason| Ok((required::<DB>(row, 0)?, reason))))
-        };
-        rows.iter().map(key).filter_map(Result::transpose).map(|key| key.flatten()).collect()
+        let mut keys = Vec::new();
+        for row in self.rows(on, &DB::statements().alerts.due_alerts, &args).await? {
+            // A row whose reason a newer release has written is left to that release.
+            if let Some(reason) = AlertReason::from_name(&required_text::<DB>(&row, 1)?) {
+                keys.push((required::<DB>(&row, 0)?, reason));
+            }
+        }
+        Ok(keys)
     }
 
     pub(crate) async fn try_advance_alert(&self, on: &Share<DB>, step: &AlertStep) -> sqlx::Result<Advanced> {
@@ -167,7 +166,7 @@ async fn lock<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3]) -> sql
 }
 
 /// Reads the row of an alert and the facts that decide what becomes of it.
-pub(crate) async fn look<DB: Dialect>(
+async fn look<DB: Dialect>(
     conn: &mut DB::Connection,
     now: Arg<'_>,
     def_id: i64,

@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use solid_notify_core::alert::advance::{DEFAULT_COOLDOWN, advance};
-use solid_notify_core::alert::cooldown::AlertRow;
+use solid_notify_core::alert::cooldown::{News, advanced};
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::notice::duration_millis;
 use solid_notify_core::store::{Advanced, AlertStep, DueTimes};
 use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind, AlertReason, StoreError};
 
@@ -54,12 +53,8 @@ impl Worker {
         let Some(alert_def) = self.definitions().alerts() else {
             tracing::error!("there is no definition {ALERT_DEFINITION:?}, so the alerts that are due wait");
             let cooldown = policy.map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
-            let due = facts.now.saturating_add(duration_millis(cooldown));
-            return self
-                .stores()
-                .alerts
-                .advance_alert(&step(Some(AlertRow { due: Some(due), ..seen.clone() }), None))
-                .await;
+            let later = advanced(&seen, News::Quiet(cooldown), facts.now, cooldown);
+            return self.stores().alerts.advance_alert(&step(later, None)).await;
         };
         let name = match &definition {
             Some(definition) => definition.row.name.clone(),
@@ -68,10 +63,10 @@ impl Worker {
         let alert = Alert::new(AlertKind::Digest, reason, name, "");
         let (alert, new) = advance(alert, &seen, facts, policy, self.settings.maintenance_interval);
         let notice = alert.as_ref().map(|alert| (alert_def, alert.to_json()));
-        let advanced = self.stores().alerts.advance_alert(&step(new, notice)).await?;
-        if let (Advanced::Done, Some(alert)) = (advanced, alert) {
+        let result = self.stores().alerts.advance_alert(&step(new, notice)).await?;
+        if let (Advanced::Done, Some(alert)) = (result, alert) {
             self.meters.alerts_suppressed(alert.more);
         }
-        Ok(advanced)
+        Ok(result)
     }
 }

@@ -67,7 +67,7 @@ impl Worker {
             }
             let mut late = late(def_id);
             if policy.backlog_alert_age.is_some()
-                && let Some(since) = self.outbox.engine().stores().browse.oldest_blocked(def_id).await?
+                && let Some(since) = self.stores().browse.oldest_blocked(def_id).await?
             {
                 late = late.max(no_longer(def_id, (due.now - since).to_std().unwrap_or_default()));
             }
@@ -82,7 +82,7 @@ impl Worker {
             }
             if let Some(limit) = policy.dead_alert_count {
                 let slice = QueueSlice::of(def_id, Status::DeadLetter);
-                if self.outbox.engine().stores().browse.count(&slice, limit).await? >= limit {
+                if self.stores().browse.count(&slice, limit).await? >= limit {
                     alarm(AlertReason::DeadLetters, format!("there are {limit} dead letters or more"));
                 }
             }

@@ -31,7 +31,7 @@ impl Worker {
     /// Keeps new versions, if there are any. Returns false if it has to be tried again.
     async fn keep_versions(&self) -> bool {
         let rows: Vec<NotifyDef> = self.definitions().all().map(|definition| definition.row.clone()).collect();
-        let kept = self.outbox.engine().stores().definitions.remember(&rows, &self.id).await;
+        let kept = self.stores().definitions.remember(&rows, &self.id).await;
         if let Err(error) = &kept {
             self.health.mention(error);
         }
@@ -61,7 +61,7 @@ impl Worker {
         let mut found = Vec::new();
         for (def_id, name) in self.known.deleted_by_sql() {
             for status in Status::LIVE {
-                if self.outbox.engine().stores().browse.count(&QueueSlice::of(def_id, status), 1).await? > 0 {
+                if self.stores().browse.count(&QueueSlice::of(def_id, status), 1).await? > 0 {
                     found.push((def_id, name));
                     break;
                 }

@@ -42,7 +42,7 @@ impl Worker {
             }
             rows = self.stores().definitions.definitions().await?;
         }
-        let SendLimits { paused, limits } = self.outbox.engine().stores().definitions.send_limits().await?;
+        let SendLimits { paused, limits } = self.stores().definitions.send_limits().await?;
         let are_new = are_new(&self.definitions(), &rows);
         self.known.replace(|before| self.next_view(before, rows, paused, &limits));
         if are_new {
