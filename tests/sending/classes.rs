@@ -185,17 +185,6 @@ pub async fn a_classifier_of_the_application_wins_and_may_panic(b: &dyn Backend)
     sweeper.shutdown().await;
 }
 
-pub async fn an_error_without_a_type_is_guessed_unless_that_is_switched_off(b: &dyn Backend) {
-    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
-    for (guess, class) in [(true, "network"), (false, "unknown")] {
-        let (builder, _calls) = failing(b, || "OMP: Connection refused".into());
-        let sweeper = builder.guess_classes(guess).start().await.unwrap();
-        let id = add(b, "sync").await;
-        assert_eq!(failed(b, id, 1).await.last_class.as_deref(), Some(class));
-        sweeper.shutdown().await;
-    }
-}
-
 pub async fn each_attempt_shows_its_class_and_its_causes(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("5s").timeout("1s")).await.unwrap();
     let tries = Calls::default();

@@ -46,7 +46,6 @@ macro_rules! sending_suite {
                 rules_that_change_while_a_retry_waits_hold_for_the_next_failure,
                 wrong_rules_pause_the_definition_until_they_are_corrected,
                 a_classifier_of_the_application_wins_and_may_panic,
-                an_error_without_a_type_is_guessed_unless_that_is_switched_off,
                 each_attempt_shows_its_class_and_its_causes,
                 an_unreadable_parameter_is_retried_where_a_rule_says_so,
                 a_notice_that_kills_its_process_follows_the_rule_for_crashes;

@@ -1,6 +1,5 @@
 //! [`SweeperBuilder`]: the handlers and settings of a sweeper, and its start.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,58 +8,32 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::NODE_LIVES;
 use solid_notify_core::{AnyOutbox, DefinitionName, ErrorClass, StoreError};
 
-use crate::running::classify::Classifier;
-use crate::running::handler::{AnyHandler, Closure, Handler, HandlerResult, Notice, Typed};
+use crate::running::handler::{Closure, Handler, HandlerResult, Notice, Typed};
+use crate::setup::Setup;
 use crate::sweeper::{Sweeper, Tally};
 use crate::worker::Worker;
-
-/// A named retry strategy: the delay before retry number `n`, from 1.
-pub(crate) type StrategyFn = Arc<dyn Fn(u32) -> Duration + Send + Sync>;
 
 /// Handlers and settings of a [`Sweeper`].
 #[must_use = "a sweeper does nothing before `start` or `run_until_idle`"]
 pub struct SweeperBuilder {
-    pub(crate) outbox: AnyOutbox,
-    pub(crate) handlers: HashMap<String, Arc<dyn AnyHandler>>,
-    pub(crate) strategies: HashMap<String, StrategyFn>,
-    pub(crate) classifier: Classifier,
-    pub(crate) settings: Settings,
+    pub(crate) setup: Setup,
 }
 
-/// The settings of a sweeper.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) node_name: Option<String>,
-    pub(crate) poll_interval: Duration,
-    pub(crate) max_running: usize,
-    pub(crate) first_send: bool,
-    pub(crate) outage_grace: Duration,
-    pub(crate) shutdown_grace: Duration,
-    pub(crate) maintenance_interval: Duration,
-    pub(crate) housekeeping: bool,
-    pub(crate) count_interval: Duration,
+/// Adds [`sweeper`](Self::sweeper) to every outbox.
+pub trait OutboxExt {
+    /// Returns a builder for a sweeper of this outbox.
+    fn sweeper(&self) -> SweeperBuilder;
+}
+
+impl OutboxExt for AnyOutbox {
+    fn sweeper(&self) -> SweeperBuilder {
+        SweeperBuilder::new(self)
+    }
 }
 
 impl SweeperBuilder {
     pub(crate) fn new(outbox: &AnyOutbox) -> Self {
-        let settings = Settings {
-            node_name: None,
-            poll_interval: Duration::from_secs(1),
-            max_running: 2000,
-            first_send: true,
-            outage_grace: Duration::from_secs(10),
-            shutdown_grace: Duration::from_secs(15),
-            maintenance_interval: Duration::from_secs(60),
-            housekeeping: true,
-            count_interval: Duration::from_secs(30),
-        };
-        Self {
-            outbox: outbox.clone(),
-            handlers: HashMap::new(),
-            strategies: HashMap::new(),
-            classifier: Classifier::default(),
-            settings,
-        }
+        Self { setup: Setup::new(outbox.clone()) }
     }
 
     /// Registers an async closure or function under the name that definitions have in `handler` (usually the definition's own
@@ -106,7 +79,7 @@ impl SweeperBuilder {
 
     /// Registers a [`Handler`] type. A later handler replaces an earlier one of the same name.
     pub fn handler_type<H: Handler>(mut self, name: impl DefinitionName<H::Param>, handler: H) -> Self {
-        self.handlers.insert(name.into_name(), Arc::new(Typed(handler)));
+        self.setup.handlers.insert(name.into_name(), Arc::new(Typed(handler)));
         self
     }
 
@@ -117,7 +90,7 @@ impl SweeperBuilder {
         name: impl Into<String>,
         delay: impl Fn(u32) -> Duration + Send + Sync + 'static,
     ) -> Self {
-        self.strategies.insert(name.into(), Arc::new(delay));
+        self.setup.strategies.insert(name.into(), Arc::new(delay));
         self
     }
 
@@ -139,41 +112,35 @@ impl SweeperBuilder {
         mut self,
         classify: impl Fn(&(dyn std::error::Error + 'static)) -> Option<ErrorClass> + Send + Sync + 'static,
     ) -> Self {
-        self.classifier.own.push(Arc::new(classify));
-        self
-    }
-
-    /// Sets whether the class of an error of an unknown type is guessed from its text ("connection refused", "timed out");
-    /// true by default. Only classes that are retried by default are guessed.
-    pub fn guess_classes(mut self, on: bool) -> Self {
-        self.classifier.guess = on;
+        self.setup.classifier.own.push(Arc::new(classify));
         self
     }
 
     /// Sets the name of this node in tables and logs; the host's name by default. The sweeper adds a number that is unique
     /// per start.
     pub fn node_name(mut self, name: impl Into<String>) -> Self {
-        self.settings.node_name = Some(name.into());
+        self.setup.settings.node_name = Some(name.into());
         self
     }
 
     /// Sets the longest sleep between two looks for due notices; 1 s by default, at most 2 s. It does not delay due times
     /// that the sweeper already knows.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
-        self.settings.poll_interval = interval.clamp(Duration::from_millis(10), crate::definitions::RELOAD_INTERVAL);
+        self.setup.settings.poll_interval =
+            interval.clamp(Duration::from_millis(10), crate::definitions::RELOAD_INTERVAL);
         self
     }
 
     /// Sets how many notices of all definitions this node sends at the same time; 2,000 by default.
     pub fn max_running(mut self, count: usize) -> Self {
-        self.settings.max_running = count.max(1);
+        self.setup.settings.max_running = count.max(1);
         self
     }
 
     /// Sets whether notices committed in this process are sent at once; true by default. If false, the next sweep sends
     /// them.
     pub fn first_send(mut self, on: bool) -> Self {
-        self.settings.first_send = on;
+        self.setup.settings.first_send = on;
         self
     }
 
@@ -181,7 +148,7 @@ impl SweeperBuilder {
     /// nodes could not extend their leases during the outage either. A sweeper that has just started does the same, because
     /// an outage may have just ended.
     pub fn outage_grace(mut self, grace: Duration) -> Self {
-        self.settings.outage_grace = grace;
+        self.setup.settings.outage_grace = grace;
         self
     }
 
@@ -189,14 +156,14 @@ impl SweeperBuilder {
     /// all outcomes takes up to 10 s more. The 25 s in all are less than the 30 s after which platforms such as Kubernetes
     /// kill a process.
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
-        self.settings.shutdown_grace = grace;
+        self.setup.settings.shutdown_grace = grace;
         self
     }
 
     /// Sets how often this node reports that it lives and which conditions it finds; 60 s by default and at most. Other
     /// nodes take a node for dead that was not seen for 180 s, and would log the alerts that it handles.
     pub fn maintenance_interval(mut self, interval: Duration) -> Self {
-        self.settings.maintenance_interval = interval.clamp(Duration::from_millis(10), NODE_LIVES / 3);
+        self.setup.settings.maintenance_interval = interval.clamp(Duration::from_millis(10), NODE_LIVES / 3);
         self
     }
 
@@ -204,14 +171,14 @@ impl SweeperBuilder {
     /// true by default. If false, this node neither creates the definitions nor registers their handlers, for installations
     /// that purge by other means (partitions, a job of their own).
     pub fn housekeeping(mut self, on: bool) -> Self {
-        self.settings.housekeeping = on;
+        self.setup.settings.housekeeping = on;
         self
     }
 
     /// Sets how old the snapshot of counts may get before one of the nodes counts again; 30 s by default, at least 1 s, at
     /// most a day.
     pub fn count_interval(mut self, interval: Duration) -> Self {
-        self.settings.count_interval = interval.clamp(Duration::from_secs(1), Duration::from_secs(86_400));
+        self.setup.settings.count_interval = interval.clamp(Duration::from_secs(1), Duration::from_secs(86_400));
         self
     }
 
@@ -220,7 +187,7 @@ impl SweeperBuilder {
     /// # Errors
     /// [`StartError`] if the definitions cannot be read. After the start no database error ends the sweeper.
     pub async fn start(self) -> Result<Sweeper, StartError> {
-        let worker = Worker::new(self);
+        let worker = Worker::new(self.setup);
         worker.reload_definitions().await.map_err(StartError)?;
         Ok(Sweeper::spawn(worker))
     }
@@ -264,7 +231,7 @@ mod tests {
     #[test]
     fn node_beats_often_enough_with_every_setting() {
         let builder = MemoryOutbox::new().sweeper().maintenance_interval(Duration::from_secs(600));
-        assert!(3 * builder.settings.maintenance_interval <= NODE_LIVES);
+        assert!(3 * builder.setup.settings.maintenance_interval <= NODE_LIVES);
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,6 +15,7 @@ mod definitions;
 mod meters;
 mod running;
 mod settling;
+mod setup;
 mod signals;
 mod supervise;
 mod sweeper;
@@ -22,9 +23,9 @@ mod sweeper;
 pub mod testing;
 mod worker;
 
-pub use builder::{StartError, SweeperBuilder};
+pub use builder::{OutboxExt, StartError, SweeperBuilder};
 pub use running::classify::HttpStatus;
 #[doc(hidden)]
 pub use running::classify::class_by_type;
 pub use running::handler::{Failure, Handler, HandlerResult, Notice};
-pub use sweeper::{OutboxExt, Sweeper, Tally};
+pub use sweeper::{Sweeper, Tally};

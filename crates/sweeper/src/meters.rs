@@ -9,11 +9,8 @@ use metrics::{Counter, Histogram};
 use solid_notify_core::metrics as names;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::operate::NO_CLASS;
-use solid_notify_core::store::Settle;
 use solid_notify_core::transition::{Event, Next};
 use solid_notify_core::{ErrorClass, Status};
-
-use crate::settling::Outcome;
 
 /// The values of the label `outcome`.
 const OUTCOMES: [&str; 5] = ["succeeded", "skipped", "awaiting_ack", "failed", "dead_letter"];
@@ -49,10 +46,16 @@ impl Meters {
         self.lateness.record(late);
     }
 
-    /// Records a stored outcome.
-    pub(crate) fn settled(&self, outcome: &Outcome, settle: &Settle) {
-        let Some(label) = label(&outcome.event, &settle.transition.next) else { return };
-        let class = class(outcome);
+    /// Records a stored outcome. The duration of an attempt that ended with its process is unknown: zero.
+    pub(crate) fn settled(
+        &self,
+        claimed: &ClaimedNotice,
+        event: &Event,
+        class: Option<ErrorClass>,
+        duration: Duration,
+        next: &Next,
+    ) {
+        let Some(label) = label(event, next) else { return };
         let place = class.and_then(|class| ErrorClass::ALL.iter().position(|one| *one == class)).map_or(0, |at| at + 1);
         let counter = || {
             let class = class.map_or(NO_CLASS, ErrorClass::as_str);
@@ -60,12 +63,11 @@ impl Meters {
             metrics::counter!(names::ATTEMPTS, "definition" => definition, "outcome" => OUTCOMES[label], "class" => class)
         };
         self.attempts[label][place].get_or_init(counter).increment(1);
-        // The duration of an attempt that ended with its process is unknown.
-        if !outcome.duration.is_zero() {
-            self.attempt.record(outcome.duration);
+        if !duration.is_zero() {
+            self.attempt.record(duration);
         }
         if OUTCOMES[label] == "succeeded" || OUTCOMES[label] == "awaiting_ack" {
-            self.delivery.record(delivered_after(&outcome.claimed, outcome.duration));
+            self.delivery.record(delivered_after(claimed, duration));
         }
     }
 }
@@ -73,14 +75,6 @@ impl Meters {
 /// Returns the time from the insert to the end of this attempt: by the database's clock, except for the attempt itself.
 fn delivered_after(claimed: &ClaimedNotice, attempt: Duration) -> Duration {
     (claimed.last_call_time - claimed.create_time).to_std().unwrap_or_default() + attempt
-}
-
-/// Returns the class of an outcome's error.
-pub(crate) fn class(outcome: &Outcome) -> Option<ErrorClass> {
-    match &outcome.event {
-        Event::Crashed => Some(ErrorClass::Crash),
-        _ => outcome.trouble.as_ref().map(|(class, _)| *class),
-    }
 }
 
 /// Returns the index into [`OUTCOMES`]; None for a hand-back, which was no attempt.

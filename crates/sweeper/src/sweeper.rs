@@ -5,13 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use solid_notify_core::AnyOutbox;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::background::{counts, lease, maintenance, versions};
-use crate::builder::SweeperBuilder;
 use crate::claiming::{first_send, successor, sweep};
 use crate::settling::settle;
 use crate::supervise::supervised;
@@ -79,18 +77,6 @@ impl Tally {
             failed: self.failed - earlier.failed,
             dead_letters: self.dead_letters - earlier.dead_letters,
         }
-    }
-}
-
-/// Adds [`sweeper`](Self::sweeper) to every outbox.
-pub trait OutboxExt {
-    /// Returns a builder for a sweeper of this outbox.
-    fn sweeper(&self) -> SweeperBuilder;
-}
-
-impl OutboxExt for AnyOutbox {
-    fn sweeper(&self) -> SweeperBuilder {
-        SweeperBuilder::new(self)
     }
 }
 

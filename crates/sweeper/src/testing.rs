@@ -66,10 +66,10 @@ impl TestSweeper {
     /// As [`SweeperBuilder::start`].
     pub async fn start(mut builder: SweeperBuilder) -> Result<Self, StartError> {
         let faults: Arc<Faults> = Arc::default();
-        for handler in builder.handlers.values_mut() {
+        for handler in builder.setup.handlers.values_mut() {
             *handler = Arc::new(Failing { handler: Arc::clone(handler), faults: Arc::clone(&faults) });
         }
-        let outbox = builder.outbox.clone();
+        let outbox = builder.setup.outbox.clone();
         // After a start a sweeper waits before it judges overdue acks, because receivers could not ack during an outage. In a
         // test nothing was out.
         let sweeper = builder.housekeeping(false).outage_grace(Duration::ZERO).start().await?;
@@ -184,7 +184,7 @@ impl AnyHandler for Failing {
     fn call(self: Arc<Self>, facts: Arc<Facts>) -> BoxFuture<'static, Result<HandlerResult, String>> {
         let failure = {
             let mut faults = lock(&self.faults);
-            let fault = faults.get_mut(&facts.definition.row.name).filter(|fault| fault.left > 0);
+            let fault = faults.get_mut(&facts.row.name).filter(|fault| fault.left > 0);
             fault.map(|fault| {
                 fault.left -= 1;
                 Arc::clone(&fault.failure)

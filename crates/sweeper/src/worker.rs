@@ -14,7 +14,6 @@ use tokio_util::task::TaskTracker;
 use crate::background::health::Health;
 use crate::background::housekeeping;
 use crate::background::locked::LockedRows;
-use crate::builder::{Settings, StrategyFn, SweeperBuilder};
 use crate::claiming::Admission;
 use crate::definitions::{Definition, Definitions, Known};
 use crate::meters::NodeMeters;
@@ -22,6 +21,7 @@ use crate::running::InFlight;
 use crate::running::classify::Classifier;
 use crate::running::handler::AnyHandler;
 use crate::settling::OutcomeQueue;
+use crate::setup::{Settings, Setup, StrategyFn};
 use crate::signals::Signals;
 
 /// The shared state of one sweeper.
@@ -61,8 +61,8 @@ pub(crate) struct Totals {
 }
 
 impl Worker {
-    pub(crate) fn new(builder: SweeperBuilder) -> Arc<Self> {
-        let SweeperBuilder { outbox, mut handlers, strategies, classifier, settings } = builder;
+    pub(crate) fn new(setup: Setup) -> Arc<Self> {
+        let Setup { outbox, mut handlers, strategies, classifier, settings } = setup;
         if settings.housekeeping {
             housekeeping::register(&mut handlers, &outbox);
         }

@@ -143,7 +143,7 @@ mod tests {
     #[tokio::test]
     async fn a_clock_raises_an_alert_only_when_it_is_far_off() {
         let outbox = MemoryOutbox::new();
-        let worker = Worker::new(outbox.sweeper());
+        let worker = Worker::new(outbox.sweeper().setup);
         worker.reload_definitions().await.unwrap();
         for (offset, is_far_off) in [(45_000, true), (-45_000, true), (29_000, false), (-29_000, false)] {
             let alarms = worker.conditions(&BTreeSet::new(), offset).await.unwrap();

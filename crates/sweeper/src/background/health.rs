@@ -129,7 +129,7 @@ mod tests {
     async fn a_worker_that_was_just_started_is_as_careful_as_after_an_outage() {
         let clock = solid_notify_testkit::HandClock::new(chrono::DateTime::UNIX_EPOCH + Duration::from_secs(3600));
         let worker = crate::worker::Worker::new(
-            solid_notify_testkit::MemoryOutbox::builder().clock(clock.clone()).build().sweeper(),
+            solid_notify_testkit::MemoryOutbox::builder().clock(clock.clone()).build().sweeper().setup,
         );
         assert_eq!(worker.health.grace_left(worker.moment()), Some(Duration::from_secs(10)));
         clock.advance(Duration::from_secs(10));

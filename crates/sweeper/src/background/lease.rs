@@ -124,7 +124,7 @@ mod tests {
         let mut tx = outbox.begin().await.unwrap();
         let id = add_notice(&mut tx, "sync", 1).await.unwrap().id();
         tx.commit().await.unwrap();
-        let worker = Worker::new(outbox.sweeper());
+        let worker = Worker::new(outbox.sweeper().setup);
         let (lease, claim) = (policy.lease(), claim(&worker, &policy, 1));
         let claimed = outbox.engine().stores().send.claim(&claim).await.unwrap().notices.remove(0);
         worker.in_flight.register(&claimed, policy.lease(), worker.moment());
@@ -155,7 +155,7 @@ mod tests {
         let mut tx = outbox.begin().await.unwrap();
         add_notice(&mut tx, "sync", 1).await.unwrap();
         tx.commit().await.unwrap();
-        let worker = Worker::new(outbox.sweeper());
+        let worker = Worker::new(outbox.sweeper().setup);
         let claim = claim(&worker, &policy, 1);
         let mut claimed = outbox.engine().stores().send.claim(&claim).await.unwrap().notices.remove(0);
         // The store skips it, like a row that another transaction has locked.
@@ -175,7 +175,7 @@ mod tests {
         let mut tx = outbox.begin().await.unwrap();
         let id = add_notice(&mut tx, "sync", 1).await.unwrap().id();
         tx.commit().await.unwrap();
-        let worker = Worker::new(outbox.sweeper());
+        let worker = Worker::new(outbox.sweeper().setup);
         worker.reload_definitions().await.unwrap();
         let def_id = outbox.find(id).await.unwrap().unwrap().def_id;
         let policy = worker.definition(def_id).unwrap().policy().unwrap().clone();
@@ -198,7 +198,7 @@ mod tests {
         }
         tx.commit().await.unwrap();
         let handler = |_: crate::Notice<i64>| async { Ok(()) };
-        let worker = Worker::new(outbox.sweeper().handler("sync", handler));
+        let worker = Worker::new(outbox.sweeper().handler("sync", handler).setup);
         worker.reload_definitions().await.unwrap();
         let policy = outbox.definitions().await.unwrap().into_iter().find(|state| state.row.name == "sync").unwrap();
         let policy = policy.row.policy().unwrap();
@@ -212,7 +212,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_claim_whose_answer_was_lost_is_sought_until_a_late_look_succeeds() {
-        let worker = Worker::new(MemoryOutbox::new().sweeper());
+        let worker = Worker::new(MemoryOutbox::new().sweeper().setup);
         worker.in_flight.claim_answer_lost();
         worker.hand_back_unknown().await.unwrap();
         assert!(worker.in_flight.may_have_lost_claims(), "the server may carry it out later");

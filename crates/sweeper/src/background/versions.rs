@@ -30,7 +30,8 @@ pub(crate) async fn versions_loop(worker: Arc<Worker>) {
 impl Worker {
     /// Keeps new versions, if there are any. Returns false if it has to be tried again.
     async fn keep_versions(&self) -> bool {
-        let rows: Vec<NotifyDef> = self.definitions().all().map(|definition| definition.row.clone()).collect();
+        let rows: Vec<NotifyDef> =
+            self.definitions().all().map(|definition| NotifyDef::clone(&definition.row)).collect();
         let kept = self.stores().definitions.remember(&rows, &self.id).await;
         if let Err(error) = &kept {
             self.health.mention(error);

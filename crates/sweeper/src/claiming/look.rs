@@ -7,8 +7,11 @@ use solid_notify_core::store::DueTimes;
 use tokio::time::Instant;
 
 use super::store_clock::{Reading, StoreClock};
-use super::sweep::SHARE;
 use crate::worker::Worker;
+
+/// Looks and readings that are requested again and again, for instance by each acknowledgement, take at most a tenth of the
+/// time.
+pub(super) const SHARE: u32 = 10;
 
 /// When the last thorough look was, which also finds notices that were committed late. Between two thorough looks a look
 /// begins where the last one found the first notice. Many databases still step over the index entries before it, although

@@ -11,20 +11,19 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::DueSlice;
 use tokio::time::Instant;
 
-use super::look::Looks;
+use super::look::{Looks, SHARE};
 use crate::background::health::pause_after;
-use crate::definitions::RELOAD_INTERVAL;
+use crate::definitions::{Definition, RELOAD_INTERVAL, Ready};
 use crate::worker::Worker;
 
 /// The most notices that one claim takes.
 pub(crate) const BATCH: usize = 500;
+/// How long the other definitions wait for the sweep of one.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// How long to gather free slots when more notices are due than there were slots.
 const REFILL: Duration = Duration::from_millis(1);
 /// The shortest time between two readings of the definitions.
 const RELOAD_PAUSE: Duration = Duration::from_millis(100);
-/// Looks and readings that are requested again and again, for instance by each acknowledgement, take at most a tenth of the
-/// time.
-pub(super) const SHARE: u32 = 10;
 /// The shortest sleep, because two looks within the same millisecond find the same.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(1);
 
@@ -146,5 +145,36 @@ impl Worker {
             self.signals.report_idle();
         }
         Ok(sleep)
+    }
+
+    /// Sweeps one definition. A sweep that takes long continues in a task of its own, and the other definitions have their
+    /// turn.
+    async fn sweep_beside(
+        self: &Arc<Self>,
+        definition: &Arc<Definition>,
+        ready: &Arc<Ready>,
+        due: Vec<DueSlice>,
+        turn: usize,
+    ) -> Result<Swept, StoreError> {
+        let later = Swept { again_in: self.settings.poll_interval, busy: true };
+        let Some(begun) = self.admission.begin_sweep(definition.row.id) else { return Ok(later) };
+        let (worker, definition, ready) = (Arc::clone(self), Arc::clone(definition), Arc::clone(ready));
+        let mut sweep = Box::pin(async move {
+            let swept = worker.sweep_one(&definition, &ready, &due.iter().collect::<Vec<_>>(), turn).await;
+            begun.end();
+            swept
+        });
+        if let Ok(swept) = tokio::time::timeout(PATIENCE, &mut sweep).await {
+            return swept;
+        }
+        let worker = Arc::clone(self);
+        // Tracked with the running handlers, so that a shutdown waits for its claims.
+        self.tasks.spawn(async move {
+            if let Err(error) = sweep.await {
+                worker.health.note_some(&error);
+            }
+            worker.signals.sweep_soon();
+        });
+        Ok(later)
     }
 }

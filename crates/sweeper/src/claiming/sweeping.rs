@@ -1,20 +1,12 @@
-//! Tracks which definitions are being swept. A slow one continues beside the sweep of the others. Only one slow definition
-//! is swept at a time, so that slow ones do not take all connections.
+//! Tracks which definitions are being swept. Only one slow definition is swept at a time, so that
+//! slow ones do not take all connections.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use solid_notify_core::StoreError;
-use solid_notify_core::store::DueSlice;
 use tokio::time::Instant;
 
-use super::sweep::Swept;
-use crate::definitions::{Definition, Ready};
-use crate::worker::Worker;
-
-/// How long the other definitions wait for the sweep of one.
-const PATIENCE: Duration = Duration::from_millis(500);
 /// A sweep of one definition that takes longer marks it as slow: its own statements are slow, not the node.
 const SLOW: Duration = Duration::from_secs(3);
 
@@ -63,39 +55,6 @@ impl Sweep {
 impl Drop for Sweep {
     fn drop(&mut self) {
         self.all.lock().now.remove(&self.def_id);
-    }
-}
-
-impl Worker {
-    /// Sweeps one definition. A sweep that takes long continues in a task of its own, and the other definitions have their
-    /// turn.
-    pub(super) async fn sweep_beside(
-        self: &Arc<Self>,
-        definition: &Arc<Definition>,
-        ready: &Arc<Ready>,
-        due: Vec<DueSlice>,
-        turn: usize,
-    ) -> Result<Swept, StoreError> {
-        let later = Swept { again_in: self.settings.poll_interval, busy: true };
-        let Some(begun) = self.admission.begin_sweep(definition.row.id) else { return Ok(later) };
-        let (worker, definition, ready) = (Arc::clone(self), Arc::clone(definition), Arc::clone(ready));
-        let mut sweep = Box::pin(async move {
-            let swept = worker.sweep_one(&definition, &ready, &due.iter().collect::<Vec<_>>(), turn).await;
-            begun.end();
-            swept
-        });
-        if let Ok(swept) = tokio::time::timeout(PATIENCE, &mut sweep).await {
-            return swept;
-        }
-        let worker = Arc::clone(self);
-        // Tracked with the running handlers, so that a shutdown waits for its claims.
-        self.tasks.spawn(async move {
-            if let Err(error) = sweep.await {
-                worker.health.note_some(&error);
-            }
-            worker.signals.sweep_soon();
-        });
-        Ok(later)
     }
 }
 

@@ -2,19 +2,22 @@
 //! every two seconds, and whenever the sweeper is woken.
 
 mod reading;
-mod timing;
+mod ticks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+use solid_notify_core::definition::Step;
 use solid_notify_core::operate::Paused;
-use solid_notify_core::{ALERT_DEFINITION, AnyOutbox, NotifyDef, Policy};
+use solid_notify_core::store::{DueTimes, Tick};
+use solid_notify_core::{ALERT_DEFINITION, NotifyDef, Policy, Status};
 
-use self::timing::NextTick;
-use crate::builder::StrategyFn;
+use self::ticks::Ticks;
 use crate::meters::Meters;
 use crate::running::handler::AnyHandler;
+use crate::setup::StrategyFn;
 
 /// How old a node's view of the definitions can get.
 pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
@@ -82,12 +85,9 @@ pub(crate) struct Definitions {
 
 /// A definition and whether this node sends its notices.
 pub(crate) struct Definition {
-    pub(crate) row: NotifyDef,
+    pub(crate) row: Arc<NotifyDef>,
     pub(crate) readiness: Readiness,
-    /// Stored once per definition, so that it costs nothing per notice.
-    pub(crate) outbox: AnyOutbox,
-    /// The last search for a tick of its timetable, so that there is one search per tick.
-    next_tick: Mutex<Option<NextTick>>,
+    ticks: Ticks,
 }
 
 /// Whether this node sends a definition's notices, and why not.
@@ -180,5 +180,47 @@ impl Definition {
             Readiness::Paused(policy) | Readiness::NotHere(policy, _) => Some(policy),
             Readiness::Invalid(_) => None,
         }
+    }
+
+    /// Returns what its timetable requires now. None without a timetable, or if the definition produces nothing: not
+    /// enabled, invalid, deleted.
+    pub(crate) fn step(&self, due: &DueTimes) -> Option<Step> {
+        if self.row.schedule.is_none() && !due.ticks.contains_key(&self.row.id) || self.row.delete_time.is_some() {
+            return None;
+        }
+        let policy = self.policy().filter(|policy| policy.enabled)?;
+        Some(self.ticks.step(&self.row, policy, due))
+    }
+
+    /// Returns the record of these ticks.
+    pub(crate) fn tick(&self, due: &DueTimes, last: DateTime<Utc>, ticks: &[DateTime<Utc>]) -> Tick {
+        let schedule = self.policy().and_then(|policy| policy.schedule.as_ref());
+        Tick {
+            def_id: self.row.id,
+            schedule: self.row.schedule.clone(),
+            seen: due.ticks.get(&self.row.id).cloned().unwrap_or_default(),
+            last,
+            params: schedule
+                .map(|schedule| ticks.iter().map(|tick| schedule.param(*tick)).collect())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Returns how long notices of a status wait for the window to open. Expired leases and overdue acks are
+    /// judged at any time.
+    pub(crate) fn closed_for(&self, status: Status, now: DateTime<Utc>) -> Duration {
+        match self.policy().and_then(|policy| policy.window.as_ref()) {
+            Some(window) if matches!(status, Status::NotSent | Status::Failed) => {
+                let opens = window.opens(now);
+                opens.map_or(Duration::MAX, |opens| (opens - now).to_std().unwrap_or_default())
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Returns for how long the window has been open.
+    pub(crate) fn open_for(&self, now: DateTime<Utc>) -> Duration {
+        let window = self.policy().and_then(|policy| policy.window.as_ref());
+        window.map_or(Duration::MAX, |window| window.open_for(now))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use solid_notify_core::built_in::built_in;
@@ -13,11 +13,12 @@ use solid_notify_core::operate::{Paused, SendLimits};
 use solid_notify_core::store::Edit;
 use solid_notify_core::{ALERT_DEFINITION, NotifyDef, StoreError};
 
+use super::ticks::Ticks;
 use super::{Definition, Definitions, Readiness, Ready};
 use crate::alerts::{AlertHandler, log_alerts, recipients};
-use crate::builder::StrategyFn;
 use crate::meters::Meters;
 use crate::running::handler::AnyHandler;
+use crate::setup::StrategyFn;
 use crate::supervise;
 use crate::worker::Worker;
 
@@ -67,10 +68,10 @@ impl Worker {
         let mut by_id = BTreeMap::new();
         for row in rows {
             let definition = match before.by_id.get(&row.id) {
-                Some(known) if known.row == row && !turned && !self.takes_alerts_anew(known) => Arc::clone(known),
+                Some(known) if *known.row == row && !turned && !self.takes_alerts_anew(known) => Arc::clone(known),
                 _ => {
-                    let (readiness, outbox) = (self.readiness_of(&row, is_paused), self.outbox.clone());
-                    let definition = Definition { readiness, row, outbox, next_tick: Mutex::default() };
+                    let readiness = self.readiness_of(&row, is_paused);
+                    let definition = Definition { readiness, row: Arc::new(row), ticks: Ticks::default() };
                     if !is_paused {
                         report(&definition);
                     }
@@ -175,7 +176,7 @@ impl Worker {
 fn are_new(known: &Definitions, rows: &[NotifyDef]) -> bool {
     // Compares whole rows first: each reading compares them all, and a list of differences is rarely needed.
     let same = |row: &NotifyDef| {
-        known.get(row.id).map(|known| &known.row).is_some_and(|known| {
+        known.get(row.id).map(|known| &*known.row).is_some_and(|known| {
             known == row
                 || (known.differences(row).is_empty() && known.delete_time.is_some() == row.delete_time.is_some())
         })

@@ -38,7 +38,7 @@ impl Worker {
         let span = span::of(&ready.policy.name, &claimed);
         self.tasks.spawn(async move {
             let without_outcome = WithoutOutcome { in_flight: &worker.in_flight, id: claimed.id, fence: claimed.fence };
-            let attempt = attempt(&worker, definition, ready, claimed).instrument(span.clone());
+            let attempt = attempt(&worker, &definition, ready, claimed).instrument(span.clone());
             let ended = AssertUnwindSafe(attempt).catch_unwind().await;
             // A panic of the handler is a failed attempt, so this is a panic of a tracing layer.
             let Ok(mut outcome) = ended.map_err(std::mem::forget) else { return };
@@ -70,12 +70,12 @@ impl Drop for WithoutOutcome<'_> {
 
 /// Runs one attempt and always returns an outcome. A panic in user code (the handler, an error's text, a drop) is caught
 /// and becomes a failed attempt.
-async fn attempt(worker: &Worker, definition: Arc<Definition>, ready: Arc<Ready>, claimed: ClaimedNotice) -> Outcome {
+async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, claimed: ClaimedNotice) -> Outcome {
     if ready.policy.is_exhausted_in_all(claimed.tries()) {
         return Outcome::new(claimed, ready, Event::OutOfTries);
     }
     let began = Instant::now();
-    let facts = Facts::new(claimed, definition);
+    let facts = Facts::new(claimed, Arc::clone(&definition.row), worker.outbox.clone());
     let result = AssertUnwindSafe(call_handler(worker, &ready, &facts)).catch_unwind().await;
     let (event, trouble) = result.unwrap_or_else(|panic| {
         let message = format!("the handler panicked: {}", panic_text(&*panic));
@@ -106,7 +106,7 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> (Ev
         Ok(Ok(Err(skip))) if skip.next == AfterFailure::Skip => (Event::Skipped(skip.error().to_string()), None),
         Ok(Ok(Err(failure))) => {
             let message = with_causes(failure.error());
-            let class = worker.classifier.class_of(&**failure.error(), &message);
+            let class = worker.classifier.class_of(&**failure.error());
             let event = match failure.next {
                 AfterFailure::RetryIn(delay) => Event::RetryIn(delay, class),
                 AfterFailure::GiveUp => Event::GaveUp(format!("the handler gave up: {message}")),

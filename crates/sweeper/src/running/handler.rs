@@ -10,13 +10,12 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
-use solid_notify_core::ErrorClass;
 use solid_notify_core::error::BoxError;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::token::AckToken;
+use solid_notify_core::{AnyOutbox, ErrorClass, NotifyDef};
 
 use super::classify::{Classed, boxed};
-use crate::definitions::Definition;
 
 /// Sends the notices of one definition. A closure is usually enough ([`crate::SweeperBuilder::handler`]). A type of its own
 /// can hold shared state ([`crate::SweeperBuilder::handler_type`]).
@@ -145,7 +144,9 @@ pub struct Notice<T> {
 /// The part of a [`Notice`] that does not depend on the parameter's type.
 pub(crate) struct Facts {
     pub(crate) claimed: ClaimedNotice,
-    pub(crate) definition: Arc<Definition>,
+    /// The row of its definition when the attempt began.
+    pub(crate) row: Arc<NotifyDef>,
+    outbox: AnyOutbox,
     /// The parameter that the handler gets, where it differs from the stored one.
     completed: OnceLock<String>,
     description: Mutex<Option<String>>,
@@ -154,9 +155,9 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn new(claimed: ClaimedNotice, definition: Arc<Definition>) -> Arc<Self> {
+    pub(crate) fn new(claimed: ClaimedNotice, row: Arc<NotifyDef>, outbox: AnyOutbox) -> Arc<Self> {
         let description = Mutex::new(claimed.description.clone());
-        Arc::new(Self { claimed, definition, completed: OnceLock::new(), description, require_ack: Mutex::default() })
+        Arc::new(Self { claimed, row, outbox, completed: OnceLock::new(), description, require_ack: Mutex::default() })
     }
 
     /// Returns the parameter as JSON.
@@ -197,9 +198,9 @@ impl Facts {
 
 impl<T: fmt::Debug> fmt::Debug for Notice<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Facts { claimed, definition, .. } = &*self.facts;
+        let Facts { claimed, row, .. } = &*self.facts;
         f.debug_struct("Notice")
-            .field("definition", &definition.row.name)
+            .field("definition", &row.name)
             .field("param", &self.param)
             .field("claimed", claimed)
             .finish_non_exhaustive()
@@ -235,12 +236,12 @@ impl<T> Notice<T> {
 
     /// Returns the name of its definition.
     pub fn definition(&self) -> &str {
-        &self.facts.definition.row.name
+        &self.facts.row.name
     }
 
     /// Returns the column `handler_config` of its definition.
     pub fn handler_config(&self) -> Option<&str> {
-        self.facts.definition.row.handler_config.as_deref()
+        self.facts.row.handler_config.as_deref()
     }
 
     /// Returns the number of this attempt: 1 for the first, 2 for the first retry. Only attempts that failed or crashed count; one
@@ -282,7 +283,7 @@ impl<T> Notice<T> {
     /// # Errors
     /// [`solid_notify_core::Error::TokenKeys`] if no keys are set (`outbox.use_token_keys`).
     pub fn ack_token(&self, valid: Duration) -> solid_notify_core::Result<String> {
-        self.facts.definition.outbox.engine().sign_token(AckToken::new(self.id(), self.fence(), self.created()), valid)
+        self.facts.outbox.engine().sign_token(AckToken::new(self.id(), self.fence(), self.created()), valid)
     }
 
     /// Requires an ack of the receiver within this time (zero: without a limit), whatever the definition's `need_confirm` says.

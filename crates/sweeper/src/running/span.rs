@@ -8,7 +8,6 @@ use solid_notify_core::transition::Event;
 use tracing::Span;
 use tracing::field::Empty;
 
-use crate::meters::class;
 use crate::settling::Outcome;
 
 /// Returns the span of an attempt: a root, or a part of its producer's trace, independent of the current span.
@@ -47,7 +46,7 @@ pub(crate) fn ended(span: &Span, outcome: &Outcome) {
         _ => "failed",
     };
     span.record("result", result);
-    if let Some(class) = class(outcome) {
+    if let Some(class) = outcome.class() {
         span.record("class", class.as_str()).record("otel.status_code", "ERROR");
     }
 }

@@ -1,10 +1,11 @@
-//! Settling: an [`Outcome`] goes into the [`queue`]; the settle loop ([`settle`]) takes it, decides what follows
-//! ([`decide`]), and writes it in a batch ([`pending`]). [`settled`] handles the reply of the store; [`refused`] handles
+//! Settling: an [`Outcome`] goes into the [`queue`]; the settle loop ([`settle`]) gathers outcomes ([`gathering`]), decides what follows
+//! ([`decide`]), and writes them in a batch ([`pending`]). [`settled`] handles the reply of the store; [`refused`] handles
 //! outcomes that the store can never accept.
 //!
 //! Outcomes come from attempts (`running`), and from overdue notices that need no claim ([`overdue`]).
 
 mod decide;
+mod gathering;
 mod outcome;
 mod overdue;
 mod pending;

@@ -29,4 +29,11 @@ impl Outcome {
     pub(crate) fn new(claimed: ClaimedNotice, ready: Arc<Ready>, event: Event) -> Self {
         Self { claimed, ready, event, duration: Duration::ZERO, trouble: None, overdue: false, suspect_permit: None }
     }
+    /// Returns the class of its error.
+    pub(crate) fn class(&self) -> Option<ErrorClass> {
+        match self.event {
+            Event::Crashed => Some(ErrorClass::Crash),
+            _ => self.trouble.as_ref().map(|(class, _)| *class),
+        }
+    }
 }

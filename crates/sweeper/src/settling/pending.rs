@@ -7,9 +7,10 @@ use solid_notify_core::store::{Settle, Shape};
 use tokio::time::Instant;
 
 use super::Outcome;
-use super::settle::BATCH;
 use crate::background::health::pause_after;
 
+/// The most outcomes of one batch.
+pub(crate) const BATCH: usize = 500;
 /// The most text of one batch, in bytes: less than the smallest default packet or statement limit of the servers.
 const BATCH_BYTES: usize = 2 << 20;
 /// After this many transient failures a batch is halved, because one row or the size may be the cause.

@@ -1,15 +1,14 @@
 //! [`OutcomeQueue`]: the outcomes of this node on their way to the store.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
 use super::Outcome;
-use super::pending::Decided;
-use super::settle::{BATCH, Settling};
-use crate::worker::Worker;
+use super::gathering::{Settling, Urgency};
+use super::pending::{BATCH, Decided};
 
 /// The outcomes on their way to the store. Attempts push them, and the settle loop takes them.
 ///
@@ -24,10 +23,7 @@ pub(crate) struct OutcomeQueue {
     unsettled: AtomicUsize,
     /// By definition: the number of outcomes that could not be stored although the store answers.
     stuck: Mutex<HashMap<i64, usize>>,
-    /// A producer or an ordering key waits for an outcome that was pushed.
-    urgent: AtomicBool,
-    /// Notified of outcomes that must not wait for the pace of the settle loop.
-    hurry: Notify,
+    urgency: Urgency,
 }
 
 impl OutcomeQueue {
@@ -38,23 +34,21 @@ impl OutcomeQueue {
             settling: tokio::sync::Mutex::new(Settling::new(receiver)),
             unsettled: AtomicUsize::new(0),
             stuck: Mutex::default(),
-            urgent: AtomicBool::new(false),
-            hurry: Notify::new(),
+            urgency: Urgency::default(),
         }
     }
 
     /// Passes an outcome on to the settle loop.
-    fn push(&self, outcome: Outcome, is_urgent: bool) {
+    pub(super) fn push(&self, outcome: Outcome, is_urgent: bool) {
         let count = self.unsettled.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(sender) = &*self.sender.lock().unwrap_or_else(PoisonError::into_inner) {
             // The settle loop ends only after `close`.
             let _ = sender.send(outcome);
         }
         if is_urgent {
-            self.urgent.store(true, Ordering::Relaxed);
-        }
-        if is_urgent || count.is_multiple_of(BATCH) {
-            self.hurry.notify_one();
+            self.urgency.urge();
+        } else if count.is_multiple_of(BATCH) {
+            self.urgency.hurry();
         }
     }
 
@@ -75,14 +69,8 @@ impl OutcomeQueue {
         self.settling.lock().await
     }
 
-    /// Returns true, once, if an urgent outcome was pushed.
-    pub(super) fn take_urgency(&self) -> bool {
-        self.urgent.swap(false, Ordering::Relaxed)
-    }
-
-    /// Completes when outcomes were pushed that must not wait for the pace of the settle loop.
-    pub(super) async fn hurried(&self) {
-        self.hurry.notified().await;
+    pub(super) fn urgency(&self) -> &Urgency {
+        &self.urgency
     }
 
     /// Counts outcomes that could not be stored, although the store answers, as stuck for their definitions.
@@ -118,15 +106,5 @@ impl OutcomeQueue {
 
     fn stuck(&self) -> MutexGuard<'_, HashMap<i64, usize>> {
         self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Worker {
-    /// Passes an outcome on to the settle loop. It is urgent if a producer or an ordering key waits for it to be stored.
-    pub(crate) fn settle(&self, outcome: Outcome) {
-        let (id, fence) = (outcome.claimed.id, outcome.claimed.fence);
-        let is_urgent = outcome.claimed.ordering_key.is_some() || self.in_flight.is_report_awaited(id);
-        self.in_flight.ended(id, fence);
-        self.outcomes.push(outcome, is_urgent);
     }
 }

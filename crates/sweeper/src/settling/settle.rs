@@ -11,22 +11,15 @@ use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Settle, Settled, Shape};
 use solid_notify_core::transition::Next;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::pending::{Batch, Decided, Pending};
-use super::{Outcome, OutcomeQueue};
+use super::Outcome;
+use super::gathering::Settling;
+use super::pending::{BATCH, Batch, Decided, Pending};
 use crate::background::locked::Work;
 use crate::supervise::report;
 use crate::worker::Worker;
 
-/// The most outcomes of one batch.
-pub(crate) const BATCH: usize = 500;
-/// The pause between two batches, if the second one is not full: a single outcome is written at once, and under load one
-/// transaction settles many.
-const PACE: Duration = Duration::from_millis(30);
-/// The same pause if a producer, or the next notice of an ordering key, waits for an outcome.
-const URGENT_PACE: Duration = Duration::from_millis(1);
 /// How long after the hand-back the last outcomes are retried.
 const LAST_TRIES: Duration = Duration::from_secs(9);
 
@@ -69,7 +62,7 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>) {
             break;
         }
         if !settling.fresh.is_empty() {
-            settling.gather(&worker.outcomes, written_at).await;
+            settling.gather(worker.outcomes.urgency(), written_at).await;
             settling.pending.add(settling.fresh.drain(..).filter_map(|outcome| worker.decide(outcome)));
         }
         // All batches are written, so that the queue does not grow. After a failed batch the loop first
@@ -83,51 +76,15 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>) {
     }
 }
 
-/// The settle loop's end of the queue.
-pub(super) struct Settling {
-    receiver: mpsc::UnboundedReceiver<Outcome>,
-    /// Received but not judged.
-    fresh: Vec<Outcome>,
-    /// Judged but not written.
-    pending: Pending,
-    /// The batch that is being written. If it was written before a panic, the store reports that on the next try.
-    in_hand: Option<Batch>,
-}
-
-impl Settling {
-    pub(super) fn new(receiver: mpsc::UnboundedReceiver<Outcome>) -> Self {
-        Self { receiver, fresh: Vec::new(), pending: Pending::default(), in_hand: None }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.fresh.is_empty() && self.pending.is_empty()
-    }
-
-    /// Gathers more outcomes for a batch that is not full, until the pace allows to write it. It does not wake for each
-    /// outcome, because under load that costs more than the outcome itself.
-    async fn gather(&mut self, queue: &OutcomeQueue, last: Instant) {
-        let mut pace = PACE;
-        loop {
-            while self.fresh.len() < BATCH
-                && let Ok(outcome) = self.receiver.try_recv()
-            {
-                self.fresh.push(outcome);
-            }
-            if queue.take_urgency() {
-                pace = URGENT_PACE;
-            }
-            if self.fresh.len() >= BATCH || self.receiver.is_closed() || last + pace <= Instant::now() {
-                return;
-            }
-            tokio::select! {
-                () = tokio::time::sleep_until(last + pace) => {}
-                () = queue.hurried() => {}
-            }
-        }
-    }
-}
-
 impl Worker {
+    /// Passes an outcome on to the settle loop. It is urgent if a producer or an ordering key waits for it to be stored.
+    pub(crate) fn settle(&self, outcome: Outcome) {
+        let (id, fence) = (outcome.claimed.id, outcome.claimed.fence);
+        let is_urgent = outcome.claimed.ordering_key.is_some() || self.in_flight.is_report_awaited(id);
+        self.in_flight.ended(id, fence);
+        self.outcomes.push(outcome, is_urgent);
+    }
+
     /// Writes the batch in hand; outcomes that could not be written go back to `pending`. Returns false if the call failed.
     async fn write(&self, settling: &mut Settling) -> bool {
         let Some(batch) = &settling.in_hand else { return true };

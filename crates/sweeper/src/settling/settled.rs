@@ -22,7 +22,8 @@ impl Worker {
         let Decided { settle, outcome, .. } = &decided;
         let message = outcome.trouble.as_ref().map_or("", |(_, message)| message.as_str());
         let (id, attempt) = (settle.id, outcome.claimed.attempt());
-        report(|| outcome.ready.meters.settled(outcome, settle));
+        let Outcome { claimed, event, duration, .. } = outcome;
+        report(|| outcome.ready.meters.settled(claimed, event, outcome.class(), *duration, &settle.transition.next));
         let first_attempt = match &settle.transition.next {
             Next::Finish { status: Status::DeadLetter, reason, .. } => {
                 let reason = reason.as_deref().unwrap_or_default();

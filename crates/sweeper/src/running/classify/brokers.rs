@@ -1,23 +1,23 @@
 //! The classes of the errors of the AMQP client (lapin) and of the NATS client (async-nats).
 
-use super::{Cause, Guess};
+use super::cause::{Cause, TypeClass};
 
-pub(super) fn class(error: Cause<'_>) -> Option<Guess> {
+pub(super) fn class(error: Cause<'_>) -> Option<TypeClass> {
     amqp(error).or_else(|| nats(error))
 }
 
 #[cfg(not(feature = "lapin"))]
-fn amqp(_: Cause<'_>) -> Option<Guess> {
+fn amqp(_: Cause<'_>) -> Option<TypeClass> {
     None
 }
 
 #[cfg(feature = "lapin")]
-fn amqp(error: Cause<'_>) -> Option<Guess> {
+fn amqp(error: Cause<'_>) -> Option<TypeClass> {
     use lapin::ErrorKind;
     use solid_notify_core::ErrorClass;
 
     let class = match error.downcast_ref::<lapin::Error>()?.kind() {
-        ErrorKind::ProtocolError(answer) => return class_of_reply(answer.get_id()).map(Guess::Surely),
+        ErrorKind::ProtocolError(answer) => return class_of_reply(answer.get_id()).map(TypeClass::Surely),
         ErrorKind::ChannelsLimitReached => ErrorClass::Busy,
         ErrorKind::AuthProviderError(_) => ErrorClass::Auth,
         // A request that cannot be serialised into a frame.
@@ -27,10 +27,10 @@ fn amqp(error: Cause<'_>) -> Option<Guess> {
         | ErrorKind::InvalidChannelState(..)
         | ErrorKind::InvalidConnectionState(_) => ErrorClass::Network,
         // Its cause has the kind of the I/O error.
-        ErrorKind::IOError(_) => return Some(Guess::Perhaps(ErrorClass::Network)),
+        ErrorKind::IOError(_) => return Some(TypeClass::Perhaps(ErrorClass::Network)),
         _ => return None,
     };
-    Some(Guess::Surely(class))
+    Some(TypeClass::Surely(class))
 }
 
 /// Classifies by the reply code of AMQP 0-9-1 (its reference, section 1.1).
@@ -54,12 +54,12 @@ fn class_of_reply(code: u16) -> Option<solid_notify_core::ErrorClass> {
 }
 
 #[cfg(not(feature = "async-nats"))]
-fn nats(_: Cause<'_>) -> Option<Guess> {
+fn nats(_: Cause<'_>) -> Option<TypeClass> {
     None
 }
 
 #[cfg(feature = "async-nats")]
-fn nats(error: Cause<'_>) -> Option<Guess> {
+fn nats(error: Cause<'_>) -> Option<TypeClass> {
     use async_nats::client::{FlushError, PublishError, PublishErrorKind, RequestError, RequestErrorKind};
     use async_nats::jetstream::context::{PublishError as StreamError, PublishErrorKind as StreamErrorKind};
     use async_nats::{ConnectError, ConnectErrorKind};
@@ -95,12 +95,12 @@ fn nats(error: Cause<'_>) -> Option<Guess> {
             ConnectErrorKind::TimedOut => ErrorClass::Timeout,
             // An invalid server address is a setting, which a release corrects.
             ConnectErrorKind::ServerParse => return None,
-            _ => return Some(Guess::Perhaps(ErrorClass::Network)),
+            _ => return Some(TypeClass::Perhaps(ErrorClass::Network)),
         }
     } else if error.is::<FlushError>() {
         ErrorClass::Network
     } else {
         return None;
     };
-    Some(Guess::Surely(class))
+    Some(TypeClass::Surely(class))
 }

@@ -3,12 +3,12 @@
 use solid_notify_core::ErrorClass;
 use solid_notify_core::ErrorClass::{Auth, Busy, Deadlock, Invalid, Network, NotFound, Timeout, Unavailable};
 
-use super::{Cause, Guess};
+use super::cause::{Cause, TypeClass};
 
 /// Returns the class of an [`sqlx::Error`]. Does not look at the error's causes, which may determine it more exactly.
-pub(super) fn class(error: Cause<'_>) -> Option<Guess> {
+pub(super) fn class(error: Cause<'_>) -> Option<TypeClass> {
     let class = match error.downcast_ref::<sqlx::Error>()? {
-        sqlx::Error::Database(error) => return reported(error.as_ref()).map(Guess::Perhaps),
+        sqlx::Error::Database(error) => return reported(error.as_ref()).map(TypeClass::Perhaps),
         // The server is full or down: the pool reports only that it got no connection in time.
         sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => Unavailable,
         sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => Network,
@@ -17,7 +17,7 @@ pub(super) fn class(error: Cause<'_>) -> Option<Guess> {
         // The cause of `Io` decides its class. The others are faults of the program or of its settings, which a release corrects.
         _ => return None,
     };
-    Some(Guess::Perhaps(class))
+    Some(TypeClass::Perhaps(class))
 }
 
 /// Returns the class of an error that a server reported.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use solid_notify_core::ErrorClass;
 
-use super::{Cause, Guess};
+use super::cause::{Cause, TypeClass, chain};
 
 /// An HTTP status as an error, for handlers whose HTTP client has no error type that the sweeper can classify.
 ///
@@ -48,31 +48,31 @@ impl fmt::Display for HttpStatus {
 
 impl std::error::Error for HttpStatus {}
 
-pub(super) fn class(error: Cause<'_>) -> Option<Guess> {
+pub(super) fn class(error: Cause<'_>) -> Option<TypeClass> {
     #[cfg(feature = "reqwest")]
     if let Some(error) = error.downcast_ref::<reqwest::Error>() {
         return told_by_reqwest(error);
     }
-    error.downcast_ref::<HttpStatus>().map(|status| Guess::Surely(status.class()))
+    error.downcast_ref::<HttpStatus>().map(|status| TypeClass::Surely(status.class()))
 }
 
 #[cfg(feature = "reqwest")]
-fn told_by_reqwest(error: &reqwest::Error) -> Option<Guess> {
+fn told_by_reqwest(error: &reqwest::Error) -> Option<TypeClass> {
     if let Some(status) = error.status() {
-        return Some(Guess::Surely(HttpStatus(status.as_u16()).class()));
+        return Some(TypeClass::Surely(HttpStatus(status.as_u16()).class()));
     }
     if error.is_timeout() {
-        return Some(Guess::Surely(ErrorClass::Timeout));
+        return Some(TypeClass::Surely(ErrorClass::Timeout));
     }
     if error.is_builder() {
-        return Some(Guess::Surely(ErrorClass::Invalid));
+        return Some(TypeClass::Surely(ErrorClass::Invalid));
     }
-    if error.is_decode() && super::chain(error).any(|cause| cause.is::<serde_json::Error>()) {
+    if error.is_decode() && chain(error).any(|cause| cause.is::<serde_json::Error>()) {
         // A response that is not JSON, for instance from a proxy, says nothing about the request. The cause would be
         // classed as `invalid`.
-        return Some(Guess::Surely(ErrorClass::Unknown));
+        return Some(TypeClass::Surely(ErrorClass::Unknown));
     }
     // A connection that breaks while the response is read fails with a decoding error.
     let on_the_way = error.is_connect() || error.is_request() || error.is_body() || error.is_decode();
-    on_the_way.then_some(Guess::Perhaps(ErrorClass::Network))
+    on_the_way.then_some(TypeClass::Perhaps(ErrorClass::Network))
 }

@@ -1,28 +1,28 @@
 //! The classes of a mail server's replies and of lettre's other errors.
 
-use super::{Cause, Guess};
+use super::cause::{Cause, TypeClass};
 
 #[cfg(not(feature = "lettre"))]
-pub(super) fn class(_: Cause<'_>) -> Option<Guess> {
+pub(super) fn class(_: Cause<'_>) -> Option<TypeClass> {
     None
 }
 
 #[cfg(feature = "lettre")]
-pub(super) fn class(error: Cause<'_>) -> Option<Guess> {
+pub(super) fn class(error: Cause<'_>) -> Option<TypeClass> {
     use solid_notify_core::ErrorClass;
 
     let error = error.downcast_ref::<lettre::transport::smtp::Error>()?;
     if let Some(code) = error.status() {
-        return Some(Guess::Surely(class_of_code(u16::from(code))));
+        return Some(TypeClass::Surely(class_of_code(u16::from(code))));
     }
     if error.is_timeout() {
-        return Some(Guess::Surely(ErrorClass::Timeout));
+        return Some(TypeClass::Surely(ErrorClass::Timeout));
     }
     if error.is_transport_shutdown() {
-        return Some(Guess::Surely(ErrorClass::Unavailable));
+        return Some(TypeClass::Surely(ErrorClass::Unavailable));
     }
     // What is left: errors of the connection, of TLS, and of unreadable replies; or a mistake of the caller (`is_client`).
-    (!error.is_client()).then_some(Guess::Perhaps(ErrorClass::Network))
+    (!error.is_client()).then_some(TypeClass::Perhaps(ErrorClass::Network))
 }
 
 /// Classifies by the reply code (RFC 5321, section 4.2, and RFC 4954, section 6).

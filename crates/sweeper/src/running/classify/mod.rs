@@ -1,12 +1,12 @@
-//! Finds the class of an error: first the class that the handler set, then the application's own classifiers, then the
-//! types of the error and its causes, and last its text.
+//! Finds the class of an error: first the class that the handler set, then the application's own classifiers, and then
+//! the types of the error and its causes.
 //!
 //! The definition's `retry_rules` decide what follows from a class.
 
 mod brokers;
+mod cause;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod database;
-mod guess;
 mod http;
 mod mail;
 mod standard;
@@ -22,61 +22,25 @@ use std::sync::Arc;
 use solid_notify_core::error::BoxError;
 use solid_notify_core::{ErrorClass, class_of_own_error};
 
+pub(crate) use cause::{Cause, chain};
 pub use http::HttpStatus;
 
-/// An error or one of its causes.
-pub(crate) type Cause<'a> = &'a (dyn StdError + 'static);
+use cause::TypeClass;
 
 /// A classifier of the application.
 pub(crate) type ClassifyFn = Arc<dyn Fn(Cause<'_>) -> Option<ErrorClass> + Send + Sync>;
 
-/// The most causes that are looked at: an error that is its own cause must not block a worker.
-const LONGEST_CHAIN: usize = 64;
-
-/// The class that the type of one error determines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Guess {
-    /// The class is certain.
-    Surely(ErrorClass),
-    /// A class that one of the causes may determine more exactly.
-    Perhaps(ErrorClass),
-}
-
-/// Returns an error and its causes, outermost first.
-pub(crate) fn chain(error: Cause<'_>) -> impl Iterator<Item = Cause<'_>> {
-    std::iter::successors(Some(error), |error| next(*error)).take(LONGEST_CHAIN)
-}
-
-fn next(error: Cause<'_>) -> Option<Cause<'_>> {
-    // The source of an `io::Error` is the source of the error inside it, so the inner error itself would be skipped.
-    let inside = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-    match inside {
-        Some(inside) => Some(inside),
-        None => error.source(),
-    }
-}
-
 /// Finds the class of a failed attempt.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Classifier {
     pub(crate) own: Vec<ClassifyFn>,
-    pub(crate) guess: bool,
-}
-
-impl Default for Classifier {
-    fn default() -> Self {
-        Self { own: Vec::new(), guess: true }
-    }
 }
 
 impl Classifier {
-    /// Returns the class of `error`; `message` holds its text and the texts of its causes.
-    pub(crate) fn class_of(&self, error: Cause<'_>, message: &str) -> ErrorClass {
+    /// Returns the class of `error`.
+    pub(crate) fn class_of(&self, error: Cause<'_>) -> ErrorClass {
         let said = chain(error).find_map(|cause| cause.downcast_ref::<Classed>().map(|classed| classed.class));
-        said.or_else(|| self.own_class(error))
-            .or_else(|| class_by_type(error))
-            .or_else(|| guess::class(message).filter(|_| self.guess))
-            .unwrap_or(ErrorClass::Unknown)
+        said.or_else(|| self.own_class(error)).or_else(|| class_by_type(error)).unwrap_or(ErrorClass::Unknown)
     }
 
     /// Returns the class from the application's classifiers. If one panics, the class is unknown and nothing else fails.
@@ -98,8 +62,8 @@ pub fn class_by_type(error: Cause<'_>) -> Option<ErrorClass> {
     let mut perhaps = None;
     for cause in chain(error) {
         match class_of_type(cause) {
-            Some(Guess::Surely(class)) => return Some(class),
-            Some(Guess::Perhaps(class)) => perhaps = perhaps.or(Some(class)),
+            Some(TypeClass::Surely(class)) => return Some(class),
+            Some(TypeClass::Perhaps(class)) => perhaps = perhaps.or(Some(class)),
             None => {}
         }
     }
@@ -107,13 +71,13 @@ pub fn class_by_type(error: Cause<'_>) -> Option<ErrorClass> {
 }
 
 /// Returns the class that the type of this one error determines.
-fn class_of_type(error: Cause<'_>) -> Option<Guess> {
+fn class_of_type(error: Cause<'_>) -> Option<TypeClass> {
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-    if let Some(guess) = database::class(error) {
-        return Some(guess);
+    if let Some(class) = database::class(error) {
+        return Some(class);
     }
     standard::class(error)
-        .or_else(|| class_of_own_error(error).map(Guess::Perhaps))
+        .or_else(|| class_of_own_error(error).map(TypeClass::Perhaps))
         .or_else(|| http::class(error))
         .or_else(|| mail::class(error))
         .or_else(|| brokers::class(error))

@@ -4,19 +4,19 @@ use std::io;
 
 use solid_notify_core::ErrorClass;
 
-use super::{Cause, Guess};
+use super::cause::{Cause, TypeClass};
 
-pub(super) fn class(error: Cause<'_>) -> Option<Guess> {
+pub(super) fn class(error: Cause<'_>) -> Option<TypeClass> {
     if let Some(error) = error.downcast_ref::<io::Error>() {
-        return class_of_kind(error.kind()).map(Guess::Surely);
+        return class_of_kind(error.kind()).map(TypeClass::Surely);
     }
     if error.is::<tokio::time::error::Elapsed>() {
-        return Some(Guess::Surely(ErrorClass::Timeout));
+        return Some(TypeClass::Surely(ErrorClass::Timeout));
     }
     match error.downcast_ref::<serde_json::Error>()?.io_error_kind() {
         // serde_json leaves the reader's error out of its chain of causes.
-        Some(kind) => class_of_kind(kind).map(Guess::Surely),
-        None => Some(Guess::Surely(ErrorClass::Invalid)),
+        Some(kind) => class_of_kind(kind).map(TypeClass::Surely),
+        None => Some(TypeClass::Surely(ErrorClass::Invalid)),
     }
 }
 

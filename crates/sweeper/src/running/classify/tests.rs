@@ -31,13 +31,8 @@ impl StdError for Outer {
     }
 }
 
-/// Classifies by type alone, without a guess from the text.
-fn typed() -> Classifier {
-    Classifier { own: Vec::new(), guess: false }
-}
-
 fn class(failure: impl Into<Failure>) -> ErrorClass {
-    typed().class_of(&**failure.into().error(), "")
+    Classifier::default().class_of(&**failure.into().error())
 }
 
 /// Checks the class of an error by itself, inside an application's error, inside an `io::Error`, and inside anyhow.
@@ -280,34 +275,25 @@ fn the_outermost_error_that_tells_surely_decides() {
 #[test]
 fn a_classifier_of_the_application_is_asked_first_and_for_every_error() {
     let busy = |error: &(dyn StdError + 'static)| error.is::<HttpStatus>().then_some(Busy);
-    let classifier = Classifier { own: vec![Arc::new(|_| None), Arc::new(busy)], guess: true };
-    assert_eq!(classifier.class_of(&Outer(HttpStatus(401).into()), ""), Busy);
-    assert_eq!(classifier.class_of(&io::Error::from(io::ErrorKind::TimedOut), ""), Timeout);
-    let panicking = Classifier { own: vec![Arc::new(|_| panic!("no"))], guess: true };
-    assert_eq!(panicking.class_of(&HttpStatus(401), "timed out"), Unknown);
+    let classifier = Classifier { own: vec![Arc::new(|_| None), Arc::new(busy)] };
+    assert_eq!(classifier.class_of(&Outer(HttpStatus(401).into())), Busy);
+    assert_eq!(classifier.class_of(&io::Error::from(io::ErrorKind::TimedOut)), Timeout);
+    let panicking = Classifier { own: vec![Arc::new(|_| panic!("no"))] };
+    assert_eq!(panicking.class_of(&HttpStatus(401)), Unknown);
 }
 
 #[test]
 fn the_class_that_the_handler_gives_comes_before_everything() {
-    let own = Classifier { own: vec![Arc::new(|_| Some(Auth))], guess: true };
+    let own = Classifier { own: vec![Arc::new(|_| Some(Auth))] };
     for failure in [
         Failure::retry(HttpStatus(422)),
         Failure::retry_in(Duration::ZERO, HttpStatus(422)),
         Failure::give_up(HttpStatus(422)),
     ] {
         let failure = failure.class(Busy);
-        assert_eq!(own.class_of(&**failure.error(), ""), Busy);
+        assert_eq!(own.class_of(&**failure.error()), Busy);
         assert_eq!(failure.error().to_string(), "HTTP status 422");
     }
-}
-
-#[test]
-fn a_text_is_guessed_last_and_only_where_that_is_wanted() {
-    let guessing = Classifier::default();
-    let text: BoxError = "OMP: Connection refused".into();
-    assert_eq!(guessing.class_of(&*text, "OMP: Connection refused"), Network);
-    assert_eq!(typed().class_of(&*text, "OMP: Connection refused"), Unknown);
-    assert_eq!(guessing.class_of(&HttpStatus(401), "timed out"), Auth, "the type is not overruled");
 }
 
 #[test]
