@@ -1,8 +1,9 @@
 //! [`Mailer`]: sends alerts as mails, over SMTP.
 //!
-//! `settings.rs` has its settings, `message.rs` the form of a mail, `session.rs` the conversation with the server.
+//! `builder.rs` builds it from its settings, `message.rs` writes a mail, `session.rs` talks to the server.
 //! [`crate::AlertChannels`] chooses the recipients.
 
+mod builder;
 mod message;
 mod session;
 mod settings;
@@ -17,10 +18,10 @@ use solid_notify_core::Alert;
 use solid_notify_core::error::BoxError;
 use url::Host;
 
-pub use settings::MailerBuilder;
+pub use builder::MailerBuilder;
 
 use crate::error::ChannelError;
-use settings::{Security, Settings};
+use settings::Settings;
 
 /// Sends mails through an SMTP server.
 ///
@@ -45,32 +46,6 @@ pub struct Mailer {
 }
 
 impl Mailer {
-    /// Uses a server that begins in plain text and switches to encryption (STARTTLS), on port 587. Sending fails if the
-    /// server does not offer it.
-    pub fn starttls(host: &str) -> MailerBuilder {
-        MailerBuilder::new(host, Security::StartTls)
-    }
-
-    /// Uses a server that encrypts from the first byte, on port 465.
-    pub fn tls(host: &str) -> MailerBuilder {
-        MailerBuilder::new(host, Security::Implicit)
-    }
-
-    /// Uses a server in plain text, on port 25, for a relay on the same machine. Any host in between can read the mails,
-    /// and the password if there is one.
-    pub fn plaintext(host: &str) -> MailerBuilder {
-        MailerBuilder::new(host, Security::Plaintext)
-    }
-
-    /// Uses a server by its URL: `smtps://user:password@host:465`, `smtp://user:password@host:587?tls=required`, or in plain text
-    /// `smtp://host:25?tls=none`. User and password are percent-encoded.
-    ///
-    /// # Errors
-    /// Returns what is wrong with the URL, without repeating the password.
-    pub fn from_url(url: &str) -> Result<MailerBuilder, ChannelError> {
-        MailerBuilder::from_url(url)
-    }
-
     /// Signs in at the server and disconnects, so that a program finds a wrong setting at its start and not with the first
     /// alert.
     ///

@@ -3,6 +3,7 @@
 //! [`crate::store::BrowseStore`] and [`crate::store::OperateStore`] are what it needs of a store.
 
 mod bulk;
+mod decided;
 mod definitions;
 mod edit_preview;
 mod explain;

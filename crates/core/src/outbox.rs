@@ -11,7 +11,6 @@ use crate::definition::{ColumnValue, NotifyDef, Problem};
 use crate::engine::Engine;
 use crate::error::{Error, FaultKind, Result, StoreError};
 use crate::notice::NoticeRecord;
-use crate::operate::Operator;
 use crate::store::{Edit, Edited};
 use crate::token::{AckToken, TokenKeys};
 
@@ -200,12 +199,6 @@ impl AnyOutbox {
         self.engine.read_token(token)
     }
 
-    /// Returns the handle for an operator: dead letters, retrying, cancelling, explaining, editing definitions. The audit
-    /// stores at most 200 characters of `who`.
-    pub fn operator(&self, who: &str) -> Operator {
-        Operator::new(self.clone(), who)
-    }
-
     /// Wakes the sweepers of this process, which then look for edited definitions and due notices at once. Call it after the
     /// commit of a plain transaction, or after an edit by SQL. Never waits.
     pub fn wake(&self) {
@@ -272,7 +265,7 @@ pub enum Plan {
     },
 }
 
-/// Result of an edit: [`AnyOutbox::update`], [`AnyOutbox::delete`], and those of an [`Operator`].
+/// Result of an edit: [`AnyOutbox::update`], [`AnyOutbox::delete`], and those of an [`crate::Operator`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Updated {

@@ -29,16 +29,17 @@ pub mod verb;
 
 use std::sync::Arc;
 
+pub use crate::definition::schedule::LastTick;
 pub use alerts::{AlertStep, AlertStore};
 pub use browse::{AuditEntry, BrowseStore, Listed, QueueSlice, RetryGroup, SeenNode};
 pub use counts::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, next_count};
 pub use definitions::{DefinitionStore, Edit, Edited};
 pub use operate::{OperateStore, Target, Window, WindowDone};
-pub use outcome::{Alarm, Settle, Settled, Shape};
+pub use outcome::{Alarm, Settle, Settled, Shape, Watched};
 pub use position::Position;
 pub use send::{
-    Advanced, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, LastTick, Lease, Look, NODE_LIVES,
-    Node, Purge, SendStore, Tick, was_seen,
+    Advanced, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, Lease, Look, NODE_LIVES, Node,
+    Purge, SendStore, Tick, was_seen,
 };
 pub use send_limits::{Paused, SendLimits, Switch};
 

@@ -10,7 +10,7 @@ mod policy_tests;
 mod rules;
 #[cfg(test)]
 mod rules_tests;
-mod schedule;
+pub(crate) mod schedule;
 #[cfg(test)]
 mod schedule_tests;
 mod version;
@@ -18,8 +18,9 @@ mod window;
 #[cfg(test)]
 mod window_tests;
 
+pub use crate::retry::FOREVER;
 pub use columns::{ColumnValue, NotifyDef};
-pub use policy::{AlertTrigger, FOREVER, KeepHistory, Policy};
+pub use policy::{AlertTrigger, KeepHistory, Policy};
 pub use rules::{RetryRules, Rule};
 pub use schedule::{MISSED_AFTER, MissedTicks, Schedule, Step, TICKS_AT_ONCE};
 pub(crate) use version::for_people;

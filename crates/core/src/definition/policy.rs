@@ -6,10 +6,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{MissedTicks, NotifyDef, Problem, RetryRules, Schedule, SendWindow};
+use super::{MissedTicks, NotifyDef, Problem, RetryRules, Rule, Schedule, SendWindow};
+use crate::class::ErrorClass;
 use crate::limit::{Breaker, Quota};
 use crate::operate::Rate;
-use crate::retry::{RetryInterval, duration};
+use crate::retry::{FOREVER, RetryInterval, duration};
 
 /// A valid definition in parsed form.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,8 +86,6 @@ pub enum KeepHistory {
     Forever,
 }
 
-/// A wait without end.
-pub const FOREVER: Duration = Duration::MAX;
 /// How much longer a lease is than the attempt's timeout.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(30);
 
@@ -99,6 +98,31 @@ impl Policy {
     /// Returns true if `tries` (failures and crashes) use up `max_retry_times`; see also [`Self::is_exhausted_in`].
     pub fn is_exhausted(&self, tries: i64) -> bool {
         self.max_retries.is_some_and(|retries| tries > i64::from(retries))
+    }
+
+    /// Returns true if no try is left after `tries` (failures and crashes, this one included) for a notice whose attempt has
+    /// just failed in `class`.
+    pub fn is_exhausted_in(&self, class: ErrorClass, tries: i64) -> bool {
+        match self.rules.of(class) {
+            Some(Rule::Never) => true,
+            Some(Rule::Tries(most)) => tries >= i64::from(*most),
+            Some(Rule::Interval(_)) => self.is_exhausted(tries),
+            None => !class.is_retried_by_default() || self.is_exhausted(tries),
+        }
+    }
+
+    /// Returns true if no try is left after `tries`, in whichever class the next attempt would fail.
+    pub fn is_exhausted_in_all(&self, tries: i64) -> bool {
+        let over = |rule: &Rule| !matches!(rule, Rule::Tries(most) if tries < i64::from(*most));
+        self.is_exhausted(tries) && self.rules.0.iter().all(|(_, rule)| over(rule))
+    }
+
+    /// Returns the interval by which a failure of `class` is retried.
+    pub fn interval_in(&self, class: ErrorClass) -> &RetryInterval {
+        match self.rules.of(class) {
+            Some(Rule::Interval(interval)) => interval,
+            _ => &self.interval,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::{Policy, Problem};
+use super::Problem;
 use crate::class::ErrorClass;
 use crate::retry::RetryInterval;
 
@@ -35,7 +35,7 @@ const SHOWN: usize = 300;
 /// assert_eq!(policy.rules.of(ErrorClass::Timeout), Some(&Rule::Tries(9)));
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct RetryRules(Vec<(ErrorClass, Rule)>);
+pub struct RetryRules(pub(super) Vec<(ErrorClass, Rule)>);
 
 /// The rule for failures of one class.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,33 +80,6 @@ impl RetryRules {
     /// Returns the rule of the row for a class; `None`: the class has its default.
     pub fn of(&self, class: ErrorClass) -> Option<&Rule> {
         self.0.iter().find(|(of, _)| *of == class).map(|(_, rule)| rule)
-    }
-}
-
-impl Policy {
-    /// Returns true if no try is left after `tries` (failures and crashes, this one included) for a notice whose attempt has
-    /// just failed in `class`.
-    pub fn is_exhausted_in(&self, class: ErrorClass, tries: i64) -> bool {
-        match self.rules.of(class) {
-            Some(Rule::Never) => true,
-            Some(Rule::Tries(most)) => tries >= i64::from(*most),
-            Some(Rule::Interval(_)) => self.is_exhausted(tries),
-            None => !class.is_retried_by_default() || self.is_exhausted(tries),
-        }
-    }
-
-    /// Returns true if no try is left after `tries`, in whichever class the next attempt would fail.
-    pub fn is_exhausted_in_all(&self, tries: i64) -> bool {
-        let over = |rule: &Rule| !matches!(rule, Rule::Tries(most) if tries < i64::from(*most));
-        self.is_exhausted(tries) && self.rules.0.iter().all(|(_, rule)| over(rule))
-    }
-
-    /// Returns the interval by which a failure of `class` is retried.
-    pub fn interval_in(&self, class: ErrorClass) -> &RetryInterval {
-        match self.rules.of(class) {
-            Some(Rule::Interval(interval)) => interval,
-            _ => &self.interval,
-        }
     }
 }
 

@@ -13,7 +13,6 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
 use crate::notice::{millis_from_time, time_from_millis};
-use crate::store::LastTick;
 
 /// A tick that is found later than this counts as missed.
 pub const MISSED_AFTER: Duration = Duration::from_secs(60);
@@ -60,6 +59,15 @@ pub enum MissedTicks {
     All,
     /// No notice.
     None,
+}
+
+/// The progress of a timetable: the columns `last_tick` and `tick_schedule` of a definition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LastTick {
+    /// The last tick, or when the timetable began.
+    pub at: Option<DateTime<Utc>>,
+    /// The text of the timetable that it belongs to.
+    pub schedule: Option<String>,
 }
 
 /// What a node must do about a timetable.

@@ -2,8 +2,11 @@
 
 use proptest::prelude::*;
 
+use super::breaker::fold;
 use super::*;
-use crate::AlertReason;
+use crate::store::{Alarm, Watched};
+use crate::transition::Event;
+use crate::{AlertReason, ErrorClass};
 
 const LEASE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(60);

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use super::decided::{decided, moved};
 use super::listing::Counted;
-use super::retime::{decided, moved};
 use crate::alert::trigger::trigger;
 use crate::definition::{ColumnValue, Difference, NotifyDef, Policy};
 use crate::store::RetryGroup;

@@ -45,8 +45,16 @@ const WHO_LIMIT: usize = 200;
 /// The longest reason in bytes.
 const REASON_LIMIT: usize = 2048;
 
+impl AnyOutbox {
+    /// Returns the handle for an operator: dead letters, retrying, cancelling, explaining, editing definitions. The audit
+    /// stores at most 200 characters of `who`.
+    pub fn operator(&self, who: &str) -> Operator {
+        Operator::new(self.clone(), who)
+    }
+}
+
 impl Operator {
-    pub(crate) fn new(outbox: AnyOutbox, who: &str) -> Self {
+    fn new(outbox: AnyOutbox, who: &str) -> Self {
         let who = who.replace('\0', "\u{FFFD}").chars().take(WHO_LIMIT).collect();
         Self { outbox, who }
     }

@@ -1,19 +1,17 @@
 //! Re-timing: waiting retries get new times by the current intervals. [`retimed`] decides, purely; [`Operator::retime`] goes
 //! through the queue slice in small windows.
 
-use std::time::Duration;
-
 use chrono::{DateTime, Utc};
 
 use super::bulk::Bulk;
+use super::decided::moved;
 use super::definitions::DefRef;
 use super::operator::Operator;
 use super::{Listed, QueueSlice, Rate, Verb};
 use crate::definition::Policy;
 use crate::error::{Error, Result};
-use crate::notice::{ClaimedNotice, ErrorClass, Status, later};
+use crate::notice::{Status, later};
 use crate::store::RetryGroup;
-use crate::transition::{Chance, Event, Next, Transition, transition};
 
 impl Operator {
     /// Gives the waiting retries of a definition new times by the current row: the interval after their last failure, counted
@@ -64,68 +62,6 @@ fn retimed(policy: &Policy, notice: &Listed, now: DateTime<Utc>, place: DateTime
     (due != notice.time).then_some(due)
 }
 
-/// Returns the delay of these retries by `policy`, if it differs from their present one. Compared in whole seconds, because an
-/// outcome is stored a moment after the attempt, from whose beginning the delay counts.
-pub(super) fn moved(policy: &Policy, group: &RetryGroup, unit: f64) -> Option<Duration> {
-    let delay = delay_of_last(policy, group, unit).filter(|_| !group.due)?;
-    (delay.as_secs() != group.wait?.as_secs()).then_some(delay)
-}
-
-/// Returns the delay that `policy` would have given after the last failure of these retries, if there is one.
-fn delay_of_last(policy: &Policy, group: &RetryGroup, unit: f64) -> Option<Duration> {
-    if group.tries() == 0 {
-        return None;
-    }
-    let event = group.failure();
-    let (failures, crashes) = match event {
-        Event::Crashed => (group.failures, group.crashes - 1),
-        _ => (group.failures - 1, group.crashes),
-    };
-    match decided(policy, failures.max(0), crashes.max(0), &event, unit).next {
-        Next::Wait { after, .. } => Some(after),
-        Next::Finish { .. } => None,
-    }
-}
-
-/// Returns the decision of the send path on `event` for a notice with these counters.
-pub(super) fn decided(policy: &Policy, failures: i64, crashes: i64, event: &Event, unit: f64) -> Transition {
-    let notice = ClaimedNotice {
-        id: 0,
-        def_id: policy.def_id,
-        param: String::new(),
-        description: None,
-        errors: None,
-        status: Status::Sending,
-        fence: 0,
-        failures,
-        crashes,
-        worker: String::new(),
-        last_call_time: DateTime::UNIX_EPOCH,
-        create_time: DateTime::UNIX_EPOCH,
-        trace_context: None,
-        ordering_key: None,
-    };
-    transition(policy, &notice, event, &Chance { unit, strategy: &|_| Duration::ZERO })
-}
-
-impl RetryGroup {
-    pub(super) fn tries(&self) -> i64 {
-        self.failures.saturating_add(self.crashes)
-    }
-
-    pub(super) fn error_class(&self) -> ErrorClass {
-        self.class.as_deref().and_then(ErrorClass::from_name).unwrap_or(ErrorClass::Unknown)
-    }
-
-    /// Returns a failure of the class of the last one.
-    pub(super) fn failure(&self) -> Event {
-        match self.error_class() {
-            ErrorClass::Crash if self.crashes > 0 => Event::Crashed,
-            class => Event::Failed(class),
-        }
-    }
-}
-
 /// Returns a number from 0 up to 1 for the jitter of an attempt. It is always the same, so that re-timing again moves nothing.
 fn spread(id: i64, fence: i64) -> f64 {
     // Multiples of the golden ratio, whose fractions are spread evenly (Knuth, The Art of Computer Programming, 6.4).
@@ -135,6 +71,8 @@ fn spread(id: i64, fence: i64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::NotifyDef;
     use crate::operate::Position;

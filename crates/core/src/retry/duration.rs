@@ -14,6 +14,8 @@ pub const MIN_DELAY: Duration = Duration::from_millis(1);
 
 /// The longest delay, ten years of 365.25 days. Greater results are reduced to it, so that no due time can overflow.
 pub const MAX_DELAY: Duration = Duration::from_secs(10 * 31_557_600);
+/// A wait without end.
+pub const FOREVER: Duration = Duration::MAX;
 
 pub(crate) const EXPECTED: &str = "a duration such as `5s` or `1h 30m`";
 

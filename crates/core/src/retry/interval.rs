@@ -3,20 +3,17 @@
 //! Parsing the text is left to `parse`, and evaluating expressions to `expression`.
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use super::duration::{MAX_DELAY, MIN_DELAY, Written};
-use super::error::IntervalError;
 use super::expression::Expression;
-use super::parse;
 
 /// The number of retries if neither `max_retry_times` nor the length of a list determines it.
 pub const DEFAULT_RETRIES: u32 = 3;
 
 /// How long to wait before each retry, as written in the `retry_interval` column.
 ///
-/// It is parsed with [`FromStr`] and printed canonically with [`Display`](fmt::Display); parsing the printed text returns an
+/// It is parsed with [`FromStr`](std::str::FromStr) and printed canonically with [`Display`](fmt::Display); parsing the printed text returns an
 /// equal value. Two expressions are equal if their texts are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetryInterval {
@@ -29,7 +26,7 @@ pub struct RetryInterval {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Form {
     Fixed(Duration),
-    /// One to [`parse::MAX_ENTRIES`] delays.
+    /// One to [`super::parse::MAX_ENTRIES`] delays.
     List(Vec<Duration>),
     /// `factor` is finite and at least 1, `max` at least `base`.
     Exponential {
@@ -98,14 +95,6 @@ fn exponential(base: Duration, factor: f64, max: Duration, n: u32) -> Duration {
     // A power too great for a float is infinite, and the minimum then returns `max`.
     let millis = base.as_millis() as f64 * factor.powf(f64::from(n - 1));
     Duration::from_millis(millis.min(max.as_millis() as f64).round() as u64)
-}
-
-impl FromStr for RetryInterval {
-    type Err = IntervalError;
-
-    fn from_str(text: &str) -> Result<Self, IntervalError> {
-        parse::interval(text)
-    }
 }
 
 impl fmt::Display for RetryInterval {

@@ -3,6 +3,7 @@
 //! Each function parses one part of the language and reports the first place that does not follow it. Durations and expressions
 //! are parsed in their own files. Computing delays is left to `interval`.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::duration;
@@ -26,8 +27,16 @@ const DEFAULT_MAX: Duration = Duration::from_secs(60);
 const FORMS: &str = "a retry interval: `5m`, `[5s,5m,1h]`, `exp(1s, x2, max 1m)`, `= min(60, 2^(n-1))` or \
                      `strategy:name`";
 
+impl FromStr for RetryInterval {
+    type Err = IntervalError;
+
+    fn from_str(text: &str) -> Result<Self, IntervalError> {
+        interval(text)
+    }
+}
+
 /// Parses a form and the optional jitter after it.
-pub(super) fn interval(text: &str) -> Result<RetryInterval, IntervalError> {
+fn interval(text: &str) -> Result<RetryInterval, IntervalError> {
     if text.len() > MAX_LENGTH {
         return Err(IntervalError::TooLong { length: text.len(), limit: MAX_LENGTH });
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::alert::{Alert, AlertKind, AlertReason};
-use crate::limit::Watched;
+use crate::limit::{Breaker, Sign};
 use crate::notice::{Status, rfc3339, time_from_millis};
 use crate::transition::{Next, Transition};
 
@@ -122,6 +122,19 @@ impl Alarm {
         alert.since = rfc3339(time_from_millis(now));
         alert
     }
+}
+
+/// The part of an outcome that a circuit breaker evaluates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Watched {
+    /// The definition.
+    pub def_id: i64,
+    /// Its breaker.
+    pub breaker: Breaker,
+    /// What the outcome shows about the target.
+    pub sign: Sign,
+    /// The alarm to raise if it opens the circuit.
+    pub alarm: Option<Alarm>,
 }
 
 /// Result of settling one outcome.

@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 
 use super::{Alarm, Settle, Settled};
 use crate::definition::Policy;
+use crate::definition::schedule::LastTick;
 use crate::error::StoreError;
 use crate::limit::{Quota, QuotaStop};
 use crate::notice::{ClaimedNotice, Status};
@@ -79,15 +80,6 @@ pub struct DueSlice {
     pub after: Duration,
     /// How long its first notice has been due; zero if it is not due yet.
     pub late: Duration,
-}
-
-/// The progress of a timetable: the columns `last_tick` and `tick_schedule` of a definition.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LastTick {
-    /// The last tick, or when the timetable began.
-    pub at: Option<DateTime<Utc>>,
-    /// The text of the timetable that it belongs to.
-    pub schedule: Option<String>,
 }
 
 /// Ticks of a timetable.

@@ -10,9 +10,9 @@ use std::time::Duration;
 pub(crate) use solid_notify_core::alert::advance::DEFAULT_COOLDOWN;
 use solid_notify_core::alert::trigger::trigger;
 use solid_notify_core::definition::AlertTrigger;
-use solid_notify_core::limit::{Breaker, Sign, Watched};
+use solid_notify_core::limit::{Breaker, Sign};
 use solid_notify_core::notice::{MESSAGE_LIMIT, clean_text};
-use solid_notify_core::store::Alarm;
+use solid_notify_core::store::{Alarm, Watched};
 use solid_notify_core::transition::{Event, Next, Transition};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Policy};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use solid_notify_core::definition::FOREVER;
-use solid_notify_core::limit::{Breaker, LimitRow, Quota, QuotaStop, Sign, Watched};
+use solid_notify_core::limit::{Breaker, LimitRow, Quota, QuotaStop, Sign};
 use solid_notify_core::notice::{ClaimedNotice, millis_from_time};
 use solid_notify_core::operate::{Paused, Switch};
-use solid_notify_core::store::{Alarm, Claim, ClaimWhat, Claims, Node, Purge, Settle, Settled};
+use solid_notify_core::store::{Alarm, Claim, ClaimWhat, Claims, Node, Purge, Settle, Settled, Watched};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Explanation, NewNotice, NotifyDef, Status};
 
 use super::{Backend, LEASE, fail, slice_claim, succeed};

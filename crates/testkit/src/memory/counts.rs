@@ -6,14 +6,7 @@ use chrono::{DateTime, Utc};
 use solid_notify_core::Status;
 use solid_notify_core::operate::{DefinitionCounts, NoticeCounts, QueueSlice, RECENT, next_count};
 
-use super::State;
-
-/// A row of `notify_count`.
-#[derive(Clone)]
-pub(super) struct Counted {
-    taken: (NoticeCounts, DateTime<Utc>),
-    next: DateTime<Utc>,
-}
+use super::{Counted, State};
 
 impl State {
     pub(super) fn counted(&self, now: DateTime<Utc>) -> Vec<DefinitionCounts> {

@@ -1,7 +1,6 @@
 //! The in-memory store: maps under one lock. It implements in Rust what the SQL stores do with statements, so the
 //! conformance suite compares two independent implementations.
 
-use chrono::{DateTime, Utc};
 mod ack;
 mod alerts;
 mod counts;
@@ -13,15 +12,23 @@ mod versions;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use chrono::{DateTime, Utc};
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand};
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status, duration_from_millis, later};
-use solid_notify_core::operate::{AuditEntry, Paused};
+use solid_notify_core::operate::{AuditEntry, NoticeCounts, Paused};
 use solid_notify_core::store::{Edit, Edited, LastTick, Node, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{HandClock, NewNotice};
+
+/// A row of `notify_count`.
+#[derive(Clone)]
+struct Counted {
+    taken: (NoticeCounts, DateTime<Utc>),
+    next: DateTime<Utc>,
+}
 
 /// The tables.
 #[derive(Default, Clone)]
@@ -31,7 +38,7 @@ pub(crate) struct State {
     history: BTreeMap<i64, Ended>,
     nodes: BTreeMap<String, (Node, DateTime<Utc>)>,
     audit: Vec<AuditEntry>,
-    counts: BTreeMap<i64, counts::Counted>,
+    counts: BTreeMap<i64, Counted>,
     alerts: BTreeMap<(i64, AlertReason), AlertRow>,
     ticks: BTreeMap<i64, LastTick>,
     limits: BTreeMap<i64, LimitRow>,

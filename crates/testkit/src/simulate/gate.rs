@@ -6,8 +6,9 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use solid_notify_core::Policy;
 use solid_notify_core::definition::FOREVER;
-use solid_notify_core::limit::{LimitRow, Sign, Watched, allowance, begin, end};
+use solid_notify_core::limit::{LimitRow, Sign, allowance, begin, end};
 use solid_notify_core::notice::{duration_from_millis, duration_millis, millis_from_time, time_from_millis};
+use solid_notify_core::store::Watched;
 use solid_notify_core::transition::Event;
 
 /// Stands between the due notices of one definition and the slots.

@@ -4,43 +4,14 @@
 //! to 2^53.
 
 mod sending;
+mod text;
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
-use std::time::Duration;
 
-use serde::{Serialize, Serializer};
-use solid_notify_core::notice::{Status, duration_millis};
-use solid_notify_redis_connection::MAX_SCORE;
+use serde::Serialize;
 
 pub(super) use sending::{Beside, Claim, ClaimMode, DueTime, Insert, New, Outcome, Plain, Settle, SettleMode};
-
-/// A number that goes as a text.
-pub(super) struct Text<T>(pub(super) T);
-
-impl<T: Display> Serialize for Text<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
-    }
-}
-
-impl From<Status> for Text<i64> {
-    fn from(status: Status) -> Self {
-        Self(status.code())
-    }
-}
-
-/// A duration in milliseconds; `inf` for one without end.
-pub(super) struct Millis(pub(super) Duration);
-
-impl Serialize for Millis {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match duration_millis(self.0) {
-            ms if ms >= MAX_SCORE => serializer.serialize_str("inf"),
-            ms => serializer.serialize_i64(ms),
-        }
-    }
-}
+pub(super) use text::{Millis, Text};
 
 #[derive(Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]

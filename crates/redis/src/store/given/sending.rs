@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Millis, Text};
+use super::text::{Millis, Text};
 
 #[derive(Serialize)]
 pub(in crate::store) struct Insert<'a> {
