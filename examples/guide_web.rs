@@ -20,8 +20,8 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use solid_notify::{
-    AckResult, AnyOutbox, Definition, Error, HandlerResult, Notice, NotifyDef, Outbox, OutboxExt, SweeperBuilder,
-    Tally, TokenKeys, add_notice,
+    AckResult, AnyOutbox, Definition, Error, HandlerResult, NewNotice, Notice, NoticeConnection, NotifyDef, Outbox,
+    OutboxExt, Receipt, SweeperBuilder, Tally, TokenKeys,
 };
 use sqlx::Pool;
 use tokio::net::TcpListener;
@@ -61,7 +61,7 @@ struct App {
 // [open]
 /// Runs at every start of every process, before the sweeper and the server.
 async fn open(pool: Pool<Db>, secret: &[u8]) -> Result<Outbox<Db>> {
-    // The migrations of the application stand here.
+    // The migrations of the application stand here; see the note on PostgreSQL below.
     sqlx::query("CREATE TABLE IF NOT EXISTS orders (id bigint PRIMARY KEY, item text)").execute(&pool).await?;
     let outbox = Outbox::new(pool);
     outbox.migrate().await?; // the tables of the library
@@ -109,9 +109,15 @@ fn routes(app: App) -> Router {
 async fn book(State(app): State<App>, Json(order): Json<Order>) -> Result<(StatusCode, Json<Value>), RouteError> {
     let mut tx = app.outbox.begin().await?;
     sqlx::query("INSERT INTO orders VALUES ($1, $2)").bind(order.id).bind(&order.item).execute(&mut *tx).await?;
-    let notice = add_notice(&mut tx, SHIP_ORDER, &order).await?.id();
+    let notice = announce(&mut tx, &order).await?.id();
     tx.commit().await?; // both rows or none. An error, or a client that hangs up, drops `tx`: it rolls back
     Ok((StatusCode::CREATED, Json(json!({ "order": order.id, "notice": notice }))))
+}
+
+/// Adds the notice of an order. It runs no SQL, so it takes a transaction of any outbox, also of one in memory.
+async fn announce(tx: &mut impl NoticeConnection, order: &Order) -> solid_notify::Result<Receipt> {
+    let description = format!("order {}: {}", order.id, order.item); // operators and alerts show it
+    NewNotice::new(SHIP_ORDER, order)?.description(description).add(tx).await
 }
 // [end]
 
@@ -165,7 +171,7 @@ fn answer(replied: solid_notify::Result<AckResult>, repeated: AckResult) -> (Sta
         Ok(result) if *result == repeated => StatusCode::OK,
         Ok(AckResult::Cancelled | AckResult::Purged) => StatusCode::GONE,
         Ok(AckResult::Unknown | AckResult::OtherNotice) => StatusCode::NOT_FOUND,
-        Ok(_) => StatusCode::CONFLICT, // a nack of a notice that was acked before
+        Ok(_) => StatusCode::CONFLICT, // a nack of a notice that has succeeded
         Err(Error::Token { .. }) => StatusCode::FORBIDDEN, // garbage, expired, or signed with another secret
         Err(Error::Store(error)) if error.is_transient() => StatusCode::SERVICE_UNAVAILABLE,
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -240,16 +246,16 @@ mod tests {
 
         let order = Order { id: 7, item: "7 wheels".to_owned() };
         let mut tx = outbox.begin().await?;
-        let id = add_notice(&mut tx, SHIP_ORDER, &order).await?.id();
+        let id = announce(&mut tx, &order).await?.id();
         tx.commit().await?;
         assert_eq!(sweeper.drain().await.awaiting, 1); // delivered, and awaiting ack
-        let first = deliveries.recv().await.context("the first delivery")?;
+        let first = next(&mut deliveries).await?;
         assert_eq!(first.order, order);
 
         // No ack comes within the hour of `max_confirm_delay`: the attempt fails, and is repeated after 100 ms.
         assert_eq!(sweeper.advance(Duration::from_secs(3600)).await.failed, 1);
         assert_eq!(sweeper.advance(Duration::from_millis(100)).await.awaiting, 1);
-        let second = deliveries.recv().await.context("the second delivery")?;
+        let second = next(&mut deliveries).await?;
         assert_ne!(second.reply_to, first.reply_to); // each attempt has a token of its own
 
         let acked = http.post(format!("{}/ack", second.reply_to)).send().await?;
@@ -267,6 +273,11 @@ mod tests {
         };
         let url = start(Router::new().route("/deliveries", post(receive))).await?;
         Ok((format!("{url}/deliveries"), deliveries))
+    }
+
+    /// Returns the next delivery. Without the limit a lost one would block the test.
+    pub(super) async fn next(deliveries: &mut mpsc::UnboundedReceiver<Delivery>) -> Result<Delivery> {
+        tokio::time::timeout(Duration::from_secs(5), deliveries.recv()).await?.context("the receiver has ended")
     }
 
     /// Serves these routes on a free port. Returns the URL.
@@ -311,10 +322,11 @@ async fn main() -> Result<()> {
 
 /// The customers and the warehouse.
 mod visit {
-    use anyhow::{Context, ensure};
+    use anyhow::ensure;
     use solid_notify::Filter;
     use tokio::sync::mpsc::UnboundedReceiver;
 
+    use super::tests::next;
     use super::*;
 
     /// Books orders as customers do, and replies as the warehouse does. Checks every answer of the service.
@@ -329,7 +341,7 @@ mod visit {
         let wheels = delivered(app, &order, &mut deliveries).await?;
         reply(app, &wheels, "nack", 200, "done").await?;
         reply(app, &wheels, "nack", 200, "not_awaiting").await?; // a repeated nack
-        let again = deliveries.recv().await.context("the retry")?;
+        let again = next(&mut deliveries).await?;
         ensure!(again.order == order && again.reply_to != wheels.reply_to, "each attempt has a token of its own");
         reply(app, &again, "ack", 200, "done").await?;
 
@@ -365,7 +377,7 @@ mod visit {
         let booked = booked(app, order).await?;
         ensure!(booked.status() == reqwest::StatusCode::CREATED, "{}", booked.status());
         println!("order {}: {}", order.id, booked.text().await?);
-        let delivery = deliveries.recv().await.context("the delivery")?;
+        let delivery = next(deliveries).await?;
         ensure!(delivery.order == *order, "{:?} was delivered", delivery.order);
         Ok(delivery)
     }
