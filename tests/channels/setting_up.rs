@@ -5,7 +5,7 @@ use std::error::Error;
 use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::channels::{AlertChannels, DingTalk, Mailer, Slack};
 use solid_notify::testkit::MemoryOutbox;
-use solid_notify::{AnyOutbox, OutboxExt, SweeperBuilder};
+use solid_notify::{AnyOutbox, Failure, Notice, NotifyDef, OutboxExt, SweeperBuilder, add_notice};
 
 use crate::receiver::Receiver;
 
@@ -39,6 +39,54 @@ async fn mail_and_chats_are_set_up_as_the_book_says() {
         ding_talk_secret: "secret",
     };
     alerting(&outbox, &config).unwrap().start().await.unwrap().shutdown().await;
+}
+
+fn by_default(slack_url: &str) -> Result<AlertChannels, Box<dyn Error>> {
+    // [by_default]
+    let alerts = AlertChannels::builder().chat("ops", Slack::new(slack_url)).default_chat("ops").build()?;
+    // [end]
+    Ok(alerts)
+}
+
+async fn by_row(outbox: &AnyOutbox, slack_url: &str) -> Result<AlertChannels, Box<dyn Error>> {
+    // [by_row]
+    outbox.define_if_missing(NotifyDef::new(ALERT_DEFINITION).alert_to("ops")).await?; // before the first sweeper starts
+    let alerts = AlertChannels::builder().chat("ops", Slack::new(slack_url)).build()?;
+    // [end]
+    Ok(alerts)
+}
+
+/// Makes a dead letter of each of two definitions, which name no recipient.
+async fn fail_twice(outbox: &MemoryOutbox, alerts: AlertChannels) {
+    let mut builder = outbox.sweeper().handler_type(ALERT_DEFINITION, alerts);
+    for name in ["sync", "bill"] {
+        outbox.define_if_missing(NotifyDef::new(name)).await.unwrap();
+        builder = builder.handler(name, |_: Notice<i64>| async { Err(Failure::give_up("refused")) });
+    }
+    let sweeper = builder.start().await.unwrap();
+    let mut tx = outbox.begin().await.unwrap();
+    for name in ["sync", "bill"] {
+        add_notice(&mut tx, name, 7).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    sweeper.idle().await;
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn one_place_gets_the_alerts_of_all_definitions() {
+    for in_the_row in [false, true] {
+        let (outbox, slack) = (MemoryOutbox::new(), Receiver::accepting("ok").await);
+        let url = slack.url("/services/T/B/x");
+        let alerts = match in_the_row {
+            true => by_row(&outbox, &url).await,
+            false => by_default(&url),
+        };
+        fail_twice(&outbox, alerts.unwrap()).await;
+        let posted = slack.posted.all();
+        let of = |name| posted.iter().any(|post| post.body["text"].as_str().is_some_and(|text| text.starts_with(name)));
+        assert!(posted.len() == 2 && of("sync") && of("bill"), "in the row: {in_the_row}; {posted:?}");
+    }
 }
 
 /// The test calls `run` instead of `main`, because it has its own URL.

@@ -35,10 +35,11 @@
 //!   definition's `max_retry_interval`.
 //! - **Long texts are cut** to the service's limit, with a mark at the end.
 //! - **Secrets** appear in no error, log or `Debug` text.
-//! - An unknown name, a wrong password or a refused address is retried too, until the tries run out, because an operator may
+//! - An unknown chat, a wrong password or a refused address is retried too, until the tries run out, because an operator may
 //!   correct it. Only an alert whose recipients are all invalid addresses is given up at once.
 //!
-//! Both clients encrypt with rustls and trust the operating system's certificates.
+//! Both clients encrypt with rustls and trust the operating system's certificates. Posts to chats go through the proxy of the
+//! environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`); mails use none.
 
 // Without a channel no alert is delivered, so the code that remembers deliveries is unused.
 #![cfg_attr(not(any(feature = "mail", feature = "chat")), allow(dead_code))]
