@@ -146,7 +146,8 @@ impl AnyOutbox {
         Ok(self.engine.stores().browse.find(id).await?)
     }
 
-    /// Acks a notice: it ends as succeeded, whatever its state.
+    /// Acks a notice: it ends as succeeded, also if it is being sent, waits for a retry or is a dead letter. A cancelled one
+    /// stays cancelled.
     ///
     /// # Errors
     /// Those of the store. A race is no error: see [`AckResult`].

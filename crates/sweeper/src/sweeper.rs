@@ -59,7 +59,8 @@ const BLOCKED_END: Duration = Duration::from_secs(6);
 pub struct Tally {
     /// Notices that succeeded, or were skipped by their handler.
     pub succeeded: u64,
-    /// Attempts that delivered a notice which now awaits its ack.
+    /// Attempts that delivered a notice which then awaited its ack. An acked notice stays counted here, because an ack is stored
+    /// by the process that it reaches, and is no outcome of a sweeper.
     pub awaiting: u64,
     /// Attempts that failed and will be retried.
     pub failed: u64,
