@@ -47,7 +47,6 @@ async fn limits(outbox: &Outbox<Sqlite>) -> Result<()> {
 
 async fn times(outbox: &Outbox<Sqlite>) -> Result<()> {
     // [windows]
-    outbox.define_if_missing(NotifyDef::new("daily_report").schedule("0 0 3 * * * Asia/Shanghai")).await?;
     let at_night = "mon-fri 22:00-06:00; sat,sun 00:00-24:00 Europe/Berlin";
     outbox.define_if_missing(NotifyDef::new("sync_stock").send_window(at_night)).await?;
     // [end]
