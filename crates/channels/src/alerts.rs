@@ -1,14 +1,12 @@
 //! [`AlertChannels`]: the handler of the definition `notify.alert`. It selects the recipients of an alert and turns their
 //! results into one; the channels do the sending.
 
-use std::fmt;
-use std::sync::Mutex;
-#[cfg(any(feature = "mail", feature = "chat"))]
-use std::sync::PoisonError;
-
 use futures_util::future::join;
+#[cfg(any(feature = "mail", feature = "chat"))]
+use parking_lot::Mutex;
 use solid_notify_core::Alert;
 use solid_notify_sweeper::{Failure, Handler, HandlerResult, Notice};
+use std::fmt;
 
 #[cfg(feature = "chat")]
 use crate::chat::{self, Chat, ChatService};
@@ -217,12 +215,12 @@ impl<'a> Progress<'a> {
 
     #[cfg(any(feature = "mail", feature = "chat"))]
     fn has(&self, name: &str) -> bool {
-        self.delivered.lock().unwrap_or_else(PoisonError::into_inner).has(name)
+        self.delivered.lock().has(name)
     }
 
     #[cfg(any(feature = "mail", feature = "chat"))]
     fn note<'n>(&self, names: impl IntoIterator<Item = &'n str>) {
-        let mut delivered = self.delivered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut delivered = self.delivered.lock();
         names.into_iter().for_each(|name| delivered.add(name));
         if delivered.is_begun() {
             self.notice.set_description(delivered.text());

@@ -4,9 +4,9 @@
 //! The dispatch is a hint and may lose ids: a notice that is not handed over is simply due, and any sweeper claims it. What a
 //! sweeper does with the ids is left to the sweeper.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 /// Result of a notice's first attempt, as far as this process knows it in time.
@@ -120,13 +120,13 @@ impl Dispatch {
         accepts: impl Fn(i64) -> bool + Send + Sync + 'static,
     ) -> mpsc::Receiver<Vec<Fresh>> {
         let (to, from) = mpsc::channel(capacity);
-        self.lock().push(Subscriber { accepts: Box::new(accepts), to });
+        self.subscribers.lock().push(Subscriber { accepts: Box::new(accepts), to });
         from
     }
 
     /// Hands over the notices that a commit made due. Never waits: if the queue is full the notices stay due.
     pub fn hand(&self, fresh: Vec<Fresh>) {
-        let mut subscribers = self.lock();
+        let mut subscribers = self.subscribers.lock();
         subscribers.retain(|subscriber| !subscriber.to.is_closed());
         let mut rest = fresh;
         for subscriber in subscribers.iter() {
@@ -141,10 +141,6 @@ impl Dispatch {
         for fresh in rest {
             fresh.report.tell(FirstAttempt::NotHere);
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Subscriber>> {
-        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

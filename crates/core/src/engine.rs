@@ -1,9 +1,9 @@
 //! [`Engine`]: what the connections, sweepers and operators of one process share, behind the handle of the application.
 
-use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::clock::HandClock;
@@ -69,12 +69,12 @@ impl Engine {
 
     /// Sets the secrets of ack tokens.
     pub fn set_token_keys(&self, keys: TokenKeys) {
-        *self.token_keys.write().unwrap_or_else(PoisonError::into_inner) = Some(keys);
+        *self.token_keys.write() = Some(keys);
     }
 
     /// Returns true if the secrets of ack tokens are set.
     pub fn has_token_keys(&self) -> bool {
-        self.token_keys.read().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.token_keys.read().is_some()
     }
 
     /// Signs an ack token, valid for `valid`.
@@ -94,7 +94,7 @@ impl Engine {
     }
 
     fn with_token_keys<T>(&self, work: impl FnOnce(&TokenKeys) -> Result<T>) -> Result<T> {
-        work(self.token_keys.read().unwrap_or_else(PoisonError::into_inner).as_ref().ok_or(NO_KEYS)?)
+        work(self.token_keys.read().as_ref().ok_or(NO_KEYS)?)
     }
 
     /// Uses the process's clock, because the expiry of a token decides nothing that is stored.

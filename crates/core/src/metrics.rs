@@ -5,7 +5,8 @@
 //! `Outbox::new`: handles that were made before it record nothing. The sweeper decides when to record.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
+
+use parking_lot::RwLock;
 
 use ::metrics::{Counter, Unit};
 
@@ -115,15 +116,15 @@ impl Commits {
     /// Registers the name of a definition of which a notice is added.
     pub fn learn(&self, def_id: i64, name: &str) {
         let is_known = |(known, _): &(String, Counter)| known == name;
-        if !self.0.read().unwrap_or_else(PoisonError::into_inner).get(&def_id).is_some_and(is_known) {
+        if !self.0.read().get(&def_id).is_some_and(is_known) {
             let counter = ::metrics::counter!(ADDED, "definition" => name.to_owned());
-            self.0.write().unwrap_or_else(PoisonError::into_inner).insert(def_id, (name.to_owned(), counter));
+            self.0.write().insert(def_id, (name.to_owned(), counter));
         }
     }
 
     /// Counts a commit, given the definition of each of its notices.
     pub fn count(&self, def_ids: impl Iterator<Item = i64>) {
-        let counters = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let counters = self.0.read();
         for def_id in def_ids {
             if let Some((_, counter)) = counters.get(&def_id) {
                 counter.increment(1);

@@ -5,9 +5,10 @@
 //! and one whose password was refused once. This module replaces such connections.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
@@ -59,7 +60,7 @@ impl Line {
     /// repetitions.
     pub(crate) async fn send(self: &Arc<Self>, command: &Cmd) -> RedisResult<Value> {
         let (mut link, number) = {
-            let current = self.current();
+            let current = self.current.lock();
             (current.link.clone(), current.number)
         };
         let sent = async {
@@ -80,7 +81,7 @@ impl Line {
     fn renew(self: &Arc<Self>, number: u64) {
         let Ok(permit) = Arc::clone(&self.renewal).try_acquire_owned() else { return };
         let old = {
-            let mut current = self.current();
+            let mut current = self.current.lock();
             if current.number != number || current.begun.elapsed() < PAUSE {
                 return;
             }
@@ -91,7 +92,7 @@ impl Line {
         tokio::spawn(async move {
             match line.target.another(old).await {
                 Ok(link) => {
-                    let mut current = line.current();
+                    let mut current = line.current.lock();
                     (current.link, current.number) = (link, number + 1);
                     tracing::info!("replaced a connection to Redis that had become useless");
                 }
@@ -99,10 +100,6 @@ impl Line {
             }
             drop(permit);
         });
-    }
-
-    fn current(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,9 +1,9 @@
 //! [`Signals`]: how the loops and attempts of one sweeper wake and stop each other.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use solid_notify_core::HandClock;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -117,7 +117,7 @@ impl Signals {
 
     /// Wakes the successor loop, because a notice of this ordering key has ended.
     pub(crate) fn key_freed(&self, def_id: i64, key: &str) {
-        let mut freed = self.freed_keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut freed = self.freed_keys.lock();
         freed.entry(def_id).or_default().insert(key.to_owned());
         drop(freed);
         self.key_freed.notify_one();
@@ -126,7 +126,7 @@ impl Signals {
     /// Waits for freed keys and takes all of them.
     pub(crate) async fn freed_keys(&self) -> Keys {
         self.key_freed.notified().await;
-        std::mem::take(&mut *self.freed_keys.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.freed_keys.lock())
     }
 
     /// Reports that a sweep found no due notice while no attempt was in flight.

@@ -2,10 +2,11 @@
 //! is a real sweeper over any store; the send path has no code for it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use solid_notify_core::definition::Step;
 use solid_notify_core::{AnyOutbox, StoreError};
 
@@ -85,7 +86,7 @@ impl TestSweeper {
         count: usize,
         failure: impl Fn() -> Failure + Send + Sync + 'static,
     ) {
-        lock(&self.faults).insert(definition.into(), Fault { left: count, failure: Arc::new(failure) });
+        self.faults.lock().insert(definition.into(), Fault { left: count, failure: Arc::new(failure) });
     }
 
     /// Sends what is due until nothing is due. Returns the counts of all attempts since the last call, including those of
@@ -119,7 +120,7 @@ impl TestSweeper {
     }
 
     fn news(&self) -> Tally {
-        let (now, mut reported) = (self.sweeper.so_far(), lock(&self.reported));
+        let (now, mut reported) = (self.sweeper.so_far(), self.reported.lock());
         let since = now.since(&reported);
         *reported = now;
         since
@@ -170,10 +171,6 @@ impl std::fmt::Debug for TestSweeper {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A handler that fails on the test's request.
 struct Failing {
     handler: Arc<dyn AnyHandler>,
@@ -183,7 +180,7 @@ struct Failing {
 impl AnyHandler for Failing {
     fn call(self: Arc<Self>, facts: Arc<Facts>) -> BoxFuture<'static, Result<HandlerResult, String>> {
         let failure = {
-            let mut faults = lock(&self.faults);
+            let mut faults = self.faults.lock();
             let fault = faults.get_mut(&facts.row.name).filter(|fault| fault.left > 0);
             fault.map(|fault| {
                 fault.left -= 1;
@@ -235,7 +232,6 @@ impl Worker {
 
 #[cfg(test)]
 mod tests {
-
     use solid_notify_core::{HandClock, NotifyDef, add_notice};
     use solid_notify_testkit::MemoryOutbox;
 

@@ -1,7 +1,6 @@
 //! Adds notices: takes their numbers from the common slot, then inserts each definition's notices in its own slot.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 
 use solid_notify_core::dispatch::FirstAttemptSender;
 use solid_notify_core::{NewNotice, StoreError};
@@ -28,7 +27,7 @@ impl RedisStore {
         let (def_ids, first, known, _): (Vec<String>, i64, Vec<String>, String) =
             self.common(&wanted, "looking for definitions").await?;
         let def_ids: Vec<i64> = def_ids.iter().map(|id| id.parse().unwrap_or_default()).collect();
-        let mut last = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.ids.lock();
         for (name, id) in names.iter().zip(&def_ids).filter(|(_, id)| **id > 0) {
             if last.get(*name) != Some(id) {
                 last.insert((*name).to_owned(), *id);
@@ -40,7 +39,7 @@ impl RedisStore {
 
     /// Returns the last known ids of the definitions with these names. The script checks them.
     fn last_ids<'a>(&self, names: &[&'a str]) -> Vec<given::Name<'a>> {
-        let last = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.ids.lock();
         names.iter().map(|name| given::Name { name, id: last.get(*name).copied().map(Text) }).collect()
     }
 

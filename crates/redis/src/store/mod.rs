@@ -19,10 +19,11 @@ mod settle;
 mod verbs;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 use redis::FromRedisValue;
 use serde::Serialize;
 use solid_notify_core::StoreError;

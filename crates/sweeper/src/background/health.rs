@@ -5,9 +5,9 @@
 //! nodes. The same applies to a sweeper that has just started, because an outage may have just ended, and after the store's
 //! clock was set.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::metrics::DATABASE_UP;
@@ -41,7 +41,7 @@ impl Health {
 
     /// Records an error of a call that concerns all notices. An outage is logged as an error once, then at debug level.
     pub(crate) fn note(&self, error: &StoreError) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if matches!(error.kind, FaultKind::Outage | FaultKind::Unusable) {
             if matches!(*state, State::Down) {
                 tracing::debug!(%error, "the database still does not answer");
@@ -61,12 +61,12 @@ impl Health {
     }
 
     pub(crate) fn is_down(&self) -> bool {
-        matches!(*self.lock(), State::Down)
+        matches!(*self.state.lock(), State::Down)
     }
 
     /// Records that the database answers again and the leases of this node are extended.
     pub(crate) fn recovered(&self, now: Duration) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if matches!(*state, State::Down) {
             tracing::info!("the database answers again");
             metrics::gauge!(DATABASE_UP).set(1.0);
@@ -76,7 +76,7 @@ impl Health {
 
     /// Records that the store's clock was set, so leases may have expired although their workers live, as after an outage.
     pub(crate) fn be_careful(&self, now: Duration) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !matches!(*state, State::Down) {
             *state = State::UpSince(now);
         }
@@ -84,14 +84,10 @@ impl Health {
 
     /// Returns how long to leave expired leases alone; `None` when the grace period is over.
     pub(crate) fn grace_left(&self, now: Duration) -> Option<Duration> {
-        match *self.lock() {
+        match *self.state.lock() {
             State::Down => Some(self.grace),
             State::UpSince(at) => at.saturating_add(self.grace).checked_sub(now).filter(|left| !left.is_zero()),
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

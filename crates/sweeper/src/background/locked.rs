@@ -2,9 +2,9 @@
 //! logged, logged again every minute, and raises an alert of the reason `locked`.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// A wait that lasts longer is reported.
@@ -49,7 +49,7 @@ impl LockedRows {
     /// Records that work of a definition waits now, and logs it if that lasts.
     pub(crate) fn waits(&self, def_id: i64, definition: &str, work: Work) {
         let now = Instant::now();
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         all.retain(|_, since| since.last.elapsed() < OVER);
         let since = all.entry((def_id, work)).or_insert(Since { began: now, last: now, reported: None });
         since.last = now;
@@ -65,7 +65,7 @@ impl LockedRows {
 
     /// Records that the work goes on.
     pub(crate) fn goes_on(&self, def_id: i64, definition: &str, work: Work) {
-        let since = self.lock().remove(&(def_id, work));
+        let since = self.0.lock().remove(&(def_id, work));
         if since.is_some_and(|since| since.reported.is_some()) {
             tracing::info!(definition, "this is over: {}", work.text());
         }
@@ -77,12 +77,8 @@ impl LockedRows {
             let waits = humantime::format_duration(Duration::from_secs(since.began.elapsed().as_secs()));
             format!("for {waits} {}", work.text())
         };
-        let all = self.lock();
+        let all = self.0.lock();
         let long = all.iter().filter(|(_, since)| since.began.elapsed() >= LONG && since.last.elapsed() < OVER);
         long.map(|((def_id, work), since)| (*def_id, text(*work, since))).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(i64, Work), Since>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,9 +4,9 @@
 //! The store decides with each claim what a quota lets through; this module only remembers its replies.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use solid_notify_core::Policy;
 use solid_notify_core::limit::{Quota, QuotaStop};
 use tokio::time::Instant;
@@ -40,7 +40,7 @@ impl Limited {
     /// Returns how long not to claim. `shown` is the time that a test's clock shows.
     pub(super) fn stopped_for(&self, policy: &Policy, shown: Option<i64>) -> Option<Duration> {
         let quota = policy.quota?;
-        let of = self.lock();
+        let of = self.of.lock();
         let stopped = of.get(&policy.def_id)?.stopped.as_ref();
         let stopped = stopped.filter(|stopped| stopped.quota == quota && stopped.shown == shown)?;
         stopped.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
@@ -49,19 +49,19 @@ impl Limited {
     /// Returns how long until the quota may let more through, by the store's last reply.
     #[cfg(feature = "testkit")]
     pub(super) fn again_after(&self, policy: &Policy) -> Option<Duration> {
-        self.lock().get(&policy.def_id)?.stopped.as_ref().map(|stopped| stopped.by.again_after())
+        self.of.lock().get(&policy.def_id)?.stopped.as_ref().map(|stopped| stopped.by.again_after())
     }
 
     /// Returns the number of ended attempts. The caller reads it before a claim and passes it to [`Self::stop`] after the
     /// claim.
     pub(super) fn ended_so_far(&self, def_id: i64) -> u64 {
-        self.lock().get(&def_id).map_or(0, |of| of.ended)
+        self.of.lock().get(&def_id).map_or(0, |of| of.ended)
     }
 
     /// Records that the quota of a definition lets nothing more through. Returns false if that may be over already, because
     /// an attempt ended during the claim.
     pub(super) fn stop(&self, def_id: i64, stopped: Stopped, ended_before: u64) -> bool {
-        let mut of = self.lock();
+        let mut of = self.of.lock();
         let of = of.entry(def_id).or_default();
         let stands = of.ended == ended_before || !stopped.by.ends_with_an_attempt();
         of.stopped = stands.then_some(stopped);
@@ -70,7 +70,7 @@ impl Limited {
 
     /// Records that an attempt has ended and is stored. Returns true if its definition waited for that.
     pub(super) fn ended(&self, def_id: i64) -> bool {
-        let mut of = self.lock();
+        let mut of = self.of.lock();
         let of = of.entry(def_id).or_default();
         of.ended += 1;
         let waited = of.stopped.as_ref().is_some_and(|stopped| stopped.by.ends_with_an_attempt());
@@ -78,10 +78,6 @@ impl Limited {
             of.stopped = None;
         }
         waited
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<i64, Remembered>> {
-        self.of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

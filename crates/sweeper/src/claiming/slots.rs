@@ -3,8 +3,9 @@
 //! Limits may change at any time; a taken slot stays taken until its attempt ends.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// The slots of a node.
@@ -30,7 +31,7 @@ impl Slots {
 
     /// Takes up to `wanted` slots of a definition that may have `limit`.
     pub(super) fn take(self: &Arc<Self>, def_id: i64, limit: usize, wanted: usize) -> Vec<Slot> {
-        let mut taken = self.lock();
+        let mut taken = self.taken.lock();
         let of_def = taken.by_def.get(&def_id).copied().unwrap_or(0);
         let free = limit.saturating_sub(of_def).min(self.max_running.saturating_sub(taken.all));
         let count = free.min(wanted);
@@ -47,7 +48,7 @@ impl Slots {
 
     /// Records that more is due than there were slots: the next freed slot wakes the sweep.
     pub(super) fn want_more(&self) {
-        self.lock().wanted_more = true;
+        self.taken.lock().wanted_more = true;
     }
 
     /// Completes when a slot becomes free while a due notice waits for one.
@@ -57,13 +58,9 @@ impl Slots {
 
     /// Wakes the sweep at once if it wanted more slots.
     pub(super) fn wake_if_wanted(&self) {
-        if std::mem::take(&mut self.lock().wanted_more) {
+        if std::mem::take(&mut self.taken.lock().wanted_more) {
             self.freed.notify_one();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -75,7 +72,7 @@ pub(crate) struct Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut taken = self.slots.lock();
+        let mut taken = self.slots.taken.lock();
         taken.all -= 1;
         let left = match taken.by_def.get_mut(&self.def_id) {
             Some(count) => {

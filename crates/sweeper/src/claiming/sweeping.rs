@@ -2,9 +2,10 @@
 //! slow ones do not take all connections.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// A sweep of one definition that takes longer marks it as slow: its own statements are slow, not the node.
@@ -23,13 +24,9 @@ struct State {
 impl Sweeping {
     /// Begins to sweep a definition; None if it is being swept, or if it is slow and another slow one is.
     pub(super) fn begin(self: &Arc<Self>, def_id: i64) -> Option<Sweep> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let waits = state.slow.contains(&def_id) && state.slow.iter().any(|slow| state.now.contains(slow));
         (!waits && state.now.insert(def_id)).then(|| Sweep { all: Arc::clone(self), def_id, began: Instant::now() })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -43,7 +40,7 @@ pub(super) struct Sweep {
 impl Sweep {
     /// Ends the sweep and records whether its definition is slow.
     pub(super) fn end(self) {
-        let mut state = self.all.lock();
+        let mut state = self.all.0.lock();
         if self.began.elapsed() >= SLOW {
             state.slow.insert(self.def_id);
         } else if !state.slow.is_empty() {
@@ -54,7 +51,7 @@ impl Sweep {
 
 impl Drop for Sweep {
     fn drop(&mut self) {
-        self.all.lock().now.remove(&self.def_id);
+        self.all.0.lock().now.remove(&self.def_id);
     }
 }
 

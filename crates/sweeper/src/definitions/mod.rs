@@ -5,10 +5,11 @@ mod reading;
 mod ticks;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use parking_lot::{Mutex, RwLock};
 use solid_notify_core::definition::Step;
 use solid_notify_core::operate::Paused;
 use solid_notify_core::store::{DueTimes, Tick};
@@ -38,36 +39,32 @@ pub(crate) struct Known {
 impl Known {
     /// Returns the current view.
     pub(crate) fn view(&self) -> Arc<Definitions> {
-        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.view.read())
     }
 
     /// Replaces the view by one that is made from it; no other replacement comes between.
     fn replace(&self, next: impl FnOnce(&Definitions) -> Definitions) {
-        let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        let mut view = self.view.write();
         *view = Arc::new(next(&view));
     }
 
     /// Returns the definitions whose row was deleted by SQL: id and name.
     pub(crate) fn deleted_by_sql(&self) -> Vec<(i64, String)> {
-        self.deleted_by_sql.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.deleted_by_sql.lock().clone()
     }
 
     pub(crate) fn set_deleted_by_sql(&self, deleted: Vec<(i64, String)>) {
-        *self.deleted_by_sql.lock().unwrap_or_else(PoisonError::into_inner) = deleted;
+        *self.deleted_by_sql.lock() = deleted;
     }
 
     /// Returns whether another living node handles alerts; `None` while unknown.
     pub(crate) fn alerts_elsewhere(&self) -> Option<bool> {
-        *self.elsewhere()
+        *self.alerts_elsewhere.lock()
     }
 
     /// Records whether another living node handles alerts. Returns true if that is new.
     pub(crate) fn set_alerts_elsewhere(&self, elsewhere: bool) -> bool {
-        self.elsewhere().replace(elsewhere) != Some(elsewhere)
-    }
-
-    fn elsewhere(&self) -> MutexGuard<'_, Option<bool>> {
-        self.alerts_elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
+        self.alerts_elsewhere.lock().replace(elsewhere) != Some(elsewhere)
     }
 }
 

@@ -1,8 +1,7 @@
 //! [`Ticks`]: when a timetable ticks next. The store's time counts.
 
-use std::sync::{Mutex, PoisonError};
-
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 use solid_notify_core::definition::Step;
 use solid_notify_core::store::{DueTimes, LastTick};
 use solid_notify_core::{NotifyDef, Policy};
@@ -26,7 +25,7 @@ impl Ticks {
     pub(super) fn step(&self, row: &NotifyDef, policy: &Policy, due: &DueTimes) -> Step {
         let (none, now) = (LastTick::default(), due.now);
         let seen = due.ticks.get(&row.id).unwrap_or(&none);
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock();
         // A search made when the clock showed a later time may be wrong now.
         let stands = |search: &&Search| search.at <= now && search.tick.is_none_or(|tick| now < tick);
         if let Some(search) = last.as_ref().filter(|search| search.last == *seen).filter(stands) {
@@ -72,7 +71,7 @@ mod tests {
                 slices: Vec::new(),
             };
             report.step(&due);
-            let next = report.ticks.0.lock().unwrap();
+            let next = report.ticks.0.lock();
             let hours = |time: DateTime<Utc>| (time - DateTime::UNIX_EPOCH).to_std().unwrap().as_secs() / HOUR;
             next.as_ref().map(|next| (hours(next.at), next.tick.map(hours)))
         };
@@ -80,7 +79,7 @@ mod tests {
         assert_eq!(look(24, 47), Some((25, Some(48))), "it is remembered");
         assert_eq!(look(24, 24), Some((24, Some(48))), "the clock was set back");
         assert_eq!(look(48, 49), Some((49, Some(72))), "it has ticked");
-        report.ticks.0.lock().unwrap().as_mut().unwrap().tick = None;
+        report.ticks.0.lock().as_mut().unwrap().tick = None;
         assert_eq!(look(48, 500), Some((49, None)), "that there is no tick is remembered too");
     }
 }

@@ -4,11 +4,12 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use solid_notify_core::error::BoxError;
 use solid_notify_core::notice::ClaimedNotice;
@@ -187,12 +188,12 @@ impl Facts {
 
     /// Returns the time within which the handler requires an ack; `None`: the definition decides.
     pub(crate) fn required_ack(&self) -> Option<Duration> {
-        *self.require_ack.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.require_ack.lock()
     }
 
     /// Returns the description that the handler set, or the stored one.
     pub(crate) fn description(&self) -> Option<String> {
-        self.description.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.description.lock().clone()
     }
 }
 
@@ -289,7 +290,7 @@ impl<T> Notice<T> {
     /// Requires an ack of the receiver within this time (zero: without a limit), whatever the definition's `need_confirm` says.
     /// It takes effect when the handler returns `Ok`; without an ack in time the attempt fails.
     pub fn require_ack(&self, within: Duration) {
-        *self.facts.require_ack.lock().unwrap_or_else(PoisonError::into_inner) = Some(within);
+        *self.facts.require_ack.lock() = Some(within);
     }
 
     /// Returns the description: a text for people.
@@ -299,7 +300,7 @@ impl<T> Notice<T> {
 
     /// Replaces the description. It is stored with the outcome of this attempt.
     pub fn set_description(&self, text: impl Into<String>) {
-        *self.facts.description.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.into());
+        *self.facts.description.lock() = Some(text.into());
     }
 }
 

@@ -2,9 +2,9 @@
 //! a first attempt.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use solid_notify_core::dispatch::{FirstAttempt, FirstAttemptSender};
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::Lease;
@@ -68,26 +68,26 @@ impl InFlight {
         // Time-outs run by the process's clock.
         let overdue_at = Instant::now() + lease;
         let attempt = Attempt { fence: claimed.fence, lease, lease_end, overdue_at, ended: false };
-        self.state().attempts.insert(claimed.id, attempt);
+        self.state.lock().attempts.insert(claimed.id, attempt);
     }
 
     /// Records that an attempt has ended: its lease is extended until its outcome is stored.
     pub(crate) fn ended(&self, id: i64, fence: i64) {
-        if let Some(attempt) = self.state().attempt(id, fence) {
+        if let Some(attempt) = self.state.lock().attempt(id, fence) {
             attempt.ended = true;
         }
     }
 
     /// Forgets an attempt whose outcome is settled.
     pub(crate) fn forget(&self, id: i64, fence: i64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.judged.remove(&(id, fence));
         state.let_go(id, fence);
     }
 
     /// Gives up an attempt that has no outcome, or one that cannot be stored in any form.
     pub(crate) fn give_up(&self, id: i64, fence: i64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         // Their leases expired long ago, here or on another node.
         state.given_up.retain(|_, since| since.elapsed() < GIVEN_UP);
         state.given_up.insert((id, fence), Instant::now());
@@ -96,31 +96,31 @@ impl InFlight {
     }
 
     pub(crate) fn contains(&self, id: i64, fence: i64) -> bool {
-        self.state().attempt(id, fence).is_some()
+        self.state.lock().attempt(id, fence).is_some()
     }
 
     pub(crate) fn was_given_up(&self, id: i64, fence: i64) -> bool {
-        self.state().given_up.contains_key(&(id, fence))
+        self.state.lock().given_up.contains_key(&(id, fence))
     }
 
     /// Registers that an expired attempt is being judged; false if it already is.
     pub(crate) fn begin_to_judge(&self, id: i64, fence: i64) -> bool {
-        self.state().judged.insert((id, fence))
+        self.state.lock().judged.insert((id, fence))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.state().attempts.is_empty()
+        self.state.lock().attempts.is_empty()
     }
 
     /// Returns how many attempts are in flight or given up.
     pub(crate) fn known(&self) -> usize {
-        let state = self.state();
+        let state = self.state.lock();
         state.attempts.len() + state.given_up.len()
     }
 
     /// Returns the leases with less than `left` to run, by id. A handler that blocks its thread loses its lease.
     pub(crate) fn leases_to_extend(&self, now: Duration, left: Duration) -> Vec<Lease> {
-        let state = self.state();
+        let state = self.state.lock();
         let ends_soon = state.attempts.iter().filter(|(_, attempt)| attempt.lease_end < now.saturating_add(left));
         let mut leases: Vec<Lease> = ends_soon
             .filter(|(_, attempt)| attempt.ended || Instant::now() < attempt.overdue_at)
@@ -134,7 +134,7 @@ impl InFlight {
 
     /// Records that the store has extended these leases at the moment `now`.
     pub(crate) fn extended<'a>(&self, leases: impl Iterator<Item = &'a Lease>, now: Duration) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         for lease in leases {
             if let Some(attempt) = state.attempt(lease.id, lease.fence) {
                 attempt.lease_end = now.saturating_add(lease.lease);
@@ -154,18 +154,18 @@ impl InFlight {
 
     /// Records that the answer to a claim was lost: the store may hold claims that are not registered.
     pub(crate) fn claim_answer_lost(&self) {
-        self.state().answer_lost = Some(Instant::now());
+        self.state.lock().answer_lost = Some(Instant::now());
     }
 
     /// Returns true after the answer to a claim was lost, until [`Self::looked_for_lost_claims`] clears it.
     pub(crate) fn may_have_lost_claims(&self) -> bool {
-        self.state().answer_lost.is_some()
+        self.state.lock().answer_lost.is_some()
     }
 
     /// Records that a look which began at `looked` found no unregistered claim. A look within a minute of the lost answer
     /// does not count, because the server may still carry out the claim later.
     pub(crate) fn looked_for_lost_claims(&self, looked: Instant) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.answer_lost.is_some_and(|since| looked.saturating_duration_since(since) >= LATE_CLAIM) {
             state.answer_lost = None;
         }
@@ -173,17 +173,17 @@ impl InFlight {
 
     /// Registers a producer that waits for the first attempt of a notice.
     pub(crate) fn await_report(&self, id: i64, report: FirstAttemptSender) {
-        self.reports().insert(id, report);
+        self.reports.lock().insert(id, report);
     }
 
     pub(crate) fn is_report_awaited(&self, id: i64) -> bool {
-        self.reports().contains_key(&id)
+        self.reports.lock().contains_key(&id)
     }
 
     /// Reports the first attempt of these notices to the producers that wait for it.
     pub(crate) fn report(&self, ids: &[i64], first_attempt: &FirstAttempt) {
         for id in ids {
-            let report = self.reports().remove(id);
+            let report = self.reports.lock().remove(id);
             if let Some(report) = report {
                 report.tell(first_attempt.clone());
             }
@@ -192,23 +192,15 @@ impl InFlight {
 
     /// Forgets producers that stopped waiting.
     pub(crate) fn drop_unawaited_reports(&self) {
-        self.reports().retain(|_, report| report.is_awaited());
+        self.reports.lock().retain(|_, report| report.is_awaited());
     }
 
     /// Returns up to ten attempts, as text for a message.
     #[cfg(feature = "testkit")]
     pub(crate) fn examples(&self) -> String {
-        let state = self.state();
+        let state = self.state.lock();
         let text = |(id, attempt): (&i64, &Attempt)| format!("{id} (fence {})", attempt.fence);
         state.attempts.iter().take(10).map(text).collect::<Vec<_>>().join(", ")
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn reports(&self) -> MutexGuard<'_, HashMap<i64, FirstAttemptSender>> {
-        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

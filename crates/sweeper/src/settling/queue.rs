@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::Outcome;
@@ -41,7 +41,7 @@ impl OutcomeQueue {
     /// Passes an outcome on to the settle loop.
     pub(super) fn push(&self, outcome: Outcome, is_urgent: bool) {
         let count = self.unsettled.fetch_add(1, Ordering::Relaxed) + 1;
-        if let Some(sender) = &*self.sender.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(sender) = &*self.sender.lock() {
             // The settle loop ends only after `close`.
             let _ = sender.send(outcome);
         }
@@ -54,14 +54,14 @@ impl OutcomeQueue {
 
     /// Accepts no more outcomes: the settle loop ends with the last one.
     pub(crate) fn close(&self) {
-        self.sender.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.sender.lock().take();
     }
 
     /// Returns true if so many outcomes are not stored that no more of a definition should be claimed, because all of them
     /// would be sent again if this process died. Stuck outcomes count for their own definition only.
     pub(crate) fn is_overloaded(&self, def_id: i64) -> bool {
         self.unsettled.load(Ordering::Relaxed) > 4 * BATCH
-            || self.stuck().get(&def_id).is_some_and(|count| *count >= BATCH)
+            || self.stuck.lock().get(&def_id).is_some_and(|count| *count >= BATCH)
     }
 
     /// Locks the settle loop's end, for as long as the loop runs.
@@ -75,7 +75,7 @@ impl OutcomeQueue {
 
     /// Counts outcomes that could not be stored, although the store answers, as stuck for their definitions.
     pub(super) fn mark_stuck(&self, decided: &mut [Decided]) {
-        let mut stuck = self.stuck();
+        let mut stuck = self.stuck.lock();
         for decided in decided.iter_mut().filter(|decided| !decided.stuck) {
             decided.stuck = true;
             *stuck.entry(decided.def_id()).or_default() += 1;
@@ -89,7 +89,7 @@ impl OutcomeQueue {
             self.unsettled.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
-        let mut stuck = self.stuck();
+        let mut stuck = self.stuck.lock();
         let Some(count) = stuck.get_mut(&decided.def_id()) else { return false };
         *count -= 1;
         let is_last = *count == 0;
@@ -102,9 +102,5 @@ impl OutcomeQueue {
     /// Removes an outcome for which there is no decision.
     pub(super) fn remove_undecided(&self) {
         self.unsettled.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    fn stuck(&self) -> MutexGuard<'_, HashMap<i64, usize>> {
-        self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
