@@ -8,11 +8,9 @@ use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{Claimed, read_claimed, required};
-use crate::dialect::statement::{Arg, Statement};
+use crate::dialect::statement::{Arg, Statement, statements};
 use crate::operate::audit::write_entry;
 use crate::settle::end_one;
-use crate::statements::statements;
-use crate::store::SqlStore;
 
 statements! {
     AckStatements:
@@ -24,7 +22,7 @@ statements! {
 }
 
 impl AckStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         Self {
@@ -57,15 +55,13 @@ impl AckStatements {
     }
 }
 
-impl<DB: Dialect> SqlStore<DB> {
-    pub(crate) async fn try_ack(&self, on: &Share<DB>, given: &Reply) -> sqlx::Result<AckResult> {
-        let mut conn = on.get().await?;
-        let mut tx = conn.begin().await?;
-        let answered = apply_ack::<DB>(&mut tx, self.now(), given).await?;
-        tx.commit().await?;
-        conn.done();
-        Ok(answered)
-    }
+pub(crate) async fn ack<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, given: &Reply) -> sqlx::Result<AckResult> {
+    let mut conn = on.get().await?;
+    let mut tx = conn.begin().await?;
+    let answered = apply_ack::<DB>(&mut tx, now, given).await?;
+    tx.commit().await?;
+    conn.done();
+    Ok(answered)
 }
 
 /// Stores an ack or nack, within a transaction.
@@ -74,14 +70,14 @@ pub(crate) async fn apply_ack<DB: Dialect>(
     now: Arg<'_>,
     given: &Reply,
 ) -> sqlx::Result<AckResult> {
-    let statements = DB::statements();
+    let statements = AckStatements::of(DB::KIND);
     let id = given.id.into();
     // Two rounds, because an operator may revive the notice between the two looks.
     for _ in 0..2 {
-        let stands = DB::fetch(conn, &statements.ack.stands_where, &[now, id]).await?;
+        let stands = DB::fetch(conn, &statements.stands_where, &[now, id]).await?;
         let stands = stands.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<_>>>()?;
         let rows = match stands.contains(&1) {
-            true => DB::fetch(conn, &statements.ack.answerable, &[now, id]).await?,
+            true => DB::fetch(conn, &statements.answerable, &[now, id]).await?,
             false => Vec::new(),
         };
         if let Some(row) = rows.first() {
@@ -90,7 +86,7 @@ pub(crate) async fn apply_ack<DB: Dialect>(
             return match of_live(given, &live) {
                 OfLive::End(settle) => end_one::<DB>(conn, now, &settle).await.map(|()| AckResult::Done),
                 OfLive::Fail(errors) => {
-                    DB::execute(conn, &statements.ack.refuse, &[now, id, errors.as_str().into()]).await?;
+                    DB::execute(conn, &statements.refuse, &[now, id, errors.as_str().into()]).await?;
                     Ok(AckResult::Done)
                 }
                 OfLive::Nothing(answered) => Ok(answered),
@@ -99,14 +95,14 @@ pub(crate) async fn apply_ack<DB: Dialect>(
         if stands.is_empty() {
             return Ok(AckResult::Unknown);
         }
-        let rows = DB::fetch(conn, &statements.ack.ended, &[now, id]).await?;
+        let rows = DB::fetch(conn, &statements.ended, &[now, id]).await?;
         let Some(row) = rows.first() else { continue };
         let status = Status::from_code(required::<DB>(row, 0)?).unwrap_or(Status::Succeeded);
         let created = time_from_millis(required::<DB>(row, 3)?);
         if let Some(answered) = of_ended(given, status, required::<DB>(row, 1)?, created) {
             return Ok(answered);
         }
-        DB::execute(conn, &statements.ack.ack_late, &[now, id, ACKED_LATE.into()]).await?;
+        DB::execute(conn, &statements.ack_late, &[now, id, ACKED_LATE.into()]).await?;
         let entry = late_entry(DateTime::UNIX_EPOCH, DB::int(row, 2)?, given.id);
         write_entry::<DB>(conn, now, &entry).await?;
         return Ok(AckResult::DeadLetterAcked);

@@ -3,19 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use async_trait::async_trait;
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow, raise};
-use solid_notify_core::error::{FaultKind, StoreError};
-use solid_notify_core::store::{Advanced, Alarm, AlertStep, AlertStore};
+use solid_notify_core::error::FaultKind;
+use solid_notify_core::store::{Advanced, Alarm, AlertStep};
 
-use crate::connections::{Purpose, Share};
+use crate::connections::Share;
 use crate::dialect::Dialect;
+use crate::dialect::fault::fault;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{required, required_text};
-use crate::dialect::statement::{Arg, Statement};
-use crate::statements::statements;
-use crate::store::{SqlStore, fault, int};
+use crate::dialect::statement::{Arg, Statement, int, statements};
 
 /// Maximum number of tries to create a row that another session deletes at the same moment.
 const OPEN_TRIES: usize = 5;
@@ -32,7 +30,7 @@ statements! {
 }
 
 impl AlertStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         let row = format!(
@@ -106,45 +104,65 @@ pub(crate) async fn apply<'a, DB: Dialect>(
     Ok(())
 }
 
-impl<DB: Dialect> SqlStore<DB> {
-    pub(crate) async fn try_due_alerts(&self, on: &Share<DB>, limit: usize) -> sqlx::Result<Vec<(i64, AlertReason)>> {
-        let args = [self.now(), int(limit).into()];
-        let mut keys = Vec::new();
-        for row in self.rows(on, &DB::statements().alerts.due_alerts, &args).await? {
-            // A row whose reason a newer release has written is left to that release.
-            if let Some(reason) = AlertReason::from_name(&required_text::<DB>(&row, 1)?) {
-                keys.push((required::<DB>(&row, 0)?, reason));
-            }
+pub(crate) async fn due_alerts<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    limit: usize,
+) -> sqlx::Result<Vec<(i64, AlertReason)>> {
+    let args = [now, int(limit).into()];
+    let mut keys = Vec::new();
+    for row in on.rows(&AlertStatements::of(DB::KIND).due_alerts, &args).await? {
+        // A row whose reason a newer release has written is left to that release.
+        if let Some(reason) = AlertReason::from_name(&required_text::<DB>(&row, 1)?) {
+            keys.push((required::<DB>(&row, 0)?, reason));
         }
-        Ok(keys)
     }
+    Ok(keys)
+}
 
-    pub(crate) async fn try_advance_alert(&self, on: &Share<DB>, step: &AlertStep) -> sqlx::Result<Advanced> {
-        let key = [self.now(), step.def_id.into(), step.reason.as_str().into()];
-        let mut conn = on.get().await?;
-        let mut tx = conn.begin().await?;
-        let advanced = match lock::<DB>(&mut tx, &key).await {
-            Ok(Some((row, _))) if row == step.seen => {
-                match &step.new {
-                    Some(row) => write::<DB>(&mut tx, &key, row).await?,
-                    None => drop(DB::execute(&mut tx, &DB::statements().alerts.close_alert, &key).await?),
-                }
-                if let Some((alert_def, param)) = &step.notice {
-                    add::<DB>(&mut tx, self.now(), *alert_def, param).await?;
-                }
-                Advanced::Done
+/// Reads the row of an alert and the facts that decide what becomes of it.
+pub(crate) async fn alert<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    def_id: i64,
+    reason: AlertReason,
+) -> sqlx::Result<Option<(AlertRow, AlertFacts)>> {
+    let key = [now, def_id.into(), reason.as_str().into()];
+    let rows = on.rows(&AlertStatements::of(DB::KIND).look_alert, &key).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let (alert, now) = read::<DB>(row)?;
+    Ok(Some((alert, AlertFacts { now, succeeded: DB::int(row, 11)?, still_failing: required::<DB>(row, 12)? != 0 })))
+}
+
+pub(crate) async fn advance_alert<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    step: &AlertStep,
+) -> sqlx::Result<Advanced> {
+    let key = [now, step.def_id.into(), step.reason.as_str().into()];
+    let mut conn = on.get().await?;
+    let mut tx = conn.begin().await?;
+    let advanced = match lock::<DB>(&mut tx, &key).await {
+        Ok(Some((row, _))) if row == step.seen => {
+            match &step.new {
+                Some(row) => write::<DB>(&mut tx, &key, row).await?,
+                None => drop(DB::execute(&mut tx, &AlertStatements::of(DB::KIND).close_alert, &key).await?),
             }
-            Ok(_) => Advanced::Changed,
-            Err(error) if fault::<DB>(&error) == FaultKind::Conflict => Advanced::Locked,
-            Err(error) => return Err(error),
-        };
-        match advanced {
-            Advanced::Done => tx.commit().await?,
-            Advanced::Changed | Advanced::Locked => tx.rollback().await?,
+            if let Some((alert_def, param)) = &step.notice {
+                add::<DB>(&mut tx, now, *alert_def, param).await?;
+            }
+            Advanced::Done
         }
-        conn.done();
-        Ok(advanced)
+        Ok(_) => Advanced::Changed,
+        Err(error) if fault::<DB>(&error) == FaultKind::Conflict => Advanced::Locked,
+        Err(error) => return Err(error),
+    };
+    match advanced {
+        Advanced::Done => tx.commit().await?,
+        Advanced::Changed | Advanced::Locked => tx.rollback().await?,
     }
+    conn.done();
+    Ok(advanced)
 }
 
 /// Locks the row, and creates it where it is missing. Searches first: on MySQL an insert that finds the row would keep a shared
@@ -154,29 +172,15 @@ async fn open<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3]) -> sql
         if let Some(locked) = lock::<DB>(conn, key).await? {
             return Ok(locked);
         }
-        DB::execute(conn, &DB::statements().alerts.open_alert, key).await?;
+        DB::execute(conn, &AlertStatements::of(DB::KIND).open_alert, key).await?;
     }
     Err(sqlx::Error::RowNotFound)
 }
 
 /// Locks the row. Returns it and the time.
 async fn lock<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3]) -> sqlx::Result<Option<(AlertRow, i64)>> {
-    let rows = DB::fetch(conn, &DB::statements().alerts.lock_alert, key).await?;
+    let rows = DB::fetch(conn, &AlertStatements::of(DB::KIND).lock_alert, key).await?;
     rows.first().map(read::<DB>).transpose()
-}
-
-/// Reads the row of an alert and the facts that decide what becomes of it.
-async fn look<DB: Dialect>(
-    conn: &mut DB::Connection,
-    now: Arg<'_>,
-    def_id: i64,
-    reason: AlertReason,
-) -> sqlx::Result<Option<(AlertRow, AlertFacts)>> {
-    let key = [now, def_id.into(), reason.as_str().into()];
-    let rows = DB::fetch(conn, &DB::statements().alerts.look_alert, &key).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    let (alert, now) = read::<DB>(row)?;
-    Ok(Some((alert, AlertFacts { now, succeeded: DB::int(row, 11)?, still_failing: required::<DB>(row, 12)? != 0 })))
 }
 
 fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(AlertRow, i64)> {
@@ -211,33 +215,12 @@ async fn write<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3], row: 
         Arg::Text(row.message.as_deref()),
         Arg::Text(row.node.as_deref()),
     ];
-    DB::execute(conn, &DB::statements().alerts.write_alert, &args).await?;
+    DB::execute(conn, &AlertStatements::of(DB::KIND).write_alert, &args).await?;
     Ok(())
 }
 
 /// Inserts a notice of the built-in definition, due at once.
 async fn add<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, alert_def: i64, param: &str) -> sqlx::Result<()> {
-    DB::execute(conn, &DB::statements().alerts.add_alert, &[now, alert_def.into(), param.into()]).await?;
+    DB::execute(conn, &AlertStatements::of(DB::KIND).add_alert, &[now, alert_def.into(), param.into()]).await?;
     Ok(())
-}
-
-#[async_trait]
-impl<DB: Dialect> AlertStore for SqlStore<DB> {
-    async fn due_alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason)>, StoreError> {
-        self.call("looking for due alerts", Purpose::Work, |on| self.try_due_alerts(on, limit)).await
-    }
-
-    async fn alert(&self, def_id: i64, reason: AlertReason) -> Result<Option<(AlertRow, AlertFacts)>, StoreError> {
-        self.call("reading an alert", Purpose::Work, |on| async move {
-            let mut conn = on.get().await?;
-            let found = look::<DB>(&mut conn, self.now(), def_id, reason).await?;
-            conn.done();
-            Ok(found)
-        })
-        .await
-    }
-
-    async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
-        self.call("storing what becomes of an alert", Purpose::Work, |on| self.try_advance_alert(on, step)).await
-    }
 }

@@ -1,7 +1,12 @@
 //! The stores on PostgreSQL, MySQL/MariaDB and SQLite, and [`Outbox`], the handle that an application holds.
 //!
-//! A folder has one topic: its statements and the calls that run them. `dialect/` has the differences between the databases. All SQL
-//! of the library is in this crate.
+//! All SQL of the library is in this crate, in layers. A file imports only files of its own layer and of those before it:
+//!
+//! 1. `dialect/` has the drivers and the differences between the databases; `connections/` has the store's own connections.
+//! 2. A topic has its statements and the calls that run them: `add/`, `claim/`, `settle/`, `definitions/`, `operate/`, `shortcuts/`,
+//!    and the files `ack.rs`, `alerts.rs`, `nodes.rs`, `record.rs`, `migrate.rs`, `tx.rs`.
+//! 3. `store.rs` runs the calls of the topics, and `roles.rs` assigns them to the traits of a store. `statements.rs` lists all statements.
+//! 4. This file has the handle.
 
 mod ack;
 mod add;
@@ -14,6 +19,7 @@ mod migrate;
 mod nodes;
 mod operate;
 mod record;
+mod roles;
 mod settle;
 mod shortcuts;
 mod statements;
@@ -33,6 +39,7 @@ pub use dialect::Limits;
 pub use tx::NoticeTx;
 
 use dialect::Plan;
+use dialect::fault::{conflict_pause, failed, fault};
 use shortcuts::known::Known;
 use solid_notify_core::clock::HandClock;
 use solid_notify_core::engine::Engine;
@@ -124,7 +131,7 @@ impl<DB: Dialect> Outbox<DB> {
     /// oldest), and a Postgres database whose encoding is not UTF8. Tables that an open transaction locks for more than 15 s are
     /// a [`FaultKind::Conflict`]: retry when that transaction has ended.
     pub async fn migrate(&self) -> Result<()> {
-        let failed = |error| tx::failed::<DB>("migrating the notice tables", error);
+        let failed = |error| failed::<DB>("migrating the notice tables", error);
         let mut conn = self.pool.acquire().await.map_err(failed)?;
         if DB::connections(&self.pool) != Plan::Shared {
             // The application's pool must not get back a connection with our session settings and locks.
@@ -134,11 +141,11 @@ impl<DB: Dialect> Outbox<DB> {
         loop {
             match migrate::migrate::<DB>(&mut conn).await {
                 // Another process migrates (SQLite does not always wait for it by itself), or a transaction locks a table.
-                Err(error) if store::fault::<DB>(&error) == FaultKind::Conflict => {
+                Err(error) if fault::<DB>(&error) == FaultKind::Conflict => {
                     if began.elapsed() >= migrate::PATIENCE {
                         return Err(migrate::locked(error).into());
                     }
-                    tokio::time::sleep(store::conflict_pause(tried.min(6))).await;
+                    tokio::time::sleep(conflict_pause(tried.min(6))).await;
                     tried += 1;
                 }
                 done => return done.map_err(failed),
@@ -192,5 +199,5 @@ impl<DB: Dialect> OutboxBuilder<DB> {
 /// Returns the name and the text of every statement, with numbered placeholders, for tests of the query plans.
 #[doc(hidden)]
 pub fn statement_texts<DB: Dialect>() -> Vec<(&'static str, String)> {
-    DB::statements().texts()
+    statements::texts(DB::KIND)
 }

@@ -11,11 +11,10 @@ use solid_notify_core::store::{Alarm, ClusterView, NODE_LIVES, Node};
 use crate::alerts;
 use crate::connections::{Borrowed, Share};
 use crate::dialect::Dialect;
+use crate::dialect::fault::{conflict_pause, fault};
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, required, required_text};
-use crate::dialect::statement::Statement;
-use crate::statements::statements;
-use crate::store::{SqlStore, conflict_pause, fault, json};
+use crate::dialect::statement::{Arg, Statement, json, statements};
 
 /// How long the alarms of a heartbeat wait for their rows in all.
 const ALARMS_WAIT: Duration = Duration::from_millis(500);
@@ -40,7 +39,7 @@ statements! {
 }
 
 impl NodeStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         let seen = kind.was_seen("$2");
@@ -59,60 +58,61 @@ impl NodeStatements {
     }
 }
 
-impl<DB: Dialect> SqlStore<DB> {
-    pub(crate) async fn try_now(&self, on: &Share<DB>) -> sqlx::Result<DateTime<Utc>> {
-        let mut conn = on.get().await?;
-        let now = self.time(&mut conn).await?;
-        conn.done();
-        Ok(now)
-    }
+pub(crate) async fn read_time<DB: Dialect>(on: &Share<DB>, now: Arg<'_>) -> sqlx::Result<DateTime<Utc>> {
+    let mut conn = on.get().await?;
+    let now = time::<DB>(&mut conn, now).await?;
+    conn.done();
+    Ok(now)
+}
 
-    pub(crate) async fn time(&self, conn: &mut DB::Connection) -> sqlx::Result<DateTime<Utc>> {
-        let rows = DB::fetch(conn, &DB::statements().nodes.time, &[self.now()]).await?;
-        Ok(time_from_millis(rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(0)))
-    }
+pub(crate) async fn time<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>) -> sqlx::Result<DateTime<Utc>> {
+    let rows = DB::fetch(conn, &NodeStatements::of(DB::KIND).time, &[now]).await?;
+    Ok(time_from_millis(rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(0)))
+}
 
-    pub(crate) async fn try_beat(&self, on: &Share<DB>, node: &Node) -> sqlx::Result<ClusterView> {
-        let statements = &DB::statements().nodes;
-        let handlers = json(&node.handlers)?;
-        let args = [self.now(), node.id.as_str().into(), handlers.as_str().into(), node.clock_offset_ms.into()];
-        let mut conn = on.get().await?;
-        if DB::execute(&mut conn, &statements.beat, &args).await?.rows == 0 {
-            DB::execute(&mut conn, &statements.first_beat, &args).await?;
-            DB::execute(&mut conn, &statements.forget_nodes, &[self.now(), duration_millis(NODE_MEMORY).into()])
-                .await?;
-        }
-        // One by one. Other nodes lock such a row for a moment; the next heartbeat raises an alarm again whose row stays locked.
-        let until = Instant::now() + ALARMS_WAIT;
-        for alarm in &node.alarms {
-            while !self.try_alarm(&mut conn, alarm).await? && Instant::now() < until {
-                tokio::time::sleep(conflict_pause(1)).await;
-            }
-        }
-        let lives = DB::fetch(&mut conn, &statements.nodes, &[self.now(), duration_millis(NODE_LIVES).into()]).await?;
-        let now = self.time(&mut conn).await?;
-        conn.done();
-        // A list that an edit by hand made unreadable counts as no handlers.
-        let of = |row: &DB::Row| DB::text(row, 0).ok().flatten().and_then(|list| serde_json::from_str(&list).ok());
-        let handlers = lives.iter().filter_map(of).flat_map(|list: Vec<String>| list).collect();
-        Ok(ClusterView { now, handlers })
+pub(crate) async fn beat<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, node: &Node) -> sqlx::Result<ClusterView> {
+    let statements = NodeStatements::of(DB::KIND);
+    let handlers = json(&node.handlers)?;
+    let args = [now, node.id.as_str().into(), handlers.as_str().into(), node.clock_offset_ms.into()];
+    let mut conn = on.get().await?;
+    if DB::execute(&mut conn, &statements.beat, &args).await?.rows == 0 {
+        DB::execute(&mut conn, &statements.first_beat, &args).await?;
+        DB::execute(&mut conn, &statements.forget_nodes, &[now, duration_millis(NODE_MEMORY).into()]).await?;
     }
-
-    /// Returns false where another session has locked the alert's row.
-    async fn try_alarm(&self, conn: &mut Borrowed<'_, DB>, alarm: &Alarm) -> sqlx::Result<bool> {
-        let mut tx = conn.begin().await?;
-        match alerts::apply::<DB>(&mut tx, self.now(), std::iter::once(alarm)).await {
-            Err(error) if fault::<DB>(&error) == FaultKind::Conflict => tx.rollback().await.map(|()| false),
-            Err(error) => Err(error),
-            Ok(()) => tx.commit().await.map(|()| true),
+    // One by one. Other nodes lock such a row for a moment; the next heartbeat raises an alarm again whose row stays locked.
+    let until = Instant::now() + ALARMS_WAIT;
+    for alarm in &node.alarms {
+        while !try_alarm::<DB>(&mut conn, now, alarm).await? && Instant::now() < until {
+            tokio::time::sleep(conflict_pause(1)).await;
         }
     }
+    let lives = DB::fetch(&mut conn, &statements.nodes, &[now, duration_millis(NODE_LIVES).into()]).await?;
+    let now = time::<DB>(&mut conn, now).await?;
+    conn.done();
+    // A list that an edit by hand made unreadable counts as no handlers.
+    let of = |row: &DB::Row| DB::text(row, 0).ok().flatten().and_then(|list| serde_json::from_str(&list).ok());
+    let handlers = lives.iter().filter_map(of).flat_map(|list: Vec<String>| list).collect();
+    Ok(ClusterView { now, handlers })
+}
 
-    pub(crate) async fn try_nodes(&self, on: &Share<DB>, seen_within: Duration) -> sqlx::Result<Vec<SeenNode>> {
-        let args = [self.now(), duration_millis(seen_within).into()];
-        let rows = self.rows(on, &DB::statements().nodes.living_nodes, &args).await?;
-        rows.iter().map(read::<DB>).collect()
+/// Returns false where another session has locked the alert's row.
+async fn try_alarm<DB: Dialect>(conn: &mut Borrowed<'_, DB>, now: Arg<'_>, alarm: &Alarm) -> sqlx::Result<bool> {
+    let mut tx = conn.begin().await?;
+    match alerts::apply::<DB>(&mut tx, now, std::iter::once(alarm)).await {
+        Err(error) if fault::<DB>(&error) == FaultKind::Conflict => tx.rollback().await.map(|()| false),
+        Err(error) => Err(error),
+        Ok(()) => tx.commit().await.map(|()| true),
     }
+}
+
+pub(crate) async fn living<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    seen_within: Duration,
+) -> sqlx::Result<Vec<SeenNode>> {
+    let args = [now, duration_millis(seen_within).into()];
+    let rows = on.rows(&NodeStatements::of(DB::KIND).living_nodes, &args).await?;
+    rows.iter().map(read::<DB>).collect()
 }
 
 fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<SeenNode> {

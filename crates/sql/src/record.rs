@@ -6,9 +6,7 @@ use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, required, required_text};
-use crate::dialect::statement::Statement;
-use crate::statements::statements;
-use crate::store::SqlStore;
+use crate::dialect::statement::{Arg, Statement, statements};
 
 /// When a live notice is due. While it is blocked, `next_call_time` is the time of the next look at it.
 pub(crate) const DUE: &str = "coalesce(m.blocked_since, m.next_call_time)";
@@ -48,7 +46,7 @@ statements! {
 }
 
 impl RecordStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let statement = |text: String| Statement::new(kind, &text);
         let live = Record::list(kind, DUE, "NULL", "NULL");
         let ended = Record::list(kind, ENDED, &kind.epoch("m.finish_time"), "m.end_reason");
@@ -64,23 +62,25 @@ impl RecordStatements {
     }
 }
 
-impl<DB: Dialect> SqlStore<DB> {
-    pub(crate) async fn try_find(&self, on: &Share<DB>, id: i64) -> sqlx::Result<Option<NoticeRecord>> {
-        let rows = self.rows(on, &DB::statements().record.find, &[self.now(), id.into()]).await?;
-        rows.first().map(read::<DB>).transpose()
-    }
+pub(crate) async fn find<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, id: i64) -> sqlx::Result<Option<NoticeRecord>> {
+    let rows = on.rows(&RecordStatements::of(DB::KIND).find, &[now, id.into()]).await?;
+    rows.first().map(read::<DB>).transpose()
+}
 
-    /// Locks the notice. It may move to the other table during the wait for its row, so the first table is searched twice.
-    pub(crate) async fn lock_record(&self, tx: &mut DB::Connection, id: i64) -> sqlx::Result<Option<NoticeRecord>> {
-        let statements = &DB::statements().record;
-        for statement in [&statements.lock_live, &statements.lock_ended, &statements.lock_live] {
-            let rows = DB::fetch(tx, statement, &[self.now(), id.into()]).await?;
-            if let Some(row) = rows.first() {
-                return read::<DB>(row).map(Some);
-            }
+/// Locks the notice. It may move to the other table during the wait for its row, so the first table is searched twice.
+pub(crate) async fn lock_record<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    id: i64,
+) -> sqlx::Result<Option<NoticeRecord>> {
+    let statements = RecordStatements::of(DB::KIND);
+    for statement in [&statements.lock_live, &statements.lock_ended, &statements.lock_live] {
+        let rows = DB::fetch(tx, statement, &[now, id.into()]).await?;
+        if let Some(row) = rows.first() {
+            return read::<DB>(row).map(Some);
         }
-        Ok(None)
     }
+    Ok(None)
 }
 
 fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeRecord> {

@@ -10,15 +10,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use solid_notify_core::clock::HandClock;
 use solid_notify_core::dispatch::{FirstAttempt, FirstAttemptSender, Fresh};
-use solid_notify_core::error::{Error, FaultKind, Result, StoreError};
+use solid_notify_core::error::{Error, FaultKind, Result};
 use solid_notify_core::outbox::AnyOutbox;
 use sqlx::pool::PoolConnection;
 use sqlx::{Acquire, Connection, Pool, SqlSafeStr, Transaction};
 
+use crate::add::statements::AddStatements;
 use crate::connections::uncancelled::Uncancelled;
+use crate::dialect::fault::{failed, fault};
+use crate::dialect::kind::Kind;
+use crate::dialect::statement::Statement;
 use crate::dialect::{Committed, Dialect, Plan};
-use crate::shortcuts::known::Known;
-use crate::store::fault;
+use crate::shortcuts::known::{Known, KnownStatements};
+use crate::shortcuts::plain::PlainStatements;
 
 /// A transaction begun by `outbox.begin()`.
 ///
@@ -81,7 +85,7 @@ impl<DB: Dialect> NoticeTx<'static, DB> {
             conn = acquired(pool.acquire().await)?;
         }
         let begun = Uncancelled::new(async move {
-            DB::prepare_to_add(&mut conn).await;
+            DB::prepare_to_add(&mut conn, &statements_of_adds(DB::KIND)).await;
             Transaction::begin(conn, Some(DB::OPEN.into_sql_str())).await
         });
         let tx = begun.await.map_err(|error| failed::<DB>("beginning a transaction", error))?;
@@ -291,6 +295,18 @@ impl<DB: Dialect> std::fmt::Debug for NoticeTx<'_, DB> {
     }
 }
 
-pub(crate) fn failed<DB: Dialect>(doing: &'static str, error: sqlx::Error) -> Error {
-    StoreError::new(doing, fault::<DB>(&error), error).into()
+/// The statements that adds prepare on a connection of the application.
+fn statements_of_adds(kind: Kind) -> [&'static Statement; 9] {
+    let add = AddStatements::of(kind);
+    [
+        &add.definition_id,
+        &PlainStatements::of(kind).insert_plain,
+        &KnownStatements::of(kind).insert_known,
+        &add.insert,
+        &add.definition_ids,
+        &add.duplicates,
+        &add.hold_duplicates,
+        &add.id_step,
+        &add.definition_names,
+    ]
 }

@@ -12,17 +12,15 @@ use solid_notify_core::add::NewNotice;
 use solid_notify_core::error::{Error, Result};
 use sqlx::Connection;
 
-use crate::add::statements::NEW_COLUMNS;
-use crate::add::{
-    Caller, DOING, Inserted, ROUNDS, definitions_beside, insert, insert_of, lost_again, unknown_definition,
-};
-use crate::definitions::is_unique_violation;
+use crate::add::caller::{Caller, DOING, Inserted};
+use crate::add::find::{Key, definition_ids, definitions_beside, duplicates, unknown_definition};
+use crate::add::one::{ROUNDS, insert, insert_of, lost_again};
+use crate::add::statements::{AddStatements, NEW_COLUMNS};
 use crate::dialect::Dialect;
+use crate::dialect::fault::{failed, is_unique_violation};
 use crate::dialect::kind::Kind;
 use crate::dialect::row::required;
-use crate::dialect::statement::{Arg, Statement, mysql_literal};
-use crate::store::json;
-use crate::tx::failed;
+use crate::dialect::statement::{Arg, Statement, json, mysql_literal};
 
 /// Maximum number of notices in one statement.
 const CHUNK: usize = 2000;
@@ -48,19 +46,6 @@ struct Row<'a> {
     until_ended: Option<i64>,
     send_at: Option<i64>,
     delay: i64,
-}
-
-/// A dedupe key and its definition, as the statement `duplicates` reads them.
-#[derive(Serialize, PartialEq, Eq, Hash, Clone, Copy)]
-pub(crate) struct Key<'a> {
-    pub(crate) owner: i64,
-    pub(crate) own_key: &'a str,
-}
-
-impl Key<'_> {
-    fn owned(&self) -> (i64, String) {
-        (self.owner, self.own_key.to_owned())
-    }
 }
 
 impl<'a> Row<'a> {
@@ -154,7 +139,7 @@ pub(crate) async fn insert_many<DB: Dialect>(
     }
     let mut inserted = vec![None; notices.len()];
     let keyed = rows.iter().any(|row| row.dedupe_key.is_some());
-    let statements = &DB::statements().add;
+    let statements = AddStatements::of(DB::KIND);
     let statement = if keyed { &statements.insert_many_keyed } else { &statements.insert_many };
     let stored = match statement {
         Some(statement) => batches::<DB>(conn, statement, rows, now, &mut inserted).await,
@@ -184,21 +169,6 @@ fn sort_by_keys(rows: &mut [Row<'_>]) {
     for (place, row) in rows.iter_mut().enumerate() {
         row.place = place;
     }
-}
-
-/// Reads the ids of the definitions that have these names, and the tables in which they were read.
-pub(crate) async fn definition_ids<DB: Dialect>(
-    conn: &mut DB::Connection,
-    names: &[&str],
-    caller: Caller<'_>,
-) -> Result<(HashMap<String, i64>, String)> {
-    let failed = |error| failed::<DB>(DOING, error);
-    let json = serde_json::Value::from_iter(names.iter().map(|name| serde_json::json!({ "own_key": name })));
-    let args = [Arg::Int(caller.now_millis()), Arg::Text(Some(&json.to_string()))];
-    let rows = DB::fetch(conn, &DB::statements().add.definition_ids, &args).await.map_err(failed)?;
-    let entry = |row| Ok((DB::text(row, 1)?.unwrap_or_default(), required::<DB>(row, 0)?));
-    let tables = rows.first().map(|row| DB::text(row, 2)).transpose().map_err(failed)?.flatten();
-    Ok((rows.iter().map(entry).collect::<sqlx::Result<_>>().map_err(failed)?, tables.unwrap_or_default()))
 }
 
 /// Inserts all rows. Repeats those whose duplicate lost its key before it was read, because their dedupe key is free then.
@@ -291,7 +261,7 @@ async fn values_lists<DB: Dialect>(
     let step = match rows.is_empty() {
         true => 1,
         false => {
-            let answer = DB::fetch(conn, &DB::statements().add.id_step, &[]).await?;
+            let answer = DB::fetch(conn, &AddStatements::of(DB::KIND).id_step, &[]).await?;
             answer.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(1)
         }
     };
@@ -313,29 +283,6 @@ async fn values_lists<DB: Dialect>(
         }
     }
     Ok(())
-}
-
-/// Returns the ids of the visible notices that have these keys. `hold` locks them: no sweeper claims them before this transaction
-/// ends.
-pub(crate) async fn duplicates<DB: Dialect>(
-    conn: &mut DB::Connection,
-    keys: impl Iterator<Item = Key<'_>>,
-    now: Arg<'_>,
-    hold: bool,
-) -> sqlx::Result<HashMap<(i64, String), i64>> {
-    let keys = keys.collect::<Vec<_>>();
-    if keys.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let json = json(&keys)?;
-    let statements = &DB::statements().add;
-    let statement = if hold { &statements.hold_duplicates } else { &statements.duplicates };
-    let rows = DB::fetch(conn, statement, &[now, json.as_str().into()]).await?;
-    let entry = |row| {
-        let key = (required::<DB>(row, 1)?, DB::text(row, 2)?.unwrap_or_default());
-        Ok((key, required::<DB>(row, 0)?))
-    };
-    rows.iter().map(entry).collect()
 }
 
 /// True where all rows fit into one statement, so that all or none are inserted without a transaction around them.

@@ -2,8 +2,7 @@
 
 use crate::dialect::kind::Kind::{MySql, Postgres, Sqlite};
 use crate::dialect::kind::{Kind, Ty};
-use crate::dialect::statement::Statement;
-use crate::statements::statements;
+use crate::dialect::statement::{Statement, statements};
 
 statements! {
     AddStatements:
@@ -40,7 +39,7 @@ const NEW: &[(&str, Ty)] = &[
 ];
 
 impl AddStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let statement = |text: String| Statement::new(kind, &text);
         let (now, tables) = (kind.now(), kind.tables_at_hand());
         // MariaDB reports whether the server still has an open transaction, which the driver does not know after a raw ROLLBACK;

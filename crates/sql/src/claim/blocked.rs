@@ -9,22 +9,19 @@
 //! After other changes (a notice deleted by hand) the next look finds the blocked notice.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use solid_notify_core::notice::{ClaimedNotice, Status, duration_millis, time_from_millis};
+use solid_notify_core::notice::{Status, duration_millis, time_from_millis};
 use solid_notify_core::store::{CRASH_LOOP, Claim, Settle};
 use solid_notify_core::transition::Next;
 
-use crate::claim::ids_of_rows;
+use crate::claim::remembered::Remembered;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::{Kind, Ty};
-use crate::dialect::row::required;
-use crate::dialect::statement::{Arg, Statement};
-use crate::statements::statements;
-use crate::store::{SqlStore, int};
+use crate::dialect::row::{ids_of_rows, required};
+use crate::dialect::statement::{Arg, Statement, int, statements};
 
 /// How long a blocked notice stays out of the due part of its queue slice. A look costs about 20 µs of the server: with 100,000
 /// blocked notices 0.3 % of a core, over all nodes.
@@ -54,7 +51,7 @@ statements! {
 }
 
 impl BlockedStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         let lock = kind.lock();
@@ -112,124 +109,86 @@ impl BlockedStatements {
     }
 }
 
-/// Definitions whose queue slices had no ordering key at the last look. Their claims need no windows.
-#[derive(Default)]
-pub(crate) struct Unordered(Mutex<HashSet<i64>>);
-
-impl Unordered {
-    fn set(&self) -> MutexGuard<'_, HashSet<i64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn has(&self, def_id: i64) -> bool {
-        self.set().contains(&def_id)
-    }
-
-    /// Removes a definition of which a notice with an ordering key was claimed.
-    pub(crate) fn note(&self, claimed: &[ClaimedNotice]) {
-        if let Some(ordered) = claimed.iter().find(|notice| notice.ordering_key.is_some()) {
-            self.set().remove(&ordered.def_id);
-        }
-    }
-
-    /// Marks the start of a claim. If the claim does not end in time, the next claim of the definition uses windows.
-    pub(crate) fn claim(&self, def_id: i64) -> Unfinished<'_> {
-        Unfinished { of: self, def_id: Some(def_id) }
-    }
-}
-
-/// A claim that has not ended yet.
-pub(crate) struct Unfinished<'a> {
-    of: &'a Unordered,
-    def_id: Option<i64>,
-}
-
-impl Unfinished<'_> {
-    pub(crate) fn ended(mut self) {
-        self.def_id = None;
-    }
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        if let Some(def_id) = self.def_id {
-            self.of.set().remove(&def_id);
-        }
-    }
-}
-
-impl<DB: Dialect> SqlStore<DB> {
-    /// Reads a queue slice in windows. Returns the ids of up to `limit` locked notices that are the first of their key, and
-    /// blocks the other notices that it reads.
-    pub(crate) async fn pick_in_windows(
-        &self,
-        tx: &mut DB::Connection,
-        claim: &Claim,
-        status: Status,
-        limit: usize,
-    ) -> sqlx::Result<Vec<i64>> {
-        let began = Instant::now();
-        let mut size = (2 * limit).clamp(50, LARGEST_WINDOW);
-        loop {
-            let mark = Arg::Int(self.marks.of(claim.def_id, status));
-            let args = [self.now(), claim.def_id.into(), status.code().into(), int(size).into(), mark];
-            let rows = DB::fetch(tx, &DB::statements().blocked.window, &args).await?;
-            let (mut first, mut behind, mut ordered) = (Vec::new(), Vec::new(), false);
-            for row in &rows {
-                let (id, is_first, key) = (required::<DB>(row, 0)?, required::<DB>(row, 1)? == 1, DB::text(row, 2)?);
-                ordered |= key.is_some();
-                match key.filter(|_| !is_first) {
-                    Some(key) => behind.push((id, key)),
-                    None => first.push(id),
-                }
-            }
-            if !rows.is_empty() && !ordered {
-                self.unordered.set().insert(claim.def_id);
-            }
-            let blocked = self.block(tx, claim.def_id, behind).await?;
-            let is_last = rows.len() < size || (blocked == 0 && size == LARGEST_WINDOW);
-            if first.len() >= limit || is_last || began.elapsed() > LONGEST {
-                first.truncate(limit);
-                return Ok(first);
-            }
-            size = (4 * size).min(LARGEST_WINDOW);
-        }
-    }
-
-    /// Returns since when the longest blocked notice with status "not sent" has been due, among the first [`SAMPLE`] of its queue
-    /// slice.
-    pub(crate) async fn try_oldest_blocked(&self, on: &Share<DB>, def_id: i64) -> sqlx::Result<Option<DateTime<Utc>>> {
-        let mut conn = on.get().await?;
-        let args = [self.now(), def_id.into(), SAMPLE.into()];
-        let rows = DB::fetch(&mut conn, &DB::statements().blocked.oldest_blocked, &args).await?;
-        conn.done();
-        let oldest = rows.first().map(|row| DB::int(row, 0)).transpose()?.flatten();
-        Ok(oldest.map(time_from_millis))
-    }
-
-    /// Blocks notices of a definition where the first one of their key can be locked. Returns how many it blocked.
-    async fn block(&self, tx: &mut DB::Connection, def_id: i64, behind: Vec<(i64, String)>) -> sqlx::Result<usize> {
-        if behind.is_empty() {
-            return Ok(0);
-        }
-        let statements = &DB::statements().blocked;
-        let keys: HashSet<&str> = behind.iter().map(|(_, key)| key.as_str()).collect();
-        let keys = keys.iter().map(|key| serde_json::json!({ "own_key": key }));
-        let batch = serde_json::Value::from_iter(keys).to_string();
-        let rows = DB::fetch(tx, &statements.lock_first, &[self.now(), def_id.into(), batch.as_str().into()]).await?;
-        let mut first = HashSet::new();
+/// Reads a queue slice in windows. Returns the ids of up to `limit` locked notices that are the first of their key, and
+/// blocks the other notices that it reads.
+pub(crate) async fn pick_in_windows<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    remembered: &Remembered,
+    claim: &Claim,
+    status: Status,
+    limit: usize,
+) -> sqlx::Result<Vec<i64>> {
+    let began = Instant::now();
+    let mut size = (2 * limit).clamp(50, LARGEST_WINDOW);
+    loop {
+        let mark = Arg::Int(remembered.marks.of(claim.def_id, status));
+        let args = [now, claim.def_id.into(), status.code().into(), int(size).into(), mark];
+        let rows = DB::fetch(tx, &BlockedStatements::of(DB::KIND).window, &args).await?;
+        let (mut first, mut behind, mut ordered) = (Vec::new(), Vec::new(), false);
         for row in &rows {
-            first.insert((required::<DB>(row, 0)?, DB::text(row, 1)?.unwrap_or_default()));
+            let (id, is_first, key) = (required::<DB>(row, 0)?, required::<DB>(row, 1)? == 1, DB::text(row, 2)?);
+            ordered |= key.is_some();
+            match key.filter(|_| !is_first) {
+                Some(key) => behind.push((id, key)),
+                None => first.push(id),
+            }
         }
-        let locked: HashSet<&str> = first.iter().map(|(_, key)| key.as_str()).collect();
-        let is_blocked = |notice: &&(i64, String)| locked.contains(notice.1.as_str()) && !first.contains(*notice);
-        let ids: Vec<i64> = behind.iter().filter(is_blocked).map(|(id, _)| *id).collect();
-        if !ids.is_empty() {
-            let after = duration_millis(LOOK_AGAIN).into();
-            DB::execute(tx, &statements.block, &[self.now(), Arg::Ids(&ids), after]).await?;
+        if !rows.is_empty() && !ordered {
+            remembered.unordered.add(claim.def_id);
         }
-        Ok(ids.len())
+        let blocked = block::<DB>(tx, now, claim.def_id, behind).await?;
+        let is_last = rows.len() < size || (blocked == 0 && size == LARGEST_WINDOW);
+        if first.len() >= limit || is_last || began.elapsed() > LONGEST {
+            first.truncate(limit);
+            return Ok(first);
+        }
+        size = (4 * size).min(LARGEST_WINDOW);
     }
+}
+
+/// Returns since when the longest blocked notice with status "not sent" has been due, among the first [`SAMPLE`] of its queue
+/// slice.
+pub(crate) async fn oldest_blocked<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    def_id: i64,
+) -> sqlx::Result<Option<DateTime<Utc>>> {
+    let mut conn = on.get().await?;
+    let args = [now, def_id.into(), SAMPLE.into()];
+    let rows = DB::fetch(&mut conn, &BlockedStatements::of(DB::KIND).oldest_blocked, &args).await?;
+    conn.done();
+    let oldest = rows.first().map(|row| DB::int(row, 0)).transpose()?.flatten();
+    Ok(oldest.map(time_from_millis))
+}
+
+/// Blocks notices of a definition where the first one of their key can be locked. Returns how many it blocked.
+async fn block<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    def_id: i64,
+    behind: Vec<(i64, String)>,
+) -> sqlx::Result<usize> {
+    if behind.is_empty() {
+        return Ok(0);
+    }
+    let statements = BlockedStatements::of(DB::KIND);
+    let keys: HashSet<&str> = behind.iter().map(|(_, key)| key.as_str()).collect();
+    let keys = keys.iter().map(|key| serde_json::json!({ "own_key": key }));
+    let batch = serde_json::Value::from_iter(keys).to_string();
+    let rows = DB::fetch(tx, &statements.lock_first, &[now, def_id.into(), batch.as_str().into()]).await?;
+    let mut first = HashSet::new();
+    for row in &rows {
+        first.insert((required::<DB>(row, 0)?, DB::text(row, 1)?.unwrap_or_default()));
+    }
+    let locked: HashSet<&str> = first.iter().map(|(_, key)| key.as_str()).collect();
+    let is_blocked = |notice: &&(i64, String)| locked.contains(notice.1.as_str()) && !first.contains(*notice);
+    let ids: Vec<i64> = behind.iter().filter(is_blocked).map(|(id, _)| *id).collect();
+    if !ids.is_empty() {
+        let after = duration_millis(LOOK_AGAIN).into();
+        DB::execute(tx, &statements.block, &[now, Arg::Ids(&ids), after]).await?;
+    }
+    Ok(ids.len())
 }
 
 /// Returns the ordering keys, with their definitions, of the notices of a batch that end.
@@ -244,7 +203,7 @@ pub(crate) async fn keys_of<DB: Dialect>(
     now: Arg<'_>,
     ids: &[i64],
 ) -> sqlx::Result<HashSet<(i64, String)>> {
-    let rows = DB::fetch(conn, &DB::statements().blocked.keys_of, &[now, Arg::Ids(ids)]).await?;
+    let rows = DB::fetch(conn, &BlockedStatements::of(DB::KIND).keys_of, &[now, Arg::Ids(ids)]).await?;
     let mut keys = HashSet::new();
     for row in &rows {
         if let Some(key) = DB::text(row, 1)? {
@@ -264,7 +223,7 @@ pub(crate) async fn unblock<DB: Dialect>(
     if keys.is_empty() {
         return Ok(());
     }
-    let statements = &DB::statements().blocked;
+    let statements = BlockedStatements::of(DB::KIND);
     let batch = keys.iter().map(|(owner, key)| serde_json::json!({ "owner": owner, "own_key": key }));
     let batch = serde_json::Value::from_iter(batch).to_string();
     for _ in 0..TRIES {

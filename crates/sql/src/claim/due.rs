@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use solid_notify_core::notice::{NEVER, Status, duration_from_millis, time_from_millis};
 use solid_notify_core::store::{DueSlice, DueTimes, LastTick};
 
+use crate::claim::remembered::Remembered;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, required};
-use crate::dialect::statement::Statement;
-use crate::statements::statements;
-use crate::store::{SqlStore, json};
+use crate::dialect::statement::{Arg, Statement, json, statements};
+use crate::nodes::time;
 
 columns! {
     /// The first due time of each status is null where there is no notice.
@@ -37,7 +37,7 @@ statements! {
 }
 
 impl DueStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let now = kind.now();
         // The index entry of the earliest due time, per definition and status: four searches for each definition, however
         // many notices there are. `ORDER BY … LIMIT 1`, because MySQL reads the whole group for a correlated `min`.
@@ -72,46 +72,49 @@ impl DueStatements {
     }
 }
 
-impl<DB: Dialect> SqlStore<DB> {
-    pub(crate) async fn try_due(&self, on: &Share<DB>, thorough: bool) -> sqlx::Result<DueTimes> {
-        const AT: Due = Due::AT;
-        let from = json(&if thorough { Vec::new() } else { self.marks.rows() })?;
-        let mut conn = on.get().await?;
-        let rows = DB::fetch(&mut conn, &DB::statements().due.due, &[self.now(), from.as_str().into()]).await?;
-        let time = match rows.first() {
-            Some(row) => time_from_millis(required::<DB>(row, AT.now)?),
-            // There is no definition yet.
-            None => self.time(&mut conn).await?,
-        };
-        conn.done();
-        let mut marks = Vec::new();
-        let mut due = DueTimes { now: time, alerts: None, ticks: BTreeMap::new(), slices: Vec::new() };
-        if let Some(row) = rows.first() {
-            let (next, now) = (DB::int(row, AT.due_alert)?, required::<DB>(row, AT.now)?);
-            due.alerts = next.map(|next| duration_from_millis(next - now));
-        }
-        for row in &rows {
-            let (def_id, now) = (required::<DB>(row, AT.def_id)?, required::<DB>(row, AT.now)?);
-            let at = DB::int(row, AT.last_tick)?.map(time_from_millis);
-            let last = LastTick { schedule: DB::text(row, AT.tick_schedule)?, at };
-            if last != LastTick::default() {
-                due.ticks.insert(def_id, last);
-            }
-            for (status, first) in [
-                (Status::NotSent, AT.not_sent),
-                (Status::Failed, AT.failed),
-                (Status::Sending, AT.sending),
-                (Status::AwaitingAck, AT.awaiting_ack),
-            ] {
-                let next = DB::int(row, first)?;
-                marks.push((def_id, status, next.unwrap_or(now).min(now)));
-                if let Some(next) = next.filter(|next| *next < NEVER) {
-                    let (after, late) = (duration_from_millis(next - now), duration_from_millis(now - next));
-                    due.slices.push(DueSlice { def_id, status, after, late });
-                }
-            }
-        }
-        self.marks.set(&marks, thorough);
-        Ok(due)
+pub(crate) async fn due<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    remembered: &Remembered,
+    thorough: bool,
+) -> sqlx::Result<DueTimes> {
+    const AT: Due = Due::AT;
+    let from = json(&if thorough { Vec::new() } else { remembered.marks.rows() })?;
+    let mut conn = on.get().await?;
+    let rows = DB::fetch(&mut conn, &DueStatements::of(DB::KIND).due, &[now, from.as_str().into()]).await?;
+    let time = match rows.first() {
+        Some(row) => time_from_millis(required::<DB>(row, AT.now)?),
+        // There is no definition yet.
+        None => time::<DB>(&mut conn, now).await?,
+    };
+    conn.done();
+    let mut marks = Vec::new();
+    let mut due = DueTimes { now: time, alerts: None, ticks: BTreeMap::new(), slices: Vec::new() };
+    if let Some(row) = rows.first() {
+        let (next, now) = (DB::int(row, AT.due_alert)?, required::<DB>(row, AT.now)?);
+        due.alerts = next.map(|next| duration_from_millis(next - now));
     }
+    for row in &rows {
+        let (def_id, now) = (required::<DB>(row, AT.def_id)?, required::<DB>(row, AT.now)?);
+        let at = DB::int(row, AT.last_tick)?.map(time_from_millis);
+        let last = LastTick { schedule: DB::text(row, AT.tick_schedule)?, at };
+        if last != LastTick::default() {
+            due.ticks.insert(def_id, last);
+        }
+        for (status, first) in [
+            (Status::NotSent, AT.not_sent),
+            (Status::Failed, AT.failed),
+            (Status::Sending, AT.sending),
+            (Status::AwaitingAck, AT.awaiting_ack),
+        ] {
+            let next = DB::int(row, first)?;
+            marks.push((def_id, status, next.unwrap_or(now).min(now)));
+            if let Some(next) = next.filter(|next| *next < NEVER) {
+                let (after, late) = (duration_from_millis(next - now), duration_from_millis(now - next));
+                due.slices.push(DueSlice { def_id, status, after, late });
+            }
+        }
+    }
+    remembered.marks.set(&marks, thorough);
+    Ok(due)
 }

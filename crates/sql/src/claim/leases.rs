@@ -5,13 +5,12 @@ use std::collections::HashSet;
 use solid_notify_core::notice::{ClaimedNotice, Status, duration_millis};
 use solid_notify_core::store::{Lease, Look};
 
+use crate::claim::remembered::Remembered;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::{Kind, Ty};
 use crate::dialect::row::{Claimed, read_claimed, required};
-use crate::dialect::statement::{Arg, Statement};
-use crate::statements::statements;
-use crate::store::{SqlStore, int};
+use crate::dialect::statement::{Arg, Statement, int, statements};
 
 statements! {
     LeaseStatements:
@@ -22,7 +21,7 @@ statements! {
 }
 
 impl LeaseStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         let claimed = Claimed::stored(kind);
@@ -61,44 +60,48 @@ impl LeaseStatements {
     }
 }
 
-impl<DB: Dialect> SqlStore<DB> {
-    pub(crate) async fn try_look(&self, on: &Share<DB>, look: &Look, limit: usize) -> sqlx::Result<Vec<ClaimedNotice>> {
-        let statements = &DB::statements().leases;
-        let limit = int(limit).into();
-        let (rows, status) = match look {
-            Look::Overdue { def_id, status } => {
-                let mark = Arg::Int(self.marks.of(*def_id, *status));
-                let args = [self.now(), (*def_id).into(), status.code().into(), limit, mark];
-                (self.rows(on, &statements.overdue, &args).await?, *status)
-            }
-            Look::ClaimedBy { worker } => {
-                let args = [self.now(), worker.as_str().into(), limit];
-                (self.rows(on, &statements.held_by, &args).await?, Status::Sending)
-            }
-        };
-        Ok(read_claimed::<DB>(&rows, status))
-    }
-
-    /// Extends leases in one transaction. Returns the ids of the notices whose lease this node still has.
-    pub(crate) async fn try_extend(&self, on: &Share<DB>, leases: &[Lease]) -> sqlx::Result<HashSet<i64>> {
-        let statements = &DB::statements().leases;
-        let json = |leases: &mut dyn Iterator<Item = &Lease>| {
-            let entries = leases.map(|lease| {
-                serde_json::json!({ "notice_id": lease.id, "fence": lease.fence, "lease": duration_millis(lease.lease) })
-            });
-            serde_json::Value::from_iter(entries).to_string()
-        };
-        let all = json(&mut leases.iter());
-        let mut conn = on.get().await?;
-        let mut tx = conn.begin().await?;
-        let rows = DB::fetch(&mut tx, &statements.extendable, &[self.now(), all.as_str().into()]).await?;
-        let free = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<HashSet<i64>>>()?;
-        if !free.is_empty() {
-            let free = json(&mut leases.iter().filter(|lease| free.contains(&lease.id)));
-            DB::execute(&mut tx, &statements.extend, &[self.now(), free.as_str().into()]).await?;
+pub(crate) async fn look<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    remembered: &Remembered,
+    look: &Look,
+    limit: usize,
+) -> sqlx::Result<Vec<ClaimedNotice>> {
+    let statements = LeaseStatements::of(DB::KIND);
+    let limit = int(limit).into();
+    let (rows, status) = match look {
+        Look::Overdue { def_id, status } => {
+            let mark = Arg::Int(remembered.marks.of(*def_id, *status));
+            let args = [now, (*def_id).into(), status.code().into(), limit, mark];
+            (on.rows(&statements.overdue, &args).await?, *status)
         }
-        tx.commit().await?;
-        conn.done();
-        Ok(free)
+        Look::ClaimedBy { worker } => {
+            let args = [now, worker.as_str().into(), limit];
+            (on.rows(&statements.held_by, &args).await?, Status::Sending)
+        }
+    };
+    Ok(read_claimed::<DB>(&rows, status))
+}
+
+/// Extends leases in one transaction. Returns the ids of the notices whose lease this node still has.
+pub(crate) async fn extend<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, leases: &[Lease]) -> sqlx::Result<HashSet<i64>> {
+    let statements = LeaseStatements::of(DB::KIND);
+    let json = |leases: &mut dyn Iterator<Item = &Lease>| {
+        let entries = leases.map(|lease| {
+            serde_json::json!({ "notice_id": lease.id, "fence": lease.fence, "lease": duration_millis(lease.lease) })
+        });
+        serde_json::Value::from_iter(entries).to_string()
+    };
+    let all = json(&mut leases.iter());
+    let mut conn = on.get().await?;
+    let mut tx = conn.begin().await?;
+    let rows = DB::fetch(&mut tx, &statements.extendable, &[now, all.as_str().into()]).await?;
+    let free = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<HashSet<i64>>>()?;
+    if !free.is_empty() {
+        let free = json(&mut leases.iter().filter(|lease| free.contains(&lease.id)));
+        DB::execute(&mut tx, &statements.extend, &[now, free.as_str().into()]).await?;
     }
+    tx.commit().await?;
+    conn.done();
+    Ok(free)
 }

@@ -6,14 +6,15 @@ use solid_notify_core::notice::time_from_millis;
 use solid_notify_core::operate::{AuditEntry, Paused, SendLimits, Switch};
 use solid_notify_core::store::{Alarm, Claim, Claims, Settle};
 
+use crate::claim::remembered::Remembered;
+use crate::claim::take::{needs_windows, take};
 use crate::connections::Share;
 use crate::dialect::Dialect;
+use crate::dialect::fault::conflict_pause;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, readable, required};
-use crate::dialect::statement::{Arg, Statement};
+use crate::dialect::statement::{Arg, Statement, int, json, statements};
 use crate::operate::audit::write_entry;
-use crate::statements::statements;
-use crate::store::{SqlStore, conflict_pause, int, json};
 
 /// Maximum number of tries to create a row that another session deletes at the same moment.
 const OPEN_TRIES: usize = 5;
@@ -43,7 +44,7 @@ statements! {
 }
 
 impl LimitStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         let row = Limit::list(kind);
@@ -79,102 +80,116 @@ impl LimitStatements {
     }
 }
 
-impl<DB: Dialect> SqlStore<DB> {
-    /// Claims as many notices as the quota allows. A concurrent claim of the same definition finds the row locked and returns
-    /// [`QuotaStop::Busy`], because a claim must not wait for another node, which may hang.
-    pub(crate) async fn take_within(
-        &self,
-        tx: &mut DB::Connection,
-        claim: &Claim,
-        quota: &Quota,
-    ) -> sqlx::Result<Claims> {
-        let Some((row, now)) = self.try_lock(tx, claim.def_id).await? else {
-            let after = conflict_pause(1);
-            return Ok(Claims { notices: Vec::new(), stopped_by: Some(QuotaStop::Busy { after }) });
-        };
-        // After the lock, in statements of their own, so that they see all earlier claims.
-        let sending = match quota.total {
-            Some(most) => self.count_sending(tx, claim.def_id, most).await?,
-            None => 0,
-        };
-        let most = match allowance(&row, quota, now, sending, claim.lease) {
-            Ok(most) => most,
-            Err(hold) => return Ok(Claims { notices: Vec::new(), stopped_by: Some(hold) }),
-        };
-        let notices = self.take(tx, claim, claim.limit.min(most), self.needs_windows(claim)).await?;
-        if notices.is_empty() {
-            return Ok(notices.into());
-        }
-        let ids: Vec<i64> = notices.iter().map(|notice| notice.id).collect();
-        // The attempts began between the two times. Counted from the later one, no window has too many.
-        let rows = DB::fetch(tx, &DB::statements().limits.time_up, &[self.now()]).await?;
-        let at = rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(now).max(now);
-        let new = begin(&row, quota, at, &ids, claim.lease);
-        if new != row {
-            write::<DB>(tx, self.now(), claim.def_id, &new).await?;
-        }
-        let stopped_by = allowance(&new, quota, at, sending + notices.len(), claim.lease).err();
-        Ok(Claims { notices, stopped_by })
+/// Claims as many notices as the quota allows. A concurrent claim of the same definition finds the row locked and returns
+/// [`QuotaStop::Busy`], because a claim must not wait for another node, which may hang.
+pub(crate) async fn take_within<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    remembered: &Remembered,
+    claim: &Claim,
+    quota: &Quota,
+) -> sqlx::Result<Claims> {
+    let Some((row, time)) = try_lock::<DB>(tx, now, claim.def_id).await? else {
+        let after = conflict_pause(1);
+        return Ok(Claims { notices: Vec::new(), stopped_by: Some(QuotaStop::Busy { after }) });
+    };
+    // After the lock, in statements of their own, so that they see all earlier claims.
+    let sending = match quota.total {
+        Some(most) => count_sending::<DB>(tx, now, claim.def_id, most).await?,
+        None => 0,
+    };
+    let most = match allowance(&row, quota, time, sending, claim.lease) {
+        Ok(most) => most,
+        Err(hold) => return Ok(Claims { notices: Vec::new(), stopped_by: Some(hold) }),
+    };
+    let notices =
+        take::<DB>(tx, now, remembered, claim, claim.limit.min(most), needs_windows(remembered, claim)).await?;
+    if notices.is_empty() {
+        return Ok(notices.into());
     }
+    let ids: Vec<i64> = notices.iter().map(|notice| notice.id).collect();
+    // The attempts began between the two times. Counted from the later one, no window has too many.
+    let rows = DB::fetch(tx, &LimitStatements::of(DB::KIND).time_up, &[now]).await?;
+    let at = rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(time).max(time);
+    let new = begin(&row, quota, at, &ids, claim.lease);
+    if new != row {
+        write::<DB>(tx, now, claim.def_id, &new).await?;
+    }
+    let stopped_by = allowance(&new, quota, at, sending + notices.len(), claim.lease).err();
+    Ok(Claims { notices, stopped_by })
+}
 
-    /// Locks the row, and creates it where it is missing. `None`: another session has locked it.
-    async fn try_lock(&self, tx: &mut DB::Connection, def_id: i64) -> sqlx::Result<Option<(LimitRow, i64)>> {
-        let statements = &DB::statements().limits;
-        let key = [self.now(), def_id.into()];
-        if let Some(locked) = DB::fetch(tx, &statements.try_limit, &key).await?.first() {
-            return read::<DB>(locked).map(Some);
-        }
-        // Search before the insert: on MySQL an insert would wait for the session that has locked the row.
-        if DB::fetch(tx, &statements.has_limit, &key).await?.is_empty() {
-            DB::execute(tx, &statements.open_limit, &key).await?;
-        }
-        let rows = DB::fetch(tx, &statements.try_limit, &key).await?;
-        rows.first().map(read::<DB>).transpose()
+/// Locks the row, and creates it where it is missing. `None`: another session has locked it.
+async fn try_lock<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    def_id: i64,
+) -> sqlx::Result<Option<(LimitRow, i64)>> {
+    let statements = LimitStatements::of(DB::KIND);
+    let key = [now, def_id.into()];
+    if let Some(locked) = DB::fetch(tx, &statements.try_limit, &key).await?.first() {
+        return read::<DB>(locked).map(Some);
     }
+    // Search before the insert: on MySQL an insert would wait for the session that has locked the row.
+    if DB::fetch(tx, &statements.has_limit, &key).await?.is_empty() {
+        DB::execute(tx, &statements.open_limit, &key).await?;
+    }
+    let rows = DB::fetch(tx, &statements.try_limit, &key).await?;
+    rows.first().map(read::<DB>).transpose()
+}
 
-    async fn count_sending(&self, tx: &mut DB::Connection, def_id: i64, most: usize) -> sqlx::Result<usize> {
-        let args = [self.now(), def_id.into(), int(most).into()];
-        let rows = DB::fetch(tx, &DB::statements().limits.count_sending, &args).await?;
-        let count = rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(0);
-        Ok(usize::try_from(count).unwrap_or(0))
-    }
+async fn count_sending<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    def_id: i64,
+    most: usize,
+) -> sqlx::Result<usize> {
+    let args = [now, def_id.into(), int(most).into()];
+    let rows = DB::fetch(tx, &LimitStatements::of(DB::KIND).count_sending, &args).await?;
+    let count = rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(0);
+    Ok(usize::try_from(count).unwrap_or(0))
+}
 
-    pub(crate) async fn try_send_limits(&self, on: &Share<DB>) -> sqlx::Result<SendLimits> {
-        let mut conn = on.get().await?;
-        let rows = DB::fetch(&mut conn, &DB::statements().limits.send_limits, &[self.now()]).await?;
-        conn.done();
-        let mut send_limits = SendLimits::default();
-        let [who, since, reason] = [Limit::COUNT, Limit::COUNT + 1, Limit::COUNT + 2];
-        let read = |row: &DB::Row| match required::<DB>(row, Limit::AT.def_id)? {
-            0 => {
-                let since = DB::int(row, since)?.map(time_from_millis);
-                Ok((0, None, Some(Paused { who: DB::text(row, who)?, since, reason: DB::text(row, reason)? })))
-            }
-            def_id => Ok((def_id, Some(limit_row::<DB>(row)?), None)),
-        };
-        for (def_id, limit, paused) in readable::<DB, _>(&rows, "limit", read) {
-            send_limits.limits.extend(limit.map(|limit| (def_id, limit)));
-            send_limits.paused = send_limits.paused.or(paused);
+pub(crate) async fn send_limits<DB: Dialect>(on: &Share<DB>, now: Arg<'_>) -> sqlx::Result<SendLimits> {
+    let mut conn = on.get().await?;
+    let rows = DB::fetch(&mut conn, &LimitStatements::of(DB::KIND).send_limits, &[now]).await?;
+    conn.done();
+    let mut send_limits = SendLimits::default();
+    let [who, since, reason] = [Limit::COUNT, Limit::COUNT + 1, Limit::COUNT + 2];
+    let read = |row: &DB::Row| match required::<DB>(row, Limit::AT.def_id)? {
+        0 => {
+            let since = DB::int(row, since)?.map(time_from_millis);
+            Ok((0, None, Some(Paused { who: DB::text(row, who)?, since, reason: DB::text(row, reason)? })))
         }
-        Ok(send_limits)
+        def_id => Ok((def_id, Some(limit_row::<DB>(row)?), None)),
+    };
+    for (def_id, limit, paused) in readable::<DB, _>(&rows, "limit", read) {
+        send_limits.limits.extend(limit.map(|limit| (def_id, limit)));
+        send_limits.paused = send_limits.paused.or(paused);
     }
+    Ok(send_limits)
+}
 
-    pub(crate) async fn try_switch(&self, on: &Share<DB>, switch: &Switch, who: &str) -> sqlx::Result<bool> {
-        let statements = &DB::statements().limits;
-        let mut conn = on.get().await?;
-        let mut tx = conn.begin().await?;
-        DB::execute(&mut tx, &statements.open_switch, &[self.now()]).await?;
-        let args = [self.now(), Arg::Bool(switch.pauses()), who.into(), Arg::Text(switch.reason())];
-        let turned = DB::execute(&mut tx, &statements.turn_switch, &args).await?.rows > 0;
-        if turned {
-            let mut entry = AuditEntry::new(time_from_millis(0), who, switch.act());
-            entry.detail = switch.reason().map(str::to_owned);
-            write_entry::<DB>(&mut tx, self.now(), &entry).await?;
-        }
-        tx.commit().await?;
-        conn.done();
-        Ok(turned)
+pub(crate) async fn switch<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    switch: &Switch,
+    who: &str,
+) -> sqlx::Result<bool> {
+    let statements = LimitStatements::of(DB::KIND);
+    let mut conn = on.get().await?;
+    let mut tx = conn.begin().await?;
+    DB::execute(&mut tx, &statements.open_switch, &[now]).await?;
+    let args = [now, Arg::Bool(switch.pauses()), who.into(), Arg::Text(switch.reason())];
+    let turned = DB::execute(&mut tx, &statements.turn_switch, &args).await?.rows > 0;
+    if turned {
+        let mut entry = AuditEntry::new(time_from_millis(0), who, switch.act());
+        entry.detail = switch.reason().map(str::to_owned);
+        write_entry::<DB>(&mut tx, now, &entry).await?;
     }
+    tx.commit().await?;
+    conn.done();
+    Ok(turned)
 }
 
 /// Applies the outcomes of attempts to the circuit breakers. Returns the alarms of the breakers that opened. A row that another
@@ -199,7 +214,7 @@ pub(crate) async fn watch<'a, DB: Dialect>(
 /// Locks the row, and creates it where it is missing. Searches first: on MySQL an insert that finds the row would keep a shared
 /// lock on it.
 async fn lock<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, def_id: i64) -> sqlx::Result<(LimitRow, i64)> {
-    let statements = &DB::statements().limits;
+    let statements = LimitStatements::of(DB::KIND);
     let key = [now, def_id.into()];
     for _ in 0..OPEN_TRIES {
         if let Some(locked) = DB::fetch(tx, &statements.limit_now, &key).await?.first() {
@@ -220,7 +235,7 @@ async fn write<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, def_id: i64, 
         Arg::Int(row.open_until),
         Arg::Int(row.probe),
     ];
-    DB::execute(tx, &DB::statements().limits.write_limit, &args).await?;
+    DB::execute(tx, &LimitStatements::of(DB::KIND).write_limit, &args).await?;
     Ok(())
 }
 
@@ -242,5 +257,5 @@ fn limit_row<DB: Dialect>(row: &DB::Row) -> sqlx::Result<LimitRow> {
 
 /// Deletes the row of a deleted definition.
 pub(crate) async fn forget<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, def_id: i64) -> sqlx::Result<()> {
-    DB::execute(tx, &DB::statements().limits.forget_limit, &[now, def_id.into()]).await.map(drop)
+    DB::execute(tx, &LimitStatements::of(DB::KIND).forget_limit, &[now, def_id.into()]).await.map(drop)
 }

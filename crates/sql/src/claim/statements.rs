@@ -5,7 +5,7 @@
 //!
 //! MySQL has no `UPDATE … RETURNING`. There a locking read picks the rows, and `take` updates them in the same transaction.
 //!
-//! The arguments are those of [`crate::store::SqlStore`]'s `claim_arguments`: `$2` definition, `$3` status, `$4` how many or which
+//! The arguments are those of [`crate::claim::take::claim_arguments`]: `$2` definition, `$3` status, `$4` how many or which
 //! notices, `$5` node, `$6` length of the lease, `$7` mark at which the look begins.
 
 use solid_notify_core::store::CRASH_LOOP;
@@ -13,8 +13,7 @@ use solid_notify_core::store::CRASH_LOOP;
 use crate::dialect::kind::Kind::{MySql, Postgres, Sqlite};
 use crate::dialect::kind::{Kind, Ty};
 use crate::dialect::row::Claimed;
-use crate::dialect::statement::Statement;
-use crate::statements::statements;
+use crate::dialect::statement::{Statement, statements};
 
 statements! {
     ClaimStatements:
@@ -27,7 +26,7 @@ statements! {
 }
 
 impl ClaimStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let statement = |text: String| Statement::new(kind, &text);
         let (now, lock, its_turn) = (kind.now(), kind.lock(), kind.its_turn());
         let take = taken(kind);

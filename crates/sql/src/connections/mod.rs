@@ -21,6 +21,7 @@ use sqlx::{ConnectOptions, Connection, Pool};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, timeout};
 
+use crate::dialect::statement::{Arg, Statement};
 use crate::dialect::{Dialect, Limits, Plan, give_up_after};
 
 /// What a call uses a connection for.
@@ -204,6 +205,14 @@ impl<DB: Dialect> Share<DB> {
             None => self.prepared().await?,
         };
         Ok(Borrowed { connection: Some(connection), share: self })
+    }
+
+    /// Runs one statement that reads, on a connection of its own.
+    pub(crate) async fn rows(&self, statement: &Statement, args: &[Arg<'_>]) -> sqlx::Result<Vec<DB::Row>> {
+        let mut conn = self.get().await?;
+        let rows = DB::fetch(&mut conn, statement, args).await?;
+        conn.done();
+        Ok(rows)
     }
 
     /// True where the database answers on a new connection. Then a call that took too long is not an outage.

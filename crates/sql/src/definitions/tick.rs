@@ -7,9 +7,7 @@ use solid_notify_core::store::{Advanced, Tick};
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::{Kind, Ty};
-use crate::dialect::statement::{Arg, Statement};
-use crate::statements::statements;
-use crate::store::{SqlStore, json};
+use crate::dialect::statement::{Arg, Statement, json, statements};
 
 statements! {
     TickStatements:
@@ -19,7 +17,7 @@ statements! {
 }
 
 impl TickStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         let same = |one: &str, other: &str| format!("({one} = {other} OR ({one} IS NULL AND {other} IS NULL))");
@@ -47,34 +45,31 @@ impl TickStatements {
     }
 }
 
-impl<DB: Dialect> SqlStore<DB> {
-    pub(crate) async fn try_tick(&self, on: &Share<DB>, tick: &Tick) -> sqlx::Result<Advanced> {
-        let statements = &DB::statements().tick;
-        let rows =
-            tick.params.iter().enumerate().map(|(place, param)| serde_json::json!({ "place": place, "param": param }));
-        let batch = json(&rows.collect::<Vec<_>>())?;
-        let note = [
-            self.now(),
-            tick.def_id.into(),
-            Arg::Text(tick.schedule.as_deref()),
-            Arg::Text(tick.seen.schedule.as_deref()),
-            Arg::Int(tick.seen.at.map(millis_from_time)),
-            millis_from_time(tick.last).into(),
-        ];
-        let mut conn = on.get().await?;
-        let mut tx = conn.begin().await?;
-        if DB::fetch(&mut tx, &statements.lock_tick, &note[..2]).await?.is_empty() {
-            tx.rollback().await?;
-            conn.done();
-            return Ok(Advanced::Locked);
-        }
-        let first = DB::execute(&mut tx, &statements.note_tick, &note).await?.rows > 0;
-        if first && !tick.params.is_empty() {
-            DB::execute(&mut tx, &statements.add_ticks, &[self.now(), tick.def_id.into(), batch.as_str().into()])
-                .await?;
-        }
-        tx.commit().await?;
+pub(crate) async fn tick<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, tick: &Tick) -> sqlx::Result<Advanced> {
+    let statements = TickStatements::of(DB::KIND);
+    let rows =
+        tick.params.iter().enumerate().map(|(place, param)| serde_json::json!({ "place": place, "param": param }));
+    let batch = json(&rows.collect::<Vec<_>>())?;
+    let note = [
+        now,
+        tick.def_id.into(),
+        Arg::Text(tick.schedule.as_deref()),
+        Arg::Text(tick.seen.schedule.as_deref()),
+        Arg::Int(tick.seen.at.map(millis_from_time)),
+        millis_from_time(tick.last).into(),
+    ];
+    let mut conn = on.get().await?;
+    let mut tx = conn.begin().await?;
+    if DB::fetch(&mut tx, &statements.lock_tick, &note[..2]).await?.is_empty() {
+        tx.rollback().await?;
         conn.done();
-        Ok(if first { Advanced::Done } else { Advanced::Changed })
+        return Ok(Advanced::Locked);
     }
+    let first = DB::execute(&mut tx, &statements.note_tick, &note).await?.rows > 0;
+    if first && !tick.params.is_empty() {
+        DB::execute(&mut tx, &statements.add_ticks, &[now, tick.def_id.into(), batch.as_str().into()]).await?;
+    }
+    tx.commit().await?;
+    conn.done();
+    Ok(if first { Advanced::Done } else { Advanced::Changed })
 }

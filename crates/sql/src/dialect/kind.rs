@@ -1,6 +1,6 @@
 //! What differs between the dialects, as pieces of SQL: one function for each difference, with the reason beside it.
 //!
-//! The statements themselves are in [`crate::statements`], each written once.
+//! The statements themselves stand with their topics, each written once.
 
 use solid_notify_core::notice::NEVER;
 

@@ -3,6 +3,7 @@
 //! A trait cannot imply sqlx's bounds on encodable types. So the few generic lines that talk to a driver are in the macro
 //! [`driver`], which is expanded for each of the three.
 
+pub(crate) mod fault;
 pub(crate) mod kind;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
@@ -23,7 +24,6 @@ use sqlx::{Connection, Database, Pool, Transaction};
 
 use crate::dialect::kind::Kind;
 use crate::dialect::statement::{Arg, Statement};
-use crate::statements::Statements;
 
 /// A database that solid-notify runs on: `sqlx::Postgres`, `sqlx::MySql` (MariaDB too) and `sqlx::Sqlite`.
 ///
@@ -41,10 +41,6 @@ pub trait Dialect: Database + sealed::Sealed {
     /// The schema, oldest migration first: (version, name, SQL).
     #[doc(hidden)]
     const MIGRATIONS: &'static [(i64, &'static str, &'static str)];
-
-    /// The statements, made once.
-    #[doc(hidden)]
-    fn statements() -> &'static Statements;
 
     /// Runs a statement and returns all its rows.
     #[doc(hidden)]
@@ -113,10 +109,11 @@ pub trait Dialect: Database + sealed::Sealed {
         Duration::from_secs(60)
     }
 
-    /// Does what must not be cut short later, while a notice is being added. Leaves errors to the statements themselves.
+    /// Prepares the statements of an add, where a call that is cut short while it prepares one would harm the connection. Leaves
+    /// errors to the calls that run the statements.
     #[doc(hidden)]
-    fn prepare_to_add(conn: &mut Self::Connection) -> BoxFuture<'_, ()> {
-        let _ = conn;
+    fn prepare_to_add<'c>(conn: &'c mut Self::Connection, statements: &'c [&'c Statement]) -> BoxFuture<'c, ()> {
+        let _ = (conn, statements);
         Box::pin(std::future::ready(()))
     }
 
@@ -209,12 +206,6 @@ pub(crate) mod sealed {
 /// The generic part of a [`Dialect`]. The file that uses it defines `changed`, which reads the driver's result of a statement.
 macro_rules! driver {
     ($db:ty) => {
-        fn statements() -> &'static crate::statements::Statements {
-            static STATEMENTS: std::sync::LazyLock<crate::statements::Statements> =
-                std::sync::LazyLock::new(|| crate::statements::Statements::new(<$db as Dialect>::KIND));
-            &STATEMENTS
-        }
-
         fn fetch<'c>(
             conn: &'c mut <$db as sqlx::Database>::Connection,
             statement: &'c Statement,

@@ -69,23 +69,11 @@ impl Dialect for MySql {
         (limits.idle / 2).min(Duration::from_secs(60))
     }
 
-    fn prepare_to_add(conn: &mut sqlx::MySqlConnection) -> BoxFuture<'_, ()> {
+    fn prepare_to_add<'c>(conn: &'c mut sqlx::MySqlConnection, statements: &'c [&'c Statement]) -> BoxFuture<'c, ()> {
         Box::pin(async move {
             // If a future is dropped while sqlx 0.9 prepares a statement, the connection is out of step with the server: its next
             // use hangs or panics. The statements stay prepared, so this costs time only once.
-            let statements = Self::statements();
-            let needed = [
-                &statements.add.definition_id,
-                &statements.shortcuts.plain.insert_plain,
-                &statements.shortcuts.known.insert_known,
-                &statements.add.insert,
-                &statements.add.definition_ids,
-                &statements.add.duplicates,
-                &statements.add.hold_duplicates,
-                &statements.add.id_step,
-                &statements.add.definition_names,
-            ];
-            for statement in needed {
+            for statement in statements {
                 if conn.prepare(statement.sql()).await.is_err() {
                     return;
                 }

@@ -67,6 +67,11 @@ pub(crate) fn required_text<DB: Dialect>(row: &DB::Row, column: usize) -> sqlx::
     DB::text(row, column)?.ok_or_else(|| unexpected("a text", column))
 }
 
+/// The first column of each row.
+pub(crate) fn ids_of_rows<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<Vec<i64>> {
+    rows.iter().map(|row| required::<DB>(row, 0)).collect()
+}
+
 fn unexpected(what: &str, column: usize) -> sqlx::Error {
     sqlx::Error::Decode(format!("column {column} is null, not {what}").into())
 }

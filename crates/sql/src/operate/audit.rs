@@ -3,11 +3,11 @@
 use solid_notify_core::notice::time_from_millis;
 use solid_notify_core::operate::AuditEntry;
 
+use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, required, required_text};
-use crate::dialect::statement::{Arg, Statement};
-use crate::statements::statements;
+use crate::dialect::statement::{Arg, Statement, int, statements};
 
 columns! {
     Entry(kind: Kind):
@@ -27,7 +27,7 @@ statements! {
 }
 
 impl AuditStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let (now, columns) = (kind.now(), Entry::list(kind));
         let statement = |text: String| Statement::new(kind, &text);
         Self {
@@ -42,7 +42,22 @@ impl AuditStatements {
     }
 }
 
-pub(crate) fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<AuditEntry> {
+pub(crate) async fn audit<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, limit: usize) -> sqlx::Result<Vec<AuditEntry>> {
+    let rows = on.rows(&AuditStatements::of(DB::KIND).audit, &[now, int(limit).into()]).await?;
+    rows.iter().map(read::<DB>).collect()
+}
+
+pub(crate) async fn audit_of<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    notice_id: i64,
+    limit: usize,
+) -> sqlx::Result<Vec<AuditEntry>> {
+    let rows = on.rows(&AuditStatements::of(DB::KIND).audit_of, &[now, notice_id.into(), int(limit).into()]).await?;
+    rows.iter().map(read::<DB>).collect()
+}
+
+fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<AuditEntry> {
     const AT: Entry = Entry::AT;
     let time = time_from_millis(required::<DB>(row, AT.time)?);
     let mut entry = AuditEntry::new(time, required_text::<DB>(row, AT.who)?, required_text::<DB>(row, AT.act)?);
@@ -66,6 +81,6 @@ pub(crate) async fn write_entry<DB: Dialect>(
         Arg::Int(entry.notice_id),
         Arg::Text(entry.detail.as_deref()),
     ];
-    DB::execute(conn, &DB::statements().audit.write_audit, &args).await?;
+    DB::execute(conn, &AuditStatements::of(DB::KIND).write_audit, &args).await?;
     Ok(())
 }

@@ -10,9 +10,7 @@ use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, readable, required, required_text};
-use crate::dialect::statement::{Arg, Statement};
-use crate::statements::statements;
-use crate::store::SqlStore;
+use crate::dialect::statement::{Arg, Statement, statements};
 
 columns! {
     /// The stored counts of a definition.
@@ -64,7 +62,7 @@ statements! {
 }
 
 impl CountStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         let live = |status: i64| {
@@ -117,50 +115,58 @@ impl CountStatements {
     }
 }
 
-impl<DB: Dialect> SqlStore<DB> {
-    pub(crate) async fn try_counts(&self, on: &Share<DB>) -> sqlx::Result<Vec<DefinitionCounts>> {
-        let mut conn = on.get().await?;
-        let rows = DB::fetch(&mut conn, &DB::statements().counts.read_counts, &[self.now()]).await?;
-        conn.done();
-        Ok(readable::<DB, _>(&rows, "count", read::<DB>))
-    }
+pub(crate) async fn counts<DB: Dialect>(on: &Share<DB>, now: Arg<'_>) -> sqlx::Result<Vec<DefinitionCounts>> {
+    let mut conn = on.get().await?;
+    let rows = DB::fetch(&mut conn, &CountStatements::of(DB::KIND).read_counts, &[now]).await?;
+    conn.done();
+    Ok(readable::<DB, _>(&rows, "count", read::<DB>))
+}
 
-    pub(crate) async fn try_refresh_counts(&self, on: &Share<DB>, def_id: i64, every: Duration) -> sqlx::Result<bool> {
-        const AT: Taken = Taken::AT;
-        let statements = &DB::statements().counts;
-        let mut conn = on.get().await?;
-        let claim = [self.now(), def_id.into(), duration_millis(COUNT_HOLD).into()];
-        let mine = DB::execute(&mut conn, &statements.claim_count, &claim).await?.rows > 0
-            || DB::execute(&mut conn, &statements.open_count, &claim).await?.rows > 0;
-        if mine {
-            let began = Instant::now();
-            let take = [self.now(), def_id.into(), duration_millis(RECENT).into()];
-            let rows = DB::fetch(&mut conn, &statements.take_count, &take).await?;
-            let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
-            let next = next_count(began.elapsed(), every);
-            let taken = required::<DB>(row, AT.taken_at)?;
-            let firsts = [DB::int(row, AT.first_not_sent)?, DB::int(row, AT.first_failed)?];
-            let oldest = firsts.into_iter().flatten().min().filter(|first| *first <= taken);
-            let count = |column| DB::int(row, column).map(Arg::Int);
-            let write = [
-                self.now(),
-                def_id.into(),
-                count(AT.not_sent)?,
-                count(AT.failed)?,
-                count(AT.sending)?,
-                count(AT.awaiting_ack)?,
-                count(AT.dead_letters)?,
-                count(AT.cancelled)?,
-                count(AT.recently_succeeded)?,
-                Arg::Int(oldest),
-                taken.into(),
-                duration_millis(next).into(),
-            ];
-            DB::execute(&mut conn, &statements.write_count, &write).await?;
-        }
-        conn.done();
-        Ok(mine)
+pub(crate) async fn refresh_counts<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    def_id: i64,
+    every: Duration,
+) -> sqlx::Result<bool> {
+    const AT: Taken = Taken::AT;
+    let statements = CountStatements::of(DB::KIND);
+    let mut conn = on.get().await?;
+    let claim = [now, def_id.into(), duration_millis(COUNT_HOLD).into()];
+    let mine = DB::execute(&mut conn, &statements.claim_count, &claim).await?.rows > 0
+        || DB::execute(&mut conn, &statements.open_count, &claim).await?.rows > 0;
+    if mine {
+        let began = Instant::now();
+        let take = [now, def_id.into(), duration_millis(RECENT).into()];
+        let rows = DB::fetch(&mut conn, &statements.take_count, &take).await?;
+        let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+        let next = next_count(began.elapsed(), every);
+        let taken = required::<DB>(row, AT.taken_at)?;
+        let firsts = [DB::int(row, AT.first_not_sent)?, DB::int(row, AT.first_failed)?];
+        let oldest = firsts.into_iter().flatten().min().filter(|first| *first <= taken);
+        let count = |column| DB::int(row, column).map(Arg::Int);
+        let write = [
+            now,
+            def_id.into(),
+            count(AT.not_sent)?,
+            count(AT.failed)?,
+            count(AT.sending)?,
+            count(AT.awaiting_ack)?,
+            count(AT.dead_letters)?,
+            count(AT.cancelled)?,
+            count(AT.recently_succeeded)?,
+            Arg::Int(oldest),
+            taken.into(),
+            duration_millis(next).into(),
+        ];
+        DB::execute(&mut conn, &statements.write_count, &write).await?;
     }
+    conn.done();
+    Ok(mine)
+}
+
+/// Deletes the row of a deleted definition.
+pub(crate) async fn forget<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, def_id: i64) -> sqlx::Result<()> {
+    DB::execute(tx, &CountStatements::of(DB::KIND).forget_count, &[now, def_id.into()]).await.map(drop)
 }
 
 fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<DefinitionCounts> {

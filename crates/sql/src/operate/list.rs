@@ -9,10 +9,8 @@ use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, readable, required, required_text};
-use crate::dialect::statement::{Arg, Statement};
+use crate::dialect::statement::{Arg, Statement, int, statements};
 use crate::record::DUE;
-use crate::statements::statements;
-use crate::store::{SqlStore, int};
 
 columns! {
     /// A line of a list. An unreadable time counts as 1970; the position keeps its text as the index has it.
@@ -50,7 +48,7 @@ statements! {
 }
 
 impl ListStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let statement = |text: String| Statement::new(kind, &text);
         // A queue slice: `$2` is its definition, `$3` its status or class, `$4` and `$5` the first and the last time.
         let ended = |class: bool| match class {
@@ -152,67 +150,79 @@ impl SliceStatements {
     }
 }
 
-impl<DB: Dialect> SqlStore<DB> {
-    pub(crate) async fn try_list(&self, on: &Share<DB>, slice: &QueueSlice, limit: usize) -> sqlx::Result<Vec<Listed>> {
-        let statements = &DB::statements().list;
-        let statement = match (slice.status.is_final(), &slice.class, slice.newest_first) {
-            (true, None, true) => &statements.list_ended_newest,
-            (true, None, false) => &statements.list_ended_oldest,
-            (true, Some(_), true) => &statements.list_dead_newest,
-            (true, Some(_), false) => &statements.list_dead_oldest,
-            (false, _, true) => &statements.list_live_newest,
-            (false, _, false) => &statements.list_live_oldest,
-        };
-        let bounds = Bounds::of::<DB>(slice);
-        let [from, until] = bounds.args();
-        let args = [self.now(), slice.def_id.into(), which(slice), from, until, bounds.id.into(), int(limit).into()];
-        let rows = self.rows(on, statement, &args).await?;
-        Ok(readable::<DB, _>(&rows, "notice", read::<DB>))
-    }
+pub(crate) async fn list<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    slice: &QueueSlice,
+    limit: usize,
+) -> sqlx::Result<Vec<Listed>> {
+    let statements = ListStatements::of(DB::KIND);
+    let statement = match (slice.status.is_final(), &slice.class, slice.newest_first) {
+        (true, None, true) => &statements.list_ended_newest,
+        (true, None, false) => &statements.list_ended_oldest,
+        (true, Some(_), true) => &statements.list_dead_newest,
+        (true, Some(_), false) => &statements.list_dead_oldest,
+        (false, _, true) => &statements.list_live_newest,
+        (false, _, false) => &statements.list_live_oldest,
+    };
+    let bounds = Bounds::of::<DB>(slice);
+    let [from, until] = bounds.args();
+    let args = [now, slice.def_id.into(), which(slice), from, until, bounds.id.into(), int(limit).into()];
+    let rows = on.rows(statement, &args).await?;
+    Ok(readable::<DB, _>(&rows, "notice", read::<DB>))
+}
 
-    pub(crate) async fn try_count(&self, on: &Share<DB>, slice: &QueueSlice, most: usize) -> sqlx::Result<usize> {
-        let statements = &DB::statements().list;
-        let statement = match (slice.status.is_final(), &slice.class) {
-            (true, None) => &statements.count_ended,
-            (true, Some(_)) => &statements.count_dead,
-            (false, _) => &statements.count_live,
-        };
-        let bounds = Bounds::of::<DB>(slice);
-        let [from, until] = bounds.args();
-        let args = [self.now(), slice.def_id.into(), which(slice), from, until, int(most).into()];
-        let rows = self.rows(on, statement, &args).await?;
-        let count = rows.first().map(|row| required::<DB>(row, 0)).transpose()?;
-        Ok(count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0))
-    }
+pub(crate) async fn count<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    slice: &QueueSlice,
+    most: usize,
+) -> sqlx::Result<usize> {
+    let statements = ListStatements::of(DB::KIND);
+    let statement = match (slice.status.is_final(), &slice.class) {
+        (true, None) => &statements.count_ended,
+        (true, Some(_)) => &statements.count_dead,
+        (false, _) => &statements.count_live,
+    };
+    let bounds = Bounds::of::<DB>(slice);
+    let [from, until] = bounds.args();
+    let args = [now, slice.def_id.into(), which(slice), from, until, int(most).into()];
+    let rows = on.rows(statement, &args).await?;
+    let count = rows.first().map(|row| required::<DB>(row, 0)).transpose()?;
+    Ok(count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0))
+}
 
-    /// Returns the notice in front of a notice with an ordering key.
-    pub(crate) async fn try_ahead(
-        &self,
-        on: &Share<DB>,
-        notice: &NoticeRecord,
-        key: &str,
-    ) -> sqlx::Result<Option<i64>> {
-        let args = [self.now(), notice.def_id.into(), key.into(), notice.id.into()];
-        let rows = self.rows(on, &DB::statements().list.ahead, &args).await?;
-        rows.first().map(|row| required::<DB>(row, 0)).transpose()
-    }
+/// Returns the notice in front of a notice with an ordering key.
+pub(crate) async fn ahead<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    notice: &NoticeRecord,
+    key: &str,
+) -> sqlx::Result<Option<i64>> {
+    let args = [now, notice.def_id.into(), key.into(), notice.id.into()];
+    let rows = on.rows(&ListStatements::of(DB::KIND).ahead, &args).await?;
+    rows.first().map(|row| required::<DB>(row, 0)).transpose()
+}
 
-    /// Reads class after class: one look for each class of a definition, and one more.
-    pub(crate) async fn try_classes(&self, on: &Share<DB>, def_ids: &[i64]) -> sqlx::Result<Vec<(i64, String)>> {
-        let mut found = Vec::new();
-        for def_id in def_ids {
-            // The empty text sorts before every class.
-            let mut last = String::new();
-            loop {
-                let args = [self.now(), (*def_id).into(), last.as_str().into()];
-                let rows = self.rows(on, &DB::statements().list.next_class, &args).await?;
-                let Some(class) = rows.first().map(|row| required_text::<DB>(row, 0)).transpose()? else { break };
-                found.push((*def_id, class.clone()));
-                last = class;
-            }
+/// Reads class after class: one look for each class of a definition, and one more.
+pub(crate) async fn classes<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    def_ids: &[i64],
+) -> sqlx::Result<Vec<(i64, String)>> {
+    let mut found = Vec::new();
+    for def_id in def_ids {
+        // The empty text sorts before every class.
+        let mut last = String::new();
+        loop {
+            let args = [now, (*def_id).into(), last.as_str().into()];
+            let rows = on.rows(&ListStatements::of(DB::KIND).next_class, &args).await?;
+            let Some(class) = rows.first().map(|row| required_text::<DB>(row, 0)).transpose()? else { break };
+            found.push((*def_id, class.clone()));
+            last = class;
         }
-        Ok(found)
     }
+    Ok(found)
 }
 
 /// The times between which a queue slice is read, as text of the database, and the id after which the page begins.

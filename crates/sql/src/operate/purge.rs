@@ -11,12 +11,12 @@ use solid_notify_core::store::Purge;
 
 use crate::claim::limits;
 use crate::connections::Share;
+use crate::definitions::versions;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::required;
-use crate::dialect::statement::{Arg, Statement};
-use crate::statements::statements;
-use crate::store::{SqlStore, int};
+use crate::dialect::statement::{Arg, Statement, int, statements};
+use crate::operate::counts;
 
 statements! {
     PurgeStatements:
@@ -26,7 +26,7 @@ statements! {
 }
 
 impl PurgeStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         Self {
@@ -79,43 +79,45 @@ impl Purged {
     }
 }
 
-impl<DB: Dialect> SqlStore<DB> {
-    pub(crate) async fn try_purge(&self, on: &Share<DB>, purge: &Purge) -> sqlx::Result<Vec<i64>> {
-        let statements = DB::statements();
-        let mut conn = on.get().await?;
-        let ids = match purge {
-            Purge::Definition { def_id, older_than } => {
-                let args = [self.now(), (*def_id).into(), duration_millis(*older_than).into()];
-                let mut tx = conn.begin().await?;
-                let purged = DB::execute(&mut tx, &statements.purge.purge_definition, &args).await?.rows > 0;
-                if purged {
-                    limits::forget::<DB>(&mut tx, self.now(), *def_id).await?;
-                    DB::execute(&mut tx, &statements.counts.forget_count, &args[..2]).await?;
-                    DB::execute(&mut tx, &statements.versions.forget_versions, &args[..2]).await?;
-                }
-                tx.commit().await?;
-                if purged { vec![*def_id] } else { Vec::new() }
+pub(crate) async fn purge<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    purged: &Purged,
+    purge: &Purge,
+) -> sqlx::Result<Vec<i64>> {
+    let statements = PurgeStatements::of(DB::KIND);
+    let mut conn = on.get().await?;
+    let ids = match purge {
+        Purge::Definition { def_id, older_than } => {
+            let args = [now, (*def_id).into(), duration_millis(*older_than).into()];
+            let mut tx = conn.begin().await?;
+            let is_purged = DB::execute(&mut tx, &statements.purge_definition, &args).await?.rows > 0;
+            if is_purged {
+                limits::forget::<DB>(&mut tx, now, *def_id).await?;
+                counts::forget::<DB>(&mut tx, now, *def_id).await?;
+                versions::forget::<DB>(&mut tx, now, *def_id).await?;
             }
-            Purge::History { def_id, status, older_than, limit } => {
-                let age = duration_millis(*older_than);
-                let begin = self.purged.begin(*def_id, *status);
-                let args =
-                    [self.now(), (*def_id).into(), status.code().into(), age.into(), int(*limit).into(), begin.into()];
-                let rows = DB::fetch(&mut conn, &statements.purge.purgeable, &args).await?;
-                // The last window of a purge is not full; the next purge begins at the start.
-                let last = rows.last().filter(|_| rows.len() == *limit).map(|row| DB::int(row, 1)).transpose()?;
-                let ids = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<i64>>>()?;
-                if !ids.is_empty() {
-                    let args = [self.now(), Arg::Ids(&ids), status.code().into(), age.into()];
-                    DB::execute(&mut conn, &statements.purge.purge, &args).await?;
-                }
-                self.purged.end(*def_id, *status, last.flatten());
-                ids
+            tx.commit().await?;
+            if is_purged { vec![*def_id] } else { Vec::new() }
+        }
+        Purge::History { def_id, status, older_than, limit } => {
+            let age = duration_millis(*older_than);
+            let begin = purged.begin(*def_id, *status);
+            let args = [now, (*def_id).into(), status.code().into(), age.into(), int(*limit).into(), begin.into()];
+            let rows = DB::fetch(&mut conn, &statements.purgeable, &args).await?;
+            // The last window of a purge is not full; the next purge begins at the start.
+            let last = rows.last().filter(|_| rows.len() == *limit).map(|row| DB::int(row, 1)).transpose()?;
+            let ids = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<i64>>>()?;
+            if !ids.is_empty() {
+                let args = [now, Arg::Ids(&ids), status.code().into(), age.into()];
+                DB::execute(&mut conn, &statements.purge, &args).await?;
             }
-        };
-        conn.done();
-        Ok(ids)
-    }
+            purged.end(*def_id, *status, last.flatten());
+            ids
+        }
+    };
+    conn.done();
+    Ok(ids)
 }
 
 #[cfg(test)]

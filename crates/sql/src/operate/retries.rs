@@ -8,9 +8,7 @@ use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, required};
-use crate::dialect::statement::Statement;
-use crate::statements::statements;
-use crate::store::{SqlStore, int};
+use crate::dialect::statement::{Arg, Statement, int, statements};
 
 columns! {
     Group():
@@ -28,7 +26,7 @@ statements! {
 }
 
 impl RetryStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         Self {
@@ -47,12 +45,15 @@ impl RetryStatements {
     }
 }
 
-impl<DB: Dialect> SqlStore<DB> {
-    pub(crate) async fn try_retries(&self, on: &Share<DB>, def_id: i64, most: usize) -> sqlx::Result<Vec<RetryGroup>> {
-        let args = [self.now(), def_id.into(), int(most).into()];
-        let rows = self.rows(on, &DB::statements().retries.retry_groups, &args).await?;
-        rows.iter().map(read::<DB>).collect()
-    }
+pub(crate) async fn retries<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    def_id: i64,
+    most: usize,
+) -> sqlx::Result<Vec<RetryGroup>> {
+    let args = [now, def_id.into(), int(most).into()];
+    let rows = on.rows(&RetryStatements::of(DB::KIND).retry_groups, &args).await?;
+    rows.iter().map(read::<DB>).collect()
 }
 
 fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<RetryGroup> {

@@ -6,16 +6,17 @@ use serde::Serialize;
 use solid_notify_core::notice::{NoticeRecord, Status, millis_from_time, time_from_millis};
 use solid_notify_core::operate::{AuditEntry, Change, Target, Verb, VerbResult, Window, WindowDone, decide, detail};
 
+use crate::add::statements::AddStatements;
 use crate::claim::blocked::{keys_of, unblock};
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::{Kind, Ty};
 use crate::dialect::row::required;
-use crate::dialect::statement::{Arg, Statement};
+use crate::dialect::statement::{Arg, Statement, json, statements};
+use crate::nodes::time;
 use crate::operate::audit::write_entry;
-use crate::settle::statements::HISTORY;
-use crate::statements::statements;
-use crate::store::{SqlStore, json};
+use crate::record::lock_record;
+use crate::settle::statements::{HISTORY, SettleStatements};
 
 statements! {
     VerbStatements:
@@ -32,7 +33,7 @@ const LIVE: &str = "id, def_id, param, description, errors, status, fence, failu
      last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context";
 
 impl VerbStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         let ids = kind.batch("$2", &[("notice_id", Ty::Int), ("fence", Ty::Int), ("was", Ty::Int)]);
@@ -103,182 +104,201 @@ impl VerbRow {
     }
 }
 
-impl<DB: Dialect> SqlStore<DB> {
-    pub(crate) async fn try_change(&self, on: &Share<DB>, id: i64, verb: &Verb, who: &str) -> sqlx::Result<VerbResult> {
-        let mut conn = on.get().await?;
-        let mut tx = conn.begin().await?;
-        let Some(notice) = self.lock_record(&mut tx, id).await? else {
-            tx.rollback().await?;
-            conn.done();
-            return Ok(VerbResult::NotFound);
-        };
-        let now = self.time(&mut tx).await?;
-        let answer = match decide(&notice, verb, now) {
-            Ok(change) => self.carry_out(&mut tx, &notice, &change).await?,
-            Err(answer) => answer,
-        };
-        if answer.is_done() {
-            let mut entry = AuditEntry::new(now, who, verb.act());
-            (entry.def_id, entry.notice_id) = (Some(notice.def_id), Some(id));
-            entry.detail = Some(detail(&notice, verb));
-            write_entry::<DB>(&mut tx, self.now(), &entry).await?;
-            tx.commit().await?;
-        } else {
-            tx.rollback().await?;
-        }
+pub(crate) async fn change<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    id: i64,
+    verb: &Verb,
+    who: &str,
+) -> sqlx::Result<VerbResult> {
+    let mut conn = on.get().await?;
+    let mut tx = conn.begin().await?;
+    let Some(notice) = lock_record::<DB>(&mut tx, now, id).await? else {
+        tx.rollback().await?;
         conn.done();
-        Ok(answer)
+        return Ok(VerbResult::NotFound);
+    };
+    let time = time::<DB>(&mut tx, now).await?;
+    let answer = match decide(&notice, verb, time) {
+        Ok(change) => carry_out::<DB>(&mut tx, now, &notice, &change).await?,
+        Err(answer) => answer,
+    };
+    if answer.is_done() {
+        let mut entry = AuditEntry::new(time, who, verb.act());
+        (entry.def_id, entry.notice_id) = (Some(notice.def_id), Some(id));
+        entry.detail = Some(detail(&notice, verb));
+        write_entry::<DB>(&mut tx, now, &entry).await?;
+        tx.commit().await?;
+    } else {
+        tx.rollback().await?;
     }
+    conn.done();
+    Ok(answer)
+}
 
-    async fn carry_out(
-        &self,
-        tx: &mut DB::Connection,
-        notice: &NoticeRecord,
-        change: &Change,
-    ) -> sqlx::Result<VerbResult> {
-        let statements = &DB::statements().verbs;
-        let id = notice.id;
-        match change {
-            Change::Revive { param } => {
-                let keys = notice.unique_key().map(|key| (id, key));
-                if let Some(other) = self.keys_taken(tx, notice.def_id, keys.into_iter()).await?.into_values().next() {
-                    return Ok(VerbResult::DedupeKeyTaken(other));
-                }
-                // A time long ago: due now.
-                let target = Target { id, fence: notice.fence, due: time_from_millis(0) };
-                self.revive(tx, &[VerbRow::new(&target, notice.status)]).await?;
-                if let Some(param) = param {
-                    self.update(tx, &statements.rewrite, id, param.as_str().into()).await?;
+async fn carry_out<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    notice: &NoticeRecord,
+    change: &Change,
+) -> sqlx::Result<VerbResult> {
+    let statements = VerbStatements::of(DB::KIND);
+    let id = notice.id;
+    match change {
+        Change::Revive { param } => {
+            let keys = notice.unique_key().map(|key| (id, key));
+            if let Some(other) = keys_taken::<DB>(tx, now, notice.def_id, keys.into_iter()).await?.into_values().next()
+            {
+                return Ok(VerbResult::DedupeKeyTaken(other));
+            }
+            // A time long ago: due now.
+            let target = Target { id, fence: notice.fence, due: time_from_millis(0) };
+            revive::<DB>(tx, now, &[VerbRow::new(&target, notice.status)]).await?;
+            if let Some(param) = param {
+                update::<DB>(tx, now, &statements.rewrite, id, param.as_str().into()).await?;
+            }
+        }
+        Change::Retime { at } => {
+            update::<DB>(tx, now, &statements.retime, id, Arg::from(millis_from_time(*at))).await?;
+        }
+        Change::Rewrite { param } => update::<DB>(tx, now, &statements.rewrite, id, param.as_str().into()).await?,
+        Change::End { reason, .. } => cancel::<DB>(tx, now, &[id], reason).await?,
+        Change::Nothing => {}
+    }
+    Ok(change.answer())
+}
+
+async fn update<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    statement: &Statement,
+    id: i64,
+    to: Arg<'_>,
+) -> sqlx::Result<()> {
+    DB::execute(tx, statement, &[now, id.into(), to]).await?;
+    Ok(())
+}
+
+/// Returns which of these notices have a dedupe key that a live notice has, and the id of that live notice.
+async fn keys_taken<'k, DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    def_id: i64,
+    keys: impl Iterator<Item = (i64, &'k str)>,
+) -> sqlx::Result<HashMap<i64, i64>> {
+    let keys: Vec<(i64, &str)> = keys.collect();
+    if keys.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let batch = keys.iter().map(|(_, key)| serde_json::json!({ "owner": def_id, "own_key": key }));
+    let batch = serde_json::Value::from_iter(batch).to_string();
+    let rows = DB::fetch(tx, &AddStatements::of(DB::KIND).duplicates, &[now, batch.as_str().into()]).await?;
+    let mut live = HashMap::new();
+    for row in &rows {
+        live.insert(DB::text(row, 2)?.unwrap_or_default(), required::<DB>(row, 0)?);
+    }
+    Ok(keys.into_iter().filter_map(|(id, key)| live.get(key).map(|other| (id, *other))).collect())
+}
+
+/// Moves ended notices back to the live ones.
+async fn revive<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, rows: &[VerbRow]) -> sqlx::Result<()> {
+    let (verbs, settle) = (VerbStatements::of(DB::KIND), SettleStatements::of(DB::KIND));
+    let batch = json(&rows)?;
+    DB::execute(tx, &verbs.revive, &[now, batch.as_str().into()]).await?;
+    let ids = rows.iter().map(|row| row.notice_id).collect::<Vec<_>>();
+    DB::execute(tx, &settle.evict, &[now, Arg::Ids(&ids)]).await?;
+    Ok(())
+}
+
+/// Moves live notices to history as cancelled. As in a settle, deletes rows of history that have the same ids (ids that were
+/// given twice).
+async fn cancel<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, ids: &[i64], reason: &str) -> sqlx::Result<()> {
+    let (verbs, settle) = (VerbStatements::of(DB::KIND), SettleStatements::of(DB::KIND));
+    let args = [now, Arg::Ids(ids), reason.into()];
+    let keys = keys_of::<DB>(tx, now, ids).await?;
+    DB::execute(tx, &settle.evict, &args[..2]).await?;
+    DB::execute(tx, &verbs.cancel, &args).await?;
+    DB::execute(tx, &settle.remove, &args[..2]).await?;
+    unblock::<DB>(tx, now, keys).await
+}
+
+pub(crate) async fn change_window<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    window: &Window,
+) -> sqlx::Result<WindowDone> {
+    let mut conn = on.get().await?;
+    let mut tx = conn.begin().await?;
+    let done = carry_out_window::<DB>(&mut tx, now, window).await?;
+    if done.changed.is_empty() {
+        tx.rollback().await?;
+    } else {
+        let mut entry = AuditEntry::new(time_from_millis(0), window.who.as_str(), window.verb.act());
+        (entry.def_id, entry.detail) = (Some(window.def_id), Some(done.detail(window)));
+        write_entry::<DB>(&mut tx, now, &entry).await?;
+        tx.commit().await?;
+    }
+    conn.done();
+    Ok(done)
+}
+
+async fn carry_out_window<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    window: &Window,
+) -> sqlx::Result<WindowDone> {
+    let (verbs, settle) = (VerbStatements::of(DB::KIND), SettleStatements::of(DB::KIND));
+    let rows: Vec<VerbRow> = window.notices.iter().map(|target| VerbRow::new(target, window.status)).collect();
+    let batch = json(&rows)?;
+    let args = [now, batch.as_str().into()];
+    let mut done = WindowDone::default();
+    match &window.verb {
+        Verb::Retry if window.status.is_final() => {
+            let held = DB::fetch(tx, &verbs.hold_ended, &args).await?;
+            let mut keys = HashMap::new();
+            for row in &held {
+                keys.insert(required::<DB>(row, 0)?, DB::text(row, 1)?);
+            }
+            let with_key = keys.iter().filter_map(|(id, key)| key.as_deref().map(|key| (*id, key)));
+            let taken = keys_taken::<DB>(tx, now, window.def_id, with_key).await?;
+            // Of several dead letters with the same dedupe key, the first one gets it.
+            let mut given = HashSet::new();
+            let may = |row: &VerbRow| match keys.get(&row.notice_id) {
+                None => None,
+                Some(None) => Some(true),
+                Some(Some(key)) => Some(!taken.contains_key(&row.notice_id) && given.insert(key.as_str())),
+            };
+            let (mut revived, mut may) = (Vec::new(), may);
+            for row in rows {
+                match may(&row) {
+                    Some(true) => revived.push(row),
+                    Some(false) => done.dedupe_key_taken.push(row.notice_id),
+                    None => {}
                 }
             }
-            Change::Retime { at } => {
-                self.update(tx, &statements.retime, id, Arg::from(millis_from_time(*at))).await?;
+            if !revived.is_empty() {
+                revive::<DB>(tx, now, &revived).await?;
             }
-            Change::Rewrite { param } => self.update(tx, &statements.rewrite, id, param.as_str().into()).await?,
-            Change::End { reason, .. } => self.cancel(tx, &[id], reason).await?,
-            Change::Nothing => {}
+            done.changed = revived.iter().map(|row| row.notice_id).collect();
         }
-        Ok(change.answer())
-    }
-
-    async fn update(&self, tx: &mut DB::Connection, statement: &Statement, id: i64, to: Arg<'_>) -> sqlx::Result<()> {
-        DB::execute(tx, statement, &[self.now(), id.into(), to]).await?;
-        Ok(())
-    }
-
-    /// Returns which of these notices have a dedupe key that a live notice has, and the id of that live notice.
-    async fn keys_taken<'k>(
-        &self,
-        tx: &mut DB::Connection,
-        def_id: i64,
-        keys: impl Iterator<Item = (i64, &'k str)>,
-    ) -> sqlx::Result<HashMap<i64, i64>> {
-        let keys: Vec<(i64, &str)> = keys.collect();
-        if keys.is_empty() {
-            return Ok(HashMap::new());
-        }
-        let batch = keys.iter().map(|(_, key)| serde_json::json!({ "owner": def_id, "own_key": key }));
-        let batch = serde_json::Value::from_iter(batch).to_string();
-        let rows = DB::fetch(tx, &DB::statements().add.duplicates, &[self.now(), batch.as_str().into()]).await?;
-        let mut live = HashMap::new();
-        for row in &rows {
-            live.insert(DB::text(row, 2)?.unwrap_or_default(), required::<DB>(row, 0)?);
-        }
-        Ok(keys.into_iter().filter_map(|(id, key)| live.get(key).map(|other| (id, *other))).collect())
-    }
-
-    /// Moves ended notices back to the live ones.
-    async fn revive(&self, tx: &mut DB::Connection, rows: &[VerbRow]) -> sqlx::Result<()> {
-        let statements = DB::statements();
-        let batch = json(&rows)?;
-        DB::execute(tx, &statements.verbs.revive, &[self.now(), batch.as_str().into()]).await?;
-        let ids = rows.iter().map(|row| row.notice_id).collect::<Vec<_>>();
-        DB::execute(tx, &statements.settle.evict, &[self.now(), Arg::Ids(&ids)]).await?;
-        Ok(())
-    }
-
-    /// Moves live notices to history as cancelled. As in a settle, deletes rows of history that have the same ids (ids that were
-    /// given twice).
-    async fn cancel(&self, tx: &mut DB::Connection, ids: &[i64], reason: &str) -> sqlx::Result<()> {
-        let statements = DB::statements();
-        let args = [self.now(), Arg::Ids(ids), reason.into()];
-        let keys = keys_of::<DB>(tx, self.now(), ids).await?;
-        DB::execute(tx, &statements.settle.evict, &args[..2]).await?;
-        DB::execute(tx, &statements.verbs.cancel, &args).await?;
-        DB::execute(tx, &statements.settle.remove, &args[..2]).await?;
-        unblock::<DB>(tx, self.now(), keys).await
-    }
-
-    pub(crate) async fn try_change_window(&self, on: &Share<DB>, window: &Window) -> sqlx::Result<WindowDone> {
-        let mut conn = on.get().await?;
-        let mut tx = conn.begin().await?;
-        let done = self.window(&mut tx, window).await?;
-        if done.changed.is_empty() {
-            tx.rollback().await?;
-        } else {
-            let mut entry = AuditEntry::new(time_from_millis(0), window.who.as_str(), window.verb.act());
-            (entry.def_id, entry.detail) = (Some(window.def_id), Some(done.detail(window)));
-            write_entry::<DB>(&mut tx, self.now(), &entry).await?;
-            tx.commit().await?;
-        }
-        conn.done();
-        Ok(done)
-    }
-
-    async fn window(&self, tx: &mut DB::Connection, window: &Window) -> sqlx::Result<WindowDone> {
-        let statements = DB::statements();
-        let rows: Vec<VerbRow> = window.notices.iter().map(|target| VerbRow::new(target, window.status)).collect();
-        let batch = json(&rows)?;
-        let args = [self.now(), batch.as_str().into()];
-        let mut done = WindowDone::default();
-        match &window.verb {
-            Verb::Retry if window.status.is_final() => {
-                let held = DB::fetch(tx, &statements.verbs.hold_ended, &args).await?;
-                let mut keys = HashMap::new();
-                for row in &held {
-                    keys.insert(required::<DB>(row, 0)?, DB::text(row, 1)?);
-                }
-                let with_key = keys.iter().filter_map(|(id, key)| key.as_deref().map(|key| (*id, key)));
-                let taken = self.keys_taken(tx, window.def_id, with_key).await?;
-                // Of several dead letters with the same dedupe key, the first one gets it.
-                let mut given = HashSet::new();
-                let may = |row: &VerbRow| match keys.get(&row.notice_id) {
-                    None => None,
-                    Some(None) => Some(true),
-                    Some(Some(key)) => Some(!taken.contains_key(&row.notice_id) && given.insert(key.as_str())),
-                };
-                let (mut revived, mut may) = (Vec::new(), may);
-                for row in rows {
-                    match may(&row) {
-                        Some(true) => revived.push(row),
-                        Some(false) => done.dedupe_key_taken.push(row.notice_id),
-                        None => {}
-                    }
-                }
-                if !revived.is_empty() {
-                    self.revive(tx, &revived).await?;
-                }
-                done.changed = revived.iter().map(|row| row.notice_id).collect();
+        Verb::Reschedule { .. } if matches!(window.status, Status::NotSent | Status::Failed) => {
+            let held = DB::fetch(tx, &settle.hold, &args).await?;
+            done.changed = held.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<_>>()?;
+            if !done.changed.is_empty() {
+                let held: HashSet<i64> = done.changed.iter().copied().collect();
+                let rows: Vec<VerbRow> = rows.into_iter().filter(|row| held.contains(&row.notice_id)).collect();
+                let batch = json(&rows)?;
+                DB::execute(tx, &verbs.retime_window, &[args[0], batch.as_str().into()]).await?;
             }
-            Verb::Reschedule { .. } if matches!(window.status, Status::NotSent | Status::Failed) => {
-                let held = DB::fetch(tx, &statements.settle.hold, &args).await?;
-                done.changed = held.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<_>>()?;
-                if !done.changed.is_empty() {
-                    let held: HashSet<i64> = done.changed.iter().copied().collect();
-                    let rows: Vec<VerbRow> = rows.into_iter().filter(|row| held.contains(&row.notice_id)).collect();
-                    let batch = json(&rows)?;
-                    DB::execute(tx, &statements.verbs.retime_window, &[args[0], batch.as_str().into()]).await?;
-                }
-            }
-            Verb::Cancel { reason } if !window.status.is_final() => {
-                let held = DB::fetch(tx, &statements.settle.hold, &args).await?;
-                done.changed = held.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<_>>()?;
-                if !done.changed.is_empty() {
-                    self.cancel(tx, &done.changed, reason).await?;
-                }
-            }
-            _ => {}
         }
-        Ok(done)
+        Verb::Cancel { reason } if !window.status.is_final() => {
+            let held = DB::fetch(tx, &settle.hold, &args).await?;
+            done.changed = held.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<_>>()?;
+            if !done.changed.is_empty() {
+                cancel::<DB>(tx, now, &done.changed, reason).await?;
+            }
+        }
+        _ => {}
     }
+    Ok(done)
 }

@@ -1,13 +1,12 @@
 //! Settles a batch in one transaction: locks the notices whose fence still holds, moves ended ones to history, and sets the next
 //! time of the others. One statement does each step, or a shortcut does all of them. A refused outcome affects no other.
 
+pub(crate) mod row;
 pub(crate) mod statements;
 
 use std::collections::{HashMap, HashSet};
 
-use serde::Serialize;
-use solid_notify_core::definition::FOREVER;
-use solid_notify_core::notice::{Status, duration_millis};
+use solid_notify_core::notice::Status;
 use solid_notify_core::store::{Settle, Settled};
 use solid_notify_core::transition::Next;
 
@@ -15,212 +14,137 @@ use crate::alerts;
 use crate::claim::blocked::{keys_of_ended, unblock};
 use crate::claim::limits;
 use crate::connections::Share;
-use crate::definitions::is_unique_violation;
 use crate::dialect::Dialect;
+use crate::dialect::fault::is_unique_violation;
 use crate::dialect::row::required;
-use crate::dialect::statement::Arg;
-use crate::shortcuts::{self, Shortcut};
-use crate::store::{SqlStore, json};
+use crate::dialect::statement::{Arg, json};
+use crate::settle::row::{Fence, Key, Row, fence_of, fences};
+use crate::settle::statements::SettleStatements;
+use crate::shortcuts::MetLock;
+use crate::shortcuts::settle::{Shortcut, archive_bare};
 
-/// The fence of an outcome, as the statement `hold` reads it.
-#[derive(Serialize)]
-struct Key {
-    notice_id: i64,
-    fence: i64,
-    was: i64,
-    overdue: i64,
-}
-
-impl Key {
-    fn new(settle: &Settle) -> Self {
-        let (was, overdue) = (settle.from.code(), i64::from(settle.overdue));
-        Self { notice_id: settle.id, fence: settle.fence, was, overdue }
-    }
-}
-
-/// The new state of a notice, as the statements `settle`, `archive` and `reschedule` read it. Missing values are null.
-#[derive(Serialize)]
-pub(crate) struct Row<'a> {
-    notice_id: i64,
-    fence: i64,
-    was: i64,
-    overdue: i64,
-    ends: i64,
-    keep: i64,
-    new_status: i64,
-    /// Null: it waits without end.
-    after_ms: Option<i64>,
-    new_failures: i64,
-    new_crashes: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    new_errors: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    new_class: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    new_description: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
-}
-
-impl<'a> Row<'a> {
-    pub(crate) fn new(settle: &'a Settle) -> Self {
-        let Key { notice_id, fence, was, overdue } = Key::new(settle);
-        let (status, after_ms, reason, ends, keep) = match &settle.transition.next {
-            Next::Wait { status, after } => (status, (*after != FOREVER).then(|| duration_millis(*after)), None, 0, 0),
-            Next::Finish { status, reason, keep } => (status, Some(0), reason.as_deref(), 1, i64::from(*keep)),
-        };
-        Self {
-            notice_id,
-            fence,
-            was,
-            overdue,
-            ends,
-            keep,
-            new_status: status.code(),
-            after_ms,
-            new_failures: settle.transition.failures,
-            new_crashes: settle.transition.crashes,
-            new_errors: settle.errors.as_deref(),
-            new_class: settle.last_class.as_deref(),
-            new_description: settle.description.as_deref(),
-            reason,
+pub(crate) async fn settle<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    met_lock: &MetLock,
+    batch: &[Settle],
+) -> sqlx::Result<Vec<Settled>> {
+    let mut shortcut = Shortcut::of::<DB>(met_lock, batch);
+    let mut evict = false;
+    loop {
+        match settle_once(on, now, batch, shortcut, evict).await {
+            // The only unique index that a settle can violate is on the ids of history.
+            Err(error) if !evict && is_unique_violation(&error) => (shortcut, evict) = (None, true),
+            Err(error) => match shortcut.and_then(|shortcut| shortcut.after::<DB>(&error, met_lock)) {
+                Some(other) => shortcut = Some(other),
+                None => return Err(error),
+            },
+            done => return done,
         }
     }
 }
 
-impl<DB: Dialect> SqlStore<DB> {
-    pub(crate) async fn try_settle(&self, on: &Share<DB>, batch: &[Settle]) -> sqlx::Result<Vec<Settled>> {
-        let mut shortcut = Shortcut::of(self, batch);
-        let mut evict = false;
-        loop {
-            match self.settle_once(on, batch, shortcut, evict).await {
-                // The only unique index that a settle can violate is on the ids of history.
-                Err(error) if !evict && is_unique_violation(&error) => (shortcut, evict) = (None, true),
-                Err(error) => match shortcut.and_then(|shortcut| shortcut.after(&error, self)) {
-                    Some(other) => shortcut = Some(other),
-                    None => return Err(error),
-                },
-                done => return done,
+/// Settles a batch by its shortcut or in steps. With `evict`, rows of history are deleted whose ids were given to new notices.
+async fn settle_once<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    batch: &[Settle],
+    shortcut: Option<Shortcut>,
+    evict: bool,
+) -> sqlx::Result<Vec<Settled>> {
+    let mut conn = on.get().await?;
+    let keyed = batch.iter().any(|settle| settle.ordering_key.is_some());
+    let missing = match shortcut {
+        Some(shortcut) if !keyed => shortcut.settle::<DB>(&mut conn, now, batch).await?,
+        _ => {
+            let mut tx = conn.begin().await?;
+            let missing = if let Some(shortcut) = shortcut {
+                shortcut.settle::<DB>(&mut tx, now, batch).await?
+            } else {
+                settle_by_steps::<DB>(&mut tx, now, batch, evict).await?
+            };
+            // In the transaction of the end: otherwise a process that dies in between leaves the next notice blocked.
+            let ended = keys_of_ended(batch.iter().filter(|settle| !missing.contains(&fence_of(settle))));
+            unblock::<DB>(&mut tx, now, ended).await?;
+            tx.commit().await?;
+            missing
+        }
+    };
+    let is_held = |settle: &Settle| !missing.contains(&fence_of(settle));
+    let mut settled = vec![Settled::Done; batch.len()];
+    if !missing.is_empty() {
+        let ids = batch.iter().filter(|settle| !is_held(settle)).map(|settle| settle.id).collect::<Vec<_>>();
+        let rows = DB::fetch(&mut conn, &SettleStatements::of(DB::KIND).verify, &[now, Arg::Ids(&ids)]).await?;
+        let mut stands = rows.iter().map(StoredState::read::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
+        // The live one last, so that it wins where an ended notice has the same id: the outcome is the live one's.
+        stands.sort_by_key(|(_, stands)| !Status::from_code(stands.status).is_some_and(Status::is_final));
+        let stands = HashMap::<i64, StoredState>::from_iter(stands);
+        for (answer, settle) in settled.iter_mut().zip(batch) {
+            if !is_held(settle) {
+                *answer = judge(settle, stands.get(&settle.id));
             }
         }
     }
+    conn.done();
+    Ok(settled)
+}
 
-    /// Settles a batch by its shortcut or in steps. With `evict`, rows of history are deleted whose ids were given to new notices.
-    async fn settle_once(
-        &self,
-        on: &Share<DB>,
-        batch: &[Settle],
-        shortcut: Option<Shortcut>,
-        evict: bool,
-    ) -> sqlx::Result<Vec<Settled>> {
-        let mut conn = on.get().await?;
-        let keyed = batch.iter().any(|settle| settle.ordering_key.is_some());
-        let missing = match shortcut {
-            Some(shortcut) if !keyed => shortcut.settle::<DB>(&mut conn, self.now(), batch).await?,
-            _ => {
-                let mut tx = conn.begin().await?;
-                let missing = if let Some(shortcut) = shortcut {
-                    shortcut.settle::<DB>(&mut tx, self.now(), batch).await?
-                } else {
-                    self.settle_by_steps(&mut tx, batch, evict).await?
-                };
-                // In the transaction of the end: otherwise a process that dies in between leaves the next notice blocked.
-                let ended = keys_of_ended(batch.iter().filter(|settle| !missing.contains(&fence_of(settle))));
-                unblock::<DB>(&mut tx, self.now(), ended).await?;
-                tx.commit().await?;
-                missing
-            }
-        };
-        let is_held = |settle: &Settle| !missing.contains(&fence_of(settle));
-        let mut settled = vec![Settled::Done; batch.len()];
-        if !missing.is_empty() {
-            let ids = batch.iter().filter(|settle| !is_held(settle)).map(|settle| settle.id).collect::<Vec<_>>();
-            let rows = DB::fetch(&mut conn, &DB::statements().settle.verify, &[self.now(), Arg::Ids(&ids)]).await?;
-            let mut stands = rows.iter().map(StoredState::read::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
-            // The live one last, so that it wins where an ended notice has the same id: the outcome is the live one's.
-            stands.sort_by_key(|(_, stands)| !Status::from_code(stands.status).is_some_and(Status::is_final));
-            let stands = HashMap::<i64, StoredState>::from_iter(stands);
-            for (answer, settle) in settled.iter_mut().zip(batch) {
-                if !is_held(settle) {
-                    *answer = judge(settle, stands.get(&settle.id));
-                }
+/// Locks the notices whose fence holds and writes their new state. Returns the fences that no longer hold.
+async fn settle_by_steps<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    batch: &[Settle],
+    evict: bool,
+) -> sqlx::Result<HashSet<Fence>> {
+    let statements = SettleStatements::of(DB::KIND);
+    let sent = json(&batch.iter().map(Key::new).collect::<Vec<_>>())?;
+    let held = fences::<DB>(&DB::fetch(tx, &statements.hold, &[now, sent.as_str().into()]).await?)?;
+    let (mut ended, mut kept, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+    for settle in batch.iter().filter(|settle| held.contains(&fence_of(settle))) {
+        match &settle.transition.next {
+            Next::Wait { .. } => waiting.push(Row::new(settle)),
+            Next::Finish { keep, .. } => {
+                ended.push(settle.id);
+                kept.extend(keep.then_some(settle));
             }
         }
-        conn.done();
-        Ok(settled)
     }
-
-    /// Locks the notices whose fence holds and writes their new state. Returns the fences that no longer hold.
-    async fn settle_by_steps(
-        &self,
-        tx: &mut DB::Connection,
-        batch: &[Settle],
-        evict: bool,
-    ) -> sqlx::Result<HashSet<Fence>> {
-        let statements = &DB::statements().settle;
-        let now = self.now();
-        let sent = json(&batch.iter().map(Key::new).collect::<Vec<_>>())?;
-        let held = fences::<DB>(&DB::fetch(tx, &statements.hold, &[now, sent.as_str().into()]).await?)?;
-        let (mut ended, mut kept, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
-        for settle in batch.iter().filter(|settle| held.contains(&fence_of(settle))) {
-            match &settle.transition.next {
-                Next::Wait { .. } => waiting.push(Row::new(settle)),
-                Next::Finish { keep, .. } => {
-                    ended.push(settle.id);
-                    kept.extend(keep.then_some(settle));
-                }
-            }
-        }
-        if evict && !kept.is_empty() {
-            let ids = kept.iter().map(|settle| settle.id).collect::<Vec<_>>();
-            let evicted = DB::execute(tx, &statements.evict, &[now, Arg::Ids(&ids)]).await?.rows;
-            tracing::error!(
-                evicted,
-                ?ids,
-                "ids of ended notices were given to new ones; the new ones replace them in notify_msg_history"
-            );
-        }
-        let kept = shortcuts::archive_bare::<DB>(tx, now, kept).await?;
-        if !kept.is_empty() {
-            let rows = json(&kept.into_iter().map(Row::new).collect::<Vec<_>>())?;
-            DB::execute(tx, &statements.archive, &[now, rows.as_str().into()]).await?;
-        }
-        if !ended.is_empty() {
-            DB::execute(tx, &statements.remove, &[now, Arg::Ids(&ended)]).await?;
-        }
-        if !waiting.is_empty() {
-            DB::execute(tx, &statements.reschedule, &[now, json(&waiting)?.as_str().into()]).await?;
-        }
-        let ours = || batch.iter().filter(|settle| held.contains(&fence_of(settle)));
-        let opened = limits::watch::<DB>(tx, now, ours()).await?;
-        let alarms = ours().filter_map(|settle| settle.alarm.as_deref()).chain(opened);
-        alerts::apply::<DB>(tx, now, alarms).await?;
-        Ok(batch.iter().map(fence_of).filter(|fence| !held.contains(fence)).collect())
+    if evict && !kept.is_empty() {
+        let ids = kept.iter().map(|settle| settle.id).collect::<Vec<_>>();
+        let evicted = DB::execute(tx, &statements.evict, &[now, Arg::Ids(&ids)]).await?.rows;
+        tracing::error!(
+            evicted,
+            ?ids,
+            "ids of ended notices were given to new ones; the new ones replace them in notify_msg_history"
+        );
     }
+    let kept = archive_bare::<DB>(tx, now, kept).await?;
+    if !kept.is_empty() {
+        let rows = json(&kept.into_iter().map(Row::new).collect::<Vec<_>>())?;
+        DB::execute(tx, &statements.archive, &[now, rows.as_str().into()]).await?;
+    }
+    if !ended.is_empty() {
+        DB::execute(tx, &statements.remove, &[now, Arg::Ids(&ended)]).await?;
+    }
+    if !waiting.is_empty() {
+        DB::execute(tx, &statements.reschedule, &[now, json(&waiting)?.as_str().into()]).await?;
+    }
+    let ours = || batch.iter().filter(|settle| held.contains(&fence_of(settle)));
+    let opened = limits::watch::<DB>(tx, now, ours()).await?;
+    let alarms = ours().filter_map(|settle| settle.alarm.as_deref()).chain(opened);
+    alerts::apply::<DB>(tx, now, alarms).await?;
+    Ok(batch.iter().map(fence_of).filter(|fence| !held.contains(fence)).collect())
 }
 
 /// Ends a notice that the caller has locked.
 pub(crate) async fn end_one<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, settle: &Settle) -> sqlx::Result<()> {
-    let statements = &DB::statements().settle;
+    let statements = SettleStatements::of(DB::KIND);
     let id = Arg::Ids(std::slice::from_ref(&settle.id));
     // Deletes an ended notice with the same id, because an error would end the caller's transaction.
     DB::execute(conn, &statements.evict, &[now, id]).await?;
     DB::execute(conn, &statements.archive, &[now, json(&[Row::new(settle)])?.as_str().into()]).await?;
     DB::execute(conn, &statements.remove, &[now, id]).await?;
     unblock::<DB>(conn, now, keys_of_ended(std::iter::once(settle))).await
-}
-
-/// The notice, the attempt and the status that an outcome was decided for. A batch may have the outcomes of two attempts at the
-/// same notice, or the outcome of an attempt and the failure that its nack causes.
-pub(crate) type Fence = (i64, i64, i64);
-
-pub(crate) fn fence_of(settle: &Settle) -> Fence {
-    (settle.id, settle.fence, settle.from.code())
-}
-
-/// Reads the fences that a statement of a settle returns.
-pub(crate) fn fences<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<HashSet<Fence>> {
-    rows.iter().map(|row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?, required::<DB>(row, 2)?))).collect()
 }
 
 /// The stored state of a notice whose outcome was not written.

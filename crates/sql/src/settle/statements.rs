@@ -2,8 +2,7 @@
 //! (`reschedule`).
 
 use crate::dialect::kind::{Kind, Ty};
-use crate::dialect::statement::Statement;
-use crate::statements::statements;
+use crate::dialect::statement::{Statement, statements};
 
 statements! {
     SettleStatements:
@@ -33,7 +32,7 @@ pub(crate) const HISTORY: &str = "id, def_id, param, description, errors, status
      finish_time, end_reason";
 
 impl SettleStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let statement = |text: String| Statement::new(kind, &text);
         let settled = kind.batch("$2", SETTLED);
         let keys =

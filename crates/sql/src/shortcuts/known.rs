@@ -1,4 +1,4 @@
-//! Inserts by the id of a definition that this process has read lately ([`Known`]).
+//! [`Known`]: the ids of definitions that this process has read lately, and the statements that use them.
 //!
 //! A notice inserted within [`OLDEST`] after its definition was deleted or renamed counts as inserted just before: it is sent
 //! to its end. Only committed definitions are cached, because the store reads them on its own connections and never in a
@@ -8,19 +8,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use solid_notify_core::add::NewNotice;
 use solid_notify_core::definition::NotifyDef;
-use solid_notify_core::error::Result;
 use tokio::time::Instant;
 
-use crate::add::{Caller, DOING, Inserted};
+use crate::dialect::Dialect;
 use crate::dialect::kind::Kind::{self, MySql, Postgres, Sqlite};
 use crate::dialect::row::required;
-use crate::dialect::statement::{Arg, Statement};
-use crate::dialect::{Changed, Dialect};
-use crate::shortcuts::plain::is_plain;
-use crate::statements::statements;
-use crate::tx::{Context, NoticeTx, failed};
+use crate::dialect::statement::{Statement, statements};
 
 statements! {
     KnownStatements:
@@ -29,7 +23,7 @@ statements! {
 }
 
 impl KnownStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         let tables = kind.tables_at_hand();
         // `$1` is the definition's id, `$2` the parameter. The statement inserts where a transaction is open and the tables are
         // those in which the id was read (`$4`): an application may choose a tenant's schema by `SET LOCAL search_path` or `USE`.
@@ -100,7 +94,7 @@ impl Known {
     /// Reads on a connection of the store what an insert by a known id depends on: the tables that the ids belong to, which it
     /// returns, and whether such an insert detects that the transaction is gone.
     pub(crate) async fn look<DB: Dialect>(&self, conn: &mut DB::Connection) -> sqlx::Result<String> {
-        let server = DB::fetch(conn, &DB::statements().shortcuts.known.own_server, &[]).await?;
+        let server = DB::fetch(conn, &KnownStatements::of(DB::KIND).own_server, &[]).await?;
         let Some(row) = server.first() else { return Ok(String::new()) };
         let sees = required::<DB>(row, 0)? == 1;
         self.sees_open.get_or_init(|| sees);
@@ -133,7 +127,7 @@ impl Known {
     }
 
     /// Returns the cached id of a definition with its tables, and whether it is time to read the definitions again.
-    fn id_of(&self, name: &str) -> (Option<(i64, Arc<str>)>, bool) {
+    pub(crate) fn id_of(&self, name: &str) -> (Option<(i64, Arc<str>)>, bool) {
         let now = Instant::now();
         if !self.beside {
             return (None, false);
@@ -155,57 +149,6 @@ impl Known {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Context {
-    fn known_id(&self, name: &str) -> Option<(i64, Arc<str>)> {
-        let (id, stale) = self.known.id_of(name);
-        if stale {
-            let outbox = self.outbox.clone();
-            // The store's read fills the cache. If it fails, inserts read the ids themselves.
-            tokio::spawn(async move { drop(outbox.engine().stores().definitions.definitions().await) });
-        }
-        id
-    }
-}
-
-/// Inserts a notice that has only a parameter, if its definition's id is cached. `None`: nothing was inserted.
-///
-/// The plain path is [`crate::add::insert`], which looks the definition up. That costs a round trip on MySQL and MariaDB, and a
-/// seventh of the insert on PostgreSQL (decision 0005; in decision 0070 18.2 instead of 15.8 µs).
-///
-/// The statement also detects whether it is in an open transaction, and inserts nothing where it cannot detect one. So a COMMIT that
-/// follows at once needs no check of its own (decision 0003).
-pub(crate) async fn insert_known<DB: Dialect>(
-    tx: &mut NoticeTx<'_, DB>,
-    notice: &NewNotice,
-) -> Result<Option<Inserted>> {
-    let seen_open = tx.seen_open;
-    let (conn, context) = tx.parts(DOING)?;
-    let caller = Caller::Ours(context);
-    if !is_plain(notice, Arg::Int(caller.now_millis())) {
-        return Ok(None);
-    }
-    let Some((def_id, tables)) = context.known_id(notice.name()) else { return Ok(None) };
-    notice.check()?;
-    caller.check::<DB>(conn)?;
-    let statement = &DB::statements().shortcuts.known.insert_known;
-    let args = [def_id.into(), notice.param_json().into(), Arg::Bool(seen_open), Arg::Text(Some(&*tables))];
-    let inserted = if DB::KIND.insert_returns_its_id() {
-        let rows = DB::fetch(conn, statement, &args).await;
-        rows.and_then(|rows| rows.first().map(|row| required::<DB>(row, 0)).transpose())
-    } else {
-        DB::execute(conn, statement, &args).await.map(|Changed { last_id, .. }| Some(last_id))
-    };
-    match inserted {
-        Ok(Some(id)) => {
-            tx.seen_open();
-            Ok(Some(Inserted::New { id, def_id }))
-        }
-        Ok(None) => Ok(None),
-        Err(error) if DB::is_not_open(&error) => Ok(None),
-        Err(error) => Err(failed::<DB>(DOING, error)),
     }
 }
 

@@ -7,44 +7,14 @@
 //! The plain path asks for its shortcut at one place. Without this folder the stores are correct and slower, except that
 //! [`known::Known`] also keeps the tables in which the store reads its definitions.
 
-mod fresh;
+pub(crate) mod fresh;
+pub(crate) mod insert_known;
 pub(crate) mod known;
-mod plain;
-mod settle;
+pub(crate) mod plain;
+pub(crate) mod settle;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-pub(crate) use fresh::claim_fresh;
-pub(crate) use known::insert_known;
-pub(crate) use plain::insert_plain;
-pub(crate) use settle::{Shortcut, archive_bare};
-
-use crate::dialect::kind::Kind;
-use crate::shortcuts::fresh::FreshStatements;
-use crate::shortcuts::known::KnownStatements;
-use crate::shortcuts::plain::PlainStatements;
-use crate::shortcuts::settle::SettleStatements;
-use crate::statements::statements;
-
-statements! {
-    ShortcutStatements:
-    ; plain: PlainStatements
-    ; known: KnownStatements
-    ; fresh: FreshStatements
-    ; settle: SettleStatements
-}
-
-impl ShortcutStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
-        Self {
-            plain: PlainStatements::new(kind),
-            known: KnownStatements::new(kind),
-            fresh: FreshStatements::new(kind),
-            settle: SettleStatements::new(kind),
-        }
-    }
-}
 
 /// How long shortcuts that wait for locked rows are not taken after one of them met a lock. A session that keeps many rows locked,
 /// such as an open transaction in an editor, then delays one statement and not all of them.

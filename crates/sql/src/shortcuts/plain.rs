@@ -4,8 +4,7 @@ use solid_notify_core::add::NewNotice;
 
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind::{self, MySql, Postgres, Sqlite};
-use crate::dialect::statement::{Arg, Statement};
-use crate::statements::statements;
+use crate::dialect::statement::{Arg, Statement, statements};
 
 statements! {
     PlainStatements:
@@ -13,7 +12,7 @@ statements! {
 }
 
 impl PlainStatements {
-    pub(crate) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         // `$1` is the definition: its name, or on MySQL its id, which was read in the database `$3`. All other columns have their
         // defaults: the notice is due at once by the database's clock.
         let param = kind.to_json("$2");
@@ -44,7 +43,7 @@ pub(crate) fn insert_plain<'a, DB: Dialect>(
     notice: &'a NewNotice,
 ) -> Option<(&'static Statement, Vec<Arg<'a>>)> {
     let args = || vec![definition, notice.param_json().into(), tables.into()];
-    is_plain(notice, now).then(|| (&DB::statements().shortcuts.plain.insert_plain, args()))
+    is_plain(notice, now).then(|| (&PlainStatements::of(DB::KIND).insert_plain, args()))
 }
 
 /// True where only the definition and the parameter are set, and the time is the database's.

@@ -1,0 +1,66 @@
+//! The kind of connection that adds, and the result of an insert.
+
+use solid_notify_core::clock::HandClock;
+use solid_notify_core::dispatch::FirstAttemptReceiver;
+use solid_notify_core::error::{Error, Result};
+use solid_notify_core::receipt::Receipt;
+use sqlx::Connection;
+
+use crate::dialect::Dialect;
+use crate::tx::Context;
+
+pub(crate) const DOING: &str = "adding a notice";
+
+/// The kind of connection that the application passes.
+#[derive(Clone, Copy)]
+pub(crate) enum Caller<'a> {
+    /// A transaction of `outbox.begin()`.
+    Ours(&'a Context),
+    /// A transaction of sqlx. The application expects it to be open.
+    Transaction,
+    /// A connection that may have no open transaction.
+    Connection,
+}
+
+impl Caller<'_> {
+    /// `$1` of every statement.
+    pub(crate) fn now_millis(&self) -> Option<i64> {
+        match self {
+            Self::Ours(context) => context.clock.as_ref().map(HandClock::now_millis),
+            Self::Transaction | Self::Connection => None,
+        }
+    }
+
+    /// Returns an error where the transaction is gone. sqlx 0.9 rolls the outer transaction back without an error when a
+    /// savepoint fails.
+    pub(crate) fn check<DB: Dialect>(&self, conn: &DB::Connection) -> Result<()> {
+        if matches!(self, Self::Connection) || conn.is_in_transaction() {
+            return Ok(());
+        }
+        Err(Error::TransactionLost { doing: DOING })
+    }
+}
+
+/// The result of one insert.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Inserted {
+    New { id: i64, def_id: i64 },
+    Duplicate(i64),
+}
+
+impl Inserted {
+    /// Returns the id of the notice that has the dedupe key now, or that was inserted.
+    pub(crate) fn id(self) -> i64 {
+        match self {
+            Self::New { id, .. } | Self::Duplicate(id) => id,
+        }
+    }
+
+    /// The result for a caller whose notices are not dispatched to this process.
+    pub(crate) fn not_followed(self) -> Receipt {
+        match self {
+            Self::New { id, .. } => Receipt::added(id, FirstAttemptReceiver::not_here()),
+            Self::Duplicate(id) => Receipt::duplicate(id),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What an insert reads: the definition, and the notices that have the dedupe keys of the new ones.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use solid_notify_core::add::{NewNotice, nearest_name};
+use solid_notify_core::error::{Error, Result};
+
+use crate::add::caller::{Caller, DOING};
+use crate::add::statements::AddStatements;
+use crate::dialect::Dialect;
+use crate::dialect::fault::failed;
+use crate::dialect::row::required;
+use crate::dialect::statement::{Arg, Statement, json};
+use crate::tx::Context;
+
+/// Reads the id of the notice's definition in a statement of its own, and the tables in which it was read.
+pub(crate) async fn definition_id<DB: Dialect>(
+    conn: &mut DB::Connection,
+    now: Arg<'_>,
+    notice: &NewNotice,
+    caller: Caller<'_>,
+) -> Result<Option<(i64, String)>> {
+    let statements = AddStatements::of(DB::KIND);
+    let found = look::<DB>(conn, &statements.definition_id, now, notice, caller).await?;
+    match (found, caller) {
+        (Some(found), _) => Ok(Some(found)),
+        // The caller's snapshot may be older than the definition.
+        (None, Caller::Ours(context)) => {
+            let id = definitions_beside(context).await?.remove(notice.name());
+            Ok(id.map(|id| (id, context.known.tables().to_string())))
+        }
+        // Only a locking read on this connection sees what was committed since the snapshot.
+        (None, _) => look::<DB>(conn, &statements.definition_id_now, now, notice, caller).await,
+    }
+}
+
+async fn look<DB: Dialect>(
+    conn: &mut DB::Connection,
+    look: &Statement,
+    now: Arg<'_>,
+    notice: &NewNotice,
+    caller: Caller<'_>,
+) -> Result<Option<(i64, String)>> {
+    let failed = |error| failed::<DB>(DOING, error);
+    let rows = DB::fetch(conn, look, &[now, notice.name().into()]).await.map_err(failed)?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    if !matches!(caller, Caller::Connection) && DB::int(row, 1).map_err(failed)? == Some(0) {
+        return Err(Error::TransactionLost { doing: DOING });
+    }
+    let id = required::<DB>(row, 0).map_err(failed)?;
+    Ok(Some((id, DB::text(row, 2).map_err(failed)?.unwrap_or_default())))
+}
+
+/// Reads the ids of the definitions that have these names, and the tables in which they were read.
+pub(crate) async fn definition_ids<DB: Dialect>(
+    conn: &mut DB::Connection,
+    names: &[&str],
+    caller: Caller<'_>,
+) -> Result<(HashMap<String, i64>, String)> {
+    let failed = |error| failed::<DB>(DOING, error);
+    let json = serde_json::Value::from_iter(names.iter().map(|name| serde_json::json!({ "own_key": name })));
+    let args = [Arg::Int(caller.now_millis()), Arg::Text(Some(&json.to_string()))];
+    let rows = DB::fetch(conn, &AddStatements::of(DB::KIND).definition_ids, &args).await.map_err(failed)?;
+    let entry = |row| Ok((DB::text(row, 1)?.unwrap_or_default(), required::<DB>(row, 0)?));
+    let tables = rows.first().map(|row| DB::text(row, 2)).transpose().map_err(failed)?.flatten();
+    Ok((rows.iter().map(entry).collect::<sqlx::Result<_>>().map_err(failed)?, tables.unwrap_or_default()))
+}
+
+/// Reads the ids of all definitions on a connection of the store. A locking read on the caller's connection would make operators
+/// wait for the end of its transaction, even for a name that does not exist.
+pub(crate) async fn definitions_beside(context: &Context) -> Result<HashMap<String, i64>> {
+    let definitions = context.outbox.engine().stores().definitions.definitions().await?;
+    let alive = definitions.into_iter().filter(|def| def.delete_time.is_none());
+    Ok(alive.map(|def| (def.name, def.id)).collect())
+}
+
+/// The error for a definition that does not exist. It names the most similar definition.
+pub(crate) async fn unknown_definition<DB: Dialect>(conn: &mut DB::Connection, name: &str, now: Arg<'_>) -> Error {
+    let rows = match DB::fetch(conn, &AddStatements::of(DB::KIND).definition_names, &[now]).await {
+        Ok(rows) => rows,
+        Err(error) => return failed::<DB>(DOING, error),
+    };
+    let known = rows.iter().filter_map(|row| DB::text(row, 0).ok().flatten()).collect::<Vec<_>>();
+    let nearest = nearest_name(name, known.iter().map(String::as_str));
+    Error::UnknownDefinition { name: name.to_owned(), nearest }
+}
+
+/// A dedupe key and its definition, as the statement `duplicates` reads them.
+#[derive(Serialize, PartialEq, Eq, Hash, Clone, Copy)]
+pub(crate) struct Key<'a> {
+    pub(crate) owner: i64,
+    pub(crate) own_key: &'a str,
+}
+
+impl Key<'_> {
+    pub(crate) fn owned(&self) -> (i64, String) {
+        (self.owner, self.own_key.to_owned())
+    }
+}
+
+/// Returns the ids of the visible notices that have these keys. `hold` locks them: no sweeper claims them before this transaction
+/// ends.
+pub(crate) async fn duplicates<DB: Dialect>(
+    conn: &mut DB::Connection,
+    keys: impl Iterator<Item = Key<'_>>,
+    now: Arg<'_>,
+    hold: bool,
+) -> sqlx::Result<HashMap<(i64, String), i64>> {
+    let keys = keys.collect::<Vec<_>>();
+    if keys.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let json = json(&keys)?;
+    let statements = AddStatements::of(DB::KIND);
+    let statement = if hold { &statements.hold_duplicates } else { &statements.duplicates };
+    let rows = DB::fetch(conn, statement, &[now, json.as_str().into()]).await?;
+    let entry = |row| {
+        let key = (required::<DB>(row, 1)?, DB::text(row, 2)?.unwrap_or_default());
+        Ok((key, required::<DB>(row, 0)?))
+    };
+    rows.iter().map(entry).collect()
+}
+
+/// Returns the id of the notice that has the dedupe key, if this transaction sees one. `hold` locks it: where the key lasts until
+/// the claim, no sweeper may claim the notice before this transaction ends, because the handler would not see this transaction's
+/// changes.
+pub(crate) async fn duplicate_of<DB: Dialect>(
+    conn: &mut DB::Connection,
+    def_id: i64,
+    notice: &NewNotice,
+    now: Arg<'_>,
+    hold: bool,
+) -> sqlx::Result<Option<i64>> {
+    let key = notice.dedupe_key_text().map(|own_key| Key { owner: def_id, own_key });
+    Ok(duplicates::<DB>(conn, key.into_iter(), now, hold).await?.into_values().next())
+}

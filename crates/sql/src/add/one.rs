@@ -1,0 +1,144 @@
+//! Inserts one notice.
+
+use std::collections::HashMap;
+
+use solid_notify_core::add::NewNotice;
+use solid_notify_core::error::Result;
+
+use crate::add::caller::{Caller, DOING, Inserted};
+use crate::add::find::{definition_id, definition_ids, duplicate_of, unknown_definition};
+use crate::add::statements::AddStatements;
+use crate::dialect::Dialect;
+use crate::dialect::fault::{failed, is_unique_violation};
+use crate::dialect::kind::Kind;
+use crate::dialect::row::required;
+use crate::dialect::statement::Arg;
+use crate::shortcuts::plain::insert_plain;
+
+/// Inserts one notice.
+pub(crate) async fn insert<DB: Dialect>(
+    conn: &mut DB::Connection,
+    notice: &NewNotice,
+    caller: Caller<'_>,
+) -> Result<Inserted> {
+    notice.check()?;
+    caller.check::<DB>(conn)?;
+    let statements = AddStatements::of(DB::KIND);
+    let failed = |error| failed::<DB>(DOING, error);
+    let now = Arg::Int(caller.now_millis());
+    if DB::KIND.insert_reads_freely() {
+        let definition = (notice.name().into(), "");
+        let (statement, args) = if let Some(plain) = insert_plain::<DB>(now, definition, notice) {
+            plain
+        } else {
+            let keyed = notice.dedupe_key_text().is_some();
+            let statement = if keyed { &statements.insert_keyed } else { &statements.insert };
+            (statement, values(now, definition, notice))
+        };
+        for _ in 0..ROUNDS {
+            let rows = DB::fetch(conn, statement, &args).await.map_err(failed)?;
+            if let Some(row) = rows.first() {
+                let (id, def_id) = (required::<DB>(row, 0).map_err(failed)?, required::<DB>(row, 1).map_err(failed)?);
+                return Ok(Inserted::New { id, def_id });
+            }
+            // No row was inserted: the notice is a duplicate, or the definition does not exist.
+            let keyed = notice.dedupe_key_text().is_some();
+            let def_ids =
+                if keyed { definition_ids::<DB>(conn, &[notice.name()], caller).await?.0 } else { HashMap::new() };
+            let Some(def_id) = def_ids.get(notice.name()) else {
+                return Err(unknown_definition::<DB>(conn, notice.name(), now).await);
+            };
+            let hold = !notice.is_unique_until_ended();
+            if let Some(id) = duplicate_of::<DB>(conn, *def_id, notice, now, hold).await.map_err(failed)? {
+                return Ok(Inserted::Duplicate(id));
+            }
+        }
+        Err(failed(lost_again()))
+    } else {
+        debug_assert_eq!(DB::KIND, Kind::MySql);
+        match definition_id::<DB>(conn, now, notice, caller).await? {
+            Some((def_id, tables)) => insert_of::<DB>(conn, (def_id, &tables), notice, now).await.map_err(failed),
+            None => Err(unknown_definition::<DB>(conn, notice.name(), now).await),
+        }
+    }
+}
+
+/// Inserts a notice whose definition is known.
+///
+/// Searches for a duplicate first. An insert that fails for a duplicate keeps a lock on it until the caller's transaction ends,
+/// so its outcome could not be settled. The unique index catches only a duplicate that this transaction does not see.
+pub(crate) async fn insert_of<DB: Dialect>(
+    conn: &mut DB::Connection,
+    (def_id, tables): (i64, &str),
+    notice: &NewNotice,
+    now: Arg<'_>,
+) -> sqlx::Result<Inserted> {
+    if notice.dedupe_key_text().is_some()
+        && let Some(id) = duplicate_of::<DB>(conn, def_id, notice, now, false).await?
+    {
+        // The lock is taken only where a row was seen, because a locking read that finds no row would lock the gap.
+        let id = match notice.is_unique_until_ended() {
+            true => Some(id),
+            false => duplicate_of::<DB>(conn, def_id, notice, now, true).await?,
+        };
+        if let Some(id) = id {
+            return Ok(Inserted::Duplicate(id));
+        }
+    }
+    let definition = (def_id.into(), tables);
+    let (statement, args) = if let Some(plain) = insert_plain::<DB>(now, definition, notice) {
+        plain
+    } else {
+        (&AddStatements::of(DB::KIND).insert, values(now, definition, notice))
+    };
+    for _ in 0..ROUNDS {
+        match DB::execute(conn, statement, &args).await {
+            Ok(done) => return Ok(Inserted::New { id: done.last_id, def_id }),
+            Err(error) if notice.dedupe_key_text().is_some() && is_unique_violation(&error) => {}
+            Err(error) if DB::is_not_open(&error) => return Err(other_tables(tables)),
+            Err(error) => return Err(error),
+        }
+        // Only a locking read sees a notice that is newer than the snapshot. The insert that failed has locked it already.
+        if let Some(id) = duplicate_of::<DB>(conn, def_id, notice, now, true).await? {
+            return Ok(Inserted::Duplicate(id));
+        }
+    }
+    Err(lost_again())
+}
+
+/// Maximum number of inserts of one notice with a dedupe key. A round is lost when the duplicate loses its key (it is claimed, or
+/// ends) before it is read.
+pub(crate) const ROUNDS: usize = 10;
+
+/// Error on MySQL after a `USE` between two statements of one insert, or while statements were already prepared.
+fn other_tables(tables: &str) -> sqlx::Error {
+    let why = format!(
+        "the id of the definition was read in the database {tables:?}, and the insert is prepared for another one: after `USE` close the \
+         connection, and use one pool for each database"
+    );
+    sqlx::Error::Configuration(why.into())
+}
+
+pub(crate) fn lost_again() -> sqlx::Error {
+    let why =
+        format!("gave up after {ROUNDS} inserts: each met another notice with the same dedupe key that then lost it");
+    sqlx::Error::Configuration(why.into())
+}
+
+/// The arguments of an insert. `definition` is its name, or its id and the tables in which the id was read.
+fn values<'a>(now: Arg<'a>, (definition, tables): (Arg<'a>, &'a str), notice: &'a NewNotice) -> Vec<Arg<'a>> {
+    let (at, delay) = notice.send_millis();
+    vec![
+        now,
+        definition,
+        notice.param_json().into(),
+        Arg::Text(notice.description_text()),
+        Arg::Text(notice.trace_context_text()),
+        Arg::Text(notice.ordering_key_text()),
+        Arg::Text(notice.dedupe_key_text()),
+        Arg::Int(notice.is_unique_until_ended().then_some(1)),
+        Arg::Int(at),
+        delay.into(),
+        tables.into(),
+    ]
+}

@@ -1,0 +1,68 @@
+//! What this process remembers of queue slices, so that the next look or claim costs less.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use solid_notify_core::notice::ClaimedNotice;
+
+use crate::claim::marks::Marks;
+use crate::shortcuts::MetLock;
+
+/// What one store remembers between its calls. Any of it may be lost at any time.
+#[derive(Default)]
+pub(crate) struct Remembered {
+    pub(super) marks: Marks,
+    pub(super) unordered: Unordered,
+    pub(crate) met_lock: MetLock,
+}
+
+/// Definitions whose queue slices had no ordering key at the last look. Their claims need no windows.
+#[derive(Default)]
+pub(super) struct Unordered(Mutex<HashSet<i64>>);
+
+impl Unordered {
+    fn set(&self) -> MutexGuard<'_, HashSet<i64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a definition whose last window had no ordering key.
+    pub(super) fn add(&self, def_id: i64) {
+        self.set().insert(def_id);
+    }
+
+    pub(super) fn has(&self, def_id: i64) -> bool {
+        self.set().contains(&def_id)
+    }
+
+    /// Removes a definition of which a notice with an ordering key was claimed.
+    pub(super) fn note(&self, claimed: &[ClaimedNotice]) {
+        if let Some(ordered) = claimed.iter().find(|notice| notice.ordering_key.is_some()) {
+            self.set().remove(&ordered.def_id);
+        }
+    }
+
+    /// Marks the start of a claim. If the claim does not end in time, the next claim of the definition uses windows.
+    pub(super) fn claim(&self, def_id: i64) -> Unfinished<'_> {
+        Unfinished { of: self, def_id: Some(def_id) }
+    }
+}
+
+/// A claim that has not ended yet.
+pub(super) struct Unfinished<'a> {
+    of: &'a Unordered,
+    def_id: Option<i64>,
+}
+
+impl Unfinished<'_> {
+    pub(super) fn ended(mut self) {
+        self.def_id = None;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(def_id) = self.def_id {
+            self.of.set().remove(&def_id);
+        }
+    }
+}
