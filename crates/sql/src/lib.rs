@@ -30,6 +30,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::BackoffBuilder;
 use sqlx::Pool;
 
 pub use add::BySqlx;
@@ -39,7 +40,7 @@ pub use dialect::Limits;
 pub use tx::NoticeTx;
 
 use dialect::Plan;
-use dialect::fault::{conflict_pause, failed, fault};
+use dialect::fault::{CONFLICT_PAUSES, failed, fault};
 use shortcuts::known::Known;
 use solid_notify_core::clock::HandClock;
 use solid_notify_core::engine::Engine;
@@ -137,7 +138,7 @@ impl<DB: Dialect> Outbox<DB> {
             // The application's pool must not get back a connection with our session settings and locks.
             conn.close_on_drop();
         }
-        let (began, mut tried) = (tokio::time::Instant::now(), 1);
+        let (began, mut pauses) = (tokio::time::Instant::now(), CONFLICT_PAUSES.without_max_times().build());
         loop {
             match migrate::migrate::<DB>(&mut conn).await {
                 // Another process migrates (SQLite does not always wait for it by itself), or a transaction locks a table.
@@ -145,8 +146,7 @@ impl<DB: Dialect> Outbox<DB> {
                     if began.elapsed() >= migrate::PATIENCE {
                         return Err(migrate::locked(error).into());
                     }
-                    tokio::time::sleep(conflict_pause(tried.min(6))).await;
-                    tried += 1;
+                    tokio::time::sleep(pauses.next().unwrap_or_default()).await;
                 }
                 done => return done.map_err(failed),
             }

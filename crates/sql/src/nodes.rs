@@ -83,7 +83,7 @@ pub(crate) async fn beat<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, node: &Node)
     let until = Instant::now() + ALARMS_WAIT;
     for alarm in &node.alarms {
         while !try_alarm::<DB>(&mut conn, now, alarm).await? && Instant::now() < until {
-            tokio::time::sleep(conflict_pause(1)).await;
+            tokio::time::sleep(conflict_pause()).await;
         }
     }
     let lives = DB::fetch(&mut conn, &statements.nodes, &[now, duration_millis(NODE_LIVES).into()]).await?;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use backon::{ConstantBuilder, Retryable};
 use solid_notify_core::clock::HandClock;
 use solid_notify_core::error::{FaultKind, StoreError};
 use sqlx::Pool;
@@ -11,7 +12,7 @@ use sqlx::Pool;
 use crate::claim::remembered::Remembered;
 use crate::connections::{Connections, NoTurn, Purpose, Share};
 use crate::dialect::Dialect;
-use crate::dialect::fault::{conflict_pause, fault, is_unique_violation};
+use crate::dialect::fault::{CONFLICT_PAUSES, fault, is_unique_violation};
 use crate::dialect::statement::Arg;
 use crate::operate::purge::Purged;
 use crate::shortcuts::known::Known;
@@ -26,9 +27,7 @@ pub(crate) struct SqlStore<DB: Dialect> {
     pub(crate) known: Arc<Known>,
 }
 
-/// Maximum number of tries of a call that meets a conflict, such as a deadlock.
-const CONFLICT_TRIES: u32 = 4;
-/// A try that took longer is not repeated.
+/// A call that took longer is not repeated.
 const TRIED_AGAIN: Duration = Duration::from_millis(900);
 
 impl<DB: Dialect> SqlStore<DB> {
@@ -66,26 +65,12 @@ impl<DB: Dialect> SqlStore<DB> {
                 return Err(StoreError::new(doing, FaultKind::Busy, problem));
             }
         };
-        let tries = async {
-            let mut tried = 1;
-            loop {
-                let began = Instant::now();
-                let now = Arg::Int(self.clock.as_ref().map(HandClock::now_millis));
-                match attempt(turn.share, now).await {
-                    // Not after a wait for a lock, because the next try would only wait again.
-                    Err(error)
-                        if tried < CONFLICT_TRIES
-                            && fault::<DB>(&error) == FaultKind::Conflict
-                            && began.elapsed() < TRIED_AGAIN =>
-                    {
-                        tracing::debug!(doing, %error, tried, "retrying after a conflict with another transaction");
-                        tokio::time::sleep(conflict_pause(tried)).await;
-                        tried += 1;
-                    }
-                    done => break done,
-                }
-            }
-        };
+        let began = Instant::now();
+        let tries = (|| attempt(turn.share, Arg::Int(self.clock.as_ref().map(HandClock::now_millis))))
+            .retry(CONFLICT_PAUSES)
+            // Not after a wait for a lock, because the next try would only wait again.
+            .when(|error| fault::<DB>(error) == FaultKind::Conflict && began.elapsed() < TRIED_AGAIN)
+            .notify(|error, _| tracing::debug!(doing, %error, "retrying after a conflict with another transaction"));
         let error = match tokio::time::timeout(self.call_timeout, tries).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => StoreError::new(doing, fault::<DB>(&error), error),
@@ -110,16 +95,14 @@ impl<DB: Dialect> SqlStore<DB> {
     }
 }
 
-/// Repeats a transaction that inserted a unique value at the same moment as another session. The next try sees that value.
+/// Repeats a transaction that inserted a unique value at the same moment as another session, up to three times. The next try sees
+/// that value.
 pub(crate) async fn past_collisions<T, F>(transaction: impl Fn() -> F) -> sqlx::Result<T>
 where
     F: Future<Output = sqlx::Result<T>>,
 {
-    let mut tried = 1;
-    loop {
-        match transaction().await {
-            Err(error) if is_unique_violation(&error) && tried < CONFLICT_TRIES => tried += 1,
-            done => return done,
-        }
-    }
+    transaction
+        .retry(ConstantBuilder::new().with_delay(Duration::ZERO).with_max_times(3))
+        .when(is_unique_violation)
+        .await
 }

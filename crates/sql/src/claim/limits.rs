@@ -90,7 +90,7 @@ pub(crate) async fn take_within<DB: Dialect>(
     quota: &Quota,
 ) -> sqlx::Result<Claims> {
     let Some((row, time)) = try_lock::<DB>(tx, now, claim.def_id).await? else {
-        let after = conflict_pause(1);
+        let after = conflict_pause();
         return Ok(Claims { notices: Vec::new(), stopped_by: Some(QuotaStop::Busy { after }) });
     };
     // After the lock, in statements of their own, so that they see all earlier claims.

@@ -4,8 +4,8 @@
 //! is older. A look from the start of a queue slice would step over all such entries each time.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use solid_notify_core::notice::Status;
 
@@ -29,12 +29,12 @@ pub(crate) struct MarkRow {
 impl Marks {
     /// Returns where a look at a queue slice begins; `None`: at its start.
     pub(crate) fn of(&self, def_id: i64, status: Status) -> Option<i64> {
-        let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let marks = self.0.lock();
         marks.get(&def_id)?[place(status)?]
     }
 
     pub(crate) fn rows(&self) -> Vec<MarkRow> {
-        let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let marks = self.0.lock();
         let row = |(owner, marks): (&i64, &[Option<i64>; 4])| {
             let [from_0, from_2, from_5, from_4] = *marks;
             MarkRow { owner: *owner, from_0, from_2, from_5, from_4 }
@@ -45,7 +45,7 @@ impl Marks {
     /// Stores the result of a look: for each queue slice the time of its first notice, or now (0: an unreadable time). A look
     /// that was not thorough does not see notices before the marks, so it moves no mark back.
     pub(crate) fn set(&self, found: &[(i64, Status, i64)], thorough: bool) {
-        let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut marks = self.0.lock();
         if thorough {
             marks.clear();
         }

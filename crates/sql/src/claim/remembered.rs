@@ -1,8 +1,8 @@
 //! What this process remembers of queue slices, so that the next look or claim costs less.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use solid_notify_core::notice::ClaimedNotice;
 
 use crate::claim::marks::Marks;
@@ -22,7 +22,7 @@ pub(super) struct Unordered(Mutex<HashSet<i64>>);
 
 impl Unordered {
     fn set(&self) -> MutexGuard<'_, HashSet<i64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Adds a definition whose last window had no ordering key.

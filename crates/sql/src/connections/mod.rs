@@ -13,9 +13,9 @@ pub(crate) mod uncancelled;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sqlx::pool::PoolConnection;
 use sqlx::{ConnectOptions, Connection, Pool};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
@@ -189,7 +189,7 @@ impl<DB: Dialect> Connections<DB> {
     /// Closes the idle connections, because after an outage each of them may be broken.
     pub(crate) fn forget_idle(&self) {
         for share in [Some(&self.work), self.lease.as_ref(), self.operate.as_ref()].into_iter().flatten() {
-            let idle = std::mem::take(&mut *share.idle.lock().unwrap_or_else(PoisonError::into_inner));
+            let idle = std::mem::take(&mut *share.idle.lock());
             for (mut connection, _) in idle {
                 connection.close_on_drop();
             }
@@ -225,7 +225,7 @@ impl<DB: Dialect> Share<DB> {
     /// Returns the idle connection that was used last, and closes those that were idle for too long.
     fn rested(&self) -> Option<PoolConnection<DB>> {
         let longest = DB::longest_rest(self.own.as_ref()?);
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         // The list is in the order of return, so the stale ones come first.
         let stale = idle.iter().take_while(|(_, since)| since.elapsed() > longest).count();
         idle.drain(..stale).for_each(|(mut connection, _)| connection.close_on_drop());
@@ -270,7 +270,7 @@ impl<DB: Dialect> Borrowed<'_, DB> {
         if self.share.own.is_some()
             && let Some(connection) = self.connection.take()
         {
-            self.share.idle.lock().unwrap_or_else(PoisonError::into_inner).push((connection, Instant::now()));
+            self.share.idle.lock().push((connection, Instant::now()));
         } else {
             // Dropping it returns it to the application's pool.
             self.connection.take();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use backon::{BackoffBuilder, ExponentialBuilder};
 use solid_notify_core::error::{Error, FaultKind, StoreError};
 
 use crate::dialect::Dialect;
@@ -33,9 +33,15 @@ pub(crate) fn is_unique_violation(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
 }
 
-/// A few milliseconds, longer with each try, with jitter from the clock's low digits, so that two transactions in conflict do not
-/// meet again.
-pub(crate) fn conflict_pause(tried: u32) -> Duration {
-    let noise = (Utc::now() - DateTime::UNIX_EPOCH).to_std().map_or(0, |now| now.subsec_nanos());
-    Duration::from_millis(u64::from(2_u32 << tried)) + Duration::from_micros(u64::from(noise / 1000 % 8000))
+/// The pauses between the tries of a call that meets a conflict: 5 ms, then each twice as long. Jitter adds up to as much again, so
+/// that two transactions in conflict do not meet again.
+pub(crate) const CONFLICT_PAUSES: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(5))
+    .with_max_delay(Duration::from_millis(100))
+    .with_max_times(3)
+    .with_jitter();
+
+/// Returns a pause before another try, of 5 to 10 ms.
+pub(crate) fn conflict_pause() -> Duration {
+    CONFLICT_PAUSES.build().next().unwrap_or_default()
 }

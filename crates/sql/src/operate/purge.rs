@@ -4,8 +4,8 @@
 //! transaction anywhere is older. Windows that began at the start would step over all such entries each time.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use solid_notify_core::notice::{Status, duration_millis};
 use solid_notify_core::store::Purge;
 
@@ -75,7 +75,7 @@ impl Purged {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(i64, i64), i64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -5,9 +5,10 @@
 //! transaction of the caller.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use solid_notify_core::definition::NotifyDef;
 use tokio::time::Instant;
 
@@ -148,7 +149,7 @@ impl Known {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

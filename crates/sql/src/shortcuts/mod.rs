@@ -13,8 +13,9 @@ pub(crate) mod known;
 pub(crate) mod plain;
 pub(crate) mod settle;
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// How long shortcuts that wait for locked rows are not taken after one of them met a lock. A session that keeps many rows locked,
 /// such as an open transaction in an editor, then delays one statement and not all of them.
@@ -26,10 +27,10 @@ pub(crate) struct MetLock(Mutex<Option<Instant>>);
 
 impl MetLock {
     fn note(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.0.lock() = Some(Instant::now());
     }
 
     fn lately(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|met| met.elapsed() < CAREFUL)
+        self.0.lock().is_some_and(|met| met.elapsed() < CAREFUL)
     }
 }

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use backon::{BackoffBuilder, ExponentialBuilder};
 use parking_lot::Mutex;
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
@@ -91,10 +92,15 @@ impl Health {
     }
 }
 
-/// Returns the pause after `failures` earlier failures: from 50 ms to 3 s, with jitter.
+/// The longest pause after a failure, without its jitter.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// The pauses after failures in a row. Jitter adds up to as much again.
+const PAUSES: ExponentialBuilder =
+    ExponentialBuilder::new().with_min_delay(Duration::from_millis(50)).with_max_delay(LONGEST_PAUSE).with_jitter();
+
+/// Returns the pause after `failures` earlier failures: from 50 ms, each twice as long, to 2 s, with jitter.
 pub(crate) fn pause_after(failures: u32) -> Duration {
-    let pause = Duration::from_millis(50 << failures.min(6)).min(Duration::from_secs(3));
-    pause.mul_f64(0.75 + 0.5 * fastrand::f64())
+    PAUSES.without_max_times().build().nth(failures.min(6) as usize).unwrap_or(LONGEST_PAUSE)
 }
 
 #[cfg(test)]
