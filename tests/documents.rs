@@ -203,7 +203,7 @@ const ELSEWHERE: [(&str, &str, &str); 8] = [
     ("metrics", "solid-notify-core", "solid_notify_core::metrics"),
     ("redis", "solid-notify-redis", "solid_notify_redis"),
     ("retry", "solid-notify-core", "solid_notify_core::retry"),
-    ("simulate", "solid-notify-testkit", "solid_notify_testkit::simulate"),
+    ("simulate", "solid-notify-simulate", "solid_notify_simulate"),
     ("testkit", "solid-notify-sweeper", "solid_notify_sweeper::testing"),
     ("testkit", "solid-notify-testkit", "solid_notify_testkit"),
     ("timed", "solid-notify-timed", "solid_notify_timed"),

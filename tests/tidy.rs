@@ -191,12 +191,13 @@ fn dependencies_point_inwards() {
         ("core", &[][..]),
         ("sweeper", &["core"][..]),
         ("testkit", &["core"][..]),
+        ("simulate", &["core"][..]),
         ("channels", &["core", "sweeper"][..]),
         ("redis", &["core", "redis-connection"][..]),
         ("redis-connection", &[][..]),
         ("timed", &["redis-connection"][..]),
         ("sql", &["core"][..]),
-        ("solid-notify", &["channels", "core", "redis", "sql", "sweeper", "testkit", "timed"][..]),
+        ("solid-notify", &["channels", "core", "redis", "simulate", "sql", "sweeper", "testkit", "timed"][..]),
     ]);
     for (name, may) in &allowed {
         let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();

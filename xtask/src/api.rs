@@ -14,7 +14,7 @@ use public_api::{Builder, Error};
 use crate::run::{cargo, run, workspace_root};
 
 /// The crates that users depend on, all with all features.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "solid-notify",
     "solid-notify-core",
     "solid-notify-sql",
@@ -23,6 +23,7 @@ const CRATES: [&str; 9] = [
     "solid-notify-redis-connection",
     "solid-notify-timed",
     "solid-notify-channels",
+    "solid-notify-simulate",
     "solid-notify-testkit",
 ];
 

@@ -18,13 +18,13 @@ pub use solid_notify_core::{
 };
 #[cfg(feature = "redis")]
 pub use solid_notify_redis as redis;
+#[cfg(feature = "simulate")]
+pub use solid_notify_simulate as simulate;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use solid_notify_sql::{BySqlx, Dialect, NoticeTx, Outbox, OutboxBuilder};
 pub use solid_notify_sweeper::{
     Failure, Handler, HandlerResult, HttpStatus, Notice, OutboxExt, Sweeper, SweeperBuilder, Tally,
 };
-#[cfg(feature = "simulate")]
-pub use solid_notify_testkit::simulate;
 #[cfg(feature = "timed")]
 pub use solid_notify_timed as timed;
 

@@ -1,8 +1,6 @@
 //! Tools for tests with solid-notify: an in-memory store ([`MemoryOutbox`]), a hand-turned clock ([`HandClock`]), an
 //! assertion on added notices ([`assert_added`]), and the [`conformance`] suite that every store must pass.
 //!
-//! With the feature `simulate`: the behaviour of a definition in an outage, in virtual time.
-//!
 //! The memory store keeps every promise of a store except durability, so tests of an application's own logic need no
 //! database.
 
@@ -10,8 +8,6 @@ pub mod conformance;
 mod expect;
 mod memory;
 mod memory_tx;
-#[cfg(feature = "simulate")]
-pub mod simulate;
 
 pub use expect::{Expectation, assert_added};
 pub use memory_tx::{MemoryOutbox, MemoryOutboxBuilder, MemoryTx};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use solid_notify_core::notice::ClaimedNotice;
 
 use crate::claim::marks::Marks;
@@ -21,23 +21,19 @@ pub(crate) struct Remembered {
 pub(super) struct Unordered(Mutex<HashSet<i64>>);
 
 impl Unordered {
-    fn set(&self) -> MutexGuard<'_, HashSet<i64>> {
-        self.0.lock()
-    }
-
     /// Adds a definition whose last window had no ordering key.
     pub(super) fn add(&self, def_id: i64) {
-        self.set().insert(def_id);
+        self.0.lock().insert(def_id);
     }
 
     pub(super) fn has(&self, def_id: i64) -> bool {
-        self.set().contains(&def_id)
+        self.0.lock().contains(&def_id)
     }
 
     /// Removes a definition of which a notice with an ordering key was claimed.
     pub(super) fn note(&self, claimed: &[ClaimedNotice]) {
         if let Some(ordered) = claimed.iter().find(|notice| notice.ordering_key.is_some()) {
-            self.set().remove(&ordered.def_id);
+            self.0.lock().remove(&ordered.def_id);
         }
     }
 
@@ -62,7 +58,7 @@ impl Unfinished<'_> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if let Some(def_id) = self.def_id {
-            self.of.set().remove(&def_id);
+            self.of.0.lock().remove(&def_id);
         }
     }
 }

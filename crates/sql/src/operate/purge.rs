@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use solid_notify_core::notice::{Status, duration_millis};
 use solid_notify_core::store::Purge;
 
@@ -63,19 +63,15 @@ pub(crate) struct Purged(Mutex<HashMap<(i64, i64), i64>>);
 
 impl Purged {
     fn begin(&self, def_id: i64, status: Status) -> i64 {
-        self.lock().get(&(def_id, status.code())).copied().unwrap_or(0)
+        self.0.lock().get(&(def_id, status.code())).copied().unwrap_or(0)
     }
 
     fn end(&self, def_id: i64, status: Status, at: Option<i64>) {
-        let mut ends = self.lock();
+        let mut ends = self.0.lock();
         match at {
             Some(at) => ends.insert((def_id, status.code()), at),
             None => ends.remove(&(def_id, status.code())),
         };
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<(i64, i64), i64>> {
-        self.0.lock()
     }
 }
 

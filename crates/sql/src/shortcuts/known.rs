@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use solid_notify_core::definition::NotifyDef;
 use tokio::time::Instant;
 
@@ -104,7 +104,7 @@ impl Known {
 
     /// Stores the result of a read that began at `began`.
     pub(crate) fn remember(&self, began: Instant, definitions: &[NotifyDef], tables: String) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.read.max(state.changed).is_none_or(|newer| newer < began) {
             state.read = Some(began);
             if *state.tables != *tables {
@@ -117,14 +117,14 @@ impl Known {
 
     /// Clears the cache, because this process changes a definition.
     pub(crate) fn forget(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.changed = Some(Instant::now());
         state.ids.clear();
     }
 
     /// Returns the tables in which this process last read the ids.
     pub(crate) fn tables(&self) -> Arc<str> {
-        Arc::clone(&self.state().tables)
+        Arc::clone(&self.state.lock().tables)
     }
 
     /// Returns the cached id of a definition with its tables, and whether it is time to read the definitions again.
@@ -134,7 +134,7 @@ impl Known {
             return (None, false);
         }
         let within = |moment: Option<Instant>, limit| moment.is_some_and(|moment| now - moment <= limit);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let often = within(state.used.replace(now), RENEWED);
         let stale = often && !within(state.read, RENEWED) && !within(state.asked, RENEWED);
         if stale {
@@ -146,10 +146,6 @@ impl Known {
 
     pub(crate) fn sees_open(&self) -> bool {
         self.sees_open.get().is_some_and(|sees| *sees)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 }
 

@@ -26,7 +26,7 @@
 //! ```
 //! use std::time::Duration;
 //! use solid_notify_core::{ErrorClass, NotifyDef};
-//! use solid_notify_testkit::simulate::{Scenario, simulate};
+//! use solid_notify_simulate::{Scenario, simulate};
 //!
 //! let minutes = |count: u64| Duration::from_secs(60 * count);
 //! let def = NotifyDef::new("sync_to_omp").retry_interval("[5s,5m,1h,1d] ~10%");
