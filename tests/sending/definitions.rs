@@ -119,6 +119,19 @@ pub async fn a_deleted_definition_sends_its_notices_in_flight(b: &dyn Backend) {
     sweeper.shutdown().await;
 }
 
+pub async fn a_definition_that_this_process_disabled_is_claimed_no_more(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let (builder, calls) = good(b);
+    let sweeper = builder.start().await.unwrap();
+    let sent = add(b, "sync").await;
+    reaches(b, sent, Status::Succeeded).await;
+    update(b, "sync", |def| def.enabled(false)).await;
+    let waits = add(b, "sync").await;
+    sweeper.idle().await;
+    assert_eq!((record(b, waits).await.fence, calls.all()), (0, vec![sent]));
+    sweeper.shutdown().await;
+}
+
 pub async fn an_edit_by_hand_is_in_force_within_five_seconds(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync").enabled(false)).await.unwrap();
     let (builder, _calls) = good(b);
@@ -188,10 +201,6 @@ pub async fn an_outcome_is_judged_by_the_definition_as_it_is_when_the_attempt_en
     let id = add(b, "slow").await;
     eventually("it is being sent", async || calls.count() == 1).await;
     update(b, "slow", |def| def.retry_interval("7m")).await;
-    // A definition that the node does not know yet makes it read all of them.
-    b.outbox().define_if_missing(NotifyDef::new("late").handler("sync")).await.unwrap();
-    let late = add(b, "late").await;
-    reaches(b, late, Status::Succeeded).await;
     gate.add_permits(1);
     let failed = reaches(b, id, Status::Failed).await;
     assert_eq!(failed.next_call_time, Some(b.clock().now() + Duration::from_secs(420)));

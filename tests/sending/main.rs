@@ -54,6 +54,7 @@ macro_rules! sending_suite {
                 a_definition_without_a_handler_here_is_left_to_others,
                 a_renamed_definition_keeps_its_notices,
                 a_deleted_definition_sends_its_notices_in_flight,
+                a_definition_that_this_process_disabled_is_claimed_no_more,
                 an_edit_by_hand_is_in_force_within_five_seconds,
                 a_lowered_limit_ends_a_notice_without_another_try,
                 an_outcome_is_judged_by_the_definition_as_it_is_when_the_attempt_ends;

@@ -1,5 +1,6 @@
 //! [`Engine`]: what the connections, sweepers and operators of one process share, behind the handle of the application.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -20,6 +21,7 @@ pub struct Engine {
     commits: Commits,
     clock: Option<HandClock>,
     wake: watch::Sender<()>,
+    edits: AtomicU64,
     token_keys: RwLock<Option<TokenKeys>>,
 }
 
@@ -33,6 +35,7 @@ impl Engine {
             commits: Commits::default(),
             clock,
             wake: watch::channel(()).0,
+            edits: AtomicU64::new(0),
             token_keys: RwLock::default(),
         }
     }
@@ -65,6 +68,18 @@ impl Engine {
     /// Returns a receiver that changes with each [`Self::wake`].
     pub fn wakes(&self) -> watch::Receiver<()> {
         self.wake.subscribe()
+    }
+
+    /// Records that this process edited a definition, or paused or resumed everything, and wakes its sweepers. They claim and
+    /// judge nothing more before they have read the definitions again.
+    pub fn edited(&self) {
+        self.edits.fetch_add(1, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Returns the number of [`Self::edited`] so far.
+    pub fn edits(&self) -> u64 {
+        self.edits.load(Ordering::SeqCst)
     }
 
     /// Sets the secrets of ack tokens.

@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// `add_notice` named a definition that does not exist (or was deleted).
+    /// A call names a definition that does not exist (or was deleted).
     #[error("unknown notice definition {name:?}{}; define it first (`outbox.define_if_missing`) or add a row to notify_def", did_you_mean(nearest.as_deref()))]
     UnknownDefinition {
         /// The name that was asked for.

@@ -122,7 +122,7 @@ impl AnyOutbox {
     pub(crate) async fn edit(&self, edit: Edit, who: &str) -> Result<Edited> {
         let edited = self.engine.stores().definitions.edit(&edit, who).await?;
         if matches!(edited, Edited::Done(_)) {
-            self.wake();
+            self.engine.edited();
         }
         Ok(edited)
     }

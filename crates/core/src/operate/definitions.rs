@@ -37,6 +37,12 @@ impl From<&str> for DefRef {
     }
 }
 
+impl From<&String> for DefRef {
+    fn from(name: &String) -> Self {
+        Self::Name(name.clone())
+    }
+}
+
 impl From<String> for DefRef {
     fn from(name: String) -> Self {
         Self::Name(name)

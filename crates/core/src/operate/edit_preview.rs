@@ -234,13 +234,13 @@ impl fmt::Display for EditPreview {
         if self.retries.count > 0 {
             write!(
                 f,
-                "\n{}{} waiting retries keep their times",
+                "\nwaiting retries, which keep their times: {}{}",
                 if self.retries.more { "at least " } else { "" },
                 self.retries.count
             )?;
         }
         if self.earlier + self.later > 0 {
-            write!(f, "; retimed, {} would move earlier, {} later", self.earlier, self.later)?;
+            write!(f, "; `retime` would move {} to an earlier time, {} to a later one", self.earlier, self.later)?;
         }
         for IntervalChange { from, to, count } in self.steps.iter().take(TOLD) {
             match from {
@@ -252,12 +252,12 @@ impl fmt::Display for EditPreview {
             write!(f, "\nand other changes of {}", rest.iter().map(|step| step.count).sum::<u64>())?;
         }
         for (count, what) in [
-            (self.out_of_tries, "have no try left and become dead letters when they are due"),
-            (self.fewer_tries - self.out_of_tries.min(self.fewer_tries), "have fewer tries left"),
-            (self.more_tries, "have more tries left"),
+            (self.out_of_tries, "without a try left, dead letters when they are due"),
+            (self.fewer_tries - self.out_of_tries.min(self.fewer_tries), "with fewer tries left"),
+            (self.more_tries, "with more tries left"),
         ] {
             if count > 0 {
-                write!(f, "\n{count} {what}")?;
+                write!(f, "\n{what}: {count}")?;
             }
         }
         if self.alerts.0 != self.alerts.1 {

@@ -173,7 +173,7 @@ impl Operator {
 
     async fn switch(&self, switch: &Switch) -> Result<bool> {
         let turned = self.stores().operate.switch(switch, &self.who).await?;
-        self.outbox.wake();
+        self.outbox.engine().edited();
         Ok(turned)
     }
 

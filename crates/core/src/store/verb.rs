@@ -57,7 +57,7 @@ impl std::fmt::Debug for Verb {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VerbResult {
-    /// and written to the audit.
+    /// Done, and written to the audit.
     Done,
     /// Cancelled, and written to the audit, but an attempt is running that may still deliver it. Its outcome is not stored.
     CancelledDuringAttempt,

@@ -14,7 +14,8 @@ use crate::definitions::{Definition, Ready};
 use crate::worker::Worker;
 
 impl Worker {
-    /// Claims notices and starts each with a slot of its own. Returns their ids; slots left over become free.
+    /// Claims notices and starts each with a slot of its own. Returns their ids; slots left over become free. It claims nothing if
+    /// `ready` may be older than an edit by this process: the sweep reads the definitions again and claims.
     ///
     /// `suspect_permit` is kept until the outcome of a suspect is stored.
     pub(super) async fn claim_and_start(
@@ -26,7 +27,7 @@ impl Worker {
         mut suspect_permit: Option<OwnedSemaphorePermit>,
     ) -> Result<Vec<i64>, StoreError> {
         let policy = &ready.policy;
-        if !self.admission.lets_through(policy).await? {
+        if self.has_unread_edits() || !self.admission.lets_through(policy).await? {
             return Ok(Vec::new());
         }
         let claim = Claim::new(policy, &self.id, what, slots.len());

@@ -65,9 +65,11 @@ pub(crate) async fn first_send_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::
 
 impl Worker {
     async fn first_send(self: &Arc<Self>, def_id: i64, ids: Vec<i64>) {
-        if self.definition(def_id).is_none()
-            && let Err(error) = self.reload_definitions().await
-        {
+        let known = match self.definition(def_id) {
+            Some(_) => self.read_own_edits().await,
+            None => self.reload_definitions().await,
+        };
+        if let Err(error) = known {
             self.health.note(&error);
         }
         if self.outcomes.is_overloaded(def_id) {

@@ -26,6 +26,9 @@ pub(crate) async fn successor_loop(worker: Arc<Worker>) {
 
 impl Worker {
     async fn claim_successors(self: &Arc<Self>, def_id: i64, keys: BTreeSet<String>) {
+        if let Err(error) = self.read_own_edits().await {
+            return self.health.note(&error);
+        }
         let Some(definition) = self.definition(def_id) else { return };
         let Some(ready) = definition.ready() else { return };
         if self.admission.quota_closed_for(&ready.policy).is_some() {

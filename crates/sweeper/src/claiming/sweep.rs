@@ -47,7 +47,10 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
         let round = async {
             worker.recover().await?;
             // Applications may wake the sweeper with each commit.
-            if loaded.elapsed() >= reload_interval || (stale && loaded.elapsed() >= reload_pause) {
+            if worker.has_unread_edits()
+                || loaded.elapsed() >= reload_interval
+                || (stale && loaded.elapsed() >= reload_pause)
+            {
                 let began = Instant::now();
                 worker.reload_definitions().await?;
                 (loaded, stale, reading) = (Instant::now(), false, began.elapsed());

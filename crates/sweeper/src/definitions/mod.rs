@@ -6,6 +6,7 @@ mod ticks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -34,6 +35,10 @@ pub(crate) struct Known {
     deleted_by_sql: Mutex<Vec<(i64, String)>>,
     /// Whether another living node handles alerts; `None` while unknown.
     alerts_elsewhere: Mutex<Option<bool>>,
+    /// Held by a reading, so that an earlier one never replaces the view of a later one.
+    reading: tokio::sync::Mutex<()>,
+    /// [`Engine::edits`](solid_notify_core::engine::Engine::edits) when the last reading began.
+    edits: AtomicU64,
 }
 
 impl Known {

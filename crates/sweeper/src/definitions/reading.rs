@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use solid_notify_core::built_in::built_in;
@@ -26,8 +27,21 @@ use crate::worker::Worker;
 const FALLBACK_DELAY: Duration = Duration::from_secs(300);
 
 impl Worker {
+    /// Returns whether this process edited a definition, or paused or resumed everything, after the last reading began. Such an
+    /// edit is in force on this node when its call returns, so nothing is claimed or judged before the next reading.
+    pub(crate) fn has_unread_edits(&self) -> bool {
+        self.outbox.engine().edits() != self.known.edits.load(Ordering::SeqCst)
+    }
+
+    /// Reads the definitions if this process edited them after the last reading.
+    pub(crate) async fn read_own_edits(&self) -> Result<(), StoreError> {
+        if self.has_unread_edits() { self.reload_definitions().await } else { Ok(()) }
+    }
+
     /// Reads the definitions, and logs changes.
     pub(crate) async fn reload_definitions(&self) -> Result<(), StoreError> {
+        let _reading = self.known.reading.lock().await;
+        let edits = self.outbox.engine().edits();
         let mut rows = self.stores().definitions.definitions().await?;
         let mut missing = built_in(self.settings.housekeeping);
         missing.retain(|built_in| !rows.iter().any(|row| row.name == built_in.name));
@@ -46,6 +60,7 @@ impl Worker {
         let SendLimits { paused, limits } = self.stores().definitions.send_limits().await?;
         let are_new = are_new(&self.definitions(), &rows);
         self.known.replace(|before| self.next_view(before, rows, paused, &limits));
+        self.known.edits.store(edits, Ordering::SeqCst);
         if are_new {
             self.signals.keep_versions_soon();
         }

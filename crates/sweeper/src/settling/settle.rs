@@ -63,6 +63,9 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>) {
         }
         if !settling.fresh.is_empty() {
             settling.gather(worker.outcomes.urgency(), written_at).await;
+            if let Err(error) = worker.read_own_edits().await {
+                report(|| worker.health.note_some(&error));
+            }
             settling.pending.add(settling.fresh.drain(..).filter_map(|outcome| worker.decide(outcome)));
         }
         // All batches are written, so that the queue does not grow. After a failed batch the loop first

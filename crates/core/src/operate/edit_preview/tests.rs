@@ -58,8 +58,8 @@ fn a_lowered_limit_counts_the_notices_that_become_dead_letters() {
     assert_eq!(preview.alerts, (3, 123), "final failures raise alerts");
     assert_eq!(
         preview.to_string(),
-        "max_retry_times: null -> 1\n123 waiting retries keep their times\nafter the next failure of 100: a dead letter \
-         instead of 5m\n23 have no try left and become dead letters when they are due\n100 have fewer tries left\n123 of the \
+        "max_retry_times: null -> 1\nwaiting retries, which keep their times: 123\nafter the next failure of 100: a dead letter \
+         instead of 5m\nwithout a try left, dead letters when they are due: 23\nwith fewer tries left: 100\n123 of the \
          next failures alert instead of 3"
     );
 }
@@ -82,7 +82,7 @@ fn other_intervals_change_the_next_ones_and_what_retiming_would_move() {
     assert_eq!(preview.steps, [step(300, 60, 12_438), step(5, 60, 2)]);
     assert_eq!((preview.fewer_tries, preview.more_tries, preview.out_of_tries), (0, 0, 0));
     let text = preview.to_string();
-    assert!(text.contains("retimed, 5 would move earlier, 12431 later"), "{text}");
+    assert!(text.contains("`retime` would move 5 to an earlier time, 12431 to a later one"), "{text}");
     assert!(text.contains("after the next failure of 12438: 1m instead of 5m"), "{text}");
 }
 
@@ -116,7 +116,7 @@ fn a_preview_shows_switch_handler_and_deadlines() {
         "10002+ notices go to the handler \"b\" instead of \"a\", which no living node has: they wait",
         "3 that await their ack keep their deadlines",
         "4 that are being sent keep their time-out",
-        "2 waiting retries keep their times",
+        "waiting retries, which keep their times: 2",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -138,5 +138,5 @@ fn a_row_that_was_invalid_has_nothing_to_compare_with() {
 fn where_there_are_more_than_were_counted_it_says_so() {
     let in_flight = InFlight { retries: vec![group(1, 0, "network", 5, 2)], more: true, ..InFlight::default() };
     let text = preview(&def(), &def().timeout("1s"), &in_flight).to_string();
-    assert!(text.contains("at least 2 waiting retries"), "{text}");
+    assert!(text.contains("keep their times: at least 2"), "{text}");
 }
