@@ -1,4 +1,4 @@
-//! `notify-child`: the process that the tests in `processes.rs` kill, or that ends itself.
+//! `notify-child`: the process that the tests in `processes/killed/` kill, or that ends itself.
 //!
 //! `notify-child JOB` sweeps the database at `NOTIFY_CHILD_URL`, whose tables and definition `job` exist, and writes what
 //! it does to files of the current directory, a line an event, each in one write, so that the parent reads whole lines of a

@@ -1,4 +1,4 @@
-//! `notify-node`: one process of the application that the fault suite (`tests/faults/`) disturbs.
+//! `notify-node`: one process of the application that the fault suite (`tests/processes/faults/`) disturbs.
 //!
 //! `notify-node NAME producer` commits notices and sends them; `notify-node NAME sweeper` only sends. Both sweep the
 //! database at `NOTIFY_NODE_URL`, whose tables and definitions exist, write what they do to `journal` in the current

@@ -3,8 +3,8 @@
 //!
 //! Everything random comes from the seed and everything runs in one thread, so a seed is a schedule:
 //! `SCHEDULE=17 cargo test -p solid-notify-tests --test schedules` replays number 17 and prints it; `SCHEDULES=100000` runs more of
-//! them. `MUTANTS.md` beside this file lists the mutants that they find. The store is that of the test kit; the conformance
-//! suite checks that the other stores behave the same.
+//! them. The store is that of the test kit; the conformance suite checks that the other stores behave the same. `simulation.rs`
+//! compares simulations of one definition with sweepers on virtual time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 mod check;
@@ -13,6 +13,7 @@ mod ledger;
 mod link;
 mod people;
 mod plan;
+mod simulation;
 mod watch;
 mod world;
 

@@ -6,20 +6,33 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-/// Collects every event of this process from its start on. One per test binary.
+/// Collects events of this process from its start on. The tests of one program share a log, so they look for words of their own.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<(Level, String)>>>);
 
 impl Log {
-    /// Begins to collect; the tests of one program share the log.
+    /// Begins to collect the events of all crates except `sqlx`. It logs each statement of the application's pool, which would be many,
+    /// and which a test could not tell from those of other tests.
     pub fn start() -> Self {
-        static SHARED: OnceLock<Log> = OnceLock::new();
+        Self::collecting(false)
+    }
+
+    /// Begins to collect all events, for a program whose tests execute few statements.
+    pub fn with_statements() -> Self {
+        Self::collecting(true)
+    }
+
+    /// The first call in a process decides.
+    fn collecting(statements: bool) -> Self {
+        static SHARED: OnceLock<(bool, Log)> = OnceLock::new();
         let begin = || {
             let log = Self::default();
-            tracing::subscriber::set_global_default(Collector(log.clone())).unwrap();
-            log
+            tracing::subscriber::set_global_default(Collector { log: log.clone(), statements }).unwrap();
+            (statements, log)
         };
-        SHARED.get_or_init(begin).clone()
+        let (collected, log) = SHARED.get_or_init(begin);
+        assert_eq!(*collected, statements, "the tests of one program collect the same events");
+        log.clone()
     }
 
     /// All lines so far.
@@ -38,7 +51,10 @@ impl Log {
     }
 }
 
-struct Collector(Log);
+struct Collector {
+    log: Log,
+    statements: bool,
+}
 
 struct Line(String);
 
@@ -49,8 +65,8 @@ impl Visit for Line {
 }
 
 impl Subscriber for Collector {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        self.statements || !metadata.target().starts_with("sqlx")
     }
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
         span::Id::from_u64(1)
@@ -60,7 +76,7 @@ impl Subscriber for Collector {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(String::new());
         event.record(&mut line);
-        self.0.0.lock().unwrap().push((*event.metadata().level(), line.0));
+        self.log.0.lock().unwrap().push((*event.metadata().level(), line.0));
     }
     fn enter(&self, _: &span::Id) {}
     fn exit(&self, _: &span::Id) {}

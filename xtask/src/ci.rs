@@ -108,7 +108,7 @@ fn surviving_mutants(selection: &Selection) -> Result<StepResult> {
 fn soak(selection: &Selection) -> Result<StepResult> {
     let provided = provide(selection)?;
     let time = std::env::var("NOTIFY_SOAK").unwrap_or_else(|_| "30m".to_owned());
-    let mut faults = cargo(&["test", "--package", "solid-notify-tests", "--test", "faults"]);
+    let mut faults = cargo(&["test", "--package", "solid-notify-tests", "--test", "processes", "--", "faults::"]);
     faults.env("NOTIFY_TEST_DATABASES", selection.names()).env("NOTIFY_SOAK", time);
     provided.describe_to(&mut faults);
     step(&mut faults)

@@ -9,6 +9,7 @@ mod ci;
 mod copy;
 mod hunt;
 mod install;
+mod list;
 mod mutate;
 mod provide;
 mod reach;
@@ -43,9 +44,10 @@ Usage:
       --write updates the snapshots.
   cargo xtask book
       Renders the book in docs to target/book with mdbook, which is installed into target/tools when it is missing.
-  cargo xtask mutants [--only PART,...] [--schedules] [--write]
+  cargo xtask mutants [--only PART,...] [--list | --schedules] [--write]
       Makes each mutant of tests/mutants.toml, one at a time, and prints which tests find it (turn red).
       PART is part of a mutant's name or file. --write updates the table target/mutants.md.
+      --list runs nothing; it prints how many tests each mutant selects, and fails where a filter selects none.
       --schedules runs the seeded schedules instead, and the table is target/mutants-schedules.md;
       without --only it makes the mutants whose guards the schedules reach.
 
@@ -79,6 +81,10 @@ fn perform(task: Task) -> Result<ExitCode> {
             Ok(if api::api(write)? == Comparison::Same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Task::Book => Ok(ExitCode::from(book::book()?.code())),
+        Task::ListMutants { only } => {
+            list::mutants(only.as_deref())?;
+            Ok(ExitCode::SUCCESS)
+        }
         Task::Mutants { only, schedules: true, write } => {
             hunt::mutants(&Selection::new(Some("sqlite"))?, only.as_deref(), write)?;
             Ok(ExitCode::SUCCESS)
@@ -102,6 +108,7 @@ enum Task {
     Api { write: bool },
     Book,
     Mutants { only: Option<String>, schedules: bool, write: bool },
+    ListMutants { only: Option<String> },
     Help,
 }
 
@@ -117,7 +124,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task> {
                 Some(list) => only = Some(list),
                 None => bail!("--only needs a value\n\n{USAGE}"),
             },
-            "--nightly" | "--schedules" | "--write" => flags.push(argument),
+            "--list" | "--nightly" | "--schedules" | "--write" => flags.push(argument),
             other => match other.strip_prefix("--only=") {
                 Some(list) => only = Some(list.to_owned()),
                 None => bail!("unknown argument `{other}`\n\n{USAGE}"),
@@ -131,7 +138,8 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task> {
         ("ci", [] | ["--nightly"]) if rest.is_empty() && only.is_none() => Ok(Task::Ci { nightly: !flags.is_empty() }),
         ("api", [] | ["--write"]) if rest.is_empty() && only.is_none() => Ok(Task::Api { write: !flags.is_empty() }),
         ("book", []) if rest.is_empty() && only.is_none() => Ok(Task::Book),
-        ("mutants", flags) if rest.is_empty() && !flags.contains(&"--nightly") => {
+        ("mutants", ["--list"]) if rest.is_empty() => Ok(Task::ListMutants { only }),
+        ("mutants", flags) if rest.is_empty() && flags.iter().all(|flag| ["--schedules", "--write"].contains(flag)) => {
             let has = |flag| flags.contains(&flag);
             Ok(Task::Mutants { only, schedules: has("--schedules"), write: has("--write") })
         }
@@ -154,8 +162,8 @@ mod tests {
 
     #[test]
     fn arguments_after_two_hyphens_are_those_of_cargo_test() -> Result<()> {
-        let task = parsed("test --only sqlite,postgres -- --test lease -- --nocapture")?;
-        let arguments = ["--test", "lease", "--", "--nocapture"].map(str::to_owned).to_vec();
+        let task = parsed("test --only sqlite,postgres -- --test stores -- --nocapture")?;
+        let arguments = ["--test", "stores", "--", "--nocapture"].map(str::to_owned).to_vec();
         assert_eq!(task, Task::Test { only: Some("sqlite,postgres".to_owned()), arguments });
         assert_eq!(parsed("servers --only=mariadb")?, Task::Servers { only: Some("mariadb".to_owned()) });
         Ok(())
@@ -172,6 +180,7 @@ mod tests {
             parsed("mutants --write --only=lease")?,
             Task::Mutants { only: Some("lease".to_owned()), schedules: false, write: true }
         );
+        assert_eq!(parsed("mutants --list")?, Task::ListMutants { only: None });
         assert_eq!(parsed("mutants --schedules")?, Task::Mutants { only: None, schedules: true, write: false });
         Ok(())
     }
@@ -189,6 +198,7 @@ mod tests {
             "ci --schedules",
             "servers -- --nocapture",
             "mutants --nightly",
+            "mutants --list --write",
             "api --only sqlite",
             "api --nightly",
             "api -- --write",

@@ -1,7 +1,7 @@
 //! The list of mutants, `tests/mutants.toml`: each mutant deletes a guard, a check in the product that keeps a promise.
 //!
 //! `cargo xtask mutants` makes the mutants one by one and runs their tests. Every test run checks that the list still fits the
-//! code (`tests/tidy.rs`).
+//! code (`tests/rules/tidy.rs`).
 
 use std::collections::HashSet;
 use std::path::Path;

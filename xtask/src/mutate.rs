@@ -100,7 +100,12 @@ impl<'a> Bench<'a> {
             let results = Results::read(&printed);
             for mutant in mutants {
                 let (of, filters) = mutant.selection();
-                ensure!(of != build || results.has(&filters), "{:?} selects no test: {}", mutant.name, mutant.tests);
+                ensure!(
+                    of != build || results.has(&filters),
+                    "a filter of {:?} selects no test: {}",
+                    mutant.name,
+                    mutant.tests
+                );
             }
             println!("{} tests are green: {}", results.passed.len(), build.join(" "));
         }

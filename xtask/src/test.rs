@@ -91,12 +91,12 @@ mod tests {
     #[test]
     fn a_deselected_database_starts_no_private_server_in_a_test() -> Result<()> {
         assert_eq!(
-            filtered("postgres,mariadb,mysql,pgbouncer,mail,redis,redis_cluster", &["--test", "lease"])?,
-            "--test lease"
+            filtered("postgres,mariadb,mysql,pgbouncer,mail,redis,redis_cluster", &["--test", "stores"])?,
+            "--test stores"
         );
         assert_eq!(
-            filtered("postgres,mysql,pgbouncer,mail,redis,redis_cluster", &["--test", "lease"])?,
-            "--test lease -- --skip private_mariadb"
+            filtered("postgres,mysql,pgbouncer,mail,redis,redis_cluster", &["--test", "stores"])?,
+            "--test stores -- --skip private_mariadb"
         );
         assert_eq!(
             filtered("mariadb,mysql,pgbouncer,mail,redis,redis_cluster", &["--", "--nocapture"])?,

@@ -40,10 +40,10 @@ impl Results {
         results
     }
 
-    /// True if a test of this selection ran.
+    /// True if each of the filters selected a test that ran.
     pub(crate) fn has(&self, filters: &[&str]) -> bool {
-        let matches = |name: &String| filters.is_empty() || filters.iter().any(|filter| name.contains(filter));
-        self.passed.iter().chain(&self.failed).any(matches)
+        let ran = |filter: &&str| self.passed.iter().chain(&self.failed).any(|name| name.contains(filter));
+        filters.iter().all(ran)
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
         );
         assert_eq!(results.passed.iter().collect::<Vec<_>>(), ["a::good", "c"]);
         assert_eq!(results.failed.iter().collect::<Vec<_>>(), ["b::bad"]);
-        assert!(results.has(&["nothing", "bad"]) && results.has(&[]) && !results.has(&["elsewhere"]));
+        assert!(results.has(&["good", "bad"]) && results.has(&[]) && !results.has(&["good", "elsewhere"]));
     }
 
     #[test]

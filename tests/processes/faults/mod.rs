@@ -1,0 +1,33 @@
+//! All faults: over twenty thousand notices on each database, committed by a process that is killed now and then and
+//! sent by sweepers of which three attempts in ten fail, while one fault after the other is injected, then all at once.
+//!
+//! `nodes.rs` runs the processes (`tests/node/`), `injected/` holds the faults, `phases.rs` says when which strikes and
+//! that it did, and `check.rs` proves from the journal and the tables that nothing was lost, repeated without need, sent
+//! for nothing, or sent out of order. A longer run: `NOTIFY_SOAK=30m cargo xtask test -- --test processes -- faults::`.
+
+mod bench;
+mod check;
+mod check_tests;
+mod evidence;
+mod injected;
+mod nodes;
+mod phases;
+mod run;
+
+macro_rules! on_private_databases {
+    ($($module:ident, $bench:ident;)+) => {
+        $(#[cfg($module)]
+        mod $module {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn every_committed_notice_ends_despite_faults() {
+                crate::faults::phases::all::<crate::faults::bench::$bench>().await;
+            }
+        })+
+    };
+}
+on_private_databases! {
+    sqlite, Sqlite;
+    postgres, Postgres;
+    mariadb, MariaDb;
+    mysql, MySql;
+}

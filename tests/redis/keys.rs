@@ -1,0 +1,251 @@
+//! What is stored in Redis: "What is stored" in `docs/src/redis.md` and `docs/src/timed-tasks.md` lists each key with its type, and each field. A change of a name
+//! there is a change of a contract, because people read the keys and programs of another version use them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use ::redis::{Commands, Connection, cmd};
+use solid_notify::alert::AlertReason;
+use solid_notify::definition::ALERT_DEFINITION;
+use solid_notify::{NewNotice, NotifyDef, Status};
+use solid_notify_core::limit::Quota;
+use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::store::{Advanced, Alarm, Claim, ClaimWhat, LastTick, Node, Settle, Tick};
+use solid_notify_core::transition::Next;
+use solid_notify_redis::RedisOutbox;
+use solid_notify_testkit::conformance::{outcome, succeed};
+use solid_notify_tests::RedisServer;
+use solid_notify_tests::redis::OwnPrefix;
+use solid_notify_timed::{TaskLease, TaskOutcome};
+
+const SECOND: Duration = Duration::from_secs(1);
+const KIND: &str = "remind";
+const HOURLY: &str = "0 0 * * * *";
+
+/// A row of a table of the chapter: type of the key, and all words that are marked as code in its text.
+struct Row {
+    kind: String,
+    words: BTreeSet<String>,
+}
+
+/// The chapters that list keys, and the heading of the first list in each.
+const CHAPTERS: [(&str, &str); 2] = [("redis.md", ""), ("timed-tasks.md", TIMED_TASKS)];
+const TIMED_TASKS: &str = "Keys of timed tasks";
+
+/// Returns the rows by heading and key.
+fn documented() -> BTreeMap<(String, String), Row> {
+    let mut rows = BTreeMap::new();
+    for (file, first) in CHAPTERS {
+        let chapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src").join(file);
+        let text = std::fs::read_to_string(chapter).unwrap();
+        let mut heading = first;
+        for line in text[text.find("## What is stored").unwrap()..].lines() {
+            if let Some(title) = line.strip_prefix("### ") {
+                heading = title;
+            }
+            let Some((key, rest)) = line.strip_prefix("| `").and_then(|rest| rest.split_once("` | ")) else { continue };
+            let (kind, holds) = rest.split_once(" | ").unwrap();
+            let words = holds.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+            rows.insert((heading.to_owned(), key.to_owned()), Row { kind: kind.to_owned(), words });
+        }
+    }
+    assert_eq!(rows.len(), 36, "14 keys of a definition, 13 of the outbox, 9 of timed tasks");
+    rows
+}
+
+/// Returns the heading and the listed form of a stored key: `{p#3}:notice:100003` is `notice:<id>` of a definition.
+fn listed(prefix: &str, key: &str) -> (String, String) {
+    let (braces, name) = key.split_once("}:").unwrap();
+    let inside = braces.strip_prefix(&format!("{{{prefix}")).unwrap();
+    let alerts = name.split_once(':').filter(|(first, _)| first.parse::<i64>().is_ok());
+    let (heading, name) = match (inside, alerts) {
+        ("#", Some((_, name))) => ("Keys of a definition", name),
+        ("#", None) => ("Keys of the whole outbox", name),
+        (kind, _) if kind.starts_with('#') => ("Keys of a definition", name),
+        _ => (TIMED_TASKS, name),
+    };
+    let with_part = [
+        ("notice:", "<id>"),
+        ("status:", "<status>"),
+        ("dead_letters:", "<class>"),
+        ("ready:", "<slice>"),
+        ("definition:", "<id>"),
+        ("versions:", "<id>"),
+    ];
+    let form = with_part.iter().find(|(start, _)| name.starts_with(start));
+    (heading.to_owned(), form.map_or_else(|| name.to_owned(), |(start, part)| format!("{start}{part}")))
+}
+
+/// The words of a stored value: the fields of a hash that has fixed ones, and the fields of each JSON object.
+fn words(connection: &mut Connection, key: &str, form: &str) -> BTreeSet<String> {
+    let kind: String = cmd("TYPE").arg(key).query(connection).unwrap();
+    let texts: Vec<String> = match kind.as_str() {
+        "hash" if ["notice:<id>", "definition:<id>", "tick", "check"].contains(&form) => {
+            return connection.hkeys(key).unwrap();
+        }
+        "hash" => connection.hvals(key).unwrap(),
+        "list" => connection.lrange(key, 0, -1).unwrap(),
+        "string" => vec![connection.get(key).unwrap()],
+        _ => Vec::new(),
+    };
+    let objects = texts.iter().filter_map(|text| serde_json::from_str::<serde_json::Value>(text).ok());
+    objects.filter_map(|value| Some(value.as_object()?.keys().cloned().collect::<Vec<_>>())).flatten().collect()
+}
+
+struct World {
+    own: OwnPrefix,
+    outbox: RedisOutbox,
+}
+
+impl World {
+    async fn define(&self, def: NotifyDef) -> i64 {
+        let name = def.name.clone();
+        self.outbox.define_if_missing(def).await.unwrap();
+        let all = self.outbox.definitions().await.unwrap();
+        all.into_iter().find(|state| state.row.name == name).unwrap().row.id
+    }
+
+    async fn add(&self, notice: NewNotice) -> i64 {
+        notice.add(&mut self.outbox.clone()).await.unwrap().id()
+    }
+
+    async fn claim(&self, def_id: i64, status: Status, quota: Option<Quota>) -> Vec<ClaimedNotice> {
+        let (what, worker) = (ClaimWhat::Slice(status), "worker-1".to_owned());
+        let claim = Claim { def_id, what, limit: 1, lease: SECOND, worker, quota };
+        self.outbox.engine().stores().send.claim(&claim).await.unwrap().notices
+    }
+
+    async fn settle(&self, settle: Settle) {
+        self.outbox.engine().stores().send.settle(&[settle]).await.unwrap();
+    }
+
+    /// Notices in every status, with every field.
+    async fn notices(&self) {
+        let def_id = self.define(NotifyDef::new("sync").schedule(HOURLY)).await;
+        let alerts = self.define(NotifyDef::new(ALERT_DEFINITION)).await;
+        let notice = || NewNotice::new("sync", 1).unwrap();
+        let full = || notice().description("d").trace_context("t").ordering_key("o");
+        let (node, message) = ("node-1".to_owned(), "refused".to_owned());
+        let next = |status| Next::Wait { status, after: SECOND };
+        let ended = |status| Next::Finish { status, reason: Some("refused".to_owned()), keep: true };
+
+        self.add(full()).await;
+        let mut claimed = self.claim(def_id, Status::NotSent, None).await;
+        let mut dead = outcome(&claimed.remove(0), ended(Status::DeadLetter));
+        (dead.errors, dead.last_class) = (Some("[]".to_owned()), Some("network".to_owned()));
+        let alarm = Alarm {
+            alert_def: alerts,
+            def_id,
+            definition: "sync".to_owned(),
+            reason: AlertReason::FinalFailure,
+            cooldown: SECOND,
+            notice_id: Some(dead.id),
+            description: None,
+            class: dead.last_class.clone(),
+            message,
+            node: node.clone(),
+        };
+        // The node raises it again, within the cool-down.
+        dead.alarm = Some(Box::new(alarm.clone()));
+        self.settle(dead).await;
+
+        for crashes in [0, 2] {
+            self.add(notice()).await;
+            let claimed = self.claim(def_id, Status::NotSent, None).await.remove(0);
+            let mut failed = outcome(&claimed, next(Status::Failed));
+            failed.transition.crashes = crashes;
+            self.settle(failed).await;
+        }
+        self.add(notice()).await;
+        self.settle(succeed(&self.claim(def_id, Status::NotSent, None).await[0])).await;
+        self.add(notice()).await;
+        let claimed = self.claim(def_id, Status::NotSent, None).await.remove(0);
+        self.settle(outcome(&claimed, next(Status::AwaitingAck))).await;
+
+        self.add(full().unique_until_ended("a")).await;
+        let quota = Quota { rate: None, total: Some(9), breaker: None };
+        assert_eq!(self.claim(def_id, Status::NotSent, Some(quota)).await.len(), 1);
+        let operator = self.outbox.operator("alice");
+        let waiting = self.add(notice().delay(SECOND)).await;
+        operator.cancel(waiting, "no longer needed").await.unwrap();
+        self.add(notice().delay(SECOND)).await;
+        operator.pause_all("maintenance").await.unwrap();
+
+        let node = Node { id: node, handlers: vec!["sync".to_owned()], clock_offset_ms: 0, alarms: vec![alarm] };
+        self.outbox.engine().stores().send.beat(&node).await.unwrap();
+        assert!(self.outbox.engine().stores().browse.refresh_counts(def_id, SECOND).await.unwrap());
+        let (last, schedule) = (self.own.clock.now(), Some(HOURLY.to_owned()));
+        let tick = Tick { def_id, schedule, seen: LastTick::default(), last, params: Vec::new() };
+        assert_eq!(self.outbox.engine().stores().send.tick(&tick).await.unwrap(), Advanced::Done);
+        // A member without a notice.
+        let ready = format!("{{{}#{def_id}}}:ready:first_sends", self.own.prefix);
+        self.own.by_hand(&["ZADD", &ready, "1", "0000000000009900001"]);
+        self.claim(def_id, Status::NotSent, None).await;
+    }
+
+    /// Timed tasks in every state.
+    async fn tasks(&self) {
+        let tasks = self.own.tasks().await;
+        let lease = TaskLease::of(60 * SECOND);
+        assert!(tasks.claim::<i64>(KIND, 10, &lease).await.unwrap().tasks.is_empty());
+        for (id, outcome) in [
+            ("held", None),
+            ("dead", Some(TaskOutcome::Dead("no such number".to_owned()))),
+            ("aside", Some(TaskOutcome::Aside("unusable".to_owned()))),
+            ("retried", Some(TaskOutcome::Retry((60 * SECOND).into()))),
+        ] {
+            tasks.add_as(KIND, id, Duration::ZERO, &1).await.unwrap();
+            let claimed = tasks.claim::<i64>(KIND, 10, &lease).await.unwrap().tasks.remove(0);
+            if let Some(outcome) = outcome {
+                assert_eq!(tasks.settle(KIND, &[claimed.outcome(outcome)]).await.unwrap(), [true]);
+            }
+        }
+        // A claim that finds nothing looks for damage.
+        tasks.claim::<i64>(KIND, 10, &lease).await.unwrap();
+    }
+}
+
+async fn each_stored_key_and_field_is_listed_and_is_a_word<R: RedisServer>() {
+    let own = OwnPrefix::of::<R>();
+    let outbox = own.outbox().await;
+    let w = World { own, outbox };
+    w.notices().await;
+    w.tasks().await;
+    let rows = documented();
+    let (mut seen, mut fields) = (BTreeSet::new(), BTreeMap::<_, BTreeSet<String>>::new());
+    w.own.on_each_node(|connection| {
+        let pattern = format!("{{{}*", w.own.prefix);
+        let keys: Vec<String> = connection.scan_match(&pattern).unwrap().collect::<Result<_, _>>().unwrap();
+        for key in keys {
+            let form = listed(&w.own.prefix, &key);
+            let row = rows.get(&form).unwrap_or_else(|| panic!("{key} is not listed: {form:?}"));
+            let kind: String = cmd("TYPE").arg(&key).query(connection).unwrap();
+            assert_eq!(kind.replace("zset", "sorted set"), row.kind, "{key}");
+            fields.entry(form.clone()).or_default().extend(words(connection, &key, &form.1));
+            if form.1.starts_with("status:") {
+                fields.entry(form.clone()).or_default().extend(key.rsplit(':').next().map(str::to_owned));
+            }
+            seen.insert(form);
+        }
+    });
+    for ((heading, key), fields) in &fields {
+        let mut listed = rows[&(heading.clone(), key.clone())].words.clone();
+        if key == "definition:<id>" {
+            listed.extend(NotifyDef::COLUMNS.iter().map(|column| (*column).to_owned()));
+        }
+        let missing: Vec<_> = fields.difference(&listed).collect();
+        assert!(missing.is_empty(), "{heading}, {key}: {missing:?} are not listed");
+        // What is not a field, but belongs to the row.
+        let others = ["next_call_time", "finish_time", "delete_time", "3:final_failure"];
+        let unseen: Vec<_> = listed.difference(fields).filter(|word| !others.contains(&word.as_str())).collect();
+        let all_seen = key.starts_with("notice") || key.starts_with("status") || key == "tick" || key == "check";
+        assert!(!all_seen || unseen.is_empty(), "{heading}, {key}: {unseen:?} are listed and not stored");
+    }
+    // The list of alarms is empty, because they are forwarded at once.
+    let unseen: Vec<_> = rows.keys().filter(|row| !seen.contains(*row) && row.1 != "alarms").collect();
+    assert!(unseen.is_empty(), "listed and not stored: {unseen:?}");
+    w.own.close();
+}
+
+solid_notify_tests::on_each_redis!(each_stored_key_and_field_is_listed_and_is_a_word);

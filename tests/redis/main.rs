@@ -1,0 +1,8 @@
+//! Redis, one server and a cluster: what is stored, outages, the network, failover, and timed tasks.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod failover;
+mod keys;
+mod network;
+mod outages;
+mod timed_tasks;

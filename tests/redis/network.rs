@@ -1,0 +1,146 @@
+//! The network to Redis stalls, swallows requests, or loses replies; a password is refused for a while. Calls end by their
+//! time-out, all loops recover, and every notice whose add succeeded is delivered.
+//!
+//! Each test has a private server behind a proxy. The names contain `private_redis`, so that a run without Redis can leave them
+//! out.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use solid_notify_redis::Redis;
+use solid_notify_tests::proxy::{Proxy, Weather};
+use solid_notify_tests::redis_load::Load;
+use solid_notify_tests::sending::eventually;
+use solid_notify_timed::TimedTasks;
+use tokio::task::spawn_blocking;
+use xtask::servers::{Server, redis};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// The time-out of a call.
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+async fn private() -> Server {
+    spawn_blocking(redis::start).await.unwrap().unwrap()
+}
+
+/// A server with a load on it that goes through a proxy.
+async fn far() -> (Server, Proxy, Load) {
+    let server = private().await;
+    let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, server.port())), || ()).await;
+    let url = format!("redis://127.0.0.1:{}", proxy.port);
+    let load = Load::start(Redis::builder(&url).timeout(TIMEOUT).connect().await.unwrap()).await;
+    load.goes_on("before").await;
+    (server, proxy, load)
+}
+
+async fn ends_well(mut load: Load) {
+    let all = load.stop_adding().await;
+    load.delivers(&all).await;
+    load.ends().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_survives_a_connection_that_swallows_everything() {
+    let (server, proxy, load) = far().await;
+    let before = proxy.accepted();
+    // No client gets its end while the fault lasts.
+    proxy.set(Weather::HalfOpen);
+    load.goes_on("over another connection").await;
+    assert!(proxy.struck() >= 1);
+    let made = proxy.accepted() - before;
+    assert!((1..5).contains(&made), "{made} connections");
+    ends_well(load).await;
+    drop(server);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_new_connection_outlives_late_calls_over_the_old_one() {
+    let server = private().await;
+    let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, server.port())), || ()).await;
+    let url = format!("redis://127.0.0.1:{}", proxy.port);
+    let tasks = TimedTasks::new(Redis::builder(&url).timeout(2 * SECOND).connect().await.unwrap());
+    tokio::time::sleep(SECOND).await;
+    proxy.set(Weather::HalfOpen);
+    let before = proxy.accepted();
+    let late = async {
+        tokio::time::sleep(3 * SECOND / 2).await;
+        tasks.count("kind").await
+    };
+    let (first, late) = tokio::join!(tasks.count("kind"), late);
+    assert!(first.is_err() && late.is_err());
+    tasks.count("kind").await.unwrap();
+    tokio::time::sleep(SECOND / 2).await;
+    assert_eq!(proxy.accepted() - before, 1);
+    drop(server);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_that_falls_silent_ends_no_loop_and_is_not_flooded() {
+    let (server, proxy, load) = far().await;
+    let before = proxy.accepted();
+    proxy.set(Weather::Stall);
+    let began = Instant::now();
+    assert!(load.tasks().count("kind 0").await.is_err());
+    let took = began.elapsed();
+    assert!((TIMEOUT..4 * TIMEOUT).contains(&took), "a call took {took:?}");
+    tokio::time::sleep(5 * SECOND).await;
+    // One at a time tries to connect.
+    let made = proxy.accepted() - before;
+    assert!((2..8).contains(&made), "{made} connections in five seconds");
+    proxy.set(Weather::Fair);
+    load.goes_on("after the silence").await;
+    ends_well(load).await;
+    drop(server);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_whose_answers_get_lost_delivers_what_it_answered() {
+    let (server, proxy, load) = far().await;
+    proxy.set(Weather::Lossy(0.2));
+    let began = Instant::now();
+    while began.elapsed() < 3 * SECOND {
+        load.goes_on("while answers get lost").await;
+    }
+    assert!(proxy.struck() > 3, "answers were lost");
+    proxy.set(Weather::Fair);
+    ends_well(load).await;
+    drop(server);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_that_refused_a_password_for_a_while_is_reached_again() {
+    let server = private().await;
+    let mut person = ::redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let mut by_hand = |words: &[&str]| {
+        let mut command = ::redis::cmd(words[0]);
+        words[1..].iter().for_each(|word| {
+            command.arg(word);
+        });
+        command.query::<()>(&mut person).unwrap();
+    };
+    by_hand(&["CONFIG", "SET", "requirepass", "right"]);
+    let url = format!("redis://:right@127.0.0.1:{}", server.port());
+    let connect = async |timeout| TimedTasks::new(Redis::builder(&url).timeout(timeout).connect().await.unwrap());
+    let (hasty, patient) = (connect(SECOND).await, connect(30 * SECOND).await);
+    hasty.add("kind", Duration::ZERO, &1).await.unwrap();
+    by_hand(&["CONFIG", "SET", "requirepass", "wrong"]);
+    by_hand(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    // The client tries for some seconds, and never again.
+    let refused = async |tasks: &TimedTasks| {
+        tasks.count("kind").await.is_err_and(|error| error.to_string().contains("uthentication"))
+    };
+    eventually("the password is refused", async || {
+        let began = Instant::now();
+        assert!(hasty.count("kind").await.is_err());
+        // Also a call that waits for a connection ends by its time-out.
+        assert!(began.elapsed() < 2 * SECOND, "a call took {:?}", began.elapsed());
+        refused(&patient).await
+    })
+    .await;
+    by_hand(&["CONFIG", "SET", "requirepass", "right"]);
+    for tasks in [&hasty, &patient] {
+        let reached = async || tasks.count("kind").await.is_ok_and(|counts| counts.waiting == 1);
+        eventually("it is reached again", reached).await;
+    }
+    drop(server);
+}

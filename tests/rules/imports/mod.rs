@@ -1,0 +1,75 @@
+//! Files of a crate import downwards only: no file needs, over any number of imports, a file that needs it.
+//!
+//! `modules.rs` reads the modules of a crate and finds the file that defines a name. A re-export is no need of its own: who
+//! imports a name by it needs the file that defines the name.
+
+mod modules;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use modules::Crate;
+
+/// The files that each file needs.
+type Needs = BTreeMap<String, BTreeSet<String>>;
+
+#[test]
+fn no_files_of_a_crate_import_each_other() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("crates");
+    let mut circles = Vec::new();
+    for entry in std::fs::read_dir(crates).unwrap() {
+        let root = entry.unwrap().path().join("src");
+        let needs = Crate::read(&root).needs();
+        circles.extend(circles_in(&needs).iter().map(|circle| format!("{}:{}", root.display(), drawn(circle, &needs))));
+    }
+    assert!(circles.is_empty(), "{} circles of imports:\n  {}", circles.len(), circles.join("\n  "));
+}
+
+#[test]
+fn a_circle_over_a_re_export_and_a_macro_is_found() {
+    let files = [
+        ("lib.rs", "mod a; mod b; mod c; pub use a::A; pub use b::B;"),
+        ("a.rs", "use crate::B; pub struct A(B);"),
+        ("b.rs", "pub struct B; fn f() { vec![super::c::f()]; }"),
+        ("c.rs", "pub fn f() -> crate::A { todo!() } #[cfg(test)] mod tests { use crate::D; }"),
+        ("d.rs", "use crate::a::A;"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let needs = Crate::read(folder.path()).needs();
+    assert_eq!(circles_in(&needs), [["a.rs", "b.rs", "c.rs"]]);
+}
+
+/// Returns what each file of a circle needs of the others.
+fn drawn(circle: &[String], needs: &Needs) -> String {
+    let within =
+        |file: &String| circle.iter().filter(|other| needs[file].contains(*other)).cloned().collect::<Vec<_>>();
+    circle.iter().map(|file| format!("\n    {file} -> {}", within(file).join(", "))).collect()
+}
+
+/// Returns the groups of files each of which needs every other one.
+fn circles_in(needs: &Needs) -> Vec<Vec<String>> {
+    let reached: BTreeMap<&String, BTreeSet<&String>> =
+        needs.keys().map(|file| (file, reachable(needs, file))).collect();
+    let mut circles: Vec<Vec<String>> = Vec::new();
+    for (file, far) in &reached {
+        if far.contains(*file) && !circles.iter().any(|circle| circle.contains(file)) {
+            let back = far.iter().filter(|other| reached.get(**other).is_some_and(|others| others.contains(file)));
+            circles.push(back.map(|other| (*other).clone()).collect());
+        }
+    }
+    circles
+}
+
+fn reachable<'a>(needs: &'a Needs, from: &str) -> BTreeSet<&'a String> {
+    let mut reached = BTreeSet::new();
+    let mut next: Vec<&String> = needs.get(from).into_iter().flatten().collect();
+    while let Some(file) = next.pop() {
+        if reached.insert(file) {
+            next.extend(needs.get(file).into_iter().flatten());
+        }
+    }
+    reached
+}

@@ -1,0 +1,186 @@
+//! Every public async function can be awaited in a spawned task, on every store. The test is that this file compiles.
+#![allow(dead_code, unreachable_code, unused_variables)]
+
+use std::time::Duration;
+
+use chrono::Utc;
+use solid_notify::operate::Rate;
+use solid_notify::{
+    AnyOutbox, Filter, NewNotice, NoticeConnection, NotifyDef, Outbox, OutboxExt, Receipt, ack_notice, add_notice,
+    add_notices, nack_notice,
+};
+use solid_notify_redis::RedisOutbox;
+use solid_notify_testkit::MemoryOutbox;
+use solid_notify_timed::TimedTasks;
+
+fn spawns<T>(_: impl Future<Output = T> + Send + 'static) {}
+
+/// A value that is never made: nothing here runs.
+fn never<T>() -> T {
+    panic!("only the types count")
+}
+
+fn added_through<C: NoticeConnection + 'static>() {
+    spawns(async {
+        let mut tx: C = never();
+        add_notice(&mut tx, "sync", 1).await.unwrap();
+        add_notices(&mut tx, [NewNotice::new("sync", 1).unwrap()]).await.unwrap();
+        NewNotice::new("sync", 1).unwrap().delay(Duration::ZERO).add(&mut tx).await.unwrap();
+        ack_notice(&mut tx, 7).await.unwrap();
+        nack_notice(&mut tx, 7, "no").await.unwrap();
+    });
+}
+
+macro_rules! database {
+    ($name:ident, $db:ty) => {
+        fn $name() {
+            spawns(async {
+                let outbox: Outbox<$db> = never();
+                outbox.migrate().await.unwrap();
+                let mut tx = outbox.begin().await.unwrap();
+                add_notice(&mut tx, "sync", 1).await.unwrap();
+                add_notices(&mut tx, [NewNotice::new("sync", 1).unwrap()]).await.unwrap();
+                ack_notice(&mut tx, 7).await.unwrap();
+                nack_notice(&mut tx, 7, "no").await.unwrap();
+                let mut inner = tx.begin().await.unwrap();
+                add_notice(&mut inner, "sync", 1).await.unwrap();
+                inner.rollback().await.unwrap();
+                tx.commit().await.unwrap();
+                let mut plain = outbox.pool().begin().await.unwrap();
+                add_notice(&mut plain, "sync", 1).await.unwrap();
+                add_notices(&mut plain, [NewNotice::new("sync", 1).unwrap()]).await.unwrap();
+                plain.commit().await.unwrap();
+                let mut pooled = outbox.pool().acquire().await.unwrap();
+                add_notice(&mut pooled, "sync", 1).await.unwrap();
+                add_notice(&mut *pooled, "sync", 1).await.unwrap();
+                outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+                outbox.sweeper().start().await.unwrap().shutdown().await;
+            });
+        }
+    };
+}
+database!(on_postgres, sqlx::Postgres);
+database!(on_mysql, sqlx::MySql);
+database!(on_sqlite, sqlx::Sqlite);
+
+fn on_redis() {
+    added_through::<RedisOutbox>();
+    spawns(async {
+        let outbox: RedisOutbox = never();
+        let mut batch = outbox.begin().await.unwrap();
+        add_notice(&mut batch, "sync", 1).await.unwrap();
+        batch.commit().await.unwrap();
+        outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+        outbox.sweeper().start().await.unwrap().shutdown().await;
+    });
+}
+
+fn in_memory() {
+    spawns(async {
+        let outbox: MemoryOutbox = never();
+        let mut tx = outbox.begin().await.unwrap();
+        add_notice(&mut tx, "sync", 1).await.unwrap();
+        add_notices(&mut tx, [NewNotice::new("sync", 1).unwrap()]).await.unwrap();
+        tx.commit().await.unwrap();
+    });
+}
+
+fn of_an_outbox() {
+    spawns(async {
+        let outbox: AnyOutbox = never();
+        let def = NotifyDef::new("sync");
+        outbox.define_if_missing(def.clone()).await.unwrap();
+        outbox.update(&def, def.clone()).await.unwrap();
+        outbox.delete(&def).await.unwrap();
+        outbox.definitions().await.unwrap();
+        outbox.find(7).await.unwrap();
+        outbox.ack(7).await.unwrap();
+        outbox.nack(7, "no").await.unwrap();
+        outbox.ack_token("token").await.unwrap();
+        outbox.nack_token("token", "no").await.unwrap();
+        let receipt: Receipt = never();
+        receipt.first_attempt(Duration::ZERO).await;
+    });
+}
+
+fn of_an_operator() {
+    spawns(async {
+        let outbox: AnyOutbox = never();
+        let (operator, filter, def) = (outbox.operator("alice"), Filter::live(), NotifyDef::new("sync"));
+        let rate: Rate = never();
+        operator.retry(7).await.unwrap();
+        operator.cancel(7, "no").await.unwrap();
+        operator.edit(7, 1).await.unwrap();
+        operator.reschedule(7, Utc::now()).await.unwrap();
+        operator.show(7).await.unwrap();
+        operator.list(&filter, None, 10).await.unwrap();
+        operator.counts(&filter).await.unwrap();
+        operator.pause_all("why").await.unwrap();
+        operator.resume_all().await.unwrap();
+        operator.snapshot().await.unwrap();
+        operator.explain(7).await.unwrap();
+        operator.audit(10).await.unwrap();
+        operator.audit_of(7, 10).await.unwrap();
+        operator.preview(&filter).await.unwrap();
+        operator.retry_all(&filter, rate).await.unwrap();
+        operator.cancel_all(&filter, "no").await.unwrap();
+        operator.definition("sync").await.unwrap();
+        operator.versions("sync").await.unwrap();
+        operator.preview_edit(&def, &def).await.unwrap();
+        operator.edit_definition(&def, def.clone()).await.unwrap();
+        operator.delete_definition(&def).await.unwrap();
+        operator.roll_back(&def, 1).await.unwrap();
+        operator.at_version(&def, 1).await.unwrap();
+        operator.retime("sync", never::<Rate>()).await.unwrap();
+    });
+}
+
+fn of_a_sweeper() {
+    spawns(async {
+        let outbox: AnyOutbox = never();
+        let sweeper = outbox.sweeper().start().await.unwrap();
+        sweeper.idle().await;
+        sweeper.shutdown().await;
+        outbox.sweeper().run_until_idle().await.unwrap();
+    });
+}
+
+fn of_timed_tasks() {
+    spawns(async {
+        let tasks: TimedTasks = never();
+        let now = Utc::now();
+        tasks.add("kind", now, "value").await.unwrap();
+        tasks.add_as("kind", "id", now, "value").await.unwrap();
+        tasks.replace("kind", "id", now, "value").await.unwrap();
+        tasks.due::<String>("kind", 10).await.unwrap();
+        tasks.claim::<String>("kind", 10, &never()).await.unwrap();
+        tasks.settle("kind", &[]).await.unwrap();
+        tasks.delete("kind", &["id"]).await.unwrap();
+        tasks.reschedule("kind", "id", now).await.unwrap();
+        tasks.is_scheduled("kind", "id").await.unwrap();
+        tasks.count("kind").await.unwrap();
+        tasks.dead("kind", 10).await.unwrap();
+        tasks.revive("kind", &["id"]).await.unwrap();
+        tasks.purge("kind", Duration::ZERO).await.unwrap();
+        tasks.check("kind").await.unwrap();
+        tasks.aside("kind").await.unwrap();
+        tasks.now("kind").await.unwrap();
+    });
+}
+
+#[test]
+fn futures_of_public_functions_can_be_spawned() {
+    // Each is compiled because it is named here.
+    let all: [fn(); 9] = [
+        on_postgres,
+        on_mysql,
+        on_sqlite,
+        on_redis,
+        in_memory,
+        of_an_outbox,
+        of_an_operator,
+        of_a_sweeper,
+        of_timed_tasks,
+    ];
+    assert_eq!(all.len(), 9);
+}

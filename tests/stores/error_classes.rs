@@ -1,0 +1,136 @@
+//! The error classes of real database errors: constraints, deadlocks, time-outs, unknown accounts.
+
+use solid_notify::{ErrorClass, Notice, NotifyDef, OutboxExt, Status};
+use solid_notify_sweeper::class_by_type;
+#[cfg(any(postgres, mariadb, mysql))]
+use solid_notify_tests::databases::server_url;
+use solid_notify_tests::sending::{add, reaches};
+use solid_notify_tests::{Database, TestDb};
+use sqlx::{AssertSqlSafe, Executor};
+
+solid_notify_tests::on_each_database!(
+    a_constraint_violation_is_invalid_also_inside_other_errors,
+    a_missing_table_or_column_is_no_fault_of_the_notice,
+);
+#[cfg(any(postgres, mariadb, mysql))]
+mod servers {
+    use super::a_deadlock_is_reported_to_its_victim;
+    solid_notify_tests::on_each_server!(a_deadlock_is_reported_to_its_victim);
+}
+
+async fn refused<D: Database>(db: &TestDb<D>, sql: &str) -> sqlx::Error
+where
+    for<'c> &'c sqlx::Pool<D::Db>: Executor<'c, Database = D::Db>,
+{
+    db.pool.execute(AssertSqlSafe(sql.to_owned())).await.map(|_| ()).unwrap_err()
+}
+
+async fn a_constraint_violation_is_invalid_also_inside_other_errors<D: Database>()
+where
+    for<'c> &'c sqlx::Pool<D::Db>: Executor<'c, Database = D::Db>,
+{
+    let db = TestDb::<D>::with_hand_clock().await;
+    db.sql("CREATE TABLE booking (id integer PRIMARY KEY, seats integer NOT NULL CHECK (seats < 3))").await;
+    db.sql("INSERT INTO booking VALUES (1, 1)").await;
+    for sql in [
+        "INSERT INTO booking VALUES (1, 1)",
+        "INSERT INTO booking VALUES (2, 9)",
+        "INSERT INTO booking VALUES (2, NULL)",
+    ] {
+        assert_eq!(class_by_type(&refused(&db, sql).await), Some(ErrorClass::Invalid), "{sql}");
+    }
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let pool = db.pool.clone();
+    let sweeper = db
+        .outbox
+        .sweeper()
+        .handler("sync", move |_: Notice<i64>| {
+            let pool = pool.clone();
+            async move {
+                use anyhow::Context;
+                let again = AssertSqlSafe("INSERT INTO booking VALUES (1, 1)".to_owned());
+                pool.execute(again).await.context("booking")?;
+                Ok(())
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let dead = reaches(&db, add(&db, "sync").await, Status::DeadLetter).await;
+    assert_eq!(dead.last_class.as_deref(), Some("invalid"));
+    assert!(dead.errors[0].message.starts_with("booking: "), "{}", dead.errors[0].message);
+    sweeper.shutdown().await;
+    db.close().await;
+}
+
+async fn a_missing_table_or_column_is_no_fault_of_the_notice<D: Database>()
+where
+    for<'c> &'c sqlx::Pool<D::Db>: Executor<'c, Database = D::Db>,
+{
+    let db = TestDb::<D>::with_real_clock().await;
+    assert_eq!(class_by_type(&refused(&db, "INSERT INTO nowhere VALUES (1)").await), None);
+    db.close().await;
+}
+
+#[cfg(any(postgres, mariadb, mysql))]
+async fn a_deadlock_is_reported_to_its_victim<D: Database>()
+where
+    for<'c> &'c mut <D::Db as sqlx::Database>::Connection: Executor<'c, Database = D::Db>,
+{
+    let db = TestDb::<D>::with_real_clock().await;
+    db.sql("CREATE TABLE seat (id integer PRIMARY KEY, taken integer)").await;
+    db.sql("INSERT INTO seat VALUES (1, 0), (2, 0)").await;
+    let (mut one, mut two) = (db.pool.begin().await.unwrap(), db.pool.begin().await.unwrap());
+    let (first, second) = ("UPDATE seat SET taken = 1 WHERE id = 1", "UPDATE seat SET taken = 1 WHERE id = 2");
+    (&mut *one).execute(first).await.unwrap();
+    (&mut *two).execute(second).await.unwrap();
+    let other = tokio::spawn(async move { (&mut *two).execute(first).await.err() });
+    let mine = (&mut *one).execute(second).await.err();
+    drop(one);
+    let victim = mine.or(other.await.unwrap()).expect("one of the two is given up");
+    assert_eq!(class_by_type(&victim), Some(ErrorClass::Deadlock), "{victim}");
+    db.close().await;
+}
+
+#[cfg(postgres)]
+#[tokio::test]
+async fn strangers_and_time_outs_on_postgres() {
+    use sqlx::Connection;
+    use std::str::FromStr;
+    let options = sqlx::postgres::PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap();
+    let stranger = sqlx::PgConnection::connect_with(&options.clone().username("nobody_knows")).await.err().unwrap();
+    assert_eq!(class_by_type(&stranger), Some(ErrorClass::Auth), "{stranger}");
+    let mut conn = sqlx::PgConnection::connect_with(&options).await.unwrap();
+    conn.execute("SET statement_timeout = 20").await.unwrap();
+    let late = conn.execute("SELECT pg_sleep(5)").await.unwrap_err();
+    assert_eq!(class_by_type(&late), Some(ErrorClass::Timeout), "{late}");
+}
+
+#[cfg(mariadb)]
+#[tokio::test]
+async fn strangers_and_time_outs_on_mariadb() {
+    strangers_and_time_outs("MARIADB_URL", "SET max_statement_time = 0.02").await;
+}
+
+#[cfg(mysql)]
+#[tokio::test]
+async fn strangers_and_time_outs_on_mysql() {
+    strangers_and_time_outs("MYSQL_URL", "SET max_execution_time = 20").await;
+}
+
+#[cfg(any(mariadb, mysql))]
+async fn strangers_and_time_outs(server: &str, limit: &'static str) {
+    use sqlx::Connection;
+    use std::str::FromStr;
+    let options = sqlx::mysql::MySqlConnectOptions::from_str(&server_url(server)).unwrap();
+    let stranger = options.clone().username("nobody_knows").password("?");
+    let stranger = sqlx::MySqlConnection::connect_with(&stranger).await.err().unwrap();
+    assert_eq!(class_by_type(&stranger), Some(ErrorClass::Auth), "{stranger}");
+    let mut conn = sqlx::MySqlConnection::connect_with(&options).await.unwrap();
+    conn.execute(limit).await.unwrap();
+    // Counting is work that the limit ends; a sleep would only return early.
+    let long =
+        "SELECT count(*) FROM information_schema.columns a, information_schema.columns b, information_schema.columns c";
+    let late = conn.execute(long).await.unwrap_err();
+    assert_eq!(class_by_type(&late), Some(ErrorClass::Timeout), "{late}");
+}

@@ -1,0 +1,295 @@
+//! Another session holds a lock, and all other work goes on: a row locked by an open transaction, a slow or refused
+//! statement of one definition, a burst of acks, a frozen process.
+#![cfg(any(postgres, mariadb))]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use solid_notify::{
+    AckResult, Dialect, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, add_notices,
+};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::log::Log;
+use solid_notify_tests::sending::{add, definition, eventually, reaches};
+use solid_notify_tests::{Database, TestDb};
+use sqlx::{AssertSqlSafe, Executor};
+
+solid_notify_tests::on_each_server!(
+    locked_scheduled_definition_stops_no_other,
+    locked_built_in_definition_stops_no_other,
+    locked_limit_stops_no_other_and_is_reported,
+    locked_alert_stops_no_other,
+    locked_switch_and_node_stop_no_other,
+    slow_claim_of_one_definition_stops_no_other,
+    refused_claim_of_one_definition_stops_no_other,
+    unwritable_outcomes_of_one_definition_stop_no_other,
+    burst_of_acks_fails_none_and_stops_no_sending,
+);
+
+/// How long sending may take although a lock is held elsewhere: far below a statement's time-out, and enough for a busy
+/// machine.
+const SOON: Duration = Duration::from_secs(4);
+
+/// The log of this process.
+static LOG: LazyLock<Log> = LazyLock::new(Log::start);
+
+/// Starts a sweeper that finds notices only by its sweeps, like those of other processes.
+fn sweeper<D: Database>(db: &TestDb<D>) -> SweeperBuilder {
+    db.outbox
+        .sweeper()
+        .first_send(false)
+        .handler("sync", |_: Notice<i64>| async { Ok(()) })
+        .handler("fails", |_: Notice<i64>| async { Err(Failure::give_up("no such customer")) })
+}
+
+/// Begins a transaction that holds the locks of `sql`.
+async fn lock<D: Database>(db: &TestDb<D>, sql: &str) -> sqlx::Transaction<'static, D::Db> {
+    let mut other = db.pool.begin().await.unwrap();
+    D::Db::script(&mut other, sql.to_owned().into()).await.unwrap();
+    other
+}
+
+/// Notices of `sync` are sent, one after the other, each soon.
+async fn sync_goes_on<D: Database>(db: &TestDb<D>, times: usize) {
+    for nth in 0..times {
+        let began = Instant::now();
+        let id = add(db, "sync").await;
+        db.outbox.wake();
+        reaches(db, id, Status::Succeeded).await;
+        assert!(began.elapsed() < SOON, "the {nth}th was sent after {:?}", began.elapsed());
+    }
+}
+
+async fn locked_scheduled_definition_stops_no_other<D: Database>() {
+    locked_timetable_stops_no_other::<D>("SELECT id FROM notify_def WHERE name = 'clock' FOR UPDATE").await;
+}
+
+async fn locked_built_in_definition_stops_no_other<D: Database>() {
+    locked_timetable_stops_no_other::<D>("SELECT id FROM notify_def WHERE name LIKE 'notify.%' FOR UPDATE").await;
+}
+
+/// Ticks are due all the time and cannot be stored until the lock is released.
+async fn locked_timetable_stops_no_other<D: Database>(sql: &str) {
+    let db = TestDb::<D>::with_hand_clock().await;
+    db.outbox.define_if_missing(NotifyDef::new("clock").schedule("0 0 * * * *").handler("elsewhere")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let sweeper = sweeper(&db).start().await.unwrap();
+    sync_goes_on(&db, 1).await;
+    let ticks = async |db: &TestDb<D>| db.outbox.engine().stores().send.due(true).await.unwrap().ticks;
+    eventually("every timetable has begun", async || ticks(&db).await.len() == 3).await;
+    let before = ticks(&db).await;
+    let other = lock(&db, sql).await;
+    db.clock().advance(Duration::from_secs(25 * 3600));
+    sync_goes_on(&db, 5).await;
+    other.rollback().await.unwrap();
+    eventually("every timetable ticks", async || {
+        let now = ticks(&db).await;
+        before.iter().all(|(def_id, before)| now.get(def_id).is_some_and(|tick| tick.at > before.at))
+    })
+    .await;
+    sweeper.shutdown().await;
+    db.close().await;
+}
+
+async fn locked_limit_stops_no_other_and_is_reported<D: Database>() {
+    LazyLock::force(&LOG);
+    // The log is that of all databases.
+    let name = format!("limited {:08x}", fastrand::u32(..));
+    let reports = || {
+        let lines = LOG.all();
+        lines.iter().filter(|line| line.contains("notify_limit") && line.contains(&name)).count()
+    };
+    let db = TestDb::<D>::with_real_clock().await;
+    db.outbox.define_if_missing(NotifyDef::new(&name).handler("sync").max_concurrency_total(5)).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let sweeper = sweeper(&db).start().await.unwrap();
+    let first = add(&db, &name).await;
+    reaches(&db, first, Status::Succeeded).await;
+    let other = lock(&db, "SELECT def_id FROM notify_limit FOR UPDATE").await;
+    let held = add(&db, &name).await;
+    sync_goes_on(&db, 3).await;
+    assert_eq!(reports(), 0, "other nodes lock it all the time, for a moment");
+    eventually("it is reported", async || reports() == 1).await;
+    other.rollback().await.unwrap();
+    reaches(&db, held, Status::Succeeded).await;
+    sweeper.shutdown().await;
+    db.close().await;
+}
+
+async fn locked_alert_stops_no_other<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.outbox.define_if_missing(NotifyDef::new("fails")).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let sweeper = sweeper(&db).maintenance_interval(Duration::from_millis(200)).start().await.unwrap();
+    let first = add(&db, "fails").await;
+    reaches(&db, first, Status::DeadLetter).await;
+    let other = lock(&db, "SELECT def_id FROM notify_alert FOR UPDATE").await;
+    let held = add(&db, "fails").await;
+    sync_goes_on(&db, 5).await;
+    other.rollback().await.unwrap();
+    reaches(&db, held, Status::DeadLetter).await;
+    sweeper.shutdown().await;
+    db.close().await;
+}
+
+async fn locked_switch_and_node_stop_no_other<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let sweeper = sweeper(&db).maintenance_interval(Duration::from_millis(200)).start().await.unwrap();
+    sync_goes_on(&db, 1).await;
+    let node = lock(&db, "SELECT id FROM notify_node FOR UPDATE").await;
+    let switch = lock(&db, "SELECT id FROM notify_switch FOR UPDATE").await;
+    let count = lock(&db, "SELECT def_id FROM notify_count FOR UPDATE").await;
+    sync_goes_on(&db, 5).await;
+    for other in [node, switch, count] {
+        other.rollback().await.unwrap();
+    }
+    sweeper.shutdown().await;
+    db.close().await;
+}
+
+/// A trigger that `act`s when a notice of this definition is claimed.
+async fn trigger<D: Database>(db: &TestDb<D>, name: &str, on_postgres: &str, on_mysql: &str) {
+    let def_id = definition(db, name).await.id;
+    let script = match <D::Db as sqlx::Database>::NAME {
+        "PostgreSQL" => format!(
+            "CREATE FUNCTION act() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 IF new.def_id = {def_id} THEN {on_postgres}; END IF;
+                 RETURN new;
+             END $$;
+             CREATE TRIGGER act BEFORE UPDATE ON notify_msg FOR EACH ROW EXECUTE FUNCTION act()"
+        ),
+        _ => format!(
+            "CREATE TRIGGER act BEFORE UPDATE ON notify_msg FOR EACH ROW BEGIN
+                 IF new.def_id = {def_id} THEN {on_mysql}; END IF;
+             END"
+        ),
+    };
+    db.sql(&script).await;
+}
+
+async fn slow_claim_of_one_definition_stops_no_other<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    for name in ["slow", "sync"] {
+        db.outbox.define_if_missing(NotifyDef::new(name).handler("sync")).await.unwrap();
+    }
+    trigger(&db, "slow", "PERFORM pg_sleep(60)", "DO SLEEP(60)").await;
+    add(&db, "slow").await;
+    // On MySQL and MariaDB a claim also locks the index entry behind its rows: here it is this one.
+    db.add_new(NewNotice::new("slow", 2).unwrap().delay(Duration::from_secs(3600))).await;
+    let sweeper = sweeper(&db).start().await.unwrap();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(12) {
+        sync_goes_on(&db, 1).await;
+    }
+    drop(sweeper);
+    db.close().await;
+}
+
+async fn refused_claim_of_one_definition_stops_no_other<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    for name in ["refused", "sync"] {
+        db.outbox.define_if_missing(NotifyDef::new(name).handler("sync")).await.unwrap();
+    }
+    let (on_postgres, on_mysql) =
+        ("RAISE 'no right' USING ERRCODE = '42501'", "SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1142");
+    trigger(&db, "refused", on_postgres, on_mysql).await;
+    add(&db, "refused").await;
+    let sweeper = sweeper(&db).start().await.unwrap();
+    let began = Instant::now();
+    // Many notices, because the definitions take turns: every other look begins with the good one.
+    sync_goes_on(&db, 10).await;
+    assert!(began.elapsed() < 2 * SOON, "{:?}", began.elapsed());
+    sweeper.shutdown().await;
+    db.close().await;
+}
+
+/// More of them than a node keeps unsettled in all.
+async fn unwritable_outcomes_of_one_definition_stop_no_other<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.outbox.define_if_missing(NotifyDef::new("fails").max_concurrency(500)).await.unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let sweeper = sweeper(&db).start().await.unwrap();
+    let first = add(&db, "fails").await;
+    reaches(&db, first, Status::DeadLetter).await;
+    let other = lock(&db, "SELECT def_id FROM notify_alert FOR UPDATE").await;
+    let mut tx = db.outbox.begin().await.unwrap();
+    add_notices(&mut tx, (0..4000).map(|n| NewNotice::new("fails", n).unwrap())).await.unwrap();
+    tx.commit().await.unwrap();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(8) {
+        sync_goes_on(&db, 1).await;
+    }
+    other.rollback().await.unwrap();
+    let fails = definition(&db, "fails").await.id;
+    eventually("all are written", async || {
+        db.outbox.engine().stores().send.due(true).await.unwrap().slices.iter().all(|slice| slice.def_id != fails)
+    })
+    .await;
+    sweeper.shutdown().await;
+    db.close().await;
+}
+
+/// The time that calls wait for each other is no time in which the database does not answer.
+async fn burst_of_acks_fails_none_and_stops_no_sending<D: Database>()
+where
+    for<'c> &'c sqlx::Pool<D::Db>: Executor<'c, Database = D::Db>,
+{
+    const ACKS: i64 = 2000;
+    let db = TestDb::<D>::build(8, false, |builder| builder.call_timeout(Duration::from_secs(1))).await;
+    db.outbox
+        .define_if_missing(NotifyDef::new("asks").handler("sync").need_confirm(true).max_concurrency(500))
+        .await
+        .unwrap();
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let mut tx = db.outbox.begin().await.unwrap();
+    let added = add_notices(&mut tx, (0..ACKS).map(|n| NewNotice::new("asks", n).unwrap())).await.unwrap();
+    tx.commit().await.unwrap();
+    let sweeper = sweeper(&db).start().await.unwrap();
+    let ids: Vec<i64> = added.iter().map(solid_notify::Receipt::id).collect();
+    let last = ids[ids.len() - 1];
+    reaches(&db, last, Status::AwaitingAck).await;
+    eventually("all await their ack", async || {
+        let slices = db.outbox.engine().stores().send.due(true).await.unwrap().slices;
+        slices.iter().all(|slice| slice.status == Status::AwaitingAck)
+    })
+    .await;
+    let answered = Arc::new(AtomicUsize::new(0));
+    let acks = ids.iter().map(|id| {
+        let (outbox, id, answered) = (db.outbox.clone(), *id, Arc::clone(&answered));
+        tokio::spawn(async move {
+            let done = outbox.ack(id).await;
+            answered.fetch_add(1, Ordering::Relaxed);
+            done
+        })
+    });
+    let acks = join_all(acks);
+    let sending = async {
+        let mut sent = 0;
+        while answered.load(Ordering::Relaxed) < ids.len() {
+            let id = add(&db, "sync").await;
+            let began = Instant::now();
+            db.outbox.wake();
+            let is_sent = format!("SELECT 1 FROM notify_msg_history WHERE id = {id}");
+            // By the application's pool, because a look-up of ours would wait behind the acks.
+            while db.pool.fetch_all(AssertSqlSafe(is_sent.clone())).await.unwrap().is_empty() {
+                assert!(began.elapsed() < SOON, "not sent after {:?}", began.elapsed());
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            sent += 1;
+        }
+        sent
+    };
+    let (acks, sent) = tokio::join!(acks, sending);
+    let failed = acks.into_iter().filter_map(|ack| match ack.unwrap() {
+        Ok(AckResult::Done) => None,
+        other => Some(format!("{other:?}")),
+    });
+    let failed: Vec<String> = failed.collect();
+    assert_eq!(failed.len(), 0, "{:?}", failed.first());
+    assert!(sent > 0);
+    sweeper.shutdown().await;
+    db.close().await;
+}

@@ -1,0 +1,18 @@
+//! The stores, call by call: the suite that each of them passes, transactions, keys, locks, the schema, damaged tables, query plans,
+//! connections.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod blocked;
+mod by_hand;
+mod conformance;
+mod connections;
+mod damage;
+mod error_classes;
+mod keys;
+mod locks;
+mod migrations;
+mod plain_sql;
+mod plans;
+mod pooler;
+mod transactions;
+mod versions;

@@ -1,0 +1,159 @@
+//! Migrating an existing schema: which rights it needs, which schema it finds, and how long it waits for locks. The tables that
+//! migrations make are tested in `tables.rs`.
+#![cfg(any(postgres, mariadb))]
+
+use std::time::Duration;
+
+use solid_notify::{Error, Outbox};
+use solid_notify_core::error::FaultKind;
+use solid_notify_tests::TestDb;
+use sqlx::{AssertSqlSafe, Connection, Executor};
+
+/// Longer than a migration waits for locks.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn is_conflict(error: &Error) -> bool {
+    let text = error.to_string();
+    matches!(error, Error::Store(store) if store.kind == FaultKind::Conflict) && text.contains("try again")
+}
+
+#[cfg(postgres)]
+mod on_postgres {
+    use std::str::FromStr;
+
+    use solid_notify_tests::databases::{Cleanup, server_url};
+    use solid_notify_tests::{Database, Postgres};
+    use sqlx::PgPool;
+    use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+    use super::*;
+
+    /// The database's schema, a role without rights, and a pool whose sessions are that role's with this search path.
+    async fn as_role(db: &TestDb<Postgres>, path: &str) -> (String, String, PgPool) {
+        let Cleanup::Schema(options, schema) = &db.cleanup else { unreachable!() };
+        let role = format!("{schema}_role");
+        db.sql(&format!("CREATE ROLE {role}")).await;
+        let session = format!("SET ROLE {role}; SET search_path = {path}");
+        let pool = PgPoolOptions::new().max_connections(2).after_connect(move |conn, _| {
+            let session = session.clone();
+            Box::pin(async move { conn.execute(sqlx::raw_sql(AssertSqlSafe(session))).await.map(drop) })
+        });
+        (schema.clone(), role, pool.connect_with(options.clone()).await.unwrap())
+    }
+
+    async fn close(db: TestDb<Postgres>, role: &str, pool: PgPool) {
+        pool.close().await;
+        db.sql(&format!("DROP OWNED BY {role}")).await;
+        db.sql(&format!("DROP ROLE {role}")).await;
+        db.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_schema_that_is_up_to_date_needs_no_right_but_select() {
+        let db = TestDb::<Postgres>::with_real_clock().await;
+        let schema: String = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&db.pool).await.unwrap();
+        let (schema, role, pool) = as_role(&db, &schema).await;
+        db.sql(&format!("GRANT USAGE ON SCHEMA {schema} TO {role}")).await;
+        db.sql(&format!("GRANT SELECT ON notify_schema TO {role}")).await;
+        Outbox::new(pool.clone()).migrate().await.unwrap();
+        close(db, &role, pool).await;
+    }
+
+    #[tokio::test]
+    async fn a_user_schema_that_appears_later_gets_no_tables() {
+        let db = TestDb::<Postgres>::with_real_clock().await;
+        let schema: String = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&db.pool).await.unwrap();
+        let (schema, role, pool) = as_role(&db, &format!("\"$user\", {schema}")).await;
+        db.sql(&format!("CREATE SCHEMA AUTHORIZATION {role}")).await;
+        db.sql(&format!("GRANT ALL ON SCHEMA {schema} TO {role}")).await;
+        db.sql(&format!("GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role}")).await;
+        let relations = async |schema: &str| -> i64 {
+            let count = "SELECT count(*) FROM pg_class WHERE relnamespace = $1::regnamespace";
+            sqlx::query_scalar(count).bind(schema).fetch_one(&db.pool).await.unwrap()
+        };
+        Outbox::new(pool.clone()).migrate().await.unwrap();
+        assert_eq!(relations(&role).await, 0, "nothing was to be done");
+        // The pending migrations run in the schema of the existing tables.
+        db.sql("DROP FUNCTION notify_ack; DELETE FROM notify_schema WHERE version = 3").await;
+        Outbox::new(pool.clone()).migrate().await.unwrap();
+        assert_eq!(relations(&role).await, 0);
+        let found: Option<String> =
+            sqlx::query_scalar("SELECT pronamespace::regnamespace::text FROM pg_proc WHERE oid = to_regproc($1)")
+                .bind(format!("{schema}.notify_ack"))
+                .fetch_optional(&db.pool)
+                .await
+                .unwrap();
+        assert_eq!(found.as_deref(), Some(&*schema));
+        close(db, &role, pool).await;
+    }
+
+    #[tokio::test]
+    async fn a_migration_behind_an_open_transaction_gives_up() {
+        let (pool, cleanup) = Postgres::create(3).await;
+        let mut other = pool.begin().await.unwrap();
+        (&mut *other).execute("CREATE TABLE notify_schema (version integer NOT NULL PRIMARY KEY)").await.unwrap();
+        let outbox = Outbox::new(pool.clone());
+        let error = tokio::time::timeout(LIMIT, outbox.migrate()).await.expect("it gives up").unwrap_err();
+        assert!(is_conflict(&error), "{error}");
+        other.rollback().await.unwrap();
+        outbox.migrate().await.unwrap();
+        TestDb::<Postgres>::over(outbox, pool, cleanup).close().await;
+    }
+
+    #[tokio::test]
+    async fn a_database_that_is_not_utf8_is_refused() {
+        let options = PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap();
+        let mut server = sqlx::PgConnection::connect_with(&options).await.unwrap();
+        for encoding in ["SQL_ASCII", "LATIN1"] {
+            let name = format!("notify_{:016x}", fastrand::u64(..));
+            let create = format!("CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0");
+            server.execute(AssertSqlSafe(create)).await.unwrap();
+            let pool = PgPoolOptions::new().connect_with(options.clone().database(&name)).await.unwrap();
+            let outbox = Outbox::new(pool.clone());
+            let words = format!("the encoding of this database is {encoding}");
+            let error = outbox.migrate().await.unwrap_err().to_string();
+            assert!(error.contains(&words), "{error}");
+            // So do the connections of a sweeper, before they look for tables that another tool may have made.
+            let error = outbox.definitions().await.unwrap_err().to_string();
+            assert!(error.contains(&words), "{error}");
+            drop(outbox);
+            pool.close().await;
+            server.execute(AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)"))).await.unwrap();
+        }
+    }
+}
+
+#[cfg(mariadb)]
+mod on_mariadb {
+    use solid_notify_tests::MariaDb;
+    use solid_notify_tests::databases::Cleanup;
+    use sqlx::mysql::MySqlPoolOptions;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_schema_that_is_up_to_date_needs_no_right_but_select() {
+        let db = TestDb::<MariaDb>::with_real_clock().await;
+        let Cleanup::Database(options, name) = &db.cleanup else { unreachable!() };
+        db.sql(&format!("CREATE USER {name}@'%' IDENTIFIED BY 'secret'")).await;
+        db.sql(&format!("GRANT SELECT ON {name}.notify_schema TO {name}@'%'")).await;
+        let own = options.clone().username(name).password("secret").database(name);
+        let pool = MySqlPoolOptions::new().connect_with(own).await.unwrap();
+        Outbox::new(pool.clone()).migrate().await.unwrap();
+        pool.close().await;
+        db.sql(&format!("DROP USER {name}@'%'")).await;
+        db.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_migration_behind_a_locked_table_gives_up() {
+        let db = TestDb::<MariaDb>::with_real_clock().await;
+        let mut other = db.pool.acquire().await.unwrap();
+        (&mut *other).execute("LOCK TABLES notify_schema WRITE").await.unwrap();
+        let error = tokio::time::timeout(LIMIT, db.outbox.migrate()).await.expect("it gives up").unwrap_err();
+        assert!(is_conflict(&error), "{error}");
+        other.close().await.unwrap();
+        db.outbox.migrate().await.unwrap();
+        db.close().await;
+    }
+}

@@ -1,0 +1,350 @@
+//! Every statement over the notices finds its rows by an index, however many there are: none reads or sorts a table.
+//!
+//! The plans are those for empty tables, and for 100,000 live and ended notices with the statistics of then and of now.
+
+mod arguments;
+
+use arguments::{arguments, filled_in};
+use serde_json::Value;
+use solid_notify::{Dialect, NotifyDef};
+use solid_notify_sql::{Limits, statement_texts};
+use solid_notify_tests::{Database, TestDb, on_each_database};
+use sqlx::{AssertSqlSafe, Connection, Row};
+
+on_each_database!(no_statement_reads_or_sorts_a_table_of_notices);
+
+/// How a statement finds its notices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// By their ids.
+    Id,
+    /// By definition, status and time: a queue slice, in the order of its times.
+    QueueSlice,
+    /// By definition and status: a whole queue slice.
+    Status,
+    /// By definition.
+    Definition,
+    /// By definition and the class of dead letters.
+    Class,
+    /// By definition and a key.
+    Key,
+    /// Not by a search: the whole table, or a whole index.
+    TransactionIntact,
+    /// The found rows are sorted.
+    Sort,
+    /// The found rows are sorted, and the planner expects few.
+    SortFew,
+}
+
+impl Access {
+    /// What a statement may do.
+    fn needed_by(statement: &str) -> &'static [Self] {
+        match statement {
+            "overdue" | "purgeable" | "count_ended" | "count_live" | "list_ended_newest" | "list_ended_oldest"
+            | "list_live_newest" | "list_live_oldest" => &[Self::QueueSlice],
+            "list_dead_newest" | "list_dead_oldest" | "count_dead" | "next_class" => &[Self::Class],
+            "ahead" => &[Self::Key],
+            // The first entry of the queue slice: nothing is sorted.
+            "due" | "look_alert" | "take_count" | "count_sending" => &[Self::QueueSlice, Self::Status],
+            // Postgres and SQLite also update what they found.
+            "claim_slice" | "claim_crash_looping" => &[Self::QueueSlice, Self::Id, Self::Key],
+            "oldest_blocked" => &[Self::Status],
+            "window" => &[Self::QueueSlice, Self::Key],
+            "claim_ids" | "claim_fresh" | "claim_keys" | "still_first" | "lock_first" | "first_blocked" => {
+                &[Self::Id, Self::Key]
+            }
+            "duplicates" | "hold_duplicates" => &[Self::Key],
+            "insert_many" | "insert_many_keyed" => &[Self::Id, Self::Sort], // The batch is sorted.
+            // Claimed notices are few, and so are groups.
+            "held_by" | "retry_groups" => &[Self::Status, Self::Sort],
+            "purge_definition" => &[Self::Definition],
+            _ => &[Self::Id],
+        }
+    }
+
+    /// The access that a condition on an index stands for.
+    fn of_condition(condition: &str) -> Self {
+        let has = |column: &str| condition.contains(column);
+        if has("def_id =") && (has("ordering_key =") || has("dedupe_key =") || has("unique_key =")) {
+            return Self::Key;
+        }
+        if has("def_id =") && (has("dead_class") || has("last_class")) {
+            return Self::Class;
+        }
+        match (has("def_id ="), has("status ="), has("next_call_time") || has("finish_time")) {
+            (true, true, true) => Self::QueueSlice,
+            (true, true, false) => Self::Status,
+            (true, false, _) => Self::Definition,
+            _ if has("id =") => Self::Id,
+            _ => Self::TransactionIntact,
+        }
+    }
+}
+
+/// A step of a plan that reads or sorts notices, and its description.
+type Step = (Access, String);
+
+/// The parts of explaining and parsing a plan that differ per database.
+trait Plans: Dialect {
+    const GATHER_STATISTICS: &'static str;
+    /// Stops the automatic gathering of statistics.
+    const KEEP_STATISTICS: &'static str;
+
+    /// The time so many seconds from now.
+    fn seconds_from_now(seconds: &str) -> String;
+
+    /// A number as text.
+    fn as_text(number: &str) -> String {
+        format!("CAST({number} AS char(10))")
+    }
+
+    /// The plan of a statement with these arguments for `$2` and so on; `$1`, the hand-turned clock, is not there.
+    async fn explain(conn: &mut Self::Connection, text: &str, arguments: &[String]) -> Vec<Step>;
+}
+
+impl Plans for sqlx::Postgres {
+    const GATHER_STATISTICS: &'static str = "VACUUM ANALYZE";
+    const KEEP_STATISTICS: &'static str = "ALTER TABLE notify_msg SET (autovacuum_enabled = off);
+        ALTER TABLE notify_msg_history SET (autovacuum_enabled = off)";
+
+    fn seconds_from_now(seconds: &str) -> String {
+        format!("now() + ({seconds}) * interval '1 second'")
+    }
+
+    /// Prepared, since the plan of a prepared statement is not made for its arguments.
+    async fn explain(conn: &mut Self::Connection, text: &str, arguments: &[String]) -> Vec<Step> {
+        let values = [&["NULL".to_owned()], arguments].concat();
+        // The text shows most types, but not always those of numbers.
+        for number in ["unknown", "bigint"] {
+            let ty = |(n, value): (usize, &String)| match value.parse::<i64>() {
+                _ if !text.contains(&format!("${}", n + 1)) => "text",
+                Ok(_) => number,
+                Err(_) => "unknown",
+            };
+            let types = values.iter().enumerate().map(ty).collect::<Vec<_>>().join(", ");
+            sqlx::raw_sql("DEALLOCATE ALL").execute(&mut *conn).await.unwrap();
+            let prepare = AssertSqlSafe(format!("PREPARE ours ({types}) AS {text}"));
+            if sqlx::raw_sql(prepare).execute(&mut *conn).await.is_ok() {
+                break;
+            }
+        }
+        let values = values.join(", ");
+        let sql = AssertSqlSafe(format!("EXPLAIN (FORMAT JSON) EXECUTE ours ({values})"));
+        let row = sqlx::raw_sql(sql).fetch_one(conn).await.unwrap();
+        let plan: String = row.try_get_unchecked(0).unwrap();
+        let plan: Value = serde_json::from_str(&plan).unwrap();
+        let mut steps = Vec::new();
+        walk(&plan[0]["Plan"], &mut steps);
+        steps
+    }
+}
+
+/// Writes down the steps of a Postgres plan; true where one of them reads notices.
+fn walk(node: &Value, steps: &mut Vec<Step>) -> bool {
+    let kind = node["Node Type"].as_str().unwrap();
+    let table = node["Relation Name"].as_str().or(node["Index Name"].as_str()).unwrap_or_default();
+    let mut reads = table.starts_with("notify_msg") && kind != "ModifyTable";
+    // The heap scan of a bitmap has its condition in the index scan below it.
+    if reads && kind != "Bitmap Heap Scan" {
+        // Columns of a domain are shown with a cast.
+        let condition = node["Index Cond"].as_str().unwrap_or_default().replace(")::text =", " =");
+        let condition = condition.replace(")::smallint =", " =");
+        steps.push((Access::of_condition(&condition), format!("{kind} of {table} by {condition}")));
+    }
+    for below in node["Plans"].as_array().into_iter().flatten() {
+        reads |= walk(below, steps);
+    }
+    // A small queue slice that fits into one claim may be sorted. A list may not, but its page may.
+    if reads && kind.contains("Sort") && !node["Plans"].to_string().contains("\"Limit\"") {
+        let few = node["Plan Rows"].as_u64().unwrap() <= 500;
+        steps.push((if few { Access::SortFew } else { Access::Sort }, format!("{kind} of {} rows", node["Plan Rows"])));
+    }
+    reads
+}
+
+impl Plans for sqlx::MySql {
+    const GATHER_STATISTICS: &'static str = "ANALYZE TABLE notify_def, notify_msg, notify_msg_history";
+    const KEEP_STATISTICS: &'static str =
+        "ALTER TABLE notify_msg STATS_AUTO_RECALC = 0; ALTER TABLE notify_msg_history STATS_AUTO_RECALC = 0";
+
+    fn seconds_from_now(seconds: &str) -> String {
+        format!("TIMESTAMPADD(SECOND, {seconds}, UTC_TIMESTAMP(6))")
+    }
+
+    async fn explain(conn: &mut Self::Connection, text: &str, arguments: &[String]) -> Vec<Step> {
+        let sql = filled_in(text, arguments);
+        // By default MySQL 9 draws a tree.
+        let explain = format!("EXPLAIN /*!80000 FORMAT = TRADITIONAL */ {sql}");
+        let rows = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(conn).await.unwrap();
+        let mut steps = Vec::new();
+        for row in rows {
+            let column = |name: &str| row.try_get_unchecked::<Option<String>, _>(name).unwrap().unwrap_or_default();
+            let (table, kind, key, length) = (column("table"), column("type"), column("key"), column("key_len"));
+            let (extra, length) = (column("Extra"), length.parse().unwrap_or(0));
+            let access = match (kind.as_str(), key.as_str()) {
+                ("const" | "eq_ref" | "range" | "unique_subquery", "PRIMARY") => Access::Id,
+                // A key has 200 characters of four bytes, its length and whether it is null.
+                (
+                    "ref" | "range" | "eq_ref" | "const" | "unique_subquery" | "index_subquery",
+                    "notify_msg_order" | "notify_msg_dedupe" | "notify_msg_under_way",
+                ) if length >= 811 => Access::Key,
+                // A class has 30 characters of four bytes.
+                ("range" | "ref", "notify_msg_history_dead") if length >= 131 => Access::Class,
+                // The used length of the key: the definition has 8 bytes, the status 2, a time 8 or 9. It does not show a
+                // search for the earliest time, but that needs only the first entry.
+                ("range", _) if length >= 18 => Access::QueueSlice,
+                ("ref", _) if length == 10 && extra.contains("Using index") => Access::QueueSlice,
+                ("ref", _) if length == 10 => Access::Status,
+                ("ref", _) if length == 8 => Access::Definition,
+                _ => Access::TransactionIntact,
+            };
+            let step = format!("{kind} of {table} by {length} bytes of {key}, {extra}");
+            if extra.contains("filesort") {
+                steps.push((Access::Sort, step.clone()));
+            }
+            // MySQL also lists the table that is inserted into.
+            if column("select_type") == "INSERT" {
+                continue;
+            }
+            if table == "m" || table == "o" || table.starts_with("notify_msg") {
+                steps.push((access, step));
+            }
+        }
+        steps
+    }
+}
+
+impl Plans for sqlx::Sqlite {
+    const GATHER_STATISTICS: &'static str = "ANALYZE";
+    const KEEP_STATISTICS: &'static str = "";
+
+    fn seconds_from_now(seconds: &str) -> String {
+        format!("strftime('%Y-%m-%d %H:%M:%f', 'now', ({seconds}) || ' seconds')")
+    }
+
+    async fn explain(conn: &mut Self::Connection, text: &str, arguments: &[String]) -> Vec<Step> {
+        let sql = filled_in(text, arguments);
+        let rows = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(conn).await.unwrap();
+        let details = rows.iter().map(|row| row.try_get_unchecked::<String, _>("detail").unwrap());
+        let access = |step: String| {
+            let notices = ["SCAN m", "SCAN o", "SCAN notify_msg", "SEARCH m", "SEARCH o", "SEARCH notify_msg"]
+                .iter()
+                .any(|of| step.starts_with(of));
+            if step.contains("TEMP B-TREE") || step.contains("AUTOMATIC") {
+                Some((Access::Sort, step))
+            } else if notices {
+                // A scan has no condition.
+                let condition = step.split_once('(').map_or("", |(_, condition)| condition).replace('=', " =");
+                Some((Access::of_condition(&condition), step))
+            } else {
+                None
+            }
+        };
+        details.filter_map(access).collect()
+    }
+}
+
+async fn no_statement_reads_or_sorts_a_table_of_notices<D: Database<Db: Plans>>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    for name in ["most", "many", "few", "rare", "none"] {
+        db.outbox.define_if_missing(NotifyDef::new(name)).await.unwrap();
+    }
+    let mut conn = our_connection(&db).await;
+    let (mut bad, mut steps_seen) = (Vec::new(), 0);
+    db.sql(D::Db::KEEP_STATISTICS).await;
+    for tables in ["empty", "filled", "analyzed"] {
+        match tables {
+            "filled" => fill(&db).await,
+            _ => db.sql(D::Db::GATHER_STATISTICS).await,
+        }
+        // MySQL and MariaDB plan at each execution.
+        if tables == "empty" && <D::Db as sqlx::Database>::NAME == "MySQL" {
+            continue;
+        }
+        // This one runs on the application's connections, whose plans we leave alone.
+        let ours = |name: &str| tables != "empty" || !["duplicates", "hold_duplicates"].contains(&name);
+        for (name, text) in
+            statement_texts::<D::Db>().into_iter().filter(|(name, text)| text.contains("notify_msg") && ours(name))
+        {
+            for arguments in arguments(name, <D::Db as sqlx::Database>::NAME) {
+                let steps = D::Db::explain(&mut conn, &text, &arguments).await;
+                steps_seen += steps.len();
+                // A list is not sorted where little is only believed.
+                let few = if name.starts_with("list_") && tables == "filled" { &[][..] } else { &[Access::SortFew] };
+                let is_bad = |(access, _): &&Step| !few.contains(access) && !Access::needed_by(name).contains(access);
+                for (_, step) in steps.iter().filter(is_bad) {
+                    let arguments: String = arguments.join(", ").chars().take(60).collect();
+                    bad.push(format!("{name} ({arguments}…) {tables}: {step}"));
+                }
+            }
+        }
+    }
+    assert!(bad.is_empty(), "\n{}", bad.join("\n"));
+    assert!(steps_seen > 100, "only {steps_seen} steps were understood");
+    db.close().await;
+}
+
+/// A connection as the store opens one for its own work.
+async fn our_connection<D: Database<Db: Plans>>(db: &TestDb<D>) -> <D::Db as sqlx::Database>::Connection {
+    let long = std::time::Duration::from_secs(60);
+    let limits = Limits { statement: long, lock: long, idle: long };
+    let options = D::Db::with_settings((*db.pool.connect_options()).clone(), &limits);
+    let mut conn = <D::Db as sqlx::Database>::Connection::connect_with(&options).await.unwrap();
+    D::Db::prepare_session(&mut conn, None).await.unwrap();
+    conn
+}
+
+solid_notify_tests::on_mysql_family!(batches_find_their_rows_by_their_ids_in_small_tables: batches_find_their_rows_by_their_ids_in_small_tables_on_mariadb, batches_find_their_rows_by_their_ids_in_small_tables_on_mysql;);
+
+/// The optimizer would walk a small table row by row, and lock, and wait for, rows that are not in the batch.
+#[cfg(any(mariadb, mysql))]
+async fn batches_find_their_rows_by_their_ids_in_small_tables<D: Database<Db = sqlx::MySql>>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    for _ in 0..5 {
+        db.sql("INSERT INTO notify_msg (def_id, param) VALUES (1, '1')").await;
+    }
+    let (mut conn, mut bad) = (our_connection(&db).await, Vec::new());
+    for name in ["hold", "remove", "reschedule", "extend", "extendable"] {
+        let texts = statement_texts::<sqlx::MySql>();
+        let (_, text) = texts.iter().find(|(other, _)| *other == name).unwrap();
+        for arguments in arguments(name, "MySQL") {
+            let steps = <sqlx::MySql as Plans>::explain(&mut conn, text, &arguments).await;
+            bad.extend(
+                steps
+                    .into_iter()
+                    .filter(|(access, _)| *access != Access::Id)
+                    .map(|(_, step)| format!("{name}: {step}")),
+            );
+        }
+    }
+    assert!(bad.is_empty(), "\n{}", bad.join("\n"));
+    db.close().await;
+}
+
+/// 100,000 live notices and 100,000 ended ones, of definitions of very different sizes.
+async fn fill<D: Database<Db: Plans>>(db: &TestDb<D>) {
+    db.sql("CREATE TABLE digit (d integer)").await;
+    db.sql("INSERT INTO digit VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)").await;
+    let numbers = "(SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d AS n
+                    FROM digit a, digit b, digit c, digit e, digit f) AS numbers";
+    let def_id = "CASE WHEN n % 100 < 60 THEN 1 WHEN n % 100 < 90 THEN 2 WHEN n % 100 < 99 THEN 3 ELSE 4 END";
+    let key = D::Db::as_text("n");
+    let (due, past) = (D::Db::seconds_from_now("n - 50000"), D::Db::seconds_from_now("-n"));
+    db.sql(&format!(
+        "INSERT INTO notify_msg (def_id, param, status, next_call_time, ordering_key, dedupe_key)
+         SELECT {def_id}, '{{}}', CASE WHEN n % 997 = 0 THEN 5 WHEN n % 7 = 0 THEN 4 WHEN n % 2 = 0 THEN 2 ELSE 0 END, {due},
+                CASE WHEN n % 997 = 0 OR n % 7 = 0 THEN NULL WHEN n % 10 = 1 THEN 'one key' WHEN n % 10 = 2 THEN {key} END,
+                CASE WHEN n % 10 = 3 THEN {key} END
+         FROM {numbers}"
+    ))
+    .await;
+    db.sql(&format!(
+        "INSERT INTO notify_msg_history
+             (id, def_id, param, status, fence, failures, crashes, create_time, finish_time, last_class)
+         SELECT 200000 + n, {def_id}, '{{}}', CASE n % 3 WHEN 0 THEN 1 WHEN 1 THEN 3 ELSE 6 END,
+                1, 0, 0, {past}, {past}, CASE WHEN n % 1000 = 1 THEN 'auth' WHEN n % 2 = 0 THEN 'timeout' END
+         FROM {numbers}"
+    ))
+    .await;
+}

@@ -1,0 +1,173 @@
+//! Mails through a real server: their contents, their encryption, and refused addresses.
+
+use mail_parser::MimeHeaders;
+use solid_notify::Status;
+use solid_notify::channels::{AlertChannels, ChannelError, Mailer, MailerBuilder, Slack};
+use solid_notify_tests::sending::eventually;
+
+use crate::channels::desk::{Desk, alert, error, known_types};
+use crate::channels::mailbox::{delivered, fresh, parsed, the_mail_to, through, trusting_the_system_alone, variable};
+use crate::channels::receiver::Receiver;
+
+/// A desk that mails alone.
+async fn desk(mailer: MailerBuilder) -> Desk {
+    Desk::with(AlertChannels::builder().mail(mailer.build().unwrap()).build().unwrap()).await
+}
+
+fn told(error: &ChannelError) -> String {
+    let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    format!("{error}: {cause}")
+}
+
+#[tokio::test]
+async fn every_address_gets_text_and_html_over_an_encrypted_connection() {
+    let desk = desk(through("SMTP_URL")).await;
+    let (first, second) = (fresh("first"), fresh("second"));
+    let to = [first.as_str(), &format!("Second <{second}>")];
+    let record = desk.send(&alert("sync", &to, &[]), Status::Succeeded).await;
+    assert_eq!(record.description, Some(format!("delivered to: {first}, {second}")));
+    for address in [&first, &second] {
+        let text = the_mail_to(address).await;
+        let mail = parsed(&text);
+        assert_eq!(mail.subject(), Some("sync: finally failed (notice 7)"));
+        let plain = mail.body_text(0).unwrap();
+        assert!(plain.contains("message: connection refused <b>") && plain.contains("node: node-1"), "{plain}");
+        let html = mail.body_html(0).unwrap();
+        assert!(html.contains("connection refused &lt;b&gt;") && html.contains("node-1"), "{html}");
+        let form = mail.content_type().unwrap();
+        assert_eq!((form.ctype(), form.subtype()), ("multipart", Some("alternative")));
+        let shown: Vec<&str> = mail.to().unwrap().iter().filter_map(|to| to.address()).collect();
+        assert_eq!(shown, [&first, &second]);
+        assert_eq!(mail.message_id(), Some(format!("{}@notify.test", record.idempotency_key()).as_str()));
+        // Exim's name for ESMTP with TLS and a signed-in sender.
+        assert!(text.contains("with esmtpsa"), "{text}");
+        assert!(text.contains("Auto-Submitted: auto-generated\n"), "{text}");
+    }
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn names_and_subjects_arrive_in_any_script() {
+    let desk = desk(through("SMTP_URL")).await;
+    let name = "订单同步 to ÖMP 🚚 with a name so long that its line must be folded, and once more: 订单同步 to ÖMP 🚚";
+    let address = fresh("script");
+    let mut alert = alert(name, &[&address], &[]);
+    alert.message = "连接被拒绝 🔥\nsecond line".to_owned();
+    desk.send(&alert, Status::Succeeded).await;
+    let text = the_mail_to(&address).await;
+    let mail = parsed(&text);
+    assert_eq!(mail.subject(), Some(format!("{name}: finally failed (notice 7)").as_str()));
+    let from = mail.from().and_then(|from| from.first()).unwrap();
+    assert_eq!((from.name(), from.address()), (Some("订单 \"Q\" 📦"), Some("alerts@notify.test")));
+    assert!(mail.body_text(0).unwrap().contains("连接被拒绝 🔥\nsecond line"));
+    assert!(mail.body_html(0).unwrap().contains("连接被拒绝 🔥\nsecond line"));
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn a_line_end_in_a_name_adds_neither_a_header_nor_a_recipient() {
+    let (address, hidden) = (fresh("inject"), fresh("hidden"));
+    let mailer = through("SMTP_URL").from_name(format!("Alerts\r\nBcc: {hidden}"));
+    let desk = desk(mailer).await;
+    let name = format!("sync\r\nBcc: {hidden}\r\n\r\n<p>a body of mine</p>\nX-Mine: 1");
+    desk.send(&alert(&name, &[&address], &[]), Status::Succeeded).await;
+    let text = the_mail_to(&address).await;
+    let mail = parsed(&text);
+    let names: Vec<&str> = mail.headers().iter().map(|header| header.name()).collect();
+    assert!(!names.contains(&"Bcc") && !names.contains(&"X-Mine"), "{names:?}");
+    assert!(mail.subject().unwrap().starts_with(&format!("sync  Bcc: {hidden}")), "{:?}", mail.subject());
+    assert!(mail.body_html(0).unwrap().contains("&lt;p&gt;a body of mine&lt;/p&gt;"));
+    assert!(delivered(&hidden).is_empty());
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn implicit_tls_works_and_plain_text_only_on_request() {
+    for (url, name, how) in
+        [("SMTPS_URL", "implicit", "with esmtpsa"), ("SMTP_PLAINTEXT_URL", "plaintext", "with esmtpa")]
+    {
+        let address = fresh(name);
+        let desk = desk(through(url)).await;
+        desk.send(&alert("sync", &[&address], &[]), Status::Succeeded).await;
+        let text = the_mail_to(&address).await;
+        assert!(text.contains(how), "{text}");
+        desk.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_encrypt_gets_neither_the_password_nor_the_mail() {
+    let url = variable("SMTP_PLAINTEXT_URL").replace("tls=none", "tls=required");
+    let mailer = Mailer::from_url(&url).unwrap().from("alerts@notify.test");
+    let checked = mailer.clone().build().unwrap().check().await.unwrap_err();
+    assert!(told(&checked).contains("STARTTLS is not supported"), "{}", told(&checked));
+    let address = fresh("downgrade");
+    let desk = desk(mailer).await;
+    let failed = desk.send(&alert("sync", &[&address], &[]), Status::Failed).await;
+    assert!(error(&failed).contains("STARTTLS is not supported"), "{}", error(&failed));
+    assert!(delivered(&address).is_empty());
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn an_untrusted_certificate_is_refused() {
+    for url in ["SMTP_URL", "SMTPS_URL"] {
+        let error = trusting_the_system_alone(url).build().unwrap().check().await.unwrap_err();
+        assert!(told(&error).contains("certificate"), "{}", told(&error));
+        through(url).build().unwrap().check().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_an_error_that_does_not_repeat_it() {
+    let mailer = through("SMTP_URL").credentials("notify", "hunter2-of-mine").build().unwrap();
+    let error = mailer.check().await.unwrap_err();
+    assert!(told(&error).contains("535"), "{}", told(&error));
+    assert_eq!(known_types(&error), ["lettre"]);
+    assert!(!format!("{error:?}{mailer:?}").contains("hunter2-of-mine"));
+}
+
+#[tokio::test]
+async fn an_address_that_is_refused_is_named_and_the_others_get_the_mail_once() {
+    let desk = desk(through("SMTP_URL")).await;
+    let (kept, also) = (fresh("kept"), fresh("ALSO"));
+    let to = [kept.as_str(), "missing@notify.test", "not an address", &also];
+    let failed = desk.send(&alert("sync", &to, &[]), Status::Failed).await;
+    for words in
+        ["refused the address `missing@notify.test` of the column `email`", "no such mailbox", "\"not an address\""]
+    {
+        assert!(error(&failed).contains(words), "{words}: {}", error(&failed));
+    }
+    assert_eq!(failed.description, Some(format!("delivered to: {kept}, {also}")));
+    the_mail_to(&kept).await;
+    the_mail_to(&also).await;
+    let again = desk.retry(&failed, Status::Failed).await;
+    assert!(error(&again).contains("missing@notify.test"), "{}", error(&again));
+    // A later mail to the same address is there: the earlier one would be, too, if there were one.
+    desk.send(&alert("marker", &[&kept], &[]), Status::Succeeded).await;
+    eventually("the marker", async || delivered(&kept).len() >= 2).await;
+    assert_eq!(delivered(&kept).iter().filter(|mail| mail.contains("Subject: sync")).count(), 1);
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn a_chat_that_fails_brings_no_second_mail() {
+    let receiver = Receiver::accepting("ok").await;
+    receiver.now(503, "down");
+    let alerts = AlertChannels::builder()
+        .mail(through("SMTP_URL").build().unwrap())
+        .chat("ops", Slack::new(receiver.url("/ops")))
+        .build()
+        .unwrap();
+    let address = fresh("once");
+    let desk = Desk::with(alerts).await;
+    let failed = desk.send(&alert("sync", &[&address], &["ops"]), Status::Failed).await;
+    assert_eq!(failed.description, Some(format!("delivered to: {address}")));
+    receiver.now(200, "ok");
+    let done = desk.retry(&failed, Status::Succeeded).await;
+    assert_eq!(done.description, Some(format!("delivered to: {address}, ops")));
+    desk.send(&alert("marker", &[&address], &[]), Status::Succeeded).await;
+    eventually("the marker", async || delivered(&address).len() >= 2).await;
+    assert_eq!(delivered(&address).iter().filter(|mail| mail.contains("Subject: sync")).count(), 1);
+    desk.close().await;
+}

@@ -1,0 +1,142 @@
+//! The handler of alerts as the book sets it up; the chapter "Alerts" shows the regions.
+
+use std::error::Error;
+
+use solid_notify::alert::ALERT_DEFINITION;
+use solid_notify::channels::{AlertChannels, DingTalk, Mailer, Slack};
+use solid_notify::testkit::MemoryOutbox;
+use solid_notify::{AnyOutbox, Failure, Notice, NotifyDef, OutboxExt, SweeperBuilder, add_notice};
+
+use crate::channels::receiver::Receiver;
+
+/// The addresses and secrets, which a configuration has.
+struct Config<'a> {
+    smtp_url: &'a str,
+    slack_url: &'a str,
+    ding_talk_url: &'a str,
+    ding_talk_secret: &'a str,
+}
+
+fn alerting(outbox: &AnyOutbox, config: &Config<'_>) -> Result<SweeperBuilder, Box<dyn Error>> {
+    // [channels]
+    let alerts = AlertChannels::builder()
+        .mail(Mailer::from_url(config.smtp_url)?.from("alerts@example.org").build()?) // STARTTLS or TLS, unless the URL says otherwise
+        .chat("ops", Slack::new(config.slack_url)) // `alert_to = 'ops'` names it
+        .chat("duty", DingTalk::new(config.ding_talk_url).secret(config.ding_talk_secret)) // `alert_to = 'ops,duty'` names both
+        .build()?;
+    let builder = outbox.sweeper().handler_type(ALERT_DEFINITION, alerts);
+    // [end]
+    Ok(builder)
+}
+
+#[tokio::test]
+async fn mail_and_chats_are_set_up_as_the_book_says() {
+    let outbox = MemoryOutbox::new();
+    let config = Config {
+        smtp_url: "smtps://user:password@mail.example.org",
+        slack_url: "https://slack.example.org/services/T/B/x",
+        ding_talk_url: "https://chat.example.org/hook",
+        ding_talk_secret: "secret",
+    };
+    alerting(&outbox, &config).unwrap().start().await.unwrap().shutdown().await;
+}
+
+fn by_default(slack_url: &str) -> Result<AlertChannels, Box<dyn Error>> {
+    // [by_default]
+    let alerts = AlertChannels::builder().chat("ops", Slack::new(slack_url)).default_chat("ops").build()?;
+    // [end]
+    Ok(alerts)
+}
+
+async fn by_row(outbox: &AnyOutbox, slack_url: &str) -> Result<AlertChannels, Box<dyn Error>> {
+    // [by_row]
+    outbox.define_if_missing(NotifyDef::new(ALERT_DEFINITION).alert_to("ops")).await?; // before the first sweeper starts
+    let alerts = AlertChannels::builder().chat("ops", Slack::new(slack_url)).build()?;
+    // [end]
+    Ok(alerts)
+}
+
+/// Makes a dead letter of each of two definitions, which name no recipient.
+async fn fail_twice(outbox: &MemoryOutbox, alerts: AlertChannels) {
+    let mut builder = outbox.sweeper().handler_type(ALERT_DEFINITION, alerts);
+    for name in ["sync", "bill"] {
+        outbox.define_if_missing(NotifyDef::new(name)).await.unwrap();
+        builder = builder.handler(name, |_: Notice<i64>| async { Err(Failure::give_up("refused")) });
+    }
+    let sweeper = builder.start().await.unwrap();
+    let mut tx = outbox.begin().await.unwrap();
+    for name in ["sync", "bill"] {
+        add_notice(&mut tx, name, 7).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    sweeper.idle().await;
+    sweeper.shutdown().await;
+}
+
+#[tokio::test]
+async fn one_place_gets_the_alerts_of_all_definitions() {
+    for in_the_row in [false, true] {
+        let (outbox, slack) = (MemoryOutbox::new(), Receiver::accepting("ok").await);
+        let url = slack.url("/services/T/B/x");
+        let alerts = match in_the_row {
+            true => by_row(&outbox, &url).await,
+            false => by_default(&url),
+        };
+        fail_twice(&outbox, alerts.unwrap()).await;
+        let posted = slack.posted.all();
+        let of = |name| posted.iter().any(|post| post.body["text"].as_str().is_some_and(|text| text.starts_with(name)));
+        assert!(posted.len() == 2 && of("sync") && of("bill"), "in the row: {in_the_row}; {posted:?}");
+    }
+}
+
+/// The test calls `run` instead of `main`, because it has its own URL.
+#[allow(dead_code)]
+mod slack_alone {
+    // [slack]
+    use solid_notify::alert::ALERT_DEFINITION;
+    use solid_notify::channels::{AlertChannels, Slack};
+    use solid_notify::{Definition, Failure, Notice, NotifyDef, Outbox, OutboxExt, add_notice};
+    use sqlx::sqlite::SqlitePoolOptions;
+
+    type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+    const REPORT_SALE: Definition<i64> = Definition::new("report_sale");
+
+    #[tokio::main]
+    async fn main() -> Result<()> {
+        run(&std::env::var("SLACK_URL")?).await // https://hooks.slack.com/services/…
+    }
+
+    pub async fn run(slack_url: &str) -> Result<()> {
+        let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
+        let outbox = Outbox::new(pool);
+        outbox.migrate().await?;
+        // No retry, so that the example is short: the first failure makes a dead letter, and that raises an alert.
+        outbox.define_if_missing(NotifyDef::new(REPORT_SALE).max_retry_times(0).alert_to("ops")).await?;
+
+        let alerts = AlertChannels::builder().chat("ops", Slack::new(slack_url)).build()?;
+        let sweeper = outbox
+            .sweeper()
+            .handler(REPORT_SALE, |_: Notice<i64>| async { Err(Failure::retry("the office is closed")) })
+            .handler_type(ALERT_DEFINITION, alerts) // in the sweeper of each process that may send alerts
+            .start()
+            .await?;
+
+        let mut tx = outbox.begin().await?;
+        add_notice(&mut tx, REPORT_SALE, 7).await?;
+        tx.commit().await?;
+        sweeper.idle().await; // the sale has failed, and the alert is posted; a service serves requests here
+        sweeper.shutdown().await;
+        Ok(())
+    }
+    // [end]
+}
+
+#[tokio::test]
+async fn slack_alone_is_set_up_as_the_book_says() {
+    let slack = Receiver::accepting("ok").await;
+    slack_alone::run(&slack.url("/services/T/B/x")).await.unwrap();
+    let [posted] = &slack.posted.all()[..] else { panic!("one message expected") };
+    let text = posted.body["text"].as_str().unwrap();
+    assert!(text.starts_with("report_sale: finally failed") && text.contains("the office is closed"), "{text}");
+}

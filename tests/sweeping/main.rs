@@ -1,0 +1,12 @@
+//! Sweepers: what they promise on every store, also over stores that fail, several of them at once, what operators see, and the ready
+//! handlers of alerts.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod channels;
+mod faulty_store;
+mod lost_answers;
+mod observing;
+mod operating;
+mod sending;
+mod stubborn_store;
+mod ten_sweepers;

@@ -1,0 +1,66 @@
+//! The gauges, which every node sets from the snapshot.
+
+use std::time::Duration;
+
+use metrics::set_default_local_recorder;
+use solid_notify::metrics::{COUNTS_AGE, DEAD_LETTERS, LIVE, OLDEST_DUE};
+use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Status};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::memory::MemoryBackend;
+use solid_notify_tests::sending::{add, eventually, reaches, update};
+
+use crate::observing::recorded::{recorder, value};
+
+const EVERY: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn every_node_shows_the_snapshot() {
+    let b = MemoryBackend::default();
+    b.outbox().define_if_missing(NotifyDef::new("waiting")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("bad").max_retry_times(0)).await.unwrap();
+    for _ in 0..3 {
+        add(&b, "waiting").await;
+    }
+    b.clock().advance(Duration::from_secs(7));
+    // The first node counts.
+    let first = b
+        .outbox()
+        .sweeper()
+        .handler("bad", |_: Notice<i64>| async { Err(Failure::give_up("no")) })
+        .start()
+        .await
+        .unwrap();
+    let id = add(&b, "bad").await;
+    reaches(&b, id, Status::DeadLetter).await;
+    let counted = async || {
+        let snapshot = b.outbox().operator("test").snapshot().await.unwrap();
+        snapshot.iter().all(|row| row.taken.is_some() && !row.due_in.is_zero())
+    };
+    eventually("all is counted", counted).await;
+    first.idle().await;
+    b.clock().advance(EVERY);
+    eventually("all is counted anew", counted).await;
+    first.shutdown().await;
+    // The second one only shows.
+    let recorder = recorder();
+    let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
+    b.clock().advance(Duration::from_secs(9));
+    let second = b.outbox().sweeper().start().await.unwrap();
+    let gauge = |name: &str, labels: &str| value(&shown, name, labels);
+    eventually("shown", async || gauge(LIVE, "definition=waiting,status=not_sent") == 3.0).await;
+    assert_eq!(gauge(OLDEST_DUE, "definition=waiting"), 37.0);
+    assert_eq!((gauge(DEAD_LETTERS, "definition=bad"), gauge(DEAD_LETTERS, "definition=waiting")), (1.0, 0.0));
+    assert_eq!(gauge(COUNTS_AGE, ""), 9.0);
+    // The gauge of an old name becomes zero.
+    let renamed = |mut def: NotifyDef| {
+        def.name = "renamed".to_owned();
+        def
+    };
+    update(&b, "waiting", renamed).await;
+    second.idle().await;
+    b.clock().advance(EVERY);
+    eventually("renamed", async || gauge(LIVE, "definition=renamed,status=not_sent") == 3.0).await;
+    assert_eq!(gauge(LIVE, "definition=waiting,status=not_sent"), 0.0);
+    assert_eq!((gauge(OLDEST_DUE, "definition=waiting"), gauge(OLDEST_DUE, "definition=renamed")), (0.0, 76.0));
+    second.shutdown().await;
+}

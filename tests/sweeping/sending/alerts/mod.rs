@@ -1,0 +1,360 @@
+//! Alerts: which ones are sent, how often, and that none is lost. `nodes.rs` has the alerts of several sweepers.
+
+mod nodes;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use solid_notify::alert::{AlertKind, AlertReason};
+use solid_notify::definition::ALERT_DEFINITION;
+use solid_notify::{Alert, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, update};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Builds a sweeper whose handler `sync` fails while the flag is set, and that records the alerts.
+fn failing(b: &dyn Backend, fails: &Arc<AtomicBool>, alerts: &Calls<Alert>) -> SweeperBuilder {
+    let (fails, alerts) = (Arc::clone(fails), alerts.clone());
+    b.outbox()
+        .sweeper()
+        .handler("sync", move |_: Notice<i64>| {
+            let fails = fails.load(Ordering::SeqCst);
+            async move { if fails { Err(Failure::retry("connection refused")) } else { Ok(()) } }
+        })
+        .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
+            alerts.note(notice.into_param());
+            async { Ok(()) }
+        })
+}
+
+fn on() -> Arc<AtomicBool> {
+    Arc::new(AtomicBool::new(true))
+}
+
+async fn told(alerts: &Calls<Alert>, count: usize) -> Vec<Alert> {
+    eventually(&format!("{count} alerts"), async || alerts.count() >= count).await;
+    let all = alerts.all();
+    assert_eq!(all.len(), count, "{all:?}");
+    all
+}
+
+pub async fn a_final_failure_raises_an_alert_with_all_details(b: &dyn Backend) {
+    let def = NotifyDef::new("sync").max_retry_times(0).email("a@example.org, b@example.org").alert_to("ops");
+    b.outbox().define_if_missing(def).await.unwrap();
+    let alerts = Calls::default();
+    let sweeper = failing(b, &on(), &alerts).start().await.unwrap();
+    let id = add(b, "sync").await;
+    reaches(b, id, Status::DeadLetter).await;
+    let alert = told(&alerts, 1).await.remove(0);
+    assert_eq!((alert.kind, alert.reason), (AlertKind::Raised, AlertReason::FinalFailure));
+    assert_eq!((alert.definition.as_str(), alert.notice_id, alert.more), ("sync", Some(id), 0));
+    assert!(alert.message.contains("connection refused"), "{}", alert.message);
+    assert_eq!(alert.email, ["a@example.org", "b@example.org"]);
+    assert_eq!(alert.alert_to, ["ops"]);
+    assert_eq!(alert.node, sweeper.node_id());
+    sweeper.shutdown().await;
+}
+
+pub async fn every_trigger_raises_the_alerts_that_it_names(b: &dyn Backend) {
+    for (name, trigger) in
+        [("final", "final_failure"), ("each", "each_failure"), ("never", "never"), ("third", "after_failures")]
+    {
+        let def = NotifyDef::new(name).handler("sync").alert_trigger_type(trigger).retry_interval("[1m,1m,1m,1m]");
+        b.outbox().define_if_missing(def.alert_cooldown("1ms")).await.unwrap();
+    }
+    let alerts = Calls::default();
+    let sweeper = failing(b, &on(), &alerts).start().await.unwrap();
+    let mut ids = Vec::new();
+    for name in ["final", "each", "never", "third"] {
+        ids.push(add(b, name).await);
+    }
+    for tries in 1..=5 {
+        for id in &ids {
+            eventually("the attempt has failed", async || {
+                b.outbox().find(*id).await.unwrap().unwrap().failures == tries
+            })
+            .await;
+        }
+        sweeper.idle().await;
+        b.clock().advance(MINUTE);
+    }
+    eventually("all are sent", async || alerts.count() >= 9).await;
+    let of = |name: &str| {
+        let all = alerts.all().into_iter().filter(|alert| alert.definition == name);
+        all.map(|alert| alert.reason).collect::<Vec<_>>()
+    };
+    use AlertReason::{Failure, FinalFailure, RepeatedFailures};
+    assert_eq!(of("final"), [FinalFailure]);
+    assert_eq!(of("each"), [Failure, Failure, Failure, Failure, FinalFailure]);
+    assert_eq!(of("never"), []);
+    assert_eq!(of("third"), [RepeatedFailures, RepeatedFailures, FinalFailure]);
+    sweeper.shutdown().await;
+}
+
+pub async fn suppressed_alerts_come_in_a_digest_before_the_recovery(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    let (alerts, fails) = (Calls::default(), on());
+    let sweeper = failing(b, &fails, &alerts).start().await.unwrap();
+    let began = b.clock().now();
+    let id = add(b, "sync").await;
+    reaches(b, id, Status::DeadLetter).await;
+    told(&alerts, 1).await;
+    // Its outcome is stored: else the clock would be turned beyond its lease.
+    sweeper.idle().await;
+    b.clock().advance(MINUTE);
+    for _ in 0..12 {
+        let id = add(b, "sync").await;
+        reaches(b, id, Status::DeadLetter).await;
+    }
+    sweeper.idle().await;
+    told(&alerts, 1).await;
+    b.clock().advance(4 * MINUTE);
+    let digest = told(&alerts, 2).await.remove(1);
+    assert_eq!((digest.kind, digest.more), (AlertKind::Digest, 12));
+    assert!(digest.title().starts_with("sync: 12 more failures since "), "{}", digest.title());
+    assert_eq!(digest.since, solid_notify_core::notice::rfc3339(began));
+    // Nothing new, and nothing has succeeded: no alert is sent.
+    sweeper.idle().await;
+    b.clock().advance(5 * MINUTE);
+    sweeper.idle().await;
+    told(&alerts, 2).await;
+    fails.store(false, Ordering::SeqCst);
+    let id = add(b, "sync").await;
+    reaches(b, id, Status::Succeeded).await;
+    b.clock().advance(60 * MINUTE);
+    let recovered = told(&alerts, 3).await.remove(2);
+    assert_eq!((recovered.kind, recovered.lasted_ms), (AlertKind::Recovered, Some(600_000)));
+    assert_eq!(recovered.title(), "sync: recovered after 10 min", "until the first success");
+    // Once.
+    sweeper.idle().await;
+    b.clock().advance(60 * MINUTE);
+    sweeper.idle().await;
+    told(&alerts, 3).await;
+    sweeper.shutdown().await;
+}
+
+pub async fn an_alert_goes_to_whom_the_definition_names_when_it_is_sent(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0).email("old@example.org")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("other").handler("sync").max_retry_times(0)).await.unwrap();
+    let alerts = Calls::default();
+    let sweeper = failing(b, &on(), &alerts).start().await.unwrap();
+    update(b, ALERT_DEFINITION, |def| def.enabled(false).email("all@example.org")).await;
+    // It has read that.
+    sweeper.idle().await;
+    let (id, other) = (add(b, "sync").await, add(b, "other").await);
+    reaches(b, id, Status::DeadLetter).await;
+    reaches(b, other, Status::DeadLetter).await;
+    update(b, "sync", |def| def.email("new@example.org")).await;
+    update(b, ALERT_DEFINITION, |def| def.enabled(true)).await;
+    let mut told = told(&alerts, 2).await;
+    told.sort_by(|one, other| other.definition.cmp(&one.definition));
+    assert_eq!(told[0].email, ["new@example.org"]);
+    assert_eq!(told[1].email, ["all@example.org"], "of the built-in definition, for those without receivers");
+    sweeper.shutdown().await;
+}
+
+pub async fn no_alert_is_raised_about_an_alert(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let sweeper = failing(b, &on(), &Calls::default())
+        .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
+            noted.note(notice.id());
+            async { Err(Failure::give_up("the mail server is gone")) }
+        })
+        .start()
+        .await
+        .unwrap();
+    update(b, ALERT_DEFINITION, |def| def.alert_trigger_type("each_failure")).await;
+    // It has read that.
+    sweeper.idle().await;
+    let id = add(b, "sync").await;
+    reaches(b, id, Status::DeadLetter).await;
+    eventually("the alert was tried", async || calls.count() == 1).await;
+    let dead = reaches(b, calls.all()[0], Status::DeadLetter).await;
+    assert!(dead.end_reason.unwrap().contains("mail server"));
+    sweeper.idle().await;
+    assert_eq!(calls.count(), 1);
+    sweeper.shutdown().await;
+}
+
+pub async fn an_alert_that_could_not_be_sent_is_sent_again(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let sweeper = failing(b, &on(), &Calls::default())
+        .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
+            let first = noted.note((notice.id(), notice.param().notice_id)) == 0;
+            async move { if first { Err(Failure::retry("greylisted")) } else { Ok(()) } }
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = add(b, "sync").await;
+    eventually("the alert was tried", async || calls.count() == 1).await;
+    reaches(b, calls.all()[0].0, Status::Failed).await;
+    b.clock().advance(MINUTE);
+    reaches(b, calls.all()[0].0, Status::Succeeded).await;
+    assert_eq!(calls.all()[1].1, Some(id));
+    sweeper.shutdown().await;
+}
+
+pub async fn a_digest_that_could_not_be_sent_loses_nothing(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    let digests = Calls::default();
+    let noted = digests.clone();
+    let sweeper = failing(b, &on(), &Calls::default())
+        .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
+            let alert = notice.param();
+            let refused = alert.kind == AlertKind::Digest && noted.note(alert.more) == 0;
+            async move { if refused { Err(Failure::retry("greylisted")) } else { Ok(()) } }
+        })
+        .start()
+        .await
+        .unwrap();
+    for _ in 0..4 {
+        let id = add(b, "sync").await;
+        reaches(b, id, Status::DeadLetter).await;
+    }
+    sweeper.idle().await;
+    b.clock().advance(5 * MINUTE);
+    eventually("the digest is refused", async || digests.count() == 1).await;
+    sweeper.idle().await;
+    let id = add(b, "sync").await;
+    reaches(b, id, Status::DeadLetter).await;
+    sweeper.idle().await;
+    b.clock().advance(MINUTE);
+    eventually("it is sent", async || digests.count() == 2).await;
+    sweeper.idle().await;
+    b.clock().advance(6 * MINUTE);
+    eventually("the next digest is sent", async || digests.count() == 3).await;
+    assert_eq!(digests.all(), [3, 3, 1]);
+    sweeper.idle().await;
+    b.clock().advance(6 * MINUTE);
+    sweeper.idle().await;
+    assert_eq!(digests.count(), 3, "all of it was reported");
+    sweeper.shutdown().await;
+}
+
+pub async fn an_alert_needs_no_ack(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new(ALERT_DEFINITION).need_confirm(true)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    let alerts = Calls::default();
+    let sweeper = failing(b, &on(), &alerts).start().await.unwrap();
+    for _ in 0..2 {
+        let id = add(b, "sync").await;
+        reaches(b, id, Status::DeadLetter).await;
+    }
+    told(&alerts, 1).await;
+    sweeper.idle().await;
+    for count in 2..4 {
+        b.clock().advance(5 * MINUTE);
+        assert_eq!(told(&alerts, count).await[count - 1].more, 1);
+        sweeper.idle().await;
+        let id = add(b, "sync").await;
+        reaches(b, id, Status::DeadLetter).await;
+    }
+    sweeper.shutdown().await;
+}
+
+pub async fn sweepers_share_a_cool_down(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    let (alerts, fails) = (Calls::default(), on());
+    let mut sweepers = Vec::new();
+    for _ in 0..3 {
+        sweepers.push(failing(b, &fails, &alerts).start().await.unwrap());
+    }
+    let mut ids = Vec::new();
+    for _ in 0..30 {
+        ids.push(add(b, "sync").await);
+    }
+    for id in ids {
+        reaches(b, id, Status::DeadLetter).await;
+    }
+    told(&alerts, 1).await;
+    for sweeper in &sweepers {
+        sweeper.idle().await;
+    }
+    b.clock().advance(5 * MINUTE);
+    let digest = told(&alerts, 2).await.remove(1);
+    assert_eq!(digest.more, 29, "{digest:?}");
+    for sweeper in sweepers {
+        sweeper.shutdown().await;
+    }
+}
+
+pub async fn an_overdue_ack_raises_an_alert(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync").need_confirm(true).max_confirm_delay("10m")).await.unwrap();
+    let alerts = Calls::default();
+    let sweeper = failing(b, &Arc::default(), &alerts).start().await.unwrap();
+    let id = add(b, "sync").await;
+    reaches(b, id, Status::AwaitingAck).await;
+    b.clock().advance(10 * MINUTE);
+    let alert = told(&alerts, 1).await.remove(0);
+    assert_eq!((alert.reason, alert.notice_id), (AlertReason::AckOverdue, Some(id)));
+    sweeper.shutdown().await;
+}
+
+pub async fn conditions_outside_of_attempts_raise_alerts_too(b: &dyn Backend) {
+    let outbox = b.outbox();
+    outbox.define_if_missing(NotifyDef::new("broken")).await.unwrap();
+    edit_by_hand(b, "broken", |def| def.retry_interval("[5x]")).await;
+    outbox.define_if_missing(NotifyDef::new("unhandled")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("slow").handler("not_here").backlog_alert_age("10m")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("quiet").handler("nobody_else").alert_trigger_type("never")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("sync").max_retry_times(0).dead_alert_count(2)).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("lost")).await.unwrap();
+    for name in ["broken", "unhandled", "slow", "quiet", "lost"] {
+        b.add_new(NewNotice::new(name, 1).unwrap()).await;
+    }
+    // Before the sweeper has ever read it.
+    b.delete_by_hand(definition(b, "lost").await.id).await;
+    let alerts = Calls::default();
+    let sweeper = failing(b, &on(), &alerts).start().await.unwrap();
+    for _ in 0..2 {
+        let id = add(b, "sync").await;
+        reaches(b, id, Status::DeadLetter).await;
+    }
+    b.clock().advance(11 * MINUTE);
+    let told = || {
+        let mut all: Vec<_> = alerts
+            .all()
+            .into_iter()
+            .filter(|alert| alert.kind == AlertKind::Raised)
+            .map(|alert| (alert.definition, alert.reason))
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    use AlertReason::{Backlog, DeadLetters, FinalFailure, InvalidDefinition, NoHandler};
+    let expected = [
+        ("broken", InvalidDefinition),
+        ("lost", InvalidDefinition),
+        ("unhandled", NoHandler),
+        ("slow", Backlog),
+        ("slow", NoHandler),
+        ("sync", FinalFailure),
+        ("sync", DeadLetters),
+    ];
+    let mut expected: Vec<_> = expected.map(|(name, reason)| (name.to_owned(), reason)).to_vec();
+    expected.sort_unstable();
+    eventually("all of them are sent", async || told() == expected).await;
+    sweeper.shutdown().await;
+}
+
+pub async fn a_notice_behind_its_ordering_key_is_backlog(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync").need_confirm(true).backlog_alert_age("10m")).await.unwrap();
+    let alerts = Calls::default();
+    let sweeper = failing(b, &Arc::default(), &alerts).start().await.unwrap();
+    let add = async || b.add_new(NewNotice::new("sync", 1).unwrap().ordering_key("key")).await.id();
+    let first = add().await;
+    reaches(b, first, Status::AwaitingAck).await;
+    add().await;
+    sweeper.idle().await;
+    b.clock().advance(11 * MINUTE);
+    assert_eq!(told(&alerts, 1).await.remove(0).reason, AlertReason::Backlog);
+    sweeper.shutdown().await;
+}
