@@ -1,6 +1,7 @@
-//! Redis, one server and a cluster: what is stored, outages, the network, failover, and timed tasks.
+//! Redis, one server and a cluster: what is stored, damaged keys, outages, the network, failover, and timed tasks.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod damage;
 mod failover;
 mod keys;
 mod network;
