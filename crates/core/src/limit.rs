@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::notice::{duration_from_millis, duration_millis};
 use crate::operate::Rate;
-use crate::retry::FOREVER;
+use crate::retry::duration::FOREVER;
 
 pub use breaker::{end, watched};
 

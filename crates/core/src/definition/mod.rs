@@ -18,7 +18,7 @@ mod window;
 #[cfg(test)]
 mod window_tests;
 
-pub use crate::retry::FOREVER;
+pub use crate::retry::duration::FOREVER;
 pub use columns::{ColumnValue, NotifyDef};
 pub use policy::{AlertTrigger, KeepHistory, Policy};
 pub use rules::{RetryRules, Rule};

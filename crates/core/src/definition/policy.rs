@@ -10,7 +10,8 @@ use super::{MissedTicks, NotifyDef, Problem, RetryRules, Rule, Schedule, SendWin
 use crate::class::ErrorClass;
 use crate::limit::{Breaker, Quota};
 use crate::operate::Rate;
-use crate::retry::{FOREVER, RetryInterval, duration};
+use crate::retry::RetryInterval;
+use crate::retry::duration::{self, FOREVER};
 
 /// A valid definition in parsed form.
 #[derive(Debug, Clone, PartialEq)]
