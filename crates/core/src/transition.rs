@@ -261,6 +261,29 @@ mod tests {
     }
 
     #[test]
+    fn a_delivery_that_needs_an_ack_waits_for_it() {
+        let policy = policy(NotifyDef::new("a").need_confirm(true).max_confirm_delay("1h"));
+        let awaits = |after| Next::Wait { status: Status::AwaitingAck, after };
+        let next = |event| decide(&policy, &notice(0, 0), event).next;
+        assert_eq!(next(Event::Succeeded), awaits(Duration::from_secs(3600)));
+        assert_eq!(next(Event::AwaitAck(Duration::from_secs(5))), awaits(Duration::from_secs(5)));
+        assert_eq!(next(Event::AwaitAck(2 * MAX_DELAY)), awaits(MAX_DELAY));
+        assert_eq!(next(Event::AwaitAck(FOREVER)), awaits(FOREVER));
+    }
+
+    #[test]
+    fn the_reason_of_a_dead_letter_names_its_limit() {
+        let policy = policy(NotifyDef::new("a").max_retry_times(1));
+        let reason = |failures, class| match decide(&policy, &notice(failures, 0), Event::Failed(class)).next {
+            Next::Finish { reason, .. } => reason.unwrap_or_default(),
+            next @ Next::Wait { .. } => panic!("{next:?}"),
+        };
+        assert!(reason(0, ErrorClass::Invalid).starts_with("a failure of class invalid is not retried"));
+        assert_eq!(reason(1, ErrorClass::Invalid), "all 2 tries failed");
+        assert_eq!(reason(1, ErrorClass::Unknown), "all 2 tries failed");
+    }
+
+    #[test]
     fn a_wish_of_the_handler_is_capped_and_counted() {
         let policy = policy(NotifyDef::new("a").max_retry_interval("1m"));
         let wished = |delay| Event::RetryIn(delay, ErrorClass::Unknown);

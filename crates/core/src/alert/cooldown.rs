@@ -246,6 +246,15 @@ mod tests {
     }
 
     #[test]
+    fn alarm_after_the_cool_down_does_not_wait_for_a_look_or_a_later_digest() {
+        let row = opened_at(0);
+        let due_look = AlertRow { suppressed: 0, due: Some(5 * MINUTE), ..row.clone() };
+        assert!(raise(&due_look, 1, &alarm(), 6 * MINUTE).notify);
+        let later_digest = AlertRow { suppressed: 2, due: Some(9 * MINUTE), ..row };
+        assert!(raise(&later_digest, 1, &alarm(), 6 * MINUTE).notify);
+    }
+
+    #[test]
     fn a_due_alert_becomes_a_digest_a_recovery_or_a_later_look() {
         let row = AlertRow { suppressed: 812, last_seen: 0, ..opened_at(0) };
         let look = |row: &AlertRow, now, succeeded: bool| {
