@@ -1,12 +1,15 @@
 //! A web service, for the book: a route that books orders, a handler that delivers them by HTTP, routes by which the
-//! receiver acks and nacks with a token, and a test in memory.
+//! receiver acks and nacks with a token, routes for operators (`admin.rs`), and a test in memory.
 //!
 //! ```text
 //! cargo run --example guide_web
 //! ```
 //!
-//! The chapter "A web service" shows the regions of this file. At the end this program runs the test, plays the customers
-//! and the warehouse, checks every answer, and stops the service.
+//! The chapter "A web service" shows the regions of this file. At the end this program runs the test, plays the customers,
+//! the warehouse and the operators (`visit.rs`), checks every answer, and stops the service.
+
+mod admin;
+mod visit;
 
 // [imports]
 use std::time::Duration;
@@ -21,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use solid_notify::{
     AckResult, AnyOutbox, Definition, Error, HandlerResult, NewNotice, Notice, NoticeConnection, NotifyDef, Outbox,
-    OutboxExt, Receipt, SweeperBuilder, Tally, TokenKeys,
+    OutboxExt, Receipt, SweeperBuilder, TokenKeys,
 };
 use sqlx::Pool;
 use tokio::net::TcpListener;
@@ -87,21 +90,23 @@ fn handlers(outbox: &AnyOutbox, warehouse: Warehouse) -> SweeperBuilder {
 // [end]
 
 // [serve]
-/// Sends and serves until `stop` is ready, then ends in the order that loses nothing.
-async fn serve(app: App, listener: TcpListener, stop: impl Future<Output = ()> + Send + 'static) -> Result<Tally> {
+/// Sends and serves until `stop` is ready. The sweeper ends before the server, so the acks of what it still sends arrive.
+async fn serve(app: App, listener: TcpListener, stop: impl Future<Output = ()> + Send + 'static) -> Result<()> {
     let sweeper = handlers(&app.outbox, app.warehouse.clone()).start().await?;
-    let served = axum::serve(listener, routes(app.clone())).with_graceful_shutdown(stop).await;
-    // No request runs any more, so no notice is added here any more.
-    let sent = sweeper.shutdown().await; // waits for running handlers; at most 25 s
+    let swept = async move {
+        stop.await;
+        println!("{:?}", sweeper.shutdown().await); // waits for running handlers; at most 25 s
+    };
+    axum::serve(listener, routes(app.clone())).with_graceful_shutdown(swept).await?;
     app.outbox.pool().close().await;
-    served?;
-    Ok(sent)
+    Ok(())
 }
 
 /// All routes. Those of `replies` run no SQL, so they have a router of their own.
 fn routes(app: App) -> Router {
-    let replies = replies(AnyOutbox::clone(&app.outbox));
-    Router::new().route("/orders", post(book)).with_state(app).merge(replies)
+    let outbox = AnyOutbox::clone(&app.outbox);
+    let operators = admin::routes(outbox.clone());
+    Router::new().route("/orders", post(book)).with_state(app).merge(replies(outbox)).nest("/admin", operators)
 }
 // [end]
 
@@ -172,9 +177,7 @@ fn answer(replied: solid_notify::Result<AckResult>, repeated: AckResult) -> (Sta
         Ok(AckResult::Cancelled | AckResult::Purged) => StatusCode::GONE,
         Ok(AckResult::Unknown | AckResult::OtherNotice) => StatusCode::NOT_FOUND,
         Ok(_) => StatusCode::CONFLICT, // a nack of a notice that has succeeded
-        Err(Error::Token { .. }) => StatusCode::FORBIDDEN, // garbage, expired, or signed with another secret
-        Err(Error::Store(error)) if error.is_transient() => StatusCode::SERVICE_UNAVAILABLE,
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        Err(error) => status_of(error),
     };
     if let Err(error) = &replied {
         eprintln!("{status}: {error}"); // the reason is for the log, not for the receiver
@@ -197,10 +200,24 @@ impl IntoResponse for RouteError {
     fn into_response(self) -> Response {
         eprintln!("{}", self.0);
         let refused = self.0.downcast_ref().and_then(sqlx::Error::as_database_error);
-        match refused.is_some_and(|error| error.is_unique_violation()) {
-            true => StatusCode::CONFLICT.into_response(), // the order exists already
-            false => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-        }
+        let status = match self.0.downcast_ref() {
+            Some(error) => status_of(error),
+            None if refused.is_some_and(|error| error.is_unique_violation()) => StatusCode::CONFLICT, // the order exists already
+            None => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        status.into_response()
+    }
+}
+
+/// The status of an error of the library.
+fn status_of(error: &Error) -> StatusCode {
+    match error {
+        Error::Token { .. } => StatusCode::FORBIDDEN, // garbage, expired, or signed with another secret
+        Error::UnknownDefinition { .. } => StatusCode::NOT_FOUND,
+        Error::InvalidNotice { .. } | Error::InvalidDefinition { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Error::Invalid { .. } => StatusCode::BAD_REQUEST,
+        Error::Store(error) if error.is_transient() => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 // [end]
@@ -228,7 +245,6 @@ async fn asked_to_stop() {
 /// In your service this module begins with `#[cfg(test)]`, and the test with `#[tokio::test]`.
 mod tests {
     use anyhow::Context;
-    use chrono::Utc;
     use solid_notify::Status;
     use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
     use tokio::sync::mpsc;
@@ -236,7 +252,7 @@ mod tests {
     use super::*;
 
     pub(super) async fn unacked_delivery_is_repeated() -> Result<()> {
-        let outbox = MemoryOutbox::builder().clock(HandClock::new(Utc::now())).build();
+        let outbox = MemoryOutbox::builder().clock(HandClock::new("2026-11-21T12:00:00Z".parse()?)).build();
         set_up(&outbox, b"a secret for tests: 32 bytes long").await?;
         let own_url = start(replies(AnyOutbox::clone(&outbox))).await?;
         let (url, mut deliveries) = receiver().await?;
@@ -264,12 +280,17 @@ mod tests {
         Ok(())
     }
 
-    /// Starts a warehouse that accepts every delivery. Returns its URL and what it gets.
+    /// Starts a warehouse that accepts each delivery that names an item. Returns its URL and what it gets.
     pub(super) async fn receiver() -> Result<(String, mpsc::UnboundedReceiver<Delivery>)> {
         let (received, deliveries) = mpsc::unbounded_channel();
-        let receive = async move |Json(delivery): Json<Delivery>| match received.send(delivery) {
-            Ok(()) => StatusCode::ACCEPTED,
-            Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+        let receive = async move |Json(delivery): Json<Delivery>| {
+            if delivery.order.item.is_empty() {
+                return StatusCode::UNPROCESSABLE_ENTITY; // its notice becomes a dead letter
+            }
+            match received.send(delivery) {
+                Ok(()) => StatusCode::ACCEPTED,
+                Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+            }
         };
         let url = start(Router::new().route("/deliveries", post(receive))).await?;
         Ok((format!("{url}/deliveries"), deliveries))
@@ -297,6 +318,7 @@ async fn main() -> Result<()> {
     let database_url = format!("sqlite://{}?mode=rwc", folder.path().join("shop.db").display());
     let (warehouse_url, deliveries) = tests::receiver().await?;
     // [main]
+    tracing_subscriber::fmt().init(); // the log of the library and of the service
     let pool = Pool::<Db>::connect(&database_url).await?; // sqlite://shop.db?mode=rwc, or postgres://user:password@host/shop
     let outbox = open(pool, b"32 random bytes or more, secret!").await?;
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?; // port 0: any free one, for the example
@@ -314,81 +336,9 @@ async fn main() -> Result<()> {
     };
     let service = tokio::spawn(serve(app.clone(), listener, stop));
     let visited = visit::all(&app, deliveries).await;
+    let operated = visit::operators(&app).await;
     drop(end);
-    let sent = service.await??;
-    println!("the service has stopped: {sent:?}");
-    visited
-}
-
-/// The customers and the warehouse.
-mod visit {
-    use anyhow::ensure;
-    use solid_notify::Filter;
-    use tokio::sync::mpsc::UnboundedReceiver;
-
-    use super::tests::next;
-    use super::*;
-
-    /// Books orders as customers do, and replies as the warehouse does. Checks every answer of the service.
-    pub(super) async fn all(app: &App, mut deliveries: UnboundedReceiver<Delivery>) -> Result<()> {
-        let mut order = Order { id: 1, item: "100 bolts".to_owned() };
-        let bolts = delivered(app, &order, &mut deliveries).await?;
-        reply(app, &bolts, "ack", 200, "done").await?;
-        reply(app, &bolts, "ack", 200, "already_succeeded").await?; // a repeated ack
-        reply(app, &bolts, "nack", 409, "already_succeeded").await?;
-
-        order = Order { id: 2, item: "7 wheels".to_owned() };
-        let wheels = delivered(app, &order, &mut deliveries).await?;
-        reply(app, &wheels, "nack", 200, "done").await?;
-        reply(app, &wheels, "nack", 200, "not_awaiting").await?; // a repeated nack
-        let again = next(&mut deliveries).await?;
-        ensure!(again.order == order && again.reply_to != wheels.reply_to, "each attempt has a token of its own");
-        reply(app, &again, "ack", 200, "done").await?;
-
-        order = Order { id: 3, item: "1 engine".to_owned() };
-        let engine = delivered(app, &order, &mut deliveries).await?;
-        let alice = app.outbox.operator("alice");
-        let live = alice.list(&Filter::live().definition(SHIP_ORDER.name()), None, 10).await?.notices;
-        ensure!(live.len() == 1, "{live:?}");
-        let cancelled = alice.cancel(live[0].id, "the customer changed her mind").await?;
-        ensure!(cancelled.is_done(), "{cancelled}");
-        reply(app, &engine, "ack", 410, "cancelled").await?;
-
-        let garbage =
-            Delivery { order: order.clone(), reply_to: format!("{}/deliveries/garbage", app.warehouse.own_url) };
-        reply(app, &garbage, "ack", 403, "").await?;
-        app.outbox.use_token_keys(TokenKeys::new(b"a secret of somewhere else: 32 b")?);
-        reply(app, &bolts, "ack", 403, "").await?; // signed with a secret that is not accepted
-
-        // The same order again breaks the primary key: the transaction is rolled back, and no second notice exists.
-        let twice = booked(app, &order).await?;
-        ensure!(twice.status() == reqwest::StatusCode::CONFLICT, "{}", twice.status());
-        ensure!(deliveries.is_empty(), "nothing else was delivered");
-        Ok(())
-    }
-
-    async fn booked(app: &App, order: &Order) -> Result<reqwest::Response> {
-        let Warehouse { http, own_url, .. } = &app.warehouse;
-        Ok(http.post(format!("{own_url}/orders")).json(order).send().await?)
-    }
-
-    /// Books an order and returns what the warehouse gets.
-    async fn delivered(app: &App, order: &Order, deliveries: &mut UnboundedReceiver<Delivery>) -> Result<Delivery> {
-        let booked = booked(app, order).await?;
-        ensure!(booked.status() == reqwest::StatusCode::CREATED, "{}", booked.status());
-        println!("order {}: {}", order.id, booked.text().await?);
-        let delivery = next(deliveries).await?;
-        ensure!(delivery.order == *order, "{:?} was delivered", delivery.order);
-        Ok(delivery)
-    }
-
-    /// Replies to a delivery, and checks the answer.
-    async fn reply(app: &App, delivery: &Delivery, kind: &str, status: u16, text: &str) -> Result<()> {
-        let request = app.warehouse.http.post(format!("{}/{kind}", delivery.reply_to)).body("out of stock");
-        let response = request.send().await?;
-        let answer = (response.status().as_u16(), response.text().await?);
-        println!("order {}: {kind} {} {}", delivery.order.id, answer.0, answer.1);
-        ensure!(answer == (status, text.to_owned()), "{status} {text} was expected");
-        Ok(())
-    }
+    service.await??;
+    println!("the service has stopped");
+    visited.and(operated)
 }

@@ -1,0 +1,108 @@
+//! The customers, the warehouse and the operators of the service: they check every answer. The service itself is in `main.rs`.
+
+use anyhow::ensure;
+use reqwest::Method;
+use solid_notify::Filter;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::tests::next;
+use super::*;
+
+/// Books orders as customers do, and replies as the warehouse does. Checks every answer of the service.
+pub(super) async fn all(app: &App, mut deliveries: UnboundedReceiver<Delivery>) -> Result<()> {
+    let mut order = Order { id: 1, item: "100 bolts".to_owned() };
+    let bolts = delivered(app, &order, &mut deliveries).await?;
+    reply(app, &bolts, "ack", 200, "done").await?;
+    reply(app, &bolts, "ack", 200, "already_succeeded").await?; // a repeated ack
+    reply(app, &bolts, "nack", 409, "already_succeeded").await?;
+
+    order = Order { id: 2, item: "7 wheels".to_owned() };
+    let wheels = delivered(app, &order, &mut deliveries).await?;
+    reply(app, &wheels, "nack", 200, "done").await?;
+    reply(app, &wheels, "nack", 200, "not_awaiting").await?; // a repeated nack
+    let again = next(&mut deliveries).await?;
+    ensure!(again.order == order && again.reply_to != wheels.reply_to, "each attempt has a token of its own");
+    reply(app, &again, "ack", 200, "done").await?;
+
+    order = Order { id: 3, item: "1 engine".to_owned() };
+    let engine = delivered(app, &order, &mut deliveries).await?;
+    let alice = app.outbox.operator("alice");
+    let live = alice.list(&Filter::live().definition(SHIP_ORDER.name()), None, 10).await?.notices;
+    ensure!(live.len() == 1, "{live:?}");
+    let cancelled = alice.cancel(live[0].id, "the customer changed her mind").await?;
+    ensure!(cancelled.is_done(), "{cancelled}");
+    reply(app, &engine, "ack", 410, "cancelled").await?;
+
+    let garbage = Delivery { order: order.clone(), reply_to: format!("{}/deliveries/garbage", app.warehouse.own_url) };
+    reply(app, &garbage, "ack", 403, "").await?;
+    app.outbox.use_token_keys(TokenKeys::new(b"a secret of somewhere else: 32 b")?);
+    reply(app, &bolts, "ack", 403, "").await?; // signed with a secret that is not accepted
+
+    // The same order again breaks the primary key: the transaction is rolled back, and no second notice exists.
+    let twice = booked(app, &order).await?;
+    ensure!(twice.status() == reqwest::StatusCode::CONFLICT, "{}", twice.status());
+    ensure!(deliveries.is_empty(), "nothing else was delivered");
+    Ok(())
+}
+
+/// Looks at a dead letter, edits the definition and retries, as operators do. Checks every answer.
+pub(super) async fn operators(app: &App) -> Result<()> {
+    booked(app, &Order { id: 4, item: String::new() }).await?; // the warehouse refuses it
+    let mut dead = json!({ "notices": [], "next": null });
+    while dead["notices"][0]["id"].is_null() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        dead = serde_json::from_str(&operate(app, Method::GET, "dead-letters", "", 200).await?)?;
+    }
+    let notice = &dead["notices"][0];
+    ensure!(notice["class"] == "invalid" && notice["time"].is_string() && dead["next"].is_null(), "{dead}");
+    let path = format!("notices/{}", notice["id"]);
+    let explained = operate(app, Method::GET, &path, "", 200).await?;
+    ensure!(explained.starts_with("finally failed"), "{explained}");
+
+    let interval = "definitions/ship_order/retry-interval";
+    operate(app, Method::PUT, interval, "soon", 422).await?;
+    ensure!(operate(app, Method::PUT, interval, "[1s,1h]", 200).await? == "[1s,1h]");
+    operate(app, Method::PUT, "definitions/ship_oder/retry-interval", "[1s,1h]", 404).await?;
+    ensure!(operate(app, Method::POST, &format!("{path}/retry"), "", 200).await? == "done");
+    operate(app, Method::POST, "notices/4711/retry", "", 404).await?;
+    operate(app, Method::GET, "dead-letters?after=yesterday", "", 400).await?;
+    let audit: Value = serde_json::from_str(&operate(app, Method::GET, &format!("{path}/audit"), "", 200).await?)?;
+    ensure!(audit[0]["who"] == "alice" && audit[0]["act"] == "retry", "{audit}");
+    Ok(())
+}
+
+/// Calls a route of operators as Alice, checks the status, and returns the body.
+async fn operate(app: &App, method: Method, path: &str, body: &'static str, status: u16) -> Result<String> {
+    let Warehouse { http, own_url, .. } = &app.warehouse;
+    let request = http.request(method, format!("{own_url}/admin/{path}")).header("x-operator", "alice");
+    let response = request.body(body).send().await?;
+    let answer = (response.status().as_u16(), response.text().await?);
+    println!("operator: {path} {} {}", answer.0, answer.1);
+    ensure!(answer.0 == status, "{status} was expected");
+    Ok(answer.1)
+}
+
+async fn booked(app: &App, order: &Order) -> Result<reqwest::Response> {
+    let Warehouse { http, own_url, .. } = &app.warehouse;
+    Ok(http.post(format!("{own_url}/orders")).json(order).send().await?)
+}
+
+/// Books an order and returns what the warehouse gets.
+async fn delivered(app: &App, order: &Order, deliveries: &mut UnboundedReceiver<Delivery>) -> Result<Delivery> {
+    let booked = booked(app, order).await?;
+    ensure!(booked.status() == reqwest::StatusCode::CREATED, "{}", booked.status());
+    println!("order {}: {}", order.id, booked.text().await?);
+    let delivery = next(deliveries).await?;
+    ensure!(delivery.order == *order, "{:?} was delivered", delivery.order);
+    Ok(delivery)
+}
+
+/// Replies to a delivery, and checks the answer.
+async fn reply(app: &App, delivery: &Delivery, kind: &str, status: u16, text: &str) -> Result<()> {
+    let request = app.warehouse.http.post(format!("{}/{kind}", delivery.reply_to)).body("out of stock");
+    let response = request.send().await?;
+    let answer = (response.status().as_u16(), response.text().await?);
+    println!("order {}: {kind} {} {}", delivery.order.id, answer.0, answer.1);
+    ensure!(answer == (status, text.to_owned()), "{status} {text} was expected");
+    Ok(())
+}
