@@ -1,11 +1,15 @@
 //! The handler of alerts as the book sets it up; the chapter "Alerts" shows the regions.
 
 use std::error::Error;
+use std::time::Duration;
 
-use solid_notify::alert::ALERT_DEFINITION;
+use chrono::DateTime;
+use solid_notify::alert::{ALERT_DEFINITION, AlertReason};
 use solid_notify::channels::{AlertChannels, DingTalk, Mailer, Slack};
-use solid_notify::testkit::MemoryOutbox;
-use solid_notify::{AnyOutbox, Failure, Notice, NotifyDef, OutboxExt, SweeperBuilder, add_notice};
+use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
+use solid_notify::{
+    Alert, AnyOutbox, Failure, Handler, HandlerResult, Notice, NotifyDef, OutboxExt, SweeperBuilder, add_notice,
+};
 
 use crate::channels::receiver::Receiver;
 
@@ -139,4 +143,86 @@ async fn slack_alone_is_set_up_as_the_book_says() {
     let [posted] = &slack.posted.all()[..] else { panic!("one message expected") };
     let text = posted.body["text"].as_str().unwrap();
     assert!(text.starts_with("report_sale: finally failed") && text.contains("the office is closed"), "{text}");
+}
+
+// [only_dead_letters]
+/// Sends the alerts about dead letters, and leaves out the others.
+struct OnlyDeadLetters(AlertChannels);
+
+impl Handler for OnlyDeadLetters {
+    type Param = Alert;
+
+    async fn handle(&self, notice: Notice<Alert>) -> HandlerResult {
+        match notice.param().reason {
+            AlertReason::FinalFailure => self.0.handle(notice).await,
+            _ => Err(Failure::skip("it is not about a dead letter")), // the alert ends as cancelled
+        }
+    }
+
+    fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String> {
+        self.0.check_recipients(email, alert_to) // so that unknown recipients are logged at the start
+    }
+}
+// [end]
+
+#[tokio::test]
+async fn a_wrapper_lets_only_dead_letters_through() {
+    let slack = Receiver::accepting("ok").await;
+    let outbox = MemoryOutbox::builder().clock(HandClock::new(DateTime::UNIX_EPOCH)).build();
+    let each = NotifyDef::new("sync").alert_trigger_type("each_failure").retry_interval("1s").max_retry_times(1);
+    outbox.define_if_missing(each).await.unwrap();
+    let builder = outbox
+        .sweeper()
+        .handler("sync", |_: Notice<i64>| async { Err(Failure::retry("refused")) })
+        .handler_type(ALERT_DEFINITION, OnlyDeadLetters(by_default(&slack.url("/")).unwrap()));
+    let sweeper = TestSweeper::start(builder).await.unwrap();
+    let mut tx = outbox.begin().await.unwrap();
+    add_notice(&mut tx, "sync", 7).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(sweeper.drain().await.failed, 1);
+    assert_eq!(sweeper.advance(Duration::from_secs(1)).await.dead_letters, 1);
+    let posted = slack.posted.all();
+    assert!(posted.len() == 1 && posted[0].body["text"].as_str().unwrap().contains("finally failed"), "{posted:?}");
+    sweeper.shutdown().await;
+}
+
+mod alert_in_a_test {
+    // [alert_test]
+    use anyhow::{Context, Result};
+    use axum::{Router, routing::post};
+    use serde_json::Value;
+    use solid_notify::alert::ALERT_DEFINITION;
+    use solid_notify::channels::{AlertChannels, Slack};
+    use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
+    use solid_notify::{HttpStatus, Notice, NotifyDef, OutboxExt, add_notice};
+    use tokio::{net::TcpListener, sync::mpsc};
+
+    #[tokio::test]
+    async fn refused_order_alerts_the_chat() -> Result<()> {
+        // The chat: a server of the test.
+        let (posts, mut posted) = mpsc::unbounded_channel();
+        let chat = Router::new().route("/chat", post(async move |body: String| drop(posts.send(body))));
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let url = format!("http://{}/chat", listener.local_addr()?);
+        tokio::spawn(axum::serve(listener, chat).into_future());
+
+        let outbox = MemoryOutbox::builder().clock(HandClock::new("2026-11-21T12:00:00Z".parse()?)).build();
+        outbox.define_if_missing(NotifyDef::new("ship_order")).await?;
+        let alerts = AlertChannels::builder().chat("ops", Slack::new(url)).default_chat("ops").build()?;
+        let handlers = outbox
+            .sweeper()
+            .handler("ship_order", |_: Notice<i64>| async { Err(HttpStatus(422).into()) }) // as the receiver answers
+            .handler_type(ALERT_DEFINITION, alerts);
+        let sweeper = TestSweeper::start(handlers).await?;
+
+        let mut tx = outbox.begin().await?;
+        add_notice(&mut tx, "ship_order", 7).await?;
+        tx.commit().await?;
+        assert_eq!(sweeper.drain().await.dead_letters, 1); // 422 is not retried. `drain` sends the alert, too
+        let body: Value = serde_json::from_str(&posted.try_recv().context("no alert was posted")?)?;
+        let text = body["text"].as_str().context("a text")?;
+        assert!(text.starts_with("ship_order: finally failed (notice 1)\n"), "{text}");
+        Ok(())
+    }
+    // [end]
 }
