@@ -9,32 +9,34 @@
 //! no reply, so it is sent again when the ack is overdue, and finally becomes a dead letter. A late ack turns even that into
 //! a success. Then come tokens that are refused. The clock is turned by hand, so the example takes a moment.
 
+// [imports]
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use chrono::Utc;
-// [imports]
 use solid_notify::{
     AckResult, Error, HandClock, Notice, NotifyDef, Outbox, OutboxExt, Status, Sweeper, TokenKeys, ack_notice,
     add_notice,
 };
-// [end]
+use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
 use tokio::sync::mpsc;
 
-/// The content of a letter.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// What the handler posts.
 struct Letter {
     order: String,
     attempt: i64,
     token: String,
 }
+// [end]
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
-    let clock = HandClock::new(Utc::now());
+    let clock = HandClock::new("2026-11-21T12:00:00Z".parse()?);
     let outbox = Outbox::builder(pool).clock(clock.clone()).build();
     outbox.migrate().await?;
     // [definition]
@@ -49,15 +51,15 @@ async fn main() -> Result<()> {
     outbox.define_if_missing(definition).await?;
     // [end]
 
-    let (post, mut letters) = mpsc::unbounded_channel();
     // [handler]
+    let (post, mut letters) = mpsc::unbounded_channel(); // the supplier reads `letters`
     let sweeper = outbox
         .sweeper()
         .handler("purchase_order", move |notice: Notice<String>| {
             let post = post.clone();
             async move {
-                // Valid for longer than the notice is awaiting ack, because a late reply counts too.
-                let token = notice.ack_token(24 * 60 * MINUTE)?;
+                // Valid for longer than the notice is awaiting ack, because a late ack is stored, too.
+                let token = notice.ack_token(DAY)?;
                 post.send(Letter { order: notice.param().clone(), attempt: notice.attempt(), token })?;
                 Ok(()) // with `notice.require_ack(time)` before it, whatever the definition says
             }
@@ -100,32 +102,41 @@ async fn main() -> Result<()> {
         println!("{}: {:?}, {} failed attempts", notice.param, notice.status, notice.failures);
         ensure!(notice.status == expected, "{expected:?} was expected");
     }
-    // [late]
-    // The supplier was on holiday. The token of any attempt is valid, and so is a plain ack in the caller's own
-    // transaction.
-    let late = outbox.ack_token(&engine_token).await?;
-    println!("1 engine: acked late, {late:?}");
+    late(&outbox, &engine_token, ids[2]).await?;
+    refused(&outbox, &engine_token, &clock).await?;
+    sweeper.shutdown().await;
+    Ok(())
+}
+
+// [late]
+/// The supplier was on holiday, and the notice is a dead letter. The token of any attempt is valid, and so is a plain ack in
+/// the caller's own transaction.
+async fn late(outbox: &Outbox<Sqlite>, token: &str, id: i64) -> Result<()> {
+    let late = outbox.ack_token(token).await?;
     ensure!(late == AckResult::DeadLetterAcked, "a dead letter becomes a success");
     let mut tx = outbox.begin().await?;
-    let again = ack_notice(&mut tx, ids[2]).await?;
+    let again = ack_notice(&mut tx, id).await?;
     tx.commit().await?;
     ensure!(again == AckResult::AlreadySucceeded, "a second ack changes nothing");
-    // [end]
+    Ok(())
+}
+// [end]
 
-    // [token_errors]
+// [token_errors]
+/// `token` was signed for a day.
+async fn refused(outbox: &Outbox<Sqlite>, token: &str, clock: &HandClock) -> Result<()> {
     let garbage = outbox.ack_token("not a token").await;
-    clock.advance(24 * 60 * MINUTE); // the time for which the handler signed
-    let expired = outbox.ack_token(&engine_token).await;
+    clock.advance(DAY);
+    let expired = outbox.ack_token(token).await;
     outbox.use_token_keys(TokenKeys::new(b"another secret, without accept()")?);
-    let other_secret = outbox.ack_token(&engine_token).await;
+    let other_secret = outbox.ack_token(token).await;
     for refused in [garbage, expired, other_secret] {
         let Err(Error::Token { problem }) = refused else { bail!("it was accepted: {refused:?}") };
         println!("403 Forbidden; for the log: {problem}"); // one status for all three: repeating the request is useless
     }
-    // [end]
-    sweeper.shutdown().await;
     Ok(())
 }
+// [end]
 
 /// Advances by the time for an ack, then by the interval to the next attempt.
 async fn let_time_pass(clock: &HandClock, sweeper: &Sweeper) {

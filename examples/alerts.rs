@@ -20,7 +20,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use chrono::Utc;
 // [imports]
 use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::{Alert, Failure, HandClock, Notice, NotifyDef, Outbox, OutboxExt, Sweeper, add_notice};
@@ -33,7 +32,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[tokio::main]
 async fn main() -> Result<()> {
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
-    let clock = HandClock::new(Utc::now());
+    let clock = HandClock::new("2026-11-21T12:00:00Z".parse()?);
     let outbox = Outbox::builder(pool).clock(clock.clone()).build();
     outbox.migrate().await?;
     // [definition]
@@ -57,7 +56,7 @@ async fn main() -> Result<()> {
         // [own_handler]
         .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
             let alert = notice.into_param();
-            println!("to {}: {}", alert.email.join(", "), alert.title());
+            println!("to {}:\n{}\n", alert.email.join(", "), alert.text());
             titles.lock().unwrap_or_else(PoisonError::into_inner).push(alert.title());
             async { Ok(()) }
         })

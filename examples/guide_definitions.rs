@@ -4,14 +4,19 @@
 //! cargo run --example guide_definitions
 //! ```
 //!
-//! The chapters "Limits over all nodes", "Dead letters and operator verbs", "Versions of definitions" and "Timetables and
-//! windows" show the regions of this file.
+//! The chapters "Limits over all nodes", "Dead letters and operator verbs", "Versions of definitions", "The columns of
+//! notify_def" and "Timetables and windows" show the regions of this file.
 
-use anyhow::{Result, bail, ensure};
-// [imports]
-use solid_notify::definition::Updated;
-use solid_notify::{Filter, NewNotice, NotifyDef, Outbox, Status, VerbResult};
+use anyhow::{Context, Result, ensure};
+// [verbs_imports]
+use solid_notify::Filter;
+use solid_notify::operate::Position;
 // [end]
+// [versions_imports]
+use anyhow::bail;
+use solid_notify::definition::Updated;
+// [end]
+use solid_notify::{NewNotice, NotifyDef, Outbox, Status, VerbResult};
 use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
 
@@ -38,7 +43,7 @@ async fn limits(outbox: &Outbox<Sqlite>) -> Result<()> {
 
     // [switch]
     let alice = outbox.operator("alice");
-    alice.pause_all("the provider moves").await?; // all definitions, on every node, within 5 s; the audit records it
+    alice.pause_all("the provider moves").await?; // all definitions, on every node; the audit records it
     alice.resume_all().await?;
     // [end]
     ensure!(alice.audit(10).await?.len() >= 2, "the audit has both");
@@ -59,6 +64,9 @@ async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
     outbox.define_if_missing(NotifyDef::new("sync_order").enabled(false)).await?;
     let mut tx = outbox.begin().await?;
     let id = NewNotice::new("sync_order", 7)?.add(&mut tx).await?.id();
+    for order in 101..105 {
+        NewNotice::new("sync_order", order)?.add(&mut tx).await?;
+    }
     tx.commit().await?;
 
     // [verbs]
@@ -69,7 +77,7 @@ async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
     let page = alice.list(&timeouts, None, 50).await?; // the latest first; `page.next` begins the next page
     let preview = alice.preview(&timeouts).await?; // how many, of which classes, from when to when
     println!("{} in all, {} on this page", preview.total, page.notices.len());
-    let done = alice.retry_all(&timeouts, "100/1m".parse()?).await?; // spread over time, in windows of 500
+    let done = alice.retry_all(&timeouts, "100/1m".parse()?).await?; // one becomes due every 600 ms
     println!("{} are sent again until {:?}", done.changed, done.last_due);
 
     let edited = alice.edit(id, 8).await?; // another parameter
@@ -81,14 +89,13 @@ async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
     // [pages]
     let (live, mut after) = (Filter::live(), None);
     loop {
-        let page = alice.list(&live, after, 50).await?;
+        let page = alice.list(&live, after, 2).await?;
         for notice in &page.notices {
             println!("{} {} {:?}", notice.id, notice.definition, notice.status);
         }
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
+        let Some(next) = page.next else { break };
+        let text = next.to_string(); // for a URL: `/notices?after=…`
+        after = Some(text.parse::<Position>()?); // and back; without a URL `after = Some(next)` is enough
     }
     // [end]
     ensure!(outbox.find(id).await?.is_some_and(|notice| notice.status == Status::NotSent && notice.param == "8"));
@@ -103,6 +110,16 @@ async fn versions(outbox: &Outbox<Sqlite>) -> Result<()> {
     let changed = in_code.timeout("10s");
     println!("{:?}", outbox.plan(&changed).await?); // what the next line will do; changes nothing
     outbox.define_or_replace(changed).await?; // the code wins; edits of operators stay in the versions
+    // [end]
+
+    // [update]
+    let rows = outbox.definitions().await?.into_iter().map(|state| state.row);
+    let seen = rows.into_iter().find(|row| row.name == "send_invoice").context("no such definition")?;
+    match outbox.update(&seen, seen.clone().timeout("15s")).await? {
+        Updated::Done(row) => println!("the timeout is now {}", row.timeout),
+        Updated::Conflict(row) => println!("another editor was faster: {row:?}"), // begin again with this row
+        _ => println!("the row was deleted"),
+    }
     // [end]
 
     // [versions]

@@ -10,7 +10,6 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use chrono::Utc;
 use serde_json::{Value, json};
 use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper, assert_added};
 use solid_notify::{
@@ -54,7 +53,7 @@ async fn main() -> Result<()> {
 
 async fn in_memory() -> Result<()> {
     // [memory]
-    let outbox = MemoryOutbox::builder().clock(HandClock::new(Utc::now())).build();
+    let outbox = MemoryOutbox::builder().clock(HandClock::new("2026-11-21T12:00:00Z".parse()?)).build();
     outbox.define_if_missing(NotifyDef::new("sync_order").retry_interval("[5s,5m,1h]").max_retry_times(3)).await?;
     let sweeper = TestSweeper::start(handlers(&outbox)).await?;
     sweeper.fail_next("sync_order", 2, || Failure::retry("the receiver is down"));
@@ -77,7 +76,7 @@ async fn in_memory() -> Result<()> {
 
 async fn until_acked() -> Result<()> {
     // [ack]
-    let outbox = MemoryOutbox::builder().clock(HandClock::new(Utc::now())).build();
+    let outbox = MemoryOutbox::builder().clock(HandClock::new("2026-11-21T12:00:00Z".parse()?)).build();
     let definition = NotifyDef::new("sync_order").retry_interval("[5m]").need_confirm(true).max_confirm_delay("1h");
     outbox.define_if_missing(definition).await?;
     let sweeper = TestSweeper::start(handlers(&outbox)).await?;
@@ -105,7 +104,7 @@ async fn in_a_database() -> Result<()> {
     // [database]
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
     sqlx::query("CREATE TABLE orders (id integer)").execute(&pool).await?;
-    let outbox = Outbox::builder(pool).clock(HandClock::new(Utc::now())).build();
+    let outbox = Outbox::builder(pool).clock(HandClock::new("2026-11-21T12:00:00Z".parse()?)).build();
     outbox.migrate().await?;
     outbox.define_if_missing(NotifyDef::new("sync_order").retry_interval("1m").max_retry_times(1)).await?;
     let sweeper = TestSweeper::start(handlers(&outbox)).await?;

@@ -14,9 +14,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use chrono::DateTime;
-use serde_json::Value;
-use solid_notify::{HandClock, Notice, NotifyDef, Outbox, OutboxExt, Sweeper, add_notice};
+// [imports]
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
+use solid_notify::{AnyOutbox, Notice, NotifyDef, OutboxExt, SweeperBuilder};
+// [end]
+use solid_notify::{Outbox, Sweeper, add_notice};
 use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
 
@@ -25,11 +29,37 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// The texts that were sent, in order.
 type Sent = Arc<Mutex<Vec<String>>>;
 
+// [handler]
+/// The parameter of the notices of a timetable. The feature `serde` of chrono reads the time.
+#[derive(Deserialize)]
+struct Tick {
+    tick: DateTime<Utc>,
+}
+
+fn handlers(outbox: &AnyOutbox) -> SweeperBuilder {
+    outbox.sweeper().handler("daily_report", |notice: Notice<Tick>| async move {
+        println!("report of {}", notice.param().tick);
+        Ok(())
+    })
+}
+// [end]
+
+async fn one_report_a_day() -> Result<()> {
+    // [test]
+    let outbox = MemoryOutbox::builder().clock(HandClock::new("2026-11-21T12:00:00Z".parse()?)).build();
+    outbox.define_if_missing(NotifyDef::new("daily_report").schedule("0 0 3 * * * Asia/Shanghai")).await?;
+    let sweeper = TestSweeper::start(handlers(&outbox)).await?; // the timetable begins now
+    assert_eq!(sweeper.advance(Duration::from_secs(24 * 3600)).await.succeeded, 1);
+    // [end]
+    sweeper.shutdown().await;
+    Ok(())
+}
+
 #[tokio::main]
 async fn main() -> Result<()> {
+    one_report_a_day().await?;
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
-    // 2026-11-21, noon in UTC: eight in the evening in Shanghai.
-    let clock = HandClock::new(DateTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400));
+    let clock = HandClock::new("2026-11-21T12:00:00Z".parse()?); // eight in the evening in Shanghai
     let outbox = Outbox::builder(pool).clock(clock.clone()).build();
     outbox.migrate().await?;
     // [definitions]
@@ -60,9 +90,9 @@ async fn main() -> Result<()> {
     let sent = sent.lock().unwrap_or_else(PoisonError::into_inner);
     let expected = [
         "order 7",
-        "report of 2026-11-22T03:00:00+08:00",
+        "report of 2026-11-21 19:00:00 UTC", // three in the morning of the 22nd in Shanghai
         // The latest of the three missed reports.
-        "report of 2026-11-25T03:00:00+08:00",
+        "report of 2026-11-24 19:00:00 UTC",
     ];
     ensure!(*sent == expected, "{sent:?}");
     Ok(())
@@ -72,8 +102,8 @@ async fn start(outbox: &Outbox<Sqlite>, sent: &Sent) -> Result<Sweeper> {
     let (reports, orders) = (Arc::clone(sent), Arc::clone(sent));
     let sweeper = outbox
         .sweeper()
-        .handler("daily_report", move |notice: Notice<Value>| {
-            note(&reports, format!("report of {}", notice.param()["tick"].as_str().unwrap_or_default()));
+        .handler("daily_report", move |notice: Notice<Tick>| {
+            note(&reports, format!("report of {}", notice.param().tick));
             async { Ok(()) }
         })
         .handler("export_order", move |notice: Notice<i64>| {
