@@ -1,5 +1,6 @@
 //! The conversation with a mail server. One mail goes to all recipients in one transaction; the server may refuse each of
-//! them separately.
+//! them separately. lettre's own transport ends the mail at the first refusal, and waits without limit for the goodbye: see
+//! `docs/decisions/0098-mailer-talks-smtp.md`.
 //!
 //! A connection is used once. Alerts are rare, and a connection that was dropped half-way (by a handler's time-out) must
 //! not be reused, because its next answer would belong to an earlier command.
