@@ -64,7 +64,7 @@ async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
     outbox.define_if_missing(NotifyDef::new("sync_order").enabled(false)).await?;
     let mut tx = outbox.begin().await?;
     let id = NewNotice::new("sync_order", 7)?.add(&mut tx).await?.id();
-    for order in 101..105 {
+    for order in 100..160 {
         NewNotice::new("sync_order", order)?.add(&mut tx).await?;
     }
     tx.commit().await?;
@@ -89,7 +89,7 @@ async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
     // [pages]
     let (live, mut after) = (Filter::live(), None);
     loop {
-        let page = alice.list(&live, after, 2).await?;
+        let page = alice.list(&live, after, 50).await?;
         for notice in &page.notices {
             println!("{} {} {:?}", notice.id, notice.definition, notice.status);
         }

@@ -14,12 +14,15 @@ use anyhow::{Context, Result, ensure};
 // [imports]
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use solid_notify::metrics::SECONDS_BUCKETS;
-use solid_notify::{Failure, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, add_notices};
+use solid_notify::{ErrorClass, Failure, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, add_notices};
 // [end]
 use sqlx::sqlite::SqlitePoolOptions;
 
 #[tokio::main]
 async fn main() -> Result<()> {
+    // [log]
+    tracing_subscriber::fmt().init();
+    // [end]
     // [recorder]
     // Before anything else, because a metric that is made before the recorder records nothing.
     let seconds = Matcher::Suffix("_seconds".to_owned());
@@ -35,7 +38,7 @@ async fn main() -> Result<()> {
         .handler("sync_order", |order: Notice<i64>| async move {
             match (*order.param(), order.attempt()) {
                 (13, _) => Err(Failure::give_up("no such customer")),
-                (number, 1) if number % 3 == 0 => Err(Failure::retry("connection refused")),
+                (number, 1) if number % 3 == 0 => Err(Failure::retry("connection refused").class(ErrorClass::Network)),
                 _ => Ok(()),
             }
         })

@@ -8,10 +8,11 @@
 //! The chapter "A web service" shows the regions of this file. At the end this program runs the test, plays the customers,
 //! the warehouse and the operators (`visit.rs`), checks every answer, and stops the service.
 
-mod admin;
 mod visit;
 
 // [imports]
+mod admin;
+
 use std::time::Duration;
 
 use anyhow::Result;
