@@ -146,7 +146,7 @@ impl World {
         let held = is_held(settle, before);
         let (id, fence) = (settle.id, settle.fence);
         let mut ledger = self.ledger();
-        if answer == Settled::LostLease || answer == Settled::Ended {
+        if matches!(answer, Settled::LostLease | Settled::Ended(_)) {
             ledger.outdone += 1;
         }
         if !held && before != after {

@@ -55,6 +55,15 @@ pub enum Next {
     },
 }
 
+impl Next {
+    /// Returns the status of that state.
+    pub fn status(&self) -> Status {
+        match self {
+            Self::Wait { status, .. } | Self::Finish { status, .. } => *status,
+        }
+    }
+}
+
 /// A decision: the next state, and the new counters of the notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transition {

@@ -144,9 +144,9 @@ pub enum Settled {
     Done,
     /// The notice has changed since the outcome was decided. Nothing was changed.
     LostLease,
-    /// The notice ended otherwise during this attempt: it was acked, cancelled, or settled by the worker with the claim.
-    /// Nothing was changed.
-    Ended,
+    /// The notice ended otherwise during this attempt, with this status: it was acked, cancelled, settled by the worker with the
+    /// claim, or made a dead letter after its lease. Nothing was changed.
+    Ended(Status),
     /// Another transaction has locked the row: settle it again later.
     Locked,
 }

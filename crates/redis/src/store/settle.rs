@@ -93,14 +93,16 @@ impl RedisStore {
         }
         let (_, answers): (String, Vec<String>) =
             redis::from_redis_value(answer).map_err(|error| super::fault(DOING, Error::unreadable(DOING, &error)))?;
-        let settled = |answer: &String| match answer.as_str() {
+        let settled = |(answer, outcome): (&String, &&Settle)| match answer.as_str() {
             // An ack or nack is stored once: only the call that changed something returns `Done`.
-            "was" if matches!(mode, SettleMode::Once) => Settled::Ended,
+            "was" if matches!(mode, SettleMode::Once) => Settled::Ended(outcome.transition.next.status()),
             "done" | "was" => Settled::Done,
-            "ended" => Settled::Ended,
-            _ => Settled::LostLease,
+            answer => answer
+                .strip_prefix("ended ")
+                .and_then(|code| Status::from_code(code.parse().ok()?))
+                .map_or(Settled::LostLease, Settled::Ended),
         };
-        Ok(Some(answers.iter().map(settled).collect()))
+        Ok(Some(answers.iter().zip(outcomes).map(settled).collect()))
     }
 
     fn arguments<'a>(&self, mode: SettleMode<'a>, outcomes: &[&'a Settle]) -> given::Settle<'a> {

@@ -164,25 +164,23 @@ impl StoredState {
 
 /// Returns why an outcome was not stored: another session locks the row, an earlier try stored it and its reply got lost, or
 /// the lease was lost.
-fn judge(settle: &Settle, stands: Option<&StoredState>) -> Settled {
+fn judge(settle: &Settle, stored: Option<&StoredState>) -> Settled {
     let transition = &settle.transition;
-    let Some(stands) = stands else {
+    let Some(stored) = stored else {
         // Neither live nor in history: it ended without history, as intended, or another worker ended it.
         let vanishes = matches!(transition.next, Next::Finish { status: Status::Succeeded, keep: false, .. });
         return if vanishes { Settled::Done } else { Settled::LostLease };
     };
-    let wanted = match &transition.next {
-        Next::Wait { status, .. } | Next::Finish { status, .. } => status.code(),
-    };
+    let wanted = transition.next.status().code();
     let as_wanted =
-        stands.status == wanted && stands.failures == transition.failures && stands.crashes == transition.crashes;
-    if stands.fence != settle.fence {
+        stored.status == wanted && stored.failures == transition.failures && stored.crashes == transition.crashes;
+    if stored.fence != settle.fence {
         Settled::LostLease
     } else if as_wanted {
         Settled::Done
-    } else if Status::from_code(stands.status).is_some_and(Status::is_final) {
-        Settled::Ended
-    } else if stands.status == settle.from.code() && !settle.overdue {
+    } else if let Some(ended) = Status::from_code(stored.status).filter(|status| status.is_final()) {
+        Settled::Ended(ended)
+    } else if stored.status == settle.from.code() && !settle.overdue {
         Settled::Locked
     } else {
         Settled::LostLease

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use solid_notify_core::operate::QueueSlice;
 use solid_notify_core::store::{Alarm, DueSlice};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Status, StoreError};
 
@@ -40,6 +39,7 @@ impl Worker {
             let slices = due.slices.iter().filter(|slice| slice.def_id == def_id).filter(waits);
             no_longer(def_id, slices.map(|slice| slice.late).max().unwrap_or_default())
         };
+        let piles = definitions.piles(&self.stores().browse.counts().await?);
         let mut alarms = Vec::new();
         let is_reported = |definition: &&Arc<Definition>| {
             definition.row.alert_trigger_type != "never" && definition.row.delete_time.is_none()
@@ -80,11 +80,8 @@ impl Worker {
             if policy.backlog_alert_age.is_some_and(|limit| late > limit) {
                 alarm(AlertReason::Backlog, format!("the oldest due notice has been due for {waits}"));
             }
-            if let Some(limit) = policy.dead_alert_count {
-                let slice = QueueSlice::of(def_id, Status::DeadLetter);
-                if self.stores().browse.count(&slice, limit).await? >= limit {
-                    alarm(AlertReason::DeadLetters, format!("there are {limit} dead letters or more"));
-                }
+            if let Some(count) = piles.get(&def_id) {
+                alarm(AlertReason::DeadLetters, format!("there are {count} dead letters"));
             }
         }
         for (def_id, name) in self.without_definition().await? {

@@ -26,6 +26,7 @@ const AT_ONCE: usize = 100;
 
 pub(crate) async fn counts_loop(worker: Arc<Worker>) {
     let mut gauges = Gauges::default();
+    let mut piles = BTreeSet::new();
     while !worker.signals.is_stopped() {
         // Subscribed before the look, so that a turn of the clock during the look is not missed.
         let turned = worker.signals.clock_turned();
@@ -36,6 +37,12 @@ pub(crate) async fn counts_loop(worker: Arc<Worker>) {
             snapshot = worker.snapshot() => match snapshot {
                 Ok((snapshot, reading)) => {
                     gauges.show(&snapshot);
+                    let now: BTreeSet<i64> = worker.definitions().piles(&snapshot).into_keys().collect();
+                    if !now.is_subset(&piles) {
+                        // The heartbeat raises the alert.
+                        worker.signals.beat_soon();
+                    }
+                    piles = now;
                     let next = snapshot.iter().map(|row| row.due_in).min().unwrap_or(every);
                     next.clamp(SHORTEST.min(every), every).max(SHARE * reading)
                 }

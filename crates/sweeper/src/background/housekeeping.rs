@@ -9,14 +9,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use solid_notify_core::built_in::{DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
 use solid_notify_core::definition::KeepHistory;
-use solid_notify_core::operate::QueueSlice;
 use solid_notify_core::store::Purge;
 use solid_notify_core::{AnyOutbox, ErrorClass, NotifyDef, Status, StoreError};
 
 use crate::running::handler::{AnyHandler, Closure, Failure, Notice, Typed};
 
-/// The highest number of dead letters that is counted.
-const MOST: usize = 100_000;
 /// The rows of one purge: few, so that other transactions do not wait for it.
 const WINDOW: usize = 500;
 
@@ -118,13 +115,18 @@ async fn purge_windows(
     }
 }
 
+/// Logs the dead letters of the snapshot, which gauges and alerts show, too.
 async fn log_dead_letters(outbox: &AnyOutbox) -> Result<(), StoreError> {
-    for definition in outbox.engine().stores().definitions.definitions().await? {
-        let count =
-            outbox.engine().stores().browse.count(&QueueSlice::of(definition.id, Status::DeadLetter), MOST).await?;
+    let mut total = 0;
+    for row in outbox.engine().stores().browse.counts().await? {
+        let count = row.taken.map_or(0, |(counts, _)| counts.dead_letters);
         if count > 0 {
-            tracing::info!(definition = %definition.name, count, "dead letters");
+            tracing::warn!(definition = %row.definition, count, "dead letters");
         }
+        total += count;
+    }
+    if total > 0 {
+        tracing::warn!(total, "dead letters of all definitions");
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use parking_lot::{Mutex, RwLock};
 use solid_notify_core::definition::Step;
-use solid_notify_core::operate::Paused;
+use solid_notify_core::operate::{DefinitionCounts, Paused};
 use solid_notify_core::store::{DueTimes, Tick};
 use solid_notify_core::{ALERT_DEFINITION, NotifyDef, Policy, Status};
 
@@ -141,6 +141,16 @@ impl Definitions {
     /// Returns whether the circuit of this definition was open at the last reading.
     pub(crate) fn is_open(&self, def_id: i64) -> bool {
         self.open.contains(&def_id)
+    }
+
+    /// Returns the definitions that have as many dead letters as their `dead_alert_count`, with the number in the snapshot.
+    pub(crate) fn piles(&self, snapshot: &[DefinitionCounts]) -> BTreeMap<i64, u64> {
+        let pile = |row: &DefinitionCounts| {
+            let limit = self.get(row.def_id)?.policy()?.dead_alert_count?;
+            let count = row.taken.as_ref()?.0.dead_letters;
+            (count >= limit as u64).then_some((row.def_id, count))
+        };
+        snapshot.iter().filter_map(pile).collect()
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Definition>> {

@@ -121,7 +121,7 @@ impl Worker {
             match reply {
                 Settled::Done => self.settled(decided),
                 Settled::Locked if !decided.outcome.overdue => locked.push(decided),
-                Settled::Locked | Settled::LostLease | Settled::Ended => self.lost(&decided, reply),
+                Settled::Locked | Settled::LostLease | Settled::Ended(_) => self.lost(&decided, reply),
             }
         }
         if let Some(def_id) = batch.of {

@@ -62,7 +62,13 @@ impl Worker {
     /// Handles an outcome that is not stored, because the notice has changed since its claim.
     pub(super) fn lost(&self, decided: &Decided, reply: Settled) {
         self.forget(decided);
-        let first_attempt = if reply == Settled::Ended { FirstAttempt::Succeeded } else { FirstAttempt::StillDue };
+        let first_attempt = match reply {
+            Settled::Ended(Status::DeadLetter) => {
+                FirstAttempt::Failed("its lease was lost after its last try".to_owned())
+            }
+            Settled::Ended(_) => FirstAttempt::Succeeded,
+            _ => FirstAttempt::StillDue,
+        };
         self.in_flight.report(&[decided.settle.id], &first_attempt);
         report(|| report_lost(decided, reply));
     }
@@ -91,7 +97,11 @@ impl Worker {
 
 fn report_lost(decided: &Decided, reply: Settled) {
     let (definition, Decided { settle, outcome, .. }) = (decided.definition(), decided);
-    if reply == Settled::Ended && !outcome.overdue {
+    let then = match reply {
+        Settled::Ended(Status::DeadLetter) => "the notice had no try left: it is a dead letter",
+        _ => "the notice is sent again",
+    };
+    if matches!(reply, Settled::Ended(Status::Succeeded | Status::Cancelled)) && !outcome.overdue {
         tracing::info!(%definition, id = settle.id, attempt = outcome.claimed.attempt(), "acked or cancelled before this attempt was over");
     } else if outcome.overdue {
         // Another node was faster, or the sender of the notice settled it after all.
@@ -100,7 +110,7 @@ fn report_lost(decided: &Decided, reply: Settled) {
         outcome.ready.meters.lease_losses.increment(1);
         tracing::warn!(
             %definition, id = settle.id, attempt = outcome.claimed.attempt(), event = ?outcome.event,
-            "the lease was lost before the outcome could be stored; the notice is sent again"
+            "the lease was lost before the outcome could be stored; {then}"
         );
     }
 }

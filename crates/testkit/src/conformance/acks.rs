@@ -84,7 +84,11 @@ pub async fn an_ack_ends_a_notice_in_every_live_state(b: &dyn Backend) {
         assert_eq!((record.status, record.end_reason.as_deref()), (Status::Succeeded, Some("acked")), "{state:?}");
         assert_eq!((record.fence, record.description.as_deref()), (1, Some("d")));
         assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::AlreadySucceeded, "{state:?}");
-        assert_eq!(b.settle_one(fail(&claimed, SECOND)).await, Settled::Ended, "a late settle loses");
+        assert_eq!(
+            b.settle_one(fail(&claimed, SECOND)).await,
+            Settled::Ended(Status::Succeeded),
+            "a late settle loses"
+        );
         assert_eq!(b.record(id).await.status, Status::Succeeded);
     }
     assert!(b.stores().send.due(true).await.unwrap().slices.is_empty());
@@ -103,7 +107,7 @@ pub async fn an_ack_of_an_earlier_attempt_ends_a_resend(b: &dyn Backend) {
     assert_eq!(b.apply_ack(&never_made, true).await, AckResult::Unknown);
     assert_eq!(b.apply_ack(&Reply::nack(id, "no").to_fence(1), true).await, AckResult::NotAwaiting);
     assert_eq!(b.apply_ack(&Reply::ack(id).to_fence(1), true).await, AckResult::Done);
-    assert_eq!(b.settle_one(await_ack(&resent, SECOND)).await, Settled::Ended);
+    assert_eq!(b.settle_one(await_ack(&resent, SECOND)).await, Settled::Ended(Status::Succeeded));
     assert_eq!(b.record(id).await.status, Status::Succeeded);
 }
 

@@ -103,7 +103,7 @@ pub async fn an_alarm_of_an_outcome_that_is_not_stored_is_none(b: &dyn Backend) 
     let id = b.add_to("sync").await;
     let claimed = b.claim_one(defs.sync).await;
     b.outbox().ack(id).await.unwrap();
-    assert_eq!(b.settle_one(defs.dead(&claimed, "late")).await, Settled::Ended);
+    assert_eq!(b.settle_one(defs.dead(&claimed, "late")).await, Settled::Ended(Status::Succeeded));
     assert!(defs.due(b).await.is_empty());
 }
 

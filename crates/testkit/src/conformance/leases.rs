@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use solid_notify_core::store::{Lease, Look, Node, Settled};
+use solid_notify_core::store::{Lease, Look, Node, Settle, Settled};
 use solid_notify_core::{NotifyDef, Status};
 
+use super::operating::dead;
 use super::{Backend, LEASE, crash, fail, slice_claim, succeed};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -37,7 +38,7 @@ pub async fn a_rescue_loses_against_a_settle_that_was_faster(b: &dyn Backend) {
     // The sender lives after all, and settles between the rescuer's look and its settle.
     b.settle_one(succeed(&claimed[0])).await;
     b.settle_one(fail(&claimed[1], SECOND)).await;
-    assert_eq!(b.settle_one(crash(&overdue[0])).await, Settled::Ended);
+    assert_eq!(b.settle_one(crash(&overdue[0])).await, Settled::Ended(Status::Succeeded));
     assert_eq!(b.settle_one(crash(&overdue[1])).await, Settled::LostLease);
     assert_eq!(b.record(ended).await.status, Status::Succeeded);
     let record = b.record(retried).await;
@@ -54,6 +55,18 @@ pub async fn a_late_settle_loses_against_a_rescue(b: &dyn Backend) {
     assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::LostLease);
     let record = b.record(id).await;
     assert_eq!((record.status, record.crashes), (Status::Failed, 1));
+}
+
+pub async fn a_late_outcome_of_a_dead_letter_is_not_stored_and_says_why(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let id = b.add_to("sync").await;
+    let claimed = b.claim_one(def_id).await;
+    b.clock().advance(LEASE + Duration::from_millis(1));
+    let overdue = b.overdue(def_id).await.remove(0);
+    let last_try = Settle { overdue: true, ..dead(&overdue, None) };
+    assert_eq!(b.settle_one(last_try).await, Settled::Done);
+    assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::Ended(Status::DeadLetter));
+    assert_eq!(b.record(id).await.status, Status::DeadLetter);
 }
 
 pub async fn a_rescue_loses_against_an_extension(b: &dyn Backend) {

@@ -133,6 +133,7 @@ macro_rules! conformance_suite {
             leases: an_expired_lease_is_overdue_and_a_running_one_is_not,
                 a_rescue_loses_against_a_settle_that_was_faster,
                 a_late_settle_loses_against_a_rescue,
+                a_late_outcome_of_a_dead_letter_is_not_stored_and_says_why,
                 a_rescue_loses_against_an_extension,
                 of_two_rescuers_one_wins,
                 only_a_held_lease_can_be_extended,

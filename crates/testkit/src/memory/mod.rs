@@ -191,7 +191,9 @@ impl State {
         };
         match stands {
             _ if done => Settled::Done,
-            Some(live) if live.notice.fence == settle.fence && live.notice.status.is_final() => Settled::Ended,
+            Some(live) if live.notice.fence == settle.fence && live.notice.status.is_final() => {
+                Settled::Ended(live.notice.status)
+            }
             _ => Settled::LostLease,
         }
     }

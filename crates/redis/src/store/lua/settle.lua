@@ -69,7 +69,7 @@ for i, outcome in ipairs(given.outcomes) do
     -- An earlier call stored it, and its reply was lost.
     out[i] = 'was'
   elseif stored_fence == outcome.fence and not LIVE[stored_status] then
-    out[i] = 'ended'
+    out[i] = 'ended ' .. stored_status
   else
     out[i] = 'lost'
   end
