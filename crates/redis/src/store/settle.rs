@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use solid_notify_core::StoreError;
 use solid_notify_core::limit::end;
 use solid_notify_core::store::{Settle, Settled, Shape};
 use solid_notify_core::transition::Next;
+use solid_notify_core::{Status, StoreError};
 use solid_notify_redis_connection::Error;
 
 use super::given::{self, Beside, Millis, Outcome, SettleMode, Text};
