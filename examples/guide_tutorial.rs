@@ -126,7 +126,7 @@ async fn main() -> Result<()> {
     sqlx::query("UPDATE notify_def SET retry_interval = '[10s,1h]', max_retry_times = 8 WHERE name = 'send_invoice'")
         .execute(outbox.pool())
         .await?;
-    let row = alice.definition(SEND_INVOICE.name()).await?;
+    let row = alice.definition(SEND_INVOICE).await?;
     println!("{} {:?}", row.retry_interval, row.max_retry_times);
     // [end]
     anyhow::ensure!(row.max_retry_times == Some(8));

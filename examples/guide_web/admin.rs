@@ -81,7 +81,7 @@ async fn set_retry_interval(
     let new = seen.clone().retry_interval(interval);
     Ok(match operator.edit_definition(&seen, new).await? {
         Updated::Done(row) => (StatusCode::OK, row.retry_interval),
-        Updated::Conflict(row) => (StatusCode::CONFLICT, row.retry_interval), // another editor was faster
+        Updated::Conflict(row) => (StatusCode::CONFLICT, row.retry_interval), // another edit came between the two calls above
         _ => (StatusCode::NOT_FOUND, String::new()),
     })
 }

@@ -312,21 +312,40 @@ mod tests {
 }
 // [end]
 
+/// The `main` of the book. That of this example takes free ports and a folder of its own instead of settings.
+#[allow(dead_code)]
+mod production {
+    use super::*;
+
+    // [main]
+    #[tokio::main]
+    async fn main() -> Result<()> {
+        tracing_subscriber::fmt().init(); // the log of the library and of the service
+        let setting = |name: &str| std::env::var(name);
+        let pool = Pool::<Db>::connect(&setting("DATABASE_URL")?).await?; // sqlite://shop.db?mode=rwc
+        let outbox = open(pool, setting("TOKEN_SECRET")?.as_bytes()).await?; // 32 bytes or more
+        let listener = TcpListener::bind(setting("LISTEN")?).await?; // 0.0.0.0:8080
+        let http = reqwest::Client::builder().build()?;
+        let (url, own_url) = (setting("WAREHOUSE_URL")?, setting("OWN_URL")?); // where each reaches the other
+        let app = App { outbox, warehouse: Warehouse { http, url, own_url } };
+        serve(app, listener, asked_to_stop()).await
+    }
+    // [end]
+}
+
 #[tokio::main]
 async fn main() -> Result<()> {
     tests::unacked_delivery_is_repeated().await?;
     let folder = tempfile::tempdir()?;
     let database_url = format!("sqlite://{}?mode=rwc", folder.path().join("shop.db").display());
     let (warehouse_url, deliveries) = tests::receiver().await?;
-    // [main]
-    tracing_subscriber::fmt().init(); // the log of the library and of the service
-    let pool = Pool::<Db>::connect(&database_url).await?; // sqlite://shop.db?mode=rwc, or postgres://user:password@host/shop
+    tracing_subscriber::fmt().init();
+    let pool = Pool::<Db>::connect(&database_url).await?;
     let outbox = open(pool, b"32 random bytes or more, secret!").await?;
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await?; // port 0: any free one, for the example
-    let own_url = format!("http://{}", listener.local_addr()?); // in production: the public URL of the service
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?; // any free port
+    let own_url = format!("http://{}", listener.local_addr()?);
     let http = reqwest::Client::builder().no_proxy().build()?; // both ends are on this machine
     let app = App { outbox, warehouse: Warehouse { http, url: warehouse_url, own_url } };
-    // [end]
 
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
     let stop = async {

@@ -27,7 +27,7 @@ pub(super) async fn all(app: &App, mut deliveries: UnboundedReceiver<Delivery>) 
     order = Order { id: 3, item: "1 engine".to_owned() };
     let engine = delivered(app, &order, &mut deliveries).await?;
     let alice = app.outbox.operator("alice");
-    let live = alice.list(&Filter::live().definition(SHIP_ORDER.name()), None, 10).await?.notices;
+    let live = alice.list(&Filter::live().definition(SHIP_ORDER), None, 10).await?.notices;
     ensure!(live.len() == 1, "{live:?}");
     let cancelled = alice.cancel(live[0].id, "the customer changed her mind").await?;
     ensure!(cancelled.is_done(), "{cancelled}");

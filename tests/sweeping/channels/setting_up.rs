@@ -4,13 +4,12 @@ use std::error::Error;
 use std::time::Duration;
 
 use chrono::DateTime;
-use solid_notify::alert::{ALERT_DEFINITION, AlertReason};
+use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::channels::{AlertChannels, DingTalk, Mailer, Slack};
 use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
-use solid_notify::{
-    Alert, AnyOutbox, Failure, Handler, HandlerResult, Notice, NotifyDef, OutboxExt, SweeperBuilder, add_notice,
-};
+use solid_notify::{AnyOutbox, Failure, Notice, NotifyDef, OutboxExt, SweeperBuilder, add_notice};
 
+use self::only_dead_letters::OnlyDeadLetters;
 use crate::channels::receiver::Receiver;
 
 /// The addresses and secrets, which a configuration has.
@@ -145,25 +144,31 @@ async fn slack_alone_is_set_up_as_the_book_says() {
     assert!(text.starts_with("report_sale: finally failed") && text.contains("the office is closed"), "{text}");
 }
 
-// [only_dead_letters]
-/// Sends the alerts about dead letters, and leaves out the others.
-struct OnlyDeadLetters(AlertChannels);
+mod only_dead_letters {
+    // [only_dead_letters]
+    use solid_notify::alert::AlertReason;
+    use solid_notify::channels::AlertChannels;
+    use solid_notify::{Alert, Failure, Handler, HandlerResult, Notice};
 
-impl Handler for OnlyDeadLetters {
-    type Param = Alert;
+    /// Sends the alerts about dead letters, and leaves out the others.
+    pub struct OnlyDeadLetters(pub AlertChannels);
 
-    async fn handle(&self, notice: Notice<Alert>) -> HandlerResult {
-        match notice.param().reason {
-            AlertReason::FinalFailure => self.0.handle(notice).await,
-            _ => Err(Failure::skip("it is not about a dead letter")), // the alert ends as cancelled
+    impl Handler for OnlyDeadLetters {
+        type Param = Alert;
+
+        async fn handle(&self, notice: Notice<Alert>) -> HandlerResult {
+            match notice.param().reason {
+                AlertReason::FinalFailure => self.0.handle(notice).await,
+                _ => Err(Failure::skip("it is not about a dead letter")), // the alert ends as cancelled
+            }
+        }
+
+        fn check_recipients(&self, email: &[String], alert_to: &[String]) -> std::result::Result<(), String> {
+            self.0.check_recipients(email, alert_to) // so that unknown recipients are logged at the start
         }
     }
-
-    fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String> {
-        self.0.check_recipients(email, alert_to) // so that unknown recipients are logged at the start
-    }
+    // [end]
 }
-// [end]
 
 #[tokio::test]
 async fn a_wrapper_lets_only_dead_letters_through() {
