@@ -127,7 +127,7 @@ async fn versions(outbox: &Outbox<Sqlite>) -> Result<()> {
     let seen = alice.definition("send_invoice").await?;
     let new = seen.clone().retry_interval("[1m,1h]").max_retry_times(2);
     println!("{}", alice.preview_edit(&seen, &new).await?); // the effect on the notices in flight; changes nothing
-    let Updated::Done(row) = alice.edit_definition(&seen, new).await? else { bail!("another operator was faster") };
+    let Updated::Done(row) = alice.edit_definition(&seen, new).await? else { bail!("not changed") };
     alice.retime("send_invoice", "100/1m".parse()?).await?; // waiting retries take the new intervals, too
 
     for version in alice.versions("send_invoice").await? {

@@ -11,10 +11,11 @@
 //! Both columns can be edited at any time, like the others. The clock is turned by hand.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 // [imports]
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
@@ -48,7 +49,7 @@ async fn one_report_a_day() -> Result<()> {
     // [test]
     let outbox = MemoryOutbox::builder().clock(HandClock::new("2026-11-21T12:00:00Z".parse()?)).build();
     outbox.define_if_missing(NotifyDef::new("daily_report").schedule("0 0 3 * * * Asia/Shanghai")).await?;
-    let sweeper = TestSweeper::start(handlers(&outbox)).await?; // the timetable begins now
+    let sweeper = TestSweeper::start(handlers(&outbox)).await?; // its first look begins the timetable
     assert_eq!(sweeper.advance(Duration::from_secs(24 * 3600)).await.succeeded, 1);
     // [end]
     sweeper.shutdown().await;
@@ -112,7 +113,7 @@ async fn start(outbox: &Outbox<Sqlite>, sent: &Sent) -> Result<Sweeper> {
         })
         .start()
         .await?;
-    // The first look starts the timetable.
+    // The first look begins the timetable.
     sweeper.idle().await;
     Ok(sweeper)
 }
