@@ -8,7 +8,9 @@ use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::metrics::{
     ADDED, ALERTS_SENT, ALERTS_SUPPRESSED, ALL, ATTEMPTS, DELIVERY, LATENESS, LEASE_LOSSES, SETTLE_BATCH,
 };
-use solid_notify::{Alert, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, add_notice, add_notices};
+use solid_notify::{
+    Alert, ErrorClass, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, add_notice, add_notices,
+};
 use solid_notify_core::store::Look;
 use solid_notify_core::transition::Next;
 use solid_notify_testkit::conformance::{Backend, outcome};
@@ -33,7 +35,7 @@ async fn every_attempt_is_counted_by_its_outcome_and_class() {
         .sweeper()
         .housekeeping(false)
         .handler("good", |_: Notice<i64>| async { Ok(()) })
-        .handler("bad", |_: Notice<i64>| async { Err(Failure::retry("connection refused")) })
+        .handler("bad", |_: Notice<i64>| async { Err(Failure::retry("connection refused").class(ErrorClass::Network)) })
         .handler("skipped", |_: Notice<i64>| async { Err(Failure::skip("not today")) })
         .start()
         .await

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use opentelemetry::trace::{SpanKind, Status as SpanStatus, TracerProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
-use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status};
+use solid_notify::{ErrorClass, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, eventually, reaches, record};
 use solid_notify_tests::{Database, TestDb};
@@ -113,7 +113,11 @@ async fn a_retry_much_later_is_a_trace_of_its_own_with_a_link(b: &dyn Backend) {
         .outbox()
         .sweeper()
         .handler("sync", |notice: Notice<i64>| async move {
-            if notice.attempt() < 3 { Err(Failure::retry("connection refused")) } else { Ok(()) }
+            if notice.attempt() < 3 {
+                Err(Failure::retry("connection refused").class(ErrorClass::Network))
+            } else {
+                Ok(())
+            }
         })
         .start()
         .await

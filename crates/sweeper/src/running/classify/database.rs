@@ -1,7 +1,9 @@
 //! The class of an sqlx error, by its type and by the server's error code. One function for each database.
 
 use solid_notify_core::ErrorClass;
-use solid_notify_core::ErrorClass::{Auth, Busy, Deadlock, Invalid, Network, NotFound, Timeout, Unavailable};
+use solid_notify_core::ErrorClass::{Auth, Deadlock, Invalid, Network, NotFound, Unavailable};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use solid_notify_core::ErrorClass::{Busy, Timeout};
 
 use super::cause::{Cause, TypeClass};
 

@@ -4,7 +4,9 @@ use std::fmt;
 
 use solid_notify_core::ErrorClass;
 
-use super::cause::{Cause, TypeClass, chain};
+#[cfg(feature = "reqwest")]
+use super::cause::chain;
+use super::cause::{Cause, TypeClass};
 
 /// An HTTP status as an error, for handlers whose HTTP client has no error type that the sweeper can classify.
 ///
