@@ -100,7 +100,7 @@ pub async fn a_preview_of_an_edit_changes_nothing_and_counts_retimed_notices(b: 
     assert!(preview.handler.as_ref().is_some_and(|handler| handler.to == "missing" && !handler.known));
     let columns: Vec<_> = preview.changes.iter().map(|(column, ..)| *column).collect();
     assert_eq!(columns, ["handler", "retry_interval", "max_retry_times"]);
-    assert!(preview.to_string().contains("retimed, 3 would move earlier, 4 later"), "{preview}");
+    assert!(preview.to_string().contains("`retime` would move 3 to an earlier time, 4 to a later one"), "{preview}");
     assert_eq!((b.definition("sync").await, b.alice().audit(10).await.unwrap().len()), (seen.clone(), 0));
     let invalid = b.alice().preview_edit(&seen, &seen.clone().timeout("soon")).await;
     assert!(matches!(invalid, Err(Error::InvalidDefinition { .. })), "{invalid:?}");
