@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -13,7 +14,7 @@ use public_api::{Builder, Error};
 
 use crate::run::{cargo, run, workspace_root};
 
-/// The crates that users depend on, all with all features.
+/// The crates that users depend on.
 const CRATES: [&str; 10] = [
     "solid-notify",
     "solid-notify-core",
@@ -78,21 +79,31 @@ pub(crate) fn api(write: bool) -> Result<Comparison> {
     Ok(Comparison::Same)
 }
 
-/// Writes the JSON of all crates and returns its folder. One command for all crates builds each dependency once.
+/// Documents the whole workspace as JSON, and returns the folder of the files. A warning of rustdoc, such as a broken link, is
+/// an error.
 fn document() -> Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    // A folder of its own, because RUSTC_BOOTSTRAP makes build scripts run again, and after them most dependencies compile
-    // again. The next ordinary build would then do the same.
-    let target = workspace_root().join(target).join("api");
-    let mut doc = cargo(&["doc", "--no-deps", "--lib", "--all-features"]);
-    doc.args(CRATES.iter().flat_map(|name| ["--package", name]));
-    // The JSON format is unstable. With this variable the stable toolchain writes it, too.
-    doc.env("RUSTC_BOOTSTRAP", "1").env("RUSTDOCFLAGS", "-Z unstable-options --output-format json");
-    let outcome = run(doc.env("CARGO_TARGET_DIR", &target), None)?;
+    let target = workspace_root().join(target);
+    let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--all-features"]);
+    doc.env("RUSTDOCFLAGS", "-D warnings -Z unstable-options --output-format json");
+    let outcome = run(doc.env("RUSTDOC", unstable_rustdoc(&target)?), None)?;
     if !outcome.succeeded() {
-        bail!("`cargo doc` cannot write the public API as JSON ({outcome:?}); its errors are above");
+        bail!("`cargo doc` cannot document the workspace ({outcome:?}); its errors are above");
     }
     Ok(target.join("doc"))
+}
+
+/// Returns a program that is rustdoc with RUSTC_BOOTSTRAP, without which the stable toolchain refuses the JSON format, because
+/// it is unstable. In the environment of cargo the variable would make build scripts run again, and after them most
+/// dependencies compile again.
+fn unstable_rustdoc(target: &Path) -> Result<PathBuf> {
+    let program = target.join("unstable-rustdoc");
+    let script = "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n";
+    fs::create_dir_all(target)
+        .and_then(|()| fs::write(&program, script))
+        .and_then(|()| fs::set_permissions(&program, fs::Permissions::from_mode(0o755)))
+        .with_context(|| format!("cannot write {}", program.display()))?;
+    Ok(program)
 }
 
 /// Returns the API of a crate, one item per line, or `None` if the JSON has a format that is not known.

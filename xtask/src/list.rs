@@ -42,7 +42,7 @@ fn selects(filters: &[&str], name: &str) -> bool {
 /// Returns the names of all tests of these programs.
 fn names(build: &[&str]) -> Result<Vec<String>> {
     let mut command = cargo(&["test", "--quiet"]);
-    command.args(build).args(["--", "--list"]).env("NOTIFY_TEST_DATABASES", Selection::new(None)?.names());
+    command.args(build).args(["--", "--list"]).env("NOTIFY_TEST_DATABASES", Selection::new(&[]).names());
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     ensure!(output.status.success(), "the tests do not build: {}", build.join(" "));
     let printed = String::from_utf8_lossy(&output.stdout);

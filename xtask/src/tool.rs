@@ -35,7 +35,9 @@ impl Tool {
         }
         let folder = workspace_root().join("target/tools");
         let program = folder.join("bin").join(name);
-        let mut install = cargo(&["install", "--locked", "--root"]);
+        // A build without optimisation takes less time than one optimised run saves.
+        let mut install = cargo(&["install", "--locked", "--debug", "--root"]);
+        install.env("CARGO_PROFILE_DEV_DEBUG", "none");
         install.arg(&folder).arg(format!("{name}@{version}"));
         if program.exists() {
             // Cargo then returns at once and needs no network, or replaces another version.
