@@ -72,7 +72,7 @@ async fn main() -> Result<()> {
 
     // [snapshot]
     for row in outbox.operator("alice").snapshot().await? {
-        if let Some((counts, _)) = row.taken {
+        if let Some((counts, _taken_at)) = row.taken {
             println!("{}: {} live, {} dead letters", row.definition, counts.live(), counts.dead_letters);
             println!("counted {:?} ago", row.age);
         }

@@ -1,24 +1,5 @@
 -- Every statement of the store on MySQL and MariaDB, as the database gets it, in the order of the source.
-
--- definition_id
-SELECT id, CAST(
-  coalesce(
-    /*M! @@in_transaction, */
-    1
-  ) AS signed
-), database ()
-FROM notify_def
-WHERE name = $2 AND delete_time IS NULL;
-
--- definition_id_now
-SELECT id, CAST(
-  coalesce(
-    /*M! @@in_transaction, */
-    1
-  ) AS signed
-), database ()
-FROM notify_def
-WHERE name = $2 AND delete_time IS NULL LOCK IN SHARE MODE;
+-- Placeholders are numbered here. The server gets `?`; a statement with a list of ids gets all values in its text.
 
 -- definition_names
 SELECT name
@@ -43,41 +24,6 @@ JOIN
 WHERE d.delete_time IS NULL;
 
 -- insert
-INSERT INTO
-  notify_msg (
-    def_id,
-    param,
-    description,
-    trace_context,
-    ordering_key,
-    dedupe_key,
-    dedupe_until_ended,
-    create_time,
-    next_call_time
-  )
-VALUES (
-  IF (database () = $11, $2, NULL),
-  $3,
-  $4,
-  $5,
-  $6,
-  $7,
-  ($8 = 1),
-  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
-  greatest(
-    coalesce(
-      TIMESTAMPADD(MICROSECOND, $9 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
-      TIMESTAMPADD(
-        MICROSECOND,
-        $10 * 1000,
-        coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-      )
-    ),
-    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-  )
-);
-
--- insert_keyed
 INSERT INTO
   notify_msg (
     def_id,
@@ -144,8 +90,34 @@ FROM
   /*M! LOCK IN SHARE MODE */
   /*!80000 FOR SHARE OF m */;
 
+-- definition_id
+SELECT id, CAST(
+  coalesce(
+    /*M! @@in_transaction, */
+    1
+  ) AS signed
+), database ()
+FROM notify_def
+WHERE name = $2 AND delete_time IS NULL;
+
+-- definition_id_now
+SELECT id, CAST(
+  coalesce(
+    /*M! @@in_transaction, */
+    1
+  ) AS signed
+), database ()
+FROM notify_def
+WHERE name = $2 AND delete_time IS NULL LOCK IN SHARE MODE;
+
 -- id_step
 SELECT CAST(@@ auto_increment_increment AS signed);
+
+-- own_server
+SELECT CAST(
+  /*M! 1 + */
+  0 AS signed
+), database ();
 
 -- claim_slice
 SELECT
@@ -370,7 +342,7 @@ WHERE
     )
   );
 
--- take
+-- claim_picked
 UPDATE notify_msg AS m FORCE INDEX (PRIMARY) SET
   status = 5,
   fence = fence + 1,
@@ -530,7 +502,27 @@ SET
   )
 WHERE true AND m.fence = b.fence AND m.status + 0 = 5;
 
--- window
+-- count_sending
+SELECT count(*)
+FROM (
+  SELECT 1 AS one
+  FROM notify_msg m FORCE INDEX (notify_msg_due)
+  WHERE m.def_id = $2
+    AND m.status = 5
+  LIMIT $3
+) AS sent;
+
+-- time_up
+SELECT
+  TIMESTAMPDIFF(
+    MICROSECOND,
+    TIMESTAMP '1970-01-01 00:00:00',
+    (
+      coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) + INTERVAL 999 MICROSECOND
+    )
+  ) DIV 1000;
+
+-- part
 SELECT
   m.id,
   CASE
@@ -711,26 +703,6 @@ WHERE def_id = $2;
 DELETE FROM notify_limit
 WHERE def_id = $2;
 
--- count_sending
-SELECT count(*)
-FROM (
-  SELECT 1 AS one
-  FROM notify_msg m FORCE INDEX (notify_msg_due)
-  WHERE m.def_id = $2
-    AND m.status = 5
-  LIMIT $3
-) AS sent;
-
--- time_up
-SELECT
-  TIMESTAMPDIFF(
-    MICROSECOND,
-    TIMESTAMP '1970-01-01 00:00:00',
-    (
-      coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) + INTERVAL 999 MICROSECOND
-    )
-  ) DIV 1000;
-
 -- send_limits
 SELECT
   m.def_id,
@@ -754,18 +726,6 @@ SELECT
   reason
 FROM notify_switch
 WHERE paused;
-
--- open_switch
-INSERT IGNORE INTO notify_switch (id)
-VALUES (1);
-
--- turn_switch
-UPDATE notify_switch SET
-  paused = $2,
-  who = $3,
-  since = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
-  reason = $4
-WHERE paused <> $2;
 
 -- hold
 SELECT m.id, m.fence, b.was
@@ -906,7 +866,7 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
 WHERE m.id IN ($2) AND true;
 
--- insert_plain
+-- insert_bare
 INSERT INTO notify_msg (def_id, param)
 VALUES (IF (database () = $3, $1, NULL), $2);
 
@@ -922,12 +882,6 @@ VALUES (
   ),
   $2
 );
-
--- own_server
-SELECT CAST(
-  /*M! 1 + */
-  0 AS signed
-), database ();
 
 -- archive_bare
 INSERT INTO
@@ -977,7 +931,7 @@ SELECT
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
 WHERE m.id IN ($2) AND true;
 
--- stands_where
+-- stored_where
 SELECT 1
 FROM notify_msg
 WHERE id = $2
@@ -2193,7 +2147,7 @@ UPDATE notify_msg SET
   blocked_since = NULL
 WHERE id = $2;
 
--- retime_window
+-- retime_step
 UPDATE
   JSON_TABLE($2, '$[*]' COLUMNS (notice_id bigint PATH '$.notice_id', due bigint PATH '$.due')) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
 SET
@@ -2244,6 +2198,18 @@ WHERE
   )
   AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
   AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
+
+-- open_switch
+INSERT IGNORE INTO notify_switch (id)
+VALUES (1);
+
+-- turn_switch
+UPDATE notify_switch SET
+  paused = $2,
+  who = $3,
+  since = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  reason = $4
+WHERE paused <> $2;
 
 -- audit
 SELECT

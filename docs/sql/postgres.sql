@@ -1,25 +1,5 @@
 -- Every statement of the store on PostgreSQL, as the database gets it, in the order of the source.
 
--- definition_id
-SELECT id, CAST(
-  coalesce(
-    /*M! @@in_transaction, */
-    1
-  ) AS signed
-), 'notify_msg'::regclass::oid::text
-FROM notify_def
-WHERE name = $2 AND delete_time IS NULL;
-
--- definition_id_now
-SELECT id, CAST(
-  coalesce(
-    /*M! @@in_transaction, */
-    1
-  ) AS signed
-), 'notify_msg'::regclass::oid::text
-FROM notify_def
-WHERE name = $2 AND delete_time IS NULL LOCK IN SHARE MODE;
-
 -- definition_names
 SELECT name
 FROM notify_def
@@ -68,6 +48,23 @@ FROM notify_def d
 WHERE d.name = $2 AND d.delete_time IS NULL
 RETURNING id, def_id, dedupe_key;
 
+-- duplicates
+SELECT m.id, m.def_id, m.dedupe_key, m.fence
+FROM json_to_recordset($2::json) AS b(owner bigint, own_key text)
+JOIN
+  notify_msg m ON m.def_id = b.owner
+  AND m.dedupe_key = b.own_key
+  AND (m.fence = 0 OR m.dedupe_until_ended);
+
+-- hold_duplicates
+SELECT m.id, m.def_id, m.dedupe_key, m.fence
+FROM json_to_recordset($2::json) AS b(owner bigint, own_key text)
+JOIN
+  notify_msg m ON m.def_id = b.owner
+  AND m.dedupe_key = b.own_key
+  AND (m.fence = 0 OR m.dedupe_until_ended)
+FOR SHARE OF m;
+
 -- insert_keyed
 INSERT INTO
   notify_msg (
@@ -104,26 +101,6 @@ WHERE d.name = $2 AND d.delete_time IS NULL
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
 RETURNING id, def_id, dedupe_key;
-
--- duplicates
-SELECT m.id, m.def_id, m.dedupe_key, m.fence
-FROM json_to_recordset($2::json) AS b(owner bigint, own_key text)
-JOIN
-  notify_msg m ON m.def_id = b.owner
-  AND m.dedupe_key = b.own_key
-  AND (m.fence = 0 OR m.dedupe_until_ended);
-
--- hold_duplicates
-SELECT m.id, m.def_id, m.dedupe_key, m.fence
-FROM json_to_recordset($2::json) AS b(owner bigint, own_key text)
-JOIN
-  notify_msg m ON m.def_id = b.owner
-  AND m.dedupe_key = b.own_key
-  AND (m.fence = 0 OR m.dedupe_until_ended)
-FOR SHARE OF m;
-
--- id_step
-SELECT 1;
 
 -- insert_many
 INSERT INTO
@@ -222,6 +199,9 @@ ORDER BY b.place
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
 RETURNING id, def_id, dedupe_key;
+
+-- own_server
+SELECT 1, 'notify_msg'::regclass::oid::text;
 
 -- claim_slice
 WITH
@@ -440,35 +420,6 @@ RETURNING
   trace_context,
   ordering_key;
 
--- still_first
-SELECT m.id
-FROM notify_msg AS m
-WHERE
-  m.id = ANY ($2::text::bigint[])
-  AND (
-    m.ordering_key IS NULL
-    OR NOT EXISTS (
-      SELECT 1
-      FROM notify_msg o
-      WHERE
-        o.def_id = m.def_id
-        AND o.ordering_key = m.ordering_key
-        AND (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END) < m.id
-    )
-  );
-
--- take
-UPDATE notify_msg AS m SET
-  status = 5,
-  fence = fence + 1,
-  worker = $5,
-  last_call_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  next_call_time = (
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $6 * interval '1 millisecond'
-  ),
-  blocked_since = NULL
-WHERE m.id = ANY ($4::text::bigint[]) AND m.status + 0 = $3;
-
 -- due
 SELECT
   d.id,
@@ -679,7 +630,37 @@ WHERE
   AND m.fence = b.fence
   AND m.status + 0 = 5;
 
--- window
+-- count_sending
+SELECT count(*)
+FROM (SELECT 1 AS one FROM notify_msg m WHERE m.def_id = $2 AND m.status = 5 LIMIT $3) AS sent;
+
+-- time_up
+SELECT CASE
+  WHEN isfinite(
+    date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
+    )
+  ) THEN (
+    date_part(
+      'epoch',
+      date_trunc(
+        'milliseconds',
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
+      )
+    ) * 1000
+  )::bigint
+  WHEN date_trunc(
+    'milliseconds',
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
+  ) < 'epoch'::timestamptz THEN 0
+  WHEN date_trunc(
+    'milliseconds',
+    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
+  ) > 'epoch'::timestamptz THEN 253402214400000
+END;
+
+-- part
 SELECT
   m.id,
   CASE
@@ -883,36 +864,6 @@ WHERE def_id = $2;
 DELETE FROM notify_limit
 WHERE def_id = $2;
 
--- count_sending
-SELECT count(*)
-FROM (SELECT 1 AS one FROM notify_msg m WHERE m.def_id = $2 AND m.status = 5 LIMIT $3) AS sent;
-
--- time_up
-SELECT CASE
-  WHEN isfinite(
-    date_trunc(
-      'milliseconds',
-      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
-    )
-  ) THEN (
-    date_part(
-      'epoch',
-      date_trunc(
-        'milliseconds',
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
-      )
-    ) * 1000
-  )::bigint
-  WHEN date_trunc(
-    'milliseconds',
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
-  ) < 'epoch'::timestamptz THEN 0
-  WHEN date_trunc(
-    'milliseconds',
-    coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + interval '999 microseconds'
-  ) > 'epoch'::timestamptz THEN 253402214400000
-END;
-
 -- send_limits
 SELECT
   m.def_id,
@@ -944,19 +895,6 @@ SELECT
   reason
 FROM notify_switch
 WHERE paused;
-
--- open_switch
-INSERT INTO notify_switch (id)
-VALUES (1)
-ON CONFLICT DO NOTHING;
-
--- turn_switch
-UPDATE notify_switch SET
-  paused = $2,
-  who = $3,
-  since = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  reason = $4
-WHERE paused <> $2;
 
 -- hold
 SELECT m.id, m.fence, b.was
@@ -1098,7 +1036,7 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
 WHERE m.id = ANY ($2::text::bigint[]) AND true;
 
--- insert_plain
+-- insert_bare
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2::json
 FROM notify_def d
@@ -1110,9 +1048,6 @@ INSERT INTO notify_msg (def_id, param)
 SELECT $1, $2::json
 WHERE ($3 OR pg_current_xact_id_if_assigned() IS NOT NULL) AND 'notify_msg'::regclass::oid::text = $4
 RETURNING id;
-
--- own_server
-SELECT 1, 'notify_msg'::regclass::oid::text;
 
 -- claim_fresh
 UPDATE notify_msg AS m SET
@@ -1372,7 +1307,7 @@ kept AS (
     NULL
   FROM gone m
 )
-SELECT b.notice_id, b.fence
+SELECT b.notice_id, b.fence, 5
 FROM unnest($2::text::bigint[], $3::text::bigint[]) AS b(notice_id, fence)
 WHERE
   (SELECT count(*) FROM gone) < cardinality($2::text::bigint[])
@@ -1389,13 +1324,13 @@ gone AS (
     AND (SELECT set_config('lock_timeout', '20ms', true)) IS NOT NULL
   RETURNING m.id, m.fence
 )
-SELECT b.notice_id, b.fence
+SELECT b.notice_id, b.fence, 5
 FROM unnest($2::text::bigint[], $3::text::bigint[]) AS b(notice_id, fence)
 WHERE
   (SELECT count(*) FROM gone) < cardinality($2::text::bigint[])
   AND NOT EXISTS (SELECT 1 FROM gone WHERE gone.id = b.notice_id AND gone.fence = b.fence);
 
--- stands_where
+-- stored_where
 SELECT 1
 FROM notify_msg
 WHERE id = $2
@@ -2981,7 +2916,7 @@ UPDATE notify_msg SET
   blocked_since = NULL
 WHERE id = $2;
 
--- retime_window
+-- retime_step
 UPDATE notify_msg AS m SET
   next_call_time = greatest(
     ('epoch'::timestamptz + b.due::bigint * interval '1 millisecond'),
@@ -3034,6 +2969,19 @@ WHERE
   )
   AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
   AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
+
+-- open_switch
+INSERT INTO notify_switch (id)
+VALUES (1)
+ON CONFLICT DO NOTHING;
+
+-- turn_switch
+UPDATE notify_switch SET
+  paused = $2,
+  who = $3,
+  since = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  reason = $4
+WHERE paused <> $2;
 
 -- audit
 SELECT

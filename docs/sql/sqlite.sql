@@ -1,25 +1,5 @@
 -- Every statement of the store on SQLite, as the database gets it, in the order of the source.
 
--- definition_id
-SELECT id, CAST(
-  coalesce(
-    /*M! @@in_transaction, */
-    1
-  ) AS signed
-), ''
-FROM notify_def
-WHERE name = $2 AND delete_time IS NULL;
-
--- definition_id_now
-SELECT id, CAST(
-  coalesce(
-    /*M! @@in_transaction, */
-    1
-  ) AS signed
-), ''
-FROM notify_def
-WHERE name = $2 AND delete_time IS NULL LOCK IN SHARE MODE;
-
 -- definition_names
 SELECT name
 FROM notify_def
@@ -70,6 +50,22 @@ FROM notify_def d
 WHERE d.name = $2 AND d.delete_time IS NULL
 RETURNING id, def_id, dedupe_key;
 
+-- duplicates
+SELECT m.id, m.def_id, m.dedupe_key, m.fence
+FROM (SELECT value ->> 'owner' AS owner, value ->> 'own_key' AS own_key FROM json_each($2)) AS b
+CROSS JOIN
+  notify_msg m ON m.def_id = b.owner
+  AND m.dedupe_key = b.own_key
+  AND (m.fence = 0 OR m.dedupe_until_ended);
+
+-- hold_duplicates
+SELECT m.id, m.def_id, m.dedupe_key, m.fence
+FROM (SELECT value ->> 'owner' AS owner, value ->> 'own_key' AS own_key FROM json_each($2)) AS b
+CROSS JOIN
+  notify_msg m ON m.def_id = b.owner
+  AND m.dedupe_key = b.own_key
+  AND (m.fence = 0 OR m.dedupe_until_ended);
+
 -- insert_keyed
 INSERT INTO
   notify_msg (
@@ -108,25 +104,6 @@ WHERE d.name = $2 AND d.delete_time IS NULL
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
 RETURNING id, def_id, dedupe_key;
-
--- duplicates
-SELECT m.id, m.def_id, m.dedupe_key, m.fence
-FROM (SELECT value ->> 'owner' AS owner, value ->> 'own_key' AS own_key FROM json_each($2)) AS b
-CROSS JOIN
-  notify_msg m ON m.def_id = b.owner
-  AND m.dedupe_key = b.own_key
-  AND (m.fence = 0 OR m.dedupe_until_ended);
-
--- hold_duplicates
-SELECT m.id, m.def_id, m.dedupe_key, m.fence
-FROM (SELECT value ->> 'owner' AS owner, value ->> 'own_key' AS own_key FROM json_each($2)) AS b
-CROSS JOIN
-  notify_msg m ON m.def_id = b.owner
-  AND m.dedupe_key = b.own_key
-  AND (m.fence = 0 OR m.dedupe_until_ended);
-
--- id_step
-SELECT 1;
 
 -- insert_many
 INSERT INTO
@@ -231,6 +208,9 @@ ORDER BY b.place
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
 RETURNING id, def_id, dedupe_key;
+
+-- own_server
+SELECT 0, '';
 
 -- claim_slice
 WITH
@@ -446,37 +426,6 @@ RETURNING
   trace_context,
   ordering_key;
 
--- still_first
-SELECT m.id
-FROM notify_msg AS m
-WHERE
-  m.id IN (SELECT value FROM json_each($2))
-  AND (
-    m.ordering_key IS NULL
-    OR NOT EXISTS (
-      SELECT 1
-      FROM notify_msg o
-      WHERE
-        o.def_id = m.def_id
-        AND o.ordering_key = m.ordering_key
-        AND (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END) < m.id
-    )
-  );
-
--- take
-UPDATE notify_msg AS m SET
-  status = 5,
-  fence = fence + 1,
-  worker = $5,
-  last_call_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  next_call_time = strftime(
-    '%Y-%m-%d %H:%M:%f',
-    coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    printf('%+.3f seconds', ($6) / 1000.0)
-  ),
-  blocked_since = NULL
-WHERE m.id IN (SELECT value FROM json_each($4)) AND m.status + 0 = $3;
-
 -- due
 SELECT
   d.id,
@@ -631,7 +580,22 @@ WHERE
   AND m.fence = b.fence
   AND m.status + 0 = 5;
 
--- window
+-- count_sending
+SELECT count(*)
+FROM (SELECT 1 AS one FROM notify_msg m WHERE m.def_id = $2 AND m.status = 5 LIMIT $3) AS sent;
+
+-- time_up
+SELECT
+  CAST(
+    round(
+      unixepoch(
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        'subsec'
+      ) * 1000
+    ) AS integer
+  );
+
+-- part
 SELECT
   m.id,
   CASE
@@ -785,21 +749,6 @@ WHERE def_id = $2;
 DELETE FROM notify_limit
 WHERE def_id = $2;
 
--- count_sending
-SELECT count(*)
-FROM (SELECT 1 AS one FROM notify_msg m WHERE m.def_id = $2 AND m.status = 5 LIMIT $3) AS sent;
-
--- time_up
-SELECT
-  CAST(
-    round(
-      unixepoch(
-        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        'subsec'
-      ) * 1000
-    ) AS integer
-  );
-
 -- send_limits
 SELECT
   m.def_id,
@@ -815,19 +764,6 @@ UNION ALL
 SELECT 0, NULL, 0, NULL, NULL, who, CAST(round(unixepoch(since, 'subsec') * 1000) AS integer), reason
 FROM notify_switch
 WHERE paused;
-
--- open_switch
-INSERT INTO notify_switch (id)
-VALUES (1)
-ON CONFLICT DO NOTHING;
-
--- turn_switch
-UPDATE notify_switch SET
-  paused = $2,
-  who = $3,
-  since = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  reason = $4
-WHERE paused <> $2;
 
 -- hold
 SELECT m.id, m.fence, b.was
@@ -974,7 +910,7 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
 WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
 
--- insert_plain
+-- insert_bare
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2
 FROM notify_def d
@@ -984,9 +920,6 @@ RETURNING id, def_id, dedupe_key;
 -- insert_known
 INSERT INTO notify_msg (def_id, param)
 VALUES ($1, $2);
-
--- own_server
-SELECT 0, '';
 
 -- archive_bare
 INSERT INTO
@@ -1036,7 +969,7 @@ SELECT
 FROM notify_msg AS m
 WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
 
--- stands_where
+-- stored_where
 SELECT 1
 FROM notify_msg
 WHERE id = $2
@@ -2200,7 +2133,7 @@ UPDATE notify_msg SET
   blocked_since = NULL
 WHERE id = $2;
 
--- retime_window
+-- retime_step
 UPDATE notify_msg AS m SET
   next_call_time = max(
     strftime('%Y-%m-%d %H:%M:%f', b.due / 1000.0, 'unixepoch'),
@@ -2254,6 +2187,19 @@ WHERE
   )
   AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
   AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
+
+-- open_switch
+INSERT INTO notify_switch (id)
+VALUES (1)
+ON CONFLICT DO NOTHING;
+
+-- turn_switch
+UPDATE notify_switch SET
+  paused = $2,
+  who = $3,
+  since = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  reason = $4
+WHERE paused <> $2;
 
 -- audit
 SELECT CAST(round(unixepoch(time, 'subsec') * 1000) AS integer), who, act, def_id, notice_id, detail

@@ -10,7 +10,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use solid_notify::definition::Updated;
-use solid_notify::operate::Listed;
+use solid_notify::operate::{Explanation, Listed};
 use solid_notify::{AnyOutbox, Filter, Operator, VerbResult};
 
 use super::RouteError;
@@ -22,7 +22,7 @@ pub fn routes(outbox: AnyOutbox) -> Router {
         .route("/notices/{id}", get(explain))
         .route("/notices/{id}/retry", post(retry))
         .route("/notices/{id}/audit", get(audit))
-        .route("/definitions/{name}/retry-interval", put(set_retry_interval))
+        .route("/definitions/{id}/retry-interval", put(set_retry_interval))
         .with_state(outbox)
 }
 
@@ -46,8 +46,10 @@ async fn dead_letters(State(outbox): State<AnyOutbox>, Query(query): Query<After
     Ok(Json(json!({ "notices": notices, "next": page.next.map(|next| next.to_string()) })))
 }
 
-async fn explain(State(outbox): State<AnyOutbox>, Path(id): Path<i64>) -> Result<String, RouteError> {
-    Ok(outbox.operator("web").explain(id).await?.to_string())
+async fn explain(State(outbox): State<AnyOutbox>, Path(id): Path<i64>) -> Result<(StatusCode, String), RouteError> {
+    let explanation = outbox.operator("web").explain(id).await?;
+    let status = if explanation == Explanation::NotFound { StatusCode::NOT_FOUND } else { StatusCode::OK };
+    Ok((status, explanation.to_string()))
 }
 
 async fn retry(
@@ -69,19 +71,26 @@ async fn audit(State(outbox): State<AnyOutbox>, Path(id): Path<i64>) -> Result<J
     Ok(Json(entries.iter().map(|it| json!({ "time": it.time, "who": it.who, "act": it.act })).collect()))
 }
 
-/// The body is the interval, such as `[5s,5m,1h]`.
+/// What an operator saw, and what it shall be.
+#[derive(Deserialize)]
+struct IntervalEdit {
+    seen: String,
+    new: String,
+}
+
+/// The body is an [`IntervalEdit`] with intervals such as `[5s,5m,1h]`.
 async fn set_retry_interval(
     State(outbox): State<AnyOutbox>,
     headers: HeaderMap,
-    Path(name): Path<String>,
-    interval: String,
+    Path(id): Path<i64>,
+    Json(edit): Json<IntervalEdit>,
 ) -> Result<(StatusCode, String), RouteError> {
     let operator = operator(&outbox, &headers);
-    let seen = operator.definition(name).await?;
-    let new = seen.clone().retry_interval(interval);
-    Ok(match operator.edit_definition(&seen, new).await? {
+    let row = operator.definition(id).await?;
+    let seen = row.clone().retry_interval(edit.seen);
+    Ok(match operator.edit_definition(&seen, row.retry_interval(edit.new)).await? {
         Updated::Done(row) => (StatusCode::OK, row.retry_interval),
-        Updated::Conflict(row) => (StatusCode::CONFLICT, row.retry_interval), // another edit came between the two calls above
+        Updated::Conflict(row) => (StatusCode::CONFLICT, row.retry_interval), // it is no longer as the operator saw it
         _ => (StatusCode::NOT_FOUND, String::new()),
     })
 }

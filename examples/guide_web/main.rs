@@ -91,12 +91,16 @@ fn handlers(outbox: &AnyOutbox, warehouse: Warehouse) -> SweeperBuilder {
 // [end]
 
 // [serve]
-/// Sends and serves until `stop` is ready. The sweeper ends before the server, so the acks of what it still sends arrive.
+/// How long the server takes acks after the last delivery: longer than the warehouse usually takes for one.
+const ACK_GRACE: Duration = Duration::from_secs(2);
+
+/// Sends and serves until `stop` is ready. The sweeper ends before the server, so that the acks of its last deliveries arrive.
 async fn serve(app: App, listener: TcpListener, stop: impl Future<Output = ()> + Send + 'static) -> Result<()> {
     let sweeper = handlers(&app.outbox, app.warehouse.clone()).start().await?;
     let swept = async move {
         stop.await;
         println!("{:?}", sweeper.shutdown().await); // waits for running handlers; at most 25 s
+        tokio::time::sleep(ACK_GRACE).await;
     };
     axum::serve(listener, routes(app.clone())).with_graceful_shutdown(swept).await?;
     app.outbox.pool().close().await;

@@ -59,10 +59,15 @@ pub(super) async fn operators(app: &App) -> Result<()> {
     let explained = operate(app, Method::GET, &path, "", 200).await?;
     ensure!(explained.starts_with("finally failed"), "{explained}");
 
-    let interval = "definitions/ship_order/retry-interval";
-    operate(app, Method::PUT, interval, "soon", 422).await?;
-    ensure!(operate(app, Method::PUT, interval, "[1s,1h]", 200).await? == "[1s,1h]");
-    operate(app, Method::PUT, "definitions/ship_oder/retry-interval", "[1s,1h]", 404).await?;
+    let row = app.outbox.operator("alice").definition(SHIP_ORDER).await?;
+    let path_of_row = format!("definitions/{}/retry-interval", row.id);
+    let edit = |seen: &str, new: &str| json!({ "seen": seen, "new": new }).to_string();
+    operate(app, Method::PUT, &path_of_row, &edit(&row.retry_interval, "soon"), 422).await?;
+    let edited = operate(app, Method::PUT, &path_of_row, &edit(&row.retry_interval, "[1s,1h]"), 200).await?;
+    ensure!(edited == "[1s,1h]", "{edited}");
+    operate(app, Method::PUT, &path_of_row, &edit(&row.retry_interval, "[1s,2h]"), 409).await?;
+    operate(app, Method::PUT, "definitions/4711/retry-interval", &edit("[1s]", "[2s]"), 404).await?;
+    operate(app, Method::GET, "notices/4711", "", 404).await?;
     ensure!(operate(app, Method::POST, &format!("{path}/retry"), "", 200).await? == "done");
     operate(app, Method::POST, "notices/4711/retry", "", 404).await?;
     operate(app, Method::GET, "dead-letters?after=yesterday", "", 400).await?;
@@ -72,10 +77,11 @@ pub(super) async fn operators(app: &App) -> Result<()> {
 }
 
 /// Calls a route of operators as Alice, checks the status, and returns the body.
-async fn operate(app: &App, method: Method, path: &str, body: &'static str, status: u16) -> Result<String> {
+async fn operate(app: &App, method: Method, path: &str, body: &str, status: u16) -> Result<String> {
     let Warehouse { http, own_url, .. } = &app.warehouse;
     let request = http.request(method, format!("{own_url}/admin/{path}")).header("x-operator", "alice");
-    let response = request.body(body).send().await?;
+    let request = request.header("content-type", "application/json").body(body.to_owned());
+    let response = request.send().await?;
     let answer = (response.status().as_u16(), response.text().await?);
     println!("operator: {path} {} {}", answer.0, answer.1);
     ensure!(answer.0 == status, "{status} was expected");

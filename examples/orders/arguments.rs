@@ -1,37 +1,48 @@
 //! The command line: the arguments of a user, and those that this program passes when it starts itself again as a shop.
 
-use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, stdin};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
-
-const USAGE: &str = "usage: orders [--kill-while-sending] [FILE]
-
-FILE has one order a line, as JSON; `-` means standard input. Without it: examples/data/orders.jsonl.
---kill-while-sending  kill the shop while notices are being sent, not between two attempts; takes about 40 s";
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
 
 /// The example's own input, found from any working directory.
 const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/orders.jsonl");
-/// The hidden argument of a shop.
-const SHOP: &str = "--shop-process";
+/// The name of the hidden subcommand [`Role::Shop`].
+const SHOP: &str = "shop-process";
 
-/// The role of this process.
+/// Books orders and delivers a notice of each to a warehouse.
+#[derive(Parser)]
+#[command(bin_name = "orders", args_conflicts_with_subcommands = true)]
+pub struct CommandLine {
+    #[command(subcommand)]
+    pub role: Option<Role>,
+    #[command(flatten)]
+    pub supervisor: SupervisorArguments,
+}
+
+/// The role of this process, if it is not the supervisor.
+#[derive(Subcommand)]
 pub enum Role {
-    Supervisor(SupervisorArguments),
+    /// Books lines and sends notices.
+    #[command(name = SHOP, hide = true)]
     Shop(ShopArguments),
 }
 
 /// The arguments of a user.
-#[derive(Default)]
+#[derive(Args)]
 pub struct SupervisorArguments {
-    pub file: Option<PathBuf>,
+    /// One order a line, as JSON; `-` means standard input. Without it: examples/data/orders.jsonl.
+    file: Option<PathBuf>,
+    /// Kill the shop while notices are being sent, not between two attempts; takes about 40 s.
+    #[arg(long)]
     pub kill_while_sending: bool,
 }
 
 /// The arguments of a shop process.
+#[derive(Args)]
 pub struct ShopArguments {
     pub name: String,
     pub database: PathBuf,
@@ -40,24 +51,6 @@ pub struct ShopArguments {
     pub input: PathBuf,
     /// The last line that this shop books.
     pub last_line: usize,
-}
-
-pub fn role() -> Result<Role> {
-    let mut arguments = env::args_os().skip(1).peekable();
-    if arguments.next_if(|first| first == SHOP).is_some() {
-        return Ok(Role::Shop(ShopArguments::read(&arguments.collect::<Vec<_>>())?));
-    }
-    let mut wanted = SupervisorArguments::default();
-    for argument in arguments {
-        if argument == "--kill-while-sending" {
-            wanted.kill_while_sending = true;
-        } else if wanted.file.is_some() || argument != "-" && argument.as_encoded_bytes().starts_with(b"-") {
-            bail!("cannot understand {}\n{USAGE}", argument.display());
-        } else {
-            wanted.file = Some(argument.into());
-        }
-    }
-    Ok(Role::Supervisor(wanted))
 }
 
 impl SupervisorArguments {
@@ -76,21 +69,9 @@ impl SupervisorArguments {
 }
 
 impl ShopArguments {
+    /// Returns the command line that [`CommandLine`] reads as these arguments.
     pub fn write(&self) -> [OsString; 6] {
         let Self { name, database, warehouse, input, last_line } = self;
         [SHOP.into(), name.into(), database.into(), warehouse.into(), input.into(), last_line.to_string().into()]
-    }
-
-    fn read(arguments: &[OsString]) -> Result<Self> {
-        let [name, database, warehouse, input, last_line] = arguments else {
-            bail!("{SHOP} is for this program's own use");
-        };
-        Ok(Self {
-            name: name.to_string_lossy().into_owned(),
-            database: database.into(),
-            warehouse: warehouse.to_string_lossy().into_owned(),
-            input: input.into(),
-            last_line: last_line.to_string_lossy().parse()?,
-        })
     }
 }

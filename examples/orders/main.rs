@@ -36,7 +36,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use arguments::{Role, ShopArguments};
+use arguments::{CommandLine, Role, ShopArguments};
+use clap::Parser;
 use order::{Order, Refused};
 use serde_json::value::RawValue;
 use solid_notify::{Failure, Handler, HandlerResult, Notice, NotifyDef, Outbox, OutboxExt, add_notice};
@@ -136,10 +137,10 @@ async fn book_lines(outbox: &Outbox<Sqlite>, input: &[u8], last_line: usize, pro
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let ended = match arguments::role() {
-        Ok(Role::Shop(arguments)) => shop(arguments).await.map(|()| ExitCode::SUCCESS),
-        Ok(Role::Supervisor(arguments)) => supervisor::run(arguments).await,
-        Err(error) => Err(error),
+    let line = CommandLine::parse();
+    let ended = match line.role {
+        Some(Role::Shop(arguments)) => shop(arguments).await.map(|()| ExitCode::SUCCESS),
+        None => supervisor::run(line.supervisor).await,
     };
     ended.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -50,7 +50,7 @@ fn documented() -> BTreeMap<(String, String), Row> {
             rows.insert((heading.to_owned(), key.to_owned()), Row { kind: kind.to_owned(), words });
         }
     }
-    assert_eq!(rows.len(), 36, "14 keys of a definition, 13 of the outbox, 9 of timed tasks");
+    assert_eq!(rows.len(), 38, "14 keys of a definition, 13 of the outbox, 11 of timed tasks");
     rows
 }
 
@@ -203,6 +203,14 @@ impl World {
         }
         // A claim that finds nothing looks for damage.
         tasks.claim::<i64>(KIND, 10, &lease).await.unwrap();
+        let to_shop = tasks.with_target("https://shop.example").unwrap();
+        to_shop.add(KIND, 60 * SECOND, &1).await.unwrap();
+        // A kind of its own, because the older keys have no prefix.
+        let older = format!("older {}", self.own.prefix);
+        let due = (self.own.clock.now() + SECOND).timestamp_millis().to_string();
+        self.own.by_hand(&["HSET", &format!("timedTaskContent_{older}"), "task", "1"]);
+        self.own.by_hand(&["ZADD", &format!("timedTask_{older}"), &due, "task"]);
+        assert_eq!(tasks.import_older(&older).await.unwrap().imported, 1);
     }
 }
 

@@ -6,4 +6,7 @@ mod failover;
 mod keys;
 mod network;
 mod outages;
+mod timed_import;
+mod timed_reading;
+mod timed_runner;
 mod timed_tasks;

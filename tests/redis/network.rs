@@ -5,15 +5,18 @@
 //! out.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use solid_notify_redis::Redis;
 use solid_notify_tests::proxy::{Proxy, Weather};
 use solid_notify_tests::redis_load::Load;
-use solid_notify_tests::sending::eventually;
-use solid_notify_timed::TimedTasks;
+use solid_notify_tests::sending::{Calls, eventually};
+use solid_notify_timed::{ClaimedTask, TimedTasks};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use xtask::servers::{Server, redis};
+use xtask::servers::{Ending, Server, redis};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// The time-out of a call.
@@ -143,4 +146,79 @@ async fn private_redis_that_refused_a_password_for_a_while_is_reached_again() {
         eventually("it is reached again", reached).await;
     }
     drop(server);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_that_is_away_ends_no_runner_and_is_not_flooded() {
+    let server = private().await;
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&looks);
+    let redis = Redis::builder(server.url()).timeout(SECOND).connect().await.unwrap();
+    let tasks = TimedTasks::new(redis).clock(move || {
+        counter.fetch_add(1, Ordering::SeqCst);
+        chrono::Utc::now()
+    });
+    let calls: Calls<(i64, u64)> = Calls::default();
+    let (gate, seen) = (Arc::new(Semaphore::new(0)), calls.clone());
+    let permits = Arc::clone(&gate);
+    let handler = move |task: ClaimedTask<i64>| {
+        seen.note((task.value, task.tries));
+        let gate = Arc::clone(&permits);
+        async move {
+            gate.acquire_owned().await?.forget();
+            Ok(())
+        }
+    };
+    let runner = tasks.run("kind", handler).concurrency(2).poll(SECOND / 20).start().unwrap();
+    tasks.add("kind", Duration::ZERO, &1).await.unwrap();
+    eventually("it runs", async || calls.count() == 1).await;
+    let mut server = spawn_blocking(move || {
+        let mut server = server;
+        server.shut_down(Ending::Kill).unwrap();
+        server
+    })
+    .await
+    .unwrap();
+    // Its outcome has to wait, too.
+    gate.add_permits(10);
+    let (before, began) = (looks.load(Ordering::SeqCst), Instant::now());
+    tokio::time::sleep(2 * SECOND).await;
+    let made = looks.load(Ordering::SeqCst) - before;
+    assert!((2..40).contains(&made), "{made} calls in {:?}", began.elapsed());
+    server = spawn_blocking(move || {
+        server.start_again().unwrap();
+        server
+    })
+    .await
+    .unwrap();
+    eventually("it is reached", async || tasks.add("kind", Duration::ZERO, &2).await.is_ok()).await;
+    eventually("the runner goes on", async || calls.all().iter().any(|(value, _)| *value == 2)).await;
+    eventually("all are done", async || {
+        tasks.count("kind").await.is_ok_and(|counts| (counts.waiting, counts.held) == (0, 0))
+    })
+    .await;
+    let tally = runner.shutdown().await;
+    assert!(tally.finished >= 1 && tally.finished + tally.lost >= 2, "{tally:?}");
+    drop(server);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_redis_that_stays_away_does_not_keep_a_runner_from_its_end() {
+    let server = private().await;
+    let redis = Redis::builder(server.url()).timeout(SECOND).connect().await.unwrap();
+    let tasks = TimedTasks::new(redis);
+    let calls: Calls<i64> = Calls::default();
+    let seen = calls.clone();
+    let handler = move |task: ClaimedTask<i64>| {
+        seen.note(task.value);
+        std::future::pending()
+    };
+    let runner = tasks.run("kind", handler).concurrency(1).shutdown_grace(Duration::ZERO).start().unwrap();
+    tasks.add("kind", Duration::ZERO, &1).await.unwrap();
+    eventually("it runs", async || calls.count() == 1).await;
+    drop(server);
+    let began = Instant::now();
+    let tally = tokio::time::timeout(20 * SECOND, runner.shutdown()).await.expect("10 s after the grace period");
+    assert_eq!(tally.released, 0, "its task waits for the end of the lease");
+    assert!(began.elapsed() >= 9 * SECOND, "it tried until then");
 }

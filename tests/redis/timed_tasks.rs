@@ -10,40 +10,40 @@ use solid_notify_tests::RedisServer;
 use solid_notify_tests::redis::OwnPrefix;
 use solid_notify_timed::{ClaimedTask, ConnectionError, Rescheduled, TaskLease, TaskOutcome, TimedTasks, When};
 
-const KIND: &str = "remind";
-const SECOND: Duration = Duration::from_secs(1);
+pub const KIND: &str = "remind";
+pub const SECOND: Duration = Duration::from_secs(1);
 
-struct World {
-    own: OwnPrefix,
-    tasks: TimedTasks,
+pub struct World {
+    pub own: OwnPrefix,
+    pub tasks: TimedTasks,
 }
 
 impl World {
-    async fn new<R: RedisServer>() -> Self {
+    pub async fn new<R: RedisServer>() -> Self {
         let own = OwnPrefix::of::<R>();
         let tasks = own.tasks().await;
         Self { own, tasks }
     }
 
-    fn key(&self, name: &str) -> String {
+    pub fn key(&self, name: &str) -> String {
         format!("{{{}:{KIND}}}:{name}", self.own.prefix)
     }
 
-    async fn claim(&self, limit: usize) -> Vec<ClaimedTask<Value>> {
+    pub async fn claim(&self, limit: usize) -> Vec<ClaimedTask<Value>> {
         self.tasks.claim(KIND, limit, &TaskLease::of(60 * SECOND)).await.unwrap().tasks
     }
 
-    async fn claim_one(&self) -> ClaimedTask<Value> {
+    pub async fn claim_one(&self) -> ClaimedTask<Value> {
         let mut claimed = self.claim(10).await;
         assert_eq!(claimed.len(), 1, "one task is due: {claimed:?}");
         claimed.remove(0)
     }
 
-    async fn settle(&self, task: &ClaimedTask<Value>, outcome: TaskOutcome) -> bool {
+    pub async fn settle(&self, task: &ClaimedTask<Value>, outcome: TaskOutcome) -> bool {
         self.tasks.settle(KIND, &[task.outcome(outcome)]).await.unwrap()[0]
     }
 
-    async fn due(&self) -> Vec<Value> {
+    pub async fn due(&self) -> Vec<Value> {
         let due = self.tasks.due(KIND, 100).await.unwrap();
         due.tasks.into_iter().map(|task| task.value).collect()
     }

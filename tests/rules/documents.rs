@@ -340,6 +340,9 @@ fn statements<DB: Dialect>(name: &str) -> String {
     };
     let mut text =
         format!("-- Every statement of the store on {name}, as the database gets it, in the order of the source.\n");
+    if DB::NAME == "MySQL" {
+        text.push_str("-- Placeholders are numbered here. The server gets `?`; a statement with a list of ids gets all values in its text.\n");
+    }
     for (name, sql) in statement_texts::<DB>() {
         let sql = sqlformat::format(&sql, &QueryParams::None, &options);
         text.push_str(&format!("\n-- {name}\n{sql};\n"));

@@ -4,5 +4,6 @@
 mod documents;
 mod imports;
 mod packages;
+mod paths;
 mod send;
 mod tidy;

@@ -92,7 +92,7 @@ fn every_package_has_in_it_what_its_sources_include() {
 fn the_sql_package_has_the_migrations_in_it() {
     let list = listed("solid-notify-sql");
     for dialect in ["postgres", "mysql", "sqlite"] {
-        for name in ["0001_notify.sql", "0002_notify_add.sql", "0003_notify_ack.sql"] {
+        for name in ["0001_notify.sql", "0002_notify_add.sql", "0003_notify_ack.sql", "0004_notify_views.sql"] {
             let file = Path::new("migrations").join(dialect).join(name);
             assert!(list.contains(&file), "{} is missing", file.display());
         }

@@ -11,7 +11,7 @@ use solid_notify::{
 };
 use solid_notify_redis::RedisOutbox;
 use solid_notify_testkit::MemoryOutbox;
-use solid_notify_timed::TimedTasks;
+use solid_notify_timed::{ClaimedTask, TimedTasks};
 
 fn spawns<T>(_: impl Future<Output = T> + Send + 'static) {}
 
@@ -152,7 +152,12 @@ fn of_timed_tasks() {
         tasks.add("kind", now, "value").await.unwrap();
         tasks.add_as("kind", "id", now, "value").await.unwrap();
         tasks.replace("kind", "id", now, "value").await.unwrap();
+        tasks.with_target("https://shop.example").unwrap().add("kind", now, "value").await.unwrap();
         tasks.due::<String>("kind", 10).await.unwrap();
+        tasks.next_due("kind").await.unwrap();
+        tasks.import_older("kind").await.unwrap();
+        let handler = |_: ClaimedTask<String>| async { Ok(()) };
+        tasks.run("kind", handler).start().unwrap().shutdown().await;
         tasks.claim::<String>("kind", 10, &never()).await.unwrap();
         tasks.settle("kind", &[]).await.unwrap();
         tasks.delete("kind", &["id"]).await.unwrap();

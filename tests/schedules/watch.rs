@@ -29,8 +29,8 @@ pub struct Circuit {
 }
 
 /// Whether a notice is in the state in which this outcome of it was decided.
-pub fn is_held(settle: &Settle, stands: Option<&NoticeRecord>) -> bool {
-    stands.is_some_and(|record| record.fence == settle.fence && record.status == settle.from)
+pub fn is_held(settle: &Settle, stored: Option<&NoticeRecord>) -> bool {
+    stored.is_some_and(|record| record.fence == settle.fence && record.status == settle.from)
 }
 
 impl World {

@@ -1,5 +1,7 @@
 //! Redis under test: one server, and a cluster of three masters. A test has a prefix of its own, whose keys go at its end.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use async_trait::async_trait;
 use chrono::Utc;
 use redis::{Client, Commands};
@@ -64,6 +66,15 @@ impl OwnPrefix {
     pub async fn tasks(&self) -> TimedTasks {
         let clock = self.clock.clone();
         TimedTasks::new(self.connect().await).clock(move || clock.now())
+    }
+
+    /// As [`Self::tasks`], over a connection that calls `before` with the number of each of its scripts, from 0 on, before it runs.
+    pub async fn tasks_with_calls(&self, before: impl Fn(usize) + Send + Sync + 'static) -> TimedTasks {
+        let (clock, calls) = (self.clock.clone(), AtomicUsize::new(0));
+        TimedTasks::new(self.connect().await).clock(move || {
+            before(calls.fetch_add(1, Ordering::SeqCst));
+            clock.now()
+        })
     }
 
     /// Runs a command as `redis-cli` does, on the node that has the key.

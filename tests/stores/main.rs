@@ -16,3 +16,4 @@ mod plans;
 mod pooler;
 mod transactions;
 mod versions;
+mod views;

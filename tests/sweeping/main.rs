@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod channels;
+mod crash_loops;
 mod faulty_store;
 mod lost_answers;
 mod observing;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use chrono::Utc;
 use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, add_notice, add_notices};
-use solid_notify_core::operate::{Filter, Rate, VerbResult};
+use solid_notify_core::operate::{Filter, Rate};
+use solid_notify_core::store::verb::VerbResult;
 use solid_notify_core::store::{Claim, ClaimWhat, Purge};
 use solid_notify_core::transition::Next;
 use solid_notify_testkit::conformance::outcome;
@@ -126,12 +127,12 @@ async fn of_two_bulk_retries_at_once_each_takes_its_share<D: Database>() {
     db.close().await;
 }
 
-/// Returns how many notices each window changed, according to the audit.
+/// Returns how many notices each step changed, according to the audit.
 async fn changes_in_the_audit<D: Database>(db: &TestDb<D>) -> u64 {
     let entries = db.outbox.operator("auditor").audit(1000).await.unwrap();
     let count = |detail: &str| detail.split(": ").nth(1).unwrap().split(' ').next().unwrap().parse::<u64>().unwrap();
-    let windows = entries.iter().filter(|entry| entry.notice_id.is_none());
-    windows.map(|entry| count(entry.detail.as_deref().unwrap().split_once("at once").unwrap().1)).sum()
+    let steps = entries.iter().filter(|entry| entry.notice_id.is_none());
+    steps.map(|entry| count(entry.detail.as_deref().unwrap().split_once("at once").unwrap().1)).sum()
 }
 
 async fn a_bulk_retry_beside_a_purge_takes_what_is_left<D: Database>() {

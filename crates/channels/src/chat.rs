@@ -48,8 +48,8 @@ const EXCERPT: usize = 200;
 ///     fn post(&self, text: &str, _now: DateTime<Utc>) -> Post {
 ///         Post { url: self.url.clone(), body: serde_json::json!({ "text": text }) }
 ///     }
-///     fn judge(&self, answer: &ChatResponse<'_>) -> ChatResult {
-///         if answer.status == 200 { ChatResult::Accepted } else { ChatResult::Refused { reason: answer.excerpt() } }
+///     fn judge(&self, response: &ChatResponse<'_>) -> ChatResult {
+///         if response.status == 200 { ChatResult::Accepted } else { ChatResult::Refused { reason: response.excerpt() } }
 ///     }
 /// }
 /// ```
@@ -59,7 +59,7 @@ pub trait ChatService: Send + Sync + 'static {
 
     /// Returns what an answer means. It is not called for the status 429. An error status is a failure, whatever this
     /// returns.
-    fn judge(&self, answer: &ChatResponse<'_>) -> ChatResult;
+    fn judge(&self, response: &ChatResponse<'_>) -> ChatResult;
 
     /// Returns texts to remove from error texts. The parts of the URL are removed in any case.
     fn secrets(&self) -> Vec<String> {
@@ -157,18 +157,18 @@ impl Chat {
         let failure = response.error_for_status_ref().err().map(|error| error.without_url().into());
         let retry_after = retry_after(response.headers());
         let body = beginning(response).await.map_err(silent)?;
-        let answer = ChatResponse { status: status.as_u16(), retry_after, body: &body };
+        let response = ChatResponse { status: status.as_u16(), retry_after, body: &body };
         let result = match status {
             StatusCode::TOO_MANY_REQUESTS => {
-                ChatResult::TooOften { delay: retry_after.unwrap_or(USUAL_DELAY), reason: answer.excerpt() }
+                ChatResult::TooOften { delay: retry_after.unwrap_or(USUAL_DELAY), reason: response.excerpt() }
             }
-            _ => self.service.judge(&answer),
+            _ => self.service.judge(&response),
         };
         let hidden = |reason: String| hide(reason, &post.url, &self.service.secrets());
         match result {
             ChatResult::Accepted if status.is_success() => Ok(()),
             ChatResult::Accepted => {
-                let reason = hidden(format!("{status}: {}", answer.excerpt()));
+                let reason = hidden(format!("{status}: {}", response.excerpt()));
                 Err(ChannelError::Refused { chat: chat(), reason, source: failure })
             }
             ChatResult::TooOften { delay, reason } => {

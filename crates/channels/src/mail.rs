@@ -62,8 +62,8 @@ impl Mailer {
         let mail = mail.map_err(|error| self.failed(names(), error.into()))?;
         let refusals = session::send(&self.settings, to, &mail).await.map_err(|error| self.failed(names(), error))?;
         let refused = refusals.into_iter().map(|(address, error)| {
-            let told = ChannelError::AddressRefused { address: address.to_string(), source: error.into() };
-            (address, told)
+            let error = ChannelError::AddressRefused { address: address.to_string(), source: error.into() };
+            (address, error)
         });
         Ok(refused.collect())
     }

@@ -4,8 +4,7 @@
 //! as well; [`of_live`] and [`of_ended`] decide each of these races, without any input or output.
 
 use crate::notice::{AttemptRecord, ClaimedNotice, ErrorClass, Status, append_attempt, millis_from_time};
-use crate::operate::AuditEntry;
-use crate::store::Settle;
+use crate::store::{AuditEntry, Settle};
 use crate::transition::{Next, Transition};
 use std::time::Duration;
 

@@ -223,7 +223,7 @@ impl NewNotice {
     }
 
     /// Returns true if only its name and parameter are set.
-    pub fn is_plain(&self) -> bool {
+    pub fn is_bare(&self) -> bool {
         let texts = [&self.description, &self.trace_context, &self.ordering_key, &self.dedupe_key];
         self.is_due_at_once() && texts.into_iter().all(Option::is_none)
     }

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use crate::ack::{AckResult, Reply};
 use crate::add::NewNotice;
+use crate::dispatch::Receipt;
 use crate::error::{FaultKind, Result, StoreError};
-use crate::receipt::Receipt;
 use crate::typed::DefinitionName;
 
 /// Adds a notice of the definition `name` with the JSON parameter `param`, inside the caller's transaction: it

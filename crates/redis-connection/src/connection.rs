@@ -171,8 +171,8 @@ impl Redis {
         values: &[&str],
         doing: &'static str,
     ) -> Result<T> {
-        let answer = self.evaluate(script, keys, given, values).await.map_err(Error::redis(doing))?;
-        redis::from_redis_value(answer).map_err(|error| Error::unreadable(doing, &error))
+        let reply = self.evaluate(script, keys, given, values).await.map_err(Error::redis(doing))?;
+        redis::from_redis_value(reply).map_err(|error| Error::unreadable(doing, &error))
     }
 
     /// Calls the script by its hash. A server that does not have it (restarted, failed over, SCRIPT FLUSH) gets the text and
@@ -206,9 +206,9 @@ impl Redis {
     async fn refuse_eviction(&self) -> Result<()> {
         let mut command = redis::cmd("INFO");
         command.arg("memory");
-        let answer = self.line.send(&command).await.map_err(Error::redis("asking for the maxmemory-policy"))?;
+        let reply = self.line.send(&command).await.map_err(Error::redis("asking for the maxmemory-policy"))?;
         let mut texts = Vec::new();
-        collect(answer, &mut texts);
+        collect(reply, &mut texts);
         let policies =
             texts.iter().flat_map(|text| text.lines()).filter_map(|line| line.strip_prefix("maxmemory_policy:"));
         // The other policies delete only keys that expire, and none of this crate's keys does.

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     /// Parses an error reply as the client reads it from the wire.
-    fn answer(line: &str) -> RedisError {
+    fn error_of(line: &str) -> RedisError {
         match redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).and_then(Value::extract_error) {
             Err(error) => error,
             Ok(value) => panic!("{line}: {value:?}"),
@@ -114,8 +114,8 @@ mod tests {
             "ASK 3999 127.0.0.1:6381",
             "NOREPLICAS Not enough good replicas to write.",
         ] {
-            assert!(is_outage(&answer(line)), "{line}");
-            assert!(does_not_serve_now(&answer(line)), "{line}");
+            assert!(is_outage(&error_of(line)), "{line}");
+            assert!(does_not_serve_now(&error_of(line)), "{line}");
         }
     }
 
@@ -128,8 +128,8 @@ mod tests {
             "WRONGTYPE Operation against a key holding the wrong kind of value",
             "ERR unknown command",
         ] {
-            assert!(!is_outage(&answer(line)), "{line}");
-            assert!(!does_not_serve_now(&answer(line)), "{line}");
+            assert!(!is_outage(&error_of(line)), "{line}");
+            assert!(!does_not_serve_now(&error_of(line)), "{line}");
         }
     }
 

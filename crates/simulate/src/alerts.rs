@@ -23,7 +23,7 @@ const SIGHTINGS: Duration = Duration::from_secs(60);
 /// The alerts of one definition.
 pub(super) struct Desk {
     incidents: BTreeMap<AlertReason, Incident>,
-    pub(super) told: Vec<SimulatedAlert>,
+    pub(super) sent: Vec<SimulatedAlert>,
     pub(super) alerts: u64,
     pub(super) suppressed: u64,
 }
@@ -38,7 +38,7 @@ struct Incident {
 
 impl Desk {
     pub(super) fn new() -> Self {
-        Self { incidents: BTreeMap::new(), told: Vec::new(), alerts: 0, suppressed: 0 }
+        Self { incidents: BTreeMap::new(), sent: Vec::new(), alerts: 0, suppressed: 0 }
     }
 
     /// Raises an alert for an outcome. Returns when its row is due, if this changes that.
@@ -112,9 +112,9 @@ impl Desk {
 
     fn tell(&mut self, alert: Alert, now: i64) {
         self.alerts += 1;
-        if self.told.len() < MOST {
+        if self.sent.len() < MOST {
             let at = duration_from_millis(now);
-            self.told.push(SimulatedAlert { at, alert });
+            self.sent.push(SimulatedAlert { at, alert });
         }
     }
 }

@@ -33,7 +33,7 @@ impl Gate {
         let Some(after) = self.closed_for(policy, now) else { return Ok(()) };
         let again = now.saturating_add(duration_millis(after).max(1));
         // A limit that ends with an attempt needs no look at a certain time.
-        if after >= FOREVER || self.again.is_some_and(|told| now < told && told <= again) {
+        if after >= FOREVER || self.again.is_some_and(|earlier| now < earlier && earlier <= again) {
             return Err(None);
         }
         self.again = Some(again);

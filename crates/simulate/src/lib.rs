@@ -18,7 +18,7 @@
 //! | alerts | are delivered at once |
 //!
 //! Not modelled: timetables (the scenario says what is added); ordering and dedupe keys; delayed notices; other definitions
-//! on the same nodes, and a node's own limit (2,000 at the same time); suspects, which are sent alone; handlers that choose
+//! on the same nodes, and a node's own limit (2,000 at the same time); crash-looping notices, which are sent alone; handlers that choose
 //! the retry time, give up or skip; alerts about conditions (a backlog, too many dead letters); operators.
 //!
 //! Memory grows with the notices that are live at the same time (about 100 bytes each) and not with those that have ended.

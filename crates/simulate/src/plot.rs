@@ -118,7 +118,7 @@ impl Report {
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
         }
         if with_alerts && !self.alerts.is_empty() {
-            let marks = self.alerts.iter().map(|told| (told.at.as_secs_f64() / unit, top * 0.97));
+            let marks = self.alerts.iter().map(|sent| (sent.at.as_secs_f64() / unit, top * 0.97));
             let marks = marks.filter(|(x, _)| *x <= right).map(|at| TriangleMarker::new(at, 5, GREY.filled()));
             chart.draw_series(marks)?.label("alert").legend(|(x, y)| TriangleMarker::new((x + 9, y), 5, GREY.filled()));
         }

@@ -192,7 +192,9 @@ impl Run<'_> {
                     SimulatedOutcome::Delivered => self.judge(notice, &Event::Succeeded),
                     SimulatedOutcome::Failed(class) => self.judge(notice, &Event::Failed(class)),
                     // The death becomes known only when the lease expires, which began with the attempt.
-                    SimulatedOutcome::Died => self.after(self.policy.lease() - self.held(), Happens::LeaseOver(notice)),
+                    SimulatedOutcome::Died => {
+                        self.after(self.policy.lease() - self.occupied(), Happens::LeaseOver(notice))
+                    }
                 }
             }
             Happens::LeaseOver(notice) => {
@@ -248,7 +250,7 @@ impl Run<'_> {
         let dies = self.chance.f64() < self.scenario.crashing;
         let class = outage.map(|outage| outage.class).or(fails.then_some(self.scenario.class));
         match class {
-            _ if dies => (SimulatedOutcome::Died, self.held()),
+            _ if dies => (SimulatedOutcome::Died, self.occupied()),
             Some(ErrorClass::Timeout) => (SimulatedOutcome::Failed(ErrorClass::Timeout), self.policy.timeout),
             _ if self.scenario.attempt > self.policy.timeout => {
                 (SimulatedOutcome::Failed(ErrorClass::Timeout), self.policy.timeout)
@@ -259,7 +261,7 @@ impl Run<'_> {
     }
 
     /// Returns how long a process that dies while sending occupies its slot.
-    fn held(&self) -> Duration {
+    fn occupied(&self) -> Duration {
         self.scenario.attempt.min(self.policy.timeout)
     }
 
@@ -344,7 +346,7 @@ impl Run<'_> {
             peak_retries,
             last_success: self.last_success.map(duration_from_millis),
             drained_after: drained.map(|(at, end)| duration_from_millis(at - end)),
-            alerts: self.desk.told,
+            alerts: self.desk.sent,
         }
     }
 }

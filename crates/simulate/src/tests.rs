@@ -137,14 +137,14 @@ fn an_outage_is_reported_once_in_digests_and_at_its_end() {
     let def = NotifyDef::new("sync").max_retry_times(0).alert_cooldown("10m");
     let outage = Scenario::new().lasting(120 * MINUTE).outage(30 * MINUTE, 30 * MINUTE, ErrorClass::Unavailable);
     let report = simulate(&def, &outage).unwrap();
-    let kinds: Vec<AlertKind> = report.alerts.iter().map(|told| told.alert.kind).collect();
+    let kinds: Vec<AlertKind> = report.alerts.iter().map(|sent| sent.alert.kind).collect();
     use AlertKind::{Digest, Raised, Recovered};
     assert_eq!(kinds, [Raised, Digest, Digest, Digest, Recovered], "{report}");
     assert_eq!(report.alerts[0].at, 30 * MINUTE + Duration::from_millis(100));
     assert_eq!(report.alerts[4].alert.title(), "sync: recovered after 30 min");
     assert_eq!((report.totals.dead_letters, report.totals.suppressed), (1800, 1799));
-    let told: i64 = report.alerts[..4].iter().map(|told| told.alert.more).sum();
-    assert_eq!(told, 1799, "the digests report all suppressed alerts");
+    let reported: i64 = report.alerts[..4].iter().map(|sent| sent.alert.more).sum();
+    assert_eq!(reported, 1799, "the digests report all suppressed alerts");
 }
 
 #[test]
@@ -276,8 +276,8 @@ proptest! {
             (totals.added, totals.first_sends, totals.retries, totals.failures, totals.succeeded, totals.dead_letters)
         );
         prop_assert!(sums.live <= totals.added && sums.waiting <= sums.live);
-        let told: i64 = report.alerts.iter().map(|told| told.alert.more).sum();
-        prop_assert!(told as u64 <= totals.suppressed);
+        let reported: i64 = report.alerts.iter().map(|sent| sent.alert.more).sum();
+        prop_assert!(reported as u64 <= totals.suppressed);
         prop_assert_eq!(&report, &simulate(&def, &scenario).unwrap());
     }
 }
@@ -318,8 +318,8 @@ fn an_open_circuit_spares_the_receiver_and_raises_an_alert() {
     let def = NotifyDef::new("sync").retry_interval("10s").max_retry_times(-1);
     let without = simulate(&def, &outage).unwrap();
     let report = simulate(&def.breaker_failures(5).breaker_pause("1m"), &outage).unwrap();
-    assert!(report.alerts.iter().any(|told| told.alert.reason == AlertReason::CircuitOpen), "{report}");
-    assert!(without.alerts.iter().all(|told| told.alert.reason != AlertReason::CircuitOpen));
+    assert!(report.alerts.iter().any(|sent| sent.alert.reason == AlertReason::CircuitOpen), "{report}");
+    assert!(without.alerts.iter().all(|sent| sent.alert.reason != AlertReason::CircuitOpen));
     // Five failures open the circuit, and a probe fails each minute.
     assert!((30..=36).contains(&report.totals.failures), "{report}");
     assert!(without.totals.failures > 10 * report.totals.failures, "{without}");

@@ -51,7 +51,7 @@ impl fmt::Display for Report {
             line("drained", format!("{drained} after the outage"))?;
         }
         self.table(f)?;
-        self.told(f)
+        self.alerts(f)
     }
 }
 
@@ -86,12 +86,12 @@ impl Report {
         Ok(())
     }
 
-    fn told(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn alerts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.alerts.is_empty() {
             writeln!(f, "\nalerts:")?;
         }
-        for told in self.alerts.iter().take(ALERTS) {
-            writeln!(f, "{:>9}  {}", short(told.at), told.alert.title())?;
+        for sent in self.alerts.iter().take(ALERTS) {
+            writeln!(f, "{:>9}  {}", short(sent.at), sent.alert.title())?;
         }
         match self.totals.alerts.saturating_sub(ALERTS as u64) {
             0 => Ok(()),

@@ -60,9 +60,12 @@ pub mod error {
 /// What an [`Operator`] asks and gets: filters, lists, previews, explanations, the audit.
 pub mod operate {
     pub use solid_notify_core::operate::{
-        AuditEntry, Bulk, ClassCount, Counted, DefRef, DefinitionCounts, EditPreview, Explanation, Filter,
-        HandlerChange, InFlight, IntervalChange, Listed, NO_CLASS, NextStep, NoticeCounts, Operator, Page, Paused,
-        Position, Preview, Rate, RetryGroup, VerbResult,
+        Bulk, ClassCount, Counted, DefRef, EditPreview, Explanation, Filter, HandlerChange, InFlight, IntervalChange,
+        NO_CLASS, NextStep, Operator, Page, Preview, Rate,
+    };
+    pub use solid_notify_core::store::verb::VerbResult;
+    pub use solid_notify_core::store::{
+        AuditEntry, DefinitionCounts, Listed, NoticeCounts, Paused, Position, RetryGroup,
     };
 }
 

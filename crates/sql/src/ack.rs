@@ -7,14 +7,23 @@ use solid_notify_core::notice::{Status, time_from_millis};
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
-use crate::dialect::row::{Claimed, read_claimed, required};
+use crate::dialect::row::{Claimed, columns, read_claimed, required};
 use crate::dialect::statement::{Arg, Statement, statements};
 use crate::operate::audit::write_entry;
 use crate::settle::end_one;
 
+columns! {
+    /// An ended notice, as far as a late ack needs it.
+    Ended(kind: Kind):
+    status = "status";
+    fence = "fence";
+    def_id = "def_id";
+    create_time = kind.epoch_down("create_time");
+}
+
 statements! {
     AckStatements:
-    stands_where,
+    stored_where,
     answerable,
     ended,
     refuse,
@@ -28,7 +37,7 @@ impl AckStatements {
         Self {
             // Without a lock: where there is no row, a locking read on MySQL would lock the gap. The next insert of any session
             // would wait there until the caller's transaction ends.
-            stands_where: statement(
+            stored_where: statement(
                 "SELECT 1 FROM notify_msg WHERE id = $2 UNION ALL SELECT 2 FROM notify_msg_history WHERE id = $2"
                     .into(),
             ),
@@ -39,8 +48,8 @@ impl AckStatements {
                 kind.lock_wait()
             )),
             ended: statement(format!(
-                "SELECT status, fence, def_id, {} FROM notify_msg_history WHERE id = $2{}",
-                kind.epoch_down("create_time"),
+                "SELECT {} FROM notify_msg_history WHERE id = $2{}",
+                Ended::list(kind),
                 kind.lock_wait()
             )),
             // The new status makes the settle of a sender that is still running fail.
@@ -74,9 +83,9 @@ pub(crate) async fn apply_ack<DB: Dialect>(
     let id = given.id.into();
     // Two rounds, because an operator may revive the notice between the two looks.
     for _ in 0..2 {
-        let stands = DB::fetch(conn, &statements.stands_where, &[now, id]).await?;
-        let stands = stands.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<_>>>()?;
-        let rows = match stands.contains(&1) {
+        let stored = DB::fetch(conn, &statements.stored_where, &[now, id]).await?;
+        let stored = stored.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<_>>>()?;
+        let rows = match stored.contains(&1) {
             true => DB::fetch(conn, &statements.answerable, &[now, id]).await?,
             false => Vec::new(),
         };
@@ -92,18 +101,18 @@ pub(crate) async fn apply_ack<DB: Dialect>(
                 OfLive::Nothing(answered) => Ok(answered),
             };
         }
-        if stands.is_empty() {
+        if stored.is_empty() {
             return Ok(AckResult::Unknown);
         }
         let rows = DB::fetch(conn, &statements.ended, &[now, id]).await?;
         let Some(row) = rows.first() else { continue };
-        let status = Status::from_code(required::<DB>(row, 0)?).unwrap_or(Status::Succeeded);
-        let created = time_from_millis(required::<DB>(row, 3)?);
-        if let Some(answered) = of_ended(given, status, required::<DB>(row, 1)?, created) {
+        let status = Status::from_code(required::<DB>(row, Ended::AT.status)?).unwrap_or(Status::Succeeded);
+        let created = time_from_millis(required::<DB>(row, Ended::AT.create_time)?);
+        if let Some(answered) = of_ended(given, status, required::<DB>(row, Ended::AT.fence)?, created) {
             return Ok(answered);
         }
         DB::execute(conn, &statements.ack_late, &[now, id, ACKED_LATE.into()]).await?;
-        let entry = late_entry(DateTime::UNIX_EPOCH, DB::int(row, 2)?, given.id);
+        let entry = late_entry(DateTime::UNIX_EPOCH, DB::int(row, Ended::AT.def_id)?, given.id);
         write_entry::<DB>(conn, now, &entry).await?;
         return Ok(AckResult::DeadLetterAcked);
     }

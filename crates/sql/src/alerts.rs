@@ -12,11 +12,43 @@ use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::fault::fault;
 use crate::dialect::kind::Kind;
-use crate::dialect::row::{required, required_text};
+use crate::dialect::row::{columns, locked_row, required, required_text};
 use crate::dialect::statement::{Arg, Statement, int, statements};
 
-/// Maximum number of tries to create a row that another session deletes at the same moment.
-const OPEN_TRIES: usize = 5;
+columns! {
+    AlertKey():
+    def_id = "a.def_id";
+    reason = "a.reason";
+}
+
+columns! {
+    Alert(kind: Kind):
+    opened = kind.epoch("a.opened");
+    last_notified = kind.epoch("a.last_notified");
+    suppressed = "a.suppressed";
+    last_seen = kind.epoch("a.last_seen");
+    due = kind.epoch("a.due");
+    notice_id = "a.notice_id";
+    description = "a.description";
+    class = "a.class";
+    message = "a.message";
+    node = "a.node";
+    now = kind.epoch_down(&kind.now());
+}
+
+columns! {
+    /// What else decides what becomes of an alert: the first success after the last alarm, and whether notices wait for a retry.
+    Facts(kind: Kind):
+    succeeded = format!(
+        "(SELECT {} FROM notify_msg_history m{}
+          WHERE m.def_id = $2 AND m.status = 1 AND m.finish_time > a.last_seen
+          ORDER BY m.finish_time LIMIT 1)",
+        kind.epoch("m.finish_time"),
+        kind.by_index("notify_msg_history_finished")
+    );
+    still_failing =
+        "CASE WHEN EXISTS (SELECT 1 FROM notify_msg m WHERE m.def_id = $2 AND m.status = 2) THEN 1 ELSE 0 END";
+}
 
 statements! {
     AlertStatements:
@@ -33,14 +65,7 @@ impl AlertStatements {
     fn new(kind: Kind) -> Self {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
-        let row = format!(
-            "{}, {}, a.suppressed, {}, {}, a.notice_id, a.description, a.class, a.message, a.node, {}",
-            kind.epoch("a.opened"),
-            kind.epoch("a.last_notified"),
-            kind.epoch("a.last_seen"),
-            kind.epoch("a.due"),
-            kind.epoch_down(&now)
-        );
+        let row = Alert::list(kind);
         let one = "FROM notify_alert a WHERE a.def_id = $2 AND a.reason = $3";
         Self {
             // When two nodes raise the first alarm, one waits for the other.
@@ -51,16 +76,10 @@ impl AlertStatements {
             // with it.
             lock_alert: statement(format!("SELECT {row} {one}{}", kind.lock_now())),
             due_alerts: statement(format!(
-                "SELECT a.def_id, a.reason FROM notify_alert a WHERE a.due <= {now} ORDER BY a.due LIMIT $2"
+                "SELECT {} FROM notify_alert a WHERE a.due <= {now} ORDER BY a.due LIMIT $2",
+                AlertKey::list()
             )),
-            look_alert: statement(format!(
-                "SELECT {row},
-                 (SELECT {} FROM notify_msg_history m{} WHERE m.def_id = $2 AND m.status = 1 AND m.finish_time > a.last_seen
-                  ORDER BY m.finish_time LIMIT 1),
-                 CASE WHEN EXISTS (SELECT 1 FROM notify_msg m WHERE m.def_id = $2 AND m.status = 2) THEN 1 ELSE 0 END {one}",
-                kind.epoch("m.finish_time"),
-                kind.by_index("notify_msg_history_finished")
-            )),
+            look_alert: statement(format!("SELECT {row}, {} {one}", Facts::list(kind))),
             write_alert: statement(format!(
                 "UPDATE notify_alert SET opened = {}, last_notified = {}, suppressed = $6, last_seen = {}, due = {},
                  notice_id = $9, description = $10, class = $11, message = $12, node = $13
@@ -91,10 +110,12 @@ pub(crate) async fn apply<'a, DB: Dialect>(
     for alarm in alarms {
         of_rows.entry((alarm.def_id, alarm.reason)).or_default().push(alarm);
     }
+    let statements = AlertStatements::of(DB::KIND);
     for ((def_id, reason), alarms) in of_rows {
         let (Some(first), Some(last)) = (alarms.first(), alarms.last()) else { continue };
         let key = [now, def_id.into(), reason.as_str().into()];
-        let (row, time) = open::<DB>(conn, &key).await?;
+        let locked = locked_row::<DB>(conn, &statements.lock_alert, &statements.open_alert, &key).await?;
+        let (row, time) = read::<DB>(&locked)?;
         let raised = raise(&row, int(alarms.len()), last, time);
         if raised.notify {
             add::<DB>(conn, now, first.alert_def, &first.to_alert(time).to_json()).await?;
@@ -113,8 +134,8 @@ pub(crate) async fn due_alerts<DB: Dialect>(
     let mut keys = Vec::new();
     for row in on.rows(&AlertStatements::of(DB::KIND).due_alerts, &args).await? {
         // A row whose reason a newer release has written is left to that release.
-        if let Some(reason) = AlertReason::from_name(&required_text::<DB>(&row, 1)?) {
-            keys.push((required::<DB>(&row, 0)?, reason));
+        if let Some(reason) = AlertReason::from_name(&required_text::<DB>(&row, AlertKey::AT.reason)?) {
+            keys.push((required::<DB>(&row, AlertKey::AT.def_id)?, reason));
         }
     }
     Ok(keys)
@@ -131,7 +152,9 @@ pub(crate) async fn alert<DB: Dialect>(
     let rows = on.rows(&AlertStatements::of(DB::KIND).look_alert, &key).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let (alert, now) = read::<DB>(row)?;
-    Ok(Some((alert, AlertFacts { now, succeeded: DB::int(row, 11)?, still_failing: required::<DB>(row, 12)? != 0 })))
+    let [succeeded, still_failing] = [Alert::COUNT + Facts::AT.succeeded, Alert::COUNT + Facts::AT.still_failing];
+    let (succeeded, still_failing) = (DB::int(row, succeeded)?, required::<DB>(row, still_failing)? != 0);
+    Ok(Some((alert, AlertFacts { now, succeeded, still_failing })))
 }
 
 pub(crate) async fn advance_alert<DB: Dialect>(
@@ -165,18 +188,6 @@ pub(crate) async fn advance_alert<DB: Dialect>(
     Ok(advanced)
 }
 
-/// Locks the row, and creates it where it is missing. Searches first: on MySQL an insert that finds the row would keep a shared
-/// lock on it and wait for other sessions.
-async fn open<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3]) -> sqlx::Result<(AlertRow, i64)> {
-    for _ in 0..OPEN_TRIES {
-        if let Some(locked) = lock::<DB>(conn, key).await? {
-            return Ok(locked);
-        }
-        DB::execute(conn, &AlertStatements::of(DB::KIND).open_alert, key).await?;
-    }
-    Err(sqlx::Error::RowNotFound)
-}
-
 /// Locks the row. Returns it and the time.
 async fn lock<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3]) -> sqlx::Result<Option<(AlertRow, i64)>> {
     let rows = DB::fetch(conn, &AlertStatements::of(DB::KIND).lock_alert, key).await?;
@@ -184,19 +195,20 @@ async fn lock<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3]) -> sql
 }
 
 fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(AlertRow, i64)> {
+    const AT: Alert = Alert::AT;
     let alert = AlertRow {
-        opened: DB::int(row, 0)?.unwrap_or(0),
-        last_notified: DB::int(row, 1)?,
-        suppressed: required::<DB>(row, 2)?,
-        last_seen: DB::int(row, 3)?.unwrap_or(0),
-        due: DB::int(row, 4)?,
-        notice_id: DB::int(row, 5)?,
-        description: DB::text(row, 6)?,
-        class: DB::text(row, 7)?,
-        message: DB::text(row, 8)?,
-        node: DB::text(row, 9)?,
+        opened: DB::int(row, AT.opened)?.unwrap_or(0),
+        last_notified: DB::int(row, AT.last_notified)?,
+        suppressed: required::<DB>(row, AT.suppressed)?,
+        last_seen: DB::int(row, AT.last_seen)?.unwrap_or(0),
+        due: DB::int(row, AT.due)?,
+        notice_id: DB::int(row, AT.notice_id)?,
+        description: DB::text(row, AT.description)?,
+        class: DB::text(row, AT.class)?,
+        message: DB::text(row, AT.message)?,
+        node: DB::text(row, AT.node)?,
     };
-    Ok((alert, required::<DB>(row, 10)?))
+    Ok((alert, required::<DB>(row, AT.now)?))
 }
 
 async fn write<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3], row: &AlertRow) -> sqlx::Result<()> {

@@ -4,7 +4,7 @@
 //!
 //! 1. `dialect/` has the drivers and the differences between the databases; `connections/` has the store's own connections.
 //! 2. A topic has its statements and the calls that run them: `add/`, `claim/`, `settle/`, `definitions/`, `operate/`, `shortcuts/`,
-//!    and the files `ack.rs`, `alerts.rs`, `nodes.rs`, `record.rs`, `migrate.rs`, `tx.rs`.
+//!    and the files `ack.rs`, `alerts.rs`, `fence.rs`, `limits.rs`, `migrate.rs`, `nodes.rs`, `ordering.rs`, `record.rs`, `tx.rs`.
 //! 3. `store.rs` runs the calls of the topics, and `roles.rs` assigns them to the traits of a store. `statements.rs` lists all statements.
 //! 4. This file has the handle.
 
@@ -15,9 +15,12 @@ mod claim;
 mod connections;
 mod definitions;
 mod dialect;
+mod fence;
+mod limits;
 mod migrate;
 mod nodes;
 mod operate;
+mod ordering;
 mod record;
 mod roles;
 mod settle;
@@ -36,12 +39,12 @@ use sqlx::Pool;
 pub use add::BySqlx;
 pub use dialect::Dialect;
 #[doc(hidden)]
-pub use dialect::Limits;
+pub use dialect::SessionLimits;
 pub use tx::NoticeTx;
 
-use dialect::Plan;
+use add::known_ids::KnownIds;
+use dialect::ConnectionPlan;
 use dialect::fault::{CONFLICT_PAUSES, failed, fault};
-use shortcuts::known::Known;
 use solid_notify_core::clock::HandClock;
 use solid_notify_core::engine::Engine;
 use solid_notify_core::error::{FaultKind, Result};
@@ -134,7 +137,7 @@ impl<DB: Dialect> Outbox<DB> {
     pub async fn migrate(&self) -> Result<()> {
         let failed = |error| failed::<DB>("migrating the notice tables", error);
         let mut conn = self.pool.acquire().await.map_err(failed)?;
-        if DB::connections(&self.pool) != Plan::Shared {
+        if DB::connections(&self.pool) != ConnectionPlan::Shared {
             // The application's pool must not get back a connection with our session settings and locks.
             conn.close_on_drop();
         }
@@ -187,7 +190,7 @@ impl<DB: Dialect> OutboxBuilder<DB> {
 
     /// Builds the outbox. Opens no connection yet.
     pub fn build(self) -> Outbox<DB> {
-        let known = Arc::new(Known::new(DB::connections(&self.pool) != Plan::Shared));
+        let known = Arc::new(KnownIds::new(DB::connections(&self.pool) != ConnectionPlan::Shared));
         let store = store::SqlStore::new(&self.pool, self.clock.clone(), self.call_timeout, Arc::clone(&known));
         let store = Arc::new(store);
         let outbox = AnyOutbox::over(Engine::new(Stores::of(&store), self.clock.clone()));

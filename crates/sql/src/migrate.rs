@@ -23,7 +23,7 @@ pub(crate) async fn migrate<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Res
     if let MigrationLock::Session(settings, ..) = DB::MIGRATION_LOCK {
         DB::script(conn, settings.into()).await?;
     }
-    if stands::<DB>(conn).await? >= DB::MIGRATIONS.iter().map(|(version, ..)| *version).max().unwrap_or(0) {
+    if stored_version::<DB>(conn).await? >= DB::MIGRATIONS.iter().map(|(version, ..)| *version).max().unwrap_or(0) {
         return Ok(());
     }
     match DB::MIGRATION_LOCK {
@@ -47,7 +47,7 @@ pub(crate) async fn migrate<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Res
 }
 
 /// Returns the last migration of the tables that the session finds in its search path; 0 for none.
-async fn stands<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<i64> {
+async fn stored_version<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<i64> {
     for (sql, least) in [(DB::KIND.has_bookkeeping(), 1), ("SELECT max(version) FROM notify_schema", 0)] {
         let rows = DB::fetch(conn, &Statement::new(DB::KIND, sql), &[]).await?;
         let number = rows.first().map(|row| DB::int(row, 0)).transpose()?.flatten().unwrap_or(0);
@@ -70,9 +70,9 @@ pub(crate) fn locked(error: sqlx::Error) -> StoreError {
 
 async fn apply<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<()> {
     DB::script(conn, BOOKKEEPING.into()).await?;
-    let stands = stands::<DB>(conn).await?;
+    let stored = stored_version::<DB>(conn).await?;
     for (version, name, sql) in DB::MIGRATIONS {
-        if *version > stands {
+        if *version > stored {
             DB::script(conn, without_delimiters(sql)).await?;
             DB::script(conn, record(*version).into()).await?;
             tracing::info!(version, name, "migrated the notice tables");

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::{duration_millis, time_from_millis};
-use solid_notify_core::operate::SeenNode;
-use solid_notify_core::store::{Alarm, ClusterView, NODE_LIVES, Node};
+use solid_notify_core::store::{Alarm, ClusterView, NODE_LIVES, Node, SeenNode};
 
 use crate::alerts;
 use crate::connections::{Borrowed, Share};

@@ -10,22 +10,20 @@ use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
 use solid_notify_core::definition::{NotifyDef, StoredVersion};
 use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{ClaimedNotice, NoticeRecord};
-use solid_notify_core::operate::{
-    AuditEntry, DefinitionCounts, Listed, QueueSlice, RetryGroup, SeenNode, SendLimits, Switch, Verb, VerbResult,
-    Window, WindowDone,
-};
+use solid_notify_core::store::verb::{Verb, VerbResult};
 use solid_notify_core::store::{
-    Advanced, AlertStep, AlertStore, BrowseStore, Claim, Claims, ClusterView, DefinitionStore, DueTimes, Edit, Edited,
-    Lease, Look, Node, OperateStore, Purge, SendStore, Settle, Settled, Tick,
+    Advanced, AlertStep, AlertStore, AuditEntry, BrowseStore, BulkStep, BulkStepDone, Claim, Claims, ClusterView,
+    DefinitionCounts, DefinitionStore, DueTimes, Edit, Edited, Lease, Listed, Look, Node, OperateStore, Purge,
+    QueueSlice, RetryGroup, SeenNode, SendLimits, SendStore, Settle, Settled, Switch, Tick,
 };
 
-use crate::claim::{self, blocked, due, leases, limits};
+use crate::claim::{self, due, leases};
 use crate::connections::Purpose;
 use crate::definitions::{self, tick, versions};
 use crate::dialect::Dialect;
-use crate::operate::{audit, counts, list, purge, retries, verbs};
+use crate::operate::{audit, counts, list, purge, retries, switch, verbs};
 use crate::store::{SqlStore, past_collisions};
-use crate::{ack, alerts, nodes, record, settle};
+use crate::{ack, alerts, limits, nodes, ordering, record, settle};
 
 /// How many leases one transaction extends.
 const LEASES_AT_ONCE: usize = 1000;
@@ -37,8 +35,7 @@ impl<DB: Dialect> SendStore for SqlStore<DB> {
     }
 
     async fn due(&self, thorough: bool) -> Result<DueTimes, StoreError> {
-        self.call("looking for due notices", Purpose::Work, |on, now| due::due(on, now, &self.remembered, thorough))
-            .await
+        self.call("looking for due notices", Purpose::Work, |on, now| due::due(on, now, &self.hints, thorough)).await
     }
 
     async fn tick(&self, tick: &Tick) -> Result<Advanced, StoreError> {
@@ -47,14 +44,14 @@ impl<DB: Dialect> SendStore for SqlStore<DB> {
 
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
         self.call("claiming notices", Purpose::Work, |on, now| {
-            past_collisions(move || claim::claim(on, now, &self.remembered, claim))
+            past_collisions(move || claim::claim(on, now, &self.hints, claim))
         })
         .await
     }
 
     async fn look(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError> {
         self.call("looking for expired leases and missing acks", Purpose::Work, |on, now| {
-            leases::look(on, now, &self.remembered, look, limit)
+            leases::look(on, now, &self.hints, look, limit)
         })
         .await
     }
@@ -63,10 +60,8 @@ impl<DB: Dialect> SendStore for SqlStore<DB> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        self.call("settling notices", Purpose::Work, |on, now| {
-            settle::settle(on, now, &self.remembered.met_lock, batch)
-        })
-        .await
+        self.call("settling notices", Purpose::Work, |on, now| settle::settle(on, now, &self.hints.met_lock, batch))
+            .await
     }
 
     async fn extend(&self, leases: &[Lease]) -> Result<Vec<i64>, StoreError> {
@@ -170,7 +165,7 @@ impl<DB: Dialect> BrowseStore for SqlStore<DB> {
     }
 
     async fn oldest_blocked(&self, def_id: i64) -> Result<Option<DateTime<Utc>>, StoreError> {
-        self.call("looking for blocked notices", Purpose::Work, |on, now| blocked::oldest_blocked(on, now, def_id))
+        self.call("looking for blocked notices", Purpose::Work, |on, now| ordering::oldest_blocked(on, now, def_id))
             .await
     }
 
@@ -212,14 +207,14 @@ impl<DB: Dialect> OperateStore for SqlStore<DB> {
         .await
     }
 
-    async fn change_window(&self, window: &Window) -> Result<WindowDone, StoreError> {
+    async fn change_step(&self, step: &BulkStep) -> Result<BulkStepDone, StoreError> {
         self.call("changing notices for an operator", Purpose::Operate, |on, now| {
-            past_collisions(move || verbs::change_window(on, now, window))
+            past_collisions(move || verbs::change_step(on, now, step))
         })
         .await
     }
 
     async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {
-        self.call("turning the pause switch", Purpose::Operate, |on, now| limits::switch(on, now, switch, who)).await
+        self.call("turning the pause switch", Purpose::Operate, |on, now| switch::switch(on, now, switch, who)).await
     }
 }

@@ -7,14 +7,15 @@ use crate::dialect::kind::Kind;
 pub(crate) fn texts(kind: Kind) -> Vec<(&'static str, String)> {
     [
         crate::add::statements::AddStatements::of(kind).texts(),
+        crate::add::known_ids::KnownIdStatements::of(kind).texts(),
         crate::claim::statements::ClaimStatements::of(kind).texts(),
         crate::claim::due::DueStatements::of(kind).texts(),
         crate::claim::leases::LeaseStatements::of(kind).texts(),
-        crate::claim::blocked::BlockedStatements::of(kind).texts(),
-        crate::claim::limits::LimitStatements::of(kind).texts(),
+        crate::claim::quota::QuotaStatements::of(kind).texts(),
+        crate::ordering::OrderingStatements::of(kind).texts(),
+        crate::limits::LimitStatements::of(kind).texts(),
         crate::settle::statements::SettleStatements::of(kind).texts(),
-        crate::shortcuts::plain::PlainStatements::of(kind).texts(),
-        crate::shortcuts::known::KnownStatements::of(kind).texts(),
+        crate::shortcuts::insert_bare::BareInsertStatements::of(kind).texts(),
         crate::shortcuts::fresh::FreshStatements::of(kind).texts(),
         crate::shortcuts::settle::AtOnceStatements::of(kind).texts(),
         crate::ack::AckStatements::of(kind).texts(),
@@ -29,6 +30,7 @@ pub(crate) fn texts(kind: Kind) -> Vec<(&'static str, String)> {
         crate::operate::retries::RetryStatements::of(kind).texts(),
         crate::operate::verbs::VerbStatements::of(kind).texts(),
         crate::operate::purge::PurgeStatements::of(kind).texts(),
+        crate::operate::switch::SwitchStatements::of(kind).texts(),
         crate::operate::audit::AuditStatements::of(kind).texts(),
     ]
     .concat()

@@ -1,5 +1,5 @@
-//! [`SqlStore`]: what the calls of a store share. It runs each call in turn, with a time-out, on one of the store's connections, and
-//! repeats it after a conflict. The topics have the calls and their statements; `roles.rs` assigns them to the traits.
+//! [`SqlStore`]: what the calls of a store share. A call waits until one of the store's connections is free, runs on it with a time-out,
+//! and is repeated after a conflict. The topics have the calls and their statements; `roles.rs` assigns them to the traits.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,46 +9,46 @@ use solid_notify_core::clock::HandClock;
 use solid_notify_core::error::{FaultKind, StoreError};
 use sqlx::Pool;
 
-use crate::claim::remembered::Remembered;
+use crate::add::known_ids::KnownIds;
+use crate::claim::hints::ClaimHints;
 use crate::connections::{Connections, NoTurn, Purpose, Share};
 use crate::dialect::Dialect;
 use crate::dialect::fault::{CONFLICT_PAUSES, fault, is_unique_violation};
 use crate::dialect::statement::Arg;
 use crate::operate::purge::Purged;
-use crate::shortcuts::known::Known;
 
 /// The store of one database.
 pub(crate) struct SqlStore<DB: Dialect> {
     connections: Connections<DB>,
     clock: Option<HandClock>,
     call_timeout: Duration,
-    pub(crate) remembered: Remembered,
+    pub(crate) hints: ClaimHints,
     pub(crate) purged: Purged,
-    pub(crate) known: Arc<Known>,
+    pub(crate) known: Arc<KnownIds>,
 }
 
 /// A call that took longer is not repeated.
 const TRIED_AGAIN: Duration = Duration::from_millis(900);
 
 impl<DB: Dialect> SqlStore<DB> {
-    pub(crate) fn new(app: &Pool<DB>, clock: Option<HandClock>, call_timeout: Duration, known: Arc<Known>) -> Self {
+    pub(crate) fn new(app: &Pool<DB>, clock: Option<HandClock>, call_timeout: Duration, known: Arc<KnownIds>) -> Self {
         Self {
             connections: Connections::new(app, call_timeout),
             clock,
             call_timeout,
-            remembered: Remembered::default(),
+            hints: ClaimHints::default(),
             purged: Purged::default(),
             known,
         }
     }
 
-    /// Waits for a turn, then runs one call under the time-out. Repeats it a few times, with jitter, after a conflict that the
+    /// Waits for a free connection, then runs one call under the time-out. Repeats it a few times, with jitter, after a conflict that the
     /// database reported at once. Each try gets a share of the connections, and `$1` of its statements.
     pub(crate) async fn call<'s, T, F>(
         &'s self,
         doing: &'static str,
         purpose: Purpose,
-        attempt: impl Fn(&'s Share<DB>, Arg<'static>) -> F + Send + Sync,
+        once: impl Fn(&'s Share<DB>, Arg<'static>) -> F + Send + Sync,
     ) -> Result<T, StoreError>
     where
         F: Future<Output = sqlx::Result<T>> + Send,
@@ -66,7 +66,7 @@ impl<DB: Dialect> SqlStore<DB> {
             }
         };
         let began = Instant::now();
-        let tries = (|| attempt(turn.share, Arg::Int(self.clock.as_ref().map(HandClock::now_millis))))
+        let tries = (|| once(turn.share, Arg::Int(self.clock.as_ref().map(HandClock::now_millis))))
             .retry(CONFLICT_PAUSES)
             // Not after a wait for a lock, because the next try would only wait again.
             .when(|error| fault::<DB>(error) == FaultKind::Conflict && began.elapsed() < TRIED_AGAIN)

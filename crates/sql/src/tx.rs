@@ -15,14 +15,14 @@ use solid_notify_core::outbox::AnyOutbox;
 use sqlx::pool::PoolConnection;
 use sqlx::{Acquire, Connection, Pool, SqlSafeStr, Transaction};
 
+use crate::add::known_ids::KnownIds;
 use crate::add::statements::AddStatements;
 use crate::connections::uncancelled::Uncancelled;
 use crate::dialect::fault::{failed, fault};
 use crate::dialect::kind::Kind;
 use crate::dialect::statement::Statement;
-use crate::dialect::{Committed, Dialect, Plan};
-use crate::shortcuts::known::{Known, KnownStatements};
-use crate::shortcuts::plain::PlainStatements;
+use crate::dialect::{Committed, ConnectionPlan, Dialect};
+use crate::shortcuts::insert_bare::BareInsertStatements;
 
 /// A transaction begun by `outbox.begin()`.
 ///
@@ -54,7 +54,7 @@ struct TransactionIntact(Arc<AtomicBool>);
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) outbox: AnyOutbox,
-    pub(crate) known: Arc<Known>,
+    pub(crate) known: Arc<KnownIds>,
     pub(crate) clock: Option<HandClock>,
 }
 
@@ -79,7 +79,7 @@ impl<DB: Dialect> NoticeTx<'static, DB> {
         };
         let mut conn = acquired(pool.acquire().await)?;
         // On SQLite sqlx still counts a transaction as open that a raw ROLLBACK, or SQLite itself, has ended.
-        while conn.is_in_transaction() && DB::connections(pool) != Plan::Shared {
+        while conn.is_in_transaction() && DB::connections(pool) != ConnectionPlan::Shared {
             conn.close_on_drop();
             drop(conn);
             conn = acquired(pool.acquire().await)?;
@@ -296,17 +296,17 @@ impl<DB: Dialect> std::fmt::Debug for NoticeTx<'_, DB> {
 }
 
 /// The statements that adds prepare on a connection of the application.
-fn statements_of_adds(kind: Kind) -> [&'static Statement; 9] {
+fn statements_of_adds(kind: Kind) -> Vec<&'static Statement> {
     let add = AddStatements::of(kind);
-    [
-        &add.definition_id,
-        &PlainStatements::of(kind).insert_plain,
-        &KnownStatements::of(kind).insert_known,
+    let bare = BareInsertStatements::of(kind);
+    let of_all = [
+        &bare.insert_bare,
+        &bare.insert_known,
         &add.insert,
         &add.definition_ids,
         &add.duplicates,
         &add.hold_duplicates,
-        &add.id_step,
         &add.definition_names,
-    ]
+    ];
+    of_all.into_iter().chain(&add.definition_id).chain(&add.id_step).collect()
 }

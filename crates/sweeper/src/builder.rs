@@ -9,9 +9,8 @@ use solid_notify_core::store::NODE_LIVES;
 use solid_notify_core::{AnyOutbox, DefinitionName, ErrorClass, StoreError};
 
 use crate::running::handler::{Closure, Handler, HandlerResult, Notice, Typed};
-use crate::setup::Setup;
 use crate::sweeper::{Sweeper, Tally};
-use crate::worker::Worker;
+use crate::worker::{Setup, Worker};
 
 /// Handlers and settings of a [`Sweeper`].
 #[must_use = "a sweeper does nothing before `start` or `run_until_idle`"]

@@ -15,8 +15,8 @@ mod definitions;
 mod meters;
 mod running;
 mod settling;
-mod setup;
 mod signals;
+mod sleep;
 mod supervise;
 mod sweeper;
 #[cfg(feature = "testkit")]

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 /// Ordering keys, by definition.
-pub(crate) type Keys = BTreeMap<i64, BTreeSet<String>>;
+pub(crate) type OrderingKeys = BTreeMap<i64, BTreeSet<String>>;
 
 /// The signals of one sweeper.
 ///
@@ -27,7 +27,7 @@ pub(crate) struct Signals {
     /// Notified when the row of a definition may have no stored version yet.
     versions: Notify,
     /// Ordering keys of which a notice has just ended; `key_freed` is notified after each change.
-    freed_keys: Mutex<Keys>,
+    freed_keys: Mutex<OrderingKeys>,
     key_freed: Notify,
     /// Sent by each sweep that found no due notice while no attempt was in flight.
     idle: watch::Sender<()>,
@@ -124,7 +124,7 @@ impl Signals {
     }
 
     /// Waits for freed keys and takes all of them.
-    pub(crate) async fn freed_keys(&self) -> Keys {
+    pub(crate) async fn freed_keys(&self) -> OrderingKeys {
         self.key_freed.notified().await;
         std::mem::take(&mut *self.freed_keys.lock())
     }

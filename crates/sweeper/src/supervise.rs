@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 
-use crate::background::health::pause_after;
+use crate::sleep::pause_after;
 
 /// Runs code that only reports, and catches its panic.
 pub(crate) fn report(what: impl FnOnce()) {

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use solid_notify_core::definition::Step;
 use solid_notify_core::{AnyOutbox, StoreError};
 
-use crate::claiming::sweep::SHORTEST;
 use crate::running::handler::{AnyHandler, Facts};
+use crate::sleep::SHORTEST_SLEEP;
 use crate::worker::Worker;
 use crate::{Failure, HandlerResult, StartError, Sweeper, SweeperBuilder, Tally};
 
@@ -145,7 +145,7 @@ impl TestSweeper {
                 return self.news();
             }
             match self.sweeper.worker.until_due().await {
-                Ok(until) => clock.advance(until.clamp(SHORTEST, left.max(SHORTEST))),
+                Ok(until) => clock.advance(until.clamp(SHORTEST_SLEEP, left.max(SHORTEST_SLEEP))),
                 Err(error) => panic!("what is due cannot be read: {error}"),
             }
             self.until(self.sweeper.idle_as_known()).await;

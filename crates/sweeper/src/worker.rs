@@ -1,5 +1,6 @@
-//! [`Worker`]: what the loops and attempts of one sweeper share. Each of its parts keeps its own invariant; the methods of the
-//! worker stand beside the step that they make, in `claiming`, `running`, `settling` and `background`.
+//! [`Worker`]: what the loops and attempts of one sweeper share, made from the [`Setup`] that the builder collects. Each of its parts
+//! keeps its own invariant; the methods of the worker stand beside the step that they make, in `claiming`, `running`, `settling` and
+//! `background`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,13 +16,12 @@ use crate::background::health::Health;
 use crate::background::housekeeping;
 use crate::background::locked::LockedRows;
 use crate::claiming::Admission;
-use crate::definitions::{Definition, Definitions, Known};
+use crate::definitions::{Definition, Definitions, KnownDefinitions, StrategyFn};
 use crate::meters::NodeMeters;
-use crate::running::InFlight;
+use crate::running::AttemptsInFlight;
 use crate::running::classify::Classifier;
 use crate::running::handler::AnyHandler;
 use crate::settling::OutcomeQueue;
-use crate::setup::{Settings, Setup, StrategyFn};
 use crate::signals::Signals;
 
 /// The shared state of one sweeper.
@@ -33,11 +33,11 @@ pub(crate) struct Worker {
     pub(crate) handlers: HashMap<String, Arc<dyn AnyHandler>>,
     pub(crate) strategies: HashMap<String, StrategyFn>,
     pub(crate) classifier: Classifier,
-    pub(crate) known: Arc<Known>,
+    pub(crate) known: Arc<KnownDefinitions>,
     /// What may be claimed now.
     pub(crate) admission: Admission,
     /// The attempts from claim to settle.
-    pub(crate) in_flight: InFlight,
+    pub(crate) in_flight: AttemptsInFlight,
     /// The outcomes on their way to the store.
     pub(crate) outcomes: OutcomeQueue,
     pub(crate) signals: Signals,
@@ -70,7 +70,7 @@ impl Worker {
         Arc::new(Self {
             id: node_id(settings.node_name.as_deref()),
             admission: Admission::new(outbox.clone(), settings.max_running, settings.poll_interval),
-            in_flight: InFlight::default(),
+            in_flight: AttemptsInFlight::default(),
             outcomes: OutcomeQueue::new(),
             signals: Signals::new(outbox.engine().hand_clock().cloned()),
             tasks: TaskTracker::new(),
@@ -104,6 +104,57 @@ impl Worker {
     /// Returns the time for leases and outages, which only goes forward: the process's clock, or the one that a test turns.
     pub(crate) fn moment(&self) -> Duration {
         moment(&self.outbox, self.started)
+    }
+}
+
+/// What a [`crate::SweeperBuilder`] collects for a sweeper.
+pub(crate) struct Setup {
+    pub(crate) outbox: AnyOutbox,
+    pub(crate) handlers: HashMap<String, Arc<dyn AnyHandler>>,
+    pub(crate) strategies: HashMap<String, StrategyFn>,
+    pub(crate) classifier: Classifier,
+    pub(crate) settings: Settings,
+}
+
+impl Setup {
+    pub(crate) fn new(outbox: AnyOutbox) -> Self {
+        Self {
+            outbox,
+            handlers: HashMap::new(),
+            strategies: HashMap::new(),
+            classifier: Classifier::default(),
+            settings: Settings::default(),
+        }
+    }
+}
+
+/// The settings of a sweeper.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) node_name: Option<String>,
+    pub(crate) poll_interval: Duration,
+    pub(crate) max_running: usize,
+    pub(crate) first_send: bool,
+    pub(crate) outage_grace: Duration,
+    pub(crate) shutdown_grace: Duration,
+    pub(crate) maintenance_interval: Duration,
+    pub(crate) housekeeping: bool,
+    pub(crate) count_interval: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            node_name: None,
+            poll_interval: Duration::from_secs(1),
+            max_running: 2000,
+            first_send: true,
+            outage_grace: Duration::from_secs(10),
+            shutdown_grace: Duration::from_secs(15),
+            maintenance_interval: Duration::from_secs(60),
+            housekeeping: true,
+            count_interval: Duration::from_secs(30),
+        }
     }
 }
 

@@ -9,13 +9,13 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::Value;
 use solid_notify_core::add::nearest_name;
-use solid_notify_core::operate::{Position, QueueSlice};
+use solid_notify_core::store::{Position, QueueSlice};
 use solid_notify_core::{AnyOutbox, NoticeRecord, Result, Status};
 
 /// How many notices are read at a time.
 const PAGE: usize = 500;
 /// How many notices a failed assertion lists.
-const TOLD: usize = 10;
+const LISTED: usize = 10;
 
 /// Asserts that notices of a definition were added, and returns them in the order of their ids: live ones, and ended ones
 /// as far as the definition keeps them (`keep_history`).
@@ -107,22 +107,22 @@ impl Expectation<'_> {
             Some(times) => times.to_string(),
         };
         let with = self.with.as_ref().map_or_else(String::new, |with| format!(" with {with}"));
-        let mut told = format!(
+        let mut message = format!(
             "at {place}: notices of {:?}{with}: expected {wanted}, found {}\nadded were {}",
             self.definition,
             found.len(),
             all.len()
         );
-        for record in all.iter().take(TOLD) {
-            told += &format!("\n  {} ({:?}): {}", record.id, record.status, record.param);
+        for record in all.iter().take(LISTED) {
+            message += &format!("\n  {} ({:?}): {}", record.id, record.status, record.param);
         }
-        if all.len() > TOLD {
-            told += &format!("\n  and {} more", all.len() - TOLD);
+        if all.len() > LISTED {
+            message += &format!("\n  and {} more", all.len() - LISTED);
         }
         if found.is_empty() {
-            told += "\n(a notice is seen once its transaction is committed)";
+            message += "\n(a notice is seen once its transaction is committed)";
         }
-        Err(told)
+        Err(message)
     }
 
     async fn unknown(&self) -> String {
@@ -140,7 +140,7 @@ impl<'a> IntoFuture for Expectation<'a> {
 
     #[allow(clippy::panic)] // An assertion.
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.judge().await.unwrap_or_else(|told| panic!("{told}")) })
+        Box::pin(async move { self.judge().await.unwrap_or_else(|message| panic!("{message}")) })
     }
 }
 
@@ -217,12 +217,12 @@ mod tests {
     #[tokio::test]
     async fn a_failed_assertion_is_reported_with_its_place() {
         let outbox = outbox(&[5, 6]).await;
-        let told = assert_added(&outbox, "sync_to_omp").with(7).judge().await.unwrap_err();
+        let message = assert_added(&outbox, "sync_to_omp").with(7).judge().await.unwrap_err();
         for part in ["expect.rs:", "with 7: expected one or more, found 0", "added were 2", "(NotSent): 5"] {
-            assert!(told.contains(part), "{part}: {told}");
+            assert!(message.contains(part), "{part}: {message}");
         }
-        let told = assert_added(&outbox, "sync_to_omp").never().judge().await.unwrap_err();
-        assert!(told.contains("expected none, found 2"), "{told}");
+        let message = assert_added(&outbox, "sync_to_omp").never().judge().await.unwrap_err();
+        assert!(message.contains("expected none, found 2"), "{message}");
         assert_eq!(assert_added(&outbox, "sync_to_omp").times(2).await.len(), 2);
         assert_added(&outbox, "sync_to_omp").with(7).never().await;
     }
@@ -230,8 +230,8 @@ mod tests {
     #[tokio::test]
     async fn an_unknown_definition_is_reported_with_the_nearest_name() {
         let outbox = outbox(&[]).await;
-        let told = assert_added(&outbox, "sync_to_imp").never().judge().await.unwrap_err();
-        assert!(told.contains(r#"no definition "sync_to_imp"; did you mean "sync_to_omp"?"#), "{told}");
+        let message = assert_added(&outbox, "sync_to_imp").never().judge().await.unwrap_err();
+        assert!(message.contains(r#"no definition "sync_to_imp"; did you mean "sync_to_omp"?"#), "{message}");
     }
 
     #[tokio::test]

@@ -9,6 +9,26 @@ pub enum Error {
     /// Redis could not be reached, refused the script, or its reply cannot be read.
     #[error(transparent)]
     Redis(#[from] ConnectionError),
+    /// A kind that cannot be used: 1 to 200 bytes without braces and control characters are expected.
+    #[error("the kind {kind:?} cannot be used: expected 1 to 200 bytes without braces and control characters")]
+    Kind {
+        /// The kind.
+        kind: String,
+    },
+    /// An id that cannot be used: 1 to 500 bytes without control characters are expected.
+    #[error("the id {id:?} cannot be used: expected 1 to 500 bytes without control characters")]
+    Id {
+        /// The id.
+        id: String,
+    },
+    /// A target that is no URL.
+    #[error(
+        "the target {target:?} cannot be used: expected a URL like \"https://host/path\" of at most 2,000 bytes without spaces"
+    )]
+    Target {
+        /// The target.
+        target: String,
+    },
     /// A value could not be written as JSON.
     #[error("a value of the kind {kind:?} cannot be written as JSON: {source}")]
     Encode {

@@ -49,6 +49,8 @@ pub struct Task<T> {
     pub value: T,
     /// How often it was claimed before.
     pub tries: u64,
+    /// Its target URL, if it was added with one; see [`crate::TimedTasks::with_target`].
+    pub target: Option<String>,
 }
 
 /// A task that this consumer holds until its lease ends.
@@ -65,9 +67,17 @@ pub struct ClaimedTask<T> {
     pub tries: u64,
     /// The number of the claim, shared by all its tasks: the fence. A later claim of the task has a higher number.
     pub fence: u64,
+    /// Its target URL, if it was added with one; see [`crate::TimedTasks::with_target`].
+    pub target: Option<String>,
 }
 
 impl<T> ClaimedTask<T> {
+    /// Returns the task with its value read as another type.
+    pub(crate) fn read<U>(self, read: impl FnOnce(T) -> serde_json::Result<U>) -> serde_json::Result<ClaimedTask<U>> {
+        let Self { id, due, value, tries, fence, target } = self;
+        Ok(ClaimedTask { id, due, value: read(value)?, tries, fence, target })
+    }
+
     /// Pairs the task with an outcome, for [`crate::TimedTasks::settle`].
     pub fn outcome(&self, outcome: TaskOutcome) -> TaskSettled {
         TaskSettled { id: self.id.clone(), fence: self.fence, outcome }
@@ -89,6 +99,11 @@ impl TaskLease {
     /// Returns a lease of this duration, with any number of tries.
     pub fn of(time: Duration) -> Self {
         Self { time, max_tries: None }
+    }
+
+    /// Returns the maximum number of claims; 0 is no limit, too.
+    pub(crate) fn limit(&self) -> Option<u32> {
+        self.max_tries.filter(|tries| *tries > 0)
     }
 
     /// Sets the maximum number of claims.
@@ -135,6 +150,8 @@ pub enum TaskOutcome {
     Extend(Duration),
     /// It cannot be used, for this reason, and is put aside.
     Aside(String),
+    /// It was not done: it is due again at once, and this claim does not count as a try.
+    Release,
 }
 
 /// The outcome of one claimed task.
@@ -198,16 +215,22 @@ pub struct DeadTask {
     pub tries: u64,
     /// Its value as it is stored, in JSON.
     pub value: String,
+    /// Its target URL, if it has one.
+    pub target: Option<String>,
 }
 
 /// Id and reason of each task that was put aside.
 pub(crate) type RawAside = Vec<(String, String)>;
 /// Id, score and value of each task.
 pub(crate) type RawTasks = Vec<(String, f64, Vec<u8>)>;
-/// The fence, id and score of each task, their values, index (from 1) and tries of those that were claimed before, what was put
-/// aside, the ids of dead ones.
-pub(crate) type RawClaimed = (u64, Vec<(String, f64)>, Vec<Vec<u8>>, Vec<(usize, u64)>, RawAside, Vec<String>);
-pub(crate) type RawDead = (String, f64, String, u64, Vec<u8>);
+/// What is due: the tasks, their tries, their target URLs or empty texts, what was put aside, and 1 if there are no more.
+pub(crate) type RawDue = (RawTasks, Vec<u64>, Vec<String>, RawAside, u8);
+/// The fence, id and score of each task, their values, index (from 1) and tries of those that were claimed before, index and target
+/// URL of those that have one, what was put aside, the ids of dead ones.
+pub(crate) type RawClaimed =
+    (u64, Vec<(String, f64)>, Vec<Vec<u8>>, Vec<(usize, u64)>, Vec<(usize, String)>, RawAside, Vec<String>);
+/// Id, time of death, reason, tries, value, and target URL or an empty text.
+pub(crate) type RawDead = (String, f64, String, u64, Vec<u8>, String);
 
 /// Converts a duration to milliseconds, rounded up so that no task is due too early, and bounded by what a score can be.
 pub(crate) fn duration_millis(duration: Duration) -> i64 {

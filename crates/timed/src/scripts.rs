@@ -2,6 +2,9 @@
 
 use solid_notify_redis_connection::script::{CLAIMING, Script};
 
+use crate::error::Result;
+use crate::names::check_kind;
+
 const KEYS: &str = include_str!("lua/keys.lua");
 const BURY: &str = include_str!("lua/bury.lua");
 const CHECK: &str = include_str!("lua/check.lua");
@@ -14,8 +17,14 @@ pub(crate) static CLAIM: Script = Script::new(&[KEYS, CLAIMING, BURY, CHECK, inc
 pub(crate) static SETTLE: Script = Script::new(&[KEYS, CLAIMING, BURY, include_str!("lua/settle.lua")]);
 pub(crate) static CHANGE: Script = Script::new(&[KEYS, CLAIMING, include_str!("lua/change.lua")]);
 pub(crate) static LOOK: Script = Script::new(&[KEYS, CLAIMING, CHECK, include_str!("lua/look.lua")]);
+pub(crate) static IMPORT: Script = Script::new(&[KEYS, include_str!("lua/import.lua")]);
+/// Works on one key of the older layout, and on none of [`Keys`].
+pub(crate) static OLDER: Script = Script::new(&[include_str!("lua/older.lua")]);
 
-/// The keys of a kind, in the order in which the scripts expect them. A cluster hashes only the part in braces, so they are in
+/// The keys of a kind.
+pub(crate) type Keys = [String; 11];
+
+/// Returns the keys of a kind, in the order in which the scripts expect them. A cluster hashes only the part in braces, so they are in
 /// one slot. A prefix has no colon, so the keys of two prefixes differ. After `{prefix:kind}`:
 ///
 /// | key | type | what it holds |
@@ -29,14 +38,26 @@ pub(crate) static LOOK: Script = Script::new(&[KEYS, CLAIMING, CHECK, include_st
 /// | `aside` | hash | id to JSON (`reason`, `time`, `value`) of what cannot be used |
 /// | `last_number` | string | the last number of an id or of a fence |
 /// | `check` | hash | `cursor` and `next_time` of the check for entries without a score |
-pub(crate) fn keys(prefix: &str, kind: &str) -> [String; 9] {
-    ["due", "values", "claims", "tries", "dead", "reasons", "aside", "last_number", "check"]
-        .map(|name| key(prefix, kind, name))
+/// | `targets` | hash | id to the target URL of each task that has one |
+/// | `import` | hash | `batches`: how many batches of an import are complete; `task:<id>`: score and SHA-1 of a task under way |
+///
+/// # Errors
+/// [`crate::Error::Kind`].
+pub(crate) fn keys(prefix: &str, kind: &str) -> Result<Keys> {
+    let names =
+        ["due", "values", "claims", "tries", "dead", "reasons", "aside", "last_number", "check", "targets", "import"];
+    check_kind(kind)?;
+    Ok(names.map(|name| key(prefix, kind, name)))
 }
 
-/// The keys of [`ADD`].
-pub(crate) fn keys_to_add(prefix: &str, kind: &str) -> [String; 3] {
-    ["due", "values", "last_number"].map(|name| key(prefix, kind, name))
+/// The keys of [`ADD`], the last one only for tasks with a target URL.
+///
+/// # Errors
+/// [`crate::Error::Kind`].
+pub(crate) fn keys_to_add(prefix: &str, kind: &str, has_target: bool) -> Result<Vec<String>> {
+    check_kind(kind)?;
+    let names = ["due", "values", "last_number", "targets"];
+    Ok(names[..if has_target { 4 } else { 3 }].iter().map(|name| key(prefix, kind, name)).collect())
 }
 
 fn key(prefix: &str, kind: &str, name: &str) -> String {
@@ -72,11 +93,22 @@ pub(crate) mod given {
         #[serde(flatten)]
         pub(crate) due: DueTime,
         pub(crate) value: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) target: Option<&'a str>,
     }
 
     #[derive(Serialize)]
-    pub(crate) struct Limit {
+    pub(crate) struct Due<'a> {
         pub(crate) limit: usize,
+        #[serde(flatten)]
+        pub(crate) after: Option<After<'a>>,
+    }
+
+    /// The last task of the page before. The score is a text, because JSON has no infinity.
+    #[derive(Serialize)]
+    pub(crate) struct After<'a> {
+        pub(crate) score: String,
+        pub(crate) id: &'a str,
     }
 
     #[derive(Serialize)]
@@ -109,6 +141,7 @@ pub(crate) mod given {
         Dead { reason: &'a str },
         Extend { lease: i64 },
         Aside { reason: &'a str },
+        Release,
     }
 
     impl<'a> Run<'a> {
@@ -121,6 +154,7 @@ pub(crate) mod given {
                 TaskOutcome::Dead(reason) => Outcome::Dead { reason },
                 TaskOutcome::Extend(lease) => Outcome::Extend { lease: duration_millis(*lease) },
                 TaskOutcome::Aside(reason) => Outcome::Aside { reason },
+                TaskOutcome::Release => Outcome::Release,
             };
             let ids = settled.iter().map(|settled| settled.id.as_str()).collect();
             Some(Self { fence: first.fence.to_string(), outcome, ids })
@@ -147,10 +181,46 @@ pub(crate) mod given {
     #[serde(tag = "what", rename_all = "snake_case")]
     pub(crate) enum Look<'a> {
         Count,
+        NextDue,
         IsScheduled { id: &'a str },
         Dead { limit: usize },
         Purge { minimum_age: i64 },
         Aside { cursor: &'a str },
         Check { cursor: &'a str },
+    }
+
+    #[derive(Serialize)]
+    #[serde(tag = "what", rename_all = "snake_case")]
+    pub(crate) enum Import<'a> {
+        Begin,
+        Add { batches: &'a str, tasks: &'a [OlderTask<'a>] },
+        Done { marks: &'a [Mark] },
+    }
+
+    #[derive(Serialize)]
+    #[serde(tag = "what", rename_all = "snake_case")]
+    pub(crate) enum Older<'a> {
+        Scan { cursor: &'a str },
+        Contents { ids: &'a [String] },
+        RemoveScores { marks: &'a [Mark] },
+        RemoveContents { marks: &'a [Mark] },
+        RestoreScores { marks: &'a [&'a Mark] },
+    }
+
+    /// A task of the older layout. `due` is in milliseconds; `score` is the same as it is stored.
+    #[derive(Serialize)]
+    pub(crate) struct OlderTask<'a> {
+        pub(crate) id: &'a str,
+        pub(crate) score: &'a str,
+        pub(crate) due: i64,
+        pub(crate) value: &'a str,
+    }
+
+    /// What was read of a task of the older layout.
+    #[derive(Serialize)]
+    pub(crate) struct Mark {
+        pub(crate) id: String,
+        pub(crate) score: String,
+        pub(crate) sha1: String,
     }
 }

@@ -42,6 +42,20 @@ fn a_circle_over_a_re_export_and_a_macro_is_found() {
     assert_eq!(circles_in(&needs), [["a.rs", "b.rs", "c.rs"]]);
 }
 
+#[test]
+fn a_circle_over_a_name_that_a_macro_declares_is_found() {
+    let files = [
+        ("lib.rs", "mod a; mod b;"),
+        ("a.rs", "made! { A: one, two }  fn f(_: crate::b::B) {}"),
+        ("b.rs", "use crate::a::A; pub struct B(A);"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    assert_eq!(circles_in(&Crate::read(folder.path()).needs()), [["a.rs", "b.rs"]]);
+}
+
 /// Returns what each file of a circle needs of the others.
 fn drawn(circle: &[String], needs: &Needs) -> String {
     let within =

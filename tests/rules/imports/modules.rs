@@ -106,6 +106,14 @@ impl Crate {
         self.find_in(module.to_vec(), path, depth)
     }
 
+    /// Returns the file of the module that an absolute path ends in, if a macro may declare the name there: no item has it.
+    fn declared_by_a_macro(&self, path: &[String]) -> Option<String> {
+        let (_, rest) = path.split_first().filter(|(first, _)| *first == "crate")?;
+        let is_module = |names: &&[String]| self.modules.contains_key(*names);
+        let module = (0..rest.len()).rev().map(|end| &rest[..end]).find(is_module)?;
+        self.modules.get(module).map(|module| module.file.clone())
+    }
+
     /// As [`Crate::find`], for a path of names below a module.
     fn find_in(&self, module: ModulePath, path: &[String], depth: usize) -> Option<Target> {
         let Some((first, rest)) = path.split_first() else { return Some(Target::Module(module)) };
@@ -165,8 +173,10 @@ struct Uses<'a> {
 
 impl Uses<'_> {
     fn add(&mut self, path: &[String]) {
-        if let Some(Target::Item(file)) = self.of.find(&self.module, path, 20) {
-            self.files.insert(file);
+        match self.of.find(&self.module, path, 20) {
+            Some(Target::Item(file)) => drop(self.files.insert(file)),
+            Some(Target::Module(_)) => {}
+            None => self.files.extend(self.of.declared_by_a_macro(path)),
         }
     }
 

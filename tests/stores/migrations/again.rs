@@ -74,7 +74,11 @@ mod on_postgres {
         Outbox::new(pool.clone()).migrate().await.unwrap();
         assert_eq!(relations(&role).await, 0, "nothing was to be done");
         // The pending migrations run in the schema of the existing tables.
-        db.sql("DROP FUNCTION notify_ack; DELETE FROM notify_schema WHERE version = 3").await;
+        db.sql(
+            "DROP FUNCTION notify_ack; DROP VIEW notify_pending, notify_done, notify_error;
+                DELETE FROM notify_schema WHERE version >= 3",
+        )
+        .await;
         Outbox::new(pool.clone()).migrate().await.unwrap();
         assert_eq!(relations(&role).await, 0);
         let found: Option<String> =

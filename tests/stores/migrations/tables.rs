@@ -155,7 +155,7 @@ async fn ten_migrate<D: Database<Db: Sql>>(
         migrated.unwrap();
     }
     assert_eq!(db.schema().await, expected_schema::<D>().await);
-    assert_eq!(db.versions().await, ["1", "2", "3"]);
+    assert_eq!(db.versions().await, ["1", "2", "3", "4"]);
     join_all(processes.iter().map(|process| process.pool().close())).await;
     db.close().await;
 }
@@ -169,7 +169,7 @@ async fn migrating_again_changes_nothing<D: Database<Db: Sql>>() {
     outbox.migrate().await.unwrap();
     Outbox::new(db.pool.clone()).migrate().await.unwrap();
     assert_eq!(db.schema().await, schema);
-    assert_eq!(db.versions().await, ["1", "2", "3"]);
+    assert_eq!(db.versions().await, ["1", "2", "3", "4"]);
     assert_eq!(outbox.definitions().await.unwrap().len(), 1);
     db.close().await;
 }
@@ -179,11 +179,11 @@ async fn the_printed_schema_is_the_one_that_migrate_makes<D: Database<Db: Sql>>(
     Shell::new::<D>(&db.cleanup).run(Outbox::<D::Db>::schema()).well();
     let expected = expected_schema::<D>().await;
     assert_eq!(db.schema().await, expected);
-    assert_eq!(db.versions().await, ["1", "2", "3"], "the bookkeeping is part of it");
+    assert_eq!(db.versions().await, ["1", "2", "3", "4"], "the bookkeeping is part of it");
     let outbox = Outbox::new(db.pool.clone());
     outbox.migrate().await.expect("there is nothing left to do");
     assert_eq!(db.schema().await, expected);
-    assert_eq!(db.versions().await, ["1", "2", "3"]);
+    assert_eq!(db.versions().await, ["1", "2", "3", "4"]);
     outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let mut tx = outbox.begin().await.unwrap();
     add_notice(&mut tx, "sync", 1).await.unwrap();
@@ -201,7 +201,7 @@ async fn a_migration_that_was_cut_short_is_taken_up<D: Database<Db = sqlx::MySql
     for cut in [
         "DELETE FROM notify_schema WHERE version >= 2",
         "DROP PROCEDURE notify_add; DELETE FROM notify_schema WHERE version >= 2",
-        "DROP PROCEDURE notify_ack; DELETE FROM notify_schema WHERE version = 3",
+        "DROP PROCEDURE notify_ack; DELETE FROM notify_schema WHERE version >= 3",
         "DROP PROCEDURE notify_add; DROP PROCEDURE notify_add_with; DROP TABLE notify_audit; DELETE FROM notify_schema",
     ] {
         outbox.migrate().await.unwrap();
@@ -210,7 +210,7 @@ async fn a_migration_that_was_cut_short_is_taken_up<D: Database<Db = sqlx::MySql
     }
     outbox.migrate().await.unwrap();
     assert_eq!(db.schema().await, expected_schema::<D>().await);
-    assert_eq!(db.versions().await, ["1", "2", "3"]);
+    assert_eq!(db.versions().await, ["1", "2", "3", "4"]);
     db.close().await;
 }
 

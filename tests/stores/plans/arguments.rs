@@ -15,7 +15,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         let slices = ["1", "2", "3", "4", "5"].map(|def_id| statuses.map(|status| list(&[def_id, status])));
         slices.into_iter().flatten().map(|slice| [slice, list(more)].concat()).collect()
     };
-    // Ids or attempts, as `Arg::Ids` passes them.
+    // Ids or fences, as `Arg::Ids` passes them.
     let listed = |count: i64, of: fn(i64) -> i64| {
         let joined = (0..count).map(|n| of(n).to_string()).collect::<Vec<_>>().join(",");
         match database {
@@ -36,7 +36,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
     };
     let times = ["'1970-01-01 00:00:00'", "'9999-12-31 23:59:59'", "10001", "501"];
     match statement {
-        "insert_plain" | "insert_known" | "definition_id" | "definition_id_now" | "definition_ids" | "own_server"
+        "insert_bare" | "insert_known" | "definition_id" | "definition_id_now" | "definition_ids" | "own_server"
         | "add_alert" | "add_ticks" => Vec::new(),
         // MySQL shows the table that VALUES go into as read.
         "insert" | "insert_keyed" if database == "MySQL" => Vec::new(),
@@ -53,7 +53,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "claim_slice" | "claim_crash_looping" => {
             ["1", "20", "500"].iter().flat_map(|limit| each_slice(["0", "5"], &[limit, "'w'", "60000", "5"])).collect()
         }
-        "window" => ["50", "1000"].iter().flat_map(|size| each_slice(["0", "5"], &[size, "5"])).collect(),
+        "part" => ["50", "1000"].iter().flat_map(|size| each_slice(["0", "5"], &[size, "5"])).collect(),
         "lock_first" => {
             let keys = |id: i64| json!({ "own_key": if id == 100 { "one key".into() } else { id.to_string() } });
             [1, 500].map(|count| vec!["1".to_owned(), batch(count, keys)]).to_vec()
@@ -61,7 +61,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "oldest_blocked" => ["1", "5"].map(|id| list(&[id, "10000"])).to_vec(),
         "first_blocked" => batches(|id| json!({ "owner": 1, "own_key": id.to_string() })),
         "block" => [1, 500].map(|count| vec![ids(count), "600000".to_owned()]).to_vec(),
-        "claim_ids" | "claim_fresh" | "take" => {
+        "claim_ids" | "claim_fresh" | "claim_picked" => {
             [1, 20, 500].map(|count| each_slice(["0", "5"], &[&ids(count), "'w'", "60000"])).concat()
         }
         "claim_keys" => {
@@ -79,7 +79,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "remove" | "evict" | "verify" | "still_first" | "archive_bare" | "keys_of" | "free" | "unblock" => each_ids(),
         "extend" | "extendable" => batches(|id| json!({ "notice_id": id, "fence": 0, "lease": 60000 })),
         "held_by" => vec![list(&["'no-node'", "500"])],
-        "find" | "lock_live" | "lock_ended" | "answerable" | "ended" | "stands_where" => {
+        "find" | "lock_live" | "lock_ended" | "answerable" | "ended" | "stored_where" => {
             vec![list(&["777"]), list(&["200777"])]
         }
         "list_ended_newest" | "list_ended_oldest" => each_slice(["1", "3"], &times),
@@ -90,7 +90,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "next_class" | "lock_alert" | "lock_alert_now" | "look_alert" => each_slice(["''", "'auth'"], &[]),
         "retry_groups" => ["1", "2", "4"].map(|def_id| list(&[def_id, "1000000"])).to_vec(),
         "hold_ended" => batches(|id| json!({ "notice_id": 200_000 + id, "fence": 1, "was": 3 })),
-        "revive" | "retime_window" => batches(|id| json!({ "notice_id": 200_000 + id, "due": 5 })),
+        "revive" | "retime_step" => batches(|id| json!({ "notice_id": 200_000 + id, "due": 5 })),
         "retime" | "rewrite" | "refuse" | "ack_late" => vec![list(&["777", "'5'"])],
         "ahead" => ["'one key'", "'17'"].map(|key| list(&["1", key, "777"])).to_vec(),
         "purgeable" => each_slice(["1", "3"], &["1000", "500", "0"]),

@@ -7,7 +7,7 @@ mod arguments;
 use arguments::{arguments, filled_in};
 use serde_json::Value;
 use solid_notify::{Dialect, NotifyDef};
-use solid_notify_sql::{Limits, statement_texts};
+use solid_notify_sql::{SessionLimits, statement_texts};
 use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Connection, Row};
 
@@ -49,7 +49,7 @@ impl Access {
             // Postgres and SQLite also update what they found.
             "claim_slice" | "claim_crash_looping" => &[Self::QueueSlice, Self::Id, Self::Key],
             "oldest_blocked" => &[Self::Status],
-            "window" => &[Self::QueueSlice, Self::Key],
+            "part" => &[Self::QueueSlice, Self::Key],
             "claim_ids" | "claim_fresh" | "claim_keys" | "still_first" | "lock_first" | "first_blocked" => {
                 &[Self::Id, Self::Key]
             }
@@ -287,7 +287,7 @@ async fn no_statement_reads_or_sorts_a_table_of_notices<D: Database<Db: Plans>>(
 /// A connection as the store opens one for its own work.
 async fn our_connection<D: Database<Db: Plans>>(db: &TestDb<D>) -> <D::Db as sqlx::Database>::Connection {
     let long = std::time::Duration::from_secs(60);
-    let limits = Limits { statement: long, lock: long, idle: long };
+    let limits = SessionLimits { statement: long, lock: long, idle: long };
     let options = D::Db::with_settings((*db.pool.connect_options()).clone(), &limits);
     let mut conn = <D::Db as sqlx::Database>::Connection::connect_with(&options).await.unwrap();
     D::Db::prepare_session(&mut conn, None).await.unwrap();

@@ -110,6 +110,7 @@ macro_rules! sending_suite {
             alerts: a_final_failure_raises_an_alert_with_all_details,
                 every_trigger_raises_the_alerts_that_it_names,
                 suppressed_alerts_come_in_a_digest_before_the_recovery,
+                a_single_alert_is_followed_by_its_recovery,
                 an_alert_goes_to_whom_the_definition_names_when_it_is_sent,
                 no_alert_is_raised_about_an_alert,
                 an_alert_that_could_not_be_sent_is_sent_again,

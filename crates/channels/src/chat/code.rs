@@ -16,18 +16,18 @@ pub(super) struct Codes {
 }
 
 impl Codes {
-    pub(super) fn judge(&self, answer: &ChatResponse<'_>) -> ChatResult {
-        let body: Value = serde_json::from_str(answer.body).unwrap_or_default();
+    pub(super) fn judge(&self, response: &ChatResponse<'_>) -> ChatResult {
+        let body: Value = serde_json::from_str(response.body).unwrap_or_default();
         let Some(code) = body.get(self.code).and_then(Value::as_i64) else {
             // The answer is not from the service, but for instance from a proxy or a wrong URL.
-            return ChatResult::Refused { reason: format!("no `{}` in the answer {}", self.code, answer.excerpt()) };
+            return ChatResult::Refused { reason: format!("no `{}` in the answer {}", self.code, response.excerpt()) };
         };
         let words = body.get(self.words).and_then(Value::as_str).unwrap_or_default();
         let reason = format!("{} {code}: {words}", self.code);
         match code {
             0 => ChatResult::Accepted,
             _ if self.too_often.contains(&code) => {
-                ChatResult::TooOften { delay: answer.retry_after.unwrap_or(self.delay), reason }
+                ChatResult::TooOften { delay: response.retry_after.unwrap_or(self.delay), reason }
             }
             _ => ChatResult::Refused { reason },
         }

@@ -62,8 +62,8 @@ impl ChatService for DingTalk {
         Post { url: format!("{}{joint}timestamp={time}&sign={sign}", self.url), body }
     }
 
-    fn judge(&self, answer: &ChatResponse<'_>) -> ChatResult {
-        CODES.judge(answer)
+    fn judge(&self, response: &ChatResponse<'_>) -> ChatResult {
+        CODES.judge(response)
     }
 
     fn secrets(&self) -> Vec<String> {

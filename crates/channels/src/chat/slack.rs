@@ -38,11 +38,11 @@ impl ChatService for Slack {
         Post { url: self.url.clone(), body: json!({ "text": escaped }) }
     }
 
-    fn judge(&self, answer: &ChatResponse<'_>) -> ChatResult {
+    fn judge(&self, response: &ChatResponse<'_>) -> ChatResult {
         // Slack answers `ok`, or words such as `no_service`; compatible services have other bodies with a success status.
-        match answer.status {
+        match response.status {
             200..=299 => ChatResult::Accepted,
-            status => ChatResult::Refused { reason: format!("HTTP {status}: {}", answer.excerpt()) },
+            status => ChatResult::Refused { reason: format!("HTTP {status}: {}", response.excerpt()) },
         }
     }
 }

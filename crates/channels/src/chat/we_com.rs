@@ -35,8 +35,8 @@ impl ChatService for WeCom {
         Post { url: self.url.clone(), body }
     }
 
-    fn judge(&self, answer: &ChatResponse<'_>) -> ChatResult {
-        CODES.judge(answer)
+    fn judge(&self, response: &ChatResponse<'_>) -> ChatResult {
+        CODES.judge(response)
     }
 }
 

@@ -209,7 +209,7 @@ impl fmt::Debug for MailerBuilder {
 mod tests {
     use super::*;
 
-    fn told(url: &str) -> String {
+    fn message_of(url: &str) -> String {
         let error = MailerBuilder::parse(url).map(|_| ()).unwrap_err();
         let mut text = error.to_string();
         if let Some(source) = std::error::Error::source(&error) {
@@ -254,9 +254,9 @@ mod tests {
             "smtp://user:hunter2@mail.example:notaport",
             "user:hunter2@mail.example",
         ] {
-            assert!(!told(url).contains("hunter2"), "{url}: {}", told(url));
+            assert!(!message_of(url).contains("hunter2"), "{url}: {}", message_of(url));
         }
-        assert!(told("smtp://user@mail.example").contains("without a password"));
+        assert!(message_of("smtp://user@mail.example").contains("without a password"));
     }
 
     #[test]

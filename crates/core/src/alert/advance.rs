@@ -13,13 +13,13 @@ use crate::notice::{rfc3339, time_from_millis};
 pub const DEFAULT_COOLDOWN: Duration = Duration::from_secs(300);
 
 /// Returns the alert to send for a due row, if there is news, and the row after it (`None`: the row is deleted). `alert` has its
-/// reason and definition set; this function fills in the rest. `sightings`: see [`news`].
+/// reason and definition set; this function fills in the rest. `check_interval`: see [`news`].
 pub fn advance(
     mut alert: Alert,
     row: &AlertRow,
     facts: AlertFacts,
     policy: Option<&Policy>,
-    sightings: Duration,
+    check_interval: Duration,
 ) -> (Option<Alert>, Option<AlertRow>) {
     let cooldown = policy.map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
     // Successes that may be purged before the next look searches for them count as not kept.
@@ -28,7 +28,7 @@ pub fn advance(
         KeepHistory::For(time) => time > cooldown.saturating_mul(2),
         KeepHistory::Forever => true,
     });
-    let news = news(row, alert.reason, facts, keeps, sightings, cooldown);
+    let news = news(row, alert.reason, facts, keeps, check_interval, cooldown);
     let kind = match news {
         News::Recovered => Some(AlertKind::Recovered),
         News::Digest => Some(AlertKind::Digest),
@@ -47,7 +47,7 @@ fn complete(alert: &mut Alert, row: &AlertRow, succeeded: Option<i64>) {
     alert.more = row.suppressed;
     alert.since = rfc3339(time_from_millis(row.opened));
     if alert.kind == AlertKind::Recovered {
-        // For a condition, the last check that noticed it; for failures, the first success.
+        // For a condition, the last check that found it; for failures, the first success.
         let ended = if alert.reason.is_delivery() { succeeded } else { Some(row.last_seen) };
         alert.lasted_ms = ended.and_then(|ended| u64::try_from(ended - row.opened).ok());
     }
@@ -78,7 +78,7 @@ mod tests {
     fn the_notice_of_a_due_alert_fits_the_change_of_its_row() {
         let sync = || NotifyDef::new("sync");
         let (title, row) = ten_minutes_later(sync(), 7, None);
-        assert_eq!(title.unwrap(), "sync: 7 more failures since 00:00");
+        assert_eq!(title.unwrap(), "sync: 7 more failures since 1970-01-01 00:00 UTC");
         let row = row.unwrap();
         assert_eq!((row.suppressed, row.last_notified, row.due), (0, Some(660_000), Some(960_000)));
         let (title, row) = ten_minutes_later(sync(), 0, Some(120_000));

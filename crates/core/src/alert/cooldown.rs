@@ -1,8 +1,7 @@
 //! When an alert is sent, suppressed, summed up or over: pure functions over the row of `notify_alert` that all nodes share.
 //!
-//! The first alarm of a definition and reason is sent at once. Alarms within the cool-down are counted, and the first of them
-//! makes the row due at the end of the cool-down. The node that finds it due moves it on: it inserts a digest or the notice of
-//! the recovery, or looks again later. While deliveries succeed no row is due.
+//! The first alarm of a definition and reason is sent at once and makes the row due at the end of the cool-down. Alarms until then
+//! are counted. The node that finds the row due moves it on: it inserts a digest or the notice of the recovery, or looks again later.
 
 use std::time::Duration;
 
@@ -53,10 +52,8 @@ pub fn raise(row: &AlertRow, count: i64, last: &Alarm, now: i64) -> Raised {
     // A digest that is due reports these alarms, too.
     let digest_is_due = row.suppressed > 0 && row.due.is_some_and(|due| due <= now);
     let notify = is_over && !digest_is_due;
-    // A failure long after the last one is a new incident, even if no recovery was sent for the old one.
-    let is_new = row.last_notified.is_none() || now.saturating_sub(row.last_seen) >= LONGEST_PAUSE;
     let mut new = row.clone();
-    if is_new && row.due.is_none() {
+    if row.last_notified.is_none() {
         new.opened = now;
     }
     if notify {
@@ -71,15 +68,14 @@ pub fn raise(row: &AlertRow, count: i64, last: &Alarm, now: i64) -> Raised {
     new.message = Some(last.message.clone());
     new.node = Some(last.node.clone());
     let ends = new.last_notified.filter(|notified| *notified <= now).unwrap_or(now).saturating_add(cooldown);
-    new.due = match row.due {
-        Some(due) if new.suppressed > 0 => Some(due.min(ends)),
-        None if new.suppressed > 0 || !is_new => Some(ends),
-        due => due,
-    };
+    new.due = Some(match row.due {
+        Some(due) if new.suppressed == 0 => due,
+        due => due.map_or(ends, |due| due.min(ends)),
+    });
     Raised { row: new, notify }
 }
 
-/// Returns for how long alarms are suppressed, in milliseconds: the cool-down, or, for a condition (which each check notices
+/// Returns for how long alarms are suppressed, in milliseconds: the cool-down, or, for a condition (which each check finds
 /// again), the time it had lasted at the last alert, up to a day.
 fn pause(row: &AlertRow, reason: AlertReason, cooldown: Duration) -> i64 {
     let cooldown = millis(cooldown);
@@ -120,14 +116,14 @@ const STALE: i64 = 7 * 86_400_000;
 /// The longest pause between two looks at an alert.
 const LONGEST_PAUSE: i64 = 86_400_000;
 
-/// Returns the content of a due alert. `keeps_history`: successes stay in history for long enough. `sightings`: the
-/// interval between two checks of a condition; a condition that three checks did not notice is over.
+/// Returns the content of a due alert. `keeps_history`: successes stay in history for long enough. `check_interval`: the
+/// time between two checks of a condition; a condition that three checks in a row did not find is over.
 pub fn news(
     row: &AlertRow,
     reason: AlertReason,
     facts: AlertFacts,
     keeps_history: bool,
-    sightings: Duration,
+    check_interval: Duration,
     cooldown: Duration,
 ) -> News {
     let quiet = facts.now.saturating_sub(row.last_seen);
@@ -136,7 +132,7 @@ pub fn news(
         true if keeps_history => facts.succeeded.is_some() && quiet >= millis(cooldown),
         // Successes are not stored. The problem is over if nothing has failed for a cool-down and no notice waits for a retry.
         true => quiet >= millis(cooldown) && !facts.still_failing,
-        false => quiet >= millis(sightings).saturating_mul(3),
+        false => quiet >= millis(check_interval).saturating_mul(3),
     };
     if over {
         News::Recovered
@@ -192,10 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn the_first_alarm_is_sent_at_once_and_needs_no_look() {
+    fn the_first_alarm_is_sent_at_once_and_looked_at_after_the_cool_down() {
         let raised = raise(&AlertRow::default(), 1, &alarm(), 5 * MINUTE);
         assert!(raised.notify);
-        assert_eq!((raised.row.due, raised.row.suppressed, raised.row.opened), (None, 0, 5 * MINUTE));
+        assert_eq!((raised.row.due, raised.row.suppressed, raised.row.opened), (Some(10 * MINUTE), 0, 5 * MINUTE));
     }
 
     #[test]
@@ -230,13 +226,7 @@ mod tests {
     fn after_the_cool_down_an_alarm_is_sent_unless_a_digest_is_due() {
         let row = opened_at(0);
         let later = raise(&row, 1, &alarm(), 5 * MINUTE);
-        assert_eq!((later.notify, later.row.opened, later.row.due), (true, 0, Some(10 * MINUTE)), "it goes on");
-        let next_day = raise(&row, 1, &alarm(), LONGEST_PAUSE);
-        assert_eq!(
-            (next_day.notify, next_day.row.opened, next_day.row.due),
-            (true, LONGEST_PAUSE, None),
-            "another one"
-        );
+        assert_eq!((later.notify, later.row.opened, later.row.due), (true, 0, Some(5 * MINUTE)), "the look is due");
         let looked_at = AlertRow { due: Some(60 * MINUTE), ..row.clone() };
         let again = raise(&looked_at, 1, &alarm(), 6 * MINUTE);
         assert_eq!((again.notify, again.row.opened, again.row.due), (true, 0, Some(60 * MINUTE)));
@@ -264,11 +254,11 @@ mod tests {
         assert_eq!(look(&row, 5 * MINUTE, false), News::Digest);
         assert_eq!(look(&row, 5 * MINUTE, true), News::Recovered);
         assert_eq!(look(&row, 4 * MINUTE, true), News::Digest, "one success among failures is no recovery");
-        let told = AlertRow { suppressed: 0, ..row };
-        assert_eq!(look(&told, MINUTE, false), News::Quiet(COOLDOWN));
-        assert_eq!(look(&told, 60 * MINUTE, false), News::Quiet(Duration::from_secs(3600)));
-        assert_eq!(look(&told, 3 * 86_400_000, false), News::Quiet(Duration::from_secs(86_400)));
-        assert_eq!(look(&told, 8 * 86_400_000, false), News::Stale);
+        let reported = AlertRow { suppressed: 0, ..row };
+        assert_eq!(look(&reported, MINUTE, false), News::Quiet(COOLDOWN));
+        assert_eq!(look(&reported, 60 * MINUTE, false), News::Quiet(Duration::from_secs(3600)));
+        assert_eq!(look(&reported, 3 * 86_400_000, false), News::Quiet(Duration::from_secs(86_400)));
+        assert_eq!(look(&reported, 8 * 86_400_000, false), News::Stale);
     }
 
     #[test]
@@ -339,23 +329,23 @@ mod tests {
             steps in proptest::collection::vec((1_i64..50, 0_i64..10 * MINUTE, 0..3_u8), 1..60)
         ) {
             // Every alarm is reported by its own alert, is suppressed, or was reported by a digest.
-            let (mut row, mut now, mut raised, mut told) = (AlertRow::default(), 0, 0, 0);
+            let (mut row, mut now, mut raised, mut reported) = (AlertRow::default(), 0, 0, 0);
             for (count, pause, what) in steps {
                 now += pause;
                 if what < 2 {
                     let done = raise(&row, count, &alarm(), now);
                     raised += count;
-                    told += i64::from(done.notify);
+                    reported += i64::from(done.notify);
                     row = done.row;
                     prop_assert!(row.suppressed == 0 || row.due.is_some(), "what is suppressed will be reported");
                 } else if row.due.is_some_and(|due| due <= now) {
                     let facts = AlertFacts { now, succeeded: None, still_failing: true };
                     let news = news(&row, AlertReason::FinalFailure, facts, true, COOLDOWN, COOLDOWN);
-                    told += if news == News::Digest { row.suppressed } else { 0 };
+                    reported += if news == News::Digest { row.suppressed } else { 0 };
                     row = advanced(&row, news, now, COOLDOWN).unwrap();
                 }
             }
-            prop_assert_eq!(told + row.suppressed, raised);
+            prop_assert_eq!(reported + row.suppressed, raised);
         }
     }
 }

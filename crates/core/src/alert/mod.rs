@@ -168,9 +168,10 @@ impl Alert {
         match self.kind {
             AlertKind::Raised => format!("{name}: {what}"),
             AlertKind::Digest if self.reason.is_delivery() => {
-                format!("{name}: {} more failures since {}", self.more, clock_time(&self.since))
+                let failures = if self.more == 1 { "failure" } else { "failures" };
+                format!("{name}: {} more {failures} since {}", self.more, minute(&self.since))
             }
-            AlertKind::Digest => format!("{name}: still {what}, since {}", clock_time(&self.since)),
+            AlertKind::Digest => format!("{name}: still {what}, since {}", minute(&self.since)),
             AlertKind::Recovered if self.lasted_ms.is_none() => format!("{name}: no more failures"),
             AlertKind::Recovered => format!("{name}: recovered after {}", self.lasted()),
         }
@@ -234,9 +235,9 @@ impl AlertReason {
     }
 }
 
-/// Returns hour and minute of a time: `10:42` of `2026-11-21T10:42:07.123Z`.
-fn clock_time(time: &str) -> &str {
-    time.get(11..16).unwrap_or(time)
+/// Returns the minute of a time: `2026-11-21 10:42 UTC` of `2026-11-21T10:42:07.123Z`.
+fn minute(time: &str) -> String {
+    time.get(..16).map_or_else(|| time.to_owned(), |minute| format!("{} UTC", minute.replace('T', " ")))
 }
 
 #[cfg(test)]
@@ -249,7 +250,9 @@ mod tests {
         alert.notice_id = Some(7);
         assert_eq!(alert.title(), "sync: finally failed (notice 7)");
         (alert.kind, alert.more, alert.since) = (AlertKind::Digest, 812, "2026-11-21T10:42:07.123Z".to_owned());
-        assert_eq!(alert.title(), "sync: 812 more failures since 10:42");
+        assert_eq!(alert.title(), "sync: 812 more failures since 2026-11-21 10:42 UTC");
+        alert.more = 1;
+        assert_eq!(alert.title(), "sync: 1 more failure since 2026-11-21 10:42 UTC");
         (alert.kind, alert.lasted_ms) = (AlertKind::Recovered, Some(47 * 60_000));
         assert_eq!(alert.title(), "sync: recovered after 47 min");
         assert_eq!(Alert { lasted_ms: None, ..alert.clone() }.title(), "sync: no more failures");

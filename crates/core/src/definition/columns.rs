@@ -135,13 +135,14 @@ macro_rules! notify_def {
                 Ok(())
             }
 
-            /// A row from the values of [`Self::COLUMNS`]; `None` where one is of the wrong kind.
+            /// A row from the values of [`Self::COLUMNS`] in a table; `None` where one is of the wrong kind. Numbers of older
+            /// conventions become words.
             pub fn from_values(id: i64, values: Vec<ColumnValue>) -> Option<Self> {
                 let mut values = values.into_iter();
                 let mut def = Self::plain(String::from_value(values.next()?)?);
                 def.id = id;
                 $(def.$column = Column::from_value(values.next()?)?;)*
-                Some(def)
+                Some(def.in_words())
             }
         }
     };

@@ -4,6 +4,7 @@
 //! is left to the stores.
 
 mod columns;
+mod older;
 mod policy;
 #[cfg(test)]
 mod policy_tests;

@@ -1,7 +1,7 @@
 //! [`Schedule`]: the column `schedule`, a cron expression with its time zone. Decides which of its ticks produce notices, and
 //! when to check again. Pure: the caller passes the time.
 //!
-//! [`crate::Store::tick`] ensures that only one of many nodes produces them.
+//! [`crate::store::SendStore::tick`] ensures that only one of many nodes produces them.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::{ColumnValue, NotifyDef};
-use crate::operate::AuditEntry;
+use crate::store::AuditEntry;
 
 /// The act of a version that was found in the table, because a person edited the row by SQL.
 pub const BY_HAND: &str = "by hand";

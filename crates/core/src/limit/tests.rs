@@ -95,8 +95,8 @@ fn failures_in_a_row_open_the_circuit_and_a_success_between_them_does_not() {
     assert_eq!((row, opened_by), (LimitRow::default(), None), "open and closed within one batch");
 }
 
-/// An outcome as a breaker evaluates it; `told` stands for the alarm.
-fn watched(sign: Sign, failures: u32, told: &str) -> Watched {
+/// An outcome as a breaker evaluates it; `message` is that of its alarm.
+fn watched(sign: Sign, failures: u32, message: &str) -> Watched {
     let alarm = Alarm {
         def_id: 7,
         definition: "sync".into(),
@@ -104,7 +104,7 @@ fn watched(sign: Sign, failures: u32, told: &str) -> Watched {
         notice_id: None,
         description: None,
         class: None,
-        message: told.into(),
+        message: message.into(),
         cooldown: Duration::ZERO,
         alert_def: 1,
         node: "node".into(),
@@ -114,22 +114,22 @@ fn watched(sign: Sign, failures: u32, told: &str) -> Watched {
 
 #[test]
 fn the_latest_breaker_judges_a_batch_and_its_opener_is_reported() {
-    let told = |outcomes: &[(i64, Watched)]| {
+    let result = |outcomes: &[(i64, Watched)]| {
         let outcomes: Vec<(i64, &Watched)> = outcomes.iter().map(|(id, watched)| (*id, watched)).collect();
         let (row, alarm) = end(&LimitRow::default(), &outcomes, START);
         (row.failures, alarm.map(|alarm| alarm.message.clone()))
     };
     let some = |text: &str| Some(text.to_owned());
-    assert_eq!(told(&[]), (0, None));
+    assert_eq!(result(&[]), (0, None));
     // The row was edited between two outcomes, in one direction and the other.
-    assert_eq!(told(&[(1, watched(Sign::Unwell, 1, "a")), (2, watched(Sign::Unwell, 2, "b"))]), (2, some("b")));
-    assert_eq!(told(&[(1, watched(Sign::Unwell, 9, "a")), (2, watched(Sign::Unwell, 1, "b"))]), (1, some("a")));
+    assert_eq!(result(&[(1, watched(Sign::Unwell, 1, "a")), (2, watched(Sign::Unwell, 2, "b"))]), (2, some("b")));
+    assert_eq!(result(&[(1, watched(Sign::Unwell, 9, "a")), (2, watched(Sign::Unwell, 1, "b"))]), (1, some("a")));
     // Two attempts of one notice: the second opened it for good.
     let again = [Sign::Unwell, Sign::Well, Sign::Unwell].into_iter().zip(["a", "b", "c"]);
-    let again: Vec<(i64, Watched)> = again.map(|(sign, told)| (1, watched(sign, 1, told))).collect();
-    assert_eq!(told(&again), (1, some("c")));
+    let again: Vec<(i64, Watched)> = again.map(|(sign, message)| (1, watched(sign, 1, message))).collect();
+    assert_eq!(result(&again), (1, some("c")));
     // The first opened it, and the second shows nothing.
-    assert_eq!(told(&[(1, watched(Sign::Unwell, 1, "a")), (1, watched(Sign::None, 1, "b"))]), (1, some("a")));
+    assert_eq!(result(&[(1, watched(Sign::Unwell, 1, "a")), (1, watched(Sign::None, 1, "b"))]), (1, some("a")));
 }
 
 /// An open circuit whose pause is over, with its probe running.

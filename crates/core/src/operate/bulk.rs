@@ -1,13 +1,15 @@
-//! Verbs for many notices: counted before ([`Operator::preview`]), executed in small windows.
+//! Verbs for many notices: counted before ([`Operator::preview`]), executed in small steps.
+
+use chrono::{DateTime, Utc};
 
 use super::filter::Filter;
 use super::listing::{ClassCount, Counted, counts, definitions_of, merged, slices_of};
 use super::operator::{Operator, cancel};
-use super::{Listed, QueueSlice, Rate, Target, Window};
+use super::rate::Rate;
 use crate::error::Result;
 use crate::notice::Status;
 use crate::store::verb::Verb;
-use chrono::{DateTime, Utc};
+use crate::store::{BulkStep, Listed, QueueSlice, Target};
 
 /// The notices that a bulk verb would change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +43,7 @@ pub struct Bulk {
 }
 
 /// The number of notices per transaction: few, so that other transactions wait only briefly for its locks.
-const WINDOW: usize = 500;
+const STEP: usize = 500;
 /// How many ids a preview shows.
 const FIRST: usize = 5;
 
@@ -74,7 +76,7 @@ impl Operator {
     /// one after the other at this rate.
     ///
     /// It only retries notices that had ended before the call began, so a notice that fails again is not retried twice. Each
-    /// window of 500 is its own transaction with one entry in the audit. If the call is interrupted, the notices changed so far
+    /// step of 500 is its own transaction with one entry in the audit. If the call is interrupted, the notices changed so far
     /// stay due at their times, and another call continues with the rest (with a rate counted from then). Two calls with the
     /// same filter at the same time share the work: each notice is retried once.
     ///
@@ -92,7 +94,7 @@ impl Operator {
     ///
     /// # Errors
     /// As [`Self::list`]; [`crate::Error::Invalid`] for statuses other than dead letter and cancelled. After an error of the
-    /// store some windows may be done.
+    /// store some steps may be done.
     pub async fn retry_all(&self, filter: &Filter, rate: Rate) -> Result<Bulk> {
         filter.check(
             &[Status::DeadLetter, Status::Cancelled],
@@ -101,11 +103,11 @@ impl Operator {
         let started = self.outbox.engine().stores().send.now().await?;
         let mut filter = filter.clone();
         filter.until = Some(filter.until.map_or(started, |until| until.min(started)));
-        let told = format!("{filter}, at a rate of {rate}");
+        let detail = format!("{filter}, at a rate of {rate}");
         let mut done = Bulk::default();
         for slice in self.slices(&filter).await? {
             let due = |n: u64, _: &Listed| Some(started + rate.offset(n));
-            self.windows(slice, &Verb::Retry, &told, &mut done, due).await?;
+            self.in_steps(slice, &Verb::Retry, &detail, &mut done, due).await?;
         }
         Ok(done)
     }
@@ -113,7 +115,7 @@ impl Operator {
     /// Cancels waiting notices (not sent, failed, awaiting their ack) that were added before the call began, as
     /// [`Self::cancel`] does. A notice that is being sent is not changed.
     ///
-    /// Each window of 500 is its own transaction with one entry in the audit; another call continues.
+    /// Each step of 500 is its own transaction with one entry in the audit; another call continues.
     ///
     /// # Errors
     /// As [`Self::list`]; [`crate::Error::Invalid`] for statuses of ended notices and for being sent.
@@ -127,7 +129,7 @@ impl Operator {
         for slice in self.slices(filter).await? {
             // Producers may add notices faster than this call cancels them.
             let known = |_: u64, notice: &Listed| (notice.create_time <= started).then_some(started);
-            self.windows(slice, &cancel(reason), &filter.to_string(), &mut done, known).await?;
+            self.in_steps(slice, &cancel(reason), &filter.to_string(), &mut done, known).await?;
         }
         done.last_due = None;
         Ok(done)
@@ -140,7 +142,7 @@ impl Operator {
     /// Goes through a queue slice once, from its oldest to its newest notice. The position only increases, so the loop ends
     /// even if notices do not change. `due` returns the new due time of a notice, given how many it has selected before; `None`
     /// skips the notice.
-    pub(super) async fn windows(
+    pub(super) async fn in_steps(
         &self,
         mut slice: QueueSlice,
         verb: &Verb,
@@ -149,11 +151,11 @@ impl Operator {
         due: impl Fn(u64, &Listed) -> Option<DateTime<Utc>>,
     ) -> Result<()> {
         loop {
-            let seen = self.stores().browse.list(&slice, WINDOW).await?;
+            let seen = self.stores().browse.list(&slice, STEP).await?;
             let Some(last) = seen.last() else { return Ok(()) };
             slice.after = Some(last.position.clone());
-            let full = seen.len() == WINDOW;
-            // Notices that are not changed keep their place in the spread, so that no two windows overlap.
+            let full = seen.len() == STEP;
+            // Notices that are not changed keep their place in the spread, so that no two steps overlap.
             let mut place = done.changed + done.dedupe_key_taken + done.passed_over;
             let mut notices = Vec::with_capacity(seen.len());
             for notice in &seen {
@@ -164,7 +166,7 @@ impl Operator {
             }
             if !notices.is_empty() {
                 let asked = notices.len() as u64;
-                let window = Window {
+                let step = BulkStep {
                     def_id: slice.def_id,
                     status: slice.status,
                     notices,
@@ -172,12 +174,12 @@ impl Operator {
                     who: self.who.clone(),
                     filter: filter.to_owned(),
                 };
-                let window_done = self.stores().operate.change_window(&window).await?;
-                let (changed, taken) = (window_done.changed.len() as u64, window_done.dedupe_key_taken.len() as u64);
+                let step_done = self.stores().operate.change_step(&step).await?;
+                let (changed, taken) = (step_done.changed.len() as u64, step_done.dedupe_key_taken.len() as u64);
                 done.changed += changed;
                 done.dedupe_key_taken += taken;
                 done.passed_over += asked.saturating_sub(changed + taken);
-                let moved = window.notices.iter().filter(|target| window_done.changed.contains(&target.id));
+                let moved = step.notices.iter().filter(|target| step_done.changed.contains(&target.id));
                 done.last_due = done.last_due.max(moved.map(|target| target.due).max());
                 if changed > 0 {
                     self.outbox.wake();

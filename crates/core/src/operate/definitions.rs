@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::QueueSlice;
 use super::edit_preview::{EditPreview, InFlight, preview};
 use super::explain::ExplainContext;
 use super::listing::Counted;
@@ -12,7 +11,7 @@ use crate::definition::{DefVersion, NotifyDef, for_people};
 use crate::error::{Error, Result};
 use crate::notice::Status;
 use crate::outbox::{Updated, validate};
-use crate::store::Edit;
+use crate::store::{Edit, QueueSlice};
 use crate::typed::Definition;
 
 /// A reference to a definition, by its name or its id.
@@ -72,13 +71,13 @@ impl Operator {
     /// Returns the present row of a definition, with which an edit begins.
     ///
     /// # Errors
-    /// [`Error::UnknownDefinition`], [`Error::Invalid`] for an unknown id; those of the store.
+    /// [`Error::UnknownDefinition`]; those of the store.
     pub async fn definition(&self, definition: impl Into<DefRef>) -> Result<NotifyDef> {
         let mut all = self.outbox.engine().stores().definitions.definitions().await?;
         let (found, missing) = match definition.into() {
             DefRef::Id(id) => {
-                let problem = format!("no definition has the id {id}");
-                (all.iter().position(|def| def.id == id), Error::Invalid { what: "definition", problem })
+                let name = format!("id {id}");
+                (all.iter().position(|def| def.id == id), Error::UnknownDefinition { name, nearest: None })
             }
             DefRef::Name(name) => {
                 let nearest = nearest_name(&name, all.iter().map(|def| def.name.as_str()));

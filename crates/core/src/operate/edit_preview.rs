@@ -288,4 +288,5 @@ impl fmt::Display for Shown<'_> {
 }
 
 #[cfg(test)]
+#[path = "edit_preview_tests.rs"]
 mod tests;

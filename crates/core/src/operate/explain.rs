@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::{Paused, SeenNode, SendLimits};
 use crate::definition::{NotifyDef, Policy, Problem};
 use crate::limit::{QuotaStop, allowance};
 use crate::notice::rfc3339;
 use crate::notice::{NoticeRecord, Status, millis_from_time};
+use crate::store::{Paused, SeenNode, SendLimits};
 
 /// Why a notice is not sent yet, or how it ended. If there are several reasons, it is the one to fix first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,12 +203,12 @@ impl Explanation {
             (0, _, _) => Self::NoNode { since: next },
             (nodes, 0, _) => Self::NoHandler { handler: row.handler_name().to_owned(), nodes },
             (_, _, Some(id)) => Self::Behind { id },
-            (_, nodes, None) => Self::held(&policy, row, around).unwrap_or(Self::Due { since: next, nodes }),
+            (_, nodes, None) => Self::limited(&policy, row, around).unwrap_or(Self::Due { since: next, nodes }),
         }
     }
 
     /// Returns the limit over all nodes that stops it, if one does.
-    fn held(policy: &Policy, row: &NotifyDef, around: &ExplainContext) -> Option<Self> {
+    fn limited(policy: &Policy, row: &NotifyDef, around: &ExplainContext) -> Option<Self> {
         let now = around.now;
         let limit = around.send_limits.limits.get(&row.id).cloned().unwrap_or_default();
         let hold = allowance(&limit, &policy.quota?, millis_from_time(now), around.sending, policy.lease()).err()?;

@@ -21,7 +21,7 @@ use crate::store::{AuditEntry, DefinitionCounts, QueueSlice, Stores};
 /// notice in a state that does not allow it returns the reason ([`VerbResult`]) and changes nothing.
 ///
 /// ```
-/// use solid_notify_core::operate::{Filter, VerbResult};
+/// use solid_notify_core::{Filter, VerbResult};
 /// # async fn example(outbox: solid_notify_core::AnyOutbox, id: i64) -> Result<(), Box<dyn std::error::Error>> {
 ///
 /// let alice = outbox.operator("alice");
@@ -108,11 +108,11 @@ impl Operator {
     }
 
     async fn change(&self, id: i64, verb: &Verb) -> Result<VerbResult> {
-        let answer = self.stores().operate.change(id, verb, &self.who).await?;
-        if answer.is_done() {
+        let result = self.stores().operate.change(id, verb, &self.who).await?;
+        if result.is_done() {
             self.outbox.wake();
         }
-        Ok(answer)
+        Ok(result)
     }
 
     /// Returns one notice with its last attempts, live or ended.
@@ -219,7 +219,7 @@ impl Operator {
         Ok(self.stores().browse.audit(limit).await?)
     }
 
-    /// Returns the audit of this notice, the latest entry first. A bulk change has one entry per window and is not included.
+    /// Returns the audit of this notice, the latest entry first. A bulk change has one entry per step and is not included.
     ///
     /// # Errors
     /// Those of the store.

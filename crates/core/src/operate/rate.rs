@@ -1,4 +1,4 @@
-//! [`Rate`]: how many notices a bulk retry makes due per period.
+//! [`Rate`]: a number per period: of notices that a bulk retry makes due, or of attempts that `rate_limit` allows.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
 //! Re-timing: waiting retries get new times by the current intervals. [`retimed`] decides, purely; [`Operator::retime`] goes
-//! through the queue slice in small windows.
+//! through the queue slice in small steps.
 
 use chrono::{DateTime, Utc};
 
@@ -7,11 +7,12 @@ use super::bulk::Bulk;
 use super::decided::moved;
 use super::definitions::DefRef;
 use super::operator::Operator;
-use super::{Listed, QueueSlice, Rate, Verb};
+use super::rate::Rate;
 use crate::definition::Policy;
 use crate::error::{Error, Result};
 use crate::notice::{Status, later};
-use crate::store::RetryGroup;
+use crate::store::verb::Verb;
+use crate::store::{Listed, QueueSlice, RetryGroup};
 
 impl Operator {
     /// Gives the waiting retries of a definition new times by the current row: the interval after their last failure, counted
@@ -21,7 +22,7 @@ impl Operator {
     /// Not changed are retries that are due already, that would move by less than a second, that an operator retried and that
     /// were not attempted since, and that have no try left. A time that a handler or an operator had set is replaced.
     ///
-    /// Each window of 500 is its own transaction with one entry in the audit; another call continues.
+    /// Each step of 500 is its own transaction with one entry in the audit; another call continues.
     ///
     /// # Errors
     /// [`Error::InvalidDefinition`] for an invalid row, [`Error::Invalid`] if its interval is a named strategy, which only
@@ -34,11 +35,17 @@ impl Operator {
             return Err(Error::Invalid { what: "retiming", problem });
         }
         let started = self.outbox.engine().stores().send.now().await?;
-        let told = format!("failed of {}, by its intervals, at a rate of {rate}", row.name);
+        let detail = format!("failed of {}, by its intervals, at a rate of {rate}", row.name);
         let plan = |n: u64, notice: &Listed| retimed(&policy, notice, started, started + rate.offset(n));
         let mut done = Bulk::default();
-        self.windows(QueueSlice::of(row.id, Status::Failed), &Verb::Reschedule { at: started }, &told, &mut done, plan)
-            .await?;
+        self.in_steps(
+            QueueSlice::of(row.id, Status::Failed),
+            &Verb::Reschedule { at: started },
+            &detail,
+            &mut done,
+            plan,
+        )
+        .await?;
         Ok(done)
     }
 }
@@ -75,7 +82,7 @@ mod tests {
 
     use super::*;
     use crate::NotifyDef;
-    use crate::operate::Position;
+    use crate::store::Position;
 
     const NOW: DateTime<Utc> = DateTime::UNIX_EPOCH;
     const SECOND: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! [`BrowseStore`]: what people read: notices, lists, counts, the audit.
 //!
 //! A store reads one queue slice at a time (a definition and a status), because its indexes begin with these.
-//! [`crate::operate::Operator`], the handle for people, combines queue slices and windows.
+//! [`crate::operate::Operator`], the handle for people, combines queue slices and steps.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub trait BrowseStore: Send + Sync + 'static {
     async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError>;
 
     /// Returns the audit entries of this notice, the latest first. Bulk changes are not included, because they have one entry
-    /// per window.
+    /// per step.
     async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError>;
 }
 

@@ -18,14 +18,14 @@ use crate::notice::Status;
 #[async_trait]
 pub trait OperateStore: Send + Sync + 'static {
     /// Applies an ack or nack, whatever the state of the notice.
-    async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError>;
+    async fn apply_ack(&self, reply: &Reply) -> Result<AckResult, StoreError>;
 
     /// Applies [`super::verb::decide`] to one notice and writes an audit entry, in one transaction.
     async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError>;
 
     /// Applies a verb to a few notices of a queue slice and writes an audit entry, in one transaction. Notices that have
     /// changed since they were read, or are locked, are skipped.
-    async fn change_window(&self, window: &Window) -> Result<WindowDone, StoreError>;
+    async fn change_step(&self, step: &BulkStep) -> Result<BulkStepDone, StoreError>;
 
     /// Sets the switch that pauses everything and writes an audit entry, in one transaction. Returns false if it was already
     /// set so.
@@ -34,7 +34,7 @@ pub trait OperateStore: Send + Sync + 'static {
 
 /// A change of a few notices of one queue slice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Window {
+pub struct BulkStep {
     /// Their definition.
     pub def_id: i64,
     /// The status that they were read with, and must still have.
@@ -50,7 +50,7 @@ pub struct Window {
     pub filter: String,
 }
 
-/// One notice of a [`Window`].
+/// One notice of a [`BulkStep`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
     /// Its id.
@@ -61,22 +61,22 @@ pub struct Target {
     pub due: DateTime<Utc>,
 }
 
-/// Result of a [`Window`].
+/// Result of a [`BulkStep`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WindowDone {
+pub struct BulkStepDone {
     /// The ids that were changed.
     pub changed: Vec<i64>,
     /// The ids that were not changed, because a live notice has their dedupe key.
     pub dedupe_key_taken: Vec<i64>,
 }
 
-impl WindowDone {
+impl BulkStepDone {
     /// Returns the detail for the audit: the filter, how many, and the smallest and largest id.
-    pub fn detail(&self, window: &Window) -> String {
+    pub fn detail(&self, step: &BulkStep) -> String {
         let id = |id: Option<&i64>| id.copied().unwrap_or_default();
         let (first, last) = (id(self.changed.iter().min()), id(self.changed.iter().max()));
-        let mut text = format!("{}: {} notices, ids {first} to {last}", window.filter, self.changed.len());
-        if let Verb::Cancel { reason } = &window.verb {
+        let mut text = format!("{}: {} notices, ids {first} to {last}", step.filter, self.changed.len());
+        if let Verb::Cancel { reason } = &step.verb {
             text = format!("{text}; reason: {reason}");
         }
         match self.dedupe_key_taken.len() {

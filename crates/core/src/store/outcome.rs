@@ -1,4 +1,4 @@
-//! The outcome of an attempt, as a store persists it.
+//! [`Settle`]: the outcome of an attempt with its decision, as a store persists it.
 
 use std::time::Duration;
 

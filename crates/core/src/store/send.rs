@@ -152,7 +152,7 @@ impl From<Vec<ClaimedNotice>> for Claims {
 /// What to claim of a definition.
 #[derive(Debug, Clone)]
 pub enum ClaimWhat {
-    /// Due notices of a queue slice except suspects, the longest due first. [`Status::NotSent`] or [`Status::Failed`].
+    /// Due notices of a queue slice except crash-looping ones, the longest due first. [`Status::NotSent`] or [`Status::Failed`].
     Slice(Status),
     /// Retries during which the process has died [`CRASH_LOOP`] times or more. One of them may be the cause. Sent one at a
     /// time, it crashes no other attempt.
@@ -165,7 +165,7 @@ pub enum ClaimWhat {
     Keys(Vec<String>),
 }
 
-/// After how many crashes a notice is a suspect. Not after one, because one kill, perhaps a deployment, interrupts many notices
+/// After how many crashes a notice is crash-looping. Not after one, because one kill, perhaps a deployment, interrupts many notices
 /// that did not cause it.
 pub const CRASH_LOOP: i64 = 2;
 

@@ -194,7 +194,7 @@ pub fn detail(notice: &NoticeRecord, verb: &Verb) -> String {
         Verb::Reschedule { at } => format!("; due at {}", rfc3339(*at)),
     };
     let tries = notice.failures.saturating_add(notice.crashes);
-    format!("it was {was}{class}, fence {}, {tries} tries used{asked}", notice.fence)
+    format!("it was {was}{class}, fence {}, tries used: {tries}{asked}", notice.fence)
 }
 
 fn digest(param: &str) -> String {
@@ -222,8 +222,8 @@ mod tests {
         for verb in [Verb::Retry, Verb::Edit { param: "1".to_owned() }, Verb::Reschedule { at: NOW }] {
             assert_eq!(decide(&sending, &verb, NOW).err(), Some(VerbResult::BeingSent));
         }
-        let answer = decide(&sending, &cancel, NOW).ok().map(|change| change.answer());
-        assert_eq!(answer, Some(VerbResult::CancelledDuringAttempt));
+        let result = decide(&sending, &cancel, NOW).ok().map(|change| change.answer());
+        assert_eq!(result, Some(VerbResult::CancelledDuringAttempt));
         sending.ordering_key = Some("key".to_owned());
         assert_eq!(decide(&sending, &cancel, NOW).err(), Some(VerbResult::BeingSent));
         let expired = decide(&sending, &cancel, NOW + Duration::from_secs(1)).ok().map(|change| change.answer());

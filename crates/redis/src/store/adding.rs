@@ -55,7 +55,7 @@ impl RedisStore {
         let call = format!("{:x}", fastrand::u64(..));
         let mut stored = vec![(0, false); notices.len()];
         for (def_id, places) in of_definitions {
-            for window in places.chunks(AT_ONCE) {
+            for chunk in places.chunks(AT_ONCE) {
                 let new = |at: &usize| {
                     let (id, notice, _) = &notices[*at];
                     let due = match notice.send_millis() {
@@ -73,11 +73,11 @@ impl RedisStore {
                         dedupe_until_ended: notice.is_unique_until_ended().then_some("1"),
                     }
                 };
-                let insert = given::Insert { call: &call, notices: window.iter().map(new).collect() };
+                let insert = given::Insert { call: &call, notices: chunk.iter().map(new).collect() };
                 let answers: Vec<String> = self.run(&INSERT, def_id, &insert, "adding notices").await?;
-                for (at, answer) in window.iter().zip(answers) {
-                    let id = answer.get(1..).and_then(|member| member.parse().ok()).unwrap_or_default();
-                    stored[*at] = (id, answer.starts_with('n'));
+                for (at, reply) in chunk.iter().zip(answers) {
+                    let id = reply.get(1..).and_then(|member| member.parse().ok()).unwrap_or_default();
+                    stored[*at] = (id, reply.starts_with('n'));
                 }
             }
         }

@@ -77,8 +77,8 @@ impl RedisStore {
             };
             let common = self.keys.common();
             let write = given::Alert { common: &common, field: &field, source: from.map(Text), what };
-            let answer: String = self.run(&ALERT, alert_def, &write, DOING).await?;
-            if answer != "conflict" {
+            let reply: String = self.run(&ALERT, alert_def, &write, DOING).await?;
+            if reply != "conflict" {
                 return Ok(());
             }
         }
@@ -142,8 +142,8 @@ impl RedisStore {
             notice,
         };
         let write = given::Alert { common: &common, field: &field, source: None, what };
-        let answer: String = self.run(&ALERT, alert_def, &write, "storing what becomes of an alert").await?;
-        Ok(if answer == "conflict" { Advanced::Changed } else { Advanced::Done })
+        let reply: String = self.run(&ALERT, alert_def, &write, "storing what becomes of an alert").await?;
+        Ok(if reply == "conflict" { Advanced::Changed } else { Advanced::Done })
     }
 }
 

@@ -63,8 +63,8 @@ impl RedisStore {
             let new = begin(&row, quota, now, &ids, claim.lease);
             let new_limits = codec::limit_text(&new);
             let take = ClaimMode::Take { seen_limits: &limits, new_limits: &new_limits, most_sending: sending };
-            let (answer, _, _, sending, found, _) = self.ask(claim, "any", taken.len(), take, &taken).await?;
-            if answer == "claimed" {
+            let (reply, _, _, sending, found, _) = self.ask(claim, "any", taken.len(), take, &taken).await?;
+            if reply == "claimed" {
                 let notices = found.iter().map(|words| claimed(claim.def_id, words)).collect();
                 let stopped_by = allowance(&new, quota, now, sending, claim.lease).err();
                 return Ok(Claims { notices, stopped_by });
@@ -88,13 +88,13 @@ impl RedisStore {
         members: &[String],
     ) -> Result<ClaimReply<Words>, StoreError> {
         let given = arguments(claim, what, most, mode, members);
-        let answer: redis::Value = self.run(&CLAIM, claim.def_id, &given, DOING).await?;
-        if let redis::Value::Array(parts) = &answer
+        let reply: redis::Value = self.run(&CLAIM, claim.def_id, &given, DOING).await?;
+        if let redis::Value::Array(parts) = &reply
             && parts.len() == 1
         {
             return Ok(("conflict".to_owned(), String::new(), String::new(), 0, Vec::new(), Vec::new()));
         }
-        redis::from_redis_value(answer).map_err(|error| super::fault(DOING, Error::unreadable(DOING, &error)))
+        redis::from_redis_value(reply).map_err(|error| super::fault(DOING, Error::unreadable(DOING, &error)))
     }
 }
 

@@ -8,8 +8,7 @@ use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::definition::StoredVersion;
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::notice::{millis_from_time, time_from_millis};
-use solid_notify_core::operate::{AuditEntry, NoticeCounts, Paused};
-use solid_notify_core::store::Alarm;
+use solid_notify_core::store::{Alarm, AuditEntry, NoticeCounts, Paused};
 use std::time::Duration;
 
 /// Encodes as JSON. The rows have only texts and numbers, for which encoding never fails.

@@ -101,7 +101,7 @@ impl RedisStore {
                     new.delete_time = None;
                     match replaceable(rows, seen, new, now)? {
                         Ok(found) => found,
-                        Err(answer) => return Ok(answer),
+                        Err(result) => return Ok(result),
                     }
                 }
                 Edit::Delete { seen } => {
@@ -111,7 +111,7 @@ impl RedisStore {
                     new.delete_time = Some(now);
                     match replaceable(rows, seen, new, now)? {
                         Ok(found) => found,
-                        Err(answer) => return Ok(answer),
+                        Err(result) => return Ok(result),
                     }
                 }
             };
@@ -138,8 +138,8 @@ impl RedisStore {
             audit: &kept.audit,
             row: row.map(|row| fields(row).into_iter().collect()),
         };
-        let answer: String = self.common(&edit, DOING).await?;
-        Ok(answer == "done")
+        let reply: String = self.common(&edit, DOING).await?;
+        Ok(reply == "done")
     }
 
     async fn new_definition(&self, name: &str) -> Result<i64, StoreError> {

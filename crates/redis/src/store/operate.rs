@@ -9,11 +9,11 @@ use solid_notify_core::StoreError;
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::definition::NotifyDef;
 use solid_notify_core::notice::{NEVER, NoticeRecord, Status, duration_millis, time_from_millis};
-use solid_notify_core::operate::{
-    AuditEntry, COUNT_HOLD, DefinitionCounts, Listed, NoticeCounts, Paused, Position, QueueSlice, RECENT, RetryGroup,
-    SeenNode, Switch, Verb, VerbResult, Window, WindowDone, next_count,
+use solid_notify_core::store::verb::{Verb, VerbResult};
+use solid_notify_core::store::{
+    AuditEntry, BrowseStore, BulkStep, BulkStepDone, COUNT_HOLD, DefinitionCounts, Listed, NoticeCounts, OperateStore,
+    Paused, Position, QueueSlice, RECENT, RetryGroup, SeenNode, Switch, next_count, was_seen,
 };
-use solid_notify_core::store::{BrowseStore, OperateStore, was_seen};
 
 use super::given::{self, After, Entries, Millis, Text};
 use super::row::{Words, number, score, word};
@@ -115,9 +115,9 @@ impl BrowseStore for RedisStore {
         let mut groups: Vec<RetryGroup> = Vec::new();
         let mut at = 0;
         while at < most {
-            let window = AT_ONCE.min(most - at);
+            let page = AT_ONCE.min(most - at);
             type Raw = (i64, i64, Option<String>, Option<i64>, String);
-            let look = given::Look::Retries { skipped: at, most: window };
+            let look = given::Look::Retries { skipped: at, most: page };
             let (now, found): (i64, Vec<Raw>) = self.run(&LOOK, def_id, &look, "looking at retries").await?;
             for (failures, crashes, class, called, due) in &found {
                 let due = score(due).unwrap_or(i64::MAX);
@@ -135,10 +135,10 @@ impl BrowseStore for RedisStore {
                     None => groups.push(one),
                 }
             }
-            if found.len() < window {
+            if found.len() < page {
                 break;
             }
-            at += window;
+            at += page;
         }
         Ok(groups)
     }
@@ -180,16 +180,16 @@ impl BrowseStore for RedisStore {
 
 #[async_trait]
 impl OperateStore for RedisStore {
-    async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError> {
-        self.answer(answer).await
+    async fn apply_ack(&self, reply: &Reply) -> Result<AckResult, StoreError> {
+        self.apply(reply).await
     }
 
     async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
         self.change_one(id, verb, who).await
     }
 
-    async fn change_window(&self, window: &Window) -> Result<WindowDone, StoreError> {
-        self.change_some(window).await
+    async fn change_step(&self, step: &BulkStep) -> Result<BulkStepDone, StoreError> {
+        self.change_some(step).await
     }
 
     async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {

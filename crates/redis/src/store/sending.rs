@@ -41,13 +41,13 @@ impl SendStore for RedisStore {
         let (mut leases, mut extended) = (leases.to_vec(), Vec::new());
         leases.sort_by_key(|lease| def_of(lease.id));
         for same in leases.chunk_by(|a, b| def_of(a.id) == def_of(b.id)) {
-            for window in same.chunks(AT_ONCE) {
+            for chunk in same.chunks(AT_ONCE) {
                 let lease = |lease: &Lease| {
                     let (member, fence) = (member(lease.id), Text(lease.fence));
                     given::Lease { member, fence, lease: Millis(lease.lease) }
                 };
-                let extend = given::Change::Extend { leases: window.iter().map(lease).collect() };
-                let members: Vec<String> = self.run(&CHANGE, def_of(window[0].id), &extend, "extending leases").await?;
+                let extend = given::Change::Extend { leases: chunk.iter().map(lease).collect() };
+                let members: Vec<String> = self.run(&CHANGE, def_of(chunk[0].id), &extend, "extending leases").await?;
                 extended.extend(members.iter().filter_map(|member| member.parse::<i64>().ok()));
             }
         }

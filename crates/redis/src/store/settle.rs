@@ -22,13 +22,13 @@ impl RedisStore {
         let mut settled = vec![Settled::LostLease; batch.len()];
         let mut alarmed = Vec::new();
         for (def_id, places) in of_definitions {
-            for window in places.chunks(AT_ONCE) {
-                let outcomes: Vec<&Settle> = window.iter().map(|at| &batch[*at]).collect();
+            for chunk in places.chunks(AT_ONCE) {
+                let outcomes: Vec<&Settle> = chunk.iter().map(|at| &batch[*at]).collect();
                 let answers = match outcomes.iter().any(|settle| settle.watched.is_some()) {
                     true => self.settle_watched(def_id, &outcomes).await?,
                     false => self.write(def_id, SettleMode::Free, &outcomes).await?.unwrap_or_default(),
                 };
-                window.iter().zip(answers).for_each(|(at, answer)| settled[*at] = answer);
+                chunk.iter().zip(answers).for_each(|(at, reply)| settled[*at] = reply);
                 if outcomes.iter().any(|settle| settle.shape() == Shape::Watched) {
                     alarmed.push(def_id);
                 }
@@ -54,9 +54,10 @@ impl RedisStore {
         for round in 0..AGAIN {
             pause(round).await;
             let (now, limits, mask) = self.look_at(def_id, outcomes).await?;
-            let held = outcomes.iter().zip(mask.bytes()).filter(|(_, held)| *held == b'1');
-            let seen: Vec<_> =
-                held.filter_map(|(settle, _)| settle.watched.as_deref().map(|watched| (settle.id, watched))).collect();
+            let stored = outcomes.iter().zip(mask.bytes()).filter(|(_, is_stored)| *is_stored == b'1');
+            let seen: Vec<_> = stored
+                .filter_map(|(settle, _)| settle.watched.as_deref().map(|watched| (settle.id, watched)))
+                .collect();
             let mut beside = unchanged(&limits, mask);
             if !seen.is_empty() {
                 let row = codec::limit_row(&limits).unwrap_or_default();
@@ -85,19 +86,19 @@ impl RedisStore {
         mode: SettleMode<'_>,
         outcomes: &[&Settle],
     ) -> Result<Option<Vec<Settled>>, StoreError> {
-        let answer: redis::Value = self.run(&SETTLE, def_id, &self.arguments(mode, outcomes), DOING).await?;
-        if let redis::Value::Array(parts) = &answer
+        let reply: redis::Value = self.run(&SETTLE, def_id, &self.arguments(mode, outcomes), DOING).await?;
+        if let redis::Value::Array(parts) = &reply
             && parts.len() == 1
         {
             return Ok(None);
         }
         let (_, answers): (String, Vec<String>) =
-            redis::from_redis_value(answer).map_err(|error| super::fault(DOING, Error::unreadable(DOING, &error)))?;
-        let settled = |(answer, outcome): (&String, &&Settle)| match answer.as_str() {
+            redis::from_redis_value(reply).map_err(|error| super::fault(DOING, Error::unreadable(DOING, &error)))?;
+        let settled = |(reply, outcome): (&String, &&Settle)| match reply.as_str() {
             // An ack or nack is stored once: only the call that changed something returns `Done`.
             "was" if matches!(mode, SettleMode::Once) => Settled::Ended(outcome.transition.next.status()),
             "done" | "was" => Settled::Done,
-            answer => answer
+            reply => reply
                 .strip_prefix("ended ")
                 .and_then(|code| Status::from_code(code.parse().ok()?))
                 .map_or(Settled::LostLease, Settled::Ended),

@@ -4,9 +4,10 @@
 use solid_notify_core::StoreError;
 use solid_notify_core::ack::{ACKED_LATE, AckResult, OfLive, Reply, late_entry, of_ended, of_live};
 use solid_notify_core::notice::{Status, millis_from_time};
-use solid_notify_core::operate::{AuditEntry, Change, Verb, VerbResult, Window, WindowDone, decide, detail};
+use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
+use solid_notify_core::store::{AuditEntry, BulkStep, BulkStepDone};
 
-use super::given::{self, SeenWindow, Target, Text, WindowVerb};
+use super::given::{self, SeenStep, StepVerb, Target, Text};
 use super::row::Stored;
 use super::{AGAIN, CHANGE, RedisStore, busy, codec, member, pause};
 
@@ -19,7 +20,7 @@ impl RedisStore {
             let record = stored.record(status);
             let change = match decide(&record, verb, now) {
                 Ok(change) => change,
-                Err(answer) => return Ok(answer),
+                Err(result) => return Ok(result),
             };
             let mut entry = AuditEntry::new(now, who, verb.act());
             (entry.def_id, entry.notice_id) = (Some(record.def_id), Some(id));
@@ -50,15 +51,15 @@ impl RedisStore {
         self.run(&CHANGE, stored.def_id, &change, "changing a notice").await
     }
 
-    pub(super) async fn change_some(&self, window: &Window) -> Result<WindowDone, StoreError> {
+    pub(super) async fn change_some(&self, step: &BulkStep) -> Result<BulkStepDone, StoreError> {
         const DOING: &str = "changing notices";
-        let verb = match (&window.verb, window.status) {
-            (Verb::Retry, status) if status.is_final() => WindowVerb::Revive,
-            (Verb::Reschedule { .. }, Status::NotSent | Status::Failed) => WindowVerb::Retime,
-            (Verb::Cancel { reason }, status) if !status.is_final() => WindowVerb::End { reason },
-            _ => return Ok(WindowDone::default()),
+        let verb = match (&step.verb, step.status) {
+            (Verb::Retry, status) if status.is_final() => StepVerb::Revive,
+            (Verb::Reschedule { .. }, Status::NotSent | Status::Failed) => StepVerb::Retime,
+            (Verb::Cancel { reason }, status) if !status.is_final() => StepVerb::End { reason },
+            _ => return Ok(BulkStepDone::default()),
         };
-        let targets = window.notices.iter().map(|target| {
+        let targets = step.notices.iter().map(|target| {
             let (member, fence) = (member(target.id), Text(target.fence));
             Target { member, fence, time: millis_from_time(target.due) }
         });
@@ -66,42 +67,42 @@ impl RedisStore {
         for round in 0..AGAIN {
             pause(round).await;
             let change = |seen| {
-                let status = window.status.into();
-                given::Change::Window { verb, status, notices: &targets, seen }
+                let status = step.status.into();
+                given::Change::Step { verb, status, notices: &targets, seen }
             };
             type Seen = (String, Vec<String>, Vec<String>);
-            let (_, changed, taken): Seen = self.run(&CHANGE, window.def_id, &change(None), DOING).await?;
+            let (_, changed, taken): Seen = self.run(&CHANGE, step.def_id, &change(None), DOING).await?;
             let seen = format!("{}/{}", changed.join(" "), taken.join(" "));
             let ids = |members: &[String]| members.iter().filter_map(|member| member.parse().ok()).collect();
-            let done = WindowDone { changed: ids(&changed), dedupe_key_taken: ids(&taken) };
-            let mut entry = AuditEntry::new(self.time().await?, window.who.as_str(), window.verb.act());
-            (entry.def_id, entry.detail) = (Some(window.def_id), Some(done.detail(window)));
+            let done = BulkStepDone { changed: ids(&changed), dedupe_key_taken: ids(&taken) };
+            let mut entry = AuditEntry::new(self.time().await?, step.who.as_str(), step.verb.act());
+            (entry.def_id, entry.detail) = (Some(step.def_id), Some(done.detail(step)));
             let audit = codec::audit_text(&entry);
-            let take = change(Some(SeenWindow { seen, audit }));
-            let (answer, _, _): Seen = self.run(&CHANGE, window.def_id, &take, DOING).await?;
-            if answer == "done" {
+            let take = change(Some(SeenStep { seen, audit }));
+            let (reply, _, _): Seen = self.run(&CHANGE, step.def_id, &take, DOING).await?;
+            if reply == "done" {
                 return Ok(done);
             }
         }
         Err(busy(DOING))
     }
 
-    pub(super) async fn answer(&self, answer: &Reply) -> Result<AckResult, StoreError> {
+    pub(super) async fn apply(&self, reply: &Reply) -> Result<AckResult, StoreError> {
         for round in 0..AGAIN {
             pause(round).await;
-            let Some((stored, status)) = self.loaded(answer.id).await? else { return Ok(AckResult::Unknown) };
+            let Some((stored, status)) = self.loaded(reply.id).await? else { return Ok(AckResult::Unknown) };
             if status.is_final() {
-                if let Some(answered) = of_ended(answer, status, stored.fence(), stored.claimed(status).create_time) {
+                if let Some(answered) = of_ended(reply, status, stored.fence(), stored.claimed(status).create_time) {
                     return Ok(answered);
                 }
                 let late = given::Verb::Late { text: ACKED_LATE.to_owned() };
-                let entry = late_entry(self.time().await?, Some(stored.def_id), answer.id);
+                let entry = late_entry(self.time().await?, Some(stored.def_id), reply.id);
                 if self.carry_out(&stored, status, late, Some(codec::audit_text(&entry))).await? == "done" {
                     return Ok(AckResult::DeadLetterAcked);
                 }
                 continue;
             }
-            let done = match of_live(answer, &stored.claimed(status)) {
+            let done = match of_live(reply, &stored.claimed(status)) {
                 OfLive::Nothing(answered) => return Ok(answered),
                 OfLive::End(settle) => self.settle_once(&settle).await?,
                 OfLive::Fail(errors) => {
@@ -116,13 +117,13 @@ impl RedisStore {
     }
 
     /// Returns the result that an ack or nack would have now.
-    pub(crate) async fn preview(&self, answer: &Reply) -> Result<AckResult, StoreError> {
-        let Some((stored, status)) = self.loaded(answer.id).await? else { return Ok(AckResult::Unknown) };
+    pub(crate) async fn preview(&self, reply: &Reply) -> Result<AckResult, StoreError> {
+        let Some((stored, status)) = self.loaded(reply.id).await? else { return Ok(AckResult::Unknown) };
         if status.is_final() {
-            return Ok(of_ended(answer, status, stored.fence(), stored.claimed(status).create_time)
+            return Ok(of_ended(reply, status, stored.fence(), stored.claimed(status).create_time)
                 .unwrap_or(AckResult::DeadLetterAcked));
         }
-        Ok(match of_live(answer, &stored.claimed(status)) {
+        Ok(match of_live(reply, &stored.claimed(status)) {
             OfLive::Nothing(answered) => answered,
             _ => AckResult::Done,
         })

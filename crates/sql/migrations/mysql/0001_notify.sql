@@ -46,7 +46,7 @@ CREATE TABLE IF NOT EXISTS notify_def (
     CONSTRAINT notify_def_schedule_missed CHECK (schedule_missed IN ('once', 'all', 'none')),
     CONSTRAINT notify_def_max_retry_times CHECK (max_retry_times >= -1),
     CONSTRAINT notify_def_alert_trigger_type
-        CHECK (alert_trigger_type IN ('final_failure', 'each_failure', 'never', 'after_failures')),
+        CHECK (alert_trigger_type IN ('final_failure', 'each_failure', 'never', 'after_failures', '0', '1', '2', '3')),
     CONSTRAINT notify_def_alert_trigger_fail_times CHECK (alert_trigger_fail_times >= 1),
     CONSTRAINT notify_def_need_confirm CHECK (need_confirm IN (0, 1)),
     CONSTRAINT notify_def_max_concurrency CHECK (max_concurrency >= 1),

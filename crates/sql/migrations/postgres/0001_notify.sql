@@ -17,7 +17,8 @@ CREATE TABLE notify_def (
     timeout                  text NOT NULL DEFAULT '30s',
     alert_trigger_type       text NOT NULL DEFAULT 'final_failure'
                              CONSTRAINT notify_def_alert_trigger_type
-                             CHECK (alert_trigger_type IN ('final_failure', 'each_failure', 'never', 'after_failures')),
+                             CHECK (alert_trigger_type IN ('final_failure', 'each_failure', 'never', 'after_failures',
+                                                           '0', '1', '2', '3')),
     alert_trigger_fail_times integer NOT NULL DEFAULT 3
                              CONSTRAINT notify_def_alert_trigger_fail_times CHECK (alert_trigger_fail_times >= 1),
     alert_cooldown           text NOT NULL DEFAULT '5m',

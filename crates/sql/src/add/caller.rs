@@ -1,9 +1,8 @@
 //! The kind of connection that adds, and the result of an insert.
 
 use solid_notify_core::clock::HandClock;
-use solid_notify_core::dispatch::FirstAttemptReceiver;
+use solid_notify_core::dispatch::{FirstAttemptReceiver, Receipt};
 use solid_notify_core::error::{Error, Result};
-use solid_notify_core::receipt::Receipt;
 use sqlx::Connection;
 
 use crate::dialect::Dialect;
@@ -23,7 +22,7 @@ pub(crate) enum Caller<'a> {
 }
 
 impl Caller<'_> {
-    /// `$1` of every statement.
+    /// The time of the hand-turned clock, `$1` of the statements.
     pub(crate) fn now_millis(&self) -> Option<i64> {
         match self {
             Self::Ours(context) => context.clock.as_ref().map(HandClock::now_millis),

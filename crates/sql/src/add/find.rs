@@ -14,28 +14,29 @@ use crate::dialect::row::required;
 use crate::dialect::statement::{Arg, Statement, json};
 use crate::tx::Context;
 
-/// Reads the id of the notice's definition in a statement of its own, and the tables in which it was read.
+/// Reads the id of the notice's definition by the statement `look`, and the tables in which it was read. `look_now` is the same as
+/// a locking read.
 pub(crate) async fn definition_id<DB: Dialect>(
     conn: &mut DB::Connection,
+    [look, look_now]: [&Statement; 2],
     now: Arg<'_>,
     notice: &NewNotice,
     caller: Caller<'_>,
 ) -> Result<Option<(i64, String)>> {
-    let statements = AddStatements::of(DB::KIND);
-    let found = look::<DB>(conn, &statements.definition_id, now, notice, caller).await?;
+    let found = found_by::<DB>(conn, look, now, notice, caller).await?;
     match (found, caller) {
         (Some(found), _) => Ok(Some(found)),
         // The caller's snapshot may be older than the definition.
         (None, Caller::Ours(context)) => {
-            let id = definitions_beside(context).await?.remove(notice.name());
+            let id = committed_ids(context).await?.remove(notice.name());
             Ok(id.map(|id| (id, context.known.tables().to_string())))
         }
         // Only a locking read on this connection sees what was committed since the snapshot.
-        (None, _) => look::<DB>(conn, &statements.definition_id_now, now, notice, caller).await,
+        (None, _) => found_by::<DB>(conn, look_now, now, notice, caller).await,
     }
 }
 
-async fn look<DB: Dialect>(
+async fn found_by<DB: Dialect>(
     conn: &mut DB::Connection,
     look: &Statement,
     now: Arg<'_>,
@@ -67,9 +68,9 @@ pub(crate) async fn definition_ids<DB: Dialect>(
     Ok((rows.iter().map(entry).collect::<sqlx::Result<_>>().map_err(failed)?, tables.unwrap_or_default()))
 }
 
-/// Reads the ids of all definitions on a connection of the store. A locking read on the caller's connection would make operators
+/// Reads the ids of all definitions on a connection of the store, by their names. A locking read on the caller's connection would make operators
 /// wait for the end of its transaction, even for a name that does not exist.
-pub(crate) async fn definitions_beside(context: &Context) -> Result<HashMap<String, i64>> {
+pub(crate) async fn committed_ids(context: &Context) -> Result<HashMap<String, i64>> {
     let definitions = context.outbox.engine().stores().definitions.definitions().await?;
     let alive = definitions.into_iter().filter(|def| def.delete_time.is_none());
     Ok(alive.map(|def| (def.name, def.id)).collect())
@@ -88,12 +89,12 @@ pub(crate) async fn unknown_definition<DB: Dialect>(conn: &mut DB::Connection, n
 
 /// A dedupe key and its definition, as the statement `duplicates` reads them.
 #[derive(Serialize, PartialEq, Eq, Hash, Clone, Copy)]
-pub(crate) struct Key<'a> {
+pub(crate) struct DedupeKey<'a> {
     pub(crate) owner: i64,
     pub(crate) own_key: &'a str,
 }
 
-impl Key<'_> {
+impl DedupeKey<'_> {
     pub(crate) fn owned(&self) -> (i64, String) {
         (self.owner, self.own_key.to_owned())
     }
@@ -103,7 +104,7 @@ impl Key<'_> {
 /// ends.
 pub(crate) async fn duplicates<DB: Dialect>(
     conn: &mut DB::Connection,
-    keys: impl Iterator<Item = Key<'_>>,
+    keys: impl Iterator<Item = DedupeKey<'_>>,
     now: Arg<'_>,
     hold: bool,
 ) -> sqlx::Result<HashMap<(i64, String), i64>> {
@@ -132,6 +133,6 @@ pub(crate) async fn duplicate_of<DB: Dialect>(
     now: Arg<'_>,
     hold: bool,
 ) -> sqlx::Result<Option<i64>> {
-    let key = notice.dedupe_key_text().map(|own_key| Key { owner: def_id, own_key });
+    let key = notice.dedupe_key_text().map(|own_key| DedupeKey { owner: def_id, own_key });
     Ok(duplicates::<DB>(conn, key.into_iter(), now, hold).await?.into_values().next())
 }

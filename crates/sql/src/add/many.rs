@@ -13,7 +13,7 @@ use solid_notify_core::error::{Error, Result};
 use sqlx::Connection;
 
 use crate::add::caller::{Caller, DOING, Inserted};
-use crate::add::find::{Key, definition_ids, definitions_beside, duplicates, unknown_definition};
+use crate::add::find::{DedupeKey, committed_ids, definition_ids, duplicates, unknown_definition};
 use crate::add::one::{ROUNDS, insert, insert_of, lost_again};
 use crate::add::statements::{AddStatements, NEW_COLUMNS};
 use crate::dialect::Dialect;
@@ -30,7 +30,7 @@ const CHUNK_BYTES: usize = 2 << 20;
 
 /// A notice as the statements `insert_many` and `insert_many_keyed` read it.
 #[derive(Serialize)]
-struct Row<'a> {
+struct NewRow<'a> {
     /// Its index in the caller's list.
     #[serde(skip)]
     asked: usize,
@@ -48,7 +48,7 @@ struct Row<'a> {
     delay: i64,
 }
 
-impl<'a> Row<'a> {
+impl<'a> NewRow<'a> {
     fn new(asked: usize, owner: i64, notice: &'a NewNotice) -> Self {
         let (send_at, delay) = notice.send_millis();
         Self {
@@ -66,8 +66,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    fn key(&self) -> Option<Key<'a>> {
-        self.dedupe_key.map(|own_key| Key { owner: self.owner, own_key })
+    fn key(&self) -> Option<DedupeKey<'a>> {
+        self.dedupe_key.map(|own_key| DedupeKey { owner: self.owner, own_key })
     }
 
     /// The ordering key and its definition.
@@ -102,22 +102,22 @@ pub(crate) async fn insert_many<DB: Dialect>(
         && let Caller::Ours(context) = caller
     {
         // The caller's snapshot may be older than a definition.
-        let beside = definitions_beside(context).await?;
+        let committed = committed_ids(context).await?;
         if ids.is_empty() {
             tables = context.known.tables().to_string();
         }
-        ids.extend(beside.into_iter().filter(|(name, _)| names.contains(name.as_str())));
+        ids.extend(committed.into_iter().filter(|(name, _)| names.contains(name.as_str())));
     }
     let now = Arg::Int(caller.now_millis());
     let mut rows = Vec::with_capacity(notices.len());
-    let mut keys: HashMap<Key, usize> = HashMap::new();
+    let mut keys: HashMap<DedupeKey, usize> = HashMap::new();
     // Notices that repeat a dedupe key of this call, each with the index of the first notice that has the key.
     let mut repeated = Vec::new();
     for (place, notice) in notices.iter().enumerate() {
         let Some(owner) = ids.get(notice.name()) else {
             return Err(unknown_definition::<DB>(conn, notice.name(), now).await);
         };
-        let row = Row::new(place, *owner, notice);
+        let row = NewRow::new(place, *owner, notice);
         match row.key().map(|key| keys.entry(key)) {
             Some(Entry::Occupied(first)) => repeated.push((place, *first.get())),
             Some(Entry::Vacant(first)) => {
@@ -159,12 +159,12 @@ pub(crate) async fn insert_many<DB: Dialect>(
 ///
 /// A row whose ordering key occurs more than once in the call counts as one without a dedupe key, because the order of the insert
 /// is the order in which the notices of an ordering key are sent.
-fn sort_by_keys(rows: &mut [Row<'_>]) {
+fn sort_by_keys(rows: &mut [NewRow<'_>]) {
     let mut ordered: HashMap<(i64, &str), usize> = HashMap::new();
-    for key in rows.iter().filter_map(Row::order) {
+    for key in rows.iter().filter_map(NewRow::order) {
         *ordered.entry(key).or_default() += 1;
     }
-    let repeats = |row: &Row<'_>| row.order().is_some_and(|key| ordered.get(&key).is_some_and(|count| *count > 1));
+    let repeats = |row: &NewRow<'_>| row.order().is_some_and(|key| ordered.get(&key).is_some_and(|count| *count > 1));
     rows.sort_by_cached_key(|row| row.key().filter(|_| !repeats(row)).map(|key| (key.owner, key.own_key)));
     for (place, row) in rows.iter_mut().enumerate() {
         row.place = place;
@@ -175,7 +175,7 @@ fn sort_by_keys(rows: &mut [Row<'_>]) {
 async fn batches<DB: Dialect>(
     conn: &mut DB::Connection,
     statement: &Statement,
-    mut rows: Vec<Row<'_>>,
+    mut rows: Vec<NewRow<'_>>,
     now: Arg<'_>,
     inserted: &mut [Option<Inserted>],
 ) -> sqlx::Result<()> {
@@ -193,7 +193,7 @@ async fn batches<DB: Dialect>(
 async fn insert_batches<DB: Dialect>(
     conn: &mut DB::Connection,
     statement: &Statement,
-    rows: &[Row<'_>],
+    rows: &[NewRow<'_>],
     now: Arg<'_>,
     inserted: &mut [Option<Inserted>],
 ) -> sqlx::Result<()> {
@@ -238,17 +238,17 @@ async fn insert_batches<DB: Dialect>(
 /// duplicate, its rows are inserted one by one.
 async fn values_lists<DB: Dialect>(
     conn: &mut DB::Connection,
-    mut rows: Vec<Row<'_>>,
+    mut rows: Vec<NewRow<'_>>,
     notices: &[NewNotice],
     (now, tables): (Arg<'_>, &str),
     inserted: &mut [Option<Inserted>],
 ) -> sqlx::Result<()> {
-    let mut seen = duplicates::<DB>(conn, rows.iter().filter_map(Row::key), now, false).await?;
-    let is_seen = |row: &&Row<'_>| row.key().is_some_and(|key| seen.contains_key(&key.owned()));
-    let to_hold = rows.iter().filter(|row| row.until_ended.is_none()).filter(is_seen).filter_map(Row::key);
+    let mut seen = duplicates::<DB>(conn, rows.iter().filter_map(NewRow::key), now, false).await?;
+    let is_seen = |row: &&NewRow<'_>| row.key().is_some_and(|key| seen.contains_key(&key.owned()));
+    let to_hold = rows.iter().filter(|row| row.until_ended.is_none()).filter(is_seen).filter_map(NewRow::key);
     let to_hold = to_hold.collect::<Vec<_>>();
     let held = duplicates::<DB>(conn, to_hold.iter().copied(), now, true).await?;
-    for key in to_hold.iter().map(Key::owned).filter(|key| !held.contains_key(key)) {
+    for key in to_hold.iter().map(DedupeKey::owned).filter(|key| !held.contains_key(key)) {
         seen.remove(&key);
     }
     rows.retain(|row| match row.key().and_then(|key| seen.get(&key.owned())) {
@@ -258,12 +258,12 @@ async fn values_lists<DB: Dialect>(
         }
         None => true,
     });
-    let step = match rows.is_empty() {
-        true => 1,
-        false => {
-            let answer = DB::fetch(conn, &AddStatements::of(DB::KIND).id_step, &[]).await?;
+    let step = match &AddStatements::of(DB::KIND).id_step {
+        Some(id_step) if !rows.is_empty() => {
+            let answer = DB::fetch(conn, id_step, &[]).await?;
             answer.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(1)
         }
+        _ => 1,
     };
     for chunk in chunks(&rows) {
         let keyed = chunk.iter().any(|row| row.dedupe_key.is_some());
@@ -286,13 +286,13 @@ async fn values_lists<DB: Dialect>(
 }
 
 /// True where all rows fit into one statement, so that all or none are inserted without a transaction around them.
-fn is_one_statement(kind: Kind, rows: &[Row<'_>]) -> bool {
+fn is_one_statement(kind: Kind, rows: &[NewRow<'_>]) -> bool {
     // On MySQL a duplicate that is not visible splits the list into one statement for each row.
     chunks(rows).count() <= 1 && (kind.update_returns() || rows.iter().all(|row| row.dedupe_key.is_none()))
 }
 
 /// Splits the rows into chunks of at most [`CHUNK`] rows and [`CHUNK_BYTES`] bytes.
-fn chunks<'r, 'a>(rows: &'r [Row<'a>]) -> impl Iterator<Item = &'r [Row<'a>]> {
+fn chunks<'r, 'a>(rows: &'r [NewRow<'a>]) -> impl Iterator<Item = &'r [NewRow<'a>]> {
     let mut rest = rows;
     std::iter::from_fn(move || {
         let mut bytes = 0;
@@ -308,12 +308,12 @@ fn chunks<'r, 'a>(rows: &'r [Row<'a>]) -> impl Iterator<Item = &'r [Row<'a>]> {
 
 /// An INSERT with its values in the text, so that its length is free and it needs no prepared statement. It names the database in
 /// which the definitions were read, because `USE` may have chosen another one for the session.
-fn values_list(kind: Kind, rows: &[Row<'_>], now: Arg<'_>, tables: &str) -> String {
+fn values_list(kind: Kind, rows: &[NewRow<'_>], now: Arg<'_>, tables: &str) -> String {
     let now = match now {
         Arg::Int(Some(ms)) => kind.epoch_time(&ms.to_string()),
         _ => kind.database_now().to_owned(),
     };
-    let row = |row: &Row<'_>| {
+    let row = |row: &NewRow<'_>| {
         let [param, description, trace_context] =
             [Some(row.param), row.description, row.trace_context].map(mysql_literal);
         let [ordering_key, dedupe_key] = [row.ordering_key, row.dedupe_key].map(mysql_literal);

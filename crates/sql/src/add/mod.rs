@@ -1,8 +1,9 @@
-//! Inserting a notice through each kind of sqlx connection. All of them end in [`insert`] or, for many notices at once, in
-//! [`insert_many`].
+//! Inserting a notice through each kind of sqlx connection. The plain path of all of them ends in [`insert`] or, for many notices at
+//! once, in [`insert_many`].
 
 pub(crate) mod caller;
 mod find;
+pub(crate) mod known_ids;
 mod many;
 mod one;
 pub(crate) mod statements;
@@ -10,9 +11,8 @@ pub(crate) mod statements;
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::add::NewNotice;
 use solid_notify_core::connection::Insert;
-use solid_notify_core::dispatch::{FirstAttemptSender, Fresh};
+use solid_notify_core::dispatch::{FirstAttemptSender, Fresh, Receipt};
 use solid_notify_core::error::{Error, Result};
-use solid_notify_core::receipt::Receipt;
 use sqlx::pool::PoolConnection;
 use sqlx::{Connection, Transaction};
 

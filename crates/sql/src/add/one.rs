@@ -10,10 +10,9 @@ use crate::add::find::{definition_id, definition_ids, duplicate_of, unknown_defi
 use crate::add::statements::AddStatements;
 use crate::dialect::Dialect;
 use crate::dialect::fault::{failed, is_unique_violation};
-use crate::dialect::kind::Kind;
 use crate::dialect::row::required;
 use crate::dialect::statement::Arg;
-use crate::shortcuts::plain::insert_plain;
+use crate::shortcuts::insert_bare::insert_bare;
 
 /// Inserts one notice.
 pub(crate) async fn insert<DB: Dialect>(
@@ -26,44 +25,53 @@ pub(crate) async fn insert<DB: Dialect>(
     let statements = AddStatements::of(DB::KIND);
     let failed = |error| failed::<DB>(DOING, error);
     let now = Arg::Int(caller.now_millis());
-    if DB::KIND.insert_reads_freely() {
-        let definition = (notice.name().into(), "");
-        let (statement, args) = if let Some(plain) = insert_plain::<DB>(now, definition, notice) {
-            plain
-        } else {
-            let keyed = notice.dedupe_key_text().is_some();
-            let statement = if keyed { &statements.insert_keyed } else { &statements.insert };
-            (statement, values(now, definition, notice))
-        };
-        for _ in 0..ROUNDS {
-            let rows = DB::fetch(conn, statement, &args).await.map_err(failed)?;
-            if let Some(row) = rows.first() {
-                let (id, def_id) = (required::<DB>(row, 0).map_err(failed)?, required::<DB>(row, 1).map_err(failed)?);
-                return Ok(Inserted::New { id, def_id });
-            }
-            // No row was inserted: the notice is a duplicate, or the definition does not exist.
-            let keyed = notice.dedupe_key_text().is_some();
-            let def_ids =
-                if keyed { definition_ids::<DB>(conn, &[notice.name()], caller).await?.0 } else { HashMap::new() };
-            let Some(def_id) = def_ids.get(notice.name()) else {
-                return Err(unknown_definition::<DB>(conn, notice.name(), now).await);
-            };
-            let hold = !notice.is_unique_until_ended();
-            if let Some(id) = duplicate_of::<DB>(conn, *def_id, notice, now, hold).await.map_err(failed)? {
-                return Ok(Inserted::Duplicate(id));
-            }
-        }
-        Err(failed(lost_again()))
-    } else {
-        debug_assert_eq!(DB::KIND, Kind::MySql);
-        match definition_id::<DB>(conn, now, notice, caller).await? {
-            Some((def_id, tables)) => insert_of::<DB>(conn, (def_id, &tables), notice, now).await.map_err(failed),
-            None => Err(unknown_definition::<DB>(conn, notice.name(), now).await),
-        }
+    let (Some(look), Some(look_now)) = (&statements.definition_id, &statements.definition_id_now) else {
+        return insert_by_name::<DB>(conn, notice, caller, now).await;
+    };
+    match definition_id::<DB>(conn, [look, look_now], now, notice, caller).await? {
+        Some((def_id, tables)) => insert_of::<DB>(conn, (def_id, &tables), notice, now).await.map_err(failed),
+        None => Err(unknown_definition::<DB>(conn, notice.name(), now).await),
     }
 }
 
-/// Inserts a notice whose definition is known.
+/// Inserts a notice by a statement that looks its definition up.
+async fn insert_by_name<DB: Dialect>(
+    conn: &mut DB::Connection,
+    notice: &NewNotice,
+    caller: Caller<'_>,
+    now: Arg<'_>,
+) -> Result<Inserted> {
+    let statements = AddStatements::of(DB::KIND);
+    let failed = |error| failed::<DB>(DOING, error);
+    let keyed = notice.dedupe_key_text().is_some();
+    let definition = (notice.name().into(), "");
+    let (statement, args) = if let Some(bare) = insert_bare::<DB>(now, definition, notice) {
+        bare
+    } else {
+        let statement = statements.insert_keyed.as_ref().filter(|_| keyed).unwrap_or(&statements.insert);
+        (statement, values(now, definition, notice))
+    };
+    for _ in 0..ROUNDS {
+        let rows = DB::fetch(conn, statement, &args).await.map_err(failed)?;
+        if let Some(row) = rows.first() {
+            let (id, def_id) = (required::<DB>(row, 0).map_err(failed)?, required::<DB>(row, 1).map_err(failed)?);
+            return Ok(Inserted::New { id, def_id });
+        }
+        // No row was inserted: the notice is a duplicate, or the definition does not exist.
+        let def_ids =
+            if keyed { definition_ids::<DB>(conn, &[notice.name()], caller).await?.0 } else { HashMap::new() };
+        let Some(def_id) = def_ids.get(notice.name()) else {
+            return Err(unknown_definition::<DB>(conn, notice.name(), now).await);
+        };
+        let hold = !notice.is_unique_until_ended();
+        if let Some(id) = duplicate_of::<DB>(conn, *def_id, notice, now, hold).await.map_err(failed)? {
+            return Ok(Inserted::Duplicate(id));
+        }
+    }
+    Err(failed(lost_again()))
+}
+
+/// Inserts a notice whose definition was looked up before.
 ///
 /// Searches for a duplicate first. An insert that fails for a duplicate keeps a lock on it until the caller's transaction ends,
 /// so its outcome could not be settled. The unique index catches only a duplicate that this transaction does not see.
@@ -86,8 +94,8 @@ pub(crate) async fn insert_of<DB: Dialect>(
         }
     }
     let definition = (def_id.into(), tables);
-    let (statement, args) = if let Some(plain) = insert_plain::<DB>(now, definition, notice) {
-        plain
+    let (statement, args) = if let Some(bare) = insert_bare::<DB>(now, definition, notice) {
+        bare
     } else {
         (&AddStatements::of(DB::KIND).insert, values(now, definition, notice))
     };

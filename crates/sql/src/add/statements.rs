@@ -6,18 +6,18 @@ use crate::dialect::statement::{Statement, statements};
 
 statements! {
     AddStatements:
-    definition_id,
-    definition_id_now,
     definition_names,
     definition_ids,
     insert,
-    insert_keyed,
     duplicates,
     hold_duplicates,
-    id_step,
     [
+        definition_id,
+        definition_id_now,
+        insert_keyed,
         insert_many,
         insert_many_keyed,
+        id_step,
     ]
 }
 
@@ -41,15 +41,17 @@ const NEW: &[(&str, Ty)] = &[
 impl AddStatements {
     fn new(kind: Kind) -> Self {
         let statement = |text: String| Statement::new(kind, &text);
-        let (now, tables) = (kind.now(), kind.tables_at_hand());
-        // MariaDB reports whether the server still has an open transaction, which the driver does not know after a raw ROLLBACK;
+        let (now, tables, apart) = (kind.now(), kind.tables_at_hand(), !kind.insert_reads_freely());
+        // Where an insert may not read the definition, this statement does. MariaDB reports whether the server still has an open transaction, which the driver does not know after a raw ROLLBACK;
         // MySQL ignores the executable comment. The cast: coalesce makes a decimal of the variable, which is unsigned.
         let definition_id = |lock: &str| {
-            statement(format!(
-                "SELECT id, CAST(coalesce(/*M! @@in_transaction, */ 1) AS signed), {tables}
-                 FROM notify_def
-                 WHERE name = $2 AND delete_time IS NULL{lock}"
-            ))
+            apart.then(|| {
+                statement(format!(
+                    "SELECT id, CAST(coalesce(/*M! @@in_transaction, */ 1) AS signed), {tables}
+                     FROM notify_def
+                     WHERE name = $2 AND delete_time IS NULL{lock}"
+                ))
+            })
         };
         // Never due before its insert, so that a look need not search before its mark.
         let send_time = |at: &str, delay: &str| {
@@ -120,20 +122,21 @@ impl AddStatements {
                 kind.batch("$2", &[("own_key", Ty::Key)])
             )),
             insert: insert(""),
-            // Apart from `insert`, because a statement with a conflict clause inserts more slowly.
-            insert_keyed: insert(&unless_duplicate),
+            // Apart from `insert`, because a statement with a conflict clause inserts more slowly. Where there is no such clause, a
+            // duplicate is looked for first.
+            insert_keyed: kind.insert_reads_freely().then(|| insert(&unless_duplicate)),
             insert_many: insert_many(""),
             insert_many_keyed: insert_many(&unless_duplicate),
             duplicates: duplicates(""),
             hold_duplicates: duplicates(kind.lock_shared()),
-            id_step: statement(kind.id_step().into()),
+            id_step: kind.id_step().map(|text| statement(text.into())),
         }
     }
 }
 
 impl Kind {
     /// True while the notice `of` (an alias with its dot) keeps its dedupe key: until its first claim, or until it has ended. The
-    /// attempt is never reset, so a key that was freed by a claim does not come back with a retry, where another notice could
+    /// fence is never reset, so a key that was freed by a claim does not come back with a retry, where another notice could
     /// have it by then.
     pub(crate) fn keeps_its_key(self, of: &str) -> String {
         format!("({of}fence = 0 OR {of}dedupe_until_ended)")
@@ -172,16 +175,24 @@ impl Kind {
         }
     }
 
+    /// 1 where an insert by a known id (`shortcuts/insert_known.rs`) succeeds only in an open transaction, so that a COMMIT after it commits or
+    /// fails.
+    pub(crate) fn insert_sees_open(self) -> &'static str {
+        match self {
+            Self::Postgres => "1",
+            Self::MySql => "CAST(/*M! 1 + */ 0 AS signed)",
+            Self::Sqlite => "0",
+        }
+    }
+
     /// True where the driver checks that a transaction has begun.
     pub(crate) fn begin_is_seen(self) -> bool {
         self == Self::Postgres
     }
 
-    /// The distance between consecutive ids. On a Galera cluster it is the number of nodes.
-    pub(crate) fn id_step(self) -> &'static str {
-        match self {
-            Self::MySql => "SELECT CAST(@@auto_increment_increment AS signed)",
-            Self::Postgres | Self::Sqlite => "SELECT 1",
-        }
+    /// The distance between consecutive ids, where an insert returns only the first one. On a Galera cluster it is the number of
+    /// nodes.
+    pub(crate) fn id_step(self) -> Option<&'static str> {
+        (self == Self::MySql).then_some("SELECT CAST(@@auto_increment_increment AS signed)")
     }
 }

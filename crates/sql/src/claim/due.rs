@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use solid_notify_core::notice::{NEVER, Status, duration_from_millis, time_from_millis};
 use solid_notify_core::store::{DueSlice, DueTimes, LastTick};
 
-use crate::claim::remembered::Remembered;
+use crate::claim::hints::ClaimHints;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
@@ -75,11 +75,11 @@ impl DueStatements {
 pub(crate) async fn due<DB: Dialect>(
     on: &Share<DB>,
     now: Arg<'_>,
-    remembered: &Remembered,
+    hints: &ClaimHints,
     thorough: bool,
 ) -> sqlx::Result<DueTimes> {
     const AT: Due = Due::AT;
-    let from = json(&if thorough { Vec::new() } else { remembered.marks.rows() })?;
+    let from = json(&if thorough { Vec::new() } else { hints.marks.rows() })?;
     let mut conn = on.get().await?;
     let rows = DB::fetch(&mut conn, &DueStatements::of(DB::KIND).due, &[now, from.as_str().into()]).await?;
     let time = match rows.first() {
@@ -115,6 +115,6 @@ pub(crate) async fn due<DB: Dialect>(
             }
         }
     }
-    remembered.marks.set(&marks, thorough);
+    hints.marks.set(&marks, thorough);
     Ok(due)
 }

@@ -5,12 +5,13 @@ use std::collections::HashSet;
 use solid_notify_core::notice::{ClaimedNotice, Status, duration_millis};
 use solid_notify_core::store::{Lease, Look};
 
-use crate::claim::remembered::Remembered;
+use crate::claim::hints::ClaimHints;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::{Kind, Ty};
 use crate::dialect::row::{Claimed, read_claimed, required};
 use crate::dialect::statement::{Arg, Statement, int, statements};
+use crate::fence;
 
 statements! {
     LeaseStatements:
@@ -26,7 +27,7 @@ impl LeaseStatements {
         let statement = |text: String| Statement::new(kind, &text);
         let claimed = Claimed::stored(kind);
         let leases = kind.batch("$2", &[("notice_id", Ty::Int), ("fence", Ty::Int), ("lease", Ty::Int)]);
-        let ours = "m.fence = b.fence AND m.status + 0 = 5";
+        let ours = fence::holds("5");
         Self {
             overdue: statement(format!(
                 "SELECT {claimed}
@@ -49,7 +50,10 @@ impl LeaseStatements {
                 )
             )),
             // Skips locked rows, because one of them must not delay the other leases.
-            extendable: statement(format!("SELECT m.id {}", kind.batch_rows(&leases, "notify_msg", ours, kind.lock()))),
+            extendable: statement(format!(
+                "SELECT m.id {}",
+                kind.batch_rows(&leases, "notify_msg", &ours, kind.lock())
+            )),
             extend: statement(kind.batch_update(
                 &leases,
                 "notify_msg",
@@ -63,7 +67,7 @@ impl LeaseStatements {
 pub(crate) async fn look<DB: Dialect>(
     on: &Share<DB>,
     now: Arg<'_>,
-    remembered: &Remembered,
+    hints: &ClaimHints,
     look: &Look,
     limit: usize,
 ) -> sqlx::Result<Vec<ClaimedNotice>> {
@@ -71,7 +75,7 @@ pub(crate) async fn look<DB: Dialect>(
     let limit = int(limit).into();
     let (rows, status) = match look {
         Look::Overdue { def_id, status } => {
-            let mark = Arg::Int(remembered.marks.of(*def_id, *status));
+            let mark = Arg::Int(hints.marks.of(*def_id, *status));
             let args = [now, (*def_id).into(), status.code().into(), limit, mark];
             (on.rows(&statements.overdue, &args).await?, *status)
         }

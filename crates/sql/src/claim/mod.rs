@@ -1,20 +1,20 @@
-//! Claims: by their shortcut, by the plain claim, or under a quota, in one transaction.
+//! Claims: the look for due notices, the claim, and the leases that follow from it.
 
-pub(crate) mod blocked;
 pub(crate) mod due;
+pub(crate) mod hints;
 pub(crate) mod leases;
-pub(crate) mod limits;
 mod marks;
-pub(crate) mod remembered;
+pub(crate) mod plain;
+pub(crate) mod quota;
 pub(crate) mod statements;
-pub(crate) mod take;
 
+use solid_notify_core::limit::Quota;
 use solid_notify_core::store::{Claim, Claims};
 
-use crate::claim::limits::take_within;
-use crate::claim::remembered::Remembered;
-use crate::claim::take::{needs_windows, take};
-use crate::connections::Share;
+use crate::claim::hints::ClaimHints;
+use crate::claim::plain::{needs_parts, plain_claim};
+use crate::claim::quota::claim_within;
+use crate::connections::{Borrowed, Share};
 use crate::dialect::Dialect;
 use crate::dialect::statement::Arg;
 use crate::shortcuts::fresh::claim_fresh;
@@ -23,31 +23,56 @@ use crate::shortcuts::fresh::claim_fresh;
 pub(crate) async fn claim<DB: Dialect>(
     on: &Share<DB>,
     now: Arg<'_>,
-    remembered: &Remembered,
+    hints: &ClaimHints,
     claim: &Claim,
 ) -> sqlx::Result<Claims> {
     let mut conn = on.get().await?;
-    // Decided once, because the notices that windows lock must stay locked until the commit.
-    let windows = needs_windows(remembered, claim);
+    let by_parts = needs_parts(hints, claim);
     let claims = match &claim.quota {
-        // A single statement is its own transaction.
-        None if DB::KIND.update_returns() && !windows => {
-            if let Some(claimed) = claim_fresh::<DB>(&mut conn, now, remembered, claim).await? {
-                claimed.into()
-            } else {
-                take::<DB>(&mut conn, now, remembered, claim, claim.limit, false).await?.into()
-            }
-        }
-        quota => {
-            let mut tx = conn.begin().await?;
-            let claims = match quota {
-                None => take::<DB>(&mut tx, now, remembered, claim, claim.limit, windows).await?.into(),
-                Some(quota) => take_within::<DB>(&mut tx, now, remembered, claim, quota).await?,
-            };
-            tx.commit().await?;
-            claims
-        }
+        Some(quota) => under_a_quota::<DB>(&mut conn, now, hints, claim, quota).await?,
+        None if DB::KIND.update_returns() && !by_parts => in_one_statement::<DB>(&mut conn, now, hints, claim).await?,
+        None => in_a_transaction::<DB>(&mut conn, now, hints, claim, by_parts).await?,
     };
     conn.done();
     Ok(claims)
+}
+
+async fn under_a_quota<DB: Dialect>(
+    conn: &mut Borrowed<'_, DB>,
+    now: Arg<'_>,
+    hints: &ClaimHints,
+    claim: &Claim,
+    quota: &Quota,
+) -> sqlx::Result<Claims> {
+    let mut tx = conn.begin().await?;
+    let claims = claim_within::<DB>(&mut tx, now, hints, claim, quota).await?;
+    tx.commit().await?;
+    Ok(claims)
+}
+
+/// Claims by a single statement, which is its own transaction.
+async fn in_one_statement<DB: Dialect>(
+    conn: &mut DB::Connection,
+    now: Arg<'_>,
+    hints: &ClaimHints,
+    claim: &Claim,
+) -> sqlx::Result<Claims> {
+    if let Some(fresh) = claim_fresh::<DB>(conn, now, hints, claim).await? {
+        return Ok(fresh.into());
+    }
+    Ok(plain_claim::<DB>(conn, now, hints, claim, claim.limit, false).await?.into())
+}
+
+/// Claims by several statements. The notices that they lock stay locked until the commit.
+async fn in_a_transaction<DB: Dialect>(
+    conn: &mut Borrowed<'_, DB>,
+    now: Arg<'_>,
+    hints: &ClaimHints,
+    claim: &Claim,
+    by_parts: bool,
+) -> sqlx::Result<Claims> {
+    let mut tx = conn.begin().await?;
+    let claimed = plain_claim::<DB>(&mut tx, now, hints, claim, claim.limit, by_parts).await?;
+    tx.commit().await?;
+    Ok(claimed.into())
 }

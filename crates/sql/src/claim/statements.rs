@@ -1,11 +1,12 @@
 //! The statements that claim notices.
 //!
-//! PostgreSQL and SQLite claim in one statement. It locks the rows first and updates only those, because Postgres could run the
+//! On PostgreSQL and SQLite each of these claims in one statement, which is a transaction of its own unless the queue slice is read in
+//! parts (`ordering.rs`): that is done while this process does not know that a definition has no ordering keys. The statement locks the rows first and updates only those, because Postgres could run the
 //! subselect again for each row and return other rows each time. The status is checked again after the lock.
 //!
-//! MySQL has no `UPDATE … RETURNING`. There a locking read picks the rows, and `take` updates them in the same transaction.
+//! MySQL has no `UPDATE … RETURNING`. There a locking read picks the rows, and `claim_picked` updates them in the same transaction.
 //!
-//! The arguments are those of [`crate::claim::take::claim_arguments`]: `$2` definition, `$3` status, `$4` how many or which
+//! The arguments are those of [`crate::claim::plain::claim_arguments`]: `$2` definition, `$3` status, `$4` how many or which
 //! notices, `$5` node, `$6` length of the lease, `$7` mark at which the look begins.
 
 use solid_notify_core::store::CRASH_LOOP;
@@ -21,21 +22,23 @@ statements! {
     claim_crash_looping,
     claim_ids,
     claim_keys,
-    still_first,
-    take,
+    [
+        still_first,
+        claim_picked,
+    ]
 }
 
 impl ClaimStatements {
     fn new(kind: Kind) -> Self {
         let statement = |text: String| Statement::new(kind, &text);
         let (now, lock, its_turn) = (kind.now(), kind.lock(), kind.its_turn());
-        let take = taken(kind);
+        let changes = changes(kind);
         let claimed = Claimed::stored(kind);
-        // The row as `take` is going to change it.
+        // The row as `claim_picked` is going to change it.
         let picked = Claimed::list(kind, "fence + 1", &now);
         let update = format!(
             "UPDATE notify_msg AS m
-             SET {take}
+             SET {changes}
              WHERE {} AND m.status + 0 = $3
              RETURNING {claimed}",
             kind.id_in("m.id", "SELECT id FROM due")
@@ -124,19 +127,22 @@ impl ClaimStatements {
                          AND {its_turn}{lock}"
                 ),
             }),
-            still_first: statement(format!("SELECT m.id {}", kind.listed_rows("$2", "notify_msg", &its_turn, ""))),
-            take: statement(format!(
-                "UPDATE notify_msg AS m{by_id}
-                 SET {take}
-                 WHERE {listed} AND m.status + 0 = $3",
-                by_id = kind.by_index("PRIMARY")
-            )),
+            still_first: (!kind.update_returns())
+                .then(|| statement(format!("SELECT m.id {}", kind.listed_rows("$2", "notify_msg", &its_turn, "")))),
+            claim_picked: (!kind.update_returns()).then(|| {
+                statement(format!(
+                    "UPDATE notify_msg AS m{by_id}
+                     SET {changes}
+                     WHERE {listed} AND m.status + 0 = $3",
+                    by_id = kind.by_index("PRIMARY")
+                ))
+            }),
         }
     }
 }
 
 /// What a claim changes.
-pub(crate) fn taken(kind: Kind) -> String {
+pub(crate) fn changes(kind: Kind) -> String {
     let now = kind.now();
     let lease_end = kind.plus(&now, "$6");
     format!(

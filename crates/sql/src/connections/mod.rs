@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::dialect::statement::{Arg, Statement};
-use crate::dialect::{Dialect, Limits, Plan, give_up_after};
+use crate::dialect::{ConnectionPlan, Dialect, SessionLimits, give_up_after};
 
 /// What a call uses a connection for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,10 +48,10 @@ impl Purpose {
 
     /// What the server ends by itself: a statement whose caller has stopped waiting, a wait for a lock, and a transaction whose
     /// process is frozen.
-    fn limits(self, call_timeout: Duration) -> Limits {
+    fn limits(self, call_timeout: Duration) -> SessionLimits {
         let statement = give_up_after(call_timeout);
         let lock = if self == Self::Operate { statement } else { statement.min(LOCK_WAIT) };
-        Limits { statement, lock, idle: call_timeout }
+        SessionLimits { statement, lock, idle: call_timeout }
     }
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Share<DB: Dialect> {
     pool: Pool<DB>,
     app: Pool<DB>,
     /// None where the pool is the application's: its connections keep their settings, and the store keeps none of them.
-    own: Option<Limits>,
+    own: Option<SessionLimits>,
     permits: Semaphore,
     /// Each with the time at which the call returned it.
     idle: Mutex<Vec<(PoolConnection<DB>, Instant)>>,
@@ -114,7 +114,7 @@ impl<DB: Dialect> Connections<DB> {
     /// Opens nothing yet. Our pools inherit the application's connect options and its `after_connect` hook.
     pub(crate) fn new(app: &Pool<DB>, call_timeout: Duration) -> Self {
         let no_settings = Arc::new(AtomicBool::new(false));
-        let share = |pool: Pool<DB>, own: Option<Limits>, size: usize| Share {
+        let share = |pool: Pool<DB>, own: Option<SessionLimits>, size: usize| Share {
             pool,
             app: app.clone(),
             own,
@@ -132,9 +132,9 @@ impl<DB: Dialect> Connections<DB> {
         };
         let of = |purpose: Purpose| own(purpose, purpose.size());
         let (work, lease, operate) = match DB::connections(app) {
-            Plan::Own => (of(Purpose::Work), Some(of(Purpose::Lease)), Some(of(Purpose::Operate))),
-            Plan::OwnSingle => (own(Purpose::Work, 1), None, None),
-            Plan::Shared => (share(app.clone(), None, 1), None, None),
+            ConnectionPlan::Own => (of(Purpose::Work), Some(of(Purpose::Lease)), Some(of(Purpose::Operate))),
+            ConnectionPlan::OwnSingle => (own(Purpose::Work, 1), None, None),
+            ConnectionPlan::Shared => (share(app.clone(), None, 1), None, None),
         };
         let turns = [Purpose::Work, Purpose::Lease, Purpose::Operate];
         let turns = turns.map(|purpose| (purpose, Semaphore::new(purpose.size())));
@@ -243,7 +243,7 @@ impl<DB: Dialect> Share<DB> {
         Ok(fresh)
     }
 
-    async fn fresh(&self, limits: &Limits) -> sqlx::Result<PoolConnection<DB>> {
+    async fn fresh(&self, limits: &SessionLimits) -> sqlx::Result<PoolConnection<DB>> {
         // The application may have changed the pool's credentials.
         let options = || quiet(&self.app);
         if !self.no_settings.load(Ordering::Relaxed) {

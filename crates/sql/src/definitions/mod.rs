@@ -8,6 +8,7 @@ use solid_notify_core::definition::{BY_HAND, ColumnValue, NotifyDef, by_hand, de
 use solid_notify_core::store::{Edit, Edited};
 use tokio::time::Instant;
 
+use crate::add::known_ids::KnownIds;
 use crate::connections::Share;
 use crate::definitions::row::{read_definition, select_definitions};
 use crate::definitions::versions::write_version;
@@ -16,7 +17,6 @@ use crate::dialect::fault::is_unique_violation;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::readable;
 use crate::dialect::statement::{Arg, Statement, statements};
-use crate::shortcuts::known::Known;
 
 statements! {
     DefinitionStatements:
@@ -62,7 +62,7 @@ impl DefinitionStatements {
 pub(crate) async fn definitions<DB: Dialect>(
     on: &Share<DB>,
     now: Arg<'_>,
-    known: &Known,
+    known: &KnownIds,
 ) -> sqlx::Result<Vec<NotifyDef>> {
     let began = Instant::now();
     let mut conn = on.get().await?;
@@ -77,7 +77,7 @@ pub(crate) async fn definitions<DB: Dialect>(
 pub(crate) async fn edit<DB: Dialect>(
     on: &Share<DB>,
     now: Arg<'_>,
-    known: &Known,
+    known: &KnownIds,
     edit: &Edit,
     who: &str,
 ) -> sqlx::Result<Edited> {

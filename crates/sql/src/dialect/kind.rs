@@ -1,4 +1,5 @@
-//! What differs between the dialects, as pieces of SQL: one function for each difference, with the reason beside it.
+//! What differs between the dialects, as pieces of SQL: one function for each difference, with the reason beside it. Differences that one
+//! topic alone has stand with it: `add/statements.rs`, `operate/pieces.rs`.
 //!
 //! The statements themselves stand with their topics, each written once.
 
@@ -208,12 +209,12 @@ impl Kind {
 
     /// As [`Self::batch_rows`], by another index than the primary key's; `by` names it and the condition that it serves.
     ///
-    /// On Postgres, a subquery that cannot be flattened makes the planner read the batch first.
+    /// On Postgres the planner reads the batch first, because it cannot flatten a subquery that has OFFSET or a lock.
     pub(crate) fn rows_by(self, batch: &str, table: &str, by: [&str; 2], condition: &str, lock: &str) -> String {
-        let fence = if lock.is_empty() { " OFFSET 0" } else { lock };
+        let not_flat = if lock.is_empty() { " OFFSET 0" } else { lock };
         match self {
             Postgres => format!(
-                "FROM {batch} CROSS JOIN LATERAL (SELECT m.* FROM {table} m WHERE {} AND {condition}{fence}) AS m",
+                "FROM {batch} CROSS JOIN LATERAL (SELECT m.* FROM {table} m WHERE {} AND {condition}{not_flat}) AS m",
                 by[1]
             ),
             MySql | Sqlite => format!("FROM {} WHERE {condition}{lock}", self.join_by(batch, table, by)),
@@ -363,8 +364,7 @@ impl Kind {
         }
     }
 
-    /// True where `UPDATE … RETURNING` exists, so that a claim is one statement. MySQL and MariaDB need a transaction
-    /// of two statements.
+    /// True where `UPDATE … RETURNING` exists, so that one statement claims. MySQL and MariaDB need two, in a transaction.
     pub(crate) fn update_returns(self) -> bool {
         self != MySql
     }

@@ -81,7 +81,7 @@ pub trait Dialect: Database + sealed::Sealed {
     #[doc(hidden)]
     fn with_settings(
         options: <Self::Connection as Connection>::Options,
-        limits: &Limits,
+        limits: &SessionLimits,
     ) -> <Self::Connection as Connection>::Options {
         let _ = limits;
         options
@@ -99,12 +99,12 @@ pub trait Dialect: Database + sealed::Sealed {
     #[doc(hidden)]
     fn prepare_session<'c>(
         conn: &'c mut Self::Connection,
-        limits: Option<&'c Limits>,
+        limits: Option<&'c SessionLimits>,
     ) -> BoxFuture<'c, sqlx::Result<()>>;
 
     /// How long an idle connection of the store is kept, because firewalls and servers end idle connections without notice.
     #[doc(hidden)]
-    fn longest_rest(limits: &Limits) -> Duration {
+    fn longest_rest(limits: &SessionLimits) -> Duration {
         let _ = limits;
         Duration::from_secs(60)
     }
@@ -123,7 +123,7 @@ pub trait Dialect: Database + sealed::Sealed {
     #[doc(hidden)]
     fn commit(tx: Transaction<'_, Self>) -> BoxFuture<'_, sqlx::Result<Committed>>;
 
-    /// True where an insert by a known id (`known.rs`) failed because the server sees no open transaction.
+    /// True where an insert failed because the server sees no open transaction, or not the one in which the definition was looked up.
     #[doc(hidden)]
     fn is_not_open(error: &sqlx::Error) -> bool {
         let _ = error;
@@ -136,7 +136,7 @@ pub trait Dialect: Database + sealed::Sealed {
 
     /// Returns which connections the store uses.
     #[doc(hidden)]
-    fn connections(app: &Pool<Self>) -> Plan;
+    fn connections(app: &Pool<Self>) -> ConnectionPlan;
 
     /// Lets one of several processes migrate at a time. The transaction or the session holds the lock.
     #[doc(hidden)]
@@ -163,7 +163,7 @@ pub enum Committed {
 
 /// What the server ends by itself on a connection of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct SessionLimits {
     /// Maximum duration of a statement.
     pub statement: Duration,
     /// Maximum wait for a lock.
@@ -174,7 +174,7 @@ pub struct Limits {
 
 /// Which connections the store uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plan {
+pub enum ConnectionPlan {
     /// Own connections for each purpose.
     Own,
     /// One own connection for everything, because the database has one writer.

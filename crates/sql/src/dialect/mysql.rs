@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Executor, MySql, Pool, Row, Transaction};
 
 use crate::dialect::kind::Kind;
 use crate::dialect::statement::{Arg, Statement};
-use crate::dialect::{Changed, Committed, Dialect, Limits, MigrationLock, Plan, driver, sealed};
+use crate::dialect::{Changed, Committed, ConnectionPlan, Dialect, MigrationLock, SessionLimits, driver, sealed};
 
 impl sealed::Sealed for MySql {}
 
@@ -24,6 +24,7 @@ impl Dialect for MySql {
         (1, "notify", include_str!("../../migrations/mysql/0001_notify.sql")),
         (2, "notify_add", include_str!("../../migrations/mysql/0002_notify_add.sql")),
         (3, "notify_ack", include_str!("../../migrations/mysql/0003_notify_ack.sql")),
+        (4, "notify_views", include_str!("../../migrations/mysql/0004_notify_views.sql")),
     ];
     // DDL commits implicitly here. The lock's name is server-wide, so it contains a digest of the database's name: it has at most
     // 64 characters. Not MD5, which MySQL 9 no longer has. By default a metadata lock is waited for a year, and all later
@@ -38,7 +39,7 @@ impl Dialect for MySql {
 
     fn prepare_session<'c>(
         conn: &'c mut sqlx::MySqlConnection,
-        limits: Option<&'c Limits>,
+        limits: Option<&'c SessionLimits>,
     ) -> BoxFuture<'c, sqlx::Result<()>> {
         Box::pin(async move {
             // REPEATABLE READ, the default, would lock the gaps between due rows and make claims wait for inserts.
@@ -65,7 +66,7 @@ impl Dialect for MySql {
     }
 
     /// Well below the server's own limit, because the server must not close a connection just as a call uses it.
-    fn longest_rest(limits: &Limits) -> Duration {
+    fn longest_rest(limits: &SessionLimits) -> Duration {
         (limits.idle / 2).min(Duration::from_secs(60))
     }
 
@@ -101,8 +102,8 @@ impl Dialect for MySql {
         fault(number(error))
     }
 
-    fn connections(_app: &Pool<Self>) -> Plan {
-        Plan::Own
+    fn connections(_app: &Pool<Self>) -> ConnectionPlan {
+        ConnectionPlan::Own
     }
 }
 

@@ -9,7 +9,7 @@ use sqlx::{Executor, Pool, Postgres, Row, Transaction};
 
 use crate::dialect::kind::Kind;
 use crate::dialect::statement::{Arg, Statement};
-use crate::dialect::{Changed, Committed, Dialect, Limits, MigrationLock, Plan, driver, sealed};
+use crate::dialect::{Changed, Committed, ConnectionPlan, Dialect, MigrationLock, SessionLimits, driver, sealed};
 
 impl sealed::Sealed for Postgres {}
 
@@ -20,6 +20,7 @@ impl Dialect for Postgres {
         (1, "notify", include_str!("../../migrations/postgres/0001_notify.sql")),
         (2, "notify_add", include_str!("../../migrations/postgres/0002_notify_add.sql")),
         (3, "notify_ack", include_str!("../../migrations/postgres/0003_notify_ack.sql")),
+        (4, "notify_views", include_str!("../../migrations/postgres/0004_notify_views.sql")),
     ];
     // Settings of the transaction and not of the session, which also works behind a pooler that shares sessions. DDL that waits
     // for a lock blocks all later sessions, so it waits briefly and is retried. Where the search path finds the tables, new ones
@@ -48,7 +49,7 @@ impl Dialect for Postgres {
     ///
     /// Neither these settings nor the limits use SET, because behind a pooler that shares sessions they would reach the
     /// application.
-    fn with_settings(options: PgConnectOptions, limits: &Limits) -> PgConnectOptions {
+    fn with_settings(options: PgConnectOptions, limits: &SessionLimits) -> PgConnectOptions {
         // A plan type that is off is still used where there is no other, at an estimated cost so high that Postgres would compile
         // the plan.
         let planned = [("enable_seqscan", "off"), ("jit", "off"), ("plan_cache_mode", "force_generic_plan")];
@@ -66,7 +67,7 @@ impl Dialect for Postgres {
 
     fn prepare_session<'c>(
         conn: &'c mut sqlx::PgConnection,
-        _limits: Option<&'c Limits>,
+        _limits: Option<&'c SessionLimits>,
     ) -> BoxFuture<'c, sqlx::Result<()>> {
         Box::pin(async move {
             let settings =
@@ -119,8 +120,8 @@ impl Dialect for Postgres {
         fault(&error.code().unwrap_or_default())
     }
 
-    fn connections(_app: &Pool<Self>) -> Plan {
-        Plan::Own
+    fn connections(_app: &Pool<Self>) -> ConnectionPlan {
+        ConnectionPlan::Own
     }
 }
 

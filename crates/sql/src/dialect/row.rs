@@ -1,9 +1,10 @@
-//! Reads rows. A row that an edit by hand made unreadable is skipped and does not affect the others.
+//! Reads and locks rows. A row that an edit by hand made unreadable is skipped and does not affect the others.
 
 use solid_notify_core::notice::{ClaimedNotice, Status, time_from_millis};
 
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
+use crate::dialect::statement::{Arg, Statement};
 
 /// Declares the columns of one kind of row, each with its SQL, in the order in which a statement selects them. The list makes both
 /// the text of the SELECT (`list`) and the positions at which a reader finds the columns (`AT`).
@@ -117,4 +118,24 @@ pub(crate) fn readable<DB: Dialect, T>(
         read(row).map_err(failed).ok()
     };
     rows.iter().filter_map(logged).collect()
+}
+
+/// Maximum number of tries to create a row that another session deletes at the same moment.
+const CREATE_TRIES: usize = 5;
+
+/// Locks a row, and creates it where it is missing. Searches first: on MySQL an insert that finds the row would keep a shared lock
+/// on it and wait for other sessions.
+pub(crate) async fn locked_row<DB: Dialect>(
+    conn: &mut DB::Connection,
+    lock: &Statement,
+    create: &Statement,
+    key: &[Arg<'_>],
+) -> sqlx::Result<DB::Row> {
+    for _ in 0..CREATE_TRIES {
+        if let Some(locked) = DB::fetch(conn, lock, key).await?.into_iter().next() {
+            return Ok(locked);
+        }
+        DB::execute(conn, create, key).await?;
+    }
+    Err(sqlx::Error::RowNotFound)
 }

@@ -7,7 +7,7 @@ use sqlx::{Executor, Pool, Row, Sqlite, Transaction};
 
 use crate::dialect::kind::Kind;
 use crate::dialect::statement::{Arg, Statement};
-use crate::dialect::{Changed, Committed, Dialect, Limits, MigrationLock, Plan, driver, sealed};
+use crate::dialect::{Changed, Committed, ConnectionPlan, Dialect, MigrationLock, SessionLimits, driver, sealed};
 
 impl sealed::Sealed for Sqlite {}
 
@@ -19,6 +19,7 @@ impl Dialect for Sqlite {
         (1, "notify", include_str!("../../migrations/sqlite/0001_notify.sql")),
         (2, "notify_add", include_str!("../../migrations/sqlite/0002_notify_add.sql")),
         (3, "notify_ack", include_str!("../../migrations/sqlite/0003_notify_ack.sql")),
+        (4, "notify_views", include_str!("../../migrations/sqlite/0004_notify_views.sql")),
     ];
     // BEGIN IMMEDIATE is the lock.
     const MIGRATION_LOCK: MigrationLock = MigrationLock::Transaction("SELECT 1");
@@ -27,7 +28,7 @@ impl Dialect for Sqlite {
 
     fn prepare_session<'c>(
         conn: &'c mut sqlx::SqliteConnection,
-        _limits: Option<&'c Limits>,
+        _limits: Option<&'c SessionLimits>,
     ) -> BoxFuture<'c, sqlx::Result<()>> {
         Box::pin(async move {
             let row = conn.fetch_one("SELECT sqlite_version()").await?;
@@ -54,14 +55,14 @@ impl Dialect for Sqlite {
         fault(code)
     }
 
-    fn connections(app: &Pool<Self>) -> Plan {
+    fn connections(app: &Pool<Self>) -> ConnectionPlan {
         let options = app.connect_options();
         let name = options.get_filename().to_string_lossy();
         let in_memory = name.is_empty()
             || name.contains(":memory:")
             || name.contains("mode=memory")
             || name.starts_with("file:sqlx-in-memory");
-        if in_memory { Plan::Shared } else { Plan::OwnSingle }
+        if in_memory { ConnectionPlan::Shared } else { ConnectionPlan::OwnSingle }
     }
 }
 

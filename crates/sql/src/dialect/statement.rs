@@ -11,7 +11,7 @@ use crate::dialect::kind::Kind;
 /// Declares the statements of a topic: those of every dialect, then in brackets those that some dialects lack. The topic writes
 /// their texts in `new`; a comment over a statement gives the reason for its form.
 ///
-/// `$1` of every statement is the hand-turned clock (null: the database's clock).
+/// `$1` is the hand-turned clock (null: the database's clock), except in inserts of bare notices, which a hand-turned clock excludes.
 macro_rules! statements {
     ($of:ident: $($name:ident,)* $([$($lacking:ident,)+])?) => {
         /// The statements of one topic and one dialect.

@@ -1,7 +1,7 @@
 //! The audit: an entry for each change that a person or a late ack makes, written in the transaction of the change.
 
 use solid_notify_core::notice::time_from_millis;
-use solid_notify_core::operate::AuditEntry;
+use solid_notify_core::store::AuditEntry;
 
 use crate::connections::Share;
 use crate::dialect::Dialect;

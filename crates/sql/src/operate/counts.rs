@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use solid_notify_core::notice::{duration_millis, time_from_millis};
-use solid_notify_core::operate::{COUNT_HOLD, DefinitionCounts, NoticeCounts, RECENT, next_count};
+use solid_notify_core::store::{COUNT_HOLD, DefinitionCounts, NoticeCounts, RECENT, next_count};
 use tokio::time::Instant;
 
 use crate::connections::Share;

@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, Utc};
 use solid_notify_core::notice::{NoticeRecord, Status, rfc3339, time_from_millis};
-use solid_notify_core::operate::{Listed, Position, QueueSlice};
+use solid_notify_core::store::{Listed, Position, QueueSlice};
 
 use crate::connections::Share;
 use crate::dialect::Dialect;

@@ -6,4 +6,5 @@ pub(crate) mod list;
 mod pieces;
 pub(crate) mod purge;
 pub(crate) mod retries;
+pub(crate) mod switch;
 pub(crate) mod verbs;

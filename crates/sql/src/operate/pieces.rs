@@ -1,5 +1,5 @@
-//! What differs between the dialects in operator calls: times as text, the index of dead letters, ordering keys. All other
-//! differences are in [`crate::dialect::kind`].
+//! What differs between the dialects in operator calls: times as text, the index of dead letters, ordering keys. Those
+//! of several topics are in [`crate::dialect::kind`].
 
 use crate::dialect::kind::Kind;
 use crate::dialect::kind::Kind::{MySql, Postgres, Sqlite};

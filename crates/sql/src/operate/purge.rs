@@ -1,7 +1,7 @@
-//! Purges rows in small windows. The caller decides which rows are no longer kept.
+//! Purges rows in small steps. The caller decides which rows are no longer kept.
 //!
-//! A window begins where the last one ended. Each deleted row leaves its index entry, which Postgres cannot clear away while any
-//! transaction anywhere is older. Windows that began at the start would step over all such entries each time.
+//! A step begins where the last one ended. Each deleted row leaves its index entry, which Postgres cannot clear away while any
+//! transaction anywhere is older. Steps that began at the start would step over all such entries each time.
 
 use std::collections::HashMap;
 
@@ -9,13 +9,13 @@ use parking_lot::Mutex;
 use solid_notify_core::notice::{Status, duration_millis};
 use solid_notify_core::store::Purge;
 
-use crate::claim::limits;
 use crate::connections::Share;
 use crate::definitions::versions;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::required;
 use crate::dialect::statement::{Arg, Statement, int, statements};
+use crate::limits;
 use crate::operate::counts;
 
 statements! {
@@ -57,7 +57,7 @@ impl PurgeStatements {
     }
 }
 
-/// Where the last full window of a purge ended, in milliseconds since 1970, by definition and status.
+/// Where the last full step of a purge ended, in milliseconds since 1970, by definition and status.
 #[derive(Default)]
 pub(crate) struct Purged(Mutex<HashMap<(i64, i64), i64>>);
 
@@ -101,7 +101,7 @@ pub(crate) async fn purge<DB: Dialect>(
             let begin = purged.begin(*def_id, *status);
             let args = [now, (*def_id).into(), status.code().into(), age.into(), int(*limit).into(), begin.into()];
             let rows = DB::fetch(&mut conn, &statements.purgeable, &args).await?;
-            // The last window of a purge is not full; the next purge begins at the start.
+            // The last step of a purge is not full; the next purge begins at the start.
             let last = rows.last().filter(|_| rows.len() == *limit).map(|row| DB::int(row, 1)).transpose()?;
             let ids = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<i64>>>()?;
             if !ids.is_empty() {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn window_begins_where_the_last_full_one_of_its_slice_ended() {
+    fn step_begins_where_the_last_full_one_of_its_slice_ended() {
         let purged = Purged::default();
         purged.end(1, Status::Succeeded, Some(5000));
         assert_eq!((purged.begin(1, Status::Succeeded), purged.begin(1, Status::DeadLetter)), (5000, 0));

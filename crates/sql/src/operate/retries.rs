@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use solid_notify_core::operate::RetryGroup;
+use solid_notify_core::store::RetryGroup;
 
 use crate::connections::Share;
 use crate::dialect::Dialect;

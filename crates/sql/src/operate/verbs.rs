@@ -4,17 +4,19 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 use solid_notify_core::notice::{NoticeRecord, Status, millis_from_time, time_from_millis};
-use solid_notify_core::operate::{AuditEntry, Change, Target, Verb, VerbResult, Window, WindowDone, decide, detail};
+use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
+use solid_notify_core::store::{AuditEntry, BulkStep, BulkStepDone, Target};
 
 use crate::add::statements::AddStatements;
-use crate::claim::blocked::{keys_of, unblock};
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::{Kind, Ty};
-use crate::dialect::row::required;
+use crate::dialect::row::{ids_of_rows, required};
 use crate::dialect::statement::{Arg, Statement, json, statements};
+use crate::fence;
 use crate::nodes::time;
 use crate::operate::audit::write_entry;
+use crate::ordering::{keys_of, unblock};
 use crate::record::lock_record;
 use crate::settle::statements::{HISTORY, SettleStatements};
 
@@ -24,7 +26,7 @@ statements! {
     revive,
     cancel,
     retime,
-    retime_window,
+    retime_step,
     rewrite,
 }
 
@@ -39,15 +41,14 @@ impl VerbStatements {
         let ids = kind.batch("$2", &[("notice_id", Ty::Int), ("fence", Ty::Int), ("was", Ty::Int)]);
         let due = |at: &str| kind.later(&kind.epoch_time(at), &now);
         Self {
-            // The notices of a window that are unchanged. Locked ones are skipped, because another session purges or revives
+            // The notices of a step that are unchanged. Locked ones are skipped, because another session purges or revives
             // them. So is an ended notice whose id a live notice has as well (a restored sequence).
             hold_ended: statement(format!(
                 "SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END {}",
                 kind.batch_rows(
                     &ids,
                     "notify_msg_history",
-                    "m.fence = b.fence AND m.status + 0 = b.was
-                     AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id)",
+                    &format!("{} AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id)", fence::holds("b.was")),
                     kind.lock(),
                 )
             )),
@@ -76,7 +77,7 @@ impl VerbStatements {
                 "UPDATE notify_msg SET next_call_time = {}, blocked_since = NULL WHERE id = $2",
                 due("$3")
             )),
-            retime_window: statement(kind.batch_update(
+            retime_step: statement(kind.batch_update(
                 &kind.batch("$2", &[("notice_id", Ty::Int), ("due", Ty::Int)]),
                 "notify_msg",
                 &format!("next_call_time = {}, blocked_since = NULL", due("b.due")),
@@ -87,7 +88,7 @@ impl VerbStatements {
     }
 }
 
-/// A notice of a window, as the statements `hold`, `hold_ended` and `revive` read it.
+/// A notice of a step, as the statements `hold`, `hold_ended` and `revive` read it.
 #[derive(Serialize)]
 struct VerbRow {
     notice_id: i64,
@@ -222,19 +223,19 @@ async fn cancel<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, ids: &[i64],
     unblock::<DB>(tx, now, keys).await
 }
 
-pub(crate) async fn change_window<DB: Dialect>(
+pub(crate) async fn change_step<DB: Dialect>(
     on: &Share<DB>,
     now: Arg<'_>,
-    window: &Window,
-) -> sqlx::Result<WindowDone> {
+    step: &BulkStep,
+) -> sqlx::Result<BulkStepDone> {
     let mut conn = on.get().await?;
     let mut tx = conn.begin().await?;
-    let done = carry_out_window::<DB>(&mut tx, now, window).await?;
+    let done = carry_out_step::<DB>(&mut tx, now, step).await?;
     if done.changed.is_empty() {
         tx.rollback().await?;
     } else {
-        let mut entry = AuditEntry::new(time_from_millis(0), window.who.as_str(), window.verb.act());
-        (entry.def_id, entry.detail) = (Some(window.def_id), Some(done.detail(window)));
+        let mut entry = AuditEntry::new(time_from_millis(0), step.who.as_str(), step.verb.act());
+        (entry.def_id, entry.detail) = (Some(step.def_id), Some(done.detail(step)));
         write_entry::<DB>(&mut tx, now, &entry).await?;
         tx.commit().await?;
     }
@@ -242,25 +243,25 @@ pub(crate) async fn change_window<DB: Dialect>(
     Ok(done)
 }
 
-async fn carry_out_window<DB: Dialect>(
+async fn carry_out_step<DB: Dialect>(
     tx: &mut DB::Connection,
     now: Arg<'_>,
-    window: &Window,
-) -> sqlx::Result<WindowDone> {
+    step: &BulkStep,
+) -> sqlx::Result<BulkStepDone> {
     let (verbs, settle) = (VerbStatements::of(DB::KIND), SettleStatements::of(DB::KIND));
-    let rows: Vec<VerbRow> = window.notices.iter().map(|target| VerbRow::new(target, window.status)).collect();
+    let rows: Vec<VerbRow> = step.notices.iter().map(|target| VerbRow::new(target, step.status)).collect();
     let batch = json(&rows)?;
     let args = [now, batch.as_str().into()];
-    let mut done = WindowDone::default();
-    match &window.verb {
-        Verb::Retry if window.status.is_final() => {
+    let mut done = BulkStepDone::default();
+    match &step.verb {
+        Verb::Retry if step.status.is_final() => {
             let held = DB::fetch(tx, &verbs.hold_ended, &args).await?;
             let mut keys = HashMap::new();
             for row in &held {
                 keys.insert(required::<DB>(row, 0)?, DB::text(row, 1)?);
             }
             let with_key = keys.iter().filter_map(|(id, key)| key.as_deref().map(|key| (*id, key)));
-            let taken = keys_taken::<DB>(tx, now, window.def_id, with_key).await?;
+            let taken = keys_taken::<DB>(tx, now, step.def_id, with_key).await?;
             // Of several dead letters with the same dedupe key, the first one gets it.
             let mut given = HashSet::new();
             let may = |row: &VerbRow| match keys.get(&row.notice_id) {
@@ -281,19 +282,19 @@ async fn carry_out_window<DB: Dialect>(
             }
             done.changed = revived.iter().map(|row| row.notice_id).collect();
         }
-        Verb::Reschedule { .. } if matches!(window.status, Status::NotSent | Status::Failed) => {
+        Verb::Reschedule { .. } if matches!(step.status, Status::NotSent | Status::Failed) => {
             let held = DB::fetch(tx, &settle.hold, &args).await?;
-            done.changed = held.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<_>>()?;
+            done.changed = ids_of_rows::<DB>(&held)?;
             if !done.changed.is_empty() {
                 let held: HashSet<i64> = done.changed.iter().copied().collect();
                 let rows: Vec<VerbRow> = rows.into_iter().filter(|row| held.contains(&row.notice_id)).collect();
                 let batch = json(&rows)?;
-                DB::execute(tx, &verbs.retime_window, &[args[0], batch.as_str().into()]).await?;
+                DB::execute(tx, &verbs.retime_step, &[args[0], batch.as_str().into()]).await?;
             }
         }
-        Verb::Cancel { reason } if !window.status.is_final() => {
+        Verb::Cancel { reason } if !step.status.is_final() => {
             let held = DB::fetch(tx, &settle.hold, &args).await?;
-            done.changed = held.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<_>>()?;
+            done.changed = ids_of_rows::<DB>(&held)?;
             if !done.changed.is_empty() {
                 cancel::<DB>(tx, now, &done.changed, reason).await?;
             }

@@ -4,21 +4,21 @@
 pub(crate) mod row;
 pub(crate) mod statements;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use solid_notify_core::notice::Status;
 use solid_notify_core::store::{Settle, Settled};
 use solid_notify_core::transition::Next;
 
 use crate::alerts;
-use crate::claim::blocked::{keys_of_ended, unblock};
-use crate::claim::limits;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::fault::is_unique_violation;
-use crate::dialect::row::required;
 use crate::dialect::statement::{Arg, json};
-use crate::settle::row::{Fence, Key, Row, fence_of, fences};
+use crate::fence::Fences;
+use crate::limits;
+use crate::ordering::{keys_of_ended, unblock};
+use crate::settle::row::{Fenced, NewState, StoredState};
 use crate::settle::statements::SettleStatements;
 use crate::shortcuts::MetLock;
 use crate::shortcuts::settle::{Shortcut, archive_bare};
@@ -54,34 +54,33 @@ async fn settle_once<DB: Dialect>(
 ) -> sqlx::Result<Vec<Settled>> {
     let mut conn = on.get().await?;
     let keyed = batch.iter().any(|settle| settle.ordering_key.is_some());
-    let missing = match shortcut {
+    let unwritten = match shortcut {
         Some(shortcut) if !keyed => shortcut.settle::<DB>(&mut conn, now, batch).await?,
         _ => {
             let mut tx = conn.begin().await?;
-            let missing = if let Some(shortcut) = shortcut {
+            let unwritten = if let Some(shortcut) = shortcut {
                 shortcut.settle::<DB>(&mut tx, now, batch).await?
             } else {
                 settle_by_steps::<DB>(&mut tx, now, batch, evict).await?
             };
             // In the transaction of the end: otherwise a process that dies in between leaves the next notice blocked.
-            let ended = keys_of_ended(batch.iter().filter(|settle| !missing.contains(&fence_of(settle))));
+            let ended = keys_of_ended(batch.iter().filter(|settle| !unwritten.has(settle)));
             unblock::<DB>(&mut tx, now, ended).await?;
             tx.commit().await?;
-            missing
+            unwritten
         }
     };
-    let is_held = |settle: &Settle| !missing.contains(&fence_of(settle));
     let mut settled = vec![Settled::Done; batch.len()];
-    if !missing.is_empty() {
-        let ids = batch.iter().filter(|settle| !is_held(settle)).map(|settle| settle.id).collect::<Vec<_>>();
+    if !unwritten.is_empty() {
+        let ids = unwritten.of(batch).map(|settle| settle.id).collect::<Vec<_>>();
         let rows = DB::fetch(&mut conn, &SettleStatements::of(DB::KIND).verify, &[now, Arg::Ids(&ids)]).await?;
-        let mut stands = rows.iter().map(StoredState::read::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
+        let mut stored = rows.iter().map(StoredState::read::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
         // The live one last, so that it wins where an ended notice has the same id: the outcome is the live one's.
-        stands.sort_by_key(|(_, stands)| !Status::from_code(stands.status).is_some_and(Status::is_final));
-        let stands = HashMap::<i64, StoredState>::from_iter(stands);
+        stored.sort_by_key(|(_, stored)| !Status::from_code(stored.status).is_some_and(Status::is_final));
+        let stored = HashMap::<i64, StoredState>::from_iter(stored);
         for (answer, settle) in settled.iter_mut().zip(batch) {
-            if !is_held(settle) {
-                *answer = judge(settle, stands.get(&settle.id));
+            if unwritten.has(settle) {
+                *answer = judge(settle, stored.get(&settle.id));
             }
         }
     }
@@ -89,20 +88,20 @@ async fn settle_once<DB: Dialect>(
     Ok(settled)
 }
 
-/// Locks the notices whose fence holds and writes their new state. Returns the fences that no longer hold.
+/// Locks the notices whose fence holds and writes their new state. Returns the fences of the others.
 async fn settle_by_steps<DB: Dialect>(
     tx: &mut DB::Connection,
     now: Arg<'_>,
     batch: &[Settle],
     evict: bool,
-) -> sqlx::Result<HashSet<Fence>> {
+) -> sqlx::Result<Fences> {
     let statements = SettleStatements::of(DB::KIND);
-    let sent = json(&batch.iter().map(Key::new).collect::<Vec<_>>())?;
-    let held = fences::<DB>(&DB::fetch(tx, &statements.hold, &[now, sent.as_str().into()]).await?)?;
+    let sent = json(&batch.iter().map(Fenced::new).collect::<Vec<_>>())?;
+    let held = Fences::read::<DB>(&DB::fetch(tx, &statements.hold, &[now, sent.as_str().into()]).await?)?;
     let (mut ended, mut kept, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
-    for settle in batch.iter().filter(|settle| held.contains(&fence_of(settle))) {
+    for settle in held.of(batch) {
         match &settle.transition.next {
-            Next::Wait { .. } => waiting.push(Row::new(settle)),
+            Next::Wait { .. } => waiting.push(NewState::new(settle)),
             Next::Finish { keep, .. } => {
                 ended.push(settle.id);
                 kept.extend(keep.then_some(settle));
@@ -120,7 +119,7 @@ async fn settle_by_steps<DB: Dialect>(
     }
     let kept = archive_bare::<DB>(tx, now, kept).await?;
     if !kept.is_empty() {
-        let rows = json(&kept.into_iter().map(Row::new).collect::<Vec<_>>())?;
+        let rows = json(&kept.into_iter().map(NewState::new).collect::<Vec<_>>())?;
         DB::execute(tx, &statements.archive, &[now, rows.as_str().into()]).await?;
     }
     if !ended.is_empty() {
@@ -129,11 +128,10 @@ async fn settle_by_steps<DB: Dialect>(
     if !waiting.is_empty() {
         DB::execute(tx, &statements.reschedule, &[now, json(&waiting)?.as_str().into()]).await?;
     }
-    let ours = || batch.iter().filter(|settle| held.contains(&fence_of(settle)));
-    let opened = limits::watch::<DB>(tx, now, ours()).await?;
-    let alarms = ours().filter_map(|settle| settle.alarm.as_deref()).chain(opened);
+    let opened = limits::watch::<DB>(tx, now, held.of(batch)).await?;
+    let alarms = held.of(batch).filter_map(|settle| settle.alarm.as_deref()).chain(opened);
     alerts::apply::<DB>(tx, now, alarms).await?;
-    Ok(batch.iter().map(fence_of).filter(|fence| !held.contains(fence)).collect())
+    Ok(held.others(batch))
 }
 
 /// Ends a notice that the caller has locked.
@@ -142,24 +140,9 @@ pub(crate) async fn end_one<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>
     let id = Arg::Ids(std::slice::from_ref(&settle.id));
     // Deletes an ended notice with the same id, because an error would end the caller's transaction.
     DB::execute(conn, &statements.evict, &[now, id]).await?;
-    DB::execute(conn, &statements.archive, &[now, json(&[Row::new(settle)])?.as_str().into()]).await?;
+    DB::execute(conn, &statements.archive, &[now, json(&[NewState::new(settle)])?.as_str().into()]).await?;
     DB::execute(conn, &statements.remove, &[now, id]).await?;
     unblock::<DB>(conn, now, keys_of_ended(std::iter::once(settle))).await
-}
-
-/// The stored state of a notice whose outcome was not written.
-struct StoredState {
-    fence: i64,
-    status: i64,
-    failures: i64,
-    crashes: i64,
-}
-
-impl StoredState {
-    fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(i64, Self)> {
-        let int = |column| required::<DB>(row, column);
-        Ok((int(0)?, Self { fence: int(1)?, status: int(2)?, failures: int(3)?, crashes: int(4)? }))
-    }
 }
 
 /// Returns why an outcome was not stored: another session locks the row, an earlier try stored it and its reply got lost, or

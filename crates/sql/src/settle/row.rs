@@ -1,6 +1,4 @@
-//! The outcomes of a batch as the statements of a settle read them, and the fences that they return.
-
-use std::collections::HashSet;
+//! The outcomes of a batch as the statements of a settle read them, and the stored state that they are compared with.
 
 use serde::Serialize;
 use solid_notify_core::definition::FOREVER;
@@ -9,18 +7,18 @@ use solid_notify_core::store::Settle;
 use solid_notify_core::transition::Next;
 
 use crate::dialect::Dialect;
-use crate::dialect::row::required;
+use crate::dialect::row::{columns, required};
 
-/// The fence of an outcome, as the statement `hold` reads it.
+/// Which claim an outcome is of, as the statement `hold` reads it.
 #[derive(Serialize)]
-pub(crate) struct Key {
+pub(crate) struct Fenced {
     notice_id: i64,
     fence: i64,
     was: i64,
     overdue: i64,
 }
 
-impl Key {
+impl Fenced {
     pub(crate) fn new(settle: &Settle) -> Self {
         let (was, overdue) = (settle.from.code(), i64::from(settle.overdue));
         Self { notice_id: settle.id, fence: settle.fence, was, overdue }
@@ -29,7 +27,7 @@ impl Key {
 
 /// The new state of a notice, as the statements `settle`, `archive` and `reschedule` read it. Missing values are null.
 #[derive(Serialize)]
-pub(crate) struct Row<'a> {
+pub(crate) struct NewState<'a> {
     notice_id: i64,
     fence: i64,
     was: i64,
@@ -51,9 +49,9 @@ pub(crate) struct Row<'a> {
     reason: Option<&'a str>,
 }
 
-impl<'a> Row<'a> {
+impl<'a> NewState<'a> {
     pub(crate) fn new(settle: &'a Settle) -> Self {
-        let Key { notice_id, fence, was, overdue } = Key::new(settle);
+        let Fenced { notice_id, fence, was, overdue } = Fenced::new(settle);
         let (status, after_ms, reason, ends, keep) = match &settle.transition.next {
             Next::Wait { status, after } => (status, (*after != FOREVER).then(|| duration_millis(*after)), None, 0, 0),
             Next::Finish { status, reason, keep } => (status, Some(0), reason.as_deref(), 1, i64::from(*keep)),
@@ -77,15 +75,34 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The notice, the attempt and the status that an outcome was decided for. A batch may have the outcomes of two attempts at the
-/// same notice, or the outcome of an attempt and the failure that its nack causes.
-pub(crate) type Fence = (i64, i64, i64);
-
-pub(crate) fn fence_of(settle: &Settle) -> Fence {
-    (settle.id, settle.fence, settle.from.code())
+columns! {
+    /// What an outcome that was not written is compared with.
+    pub(crate) Judged():
+    id = "m.id";
+    fence = "m.fence";
+    status = "m.status";
+    failures = "m.failures";
+    crashes = "m.crashes";
 }
 
-/// Reads the fences that a statement of a settle returns.
-pub(crate) fn fences<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<HashSet<Fence>> {
-    rows.iter().map(|row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?, required::<DB>(row, 2)?))).collect()
+/// The stored state of a notice whose outcome was not written.
+pub(crate) struct StoredState {
+    pub(crate) fence: i64,
+    pub(crate) status: i64,
+    pub(crate) failures: i64,
+    pub(crate) crashes: i64,
+}
+
+impl StoredState {
+    /// Reads the id of a notice and its state.
+    pub(crate) fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(i64, Self)> {
+        const AT: Judged = Judged::AT;
+        let state = Self {
+            fence: required::<DB>(row, AT.fence)?,
+            status: required::<DB>(row, AT.status)?,
+            failures: required::<DB>(row, AT.failures)?,
+            crashes: required::<DB>(row, AT.crashes)?,
+        };
+        Ok((required::<DB>(row, AT.id)?, state))
+    }
 }

@@ -3,6 +3,8 @@
 
 use crate::dialect::kind::{Kind, Ty};
 use crate::dialect::statement::{Statement, statements};
+use crate::fence;
+use crate::settle::row::Judged;
 
 statements! {
     SettleStatements:
@@ -42,7 +44,7 @@ impl SettleStatements {
             hold: statement(format!(
                 "SELECT m.id, m.fence, b.was
                  {held}",
-                held = kind.batch_rows(&keys, "notify_msg", &fence(kind), kind.lock())
+                held = kind.batch_rows(&keys, "notify_msg", &still_settles(kind), kind.lock())
             )),
             // Ids that were given twice (a restored sequence, a TRUNCATE on MySQL): the live notice keeps its id.
             evict: statement(kind.listed_delete("$2", "notify_msg_history", "")),
@@ -54,11 +56,11 @@ impl SettleStatements {
             )),
             remove: statement(kind.listed_delete("$2", "notify_msg", "")),
             reschedule: statement(kind.batch_update(&settled, "notify_msg", &rescheduled(kind), "")),
-            // The stored state of notices whose outcome was not written.
             verify: statement(format!(
-                "SELECT m.id, m.fence, m.status, m.failures, m.crashes {live}
+                "SELECT {columns} {live}
                  UNION ALL
-                 SELECT m.id, m.fence, m.status, m.failures, m.crashes {ended}",
+                 SELECT {columns} {ended}",
+                columns = Judged::list(),
                 live = kind.listed_rows("$2", "notify_msg", "true", ""),
                 ended = kind.listed_rows("$2", "notify_msg_history", "true", "")
             )),
@@ -90,8 +92,8 @@ pub(crate) fn rescheduled(kind: Kind) -> String {
     )
 }
 
-/// The fence: nothing is written where the fence or the status has changed, or where an overdue notice is no longer overdue.
-pub(crate) fn fence(kind: Kind) -> String {
-    let now = kind.now();
-    format!("m.fence = b.fence AND m.status + 0 = b.was AND (b.overdue = 0 OR m.next_call_time <= {now})")
+/// The condition that an outcome `b` is still the one for its notice `m`: the fence holds, and an overdue notice is still overdue.
+pub(crate) fn still_settles(kind: Kind) -> String {
+    let (fence, now) = (fence::holds("b.was"), kind.now());
+    format!("{fence} AND (b.overdue = 0 OR m.next_call_time <= {now})")
 }

@@ -4,9 +4,9 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::{ClaimedNotice, Status};
 use solid_notify_core::store::{Claim, ClaimWhat};
 
-use crate::claim::remembered::Remembered;
-use crate::claim::statements::{due_by_ids, taken};
-use crate::claim::take::{claim_arguments, claimed, ids_of, in_order, take};
+use crate::claim::hints::ClaimHints;
+use crate::claim::plain::{claim_arguments, claimed, ids_of, in_order, plain_claim};
+use crate::claim::statements::{changes, due_by_ids};
 use crate::dialect::Dialect;
 use crate::dialect::fault::fault;
 use crate::dialect::kind::Kind;
@@ -24,11 +24,11 @@ impl FreshStatements {
         let claim_fresh = kind.wait_briefly().map(|wait_briefly| {
             format!(
                 "UPDATE notify_msg AS m
-                 SET {take}
+                 SET {changes}
                  WHERE {listed} AND {due} AND m.ordering_key IS NULL
                      AND {wait_briefly}
                  RETURNING {claimed}",
-                take = taken(kind),
+                changes = changes(kind),
                 listed = kind.listed("m.id", "$4"),
                 due = due_by_ids(kind),
                 claimed = Claimed::stored(kind)
@@ -46,32 +46,32 @@ impl FreshStatements {
 pub(crate) async fn claim_fresh<DB: Dialect>(
     conn: &mut DB::Connection,
     now: Arg<'_>,
-    remembered: &Remembered,
+    hints: &ClaimHints,
     claim: &Claim,
 ) -> sqlx::Result<Option<Vec<ClaimedNotice>>> {
     let (ClaimWhat::Ids(ids), Some(claim_fresh)) = (&claim.what, &FreshStatements::of(DB::KIND).claim_fresh) else {
         return Ok(None);
     };
-    if remembered.met_lock.lately() {
+    if hints.met_lock.lately() {
         return Ok(None);
     }
     let wanted = &ids[..claim.limit.min(ids.len())];
-    let args = claim_arguments(now, remembered, claim, Status::NotSent, Arg::Ids(wanted));
-    let mut taken = Vec::new();
+    let args = claim_arguments(now, hints, claim, Status::NotSent, Arg::Ids(wanted));
+    let mut fresh = Vec::new();
     match DB::fetch(conn, claim_fresh, &args).await {
-        Err(error) if fault::<DB>(&error) == FaultKind::Conflict => remembered.met_lock.note(),
-        rows => taken = claimed::<DB>(&rows?),
+        Err(error) if fault::<DB>(&error) == FaultKind::Conflict => hints.met_lock.note(),
+        rows => fresh = claimed::<DB>(&rows?),
     }
-    if taken.len() == wanted.len() {
-        return Ok(Some(taken));
+    if fresh.len() == wanted.len() {
+        return Ok(Some(fresh));
     }
-    let got = ids_of(&taken);
+    let got = ids_of(&fresh);
     let rest = wanted.iter().copied().filter(|id| !got.contains(id)).collect::<Vec<_>>();
     let rest = Claim { limit: rest.len(), what: ClaimWhat::Ids(rest), ..claim.clone() };
-    match take::<DB>(conn, now, remembered, &rest, rest.limit, false).await {
-        Ok(more) => Ok(Some(in_order([taken, more].concat()))),
+    match plain_claim::<DB>(conn, now, hints, &rest, rest.limit, false).await {
+        Ok(more) => Ok(Some(in_order([fresh, more].concat()))),
         // Notices that were not claimed stay due. Those that were claimed must be returned in spite of the error.
-        Err(sqlx::Error::Database(_)) if !taken.is_empty() => Ok(Some(taken)),
+        Err(sqlx::Error::Database(_)) if !fresh.is_empty() => Ok(Some(fresh)),
         Err(error) => Err(error),
     }
 }

@@ -1,4 +1,4 @@
-//! Inserts by the id of a definition that this process has read lately.
+//! Inserts of notices that have only a parameter, by the id of a definition that this process has read lately.
 
 use std::sync::Arc;
 
@@ -10,8 +10,7 @@ use crate::dialect::fault::failed;
 use crate::dialect::row::required;
 use crate::dialect::statement::Arg;
 use crate::dialect::{Changed, Dialect};
-use crate::shortcuts::known::KnownStatements;
-use crate::shortcuts::plain::is_plain;
+use crate::shortcuts::insert_bare::{BareInsertStatements, is_bare};
 use crate::tx::{Context, NoticeTx};
 
 /// Inserts a notice that has only a parameter, if its definition's id is cached. `None`: nothing was inserted.
@@ -28,13 +27,13 @@ pub(crate) async fn insert_known<DB: Dialect>(
     let seen_open = tx.seen_open;
     let (conn, context) = tx.parts(DOING)?;
     let caller = Caller::Ours(context);
-    if !is_plain(notice, Arg::Int(caller.now_millis())) {
+    if !is_bare(notice, Arg::Int(caller.now_millis())) {
         return Ok(None);
     }
     let Some((def_id, tables)) = context.known_id(notice.name()) else { return Ok(None) };
     notice.check()?;
     caller.check::<DB>(conn)?;
-    let statement = &KnownStatements::of(DB::KIND).insert_known;
+    let statement = &BareInsertStatements::of(DB::KIND).insert_known;
     let args = [def_id.into(), notice.param_json().into(), Arg::Bool(seen_open), Arg::Text(Some(&*tables))];
     let inserted = if DB::KIND.insert_returns_its_id() {
         let rows = DB::fetch(conn, statement, &args).await;

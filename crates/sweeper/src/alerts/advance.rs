@@ -9,8 +9,8 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Advanced, AlertStep, DueTimes};
 use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind, AlertReason, StoreError};
 
-use crate::claiming::sweep::{SHORTEST, Swept};
 use crate::definitions::Definition;
+use crate::sleep::{SHORTEST_SLEEP, Swept};
 use crate::worker::Worker;
 
 /// How many alerts are moved on after one look.
@@ -23,7 +23,7 @@ impl Worker {
         match due.alerts {
             None => return Ok(Swept { again_in, busy: false }),
             Some(after) if !after.is_zero() => {
-                return Ok(Swept { again_in: again_in.min(after.max(SHORTEST)), busy: false });
+                return Ok(Swept { again_in: again_in.min(after.max(SHORTEST_SLEEP)), busy: false });
             }
             Some(_) => {}
         }
@@ -32,7 +32,7 @@ impl Worker {
                 // The new notice is due, and there may be more.
                 Ok(Advanced::Done) => again_in = Duration::ZERO,
                 // Another node was faster, or another alarm came.
-                Ok(Advanced::Changed) => again_in = again_in.min(SHORTEST),
+                Ok(Advanced::Changed) => again_in = again_in.min(SHORTEST_SLEEP),
                 // Tried again with the next poll: an outcome is just being stored, or an editor has locked the row for long.
                 Ok(Advanced::Locked) => {}
                 Err(error) if error.kind == FaultKind::Outage => return Err(error),

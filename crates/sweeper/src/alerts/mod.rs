@@ -13,7 +13,7 @@ use solid_notify_core::definition::AlertTrigger;
 use solid_notify_core::limit::{Breaker, Sign};
 use solid_notify_core::notice::{MESSAGE_LIMIT, clean_text};
 use solid_notify_core::store::{Alarm, Watched};
-use solid_notify_core::transition::{Event, Next, Transition};
+use solid_notify_core::transition::{Next, Transition};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Policy};
 
 pub(crate) use self::sending::{AlertHandler, log_alerts};
@@ -28,7 +28,6 @@ impl Worker {
         let message = match (&outcome.trouble, &transition.next) {
             (Some((_, message)), _) => message.clone(),
             (None, Next::Finish { reason: Some(reason), .. }) => reason.clone(),
-            _ if outcome.event == Event::Crashed => "the process died while sending".to_owned(),
             _ => String::new(),
         };
         let mut alarm = self.alarm(policy.def_id, &policy.name, reason, policy.alert_cooldown, message)?;

@@ -11,19 +11,19 @@ use solid_notify_core::Alert;
 use solid_notify_core::metrics::ALERTS_SENT;
 
 use super::recipients::Recipients;
-use crate::definitions::Known;
+use crate::definitions::KnownDefinitions;
 use crate::running::handler::{AnyHandler, Closure, Facts, Failure, HandlerResult, Notice, Typed};
 
 /// The handler of alerts around the one of the application.
 pub(crate) struct AlertHandler {
     inner: Arc<dyn AnyHandler>,
     /// Weak, because the definitions hold this handler.
-    known: Weak<Known>,
+    known: Weak<KnownDefinitions>,
     sent: Counter,
 }
 
 impl AlertHandler {
-    pub(crate) fn new(inner: Arc<dyn AnyHandler>, known: &Arc<Known>) -> Self {
+    pub(crate) fn new(inner: Arc<dyn AnyHandler>, known: &Arc<KnownDefinitions>) -> Self {
         Self { inner, known: Arc::downgrade(known), sent: metrics::counter!(ALERTS_SENT) }
     }
 

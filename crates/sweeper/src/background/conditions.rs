@@ -47,7 +47,7 @@ impl Worker {
         if let Some(alerts) =
             definitions.alerts().and_then(|id| definitions.get(id)).filter(|_| !definitions.is_paused())
         {
-            self.mention_stuck(alerts, handlers, late(alerts.row.id));
+            self.mention_waiting_alerts(alerts, handlers, late(alerts.row.id));
         }
         for definition in definitions.all().filter(is_reported) {
             let def_id = definition.row.id;
@@ -112,7 +112,7 @@ impl Worker {
     }
 
     /// Logs that alerts are not sent, because an alert cannot report that.
-    fn mention_stuck(&self, alerts: &Definition, handlers: &BTreeSet<String>, late: Duration) {
+    fn mention_waiting_alerts(&self, alerts: &Definition, handlers: &BTreeSet<String>, late: Duration) {
         let waits = match &alerts.readiness {
             _ if late < HANDLER_GRACE => return,
             Readiness::Paused(_) => "it is not enabled",

@@ -11,7 +11,7 @@ use std::time::Duration;
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::metrics as names;
-use solid_notify_core::operate::{COUNT_TIMEOUT, DefinitionCounts, NoticeCounts};
+use solid_notify_core::store::{COUNT_TIMEOUT, DefinitionCounts, NoticeCounts};
 use tokio::time::{Instant, timeout};
 
 use crate::worker::Worker;

@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use parking_lot::Mutex;
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
@@ -76,7 +75,7 @@ impl Health {
     }
 
     /// Records that the store's clock was set, so leases may have expired although their workers live, as after an outage.
-    pub(crate) fn be_careful(&self, now: Duration) {
+    pub(crate) fn begin_grace(&self, now: Duration) {
         let mut state = self.state.lock();
         if !matches!(*state, State::Down) {
             *state = State::UpSince(now);
@@ -90,17 +89,6 @@ impl Health {
             State::UpSince(at) => at.saturating_add(self.grace).checked_sub(now).filter(|left| !left.is_zero()),
         }
     }
-}
-
-/// The longest pause after a failure, without its jitter.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// The pauses after failures in a row. Jitter adds up to as much again.
-const PAUSES: ExponentialBuilder =
-    ExponentialBuilder::new().with_min_delay(Duration::from_millis(50)).with_max_delay(LONGEST_PAUSE).with_jitter();
-
-/// Returns the pause after `failures` earlier failures: from 50 ms, each twice as long, to 2 s, with jitter.
-pub(crate) fn pause_after(failures: u32) -> Duration {
-    PAUSES.without_max_times().build().nth(failures.min(6) as usize).unwrap_or(LONGEST_PAUSE)
 }
 
 #[cfg(test)]
@@ -128,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_worker_that_was_just_started_is_as_careful_as_after_an_outage() {
+    async fn worker_just_started_has_the_grace_of_an_outage() {
         let clock = solid_notify_testkit::HandClock::new(chrono::DateTime::UNIX_EPOCH + Duration::from_secs(3600));
         let worker = crate::worker::Worker::new(
             solid_notify_testkit::MemoryOutbox::builder().clock(clock.clone()).build().sweeper().setup,

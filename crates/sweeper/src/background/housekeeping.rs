@@ -15,7 +15,7 @@ use solid_notify_core::{AnyOutbox, ErrorClass, NotifyDef, Status, StoreError};
 use crate::running::handler::{AnyHandler, Closure, Failure, Notice, Typed};
 
 /// The rows of one purge: few, so that other transactions do not wait for it.
-const WINDOW: usize = 500;
+const STEP: usize = 500;
 
 /// Registers the handlers, unless the application has its own.
 pub(crate) fn register(handlers: &mut HashMap<String, Arc<dyn AnyHandler>>, outbox: &AnyOutbox) {
@@ -81,10 +81,10 @@ async fn purge(outbox: &AnyOutbox, keep: &Keep) -> Result<(), StoreError> {
             Ok(_) | Err(_) => None,
         };
         if let Some(successes) = successes {
-            purge_windows(outbox, &definition, Status::Succeeded, successes).await?;
+            purge_in_steps(outbox, &definition, Status::Succeeded, successes).await?;
         }
-        purge_windows(outbox, &definition, Status::Cancelled, keep.cancelled).await?;
-        purge_windows(outbox, &definition, Status::DeadLetter, keep.dead_letters).await?;
+        purge_in_steps(outbox, &definition, Status::Cancelled, keep.cancelled).await?;
+        purge_in_steps(outbox, &definition, Status::DeadLetter, keep.dead_letters).await?;
         if definition.delete_time.is_some() {
             let gone = Purge::Definition { def_id: definition.id, older_than: keep.dead_letters };
             if !outbox.engine().stores().send.purge(&gone).await?.is_empty() {
@@ -95,21 +95,21 @@ async fn purge(outbox: &AnyOutbox, keep: &Keep) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn purge_windows(
+async fn purge_in_steps(
     outbox: &AnyOutbox,
     definition: &NotifyDef,
     status: Status,
     older_than: Duration,
 ) -> Result<(), StoreError> {
-    let window = Purge::History { def_id: definition.id, status, older_than, limit: WINDOW };
+    let step = Purge::History { def_id: definition.id, status, older_than, limit: STEP };
     loop {
-        let ids = outbox.engine().stores().send.purge(&window).await?;
+        let ids = outbox.engine().stores().send.purge(&step).await?;
         if status == Status::DeadLetter {
             for id in &ids {
                 tracing::info!(definition = %definition.name, id, "purged a dead letter");
             }
         }
-        if ids.len() < WINDOW {
+        if ids.len() < STEP {
             return Ok(());
         }
     }

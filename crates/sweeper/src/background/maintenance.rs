@@ -44,11 +44,11 @@ impl Worker {
         let measured = i64::midpoint(millis_from_time(asked), millis_from_time(answered)) - millis_from_time(pulse.now);
         // After an outage other nodes may not have reported yet: a node that is listed lives, but one that is not listed
         // may live too.
-        let careful = self.known.alerts_elsewhere().is_some() && self.health.grace_left(self.moment()).is_some();
-        if !careful || pulse.handlers.contains(ALERT_DEFINITION) {
+        let may_miss_nodes = self.known.alerts_elsewhere().is_some() && self.health.grace_left(self.moment()).is_some();
+        if !may_miss_nodes || pulse.handlers.contains(ALERT_DEFINITION) {
             self.learn_handlers(&pulse.handlers);
         }
-        if careful {
+        if may_miss_nodes {
             return Ok(measured);
         }
         // Against a clock that a test turns, every real clock is off.

@@ -12,7 +12,7 @@ use solid_notify_core::notice::rfc3339;
 use solid_notify_core::store::{Advanced, DueTimes};
 
 use super::locked::Work;
-use crate::claiming::sweep::{SHORTEST, Swept};
+use crate::sleep::{SHORTEST_SLEEP, Swept};
 use crate::worker::Worker;
 
 impl Worker {
@@ -26,7 +26,7 @@ impl Worker {
                 Step::Produce { last, ticks } => (last, ticks),
                 Step::Wait(until) => {
                     let after = until.and_then(|until| (until - due.now).to_std().ok());
-                    sleep = after.map_or(sleep, |after| sleep.min(after.max(SHORTEST)));
+                    sleep = after.map_or(sleep, |after| sleep.min(after.max(SHORTEST_SLEEP)));
                     continue;
                 }
             };
@@ -51,7 +51,7 @@ impl Worker {
                 Ok(Advanced::Changed) => {
                     self.locked_rows.goes_on(definition.row.id, &definition.row.name, Work::Ticks);
                     self.reload_definitions().await?;
-                    sleep = sleep.min(SHORTEST);
+                    sleep = sleep.min(SHORTEST_SLEEP);
                 }
                 // Tried again with the next poll: another node is just recording the tick, or an editor has locked the row
                 // for long.

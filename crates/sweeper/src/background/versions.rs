@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use solid_notify_core::definition::StoredVersion;
-use solid_notify_core::operate::QueueSlice;
+use solid_notify_core::store::QueueSlice;
 use solid_notify_core::{NotifyDef, Status, StoreError};
 
 use crate::definitions::RELOAD_INTERVAL;

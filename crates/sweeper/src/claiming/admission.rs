@@ -1,8 +1,12 @@
-//! [`Admission`]: what this node may claim now: slots, the quotas and windows of definitions, slow definitions, suspects.
+//! [`Admission`]: what this node may claim now: slots, the quotas and windows of definitions, slow definitions, crash-looping
+//! notices.
+//! [`super::slots`] counts the slots, and [`super::limited`] remembers which quotas are used up.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use solid_notify_core::limit::QuotaStop;
 use solid_notify_core::{AnyOutbox, HandClock, Policy, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -10,13 +14,15 @@ use tokio::time::Instant;
 
 use super::limited::{Limited, Stopped};
 use super::slots::{Slot, Slots};
-use super::sweeping::{Sweep, Sweeping};
+
+/// A sweep of one definition that takes longer marks it as slow: its own statements are slow, not the node.
+const SLOW: Duration = Duration::from_secs(3);
 
 /// The limits of this node's claims.
 ///
 /// A claimed notice has a slot until its attempt ends: there are at most `max_running` slots on this node, and at most
-/// `max_concurrency` of one definition. A definition is swept once at a time, and one slow definition at a time. One suspect
-/// (a notice that may kill its process) is sent at a time. A definition whose quota or window is closed is not claimed from.
+/// `max_concurrency` of one definition. A definition is swept once at a time, and one slow definition at a time. One crash-looping
+/// notice is sent at a time. A definition whose quota or window is closed is not claimed from.
 ///
 /// The parts lock for a moment each, never two at once, and never across an await.
 pub(crate) struct Admission {
@@ -27,7 +33,7 @@ pub(crate) struct Admission {
     limited: Limited,
     /// The definitions that are being swept, and those that are slow.
     sweeping: Arc<Sweeping>,
-    suspect: Arc<Semaphore>,
+    crash_loop: Arc<Semaphore>,
 }
 
 impl Admission {
@@ -38,7 +44,7 @@ impl Admission {
             slots: Slots::new(max_running),
             limited: Limited::default(),
             sweeping: Arc::default(),
-            suspect: Arc::new(Semaphore::new(1)),
+            crash_loop: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -81,9 +87,9 @@ impl Admission {
         self.slots.wake_if_wanted();
     }
 
-    /// Returns the permit to send a suspect, unless one is being sent. It is kept until its outcome is stored.
-    pub(super) fn suspect_permit(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.suspect).try_acquire_owned().ok()
+    /// Returns the permit to send a crash-looping notice, unless one is being sent. It is kept until its outcome is stored.
+    pub(super) fn crash_loop_permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.crash_loop).try_acquire_owned().ok()
     }
 
     /// Begins to sweep a definition; `None` if it is being swept, or if it is slow and another slow one is.
@@ -120,5 +126,70 @@ impl Admission {
 
     fn shown(&self) -> Option<i64> {
         self.outbox.engine().hand_clock().map(HandClock::now_millis)
+    }
+}
+
+/// The sweeps under way, by definition. Only one slow definition is swept at a time, so that slow ones do not take all
+/// connections.
+#[derive(Default)]
+struct Sweeping(Mutex<SweepingState>);
+
+#[derive(Default)]
+struct SweepingState {
+    now: HashSet<i64>,
+    slow: HashSet<i64>,
+}
+
+impl Sweeping {
+    /// Begins to sweep a definition; None if it is being swept, or if it is slow and another slow one is.
+    fn begin(self: &Arc<Self>, def_id: i64) -> Option<Sweep> {
+        let mut state = self.0.lock();
+        let waits = state.slow.contains(&def_id) && state.slow.iter().any(|slow| state.now.contains(slow));
+        (!waits && state.now.insert(def_id)).then(|| Sweep { all: Arc::clone(self), def_id, began: Instant::now() })
+    }
+}
+
+/// The sweep of one definition; dropping it ends it.
+pub(super) struct Sweep {
+    all: Arc<Sweeping>,
+    def_id: i64,
+    began: Instant,
+}
+
+impl Sweep {
+    /// Ends the sweep and records whether its definition is slow.
+    pub(super) fn end(self) {
+        let mut state = self.all.0.lock();
+        if self.began.elapsed() >= SLOW {
+            state.slow.insert(self.def_id);
+        } else if !state.slow.is_empty() {
+            state.slow.remove(&self.def_id);
+        }
+    }
+}
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        self.all.0.lock().now.remove(&self.def_id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn definition_is_swept_once_and_one_slow_one_at_a_time() {
+        let sweeping = Arc::new(Sweeping::default());
+        let (one, two) = (sweeping.begin(1).unwrap(), sweeping.begin(2).unwrap());
+        assert!(sweeping.begin(1).is_none());
+        tokio::time::advance(SLOW).await;
+        one.end();
+        two.end();
+        let one = sweeping.begin(1).unwrap();
+        assert!(sweeping.begin(2).is_none() && sweeping.begin(3).is_some());
+        one.end();
+        let _two = sweeping.begin(2).unwrap();
+        assert!(sweeping.begin(1).is_some(), "its last sweep was not slow");
     }
 }

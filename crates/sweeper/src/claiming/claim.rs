@@ -13,18 +13,21 @@ use crate::background::locked::Work;
 use crate::definitions::{Definition, Ready};
 use crate::worker::Worker;
 
+/// The most notices that one claim takes.
+pub(super) const CLAIM_BATCH: usize = 500;
+
 impl Worker {
     /// Claims notices and starts each with a slot of its own. Returns their ids; slots left over become free. It claims nothing if
     /// `ready` may be older than an edit by this process: the sweep reads the definitions again and claims.
     ///
-    /// `suspect_permit` is kept until the outcome of a suspect is stored.
+    /// `crash_loop_permit` is kept until the outcome ofXstored.
     pub(super) async fn claim_and_start(
         self: &Arc<Self>,
         definition: &Arc<Definition>,
         ready: &Arc<Ready>,
         what: ClaimWhat,
         slots: Vec<Slot>,
-        mut suspect_permit: Option<OwnedSemaphorePermit>,
+        mut crash_loop_permit: Option<OwnedSemaphorePermit>,
     ) -> Result<Vec<i64>, StoreError> {
         let policy = &ready.policy;
         if self.has_unread_edits() || !self.admission.lets_through(policy).await? {
@@ -51,7 +54,7 @@ impl Worker {
         let ids = notices.iter().map(|notice| notice.id).collect();
         for (claimed, slot) in notices.into_iter().zip(slots) {
             self.in_flight.register(&claimed, claim.lease, self.moment());
-            self.start_attempt(definition, ready, claimed, slot, suspect_permit.take());
+            self.start_attempt(definition, ready, claimed, slot, crash_loop_permit.take());
         }
         Ok(ids)
     }
@@ -68,4 +71,16 @@ impl Worker {
             self.signals.sweep_soon();
         }
     }
+}
+
+/// Returns as many items as there are slots, in batches of at most [`CLAIM_BATCH`].
+pub(super) fn chunks<T>(items: impl IntoIterator<Item = T>, mut slots: Vec<Slot>) -> Vec<(Vec<T>, Vec<Slot>)> {
+    let mut items = items.into_iter();
+    let mut chunks = Vec::new();
+    while !slots.is_empty() {
+        let rest = slots.split_off(slots.len().min(CLAIM_BATCH));
+        chunks.push((items.by_ref().take(slots.len()).collect(), slots));
+        slots = rest;
+    }
+    chunks
 }

@@ -15,14 +15,12 @@ use solid_notify_core::{NoticeRecord, Status};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
-use super::Slot;
+use super::claim::{CLAIM_BATCH, chunks};
 use crate::definitions::Readiness;
 use crate::worker::Worker;
 
 /// How many commits may wait for their dispatch.
 pub(crate) const QUEUE: usize = 1024;
-/// The most ids of one claim.
-const BATCH: usize = 500;
 /// The pause between two claims: a single commit is claimed at once, and under load one claim takes many.
 const PACE: Duration = Duration::from_millis(15);
 
@@ -42,7 +40,7 @@ pub(crate) async fn first_send_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::
                 break;
             }
         }
-        while fresh.len() < BATCH {
+        while fresh.len() < CLAIM_BATCH {
             match queue.try_recv() {
                 Ok(more) => fresh.extend(more),
                 Err(_) => break,
@@ -144,16 +142,4 @@ fn report_of(record: Option<&NoticeRecord>, keep: KeepHistory) -> FirstAttempt {
         }
         Status::NotSent | Status::Sending => FirstAttempt::StillDue,
     }
-}
-
-/// Returns as many items as there are slots, in batches of at most [`BATCH`].
-pub(super) fn chunks<T>(items: impl IntoIterator<Item = T>, mut slots: Vec<Slot>) -> Vec<(Vec<T>, Vec<Slot>)> {
-    let mut items = items.into_iter();
-    let mut chunks = Vec::new();
-    while !slots.is_empty() {
-        let rest = slots.split_off(slots.len().min(BATCH));
-        chunks.push((items.by_ref().take(slots.len()).collect(), slots));
-        slots = rest;
-    }
-    chunks
 }

@@ -14,11 +14,11 @@ use tokio::time::Instant;
 /// The state of the definitions with a quota.
 #[derive(Default)]
 pub(super) struct Limited {
-    of: Mutex<HashMap<i64, Remembered>>,
+    of: Mutex<HashMap<i64, QuotaState>>,
 }
 
 #[derive(Default)]
-struct Remembered {
+struct QuotaState {
     stopped: Option<Stopped>,
     /// How many attempts of the definition have ended on this node.
     ended: u64,
@@ -63,9 +63,9 @@ impl Limited {
     pub(super) fn stop(&self, def_id: i64, stopped: Stopped, ended_before: u64) -> bool {
         let mut of = self.of.lock();
         let of = of.entry(def_id).or_default();
-        let stands = of.ended == ended_before || !stopped.by.ends_with_an_attempt();
-        of.stopped = stands.then_some(stopped);
-        stands
+        let applies = of.ended == ended_before || !stopped.by.ends_with_an_attempt();
+        of.stopped = applies.then_some(stopped);
+        applies
     }
 
     /// Records that an attempt has ended and is stored. Returns true if its definition waited for that.

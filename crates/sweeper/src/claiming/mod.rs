@@ -8,14 +8,12 @@ mod admission;
 mod claim;
 pub(crate) mod first_send;
 mod limited;
-mod look;
 mod recovery;
 mod slices;
 mod slots;
 mod store_clock;
 pub(crate) mod successor;
 pub(crate) mod sweep;
-mod sweeping;
 
 pub(crate) use admission::Admission;
 pub(crate) use slots::Slot;

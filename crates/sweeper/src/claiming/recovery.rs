@@ -12,7 +12,8 @@ impl Worker {
     /// and the grace period gives other nodes the time for theirs.
     pub(super) async fn recover(&self) -> Result<(), StoreError> {
         if self.health.is_down() {
-            // All leases, however long they still last. If no attempt is in flight, this only checks whether the database answers.
+            // However long they still last. Without attempts in flight this makes no call; the next one checks that the database
+            // answers.
             match self.extend_leases(Duration::MAX).await {
                 Err(error) if error.kind != FaultKind::Outage => self.health.mention(&error),
                 done => done?,
@@ -26,7 +27,7 @@ impl Worker {
 
     /// After the store's clock was set: extends the leases of this node, and gives other nodes the time to extend theirs.
     pub(super) async fn clock_was_set(&self, by_ms: i64) -> Result<(), StoreError> {
-        self.health.be_careful(self.moment());
+        self.health.begin_grace(self.moment());
         tracing::warn!(
             by_ms,
             "the database's clock was set; this node extends its leases and takes no expired lease of other nodes for a while"

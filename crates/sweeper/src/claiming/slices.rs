@@ -8,8 +8,9 @@ use std::time::Duration;
 use solid_notify_core::store::{ClaimWhat, DueSlice};
 use solid_notify_core::{Status, StoreError};
 
-use super::sweep::{BATCH, SHORTEST, Swept};
+use super::claim::CLAIM_BATCH;
 use crate::definitions::{Definition, Ready};
+use crate::sleep::{SHORTEST_SLEEP, Swept};
 use crate::worker::Worker;
 
 /// The most rounds of full claims of one definition in a row, before the other definitions have their turn. Each turn
@@ -41,7 +42,7 @@ impl Worker {
             return Ok(Swept { again_in: sleep, busy: true });
         }
         if let Some(left) = self.admission.quota_closed_for(&ready.policy) {
-            return Ok(Swept { again_in: sleep.min(left.max(SHORTEST)), busy });
+            return Ok(Swept { again_in: sleep.min(left.max(SHORTEST_SLEEP)), busy });
         }
         let late = |status| due.iter().find(|slice| slice.status == status).map(|slice| (status, Some(slice.late)));
         let mut slices: Vec<(Status, Option<Duration>)> =
@@ -77,7 +78,7 @@ impl Worker {
             busy |= self.claim_crash_looping(definition, ready).await?;
         }
         match self.admission.quota_closed_for(&ready.policy) {
-            Some(left) => sleep = sleep.min(left.max(SHORTEST)),
+            Some(left) => sleep = sleep.min(left.max(SHORTEST_SLEEP)),
             None if more => sleep = Duration::ZERO,
             None => {}
         }
@@ -96,7 +97,7 @@ impl Worker {
         let (mut more, mut busy) = (false, false);
         let both = slices.len() == 2;
         for (nth, (status, late)) in slices.iter_mut().enumerate() {
-            let mut slots = self.admission.take_slots(&ready.policy, BATCH);
+            let mut slots = self.admission.take_slots(&ready.policy, CLAIM_BATCH);
             // Two queue slices share the slots: the first gets half of the free ones, the second the rest. If there is one
             // slot, they take turns.
             if both && nth == 0 {
@@ -108,7 +109,7 @@ impl Worker {
             }
             let wanted = slots.len();
             let claimed = self.claim_and_start(definition, ready, ClaimWhat::Slice(*status), slots, None).await?;
-            more |= claimed.len() == wanted && (wanted == BATCH || both);
+            more |= claimed.len() == wanted && (wanted == CLAIM_BATCH || both);
             busy |= !claimed.is_empty();
             // For the first claim the look reported since when its first notice was due.
             if let Some(late) = late.take_if(|_| !claimed.is_empty()) {
@@ -118,15 +119,15 @@ impl Worker {
         Ok((more, busy))
     }
 
-    /// Claims one suspect notice (one that may kill its process), unless this node is sending another one. Returns whether
+    /// Claims one crash-looping notice, unless this node is sending another one. Returns whether
     /// it claimed one, or would have with a free slot.
     async fn claim_crash_looping(
         self: &Arc<Self>,
         definition: &Arc<Definition>,
         ready: &Arc<Ready>,
     ) -> Result<bool, StoreError> {
-        let Some(permit) = self.admission.suspect_permit() else {
-            // The freed slot of the suspect in flight has already woken the sweep; its settle must wake the sweep again.
+        let Some(permit) = self.admission.crash_loop_permit() else {
+            // The freed slot of the crash-looping notice in flight has already woken the sweep; its settle must wake the sweep again.
             self.admission.want_more_slots();
             return Ok(true);
         };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use solid_notify_core::store::ClaimWhat;
 
-use super::first_send::chunks;
+use super::claim::chunks;
 use crate::worker::Worker;
 
 pub(crate) async fn successor_loop(worker: Arc<Worker>) {

@@ -1,6 +1,7 @@
 //! The sweep: looks for due notices, sweeps each definition that has any, and sleeps exactly until the next due time.
 //!
-//! It sweeps per definition ([`super::slices`]), so that the backlog or pause of one never starves another.
+//! It sweeps per definition ([`super::slices`]), so that the backlog or pause of one never starves another. What it does after an
+//! outage, and after the store's clock was set, is in [`super::recovery`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,24 +9,23 @@ use std::time::Duration;
 
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::store::DueSlice;
+use solid_notify_core::store::{DueSlice, DueTimes};
 use tokio::time::Instant;
 
-use super::look::{Looks, SHARE};
-use crate::background::health::pause_after;
+use super::store_clock::{Reading, StoreClock};
 use crate::definitions::{Definition, RELOAD_INTERVAL, Ready};
+use crate::sleep::{SHORTEST_SLEEP, Swept, pause_after};
 use crate::worker::Worker;
 
-/// The most notices that one claim takes.
-pub(crate) const BATCH: usize = 500;
 /// How long the other definitions wait for the sweep of one.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long to gather free slots when more notices are due than there were slots.
 const REFILL: Duration = Duration::from_millis(1);
 /// The shortest time between two readings of the definitions.
 const RELOAD_PAUSE: Duration = Duration::from_millis(100);
-/// The shortest sleep, because two looks within the same millisecond find the same.
-pub(crate) const SHORTEST: Duration = Duration::from_millis(1);
+/// Looks and readings that are requested again and again, for instance by each acknowledgement, take at most a tenth of the
+/// time.
+const SHARE: u32 = 10;
 
 pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
     let mut wakes = worker.outbox.engine().wakes();
@@ -91,15 +91,6 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
     }
 }
 
-/// The result of a sweep.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Swept {
-    /// When to sweep again; zero if more is due already.
-    pub(crate) again_in: Duration,
-    /// There was work. (A notice that waits behind another one of its ordering key is due as well, but is no work.)
-    pub(crate) busy: bool,
-}
-
 impl Worker {
     /// Looks once at all definitions and sweeps the due ones. Returns how long to sleep, zero if more is due already.
     ///
@@ -131,7 +122,7 @@ impl Worker {
             }
             let (now, later): (Vec<&DueSlice>, Vec<&DueSlice>) = slices.iter().partition(|slice| slice.after.is_zero());
             if let Some(next) = later.iter().map(|slice| slice.after).min() {
-                sleep = sleep.min(next.max(SHORTEST));
+                sleep = sleep.min(next.max(SHORTEST_SLEEP));
             }
             let now = now.into_iter().copied().collect();
             match self.sweep_beside(definition, ready, now, turn).await {
@@ -179,5 +170,51 @@ impl Worker {
             worker.signals.sweep_soon();
         });
         Ok(later)
+    }
+}
+
+/// When the last thorough look was, which also finds notices that were committed late. Between two thorough looks a look
+/// begins where the last one found the first notice. Many databases still step over the index entries before it, although
+/// their notices are gone.
+struct Looks {
+    /// A thorough look is due.
+    is_due: bool,
+    at: Instant,
+    took: Duration,
+    clock: StoreClock,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self { is_due: true, at: Instant::now(), took: Duration::ZERO, clock: StoreClock::default() }
+    }
+}
+
+impl Looks {
+    /// Makes the next look a thorough one.
+    fn be_thorough(&mut self) {
+        self.is_due = true;
+    }
+
+    /// Returns how long the next thorough look has to wait.
+    fn rest(&self) -> Duration {
+        (SHARE * self.took).saturating_sub(self.at.elapsed())
+    }
+
+    /// Looks at what is due.
+    async fn look(&mut self, worker: &Worker) -> Result<DueTimes, StoreError> {
+        let (began, asked) = (Instant::now(), worker.moment());
+        // A thorough look that takes long must not take all the time.
+        let thorough = self.is_due || self.at.elapsed() >= worker.settings.poll_interval.max(20 * self.took);
+        let due = worker.stores().send.due(thorough).await?;
+        let reading = Reading::new(due.now, asked, worker.moment());
+        if thorough {
+            (self.is_due, self.at, self.took) = (false, began, began.elapsed());
+        }
+        if let Some(by) = self.clock.was_set(&reading) {
+            worker.clock_was_set(by).await?;
+        }
+        self.clock.keep(reading);
+        Ok(due)
     }
 }

@@ -12,14 +12,12 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use parking_lot::{Mutex, RwLock};
 use solid_notify_core::definition::Step;
-use solid_notify_core::operate::{DefinitionCounts, Paused};
-use solid_notify_core::store::{DueTimes, Tick};
+use solid_notify_core::store::{DefinitionCounts, DueTimes, Paused, Tick};
 use solid_notify_core::{ALERT_DEFINITION, NotifyDef, Policy, Status};
 
 use self::ticks::Ticks;
 use crate::meters::Meters;
 use crate::running::handler::AnyHandler;
-use crate::setup::StrategyFn;
 
 /// How old a node's view of the definitions can get.
 pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
@@ -29,7 +27,7 @@ pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 /// A view is replaced as a whole, so its readers see one reading. Attempts keep the view with which they began. The locks are
 /// taken for a moment each, `view` before `alerts_elsewhere`, and never across an await.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownDefinitions {
     view: RwLock<Arc<Definitions>>,
     /// Definitions whose row was deleted by SQL: id and name.
     deleted_by_sql: Mutex<Vec<(i64, String)>>,
@@ -41,7 +39,7 @@ pub(crate) struct Known {
     edits: AtomicU64,
 }
 
-impl Known {
+impl KnownDefinitions {
     /// Returns the current view.
     pub(crate) fn view(&self) -> Arc<Definitions> {
         Arc::clone(&self.view.read())
@@ -104,6 +102,9 @@ pub(crate) enum Readiness {
     /// under way.
     NotHere(Policy, String),
 }
+
+/// A named retry strategy: the delay before retry number `n`, from 1.
+pub(crate) type StrategyFn = Arc<dyn Fn(u32) -> Duration + Send + Sync>;
 
 /// What this node needs to send a definition's notices.
 pub(crate) struct Ready {

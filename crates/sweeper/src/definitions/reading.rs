@@ -10,16 +10,14 @@ use solid_notify_core::built_in::built_in;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::metrics::BREAKER_OPEN;
-use solid_notify_core::operate::{Paused, SendLimits};
-use solid_notify_core::store::Edit;
+use solid_notify_core::store::{Edit, Paused, SendLimits};
 use solid_notify_core::{ALERT_DEFINITION, NotifyDef, StoreError};
 
 use super::ticks::Ticks;
-use super::{Definition, Definitions, Readiness, Ready};
+use super::{Definition, Definitions, Readiness, Ready, StrategyFn};
 use crate::alerts::{AlertHandler, log_alerts, recipients};
 use crate::meters::Meters;
 use crate::running::handler::AnyHandler;
-use crate::setup::StrategyFn;
 use crate::supervise;
 use crate::worker::Worker;
 

@@ -27,8 +27,8 @@ impl Ticks {
         let seen = due.ticks.get(&row.id).unwrap_or(&none);
         let mut last = self.0.lock();
         // A search made when the clock showed a later time may be wrong now.
-        let stands = |search: &&Search| search.at <= now && search.tick.is_none_or(|tick| now < tick);
-        if let Some(search) = last.as_ref().filter(|search| search.last == *seen).filter(stands) {
+        let is_current = |search: &&Search| search.at <= now && search.tick.is_none_or(|tick| now < tick);
+        if let Some(search) = last.as_ref().filter(|search| search.last == *seen).filter(is_current) {
             return Step::Wait(search.tick);
         }
         let step = Step::of(row.schedule.as_deref(), policy.schedule.as_ref(), policy.schedule_missed, seen, now);

@@ -16,7 +16,7 @@ use tracing::Instrument;
 
 use super::classify::chain;
 use super::handler::{AfterFailure, Facts};
-use super::in_flight::InFlight;
+use super::in_flight::AttemptsInFlight;
 use super::span;
 use crate::claiming::Slot;
 use crate::definitions::{Definition, Ready};
@@ -32,7 +32,7 @@ impl Worker {
         ready: &Arc<Ready>,
         claimed: ClaimedNotice,
         slot: Slot,
-        suspect_permit: Option<OwnedSemaphorePermit>,
+        crash_loop_permit: Option<OwnedSemaphorePermit>,
     ) {
         let (worker, definition, ready) = (Arc::clone(self), Arc::clone(definition), Arc::clone(ready));
         let span = span::of(&ready.policy.name, &claimed);
@@ -49,7 +49,7 @@ impl Worker {
             // The handler has ended: the next one may start while this outcome is being written.
             drop(slot);
             std::mem::forget(without_outcome);
-            outcome.suspect_permit = suspect_permit;
+            outcome.crash_loop_permit = crash_loop_permit;
             worker.settle(outcome);
         });
     }
@@ -57,7 +57,7 @@ impl Worker {
 
 /// Gives up an attempt that ends without an outcome when dropped: the lease expires and counts a crash.
 struct WithoutOutcome<'a> {
-    in_flight: &'a InFlight,
+    in_flight: &'a AttemptsInFlight,
     id: i64,
     fence: i64,
 }

@@ -1,4 +1,4 @@
-//! [`InFlight`]: the attempts of this node, from the claim until their outcome is settled, and the producers that wait for
+//! [`AttemptsInFlight`]: the attempts of this node, from the claim until their outcome is settled, and the producers that wait for
 //! a first attempt.
 
 use std::collections::{HashMap, HashSet};
@@ -24,7 +24,7 @@ const LATE_CLAIM: Duration = Duration::from_secs(60);
 ///
 /// `claims` is locked first. `state` and `reports` are locked for a moment each, never both, and never across an await.
 #[derive(Default)]
-pub(crate) struct InFlight {
+pub(crate) struct AttemptsInFlight {
     /// Locked for reading during a claim, until the claimed notices are registered.
     claims: RwLock<()>,
     state: Mutex<State>,
@@ -56,7 +56,7 @@ struct Attempt {
     ended: bool,
 }
 
-impl InFlight {
+impl AttemptsInFlight {
     /// Begins a claim. The caller keeps the guard until it has registered the claimed notices.
     pub(crate) async fn begin_claim(&self) -> RwLockReadGuard<'_, ()> {
         self.claims.read().await
@@ -222,7 +222,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn attempt_that_was_given_up_is_forgotten_after_a_day() {
-        let in_flight = InFlight::default();
+        let in_flight = AttemptsInFlight::default();
         in_flight.give_up(1, 1);
         tokio::time::advance(GIVEN_UP).await;
         in_flight.give_up(2, 1);

@@ -7,4 +7,4 @@ pub(crate) mod handler;
 mod in_flight;
 mod span;
 
-pub(crate) use in_flight::InFlight;
+pub(crate) use in_flight::AttemptsInFlight;

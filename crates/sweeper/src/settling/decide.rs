@@ -7,10 +7,8 @@ use solid_notify_core::add::DESCRIPTION_LIMIT;
 use solid_notify_core::notice::{AttemptRecord, append_attempt, clean_text};
 use solid_notify_core::store::Settle;
 use solid_notify_core::transition::{Chance, Event, Next, Transition, transition};
-use solid_notify_core::{ErrorClass, Policy};
 
-use super::Outcome;
-use super::pending::Decided;
+use super::pending::{Decided, Outcome};
 use crate::worker::Worker;
 
 /// The longest end reason of a notice, in bytes.
@@ -40,27 +38,19 @@ impl Worker {
         let chance = Chance { unit: fastrand::f64(), strategy: &**strategy };
         let transition = transition(policy, &outcome.claimed, &outcome.event, &chance);
         let alarm = self.alarm_of(policy, outcome, &transition);
-        let mut settle = to_settle(outcome, transition, policy);
+        let mut settle = to_settle(outcome, transition);
         settle.alarm = alarm;
         settle.watched = self.watched(policy, outcome);
         settle
     }
 }
 
-fn to_settle(outcome: &Outcome, transition: Transition, policy: &Policy) -> Settle {
+fn to_settle(outcome: &Outcome, transition: Transition) -> Settle {
     let claimed = &outcome.claimed;
-    let trouble = match &outcome.event {
-        Event::Crashed => {
-            let lease = humantime::format_duration(policy.lease());
-            let message = format!("the process died while sending: its lease (about {lease}) expired unsettled");
-            Some((ErrorClass::Crash, message))
-        }
-        _ => outcome.trouble.clone(),
-    };
-    let (errors, last_class) = match trouble {
+    let (errors, last_class) = match &outcome.trouble {
         None => (claimed.errors.clone(), None),
         Some((class, message)) => {
-            let record = AttemptRecord::new(claimed, outcome.duration, class, &message);
+            let record = AttemptRecord::new(claimed, outcome.duration, *class, message);
             (Some(append_attempt(claimed.errors.as_deref(), record)), Some(class.as_str().to_owned()))
         }
     };
@@ -71,7 +61,7 @@ fn to_settle(outcome: &Outcome, transition: Transition, policy: &Policy) -> Sett
         fence: claimed.fence,
         from: claimed.status,
         overdue: outcome.overdue,
-        transition: explain(transition, outcome),
+        transition: with_last_error(transition, outcome),
         errors,
         last_class,
         description: claimed.description.as_deref().map(|text| clean_text(text, DESCRIPTION_LIMIT)),
@@ -82,7 +72,7 @@ fn to_settle(outcome: &Outcome, transition: Transition, policy: &Policy) -> Sett
 
 /// Adds the last error to the end reason of a notice whose tries ran out. Reasons come from handlers, so NUL is removed and
 /// the length is limited.
-fn explain(mut transition: Transition, outcome: &Outcome) -> Transition {
+fn with_last_error(mut transition: Transition, outcome: &Outcome) -> Transition {
     if let Next::Finish { reason: Some(reason), .. } = &mut transition.next {
         if let (Event::Failed(_) | Event::RetryIn(..), Some((_, message))) = (&outcome.event, &outcome.trouble) {
             reason.push_str("; the last error: ");

@@ -9,20 +9,23 @@ use solid_notify_core::transition::Event;
 use solid_notify_core::{ErrorClass, Status, StoreError};
 
 use super::Outcome;
-use crate::claiming::sweep::{BATCH, SHORTEST};
 use crate::definitions::{Definition, Ready};
+use crate::sleep::SHORTEST_SLEEP;
 use crate::worker::Worker;
+
+/// The most overdue notices that one look returns.
+const LOOK_BATCH: usize = 500;
 
 impl Worker {
     /// Judges expired leases: their workers died while sending. Returns when to look again.
     pub(crate) async fn rescue(&self, definition: &Definition, ready: &Arc<Ready>) -> Result<Duration, StoreError> {
         if let Some(left) = self.health.grace_left(self.moment()) {
-            return Ok(left.max(SHORTEST));
+            return Ok(left.max(SHORTEST_SLEEP));
         }
         let expired = self
             .stores()
             .send
-            .look(&Look::Overdue { def_id: definition.row.id, status: Status::Sending }, BATCH)
+            .look(&Look::Overdue { def_id: definition.row.id, status: Status::Sending }, LOOK_BATCH)
             .await?;
         for claimed in expired {
             // A notice that is in flight here is late, not lost: the lease loop extends its lease.
@@ -30,18 +33,21 @@ impl Worker {
             if is_late || !self.in_flight.begin_to_judge(claimed.id, claimed.fence) {
                 continue;
             }
-            let event = if claimed.worker == self.id && !self.in_flight.was_given_up(claimed.id, claimed.fence) {
+            let is_own = claimed.worker == self.id && !self.in_flight.was_given_up(claimed.id, claimed.fence);
+            let (event, trouble) = if is_own {
                 // This node claimed it but has not registered it, so the answer to the claim was lost. It was not
                 // attempted, so nothing is counted.
-                Event::HandedBack(Duration::ZERO)
+                (Event::HandedBack(Duration::ZERO), None)
             } else {
                 tracing::warn!(
                     definition = %definition.row.name, id = claimed.id, attempt = claimed.attempt(), worker = %claimed.worker,
                     "the lease expired: its worker died while sending"
                 );
-                Event::Crashed
+                let lease = humantime::format_duration(ready.policy.lease());
+                let message = format!("the process died while sending: its lease (about {lease}) expired unsettled");
+                (Event::Crashed, Some((ErrorClass::Crash, message)))
             };
-            self.settle(Outcome { overdue: true, ..Outcome::new(claimed, Arc::clone(ready), event) });
+            self.settle(Outcome { overdue: true, trouble, ..Outcome::new(claimed, Arc::clone(ready), event) });
         }
         // When it is settled, the settle loop wakes the sweep for its retry.
         Ok(self.settings.poll_interval)
@@ -57,7 +63,7 @@ impl Worker {
         // No receiver could ack while the database was down, but a nack that is stored counts.
         let grace = self.health.grace_left(self.moment());
         let overdue = Look::Overdue { def_id: definition.row.id, status: Status::AwaitingAck };
-        for claimed in self.stores().send.look(&overdue, BATCH).await? {
+        for claimed in self.stores().send.look(&overdue, LOOK_BATCH).await? {
             let nack = claimed.refused().map(|record| record.message);
             if (grace.is_some() && nack.is_none()) || !self.in_flight.begin_to_judge(claimed.id, claimed.fence) {
                 continue;
@@ -66,7 +72,7 @@ impl Worker {
             let outcome = Outcome::new(claimed, Arc::clone(ready), Event::Failed(ErrorClass::Unacked));
             self.settle(Outcome { trouble: Some((ErrorClass::Unacked, message)), overdue: true, ..outcome });
         }
-        Ok(grace.map_or(self.settings.poll_interval, |left| left.max(SHORTEST)))
+        Ok(grace.map_or(self.settings.poll_interval, |left| left.max(SHORTEST_SLEEP)))
     }
 }
 

@@ -1,32 +1,66 @@
-//! Outcomes that wait to be written, in batches. Outcomes that cannot be written, because another session has locked a row
-//! that they need, are kept apart by definition, so that no outcome of another definition waits for them.
+//! [`Outcome`]: the result of one attempt, or of an overdue lease or ack; and how outcomes wait to be written, in batches.
+//!
+//! Outcomes that cannot be written, because another session has locked a row that they need, are kept apart by definition, so
+//! that no outcome of another definition waits for them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
 
+use solid_notify_core::ErrorClass;
+use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{Settle, Shape};
+use solid_notify_core::transition::Event;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::Outcome;
-use crate::background::health::pause_after;
+use crate::definitions::Ready;
+use crate::sleep::pause_after;
 
 /// The most outcomes of one batch.
-pub(crate) const BATCH: usize = 500;
+pub(crate) const SETTLE_BATCH: usize = 500;
 /// The most text of one batch, in bytes: less than the smallest default packet or statement limit of the servers.
 const BATCH_BYTES: usize = 2 << 20;
 /// After this many transient failures a batch is halved, because one row or the size may be the cause.
 const PATIENCE: u32 = 3;
 
+/// The result of one attempt, to be settled.
+pub(crate) struct Outcome {
+    pub(crate) claimed: ClaimedNotice,
+    /// The definition at the claim, used if its row is missing or invalid when the outcome is judged.
+    pub(crate) ready: Arc<Ready>,
+    pub(crate) event: Event,
+    pub(crate) duration: Duration,
+    /// The class and the message of a failed attempt or of a crash.
+    pub(crate) trouble: Option<(ErrorClass, String)>,
+    /// True if this is an overdue notice that this node judges without having claimed it.
+    pub(crate) overdue: bool,
+    /// The permit for a crash-looping notice, released when the outcome is stored.
+    pub(crate) crash_loop_permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Outcome {
+    pub(crate) fn new(claimed: ClaimedNotice, ready: Arc<Ready>, event: Event) -> Self {
+        Self { claimed, ready, event, duration: Duration::ZERO, trouble: None, overdue: false, crash_loop_permit: None }
+    }
+
+    /// Returns the class of its error.
+    pub(crate) fn class(&self) -> Option<ErrorClass> {
+        self.trouble.as_ref().map(|(class, _)| *class)
+    }
+}
+
 /// An outcome with its decision.
 pub(super) struct Decided {
     pub(super) settle: Settle,
     pub(super) outcome: Outcome,
-    /// It could not be written, and is counted for its definition ([`super::OutcomeQueue::mark_stuck`]).
-    pub(super) stuck: bool,
+    /// It could not be written, and is counted for its definition ([`super::OutcomeQueue::mark_delayed`]).
+    pub(super) delayed: bool,
 }
 
 impl Decided {
     pub(super) fn new(settle: Settle, outcome: Outcome) -> Self {
-        Self { settle, outcome, stuck: false }
+        Self { settle, outcome, delayed: false }
     }
 
     pub(super) fn def_id(&self) -> i64 {
@@ -80,11 +114,12 @@ impl Batch {
 #[derive(Default)]
 pub(super) struct Pending {
     batches: VecDeque<Batch>,
-    /// By definition. One batch of each is tried at a time, because the cause that blocks one usually blocks all of them.
-    stuck: BTreeMap<i64, Stuck>,
+    /// The batches that were put apart, by definition. One batch of each is tried at a time, because the cause that blocks one
+    /// usually blocks all of them.
+    apart: BTreeMap<i64, Apart>,
 }
 
-struct Stuck {
+struct Apart {
     batches: VecDeque<Batch>,
     failures: u32,
     not_before: Instant,
@@ -97,15 +132,15 @@ impl Pending {
 
     /// Returns how many outcomes there are.
     pub(super) fn count(&self) -> usize {
-        let stuck = self.stuck.values().flat_map(|stuck| &stuck.batches);
-        self.batches.iter().chain(stuck).map(|batch| batch.decided.len()).sum()
+        let apart = self.apart.values().flat_map(|apart| &apart.batches);
+        self.batches.iter().chain(apart).map(|batch| batch.decided.len()).sum()
     }
 
     /// Returns when to try the next batch.
     pub(super) fn next_at(&self) -> Option<Instant> {
         let batches = self.batches.iter().map(|batch| batch.not_before);
-        let stuck = self.stuck.values().filter(|stuck| !stuck.batches.is_empty());
-        batches.chain(stuck.map(|stuck| stuck.not_before)).min()
+        let apart = self.apart.values().filter(|apart| !apart.batches.is_empty());
+        batches.chain(apart.map(|apart| apart.not_before)).min()
     }
 
     /// Takes a batch that is to be tried now; those that have not failed come first.
@@ -114,8 +149,8 @@ impl Pending {
         if let Some(at) = self.batches.iter().position(|batch| batch.not_before <= now) {
             return self.batches.remove(at);
         }
-        let due = self.stuck.values_mut().filter(|stuck| stuck.not_before <= now && !stuck.batches.is_empty());
-        due.min_by_key(|stuck| stuck.not_before).and_then(|stuck| stuck.batches.pop_front())
+        let due = self.apart.values_mut().filter(|apart| apart.not_before <= now && !apart.batches.is_empty());
+        due.min_by_key(|apart| apart.not_before).and_then(|apart| apart.batches.pop_front())
     }
 
     /// Adds decided outcomes, in batches that are written in the same way. Outcomes that raise an alert or are watched by a
@@ -124,8 +159,8 @@ impl Pending {
     pub(super) fn add(&mut self, fresh: impl Iterator<Item = Decided>) {
         let mut alike = BTreeMap::<(Shape, Option<i64>), Vec<Decided>>::new();
         for decided in fresh {
-            let stuck = Some(decided.def_id()).filter(|def_id| self.stuck.contains_key(def_id));
-            alike.entry((decided.settle.shape(), stuck)).or_default().push(decided);
+            let apart = Some(decided.def_id()).filter(|def_id| self.apart.contains_key(def_id));
+            alike.entry((decided.settle.shape(), apart)).or_default().push(decided);
         }
         self.batches.extend(alike.into_values().flat_map(|decided| cut(decided.into_iter())));
     }
@@ -152,19 +187,19 @@ impl Pending {
 
     fn put_apart(&mut self, def_id: i64, batch: Batch) {
         let now = Instant::now();
-        let stuck =
-            self.stuck.entry(def_id).or_insert(Stuck { batches: VecDeque::new(), failures: 0, not_before: now });
-        stuck.not_before = now + pause_after(stuck.failures);
-        stuck.failures += 1;
-        stuck.batches.extend(batch.halved());
+        let apart =
+            self.apart.entry(def_id).or_insert(Apart { batches: VecDeque::new(), failures: 0, not_before: now });
+        apart.not_before = now + pause_after(apart.failures);
+        apart.failures += 1;
+        apart.batches.extend(batch.halved());
     }
 
-    /// Records that a batch of a stuck definition was written: its other batches may succeed too.
+    /// Records that a batch of a definition put apart was written: its other batches may succeed too.
     pub(super) fn goes_on(&mut self, def_id: i64) {
-        if let Some(stuck) = self.stuck.get_mut(&def_id) {
-            (stuck.failures, stuck.not_before) = (0, Instant::now());
+        if let Some(apart) = self.apart.get_mut(&def_id) {
+            (apart.failures, apart.not_before) = (0, Instant::now());
         }
-        self.stuck.retain(|_, stuck| !stuck.batches.is_empty());
+        self.apart.retain(|_, apart| !apart.batches.is_empty());
     }
 
     /// Puts decisions before all others.
@@ -181,7 +216,7 @@ fn cut(decided: impl Iterator<Item = Decided>) -> Vec<Batch> {
         let size = 300
             + decided.settle.errors.as_ref().map_or(0, String::len)
             + decided.settle.description.as_ref().map_or(0, String::len);
-        if !batch.is_empty() && (batch.len() == BATCH || bytes + size > BATCH_BYTES) {
+        if !batch.is_empty() && (batch.len() == SETTLE_BATCH || bytes + size > BATCH_BYTES) {
             batches.push(Batch::new(std::mem::take(&mut batch)));
             bytes = 0;
         }

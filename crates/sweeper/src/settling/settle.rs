@@ -1,24 +1,27 @@
 //! The settle loop: takes outcomes from the queue, has them judged, and writes them in batches. It retries for as long as
-//! the database does not accept them.
+//! the database does not accept them. For a stored outcome it logs, counts, reports to the producer, and releases the claim.
 //!
 //! A batch that fails waits behind the others ([`super::pending`]). A batch that keeps failing, or can never be written, is
 //! halved, so that one row never keeps others from being settled.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use solid_notify_core::StoreError;
+use solid_notify_core::built_in::is_built_in;
+use solid_notify_core::dispatch::FirstAttempt;
 use solid_notify_core::error::FaultKind;
+use solid_notify_core::notice::duration_millis;
 use solid_notify_core::store::{Settle, Settled, Shape};
-use solid_notify_core::transition::Next;
+use solid_notify_core::transition::{Event, Next};
+use solid_notify_core::{Status, StoreError};
 use tokio::time::Instant;
 
-use super::Outcome;
-use super::gathering::Settling;
-use super::pending::{BATCH, Batch, Decided, Pending};
+use super::pending::{Batch, Decided, Outcome, Pending, SETTLE_BATCH};
+use super::queue::Settling;
 use crate::background::locked::Work;
 use crate::supervise::report;
-use crate::worker::Worker;
+use crate::worker::{Totals, Worker};
 
 /// How long after the hand-back the last outcomes are retried.
 const LAST_TRIES: Duration = Duration::from_secs(9);
@@ -43,7 +46,7 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>) {
         tokio::select! {
             biased;
             () = std::future::ready(()), if !settling.fresh.is_empty() => {}
-            received = settling.receiver.recv_many(&mut settling.fresh, BATCH) => {
+            received = settling.receiver.recv_many(&mut settling.fresh, SETTLE_BATCH) => {
                 if received == 0 && settling.is_empty() {
                     break;
                 }
@@ -128,7 +131,7 @@ impl Worker {
             pending.goes_on(def_id);
         }
         if !locked.is_empty() {
-            self.mark_stuck(&mut locked);
+            self.mark_delayed(&mut locked);
             pending.put_back(batch.with(locked).again());
         }
         // Claims or a wait for idleness may depend on this settle.
@@ -150,19 +153,117 @@ impl Worker {
         if matches!(error.kind, FaultKind::Outage | FaultKind::Busy) {
             pending.put_back(batch.again());
         } else {
-            self.mark_stuck(&mut batch.decided);
+            self.mark_delayed(&mut batch.decided);
             pending.put_back_apart(batch.again());
         }
     }
 
     /// Counts outcomes that could not be stored, although the store answers, and reports their definitions if that lasts.
-    fn mark_stuck(&self, decided: &mut [Decided]) {
-        self.outcomes.mark_stuck(decided);
+    fn mark_delayed(&self, decided: &mut [Decided]) {
+        self.outcomes.mark_delayed(decided);
         for same in decided.chunk_by(|one, next| one.def_id() == next.def_id()) {
             if let Some(first) = same.first() {
                 self.locked_rows.waits(first.def_id(), first.definition(), Work::Outcomes);
             }
         }
+    }
+
+    /// Handles an outcome that is stored.
+    fn settled(&self, decided: Decided) {
+        let definition = decided.definition();
+        let Decided { settle, outcome, .. } = &decided;
+        let message = outcome.trouble.as_ref().map_or("", |(_, message)| message.as_str());
+        let (id, attempt) = (settle.id, outcome.claimed.attempt());
+        let Outcome { claimed, event, duration, .. } = outcome;
+        report(|| outcome.ready.meters.settled(claimed, event, outcome.class(), *duration, &settle.transition.next));
+        let first_attempt = match &settle.transition.next {
+            Next::Finish { status: Status::DeadLetter, reason, .. } => {
+                let reason = reason.as_deref().unwrap_or_default();
+                report(|| {
+                    tracing::error!(%definition, id, attempt, reason, "a notice finally failed: it is a dead letter");
+                });
+                self.count(outcome, |totals| &totals.dead);
+                FirstAttempt::Failed(if message.is_empty() { reason } else { message }.to_owned())
+            }
+            Next::Finish { .. } => {
+                self.count(outcome, |totals| &totals.succeeded);
+                FirstAttempt::Succeeded
+            }
+            Next::Wait { .. } if matches!(outcome.event, Event::HandedBack(_)) => FirstAttempt::StillDue,
+            Next::Wait { status: Status::AwaitingAck, .. } => {
+                report(|| tracing::debug!(%definition, id, attempt, "delivered, awaiting its ack"));
+                self.count(outcome, |totals| &totals.awaiting);
+                FirstAttempt::Succeeded
+            }
+            Next::Wait { after, .. } => {
+                let retry_in_ms = duration_millis(*after);
+                report(|| tracing::warn!(%definition, id, attempt, retry_in_ms, error = message, "an attempt failed"));
+                self.count(outcome, |totals| &totals.failed);
+                FirstAttempt::Failed(message.to_owned())
+            }
+        };
+        // A test may read the totals as soon as no claim is held.
+        self.forget(&decided);
+        if let (Next::Finish { .. }, Some(key)) = (&settle.transition.next, &outcome.claimed.ordering_key) {
+            self.signals.key_freed(outcome.claimed.def_id, key);
+        }
+        // Reported last, so that a producer that began to wait during the attempt gets the report too.
+        self.in_flight.report(&[id], &first_attempt);
+    }
+
+    /// Handles an outcome that is not stored, because the notice has changed since its claim.
+    fn lost(&self, decided: &Decided, reply: Settled) {
+        self.forget(decided);
+        let first_attempt = match reply {
+            Settled::Ended(Status::DeadLetter) => {
+                FirstAttempt::Failed("its lease was lost after its last try".to_owned())
+            }
+            Settled::Ended(_) => FirstAttempt::Succeeded,
+            _ => FirstAttempt::StillDue,
+        };
+        self.in_flight.report(&[decided.settle.id], &first_attempt);
+        report(|| report_lost(decided, reply));
+    }
+
+    /// Forgets an attempt whose outcome is settled or can never be settled. Other notices may then pass the limits.
+    pub(super) fn forget(&self, decided: &Decided) {
+        let def_id = decided.def_id();
+        if self.outcomes.remove(decided)
+            && let Some(definition) = self.definition(def_id)
+        {
+            self.locked_rows.goes_on(def_id, &definition.row.name, Work::Outcomes);
+        }
+        self.in_flight.forget(decided.settle.id, decided.settle.fence);
+        if self.admission.attempt_settled(&decided.outcome.ready.policy) {
+            self.signals.sweep_soon();
+        }
+    }
+
+    /// Counts an outcome. Outcomes of alerts and housekeeping are not counted.
+    fn count(&self, outcome: &Outcome, counter: impl Fn(&Totals) -> &AtomicU64) {
+        if !is_built_in(&outcome.ready.policy.name) {
+            counter(&self.totals).fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn report_lost(decided: &Decided, reply: Settled) {
+    let (definition, Decided { settle, outcome, .. }) = (decided.definition(), decided);
+    let then = match reply {
+        Settled::Ended(Status::DeadLetter) => "the notice had no try left: it is a dead letter",
+        _ => "the notice is sent again",
+    };
+    if matches!(reply, Settled::Ended(Status::Succeeded | Status::Cancelled)) && !outcome.overdue {
+        tracing::info!(%definition, id = settle.id, attempt = outcome.claimed.attempt(), "acked or cancelled before this attempt was over");
+    } else if outcome.overdue {
+        // Another node was faster, or the sender of the notice settled it after all.
+        tracing::debug!(%definition, id = settle.id, attempt = outcome.claimed.attempt(), "no longer overdue");
+    } else {
+        outcome.ready.meters.lease_losses.increment(1);
+        tracing::warn!(
+            %definition, id = settle.id, attempt = outcome.claimed.attempt(), event = ?outcome.event,
+            "the lease was lost before the outcome could be stored; {then}"
+        );
     }
 }
 

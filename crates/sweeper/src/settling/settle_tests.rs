@@ -88,5 +88,5 @@ async fn outcomes_are_stored_beside_a_layer_that_panics_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn outcomes_are_stored_beside_a_layer_that_always_panics() {
-    settles_all("solid_notify_sweeper::settling::settled", u32::MAX).await;
+    settles_all("solid_notify_sweeper::settling::settle", u32::MAX).await;
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::definition::FOREVER;
 use solid_notify_core::notice::{ClaimedNotice, NEVER, time_from_millis};
-use solid_notify_core::operate::{Explanation, QueueSlice};
-use solid_notify_core::store::{Look, Settle, Settled};
+use solid_notify_core::operate::Explanation;
+use solid_notify_core::store::{Look, QueueSlice, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{NewNotice, NotifyDef, Status};
 

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use solid_notify_core::error::Error;
-use solid_notify_core::operate::{Filter, NO_CLASS, Page, Position, Rate};
+use solid_notify_core::operate::{Filter, NO_CLASS, Page, Rate};
+use solid_notify_core::store::verb::Verb;
+use solid_notify_core::store::{BulkStep, Position, Target};
 use solid_notify_core::{ErrorClass, NewNotice, NotifyDef, Status};
 
 use super::operating::dead;
@@ -164,8 +166,8 @@ pub async fn a_bulk_retry_is_spread_by_its_rate(b: &dyn Backend) {
     let entry = b.alice().audit(10).await.unwrap().remove(0);
     assert_eq!((entry.who.as_str(), entry.act.as_str(), entry.notice_id), ("alice", "retry", None));
     let detail = entry.detail.unwrap();
-    let told = "dead letters of all definitions, class timeout, until ";
-    assert!(detail.starts_with(told), "{detail}");
+    let start = "dead letters of all definitions, class timeout, until ";
+    assert!(detail.starts_with(start), "{detail}");
     assert!(
         detail.contains("at a rate of 30/1m") && detail.contains(&format!("ids {} to {}", all[0], all[4])),
         "{detail}"
@@ -175,7 +177,7 @@ pub async fn a_bulk_retry_is_spread_by_its_rate(b: &dyn Backend) {
     assert_eq!(b.alice().audit(10).await.unwrap().len(), 1, "nothing was done, so nothing is logged");
 }
 
-pub async fn a_bulk_retry_of_many_takes_windows_and_each_once(b: &dyn Backend) {
+pub async fn a_bulk_retry_of_many_takes_steps_and_each_once(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let mut all = b.add_many_dead(def_id, "sync", 1100).await;
     let done = b.alice().retry_all(&Filter::dead_letters(), Rate::AT_ONCE).await.unwrap();
@@ -183,7 +185,7 @@ pub async fn a_bulk_retry_of_many_takes_windows_and_each_once(b: &dyn Backend) {
     let audit = b.alice().audit(10).await.unwrap();
     let counts: Vec<bool> =
         audit.iter().map(|entry| entry.detail.as_ref().unwrap().contains(": 500 notices")).collect();
-    assert_eq!(counts, [false, true, true], "an entry a window");
+    assert_eq!(counts, [false, true, true], "an entry a step");
     let mut revived = Vec::new();
     while revived.len() < 1100 {
         let claimed = b.claim_slice(def_id, Status::Failed, 500).await;
@@ -193,6 +195,20 @@ pub async fn a_bulk_retry_of_many_takes_windows_and_each_once(b: &dyn Backend) {
     all.sort_unstable();
     revived.sort_unstable();
     assert_eq!(revived, all);
+}
+
+pub async fn a_bulk_retry_changes_only_what_is_as_it_was_seen(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let mut ids = b.add_many_dead(def_id, "sync", 2).await;
+    ids.sort_unstable();
+    let due = b.clock().now();
+    // The second was revived, claimed and ended again after it was seen.
+    let notices = ids.iter().zip([1, 0]).map(|(id, fence)| Target { id: *id, fence, due }).collect();
+    let (who, filter) = ("alice".to_owned(), "these".to_owned());
+    let step = BulkStep { def_id, status: Status::DeadLetter, notices, verb: Verb::Retry, who, filter };
+    let done = b.stores().operate.change_step(&step).await.unwrap();
+    assert_eq!(done.changed, ids[..1]);
+    assert_eq!(b.record(ids[1]).await.status, Status::DeadLetter);
 }
 
 pub async fn a_bulk_retry_passes_over_taken_dedupe_keys_and_ends(b: &dyn Backend) {

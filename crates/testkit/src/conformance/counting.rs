@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use solid_notify_core::operate::{DefinitionCounts, RECENT};
-use solid_notify_core::store::Purge;
+use solid_notify_core::store::{DefinitionCounts, Purge, RECENT};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{NewNotice, NotifyDef, Status};
 

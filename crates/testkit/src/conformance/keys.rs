@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use solid_notify_core::operate::VerbResult;
+use solid_notify_core::store::verb::VerbResult;
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{Error, NewNotice, NotifyDef, Receipt, Status};

@@ -121,9 +121,9 @@ pub async fn a_worker_can_ask_what_it_is_believed_to_hold(b: &dyn Backend) {
     other.worker = "worker-2".to_owned();
     b.stores().send.claim(&other).await.unwrap();
     b.settle_one(fail(&mine[0], SECOND)).await;
-    let held = b.stores().send.look(&Look::ClaimedBy { worker: "worker-1".to_owned() }, 10).await.unwrap();
-    assert_eq!(held.len(), 1);
-    assert_eq!((held[0].id, held[0].fence), (mine[1].id, 1));
+    let claimed = b.stores().send.look(&Look::ClaimedBy { worker: "worker-1".to_owned() }, 10).await.unwrap();
+    assert_eq!(claimed.len(), 1);
+    assert_eq!((claimed[0].id, claimed[0].fence), (mine[1].id, 1));
 }
 
 pub async fn any_number_of_leases_is_extended_at_once(b: &dyn Backend) {

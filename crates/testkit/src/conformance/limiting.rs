@@ -7,8 +7,9 @@ use futures_util::future::join_all;
 use solid_notify_core::definition::FOREVER;
 use solid_notify_core::limit::{Breaker, LimitRow, Quota, QuotaStop, Sign};
 use solid_notify_core::notice::{ClaimedNotice, millis_from_time};
-use solid_notify_core::operate::{Paused, Switch};
-use solid_notify_core::store::{Alarm, Claim, ClaimWhat, Claims, Node, Purge, Settle, Settled, Watched};
+use solid_notify_core::store::{
+    Alarm, Claim, ClaimWhat, Claims, Node, Paused, Purge, Settle, Settled, Switch, Watched,
+};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Explanation, NewNotice, NotifyDef, Status};
 
 use super::{Backend, LEASE, fail, slice_claim, succeed};

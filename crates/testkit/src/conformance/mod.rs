@@ -50,7 +50,7 @@ pub trait Backend: Send + Sync {
     async fn add_and_roll_back(&self, notice: NewNotice) -> Result<Receipt, Error>;
 
     /// Acks or nacks in a transaction of its own, and commits it or rolls it back.
-    async fn apply_ack(&self, answer: &Reply, commit: bool) -> AckResult;
+    async fn apply_ack(&self, reply: &Reply, commit: bool) -> AckResult;
 
     /// Sets a text column of a definition's row like an edit by SQL: nothing is checked, and no sweeper is woken.
     async fn edit_by_hand(&self, def_id: i64, column: &str, value: &str);
@@ -153,7 +153,7 @@ macro_rules! conformance_suite {
                 a_purged_definition_leaves_no_limit_behind,
                 the_switch_is_turned_once_and_written_down,
                 explain_returns_the_limit_that_delays_a_due_notice;
-            purging: only_what_is_old_enough_is_purged_in_windows,
+            purging: only_what_is_old_enough_is_purged_in_steps,
                 a_purge_takes_only_its_definition_and_status,
                 a_deleted_definition_is_purged_when_nothing_refers_to_it;
             ticking: of_many_nodes_that_see_a_tick_one_adds_its_notices,
@@ -177,7 +177,7 @@ macro_rules! conformance_suite {
             alarming: an_alarm_adds_a_notice_of_the_built_in_definition,
                 an_alarm_of_an_outcome_that_is_not_stored_is_none,
                 an_alarm_whose_answer_was_lost_is_stored_once,
-                suppressed_alarms_make_the_row_due_at_the_end_of_the_cool_down,
+                an_alarm_makes_the_row_due_at_the_end_of_the_cool_down,
                 the_step_of_a_due_alert_is_stored_with_its_notice_once,
                 an_alarm_before_the_step_of_a_due_alert_is_not_lost,
                 of_sixteen_nodes_that_advance_an_alert_one_does,
@@ -211,7 +211,8 @@ macro_rules! conformance_suite {
                 dead_letters_are_found_by_class_and_time,
                 live_and_ended_notices_are_listed_by_state,
                 a_bulk_retry_is_spread_by_its_rate,
-                a_bulk_retry_of_many_takes_windows_and_each_once,
+                a_bulk_retry_of_many_takes_steps_and_each_once,
+                a_bulk_retry_changes_only_what_is_as_it_was_seen,
                 a_bulk_retry_passes_over_taken_dedupe_keys_and_ends,
                 a_bulk_retry_takes_only_dead_letters_and_cancelled_notices,
                 a_bulk_cancel_ends_what_waits_and_leaves_what_is_being_sent;
@@ -220,6 +221,7 @@ macro_rules! conformance_suite {
                 an_edit_by_hand_is_kept_once_though_many_see_it,
                 a_row_deleted_by_hand_is_kept_once_as_deleted,
                 an_edit_by_hand_becomes_a_version_before_it_is_overwritten,
+                numbers_of_older_conventions_in_a_row_are_read_as_words,
                 a_roll_back_makes_a_definition_what_it_was,
                 a_roll_back_to_an_unusable_version_says_why,
                 of_many_who_roll_back_what_they_saw_one_does,
@@ -228,7 +230,7 @@ macro_rules! conformance_suite {
                 a_preview_of_an_edit_changes_nothing_and_counts_retimed_notices,
                 retiming_moves_waiting_retries_by_the_new_intervals_and_counts_nothing,
                 retiming_leaves_alone_what_does_not_wait_for_its_retry,
-                retiming_many_takes_windows_and_each_once,
+                retiming_many_takes_steps_and_each_once,
                 retiming_changes_only_what_is_as_it_was_seen,
                 a_definition_that_cannot_be_followed_is_not_retimed;
         }

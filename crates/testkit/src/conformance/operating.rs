@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use solid_notify_core::error::Error;
 use solid_notify_core::notice::{AttemptRecord, ClaimedNotice, LATEST_TIME, NEVER, append_attempt, time_from_millis};
-use solid_notify_core::operate::{Explanation, VerbResult};
+use solid_notify_core::operate::Explanation;
+use solid_notify_core::store::verb::VerbResult;
 use solid_notify_core::store::{Edit, Node, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{ErrorClass, NewNotice, NotifyDef, Operator, Problem, Status};
@@ -84,7 +85,7 @@ pub async fn a_dead_letter_comes_back_with_its_attempts_and_all_its_tries(b: &dy
     assert_eq!((entry.who.as_str(), entry.act.as_str(), entry.time), ("alice", "retry", now));
     assert_eq!((entry.def_id, entry.notice_id), (Some(def_id), Some(id)));
     let detail = entry.detail.unwrap();
-    assert!(detail.contains("dead letter of class timeout, fence 1, 5 tries"), "{detail}");
+    assert!(detail.contains("dead letter of class timeout, fence 1, tries used: 5"), "{detail}");
     let claimed = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
     assert_eq!((claimed.id, claimed.fence), (id, 2));
 }

@@ -15,7 +15,7 @@ fn history(def_id: i64, status: Status, older_than: Duration, limit: usize) -> P
     Purge::History { def_id, status, older_than, limit }
 }
 
-pub async fn only_what_is_old_enough_is_purged_in_windows(b: &dyn Backend) {
+pub async fn only_what_is_old_enough_is_purged_in_steps(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let mut ids = Vec::new();
     for _ in 0..5 {
@@ -28,12 +28,12 @@ pub async fn only_what_is_old_enough_is_purged_in_windows(b: &dyn Backend) {
     b.clock().advance(DAY);
     let claimed = b.claim_one(def_id).await;
     b.settle_one(succeed(&claimed)).await;
-    let window = history(def_id, Status::Succeeded, DAY, 3);
-    let mut first = b.stores().send.purge(&window).await.unwrap();
+    let step = history(def_id, Status::Succeeded, DAY, 3);
+    let mut first = b.stores().send.purge(&step).await.unwrap();
     first.sort_unstable();
     assert_eq!(first, ids[..3], "the oldest first");
-    assert_eq!(b.stores().send.purge(&window).await.unwrap().len(), 2);
-    assert!(b.stores().send.purge(&window).await.unwrap().is_empty());
+    assert_eq!(b.stores().send.purge(&step).await.unwrap().len(), 2);
+    assert!(b.stores().send.purge(&step).await.unwrap().is_empty());
     assert!(b.outbox().find(ids[0]).await.unwrap().is_none());
     assert!(b.outbox().find(young).await.unwrap().is_some());
 }

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use solid_notify_core::error::Error;
-use solid_notify_core::operate::{NextStep, Rate, RetryGroup, Target, Verb, Window};
+use solid_notify_core::operate::{NextStep, Rate};
+use solid_notify_core::store::verb::Verb;
+use solid_notify_core::store::{BulkStep, RetryGroup, Target};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{ErrorClass, NewNotice, NotifyDef, Status, Updated};
 
@@ -176,7 +178,7 @@ pub async fn retiming_leaves_alone_what_does_not_wait_for_its_retry(b: &dyn Back
     assert_eq!(b.waits(&[sending.id]).await, [(3540, 2)]);
 }
 
-pub async fn retiming_many_takes_windows_and_each_once(b: &dyn Backend) {
+pub async fn retiming_many_takes_steps_and_each_once(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync").retry_interval("10s").max_retry_times(5)).await;
     let ids = b.add_waiting(1100, 1, ErrorClass::Busy, 10 * SECOND).await;
     b.edit_to(|def| def.retry_interval("100s")).await;
@@ -184,7 +186,7 @@ pub async fn retiming_many_takes_windows_and_each_once(b: &dyn Backend) {
     let done = b.alice().retime("sync", Rate::AT_ONCE).await.unwrap();
     assert_eq!((done.changed, done.passed_over), (1100, 0));
     let audit = b.alice().audit(10).await.unwrap();
-    assert_eq!(audit.iter().filter(|entry| entry.act == "reschedule").count(), 3, "a window each");
+    assert_eq!(audit.iter().filter(|entry| entry.act == "reschedule").count(), 3, "a step each");
     b.clock().advance(99 * SECOND);
     assert!(b.claim_slice(def_id, Status::Failed, 10).await.is_empty());
     b.clock().advance(SECOND);
@@ -205,8 +207,8 @@ pub async fn retiming_changes_only_what_is_as_it_was_seen(b: &dyn Backend) {
     // The second was claimed and failed again after it was seen.
     let notices = ids.iter().zip([1, 0]).map(|(id, fence)| Target { id: *id, fence, due }).collect();
     let (verb, who, filter) = (Verb::Reschedule { at: due }, "alice".to_owned(), "these".to_owned());
-    let window = Window { def_id, status: Status::Failed, notices, verb, who, filter };
-    let done = b.outbox().engine().stores().operate.change_window(&window).await.unwrap();
+    let step = BulkStep { def_id, status: Status::Failed, notices, verb, who, filter };
+    let done = b.outbox().engine().stores().operate.change_step(&step).await.unwrap();
     assert_eq!(done.changed, ids[..1]);
     assert_eq!(b.waits(&ids).await, [(5, 1), (10, 1)]);
 }
@@ -219,5 +221,5 @@ pub async fn a_definition_that_cannot_be_followed_is_not_retimed(b: &dyn Backend
     b.edit_by_hand(id, "retry_interval", "[5x]").await;
     assert!(matches!(retime().await, Error::InvalidDefinition { .. }));
     assert!(matches!(b.alice().retime("snyc", Rate::AT_ONCE).await, Err(Error::UnknownDefinition { .. })));
-    assert!(matches!(b.alice().retime(1_000_000_i64, Rate::AT_ONCE).await, Err(Error::Invalid { .. })));
+    assert!(matches!(b.alice().retime(1_000_000_i64, Rate::AT_ONCE).await, Err(Error::UnknownDefinition { .. })));
 }

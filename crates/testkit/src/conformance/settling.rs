@@ -148,12 +148,12 @@ pub async fn outcomes_of_a_batch_are_independent(b: &dyn Backend) {
     let answers = b.stores().send.settle(&batch).await.unwrap();
     use Settled::{Done, LostLease};
     assert_eq!(answers, [Done, LostLease, LostLease, Done, Done, Done]);
-    let mut stands = Vec::new();
+    let mut statuses = Vec::new();
     for notice in &claimed {
-        stands.push(b.record(notice.id).await.status);
+        statuses.push(b.record(notice.id).await.status);
     }
     use Status::{DeadLetter, Failed, NotSent, Sending, Succeeded};
-    assert_eq!(stands, [Succeeded, Sending, Failed, DeadLetter, NotSent]);
+    assert_eq!(statuses, [Succeeded, Sending, Failed, DeadLetter, NotSent]);
 }
 
 pub async fn an_outcome_whose_answer_was_lost_is_settled_already(b: &dyn Backend) {

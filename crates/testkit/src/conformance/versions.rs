@@ -120,6 +120,27 @@ pub async fn an_edit_by_hand_is_kept_once_though_many_see_it(b: &dyn Backend) {
     assert_eq!(b.history_of(id).await[0], line(3, "by hand, seen by late", "by hand"));
 }
 
+pub async fn numbers_of_older_conventions_in_a_row_are_read_as_words(b: &dyn Backend) {
+    let id = b.define(NotifyDef::new("sync")).await;
+    for (column, value) in [("alert_trigger_type", "3"), ("max_confirm_delay", "3600"), ("max_retry_interval", "30")] {
+        b.edit_by_hand(id, column, value).await;
+    }
+    let words = |row: &NotifyDef| {
+        (row.alert_trigger_type.clone(), row.max_confirm_delay.clone(), row.max_retry_interval.clone())
+    };
+    let expected = ("after_failures".to_owned(), "3600s".to_owned(), Some("30m".to_owned()));
+    let row = b.alice().definition(id).await.unwrap();
+    assert_eq!(words(&row), expected);
+    assert!(row.policy().is_ok());
+    assert!(b.look_at_definitions("node").await);
+    assert_eq!(words(&b.versions(id).await[0].row), expected, "a version has words, too");
+    // An editor who saw the words changes the row, and its numbers become words.
+    let edited = b.alice().edit_definition(&row, row.clone().timeout("9s")).await.unwrap();
+    assert!(matches!(&edited, Updated::Done(row) if words(row) == expected), "{edited:?}");
+    b.edit_by_hand(id, "max_retry_interval", "-1").await;
+    assert_eq!(b.alice().definition(id).await.unwrap().max_retry_interval, None);
+}
+
 pub async fn a_row_deleted_by_hand_is_kept_once_as_deleted(b: &dyn Backend) {
     let id = b.define(NotifyDef::new("sync").timeout("9s")).await;
     b.delete_by_hand(id).await;
@@ -195,8 +216,8 @@ pub async fn of_many_who_roll_back_what_they_saw_one_does(b: &dyn Backend) {
     let Updated::Done(seen) = b.outbox().update(&first, first.clone().timeout("9s")).await.unwrap() else { panic!() };
     let operators: Vec<_> = (0..6).map(|n| b.outbox().operator(&format!("operator-{n}"))).collect();
     let answers = join_all(operators.iter().map(|operator| operator.roll_back(&seen, 1))).await;
-    let done = answers.iter().filter(|answer| matches!(answer.as_ref().unwrap(), Updated::Done(_))).count();
-    let conflicts = answers.iter().filter(|answer| matches!(answer.as_ref().unwrap(), Updated::Conflict(_))).count();
+    let done = answers.iter().filter(|reply| matches!(reply.as_ref().unwrap(), Updated::Done(_))).count();
+    let conflicts = answers.iter().filter(|reply| matches!(reply.as_ref().unwrap(), Updated::Conflict(_))).count();
     assert_eq!((done, conflicts), (1, 5), "{answers:?}");
     assert_eq!(b.history_of(id).await.len(), 3);
 }

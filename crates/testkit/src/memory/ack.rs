@@ -7,9 +7,9 @@ use solid_notify_core::ack::{ACKED_LATE, AckResult, OfLive, Reply, late_entry, o
 use super::State;
 
 impl State {
-    pub(crate) fn apply_ack(&mut self, answer: &Reply, now: DateTime<Utc>) -> AckResult {
-        if let Some(live) = self.live.get_mut(&answer.id) {
-            return match of_live(answer, &live.notice) {
+    pub(crate) fn apply_ack(&mut self, reply: &Reply, now: DateTime<Utc>) -> AckResult {
+        if let Some(live) = self.live.get_mut(&reply.id) {
+            return match of_live(reply, &live.notice) {
                 OfLive::End(settle) => {
                     self.settle(&settle, now, &mut Vec::new());
                     AckResult::Done
@@ -23,14 +23,14 @@ impl State {
                 OfLive::Nothing(answered) => answered,
             };
         }
-        let Some(ended) = self.history.get_mut(&answer.id) else { return AckResult::Unknown };
+        let Some(ended) = self.history.get_mut(&reply.id) else { return AckResult::Unknown };
         let notice = &mut ended.live.notice;
-        if let Some(answered) = of_ended(answer, notice.status, notice.fence, notice.create_time) {
+        if let Some(answered) = of_ended(reply, notice.status, notice.fence, notice.create_time) {
             return answered;
         }
         notice.status = Status::Succeeded;
         (ended.finish_time, ended.reason) = (now, Some(ACKED_LATE.to_owned()));
-        let entry = late_entry(now, Some(notice.def_id), answer.id);
+        let entry = late_entry(now, Some(notice.def_id), reply.id);
         self.audit.push(entry);
         AckResult::DeadLetterAcked
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use solid_notify_core::Status;
-use solid_notify_core::operate::{DefinitionCounts, NoticeCounts, QueueSlice, RECENT, next_count};
+use solid_notify_core::store::{DefinitionCounts, NoticeCounts, QueueSlice, RECENT, next_count};
 
 use super::{Counted, State};
 

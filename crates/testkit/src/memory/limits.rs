@@ -3,8 +3,7 @@
 use chrono::{DateTime, Utc};
 use solid_notify_core::limit::{QuotaStop, allowance, begin, end, watched};
 use solid_notify_core::notice::{ClaimedNotice, Status, millis_from_time};
-use solid_notify_core::operate::{AuditEntry, Paused, SendLimits, Switch};
-use solid_notify_core::store::{Alarm, Claim, Settle};
+use solid_notify_core::store::{Alarm, AuditEntry, Claim, Paused, SendLimits, Settle, Switch};
 
 use super::State;
 

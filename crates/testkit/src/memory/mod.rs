@@ -18,8 +18,7 @@ use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand};
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status, duration_from_millis, later};
-use solid_notify_core::operate::{AuditEntry, NoticeCounts, Paused};
-use solid_notify_core::store::{Edit, Edited, LastTick, Node, Settle, Settled};
+use solid_notify_core::store::{AuditEntry, Edit, Edited, LastTick, Node, NoticeCounts, Paused, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{HandClock, NewNotice};
 
@@ -141,12 +140,12 @@ impl State {
 
     /// Settles one outcome. If this call stores it, it is added to `held_ones`.
     fn settle<'a>(&mut self, settle: &'a Settle, now: DateTime<Utc>, held_ones: &mut Vec<&'a Settle>) -> Settled {
-        let held = self.live.get(&settle.id).is_some_and(|live| {
+        let holds = self.live.get(&settle.id).is_some_and(|live| {
             live.notice.fence == settle.fence
                 && live.notice.status == settle.from
                 && (!settle.overdue || live.is_due(now))
         });
-        if !held {
+        if !holds {
             return self.judge_missing(settle);
         }
         let Some(mut live) = self.live.remove(&settle.id) else { return Settled::LostLease };
@@ -174,12 +173,12 @@ impl State {
     }
 
     fn judge_missing(&self, settle: &Settle) -> Settled {
-        let stands = self.live.get(&settle.id).or_else(|| self.history.get(&settle.id).map(|ended| &ended.live));
+        let stored = self.live.get(&settle.id).or_else(|| self.history.get(&settle.id).map(|ended| &ended.live));
         let (wanted, vanishes) = match &settle.transition.next {
             Next::Wait { status, .. } => (*status, false),
             Next::Finish { status, keep, .. } => (*status, *status == Status::Succeeded && !keep),
         };
-        let done = match stands {
+        let done = match stored {
             None => vanishes,
             Some(live) => {
                 let notice = &live.notice;
@@ -189,7 +188,7 @@ impl State {
                     && notice.crashes == settle.transition.crashes
             }
         };
-        match stands {
+        match stored {
             _ if done => Settled::Done,
             Some(live) if live.notice.fence == settle.fence && live.notice.status.is_final() => {
                 Settled::Ended(live.notice.status)

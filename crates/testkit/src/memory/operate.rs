@@ -7,12 +7,13 @@ use chrono::{DateTime, Utc};
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{NEVER, NoticeRecord, Status, time_from_millis};
-use solid_notify_core::operate::{
-    AuditEntry, Change, DefinitionCounts, Listed, NO_CLASS, Position, QueueSlice, RetryGroup, SeenNode, Switch, Verb,
-    VerbResult, Window, WindowDone, decide, detail,
-};
+use solid_notify_core::operate::NO_CLASS;
+use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
 use solid_notify_core::store::was_seen;
-use solid_notify_core::store::{BrowseStore, OperateStore};
+use solid_notify_core::store::{
+    AuditEntry, BrowseStore, BulkStep, BulkStepDone, DefinitionCounts, Listed, OperateStore, Position, QueueSlice,
+    RetryGroup, SeenNode, Switch,
+};
 
 use super::{Ended, Live, MemoryStore, State};
 
@@ -126,9 +127,9 @@ impl BrowseStore for MemoryStore {
 
 #[async_trait]
 impl OperateStore for MemoryStore {
-    async fn apply_ack(&self, answer: &Reply) -> Result<AckResult, StoreError> {
+    async fn apply_ack(&self, reply: &Reply) -> Result<AckResult, StoreError> {
         let now = self.time();
-        Ok(self.state().apply_ack(answer, now))
+        Ok(self.state().apply_ack(reply, now))
     }
 
     async fn change(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
@@ -138,33 +139,33 @@ impl OperateStore for MemoryStore {
         let Some(record) = live.or_else(|| state.history.get(&id).map(|ended| ended.live.record(Some(ended)))) else {
             return Ok(VerbResult::NotFound);
         };
-        let answer = match decide(&record, verb, now) {
-            Err(answer) => answer,
+        let result = match decide(&record, verb, now) {
+            Err(result) => result,
             Ok(change) => state.carry_out(&record, &change, now),
         };
-        if answer.is_done() {
+        if result.is_done() {
             let mut entry = AuditEntry::new(now, who, verb.act());
             (entry.def_id, entry.notice_id) = (Some(record.def_id), Some(id));
             entry.detail = Some(detail(&record, verb));
             state.audit.push(entry);
         }
-        Ok(answer)
+        Ok(result)
     }
 
-    async fn change_window(&self, window: &Window) -> Result<WindowDone, StoreError> {
+    async fn change_step(&self, step: &BulkStep) -> Result<BulkStepDone, StoreError> {
         let now = self.time();
         let mut state = self.state();
-        let mut done = WindowDone::default();
-        for target in &window.notices {
-            let seen = |live: &Live| live.notice.fence == target.fence && live.notice.status == window.status;
+        let mut done = BulkStepDone::default();
+        for target in &step.notices {
+            let seen = |live: &Live| live.notice.fence == target.fence && live.notice.status == step.status;
             let ended = state.history.get(&target.id).is_some_and(|ended| seen(&ended.live));
             let live = state.live.get(&target.id).is_some_and(seen);
-            match &window.verb {
+            match &step.verb {
                 Verb::Retry if ended => match state.revive(target.id, None, target.due.max(now)) {
                     Some(_) => done.dedupe_key_taken.push(target.id),
                     None => done.changed.push(target.id),
                 },
-                Verb::Reschedule { .. } if live && matches!(window.status, Status::NotSent | Status::Failed) => {
+                Verb::Reschedule { .. } if live && matches!(step.status, Status::NotSent | Status::Failed) => {
                     if let Some(live) = state.live.get_mut(&target.id) {
                         live.next_call_time = Some(target.due.max(now));
                     }
@@ -178,8 +179,8 @@ impl OperateStore for MemoryStore {
             }
         }
         if !done.changed.is_empty() {
-            let mut entry = AuditEntry::new(now, window.who.as_str(), window.verb.act());
-            (entry.def_id, entry.detail) = (Some(window.def_id), Some(done.detail(window)));
+            let mut entry = AuditEntry::new(now, step.who.as_str(), step.verb.act());
+            (entry.def_id, entry.detail) = (Some(step.def_id), Some(done.detail(step)));
             state.audit.push(entry);
         }
         Ok(done)

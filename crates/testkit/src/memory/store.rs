@@ -11,10 +11,10 @@ use solid_notify_core::definition::NotifyDef;
 use solid_notify_core::definition::StoredVersion;
 use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{ClaimedNotice, Status, duration_from_millis, later, millis_from_time};
-use solid_notify_core::operate::SendLimits;
 use solid_notify_core::store::{
     Advanced, AlertStep, AlertStore, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DefinitionStore, DueSlice,
-    DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, Purge, SendStore, Settle, Settled, Tick, was_seen,
+    DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, Purge, SendLimits, SendStore, Settle, Settled,
+    Tick, was_seen,
 };
 
 use super::{Live, MemoryStore};

@@ -7,6 +7,7 @@ for i, id in ipairs(given.ids) do
   if what == 'delete' then
     if forget(id) then done = 1 end
     redis.call('HDEL', ASIDE, id)
+    redis.call('HDEL', TARGETS, id)
   elseif what == 'set_aside' then
     local score = redis.call('ZSCORE', DUE, id)
     if score and (tonumber(score) <= now or redis.call('HEXISTS', CLAIMS, id) == 0) then

@@ -1,8 +1,8 @@
 -- given: `limit`, `lease` in milliseconds, `max_tries` (absent: any number). Returns the fence; id and score of each claimed
--- task; their values; index and tries of those that were claimed before; what was put aside; the ids of dead ones. A task that
--- cannot be used leaves its set, so that the loop ends.
+-- task; their values; index and tries of those that were claimed before; index and target URL of those that have one; what was put
+-- aside; the ids of dead ones. A task that cannot be used leaves its set, so that the loop ends.
 local limit, lease, max_tries = given.limit, text(lease_end(given.lease)), given.max_tries or math.huge
-local count, taken, values, again, aside, dead = 0, {}, {}, {}, {}, {}
+local count, taken, values, again, targets, aside, dead = 0, {}, {}, {}, {}, {}, {}
 also_when_full()
 -- One number for the whole claim. It only goes up, also when an id is used again. The first one is the time in microseconds, so
 -- that after FLUSHALL no earlier number is given again.
@@ -23,6 +23,7 @@ while count < limit and #aside / 2 + #dead < 1000 do
   -- Empty for most tasks.
   local claims = redis.call('HLEN', CLAIMS) > 0 and redis.call('HMGET', CLAIMS, unpack(ids)) or {}
   local tried = redis.call('HLEN', TRIES) > 0 and redis.call('HMGET', TRIES, unpack(ids)) or {}
+  local target = targets_of(ids)
   for i, id in ipairs(ids) do
     local tries = tries_of(tried[i], claims[i])
     if not entries[i] then
@@ -36,6 +37,7 @@ while count < limit and #aside / 2 + #dead < 1000 do
       leases[n - 1], leases[n] = lease, id
       taken[2 * count - 1], taken[2 * count] = id, found[2 * i]
       values[count] = entries[i]
+      if target[i] then targets[#targets + 1], targets[#targets + 2] = count, target[i] end
       if tries > 0 then
         again[#again + 1], again[#again + 2] = count, tries + 1
         if claims[i] then redis.call('HSET', TRIES, id, tries) end
@@ -54,4 +56,4 @@ if count == 0 and redis.call('HLEN', VALUES) > 0 then
     redis.call('HSET', CHECK, 'cursor', check_window(cursor or '0', 50, aside), 'next_time', text(now + 1000))
   end
 end
-return { fence, taken, values, again, aside, dead }
+return { fence, taken, values, again, targets, aside, dead }

@@ -5,6 +5,9 @@ if what == 'count' then
     redis.call('ZCARD', DUE), redis.call('ZCOUNT', DUE, '-inf', text(now)), redis.call('HLEN', CLAIMS),
     redis.call('ZCARD', DEAD), redis.call('HLEN', ASIDE),
   }
+elseif what == 'next_due' then
+  -- The time, and the earliest score, if there is one.
+  return { text(now), redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2] }
 elseif what == 'is_scheduled' then
   return redis.call('ZSCORE', DUE, given.id) and 1 or 0
 elseif what == 'dead' then
@@ -13,14 +16,17 @@ elseif what == 'dead' then
   for _, id in ipairs(redis.call('ZREVRANGE', DEAD, 0, given.limit - 1)) do
     out[#out + 1] = {
       id, redis.call('ZSCORE', DEAD, id), redis.call('HGET', REASONS, id) or '', redis.call('HGET', TRIES, id) or '0',
-      redis.call('HGET', VALUES, id) or '',
+      redis.call('HGET', VALUES, id) or '', redis.call('HGET', TARGETS, id) or '',
     }
   end
   return out
 elseif what == 'purge' then
   -- One window of tasks that have been dead for at least `minimum_age` milliseconds.
   local ids = redis.call('ZRANGEBYSCORE', DEAD, '-inf', text(now - given.minimum_age), 'LIMIT', 0, 500)
-  for _, id in ipairs(ids) do forget(id) end
+  for _, id in ipairs(ids) do
+    forget(id)
+    redis.call('HDEL', TARGETS, id)
+  end
   return ids
 elseif what == 'aside' then
   local page = redis.call('HSCAN', ASIDE, given.cursor, 'COUNT', 500)

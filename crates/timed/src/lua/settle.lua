@@ -1,6 +1,6 @@
 -- given.runs: each has the `fence` of a claim, `ids` with equal outcomes, and the `outcome`: 'finish', 'retry' with its due time,
--- 'dead' with its `reason`, 'extend' with the milliseconds of its `lease`, 'aside' with its `reason`. Returns the positions of
--- outcomes whose lease was lost.
+-- 'dead' with its `reason`, 'extend' with the milliseconds of its `lease`, 'aside' with its `reason`, 'release'. Returns the positions
+-- of outcomes whose lease was lost.
 local lost, before = {}, 0
 for _, run in ipairs(given.runs) do
   local fence, outcome, ids = run.fence, run.outcome, run.ids
@@ -16,6 +16,10 @@ for _, run in ipairs(given.runs) do
       over[id] = true
       if outcome == 'aside' then
         put_aside(id, run.reason)
+      elseif outcome == 'release' then
+        -- TRIES stays as it is, so this claim does not count.
+        redis.call('HDEL', CLAIMS, id)
+        redis.call('ZADD', DUE, text(now), id)
       elseif outcome == 'extend' then
         also_when_full()
         redis.call('ZADD', DUE, text(lease_end(run.lease)), id)
@@ -37,6 +41,7 @@ for _, run in ipairs(given.runs) do
     redis.call('HDEL', VALUES, unpack(finished))
     redis.call('HDEL', CLAIMS, unpack(finished))
     redis.call('HDEL', TRIES, unpack(finished))
+    redis.call('HDEL', TARGETS, unpack(finished))
   end
   before = before + #ids
 end

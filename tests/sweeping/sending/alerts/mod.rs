@@ -135,6 +135,34 @@ pub async fn suppressed_alerts_come_in_a_digest_before_the_recovery(b: &dyn Back
     sweeper.shutdown().await;
 }
 
+pub async fn a_single_alert_is_followed_by_its_recovery(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    let (alerts, fails) = (Calls::default(), on());
+    let sweeper = failing(b, &fails, &alerts).start().await.unwrap();
+    for (count, wait) in [(1, 3 * MINUTE), (3, 7 * MINUTE)] {
+        fails.store(true, Ordering::SeqCst);
+        let began = b.clock().now();
+        let id = add(b, "sync").await;
+        reaches(b, id, Status::DeadLetter).await;
+        sweeper.idle().await;
+        let raised = told(&alerts, count).await.remove(count - 1);
+        assert_eq!((raised.kind, raised.more), (AlertKind::Raised, 0));
+        // The first look, at the end of the cool-down, is too early for the second success.
+        b.clock().advance(wait);
+        sweeper.idle().await;
+        fails.store(false, Ordering::SeqCst);
+        let id = add(b, "sync").await;
+        reaches(b, id, Status::Succeeded).await;
+        sweeper.idle().await;
+        b.clock().advance(10 * MINUTE);
+        let recovered = told(&alerts, count + 1).await.remove(count);
+        assert_eq!(recovered.kind, AlertKind::Recovered);
+        assert_eq!(recovered.since, solid_notify_core::notice::rfc3339(began), "each incident has its own beginning");
+        sweeper.idle().await;
+    }
+    sweeper.shutdown().await;
+}
+
 pub async fn an_alert_goes_to_whom_the_definition_names_when_it_is_sent(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0).email("old@example.org")).await.unwrap();
     b.outbox().define_if_missing(NotifyDef::new("other").handler("sync").max_retry_times(0)).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::Utc;
 use solid_notify::alert::AlertReason;
 use solid_notify::definition::ALERT_DEFINITION;
-use solid_notify::spi::operate::QueueSlice;
+use solid_notify::spi::store::QueueSlice;
 use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
 use solid_notify::{
     AckResult, Alert, AnyOutbox, Failure, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, ack_notice, add_notice,

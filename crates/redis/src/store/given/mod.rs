@@ -93,13 +93,13 @@ pub(super) enum Change<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         audit: Option<String>,
     },
-    Window {
+    Step {
         #[serde(flatten)]
-        verb: WindowVerb<'a>,
+        verb: StepVerb<'a>,
         status: Text<i64>,
         notices: &'a [Target],
         #[serde(flatten)]
-        seen: Option<SeenWindow>,
+        seen: Option<SeenStep>,
     },
     Extend {
         leases: Vec<Lease>,
@@ -153,7 +153,7 @@ pub(super) enum Verb {
 
 #[derive(Clone, Copy, Serialize)]
 #[serde(tag = "verb", rename_all = "snake_case")]
-pub(super) enum WindowVerb<'a> {
+pub(super) enum StepVerb<'a> {
     Revive,
     End { reason: &'a str },
     Retime,
@@ -168,7 +168,7 @@ pub(super) struct Target {
 
 /// What a look saw, and the audit entry of the change that follows.
 #[derive(Serialize)]
-pub(super) struct SeenWindow {
+pub(super) struct SeenStep {
     pub(super) seen: String,
     pub(super) audit: String,
 }

@@ -59,7 +59,7 @@ if what == 'one' then
   end
   if given.audit then write_audit(key('audit'), given.audit) end
   return 'done'
-elseif what == 'window' then
+elseif what == 'step' then
   -- The `verb`: 'revive', 'end' with its `reason`, or 'retime'; the `status`; `notices`: each has `member`, `fence` and `time`; to take:
   -- the `audit` entry, and what was `seen` by a look.
   local verb, audit = given.verb, given.audit

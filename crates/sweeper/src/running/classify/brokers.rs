@@ -17,7 +17,7 @@ fn amqp(error: Cause<'_>) -> Option<TypeClass> {
     use solid_notify_core::ErrorClass;
 
     let class = match error.downcast_ref::<lapin::Error>()?.kind() {
-        ErrorKind::ProtocolError(answer) => return class_of_reply(answer.get_id()).map(TypeClass::Surely),
+        ErrorKind::ProtocolError(reply) => return class_of_reply(reply.get_id()).map(TypeClass::Surely),
         ErrorKind::ChannelsLimitReached => ErrorClass::Busy,
         ErrorKind::AuthProviderError(_) => ErrorClass::Auth,
         // A request that cannot be serialised into a frame.

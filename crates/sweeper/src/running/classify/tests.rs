@@ -37,13 +37,13 @@ fn class(failure: impl Into<Failure>) -> ErrorClass {
 
 /// Checks the class of an error by itself, inside an application's error, inside an `io::Error`, and inside anyhow.
 fn everywhere<E: StdError + Send + Sync + 'static>(make: impl Fn() -> E, expected: ErrorClass) {
-    let told = make().to_string();
-    assert_eq!(class(make()), expected, "{told}");
-    assert_eq!(class(Outer(Box::new(Outer(make().into())))), expected, "{told}, as a cause");
-    assert_eq!(class(Outer(Box::new(io::Error::other(make())))), expected, "{told}, in an io::Error");
+    let text = make().to_string();
+    assert_eq!(class(make()), expected, "{text}");
+    assert_eq!(class(Outer(Box::new(Outer(make().into())))), expected, "{text}, as a cause");
+    assert_eq!(class(Outer(Box::new(io::Error::other(make())))), expected, "{text}, in an io::Error");
     #[cfg(feature = "anyhow")]
-    assert_eq!(class(anyhow::Error::new(make())), expected, "{told}, in anyhow");
-    assert_eq!(class(anyhow::Error::new(make()).context("sending")), expected, "{told}, in anyhow with a context");
+    assert_eq!(class(anyhow::Error::new(make())), expected, "{text}, in anyhow");
+    assert_eq!(class(anyhow::Error::new(make()).context("sending")), expected, "{text}, in anyhow with a context");
 }
 
 #[test]
@@ -187,11 +187,11 @@ fn server(greeting: &'static str, answers: &'static [&'static str]) -> u16 {
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(greeting.as_bytes()).unwrap();
         let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-        for answer in answers {
+        for reply in answers {
             let _ = lines.next();
-            let _ = stream.write_all(answer.as_bytes());
+            let _ = stream.write_all(reply.as_bytes());
         }
-        // The server reads what the client still sends; otherwise the client would see a reset instead of the answer.
+        // The server reads what the client still sends; otherwise the client would see a reset instead of the reply.
         while matches!(lines.next(), Some(Ok(line)) if !line.is_empty() && line != "QUIT") {}
     });
     port
@@ -208,23 +208,23 @@ fn silent() -> (std::net::TcpListener, u16) {
 #[cfg(feature = "reqwest")]
 #[tokio::test]
 async fn reqwest_by_status_and_by_what_happened_on_the_way() {
-    async fn get(answer: &'static [&'static str], limit: Duration) -> reqwest::Result<reqwest::Response> {
-        let port = server("", answer);
+    async fn get(reply: &'static [&'static str], limit: Duration) -> reqwest::Result<reqwest::Response> {
+        let port = server("", reply);
         reqwest::Client::new().get(format!("http://127.0.0.1:{port}/")).timeout(limit).send().await
     }
     let patience = Duration::from_secs(20);
-    for (answer, expected) in [
+    for (reply, expected) in [
         (&["HTTP/1.1 401 ?\r\ncontent-length: 0\r\n\r\n"], Auth),
         (&["HTTP/1.1 422 ?\r\ncontent-length: 0\r\n\r\n"], Invalid),
         (&["HTTP/1.1 503 ?\r\ncontent-length: 0\r\n\r\n"], Unavailable),
     ] {
-        let refused = || async { get(answer, patience).await.unwrap().error_for_status().unwrap_err() };
+        let refused = || async { get(reply, patience).await.unwrap().error_for_status().unwrap_err() };
         assert_eq!(class(refused().await), expected);
         #[cfg(feature = "anyhow")]
         assert_eq!(class(anyhow::Error::from(refused().await)), expected);
         assert_eq!(class(Outer(refused().await.into())), expected);
     }
-    let answered = async |answer| get(answer, patience).await.unwrap().json::<u8>().await.unwrap_err();
+    let answered = async |reply| get(reply, patience).await.unwrap().json::<u8>().await.unwrap_err();
     assert_eq!(class(answered(&["HTTP/1.1 200 ?\r\ncontent-length: 6\r\n\r\n<html>"]).await), Unknown);
     assert_eq!(class(answered(&["HTTP/1.1 200 ?\r\ncontent-length: 60\r\n\r\n<html>"]).await), Network, "broken off");
     assert_eq!(class(get(&["?\r\n\r\n"], patience).await.unwrap_err()), Network);

@@ -1,7 +1,7 @@
-//! Blocked notices: due, but behind an unfinished notice of their ordering key.
+//! Ordering keys. A notice is blocked while it is due, but behind an unfinished notice of its ordering key.
 //!
 //! A claim that steps over blocked notices costs as much as notices wait behind the key. So where ordering keys occur, a claim
-//! reads the queue slice in windows. It claims the first notice of each key and takes the others out of the due part of the
+//! reads the queue slice in parts. It claims the first notice of each key and takes the others out of the due part of the
 //! slice: `blocked_since` keeps the time at which a notice was due, and `next_call_time` moves [`LOOK_AGAIN`] ahead.
 //!
 //! When a notice ends, the first remaining one of its key is unblocked. No unblocking is lost: a claim blocks a notice only while
@@ -16,20 +16,20 @@ use solid_notify_core::notice::{Status, duration_millis, time_from_millis};
 use solid_notify_core::store::{CRASH_LOOP, Claim, Settle};
 use solid_notify_core::transition::Next;
 
-use crate::claim::remembered::Remembered;
+use crate::claim::hints::ClaimHints;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::{Kind, Ty};
-use crate::dialect::row::{ids_of_rows, required};
+use crate::dialect::row::{columns, ids_of_rows, required};
 use crate::dialect::statement::{Arg, Statement, int, statements};
 
 /// How long a blocked notice stays out of the due part of its queue slice. A look costs about 20 µs of the server: with 100,000
 /// blocked notices 0.3 % of a core, over all nodes.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
-/// How long one claim continues to read windows while it has found fewer notices than its limit.
+/// How long one claim continues to read parts while it has found fewer notices than its limit.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Maximum number of notices in one window: each is locked until the claim commits.
-const LARGEST_WINDOW: usize = 1000;
+/// Maximum number of notices in one part: each is locked until the claim commits.
+const LARGEST_PART: usize = 1000;
 
 /// Number of tries to unblock a notice that another session locks, and the pause between them. A claim holds such a lock for
 /// milliseconds.
@@ -38,9 +38,31 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Number of notices that are read to find out how long the oldest one has been blocked.
 const SAMPLE: i64 = 10_000;
 
+columns! {
+    /// A due notice. It is the first one of its key where no other is under way or before it, or where it has no key.
+    Part(kind: Kind):
+    id = "m.id";
+    is_first = format!("CASE WHEN {} THEN 1 ELSE 0 END", kind.its_turn());
+    ordering_key = "m.ordering_key";
+}
+
+columns! {
+    /// The first notice of an ordering key.
+    First():
+    id = "m.id";
+    ordering_key = "m.ordering_key";
+}
+
+columns! {
+    /// The ordering key of a notice, and its definition.
+    KeyOf():
+    def_id = "m.def_id";
+    ordering_key = "m.ordering_key";
+}
+
 statements! {
-    BlockedStatements:
-    window,
+    OrderingStatements:
+    part,
     lock_first,
     block,
     keys_of,
@@ -50,23 +72,24 @@ statements! {
     oldest_blocked,
 }
 
-impl BlockedStatements {
+impl OrderingStatements {
     fn new(kind: Kind) -> Self {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         let lock = kind.lock();
         let own_key = ("own_key", Ty::Key);
         Self {
-            window: statement(format!(
-                "SELECT m.id, CASE WHEN {} THEN 1 ELSE 0 END, m.ordering_key FROM notify_msg m{}
+            part: statement(format!(
+                "SELECT {} FROM notify_msg m{}
                  WHERE m.def_id = $2 AND m.status = $3 AND m.next_call_time <= {now}{} AND m.crashes < {CRASH_LOOP}
                  ORDER BY m.next_call_time LIMIT $4{lock}",
-                kind.its_turn(),
+                Part::list(kind),
                 kind.by_slice(),
                 kind.from_mark("$5")
             )),
             lock_first: statement(format!(
-                "SELECT m.id, m.ordering_key {}",
+                "SELECT {} {}",
+                First::list(),
                 kind.batch_rows(&kind.first_of_keys("$2", &kind.batch("$3", &[own_key])), "notify_msg", "true", lock)
             )),
             // MySQL assigns from left to right: `blocked_since` keeps the due time before `next_call_time` is overwritten.
@@ -78,7 +101,8 @@ impl BlockedStatements {
                 kind.listed("m.id", "$2")
             )),
             keys_of: statement(format!(
-                "SELECT m.def_id, m.ordering_key {}",
+                "SELECT {} {}",
+                KeyOf::list(),
                 kind.listed_rows("$2", "notify_msg", "true", "")
             )),
             first_blocked: statement(format!(
@@ -109,25 +133,27 @@ impl BlockedStatements {
     }
 }
 
-/// Reads a queue slice in windows. Returns the ids of up to `limit` locked notices that are the first of their key, and
+/// Reads a queue slice in parts. Returns the ids of up to `limit` locked notices that are the first of their key, and
 /// blocks the other notices that it reads.
-pub(crate) async fn pick_in_windows<DB: Dialect>(
+pub(crate) async fn pick_by_parts<DB: Dialect>(
     tx: &mut DB::Connection,
     now: Arg<'_>,
-    remembered: &Remembered,
+    hints: &ClaimHints,
     claim: &Claim,
     status: Status,
     limit: usize,
 ) -> sqlx::Result<Vec<i64>> {
+    const AT: Part = Part::AT;
     let began = Instant::now();
-    let mut size = (2 * limit).clamp(50, LARGEST_WINDOW);
+    let mut size = (2 * limit).clamp(50, LARGEST_PART);
     loop {
-        let mark = Arg::Int(remembered.marks.of(claim.def_id, status));
+        let mark = Arg::Int(hints.marks.of(claim.def_id, status));
         let args = [now, claim.def_id.into(), status.code().into(), int(size).into(), mark];
-        let rows = DB::fetch(tx, &BlockedStatements::of(DB::KIND).window, &args).await?;
+        let rows = DB::fetch(tx, &OrderingStatements::of(DB::KIND).part, &args).await?;
         let (mut first, mut behind, mut ordered) = (Vec::new(), Vec::new(), false);
         for row in &rows {
-            let (id, is_first, key) = (required::<DB>(row, 0)?, required::<DB>(row, 1)? == 1, DB::text(row, 2)?);
+            let (id, key) = (required::<DB>(row, AT.id)?, DB::text(row, AT.ordering_key)?);
+            let is_first = required::<DB>(row, AT.is_first)? == 1;
             ordered |= key.is_some();
             match key.filter(|_| !is_first) {
                 Some(key) => behind.push((id, key)),
@@ -135,15 +161,15 @@ pub(crate) async fn pick_in_windows<DB: Dialect>(
             }
         }
         if !rows.is_empty() && !ordered {
-            remembered.unordered.add(claim.def_id);
+            hints.unordered.add(claim.def_id);
         }
         let blocked = block::<DB>(tx, now, claim.def_id, behind).await?;
-        let is_last = rows.len() < size || (blocked == 0 && size == LARGEST_WINDOW);
+        let is_last = rows.len() < size || (blocked == 0 && size == LARGEST_PART);
         if first.len() >= limit || is_last || began.elapsed() > LONGEST {
             first.truncate(limit);
             return Ok(first);
         }
-        size = (4 * size).min(LARGEST_WINDOW);
+        size = (4 * size).min(LARGEST_PART);
     }
 }
 
@@ -156,7 +182,7 @@ pub(crate) async fn oldest_blocked<DB: Dialect>(
 ) -> sqlx::Result<Option<DateTime<Utc>>> {
     let mut conn = on.get().await?;
     let args = [now, def_id.into(), SAMPLE.into()];
-    let rows = DB::fetch(&mut conn, &BlockedStatements::of(DB::KIND).oldest_blocked, &args).await?;
+    let rows = DB::fetch(&mut conn, &OrderingStatements::of(DB::KIND).oldest_blocked, &args).await?;
     conn.done();
     let oldest = rows.first().map(|row| DB::int(row, 0)).transpose()?.flatten();
     Ok(oldest.map(time_from_millis))
@@ -172,14 +198,14 @@ async fn block<DB: Dialect>(
     if behind.is_empty() {
         return Ok(0);
     }
-    let statements = BlockedStatements::of(DB::KIND);
+    let statements = OrderingStatements::of(DB::KIND);
     let keys: HashSet<&str> = behind.iter().map(|(_, key)| key.as_str()).collect();
     let keys = keys.iter().map(|key| serde_json::json!({ "own_key": key }));
     let batch = serde_json::Value::from_iter(keys).to_string();
     let rows = DB::fetch(tx, &statements.lock_first, &[now, def_id.into(), batch.as_str().into()]).await?;
     let mut first = HashSet::new();
     for row in &rows {
-        first.insert((required::<DB>(row, 0)?, DB::text(row, 1)?.unwrap_or_default()));
+        first.insert((required::<DB>(row, First::AT.id)?, DB::text(row, First::AT.ordering_key)?.unwrap_or_default()));
     }
     let locked: HashSet<&str> = first.iter().map(|(_, key)| key.as_str()).collect();
     let is_blocked = |notice: &&(i64, String)| locked.contains(notice.1.as_str()) && !first.contains(*notice);
@@ -203,11 +229,11 @@ pub(crate) async fn keys_of<DB: Dialect>(
     now: Arg<'_>,
     ids: &[i64],
 ) -> sqlx::Result<HashSet<(i64, String)>> {
-    let rows = DB::fetch(conn, &BlockedStatements::of(DB::KIND).keys_of, &[now, Arg::Ids(ids)]).await?;
+    let rows = DB::fetch(conn, &OrderingStatements::of(DB::KIND).keys_of, &[now, Arg::Ids(ids)]).await?;
     let mut keys = HashSet::new();
     for row in &rows {
-        if let Some(key) = DB::text(row, 1)? {
-            keys.insert((required::<DB>(row, 0)?, key));
+        if let Some(key) = DB::text(row, KeyOf::AT.ordering_key)? {
+            keys.insert((required::<DB>(row, KeyOf::AT.def_id)?, key));
         }
     }
     Ok(keys)
@@ -223,7 +249,7 @@ pub(crate) async fn unblock<DB: Dialect>(
     if keys.is_empty() {
         return Ok(());
     }
-    let statements = BlockedStatements::of(DB::KIND);
+    let statements = OrderingStatements::of(DB::KIND);
     let batch = keys.iter().map(|(owner, key)| serde_json::json!({ "owner": owner, "own_key": key }));
     let batch = serde_json::Value::from_iter(batch).to_string();
     for _ in 0..TRIES {

@@ -34,7 +34,7 @@ pub use alerts::{AlertStep, AlertStore};
 pub use browse::{AuditEntry, BrowseStore, Listed, QueueSlice, RetryGroup, SeenNode};
 pub use counts::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, next_count};
 pub use definitions::{DefinitionStore, Edit, Edited};
-pub use operate::{OperateStore, Target, Window, WindowDone};
+pub use operate::{BulkStep, BulkStepDone, OperateStore, Target};
 pub use outcome::{Alarm, Settle, Settled, Shape, Watched};
 pub use position::Position;
 pub use send::{

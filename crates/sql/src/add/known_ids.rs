@@ -1,4 +1,4 @@
-//! [`Known`]: the ids of definitions that this process has read lately, and the statements that use them.
+//! [`KnownIds`]: the ids of definitions that this process has read lately, and the tables in which it read them.
 //!
 //! A notice inserted within [`OLDEST`] after its definition was deleted or renamed counts as inserted just before: it is sent
 //! to its end. Only committed definitions are cached, because the store reads them on its own connections and never in a
@@ -13,48 +13,26 @@ use solid_notify_core::definition::NotifyDef;
 use tokio::time::Instant;
 
 use crate::dialect::Dialect;
-use crate::dialect::kind::Kind::{self, MySql, Postgres, Sqlite};
-use crate::dialect::row::required;
+use crate::dialect::kind::Kind;
+use crate::dialect::row::{columns, required};
 use crate::dialect::statement::{Statement, statements};
 
+columns! {
+    /// What an insert by a known id depends on.
+    Server(sees_open: &str, tables: &str):
+    sees_open = sees_open;
+    tables = tables;
+}
+
 statements! {
-    KnownStatements:
-    insert_known,
+    KnownIdStatements:
     own_server,
 }
 
-impl KnownStatements {
+impl KnownIdStatements {
     fn new(kind: Kind) -> Self {
-        let tables = kind.tables_at_hand();
-        // `$1` is the definition's id, `$2` the parameter. The statement inserts where a transaction is open and the tables are
-        // those in which the id was read (`$4`): an application may choose a tenant's schema by `SET LOCAL search_path` or `USE`.
-        let insert_known = match kind {
-            // `$3` or the transaction's id shows that it is open; the id exists once something was written.
-            Postgres => format!(
-                "INSERT INTO notify_msg (def_id, param)
-                 SELECT $1, $2::json
-                 WHERE ($3 OR pg_current_xact_id_if_assigned() IS NOT NULL) AND {tables} = $4
-                 RETURNING id"
-            ),
-            // MariaDB reports an open transaction (without autocommit it may be another one, which began by itself). Where it sees
-            // none, a null fails an insert that would commit by itself. MySQL ignores that comment; there the commit detects it.
-            // `INSERT … SELECT … WHERE` would keep a lock on the ids.
-            MySql => "INSERT INTO notify_msg (def_id, param)
-                 VALUES (IF(database() = $4 /*M! AND @@in_transaction AND @@autocommit */, $1, NULL), $2)"
-                .to_owned(),
-            // A COMMIT without a transaction fails by itself.
-            Sqlite => "INSERT INTO notify_msg (def_id, param) VALUES ($1, $2)".to_owned(),
-        };
-        // 1 where that insert succeeds only in an open transaction, so that a COMMIT after it commits or fails.
-        let sees_open = match kind {
-            Postgres => "1",
-            MySql => "CAST(/*M! 1 + */ 0 AS signed)",
-            Sqlite => "0",
-        };
-        Self {
-            insert_known: Statement::new(kind, &insert_known),
-            own_server: Statement::new(kind, &format!("SELECT {sees_open}, {tables}")),
-        }
+        let (sees_open, tables) = (kind.insert_sees_open(), kind.tables_at_hand());
+        Self { own_server: Statement::new(kind, &format!("SELECT {}", Server::list(sees_open, tables))) }
     }
 }
 
@@ -65,10 +43,10 @@ const RENEWED: Duration = Duration::from_secs(1);
 
 /// The definition ids that this process has cached.
 #[derive(Default)]
-pub(crate) struct Known {
-    /// True where definitions are read beside the application's connections. Otherwise (SQLite in memory) the read would wait for
-    /// a caller that holds the only connection.
-    beside: bool,
+pub(crate) struct KnownIds {
+    /// True where the store reads definitions on connections of its own. Otherwise (SQLite in memory) the read would wait for a
+    /// caller that holds the only connection.
+    own_connections: bool,
     state: Mutex<State>,
     /// Whether the server's inserts detect that the transaction is gone.
     sees_open: OnceLock<bool>,
@@ -87,19 +65,19 @@ struct State {
     used: Option<Instant>,
 }
 
-impl Known {
-    pub(crate) fn new(beside: bool) -> Self {
-        Self { beside, ..Self::default() }
+impl KnownIds {
+    pub(crate) fn new(own_connections: bool) -> Self {
+        Self { own_connections, ..Self::default() }
     }
 
     /// Reads on a connection of the store what an insert by a known id depends on: the tables that the ids belong to, which it
     /// returns, and whether such an insert detects that the transaction is gone.
     pub(crate) async fn look<DB: Dialect>(&self, conn: &mut DB::Connection) -> sqlx::Result<String> {
-        let server = DB::fetch(conn, &KnownStatements::of(DB::KIND).own_server, &[]).await?;
+        let server = DB::fetch(conn, &KnownIdStatements::of(DB::KIND).own_server, &[]).await?;
         let Some(row) = server.first() else { return Ok(String::new()) };
-        let sees = required::<DB>(row, 0)? == 1;
+        let sees = required::<DB>(row, Server::AT.sees_open)? == 1;
         self.sees_open.get_or_init(|| sees);
-        Ok(DB::text(row, 1)?.unwrap_or_default())
+        Ok(DB::text(row, Server::AT.tables)?.unwrap_or_default())
     }
 
     /// Stores the result of a read that began at `began`.
@@ -130,7 +108,7 @@ impl Known {
     /// Returns the cached id of a definition with its tables, and whether it is time to read the definitions again.
     pub(crate) fn id_of(&self, name: &str) -> (Option<(i64, Arc<str>)>, bool) {
         let now = Instant::now();
-        if !self.beside {
+        if !self.own_connections {
             return (None, false);
         }
         let within = |moment: Option<Instant>, limit| moment.is_some_and(|moment| now - moment <= limit);
@@ -163,11 +141,11 @@ mod tests {
         vec![gone, here]
     }
 
-    fn read(known: &Known) {
+    fn read(known: &KnownIds) {
         known.remember(Instant::now(), &definitions(), "here".to_owned());
     }
 
-    fn id_of(known: &Known, name: &str) -> Option<i64> {
+    fn id_of(known: &KnownIds, name: &str) -> Option<i64> {
         known.id_of(name).0.map(|(id, tables)| {
             assert_eq!(&*tables, "here");
             id
@@ -180,7 +158,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_definition_is_known_for_a_while_after_it_was_read() {
-        let known = Known::new(true);
+        let known = KnownIds::new(true);
         assert_eq!(id_of(&known, "here"), None);
         read(&known);
         for (name, id) in [("here", Some(7)), ("gone", None), ("other", None)] {
@@ -194,7 +172,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_definition_that_was_read_before_an_own_edit_is_not_known() {
-        let known = Known::new(true);
+        let known = KnownIds::new(true);
         read(&known);
         let before = Instant::now();
         pass(0.1).await;
@@ -212,7 +190,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_is_renewed_once_a_second_where_notices_are_added_often() {
-        let known = Known::new(true);
+        let known = KnownIds::new(true);
         read(&known);
         // Rare inserts.
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! What this process remembers of queue slices, so that the next look or claim costs less.
+//! [`ClaimHints`]: what this process remembers of queue slices, so that the next look or claim costs less.
 
 use std::collections::HashSet;
 
@@ -10,19 +10,19 @@ use crate::shortcuts::MetLock;
 
 /// What one store remembers between its calls. Any of it may be lost at any time.
 #[derive(Default)]
-pub(crate) struct Remembered {
-    pub(super) marks: Marks,
-    pub(super) unordered: Unordered,
+pub(crate) struct ClaimHints {
+    pub(crate) marks: Marks,
+    pub(crate) unordered: Unordered,
     pub(crate) met_lock: MetLock,
 }
 
-/// Definitions whose queue slices had no ordering key at the last look. Their claims need no windows.
+/// Definitions whose queue slices had no ordering key at the last look. Their claims need not read the slice in parts.
 #[derive(Default)]
-pub(super) struct Unordered(Mutex<HashSet<i64>>);
+pub(crate) struct Unordered(Mutex<HashSet<i64>>);
 
 impl Unordered {
-    /// Adds a definition whose last window had no ordering key.
-    pub(super) fn add(&self, def_id: i64) {
+    /// Adds a definition whose queue slice was last read in parts and had no ordering key.
+    pub(crate) fn add(&self, def_id: i64) {
         self.0.lock().insert(def_id);
     }
 
@@ -37,7 +37,7 @@ impl Unordered {
         }
     }
 
-    /// Marks the start of a claim. If the claim does not end in time, the next claim of the definition uses windows.
+    /// Marks the start of a claim. If the claim does not end in time, the next claim of the definition reads the slice in parts.
     pub(super) fn claim(&self, def_id: i64) -> Unfinished<'_> {
         Unfinished { of: self, def_id: Some(def_id) }
     }

@@ -38,8 +38,8 @@ fn tries_that_are_left_are_those_of_the_send_path() {
         (i64::MAX, i64::MAX, "busy", 0, 0),
     ] {
         let group = group(failures, crashes, class, 5, 1);
-        let told = format!("{failures} {crashes} {class}");
-        assert_eq!((tries_left(&before, &group), tries_left(&after, &group)), (Some(left), Some(left_then)), "{told}");
+        let facts = format!("{failures} {crashes} {class}");
+        assert_eq!((tries_left(&before, &group), tries_left(&after, &group)), (Some(left), Some(left_then)), "{facts}");
     }
     let endless = def().max_retry_times(-1).policy().unwrap();
     assert_eq!(tries_left(&endless, &group(9, 0, "network", 5, 1)), None);

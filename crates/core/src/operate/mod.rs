@@ -21,9 +21,3 @@ pub use filter::{Filter, NO_CLASS};
 pub use listing::{ClassCount, Counted, Page};
 pub use operator::Operator;
 pub use rate::Rate;
-
-pub use crate::store::verb::{Change, Verb, VerbResult, decide, detail};
-pub use crate::store::{
-    AuditEntry, COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, Listed, NoticeCounts, Paused, Position, QueueSlice,
-    RECENT, RetryGroup, SeenNode, SendLimits, Switch, Target, Window, WindowDone, next_count,
-};

@@ -1,0 +1,39 @@
+-- Views for people and reports: what waits, what has ended, what finally failed. They leave out the parameter, which may have
+-- personal data, so an account that reads them needs no right to read it. last_error is the message of the last failed attempt.
+-- The definition is null if its row was deleted by SQL.
+-- The times are in UTC. A status is converted because a literal has the character set of the session that creates the view. MySQL
+-- refuses a path with a negative index, so an empty list of errors is read at index 0.
+
+-- Live notices. next_call_time is when a sweeper must look at it: the time of the send or retry, the end of the lease of one that is
+-- being sent, the end of the wait for an ack.
+CREATE OR REPLACE VIEW notify_pending AS
+    SELECT m.id, d.name AS definition, m.def_id,
+           CONVERT(CASE m.status WHEN 0 THEN 'not sent' WHEN 2 THEN 'failed' WHEN 4 THEN 'awaiting ack' ELSE 'being sent' END
+                USING utf8mb4) COLLATE utf8mb4_bin AS status,
+           m.next_call_time,
+           m.failures, m.crashes, m.last_class, CASE WHEN JSON_VALID(m.errors)
+                THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message'))) END AS last_error,
+           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
+    FROM notify_msg m LEFT JOIN notify_def d ON d.id = m.def_id;
+
+-- Succeeded and cancelled notices, as long as history keeps them.
+CREATE OR REPLACE VIEW notify_done AS
+    SELECT m.id, d.name AS definition, m.def_id,
+           CONVERT(CASE m.status WHEN 1 THEN 'succeeded' ELSE 'cancelled' END USING utf8mb4) COLLATE utf8mb4_bin AS status,
+           m.finish_time, m.end_reason,
+           m.failures, m.crashes, m.last_class, CASE WHEN JSON_VALID(m.errors)
+                THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message'))) END AS last_error,
+           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
+    FROM notify_msg_history m LEFT JOIN notify_def d ON d.id = m.def_id
+    WHERE m.status IN (1, 6);
+
+-- Dead letters.
+CREATE OR REPLACE VIEW notify_error AS
+    SELECT m.id, d.name AS definition, m.def_id,
+           CONVERT('dead letter' USING utf8mb4) COLLATE utf8mb4_bin AS status,
+           m.finish_time, m.end_reason,
+           m.failures, m.crashes, m.last_class, CASE WHEN JSON_VALID(m.errors)
+                THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message'))) END AS last_error,
+           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
+    FROM notify_msg_history m LEFT JOIN notify_def d ON d.id = m.def_id
+    WHERE m.status = 3;

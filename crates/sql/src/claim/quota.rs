@@ -1,0 +1,83 @@
+//! The claim under a quota: how many attempts may begin over all nodes, and be under way.
+
+use solid_notify_core::limit::{Quota, QuotaStop, allowance, begin};
+use solid_notify_core::store::{Claim, Claims};
+
+use crate::claim::hints::ClaimHints;
+use crate::claim::plain::{ids_of, needs_parts, plain_claim};
+use crate::dialect::Dialect;
+use crate::dialect::fault::conflict_pause;
+use crate::dialect::kind::Kind;
+use crate::dialect::row::required;
+use crate::dialect::statement::{Arg, Statement, int, statements};
+use crate::limits::{try_lock, write};
+
+statements! {
+    QuotaStatements:
+    count_sending,
+    time_up,
+}
+
+impl QuotaStatements {
+    fn new(kind: Kind) -> Self {
+        let statement = |text: String| Statement::new(kind, &text);
+        Self {
+            // Reads at most as many index entries as the limit allows.
+            count_sending: statement(format!(
+                "SELECT count(*) FROM (SELECT 1 AS one FROM notify_msg m{} WHERE m.def_id = $2 AND m.status = 5 LIMIT $3) AS sent",
+                kind.by_slice()
+            )),
+            time_up: statement(format!("SELECT {}", kind.epoch_up(&kind.now()))),
+        }
+    }
+}
+
+/// Claims as many notices as the quota allows. A concurrent claim of the same definition finds the row locked and returns
+/// [`QuotaStop::Busy`], because a claim must not wait for another node, which may hang.
+pub(crate) async fn claim_within<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    hints: &ClaimHints,
+    claim: &Claim,
+    quota: &Quota,
+) -> sqlx::Result<Claims> {
+    let Some((row, time)) = try_lock::<DB>(tx, now, claim.def_id).await? else {
+        let after = conflict_pause();
+        return Ok(Claims { notices: Vec::new(), stopped_by: Some(QuotaStop::Busy { after }) });
+    };
+    // After the lock, in statements of their own, so that they see all earlier claims.
+    let sending = match quota.total {
+        Some(most) => count_sending::<DB>(tx, now, claim.def_id, most).await?,
+        None => 0,
+    };
+    let most = match allowance(&row, quota, time, sending, claim.lease) {
+        Ok(most) => most,
+        Err(hold) => return Ok(Claims { notices: Vec::new(), stopped_by: Some(hold) }),
+    };
+    let by_parts = needs_parts(hints, claim);
+    let notices = plain_claim::<DB>(tx, now, hints, claim, claim.limit.min(most), by_parts).await?;
+    if notices.is_empty() {
+        return Ok(notices.into());
+    }
+    // The attempts began between the two times. Counted from the later one, no span of time has too many.
+    let rows = DB::fetch(tx, &QuotaStatements::of(DB::KIND).time_up, &[now]).await?;
+    let at = rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(time).max(time);
+    let new = begin(&row, quota, at, &ids_of(&notices), claim.lease);
+    if new != row {
+        write::<DB>(tx, now, claim.def_id, &new).await?;
+    }
+    let stopped_by = allowance(&new, quota, at, sending + notices.len(), claim.lease).err();
+    Ok(Claims { notices, stopped_by })
+}
+
+async fn count_sending<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    def_id: i64,
+    most: usize,
+) -> sqlx::Result<usize> {
+    let args = [now, def_id.into(), int(most).into()];
+    let rows = DB::fetch(tx, &QuotaStatements::of(DB::KIND).count_sending, &args).await?;
+    let count = rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(0);
+    Ok(usize::try_from(count).unwrap_or(0))
+}

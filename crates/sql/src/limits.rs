@@ -1,0 +1,162 @@
+//! Limits over all nodes, in the database. A claim under a quota and a settle that a circuit breaker watches lock the definition's
+//! row of `notify_limit`. [`solid_notify_core::limit`] makes the decisions.
+
+use solid_notify_core::limit::{LimitRow, end, watched};
+use solid_notify_core::notice::time_from_millis;
+use solid_notify_core::store::{Alarm, Paused, SendLimits, Settle};
+
+use crate::connections::Share;
+use crate::dialect::Dialect;
+use crate::dialect::kind::Kind;
+use crate::dialect::row::{columns, locked_row, readable, required};
+use crate::dialect::statement::{Arg, Statement, json, statements};
+
+columns! {
+    Limit(kind: Kind):
+    def_id = "m.def_id";
+    begun = "m.begun";
+    failures = "m.failures";
+    open_until = kind.epoch("m.open_until");
+    probe = "m.probe";
+}
+
+statements! {
+    LimitStatements:
+    try_limit,
+    limit_now,
+    has_limit,
+    open_limit,
+    write_limit,
+    forget_limit,
+    send_limits,
+}
+
+impl LimitStatements {
+    fn new(kind: Kind) -> Self {
+        let now = kind.now();
+        let statement = |text: String| Statement::new(kind, &text);
+        let row = Limit::list(kind);
+        let locked = |lock: &str| {
+            statement(format!("SELECT {row}, {} FROM notify_limit m WHERE m.def_id = $2{lock}", kind.epoch_down(&now)))
+        };
+        Self {
+            try_limit: locked(kind.lock()),
+            limit_now: locked(kind.lock_now()),
+            has_limit: statement("SELECT 1 FROM notify_limit WHERE def_id = $2".into()),
+            open_limit: statement(kind.insert_unless_there("INTO notify_limit (def_id) VALUES ($2)")),
+            write_limit: statement(format!(
+                "UPDATE notify_limit SET begun = $3, failures = $4, open_until = {}, probe = $6 WHERE def_id = $2",
+                kind.epoch_time("$5")
+            )),
+            forget_limit: statement("DELETE FROM notify_limit WHERE def_id = $2".into()),
+            send_limits: statement(format!(
+                "SELECT {row}, NULL, NULL, NULL FROM notify_limit m
+                 UNION ALL SELECT 0, NULL, 0, NULL, NULL, who, {}, reason FROM notify_switch WHERE paused",
+                kind.epoch("since")
+            )),
+        }
+    }
+}
+
+/// Locks the row, and creates it where it is missing. `None`: another session has locked it.
+pub(crate) async fn try_lock<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    def_id: i64,
+) -> sqlx::Result<Option<(LimitRow, i64)>> {
+    let statements = LimitStatements::of(DB::KIND);
+    let key = [now, def_id.into()];
+    if let Some(locked) = DB::fetch(tx, &statements.try_limit, &key).await?.first() {
+        return read::<DB>(locked).map(Some);
+    }
+    // Search before the insert: on MySQL an insert would wait for the session that has locked the row.
+    if DB::fetch(tx, &statements.has_limit, &key).await?.is_empty() {
+        DB::execute(tx, &statements.open_limit, &key).await?;
+    }
+    let rows = DB::fetch(tx, &statements.try_limit, &key).await?;
+    rows.first().map(read::<DB>).transpose()
+}
+
+/// Reads the rows of all definitions, and whether the switch pauses all sending.
+pub(crate) async fn send_limits<DB: Dialect>(on: &Share<DB>, now: Arg<'_>) -> sqlx::Result<SendLimits> {
+    let mut conn = on.get().await?;
+    let rows = DB::fetch(&mut conn, &LimitStatements::of(DB::KIND).send_limits, &[now]).await?;
+    conn.done();
+    let mut send_limits = SendLimits::default();
+    let [who, since, reason] = [Limit::COUNT, Limit::COUNT + 1, Limit::COUNT + 2];
+    let read = |row: &DB::Row| match required::<DB>(row, Limit::AT.def_id)? {
+        0 => {
+            let since = DB::int(row, since)?.map(time_from_millis);
+            Ok((0, None, Some(Paused { who: DB::text(row, who)?, since, reason: DB::text(row, reason)? })))
+        }
+        def_id => Ok((def_id, Some(limit_row::<DB>(row)?), None)),
+    };
+    for (def_id, limit, paused) in readable::<DB, _>(&rows, "limit", read) {
+        send_limits.limits.extend(limit.map(|limit| (def_id, limit)));
+        send_limits.paused = send_limits.paused.or(paused);
+    }
+    Ok(send_limits)
+}
+
+/// Applies the outcomes of attempts to the circuit breakers. Returns the alarms of the breakers that opened. A row that another
+/// node has locked is a conflict, which a retry resolves; the other node may hang, so this does not wait.
+pub(crate) async fn watch<'a, DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    settled: impl Iterator<Item = &'a Settle>,
+) -> sqlx::Result<Vec<&'a Alarm>> {
+    let statements = LimitStatements::of(DB::KIND);
+    let mut alarms = Vec::new();
+    for (def_id, outcomes) in watched(settled) {
+        let key = [now, def_id.into()];
+        let locked = locked_row::<DB>(tx, &statements.limit_now, &statements.open_limit, &key).await?;
+        let (row, time) = read::<DB>(&locked)?;
+        let (new, alarm) = end(&row, &outcomes, time);
+        if new != row {
+            write::<DB>(tx, now, def_id, &new).await?;
+        }
+        alarms.extend(alarm);
+    }
+    Ok(alarms)
+}
+
+/// Stores a row that this transaction has locked.
+pub(crate) async fn write<DB: Dialect>(
+    tx: &mut DB::Connection,
+    now: Arg<'_>,
+    def_id: i64,
+    row: &LimitRow,
+) -> sqlx::Result<()> {
+    let begun = if row.begun.is_empty() { None } else { Some(json(&row.begun)?) };
+    let args = [
+        now,
+        def_id.into(),
+        Arg::Text(begun.as_deref()),
+        row.failures.into(),
+        Arg::Int(row.open_until),
+        Arg::Int(row.probe),
+    ];
+    DB::execute(tx, &LimitStatements::of(DB::KIND).write_limit, &args).await?;
+    Ok(())
+}
+
+fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(LimitRow, i64)> {
+    Ok((limit_row::<DB>(row)?, required::<DB>(row, Limit::COUNT)?))
+}
+
+/// Reads a row. Values that cannot be read, after an edit by hand, count as missing.
+fn limit_row<DB: Dialect>(row: &DB::Row) -> sqlx::Result<LimitRow> {
+    const AT: Limit = Limit::AT;
+    let begun = DB::text(row, AT.begun)?.and_then(|text| serde_json::from_str(&text).ok());
+    Ok(LimitRow {
+        begun: begun.unwrap_or_default(),
+        failures: DB::int(row, AT.failures)?.unwrap_or(0),
+        open_until: DB::int(row, AT.open_until)?,
+        probe: DB::int(row, AT.probe)?,
+    })
+}
+
+/// Deletes the row of a deleted definition.
+pub(crate) async fn forget<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, def_id: i64) -> sqlx::Result<()> {
+    DB::execute(tx, &LimitStatements::of(DB::KIND).forget_limit, &[now, def_id.into()]).await.map(drop)
+}

@@ -1,0 +1,51 @@
+//! The switch that pauses all sending. The nodes read it with the limits (`limits.rs`).
+
+use solid_notify_core::notice::time_from_millis;
+use solid_notify_core::store::{AuditEntry, Switch};
+
+use crate::connections::Share;
+use crate::dialect::Dialect;
+use crate::dialect::kind::Kind;
+use crate::dialect::statement::{Arg, Statement, statements};
+use crate::operate::audit::write_entry;
+
+statements! {
+    SwitchStatements:
+    open_switch,
+    turn_switch,
+}
+
+impl SwitchStatements {
+    fn new(kind: Kind) -> Self {
+        let now = kind.now();
+        let statement = |text: String| Statement::new(kind, &text);
+        Self {
+            open_switch: statement(kind.insert_unless_there("INTO notify_switch (id) VALUES (1)")),
+            turn_switch: statement(format!(
+                "UPDATE notify_switch SET paused = $2, who = $3, since = {now}, reason = $4 WHERE paused <> $2"
+            )),
+        }
+    }
+}
+
+pub(crate) async fn switch<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    switch: &Switch,
+    who: &str,
+) -> sqlx::Result<bool> {
+    let statements = SwitchStatements::of(DB::KIND);
+    let mut conn = on.get().await?;
+    let mut tx = conn.begin().await?;
+    DB::execute(&mut tx, &statements.open_switch, &[now]).await?;
+    let args = [now, Arg::Bool(switch.pauses()), who.into(), Arg::Text(switch.reason())];
+    let turned = DB::execute(&mut tx, &statements.turn_switch, &args).await?.rows > 0;
+    if turned {
+        let mut entry = AuditEntry::new(time_from_millis(0), who, switch.act());
+        entry.detail = switch.reason().map(str::to_owned);
+        write_entry::<DB>(&mut tx, now, &entry).await?;
+    }
+    tx.commit().await?;
+    conn.done();
+    Ok(turned)
+}

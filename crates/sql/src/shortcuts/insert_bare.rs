@@ -1,0 +1,74 @@
+//! Inserts of bare notices: those that have only a parameter. Most notices are bare. `insert_known.rs` has the call of the second
+//! statement.
+
+use solid_notify_core::add::NewNotice;
+
+use crate::dialect::Dialect;
+use crate::dialect::kind::Kind::{self, MySql, Postgres, Sqlite};
+use crate::dialect::statement::{Arg, Statement, statements};
+
+statements! {
+    BareInsertStatements:
+    insert_bare,
+    insert_known,
+}
+
+impl BareInsertStatements {
+    fn new(kind: Kind) -> Self {
+        // `$1` is the definition: its name, or on MySQL its id, which was read in the database `$3`. All other columns have their
+        // defaults: the notice is due at once by the database's clock.
+        let param = kind.to_json("$2");
+        let insert_bare = match kind {
+            Postgres | Sqlite => format!(
+                "INSERT INTO notify_msg (def_id, param)
+                 SELECT d.id, {param}
+                 FROM notify_def d
+                 WHERE d.name = $1 AND d.delete_time IS NULL
+                 RETURNING id, def_id, dedupe_key"
+            ),
+            MySql => format!(
+                "INSERT INTO notify_msg (def_id, param)
+                 VALUES (IF(database() = $3, $1, NULL), {param})"
+            ),
+        };
+        let tables = kind.tables_at_hand();
+        // `$1` is the definition's id, `$2` the parameter. The statement inserts where a transaction is open and the tables are
+        // those in which the id was read (`$4`): an application may choose a tenant's schema by `SET LOCAL search_path` or `USE`.
+        let insert_known = match kind {
+            // `$3` or the transaction's id shows that it is open; the id exists once something was written.
+            Postgres => format!(
+                "INSERT INTO notify_msg (def_id, param)
+                 SELECT $1, $2::json
+                 WHERE ($3 OR pg_current_xact_id_if_assigned() IS NOT NULL) AND {tables} = $4
+                 RETURNING id"
+            ),
+            // MariaDB reports an open transaction (without autocommit it may be another one, which began by itself). Where it sees
+            // none, a null fails an insert that would commit by itself. MySQL ignores that comment; there the commit detects it.
+            // `INSERT … SELECT … WHERE` would keep a lock on the ids.
+            MySql => "INSERT INTO notify_msg (def_id, param)
+                 VALUES (IF(database() = $4 /*M! AND @@in_transaction AND @@autocommit */, $1, NULL), $2)"
+                .to_owned(),
+            // A COMMIT without a transaction fails by itself.
+            Sqlite => "INSERT INTO notify_msg (def_id, param) VALUES ($1, $2)".to_owned(),
+        };
+        Self { insert_bare: Statement::new(kind, &insert_bare), insert_known: Statement::new(kind, &insert_known) }
+    }
+}
+
+/// Returns the statement that inserts a notice with only a parameter, and its arguments. `definition` is its name, or its id and the
+/// tables in which the id was read.
+///
+/// The plain path is the statement `insert`, which sets up the expressions of all columns: 21.9 instead of 16.2 µs.
+pub(crate) fn insert_bare<'a, DB: Dialect>(
+    now: Arg<'a>,
+    (definition, tables): (Arg<'a>, &'a str),
+    notice: &'a NewNotice,
+) -> Option<(&'static Statement, Vec<Arg<'a>>)> {
+    let args = || vec![definition, notice.param_json().into(), tables.into()];
+    is_bare(notice, now).then(|| (&BareInsertStatements::of(DB::KIND).insert_bare, args()))
+}
+
+/// True where only the definition and the parameter are set, and the time is the database's.
+pub(crate) fn is_bare(notice: &NewNotice, now: Arg<'_>) -> bool {
+    matches!(now, Arg::Int(None)) && notice.is_bare()
+}
