@@ -1043,7 +1043,7 @@ SELECT
     SELECT TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000
     FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
     WHERE m.def_id = $2
-      AND m.status = 1 AND m.finish_time > a.last_seen
+      AND m.status = 1 AND m.finish_time >= a.last_seen
     ORDER BY m.finish_time
     LIMIT 1
   ),

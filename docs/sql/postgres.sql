@@ -1521,7 +1521,7 @@ SELECT
     END
     FROM notify_msg_history m
     WHERE m.def_id = $2
-      AND m.status = 1 AND m.finish_time > a.last_seen
+      AND m.status = 1 AND m.finish_time >= a.last_seen
     ORDER BY m.finish_time
     LIMIT 1
   ),

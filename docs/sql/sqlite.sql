@@ -1081,7 +1081,7 @@ SELECT
     SELECT CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer)
     FROM notify_msg_history m
     WHERE m.def_id = $2
-      AND m.status = 1 AND m.finish_time > a.last_seen
+      AND m.status = 1 AND m.finish_time >= a.last_seen
     ORDER BY m.finish_time
     LIMIT 1
   ),

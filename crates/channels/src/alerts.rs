@@ -23,6 +23,8 @@ use crate::mail::{self, Mailer};
 ///   copy them to other places.
 /// - Each recipient is independent: a failure for one does not keep the alert from another, and the retry leaves out recipients
 ///   that have the alert. They are stored in the description of the alert's notice.
+/// - A clone is cheap and has the same recipients.
+#[derive(Clone)]
 pub struct AlertChannels {
     #[cfg(feature = "mail")]
     mailer: Option<Mailer>,

@@ -3,7 +3,6 @@
 //! The request format and the answers of each service are in a file of its own, without any I/O; this file is the shell
 //! around them. A program adds a service of its own with [`ChatService`].
 
-use chrono::{DateTime, Utc};
 mod code;
 mod cut;
 mod ding_talk;
@@ -13,8 +12,10 @@ mod slack;
 mod we_com;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 use serde_json::Value;
@@ -122,14 +123,15 @@ pub enum ChatResult {
 }
 
 /// A chat with the name that alerts use.
+#[derive(Clone)]
 pub(crate) struct Chat {
     pub(crate) name: String,
-    service: Box<dyn ChatService>,
+    service: Arc<dyn ChatService>,
 }
 
 impl Chat {
     pub(crate) fn new(name: String, service: impl ChatService) -> Self {
-        Self { name, service: Box::new(service) }
+        Self { name, service: Arc::new(service) }
     }
 
     /// Checks the URL at the start, so that a mistake shows before the first alert.

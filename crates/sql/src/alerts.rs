@@ -37,11 +37,11 @@ columns! {
 }
 
 columns! {
-    /// What else decides what becomes of an alert: the first success after the last alarm, and whether notices wait for a retry.
+    /// What else decides what becomes of an alert: the first success since the last alarm, and whether notices wait for a retry.
     Facts(kind: Kind):
     succeeded = format!(
         "(SELECT {} FROM notify_msg_history m{}
-          WHERE m.def_id = $2 AND m.status = 1 AND m.finish_time > a.last_seen
+          WHERE m.def_id = $2 AND m.status = 1 AND m.finish_time >= a.last_seen
           ORDER BY m.finish_time LIMIT 1)",
         kind.epoch("m.finish_time"),
         kind.by_index("notify_msg_history_finished")

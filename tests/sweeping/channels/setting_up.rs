@@ -199,7 +199,7 @@ mod alert_in_a_test {
     use solid_notify::alert::ALERT_DEFINITION;
     use solid_notify::channels::{AlertChannels, Slack};
     use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
-    use solid_notify::{HttpStatus, Notice, NotifyDef, OutboxExt, add_notice};
+    use solid_notify::{Failure, HttpStatus, Notice, NotifyDef, OutboxExt, add_notice};
     use tokio::{net::TcpListener, sync::mpsc};
 
     #[tokio::test]
@@ -230,4 +230,36 @@ mod alert_in_a_test {
         Ok(())
     }
     // [end]
+    #[tokio::test]
+    async fn recovery_is_posted_after_the_cool_down() -> Result<()> {
+        let (posts, mut posted) = mpsc::unbounded_channel();
+        let chat = Router::new().route("/chat", post(async move |body: String| drop(posts.send(body))));
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let url = format!("http://{}/chat", listener.local_addr()?);
+        tokio::spawn(axum::serve(listener, chat).into_future());
+        // [recovery_test]
+        let outbox = MemoryOutbox::builder().clock(HandClock::new("2026-11-21T12:00:00Z".parse()?)).build();
+        let definition = NotifyDef::new("ship_order").retry_interval("[1s,3s]").max_retry_times(2).alert_cooldown("10s");
+        outbox.define_if_missing(definition.need_confirm(true)).await?;
+        let alerts = AlertChannels::builder().chat("ops", Slack::new(url)).default_chat("ops").build()?;
+        let handlers = outbox.sweeper().handler("ship_order", |_: Notice<i64>| async { Ok(()) });
+        let sweeper = TestSweeper::start(handlers.handler_type(ALERT_DEFINITION, alerts)).await?;
+        sweeper.fail_next("ship_order", 3, || Failure::retry("the receiver is down"));
+
+        let mut tx = outbox.begin().await?;
+        let id = add_notice(&mut tx, "ship_order", 7).await?.id();
+        tx.commit().await?;
+        assert_eq!(sweeper.drain().await.failed, 1);
+        assert_eq!(sweeper.advance(Duration::from_secs(4)).await.dead_letters, 1);
+        assert!(posted.try_recv()?.contains("finally failed"));
+
+        // A person retries the dead letter. It succeeds with its ack, and nothing fails for the length of the cool-down.
+        outbox.operator("alice").retry(id).await?;
+        assert_eq!(sweeper.drain().await.awaiting, 1);
+        outbox.ack(id).await?;
+        sweeper.advance(Duration::from_secs(10)).await;
+        assert!(posted.try_recv()?.contains("recovered after"));
+        // [end]
+        Ok(())
+    }
 }

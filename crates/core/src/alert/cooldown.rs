@@ -105,7 +105,8 @@ pub enum News {
 pub struct AlertFacts {
     /// The time.
     pub now: i64,
-    /// When the first notice of the definition succeeded after the last alarm.
+    /// When the first notice of the definition succeeded, at or after the time of the last alarm: a success in the same
+    /// millisecond counts, which a test with a hand-turned clock meets.
     pub succeeded: Option<i64>,
     /// Notices of the definition wait for a retry.
     pub still_failing: bool,

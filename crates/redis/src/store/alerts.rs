@@ -119,7 +119,7 @@ impl RedisStore {
         let field = field(def_id, reason);
         let text: String = self.common(&given::Common::Alert { field: &field }, "looking at an alert").await?;
         let Some(row) = codec::alert_row(&text) else { return Ok(None) };
-        let facts = given::Look::Facts { after: Text(row.last_seen) };
+        let facts = given::Look::Facts { since: Text(row.last_seen) };
         let (now, succeeded, failing): (i64, String, i64) =
             self.run(&LOOK, def_id, &facts, "looking at an alert").await?;
         Ok(Some((row, AlertFacts { now, succeeded: score(&succeeded), still_failing: failing > 0 })))

@@ -41,7 +41,7 @@ impl State {
             .history
             .values()
             .filter(|ended| (ended.live.notice.def_id, ended.live.notice.status) == (key.0, Status::Succeeded));
-        let since = ended.map(|ended| millis_from_time(ended.finish_time)).filter(|time| *time > row.last_seen);
+        let since = ended.map(|ended| millis_from_time(ended.finish_time)).filter(|time| *time >= row.last_seen);
         let succeeded = since.min();
         let failing = |live: &Live| (live.notice.def_id, live.notice.status) == (key.0, Status::Failed);
         let still_failing = self.live.values().any(failing);

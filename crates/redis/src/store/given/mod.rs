@@ -48,7 +48,7 @@ pub(super) enum Look<'a> {
         recent: i64,
     },
     Facts {
-        after: Text<i64>,
+        since: Text<i64>,
     },
     Ahead {
         ordering_key: &'a str,

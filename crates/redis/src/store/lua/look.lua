@@ -95,9 +95,9 @@ elseif what == 'counts' then
   out[#out + 1] = text(redis.call('ZCOUNT', status_set('1'), text(now - given.recent + 1), '+inf'))
   return out
 elseif what == 'facts' then
-  -- `after`: the time after which a success counts.
+  -- `since`: the time from which on a success counts.
   -- succeeded, failed
-  local success = redis.call('ZRANGEBYSCORE', status_set('1'), '(' .. given.after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local success = redis.call('ZRANGEBYSCORE', status_set('1'), given.since, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   return { text(now), success[2] or '', redis.call('ZCARD', status_set('2')) }
 elseif what == 'ahead' then
   local ordering_key, member = given.ordering_key, given.member
