@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use solid_notify::{
     AnyOutbox, Definition, ErrorClass, Failure, FirstAttempt, HandClock, Handler, HandlerResult, HttpStatus, NewNotice,
-    Notice, NoticeConnection, NotifyDef, Outbox, OutboxExt, Receipt, Status, add_notice, add_notices,
+    Notice, NoticeConnection, NotifyDef, Outbox, OutboxExt, Receipt, Status, SweeperBuilder, add_notice, add_notices,
 };
 use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
@@ -93,6 +93,15 @@ async fn main() -> Result<()> {
         .retry_rules(r#"{ "busy": "exp(1m, x2, max 1h)", "network": 20, "auth": "[1h,1d]", "crash": "never" }"#);
     outbox.define_if_missing(definition).await?;
     // [end]
+    // [own_class]
+    const DECLINED: ErrorClass = ErrorClass::own("payment.declined");
+    let charge = NotifyDef::new("charge").retry_rules(r#"{ "payment.declined": "never", "busy": "1m" }"#);
+    outbox.define_if_missing(charge).await?;
+    let charging = outbox.sweeper().handler("charge", |_: Notice<i64>| async {
+        Err(Failure::retry("the bank declines the card").class(DECLINED)) // a dead letter at once, by the rule
+    });
+    // [end]
+    charge_once(&outbox, charging).await?;
     outbox.define_if_missing(NotifyDef::new("remind")).await?;
     outbox.define_if_missing(NotifyDef::new("customer_changed")).await?;
     // [start]
@@ -122,6 +131,22 @@ async fn main() -> Result<()> {
     tx.commit().await?;
     // [end]
     ensure!(!reminder.is_duplicate());
+
+    // [own_limits]
+    let mut tx = outbox.begin().await?;
+    NewNotice::new("remind", json!({ "parcel": 7 }))?
+        .expires_at(Utc::now() + Duration::from_secs(86_400)) // tomorrow the parcel has been fetched
+        .max_tries(3) // instead of `1 + max_retry_times` of the definition
+        .add(&mut tx)
+        .await?;
+    let skipped = NewNotice::new("remind", json!({ "parcel": 8 }))?.skipped("the customer wants no reminders");
+    let skipped = skipped.add(&mut tx).await?.id();
+    tx.commit().await?;
+    // [end]
+    let found = outbox.find(skipped).await?.context("it is in history")?;
+    ensure!(
+        found.status == Status::Cancelled && found.end_reason.as_deref() == Some("the customer wants no reminders")
+    );
 
     // [duplicate]
     let mut tx = outbox.begin().await?;
@@ -207,6 +232,17 @@ async fn main() -> Result<()> {
         ensure!((status, class.as_deref()) == expected, "order {order}: {status:?}, {class:?}");
     }
     sweeper.shutdown().await;
+    Ok(())
+}
+
+/// Charges one customer, whose card is declined.
+async fn charge_once(outbox: &Outbox<Sqlite>, charging: SweeperBuilder) -> Result<()> {
+    let mut tx = outbox.begin().await?;
+    let id = add_notice(&mut tx, "charge", 4711).await?.id();
+    tx.commit().await?;
+    charging.run_until_idle().await?;
+    let dead = outbox.find(id).await?.context("it was added")?;
+    ensure!((dead.status, dead.last_class.as_deref()) == (Status::DeadLetter, Some("payment.declined")));
     Ok(())
 }
 

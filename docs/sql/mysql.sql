@@ -33,24 +33,28 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    max_tries,
+    expires_at,
     create_time,
     next_call_time
   )
 VALUES (
-  IF (database () = $11, $2, NULL),
+  IF (database () = $13, $2, NULL),
   $3,
   $4,
   $5,
   $6,
   $7,
   ($8 = 1),
+  $9,
+  TIMESTAMPADD(MICROSECOND, $10 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   greatest(
     coalesce(
-      TIMESTAMPADD(MICROSECOND, $9 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+      TIMESTAMPADD(MICROSECOND, $11 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
       TIMESTAMPADD(
         MICROSECOND,
-        $10 * 1000,
+        $12 * 1000,
         coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
       )
     ),
@@ -137,7 +141,9 @@ SELECT
   ) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   trace_context,
-  ordering_key
+  ordering_key,
+  max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000
 FROM notify_msg m FORCE INDEX (notify_msg_due)
 WHERE
   m.def_id = $2
@@ -183,7 +189,9 @@ SELECT
   ) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   trace_context,
-  ordering_key
+  ordering_key,
+  max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000
 FROM notify_msg m FORCE INDEX (notify_msg_due)
 WHERE
   m.def_id = $2
@@ -229,7 +237,9 @@ SELECT
   ) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   trace_context,
-  ordering_key
+  ordering_key,
+  max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
 WHERE
   m.id IN ($4)
@@ -275,7 +285,9 @@ SELECT
   ) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   trace_context,
-  ordering_key
+  ordering_key,
+  max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000
 FROM (
   SELECT (
     SELECT o.id
@@ -446,7 +458,9 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_call_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   trace_context,
-  ordering_key
+  ordering_key,
+  max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000
 FROM notify_msg m FORCE INDEX (notify_msg_due)
 WHERE
   m.def_id = $2
@@ -469,7 +483,9 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_call_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   trace_context,
-  ordering_key
+  ordering_key,
+  max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000
 FROM
   (SELECT id AS owner FROM notify_def) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (notify_msg_due) ON m.def_id = b.owner
 WHERE m.status = 5 AND m.worker = $2
@@ -777,6 +793,8 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    max_tries,
+    expires_at,
     finish_time,
     end_reason
   )
@@ -799,6 +817,8 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.max_tries,
+  m.expires_at,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   b.reason
 FROM
@@ -904,6 +924,8 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    max_tries,
+    expires_at,
     finish_time,
     end_reason
   )
@@ -926,6 +948,8 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.max_tries,
+  m.expires_at,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   NULL
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
@@ -955,6 +979,8 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   trace_context,
   ordering_key,
+  max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', expires_at) DIV 1000,
   status
 FROM notify_msg
 WHERE id = $2
@@ -1562,6 +1588,8 @@ SELECT
   m.ordering_key,
   m.dedupe_key,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
   NULL,
   NULL
 FROM notify_msg m
@@ -1586,6 +1614,8 @@ SELECT
   m.ordering_key,
   m.dedupe_key,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
   m.end_reason
 FROM notify_msg_history m
@@ -1611,6 +1641,8 @@ SELECT
   m.ordering_key,
   m.dedupe_key,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
   NULL,
   NULL
 FROM notify_msg m
@@ -1637,6 +1669,8 @@ SELECT
   m.ordering_key,
   m.dedupe_key,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
   m.end_reason
 FROM notify_msg_history m
@@ -2007,12 +2041,13 @@ DELETE FROM notify_count
 WHERE def_id = $2;
 
 -- retry_groups
-SELECT failures, crashes, last_class, wait, due, count(*)
+SELECT failures, crashes, last_class, max_tries, wait, due, count(*)
 FROM (
   SELECT
     m.failures,
     m.crashes,
     m.last_class,
+    m.max_tries,
     (
       (TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.next_call_time) DIV 1000) - (TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000)
     ) DIV 1000 AS wait,
@@ -2025,7 +2060,7 @@ FROM (
     AND m.status = 2
   LIMIT $3
 ) AS waiting
-GROUP BY failures, crashes, last_class, wait, due;
+GROUP BY failures, crashes, last_class, max_tries, wait, due;
 
 -- hold_ended
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
@@ -2062,7 +2097,9 @@ INSERT INTO
     dedupe_key,
     dedupe_until_ended,
     ordering_key,
-    trace_context
+    trace_context,
+    max_tries,
+    expires_at
   )
 SELECT
   m.id,
@@ -2085,7 +2122,14 @@ SELECT
   m.dedupe_key,
   m.dedupe_until_ended,
   m.ordering_key,
-  m.trace_context
+  m.trace_context,
+  m.max_tries,
+  CASE
+    WHEN m.expires_at > greatest(
+      TIMESTAMPADD(MICROSECOND, b.due * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+      coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+    ) THEN m.expires_at
+  END
 FROM
   JSON_TABLE($2, '$[*]' COLUMNS (notice_id bigint PATH '$.notice_id', due bigint PATH '$.due')) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
 WHERE true;
@@ -2111,6 +2155,8 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    max_tries,
+    expires_at,
     finish_time,
     end_reason
   )
@@ -2133,6 +2179,8 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.max_tries,
+  m.expires_at,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   $3
 FROM notify_msg AS m FORCE INDEX (PRIMARY)

@@ -23,6 +23,8 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    max_tries,
+    expires_at,
     create_time,
     next_call_time
   )
@@ -34,12 +36,14 @@ SELECT
   $6,
   $7,
   ($8 = 1),
+  $9,
+  ('epoch'::timestamptz + $10::bigint * interval '1 millisecond'),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   greatest(
     coalesce(
-      ('epoch'::timestamptz + $9::bigint * interval '1 millisecond'),
+      ('epoch'::timestamptz + $11::bigint * interval '1 millisecond'),
       (
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $10 * interval '1 millisecond'
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $12 * interval '1 millisecond'
       )
     ),
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
@@ -75,6 +79,8 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    max_tries,
+    expires_at,
     create_time,
     next_call_time
   )
@@ -86,12 +92,14 @@ SELECT
   $6,
   $7,
   ($8 = 1),
+  $9,
+  ('epoch'::timestamptz + $10::bigint * interval '1 millisecond'),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   greatest(
     coalesce(
-      ('epoch'::timestamptz + $9::bigint * interval '1 millisecond'),
+      ('epoch'::timestamptz + $11::bigint * interval '1 millisecond'),
       (
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $10 * interval '1 millisecond'
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $12 * interval '1 millisecond'
       )
     ),
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
@@ -112,6 +120,8 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    max_tries,
+    expires_at,
     create_time,
     next_call_time
   )
@@ -123,6 +133,8 @@ SELECT
   b.ordering_key,
   b.dedupe_key,
   (b.until_ended = 1),
+  b.max_tries,
+  ('epoch'::timestamptz + b.expires_at::bigint * interval '1 millisecond'),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   greatest(
     coalesce(
@@ -143,6 +155,8 @@ FROM
     ordering_key text,
     dedupe_key text,
     until_ended bigint,
+    max_tries bigint,
+    expires_at bigint,
     send_at bigint,
     delay bigint
   )
@@ -160,6 +174,8 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    max_tries,
+    expires_at,
     create_time,
     next_call_time
   )
@@ -171,6 +187,8 @@ SELECT
   b.ordering_key,
   b.dedupe_key,
   (b.until_ended = 1),
+  b.max_tries,
+  ('epoch'::timestamptz + b.expires_at::bigint * interval '1 millisecond'),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   greatest(
     coalesce(
@@ -191,6 +209,8 @@ FROM
     ordering_key text,
     dedupe_key text,
     until_ended bigint,
+    max_tries bigint,
+    expires_at bigint,
     send_at bigint,
     delay bigint
   )
@@ -252,7 +272,9 @@ RETURNING
   last_call_time,
   create_time,
   trace_context,
-  ordering_key;
+  ordering_key,
+  max_tries,
+  expires_at;
 
 -- claim_crash_looping
 WITH
@@ -303,7 +325,9 @@ RETURNING
   last_call_time,
   create_time,
   trace_context,
-  ordering_key;
+  ordering_key,
+  max_tries,
+  expires_at;
 
 -- claim_ids
 WITH
@@ -353,7 +377,9 @@ RETURNING
   last_call_time,
   create_time,
   trace_context,
-  ordering_key;
+  ordering_key,
+  max_tries,
+  expires_at;
 
 -- claim_keys
 WITH
@@ -418,7 +444,9 @@ RETURNING
   last_call_time,
   create_time,
   trace_context,
-  ordering_key;
+  ordering_key,
+  max_tries,
+  expires_at;
 
 -- due
 SELECT
@@ -570,7 +598,9 @@ SELECT
   last_call_time,
   create_time,
   trace_context,
-  ordering_key
+  ordering_key,
+  max_tries,
+  expires_at
 FROM notify_msg m
 WHERE
   m.def_id = $2
@@ -594,7 +624,9 @@ SELECT
   last_call_time,
   create_time,
   trace_context,
-  ordering_key
+  ordering_key,
+  max_tries,
+  expires_at
 FROM (SELECT id AS owner FROM notify_def) AS b
 CROSS JOIN
   LATERAL (SELECT m.* FROM notify_msg m WHERE m.def_id = b.owner AND m.status = 5 AND m.worker = $2 OFFSET 0) AS m
@@ -939,6 +971,8 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    max_tries,
+    expires_at,
     finish_time,
     end_reason
   )
@@ -961,6 +995,8 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.max_tries,
+  m.expires_at,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   b.reason
 FROM
@@ -1081,7 +1117,9 @@ RETURNING
   last_call_time,
   create_time,
   trace_context,
-  ordering_key;
+  ordering_key,
+  max_tries,
+  expires_at;
 
 -- archive_bare
 INSERT INTO
@@ -1104,6 +1142,8 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    max_tries,
+    expires_at,
     finish_time,
     end_reason
   )
@@ -1126,6 +1166,8 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.max_tries,
+  m.expires_at,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   NULL
 FROM notify_msg AS m
@@ -1202,6 +1244,8 @@ kept AS (
       dedupe_until_ended,
       ordering_key,
       trace_context,
+      max_tries,
+      expires_at,
       finish_time,
       end_reason
     )
@@ -1224,6 +1268,8 @@ kept AS (
     m.dedupe_until_ended,
     m.ordering_key,
     m.trace_context,
+    m.max_tries,
+    m.expires_at,
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
     m.reason
   FROM held m
@@ -1281,6 +1327,8 @@ kept AS (
       dedupe_until_ended,
       ordering_key,
       trace_context,
+      max_tries,
+      expires_at,
       finish_time,
       end_reason
     )
@@ -1303,6 +1351,8 @@ kept AS (
     m.dedupe_until_ended,
     m.ordering_key,
     m.trace_context,
+    m.max_tries,
+    m.expires_at,
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
     NULL
   FROM gone m
@@ -1354,6 +1404,8 @@ SELECT
   create_time,
   trace_context,
   ordering_key,
+  max_tries,
+  expires_at,
   status
 FROM notify_msg
 WHERE id = $2
@@ -2134,6 +2186,12 @@ SELECT
   m.ordering_key,
   m.dedupe_key,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
+  END,
   NULL,
   NULL
 FROM notify_msg m
@@ -2170,6 +2228,12 @@ SELECT
   m.ordering_key,
   m.dedupe_key,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
+  END,
   CASE
     WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
     WHEN m.finish_time < 'epoch'::timestamptz THEN 0
@@ -2211,6 +2275,12 @@ SELECT
   m.ordering_key,
   m.dedupe_key,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
+  END,
   NULL,
   NULL
 FROM notify_msg m
@@ -2249,6 +2319,12 @@ SELECT
   m.ordering_key,
   m.dedupe_key,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
+  END,
   CASE
     WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
     WHEN m.finish_time < 'epoch'::timestamptz THEN 0
@@ -2765,12 +2841,13 @@ DELETE FROM notify_count
 WHERE def_id = $2;
 
 -- retry_groups
-SELECT failures, crashes, last_class, wait, due, count(*)
+SELECT failures, crashes, last_class, max_tries, wait, due, count(*)
 FROM (
   SELECT
     m.failures,
     m.crashes,
     m.last_class,
+    m.max_tries,
     (
       (
         CASE
@@ -2795,7 +2872,7 @@ FROM (
     AND m.status = 2
   LIMIT $3
 ) AS waiting
-GROUP BY failures, crashes, last_class, wait, due;
+GROUP BY failures, crashes, last_class, max_tries, wait, due;
 
 -- hold_ended
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
@@ -2832,7 +2909,9 @@ INSERT INTO
     dedupe_key,
     dedupe_until_ended,
     ordering_key,
-    trace_context
+    trace_context,
+    max_tries,
+    expires_at
   )
 SELECT
   m.id,
@@ -2855,7 +2934,14 @@ SELECT
   m.dedupe_key,
   m.dedupe_until_ended,
   m.ordering_key,
-  m.trace_context
+  m.trace_context,
+  m.max_tries,
+  CASE
+    WHEN m.expires_at > greatest(
+      ('epoch'::timestamptz + b.due::bigint * interval '1 millisecond'),
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) THEN m.expires_at
+  END
 FROM json_to_recordset($2::json) AS b(notice_id bigint, due bigint)
 CROSS JOIN LATERAL (SELECT m.* FROM notify_msg_history m WHERE m.id = b.notice_id AND true OFFSET 0) AS m;
 
@@ -2880,6 +2966,8 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    max_tries,
+    expires_at,
     finish_time,
     end_reason
   )
@@ -2902,6 +2990,8 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.max_tries,
+  m.expires_at,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   $3
 FROM notify_msg AS m

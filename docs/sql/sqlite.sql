@@ -23,6 +23,8 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    max_tries,
+    expires_at,
     create_time,
     next_call_time
   )
@@ -34,14 +36,16 @@ SELECT
   $6,
   $7,
   ($8 = 1),
+  $9,
+  strftime('%Y-%m-%d %H:%M:%f', $10 / 1000.0, 'unixepoch'),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   max(
     coalesce(
-      strftime('%Y-%m-%d %H:%M:%f', $9 / 1000.0, 'unixepoch'),
+      strftime('%Y-%m-%d %H:%M:%f', $11 / 1000.0, 'unixepoch'),
       strftime(
         '%Y-%m-%d %H:%M:%f',
         coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        printf('%+.3f seconds', ($10) / 1000.0)
+        printf('%+.3f seconds', ($12) / 1000.0)
       )
     ),
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
@@ -76,6 +80,8 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    max_tries,
+    expires_at,
     create_time,
     next_call_time
   )
@@ -87,14 +93,16 @@ SELECT
   $6,
   $7,
   ($8 = 1),
+  $9,
+  strftime('%Y-%m-%d %H:%M:%f', $10 / 1000.0, 'unixepoch'),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   max(
     coalesce(
-      strftime('%Y-%m-%d %H:%M:%f', $9 / 1000.0, 'unixepoch'),
+      strftime('%Y-%m-%d %H:%M:%f', $11 / 1000.0, 'unixepoch'),
       strftime(
         '%Y-%m-%d %H:%M:%f',
         coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        printf('%+.3f seconds', ($10) / 1000.0)
+        printf('%+.3f seconds', ($12) / 1000.0)
       )
     ),
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
@@ -115,6 +123,8 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    max_tries,
+    expires_at,
     create_time,
     next_call_time
   )
@@ -126,6 +136,8 @@ SELECT
   b.ordering_key,
   b.dedupe_key,
   (b.until_ended = 1),
+  b.max_tries,
+  strftime('%Y-%m-%d %H:%M:%f', b.expires_at / 1000.0, 'unixepoch'),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   max(
     coalesce(
@@ -148,6 +160,8 @@ FROM (
     value ->> 'ordering_key' AS ordering_key,
     value ->> 'dedupe_key' AS dedupe_key,
     value ->> 'until_ended' AS until_ended,
+    value ->> 'max_tries' AS max_tries,
+    value ->> 'expires_at' AS expires_at,
     value ->> 'send_at' AS send_at,
     value ->> 'delay' AS delay
   FROM json_each($2)
@@ -166,6 +180,8 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    max_tries,
+    expires_at,
     create_time,
     next_call_time
   )
@@ -177,6 +193,8 @@ SELECT
   b.ordering_key,
   b.dedupe_key,
   (b.until_ended = 1),
+  b.max_tries,
+  strftime('%Y-%m-%d %H:%M:%f', b.expires_at / 1000.0, 'unixepoch'),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   max(
     coalesce(
@@ -199,6 +217,8 @@ FROM (
     value ->> 'ordering_key' AS ordering_key,
     value ->> 'dedupe_key' AS dedupe_key,
     value ->> 'until_ended' AS until_ended,
+    value ->> 'max_tries' AS max_tries,
+    value ->> 'expires_at' AS expires_at,
     value ->> 'send_at' AS send_at,
     value ->> 'delay' AS delay
   FROM json_each($2)
@@ -261,7 +281,9 @@ RETURNING
   CAST(round(unixepoch(last_call_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   trace_context,
-  ordering_key;
+  ordering_key,
+  max_tries,
+  CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer);
 
 -- claim_crash_looping
 WITH
@@ -312,7 +334,9 @@ RETURNING
   CAST(round(unixepoch(last_call_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   trace_context,
-  ordering_key;
+  ordering_key,
+  max_tries,
+  CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer);
 
 -- claim_ids
 WITH
@@ -363,7 +387,9 @@ RETURNING
   CAST(round(unixepoch(last_call_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   trace_context,
-  ordering_key;
+  ordering_key,
+  max_tries,
+  CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer);
 
 -- claim_keys
 WITH
@@ -424,7 +450,9 @@ RETURNING
   CAST(round(unixepoch(last_call_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   trace_context,
-  ordering_key;
+  ordering_key,
+  max_tries,
+  CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer);
 
 -- due
 SELECT
@@ -518,7 +546,9 @@ SELECT
   CAST(round(unixepoch(last_call_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   trace_context,
-  ordering_key
+  ordering_key,
+  max_tries,
+  CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg m
 WHERE
   m.def_id = $2
@@ -541,7 +571,9 @@ SELECT
   CAST(round(unixepoch(last_call_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   trace_context,
-  ordering_key
+  ordering_key,
+  max_tries,
+  CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer)
 FROM (SELECT id AS owner FROM notify_def) AS b
 CROSS JOIN notify_msg m ON m.def_id = b.owner
 WHERE m.status = 5 AND m.worker = $2
@@ -809,6 +841,8 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    max_tries,
+    expires_at,
     finish_time,
     end_reason
   )
@@ -831,6 +865,8 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.max_tries,
+  m.expires_at,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   b.reason
 FROM (
@@ -942,6 +978,8 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    max_tries,
+    expires_at,
     finish_time,
     end_reason
   )
@@ -964,6 +1002,8 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.max_tries,
+  m.expires_at,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   NULL
 FROM notify_msg AS m
@@ -993,6 +1033,8 @@ SELECT
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   trace_context,
   ordering_key,
+  max_tries,
+  CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS integer),
   status
 FROM notify_msg
 WHERE id = $2;
@@ -1590,6 +1632,8 @@ SELECT
   m.ordering_key,
   m.dedupe_key,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
   NULL,
   NULL
 FROM notify_msg m
@@ -1614,6 +1658,8 @@ SELECT
   m.ordering_key,
   m.dedupe_key,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
   m.end_reason
 FROM notify_msg_history m
@@ -1639,6 +1685,8 @@ SELECT
   m.ordering_key,
   m.dedupe_key,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
   NULL,
   NULL
 FROM notify_msg m
@@ -1664,6 +1712,8 @@ SELECT
   m.ordering_key,
   m.dedupe_key,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
   m.end_reason
 FROM notify_msg_history m
@@ -1996,12 +2046,13 @@ DELETE FROM notify_count
 WHERE def_id = $2;
 
 -- retry_groups
-SELECT failures, crashes, last_class, wait, due, count(*)
+SELECT failures, crashes, last_class, max_tries, wait, due, count(*)
 FROM (
   SELECT
     m.failures,
     m.crashes,
     m.last_class,
+    m.max_tries,
     (
       (CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer)) - (CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer))
     ) / 1000 AS wait,
@@ -2014,7 +2065,7 @@ FROM (
     AND m.status = 2
   LIMIT $3
 ) AS waiting
-GROUP BY failures, crashes, last_class, wait, due;
+GROUP BY failures, crashes, last_class, max_tries, wait, due;
 
 -- hold_ended
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
@@ -2048,7 +2099,9 @@ INSERT INTO
     dedupe_key,
     dedupe_until_ended,
     ordering_key,
-    trace_context
+    trace_context,
+    max_tries,
+    expires_at
   )
 SELECT
   m.id,
@@ -2071,7 +2124,14 @@ SELECT
   m.dedupe_key,
   m.dedupe_until_ended,
   m.ordering_key,
-  m.trace_context
+  m.trace_context,
+  m.max_tries,
+  CASE
+    WHEN m.expires_at > max(
+      strftime('%Y-%m-%d %H:%M:%f', b.due / 1000.0, 'unixepoch'),
+      coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+    ) THEN m.expires_at
+  END
 FROM (SELECT value ->> 'notice_id' AS notice_id, value ->> 'due' AS due FROM json_each($2)) AS b
 CROSS JOIN notify_msg_history m ON m.id = b.notice_id
 WHERE true;
@@ -2097,6 +2157,8 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    max_tries,
+    expires_at,
     finish_time,
     end_reason
   )
@@ -2119,6 +2181,8 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.max_tries,
+  m.expires_at,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   $3
 FROM notify_msg AS m

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::notice::{LATEST_TIME, duration_millis, millis_from_time};
+use crate::notice::{LATEST_TIME, OwnLimits, duration_millis, millis_from_time, rfc3339};
 use crate::param;
 use crate::typed::DefinitionName;
 
@@ -41,6 +41,8 @@ pub struct NewNotice {
     pub(crate) ordering_key: Option<String>,
     pub(crate) dedupe_key: Option<String>,
     pub(crate) until_ended: bool,
+    own: OwnLimits,
+    skipped: Option<String>,
     param_limit: usize,
 }
 
@@ -58,6 +60,10 @@ pub const DESCRIPTION_LIMIT: usize = 64 * 1024;
 const NAME_LIMIT: usize = 200;
 /// The longest trace context in bytes: what the narrowest column holds.
 const TRACE_CONTEXT_LIMIT: usize = 1000;
+/// The longest reason for not sending a notice, in bytes.
+const REASON_LIMIT: usize = 4096;
+/// The greatest limit of tries: what the column holds.
+const MOST_TRIES: i64 = i32::MAX as i64;
 /// The longest ordering or dedupe key in characters.
 pub const KEY_LIMIT: usize = 200;
 
@@ -71,8 +77,21 @@ impl NewNotice {
         let param = param::to_json(&name, &param)?;
         let (description, trace_context, ordering_key, dedupe_key) = (None, None, None, None);
         let (send, until_ended) = (SendTime::AtOnce, false);
+        let (own, skipped) = (OwnLimits::default(), None);
         let param_limit = param::DEFAULT_PARAM_LIMIT;
-        Ok(Self { name, param, send, description, trace_context, ordering_key, dedupe_key, until_ended, param_limit })
+        Ok(Self {
+            name,
+            param,
+            send,
+            description,
+            trace_context,
+            ordering_key,
+            dedupe_key,
+            until_ended,
+            own,
+            skipped,
+            param_limit,
+        })
     }
 
     /// Sets how many bytes of JSON its parameter may have, instead of 1 MiB.
@@ -152,6 +171,35 @@ impl NewNotice {
         self
     }
 
+    /// Sets how often this notice may be tried, 1 or more, instead of `1 + max_retry_times` of its definition. A rule of
+    /// `retry_rules` for the class of the failure still applies.
+    #[must_use]
+    pub fn max_tries(mut self, tries: u32) -> Self {
+        self.own.max_tries = Some(i64::from(tries));
+        self
+    }
+
+    /// Sets the time from which on the notice is not sent, by the database's clock. A notice that was not delivered by then becomes a
+    /// dead letter whose reason begins with "expired", and raises the alerts of a dead letter. A retry that would be due later ends
+    /// it at once. An attempt that began before goes on, and its success counts.
+    ///
+    /// While its definition is switched off, or an earlier notice blocks its ordering key, it waits; it expires when it is its turn.
+    #[must_use]
+    pub fn expires_at(mut self, time: DateTime<Utc>) -> Self {
+        self.own.expires_at = Some(time);
+        self
+    }
+
+    /// Adds the notice as one that must not be sent, for this reason, at most 4 KiB: it is in history from the commit on, cancelled. So a
+    /// report shows what was left out and why, and an operator can send it with `retry`.
+    ///
+    /// On a connection of sqlx it needs a transaction, as `outbox.begin()` and `pool.begin()` begin one.
+    #[must_use]
+    pub fn skipped(mut self, reason: impl Into<String>) -> Self {
+        self.skipped = Some(reason.into());
+        self
+    }
+
     /// Sets the trace context to that of the current trace, unless one is set.
     pub(crate) fn within(mut self, trace: impl FnOnce() -> Option<String>) -> Self {
         self.trace_context = self.trace_context.or_else(trace);
@@ -168,6 +216,7 @@ impl NewNotice {
         for (part, text, limit) in [
             ("description", &self.description, DESCRIPTION_LIMIT),
             ("trace context", &self.trace_context, TRACE_CONTEXT_LIMIT),
+            ("reason to skip it", &self.skipped, REASON_LIMIT),
         ] {
             let Some(text) = text else { continue };
             if text.len() > limit || text.contains('\0') {
@@ -184,7 +233,25 @@ impl NewNotice {
                 return Err(Error::InvalidNotice { name: self.name.clone(), problem });
             }
         }
+        if let Some(problem) = self.problem_of_limits() {
+            return Err(Error::InvalidNotice { name: self.name.clone(), problem });
+        }
         param::check(&self.name, &self.param, self.param_limit)
+    }
+
+    fn problem_of_limits(&self) -> Option<String> {
+        if self.own.max_tries.is_some_and(|tries| !(1..=MOST_TRIES).contains(&tries)) {
+            return Some(format!(
+                "its max_tries must be 1 to {MOST_TRIES}; to add it without sending it, use `skipped`"
+            ));
+        }
+        match self.send {
+            SendTime::At(at) if self.own.is_expired(at) => {
+                let expires_at = self.own.expires_at.map(rfc3339).unwrap_or_default();
+                Some(format!("it expires at {expires_at}, before its first attempt at {}", rfc3339(at)))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the name of its definition.
@@ -222,21 +289,37 @@ impl NewNotice {
         self.until_ended
     }
 
-    /// Returns true if only its name and parameter are set.
-    pub fn is_bare(&self) -> bool {
-        let texts = [&self.description, &self.trace_context, &self.ordering_key, &self.dedupe_key];
-        self.is_due_at_once() && texts.into_iter().all(Option::is_none)
+    /// Returns its own limits.
+    pub fn own_limits(&self) -> OwnLimits {
+        self.own
     }
 
-    /// Returns true if it is due as soon as it is committed.
+    /// Returns its expiry in milliseconds since 1970.
+    pub fn expires_millis(&self) -> Option<i64> {
+        self.own.expires_at.map(|time| millis_from_time(time).clamp(0, LATEST_TIME))
+    }
+
+    /// Returns why it must not be sent, if it is added as skipped.
+    pub fn skip_reason(&self) -> Option<&str> {
+        self.skipped.as_deref()
+    }
+
+    /// Returns true if only its name and parameter are set.
+    pub fn is_bare(&self) -> bool {
+        let texts = [&self.description, &self.trace_context, &self.ordering_key, &self.dedupe_key, &self.skipped];
+        self.is_due_at_once() && self.own == OwnLimits::default() && texts.into_iter().all(Option::is_none)
+    }
+
+    /// Returns true if it is due as soon as it is committed. A skipped one never is.
     pub fn is_due_at_once(&self) -> bool {
-        self.send == SendTime::AtOnce
+        self.send == SendTime::AtOnce && self.skipped.is_none()
     }
 
     /// Returns true if it becomes due before the next sweep. Uses this process's clock, because only a hint depends on it.
     pub fn is_due_soon(&self) -> bool {
         let soon = Duration::from_secs(2);
         match self.send {
+            _ if self.skipped.is_some() => false,
             SendTime::AtOnce => true,
             SendTime::After(delay) => delay <= soon,
             SendTime::At(time) => time <= Utc::now() + soon,

@@ -59,7 +59,7 @@ pub enum FirstAttempt {
     /// The attempt failed, for this reason; the notice is retried or has become a dead letter.
     Failed(String),
     /// No sweeper of this process sends it: none runs, none has the handler, or the transaction was not begun by
-    /// `outbox.begin()`. Sweepers of other processes send it.
+    /// `outbox.begin()`. Sweepers of other processes send it. Also if it was added as skipped.
     NotHere,
     /// It is stored and due, but its first attempt has not ended yet.
     StillDue,

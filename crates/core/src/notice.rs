@@ -8,6 +8,7 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 pub use crate::class::ErrorClass;
+pub use crate::own_limits::OwnLimits;
 
 /// The state of a notice, as stored in the column `status`.
 ///
@@ -78,6 +79,9 @@ pub struct AttemptRecord {
     pub duration_ms: u64,
     /// The error class.
     pub class: String,
+    /// The type of the error in Rust, such as `reqwest::error::Error`; `None` for a text, a box of any error, a time-out, a crash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_type: Option<String>,
     /// The error and its causes, cut at 2 KiB.
     pub message: String,
 }
@@ -97,6 +101,7 @@ impl AttemptRecord {
             node: claimed.worker.clone(),
             duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
             class: class.as_str().to_owned(),
+            error_type: None,
             message: clean_text(message, MESSAGE_LIMIT),
         }
     }
@@ -162,6 +167,8 @@ pub struct ClaimedNotice {
     pub trace_context: Option<String>,
     /// The ordering key, if it has one.
     pub ordering_key: Option<String>,
+    /// Its own limits.
+    pub own: OwnLimits,
 }
 
 impl ClaimedNotice {
@@ -226,6 +233,8 @@ pub struct NoticeRecord {
     pub dedupe_key: Option<String>,
     /// True if the dedupe key lasts until it has ended, false if it lasts until the first claim.
     pub unique_until_ended: bool,
+    /// Its own limits.
+    pub own: OwnLimits,
 }
 
 impl NoticeRecord {
@@ -252,6 +261,7 @@ impl NoticeRecord {
             ordering_key: None,
             dedupe_key: None,
             unique_until_ended: false,
+            own: OwnLimits::default(),
         }
     }
 }
@@ -337,6 +347,7 @@ mod tests {
             create_time: DateTime::UNIX_EPOCH,
             trace_context: None,
             ordering_key: None,
+            own: OwnLimits::default(),
         }
     }
 

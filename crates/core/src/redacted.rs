@@ -60,6 +60,7 @@ mod tests {
             create_time: DateTime::UNIX_EPOCH,
             trace_context: None,
             ordering_key: None,
+            own: crate::notice::OwnLimits::default(),
         };
         for text in [format!("{new:?}"), format!("{record:?}"), format!("{claimed:?}")] {
             assert!(!text.contains("secret") && text.contains("param: 8 bytes"), "{text}");

@@ -368,5 +368,6 @@ fn no_notice(def_id: i64) -> ClaimedNotice {
         create_time: DateTime::UNIX_EPOCH,
         trace_context: None,
         ordering_key: None,
+        own: solid_notify_core::notice::OwnLimits::default(),
     }
 }

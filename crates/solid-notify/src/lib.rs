@@ -53,12 +53,14 @@ pub mod definition {
 
 /// Errors, and the kinds of faults of a store.
 pub mod error {
+    pub use solid_notify_core::OwnClass;
     pub use solid_notify_core::error::{BoxError, Error, FaultKind, Result, StoreError};
     pub use solid_notify_sweeper::StartError;
 }
 
 /// What an [`Operator`] asks and gets: filters, lists, previews, explanations, the audit.
 pub mod operate {
+    pub use solid_notify_core::notice::OwnLimits;
     pub use solid_notify_core::operate::{
         Bulk, ClassCount, Counted, DefRef, EditPreview, Explanation, Filter, HandlerChange, InFlight, IntervalChange,
         NO_CLASS, NextStep, Operator, Page, Preview, Rate,

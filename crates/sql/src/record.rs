@@ -1,6 +1,6 @@
 //! The whole record of a notice, live or ended: what people see, and what a verb decides by.
 
-use solid_notify_core::notice::{NEVER, NoticeRecord, Status, time_from_millis};
+use solid_notify_core::notice::{NEVER, NoticeRecord, OwnLimits, Status, time_from_millis};
 
 use crate::connections::Share;
 use crate::dialect::Dialect;
@@ -34,6 +34,8 @@ columns! {
     ordering_key = "m.ordering_key";
     dedupe_key = "m.dedupe_key";
     until_ended = "CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END";
+    max_tries = "m.max_tries";
+    expires_at = kind.epoch("m.expires_at");
     finish_time = finished;
     end_reason = reason;
 }
@@ -108,6 +110,7 @@ fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeRecord> {
     record.ordering_key = DB::text(row, AT.ordering_key)?;
     record.dedupe_key = DB::text(row, AT.dedupe_key)?;
     record.unique_until_ended = DB::int(row, AT.until_ended)? == Some(1);
+    record.own = OwnLimits::new(DB::int(row, AT.max_tries)?, DB::int(row, AT.expires_at)?.map(time_from_millis));
     record.finish_time = DB::int(row, AT.finish_time)?.map(time_from_millis);
     record.end_reason = DB::text(row, AT.end_reason)?;
     Ok(record)

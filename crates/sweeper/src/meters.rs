@@ -14,7 +14,7 @@ use solid_notify_core::{ErrorClass, Status};
 
 /// The values of the label `outcome`.
 const OUTCOMES: [&str; 5] = ["succeeded", "skipped", "awaiting_ack", "failed", "dead_letter"];
-/// All classes, and none.
+/// All classes of the library, and none.
 const CLASSES: usize = ErrorClass::ALL.len() + 1;
 
 /// The metrics of one definition.
@@ -56,13 +56,18 @@ impl Meters {
         next: &Next,
     ) {
         let Some(label) = label(event, next) else { return };
-        let place = class.and_then(|class| ErrorClass::ALL.iter().position(|one| *one == class)).map_or(0, |at| at + 1);
         let counter = || {
             let class = class.map_or(NO_CLASS, ErrorClass::as_str);
             let definition = self.definition.clone();
             metrics::counter!(names::ATTEMPTS, "definition" => definition, "outcome" => OUTCOMES[label], "class" => class)
         };
-        self.attempts[label][place].get_or_init(counter).increment(1);
+        let place =
+            class.map_or(Some(0), |class| ErrorClass::ALL.iter().position(|one| *one == class).map(|at| at + 1));
+        match place {
+            Some(place) => self.attempts[label][place].get_or_init(counter).increment(1),
+            // A class of the application: failures are rare enough to look the counter up.
+            None => counter().increment(1),
+        }
         if !duration.is_zero() {
             self.attempt.record(duration);
         }

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::add::nearest_name;
 use solid_notify_core::connection::Insert;
@@ -130,7 +131,14 @@ pub struct MemoryTx {
     wake: bool,
 }
 
-struct Row(Live);
+/// A notice to be added, and why it must not be sent, if it is added as skipped.
+struct Row(Live, Option<String>);
+
+impl Row {
+    fn new(id: i64, def_id: i64, notice: &NewNotice, now: DateTime<Utc>) -> Self {
+        Self(Live::new(id, def_id, notice, now), notice.skip_reason().map(str::to_owned))
+    }
+}
 
 impl std::fmt::Debug for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -151,14 +159,16 @@ impl MemoryTx {
             let now = self.outbox.store.time();
             for (def_id, notice) in self.covered.drain(..) {
                 let key = notice.dedupe_key_text().unwrap_or_default();
-                let own = self.rows.iter().map(|(_, row)| &row.0);
+                let own = self.rows.iter().filter(|(_, row)| row.1.is_none()).map(|(_, row)| &row.0);
                 if !state.live.values().chain(own).any(|live| live.has_dedupe_key(def_id, key)) {
                     let id = state.next_id();
-                    self.rows.push((id, Row(Live::new(id, def_id, &notice, now))));
+                    self.rows.push((id, Row::new(id, def_id, &notice, now)));
                     self.wake = true;
                 }
             }
-            state.live.extend(self.rows.drain(..).map(|(id, row)| (id, row.0)));
+            for (id, Row(live, skipped)) in self.rows.drain(..) {
+                state.add(id, live, skipped, now);
+            }
             for reply in &self.replies {
                 state.apply_ack(reply, now);
             }
@@ -219,7 +229,7 @@ impl MemoryTx {
         let id = {
             let mut state = self.outbox.store.state();
             if let Some(key) = notice.dedupe_key_text() {
-                let own = self.rows.iter().map(|(id, row)| (id, &row.0));
+                let own = self.rows.iter().filter(|(_, row)| row.1.is_none()).map(|(id, row)| (id, &row.0));
                 let same = state.live.iter().chain(own).find(|(_, live)| live.has_dedupe_key(def_id, key));
                 if let Some((id, _)) = same {
                     let id = *id;
@@ -231,8 +241,11 @@ impl MemoryTx {
             }
             state.next_id()
         };
-        self.rows.push((id, Row(Live::new(id, def_id, notice, now))));
+        self.rows.push((id, Row::new(id, def_id, notice, now)));
         self.outbox.outbox.engine().commits().learn(def_id, notice.name());
+        if notice.skip_reason().is_some() {
+            return Receipt::added(id, FirstAttemptReceiver::not_here());
+        }
         let (report, outcome): (FirstAttemptSender, FirstAttemptReceiver) = FirstAttemptSender::new();
         if notice.is_due_at_once() {
             self.fresh.push(Fresh { id, def_id, report });

@@ -75,6 +75,8 @@ async fn a_committed_notice_has_all_its_arguments<D: Plain>() {
         ordering_key: Some("dsp 7"),
         dedupe_key: Some("sync of dsp 7"),
         trace_context: Some(trace),
+        max_tries: Some("7"),
+        expires_at: Some("2100-01-31 12:00:00"),
         ..Add::new("sync", r#"{ "price":1.10, "dsp" : 7 }"#)
     };
     let never = D::add(&Add::new("sync", r#""rolled back""#));
@@ -90,6 +92,8 @@ async fn a_committed_notice_has_all_its_arguments<D: Plain>() {
     assert_eq!(notice.ordering_key.as_deref(), Some("dsp 7"));
     assert_eq!(notice.dedupe_key.as_deref(), Some("sync of dsp 7"));
     assert_eq!(notice.trace_context.as_deref(), Some(trace));
+    assert_eq!(notice.own.max_tries, Some(7));
+    assert_eq!(notice.own.expires_at, Some("2100-01-31T12:00:00Z".parse().unwrap()));
     assert_eq!(delay(notice), Duration::from_millis(3_600_500));
     assert_eq!((notice.status, notice.fence, notice.failures), (Status::NotSent, 0, 0));
     db.close().await;
@@ -186,6 +190,7 @@ async fn arguments_that_no_notice_can_have_are_refused<D: Plain>() {
         (Add { ordering_key: Some(&long), ..good }, key),
         (Add { description: Some(&essay), ..good }, "notify_add: a description may have 65536 bytes"),
         (Add { trace_context: Some(&trace), ..good }, "notify_add: a trace context may have 1000 bytes"),
+        (Add { max_tries: Some("0"), ..good }, "notify_add: max_tries must be"),
     ] {
         let complaint = db.shell().run(D::add(&add)).refused();
         assert!(complaint.contains(words), "{words}: {complaint}");

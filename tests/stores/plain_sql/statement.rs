@@ -14,13 +14,29 @@ pub struct Add<'a> {
     pub until_claimed: Option<&'a str>,
     pub dedupe_key: Option<&'a str>,
     pub trace_context: Option<&'a str>,
+    /// A number, as it is written in SQL.
+    pub max_tries: Option<&'a str>,
+    /// A time in UTC.
+    pub expires_at: Option<&'a str>,
 }
 
 impl<'a> Add<'a> {
     pub fn new(name: &'a str, param: &'a str) -> Self {
         let (description, delay, ordering_key, dedupe_key, trace_context) = (None, None, None, None, None);
         let (name, param, until_claimed) = (Some(name), Some(param), None);
-        Self { name, param, description, delay, ordering_key, until_claimed, dedupe_key, trace_context }
+        let (max_tries, expires_at) = (None, None);
+        Self {
+            name,
+            param,
+            description,
+            delay,
+            ordering_key,
+            until_claimed,
+            dedupe_key,
+            trace_context,
+            max_tries,
+            expires_at,
+        }
     }
 
     /// All of it, in the order that every database has.
@@ -35,6 +51,8 @@ impl<'a> Add<'a> {
             text(self.until_claimed),
             text(self.dedupe_key),
             text(self.trace_context),
+            self.max_tries.unwrap_or("NULL").to_owned(),
+            text(self.expires_at),
         ]
         .join(", ")
     }

@@ -192,6 +192,8 @@ async fn a_wrapper_lets_only_dead_letters_through() {
 }
 
 mod alert_in_a_test {
+    use std::time::Duration;
+
     // [alert_test]
     use anyhow::{Context, Result};
     use axum::{Router, routing::post};
@@ -239,7 +241,8 @@ mod alert_in_a_test {
         tokio::spawn(axum::serve(listener, chat).into_future());
         // [recovery_test]
         let outbox = MemoryOutbox::builder().clock(HandClock::new("2026-11-21T12:00:00Z".parse()?)).build();
-        let definition = NotifyDef::new("ship_order").retry_interval("[1s,3s]").max_retry_times(2).alert_cooldown("10s");
+        let definition =
+            NotifyDef::new("ship_order").retry_interval("[1s,3s]").max_retry_times(2).alert_cooldown("10s");
         outbox.define_if_missing(definition.need_confirm(true)).await?;
         let alerts = AlertChannels::builder().chat("ops", Slack::new(url)).default_chat("ops").build()?;
         let handlers = outbox.sweeper().handler("ship_order", |_: Notice<i64>| async { Ok(()) });

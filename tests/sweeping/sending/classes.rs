@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use solid_notify::SweeperBuilder;
-use solid_notify::{ErrorClass, Failure, HttpStatus, NewNotice, Notice, NoticeRecord, NotifyDef, OutboxExt, Status};
+use solid_notify::{
+    ErrorClass, Failure, Filter, HttpStatus, NewNotice, Notice, NoticeRecord, NotifyDef, OutboxExt, Status,
+};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record, update};
@@ -185,6 +187,28 @@ pub async fn a_classifier_of_the_application_wins_and_may_panic(b: &dyn Backend)
     sweeper.shutdown().await;
 }
 
+pub async fn a_class_of_the_application_follows_its_rule(b: &dyn Backend) {
+    const DECLINED: ErrorClass = ErrorClass::own("payment.declined");
+    const LIMITED: ErrorClass = ErrorClass::own("payment.limited");
+    let rules = r#"{"payment.declined": "never", "payment.limited": "77s"}"#;
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_rules(rules)).await.unwrap();
+    let sweeper = failing(b, || Failure::retry("no").class(DECLINED)).0.start().await.unwrap();
+    let id = add(b, "sync").await;
+    let dead = reaches(b, id, Status::DeadLetter).await;
+    assert_eq!(
+        (dead.last_class.as_deref(), dead.errors[0].class.as_str()),
+        (Some("payment.declined"), "payment.declined")
+    );
+    let counted =
+        b.outbox().operator("alice").preview(&Filter::dead_letters().class("payment.declined")).await.unwrap();
+    assert_eq!(counted.total.count, 1);
+    sweeper.shutdown().await;
+    let sweeper = failing(b, || Failure::retry("later").class(LIMITED)).0.start().await.unwrap();
+    let id = add(b, "sync").await;
+    assert_eq!(wait_of(b, &failed(b, id, 1).await), 77);
+    sweeper.shutdown().await;
+}
+
 pub async fn each_attempt_shows_its_class_and_its_causes(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("5s").timeout("1s")).await.unwrap();
     let tries = Calls::default();
@@ -214,6 +238,9 @@ pub async fn each_attempt_shows_its_class_and_its_causes(b: &dyn Backend) {
         b.clock().advance(Duration::from_secs(5));
     }
     let dead = reaches(b, id, Status::DeadLetter).await;
+    let types: Vec<_> = dead.errors.iter().map(|one| one.error_type.as_deref()).collect();
+    let status = std::any::type_name::<HttpStatus>();
+    assert_eq!(types, [None, Some(status), None, None], "anyhow hides the type");
     let shown: Vec<_> = dead.errors.iter().map(|one| (one.class.as_str(), one.message.as_str())).collect();
     assert_eq!(
         shown,

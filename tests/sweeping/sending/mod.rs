@@ -9,6 +9,7 @@ mod definitions;
 mod delivery;
 mod lifecycle;
 mod limits;
+mod own_limits;
 mod slices;
 mod testkit;
 mod timetables;
@@ -42,12 +43,17 @@ macro_rules! sending_suite {
                 a_class_can_be_refused_any_retry,
                 a_class_with_more_tries_than_the_others_uses_all_of_them,
                 a_class_has_its_own_intervals,
+                a_class_of_the_application_follows_its_rule,
                 rules_that_change_while_a_retry_waits_hold_for_the_next_failure,
                 wrong_rules_pause_the_definition_until_they_are_corrected,
                 a_classifier_of_the_application_wins_and_may_panic,
                 each_attempt_shows_its_class_and_its_causes,
                 an_unreadable_parameter_is_retried_where_a_rule_says_so,
                 a_notice_that_kills_its_process_follows_the_rule_for_crashes;
+            own_limits: an_expired_notice_is_a_dead_letter_that_no_handler_saw,
+                a_notice_that_expires_before_its_retry_ends_at_once,
+                a_notice_uses_its_own_tries_instead_of_the_definitions,
+                a_notice_added_as_skipped_is_sent_only_if_an_operator_retries_it;
             definitions: an_invalid_row_pauses_only_its_own_notices_and_heals,
                 a_disabled_definition_sends_and_counts_nothing,
                 a_definition_without_a_handler_here_is_left_to_others,

@@ -2,6 +2,7 @@
 //!
 //! It does not check whether a handler or a named strategy exists, because that differs between nodes; a sweeper checks it.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use super::{MissedTicks, NotifyDef, Problem, RetryRules, Rule, Schedule, SendWindow};
 use crate::class::ErrorClass;
 use crate::limit::{Breaker, Quota};
+use crate::notice::OwnLimits;
 use crate::operate::Rate;
 use crate::retry::RetryInterval;
 use crate::retry::duration::{self, FOREVER};
@@ -116,6 +118,17 @@ impl Policy {
     pub fn is_exhausted_in_all(&self, tries: i64) -> bool {
         let over = |rule: &Rule| !matches!(rule, Rule::Tries(most) if tries < i64::from(*most));
         self.is_exhausted(tries) && self.rules.0.iter().all(|(_, rule)| over(rule))
+    }
+
+    /// Returns this policy with the tries of a notice that has a limit of its own.
+    pub fn within(&self, own: &OwnLimits) -> Cow<'_, Self> {
+        match own.max_tries {
+            None => Cow::Borrowed(self),
+            Some(tries) => {
+                let retries = u32::try_from(tries.saturating_sub(1).max(0)).unwrap_or(u32::MAX);
+                Cow::Owned(Self { max_retries: Some(retries), ..self.clone() })
+            }
+        }
     }
 
     /// Returns the interval by which a failure of `class` is retried.

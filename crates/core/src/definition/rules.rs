@@ -63,7 +63,11 @@ impl RetryRules {
         let (mut rules, mut problems) = (Vec::new(), Vec::new());
         for (name, value) in entries.0 {
             let Some(class) = ErrorClass::from_name(&name) else {
-                problems.push(problem(format!("instead of {} one of the classes {}", quoted(&name), all_classes())));
+                problems.push(problem(format!(
+                    "instead of {} one of the classes {}, or a class of the application, whose name has a dot",
+                    quoted(&name),
+                    all_classes()
+                )));
                 continue;
             };
             if rules.iter().any(|(known, _)| *known == class) {
@@ -183,7 +187,7 @@ mod tests {
             ),
             (
                 "{\"aut\": \"never\"}",
-                "instead of \"aut\" one of the classes network, timeout, deadlock, unavailable, busy, invalid, auth, not_found, crash, unacked, unknown",
+                "instead of \"aut\" one of the classes network, timeout, deadlock, unavailable, busy, invalid, auth, not_found, crash, unacked, unknown, or a class of the application, whose name has a dot",
             ),
             ("{\"auth\": 1, \"auth\": 2}", "one rule for \"auth\" and not two"),
             (

@@ -6,7 +6,7 @@ use chrono::DateTime;
 use proptest::prelude::*;
 
 use super::{NotifyDef, Policy};
-use crate::notice::{ClaimedNotice, ErrorClass, Status};
+use crate::notice::{ClaimedNotice, ErrorClass, OwnLimits, Status};
 use crate::transition::{Chance, Event, Next, transition};
 
 fn policy(rules: &str) -> Policy {
@@ -29,6 +29,7 @@ fn notice(failures: i64, crashes: i64) -> ClaimedNotice {
         create_time: DateTime::UNIX_EPOCH,
         trace_context: None,
         ordering_key: None,
+        own: OwnLimits::default(),
     }
 }
 

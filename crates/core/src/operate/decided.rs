@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::DateTime;
 
 use crate::definition::Policy;
-use crate::notice::{ClaimedNotice, ErrorClass, Status};
+use crate::notice::{ClaimedNotice, ErrorClass, OwnLimits, Status};
 use crate::store::RetryGroup;
 use crate::transition::{Chance, Event, Next, Transition, transition};
 
@@ -49,6 +49,7 @@ pub(super) fn decided(policy: &Policy, failures: i64, crashes: i64, event: &Even
         create_time: DateTime::UNIX_EPOCH,
         trace_context: None,
         ordering_key: None,
+        own: OwnLimits::default(),
     };
     transition(policy, &notice, event, &Chance { unit, strategy: &|_| Duration::ZERO })
 }

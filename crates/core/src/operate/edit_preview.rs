@@ -9,6 +9,7 @@ use super::decided::{decided, moved};
 use super::listing::Counted;
 use crate::alert::trigger::trigger;
 use crate::definition::{ColumnValue, Difference, NotifyDef, Policy};
+use crate::notice::OwnLimits;
 use crate::store::RetryGroup;
 use crate::transition::Next;
 
@@ -128,7 +129,9 @@ pub fn preview(seen: &NotifyDef, new: &NotifyDef, in_flight: &InFlight) -> EditP
 
 impl EditPreview {
     fn add(&mut self, group: &RetryGroup, old: Option<&Policy>, new: &Policy) {
-        let count = group.count;
+        let (count, own) = (group.count, OwnLimits::new(group.max_tries, None));
+        let (old, new) = (old.map(|old| old.within(&own)), &*new.within(&own));
+        let old = old.as_deref();
         self.retries.count += count;
         let left = tries_left(new, group);
         let left_before = old.map(|old| tries_left(old, group));

@@ -4,7 +4,7 @@ use super::*;
 
 fn group(failures: i64, crashes: i64, class: &str, wait: u64, count: u64) -> RetryGroup {
     let (class, wait) = (Some(class.to_owned()), Some(Duration::from_secs(wait)));
-    RetryGroup { failures, crashes, class, wait, due: false, count }
+    RetryGroup { failures, crashes, class, max_tries: None, wait, due: false, count }
 }
 
 fn of(seen: NotifyDef, new: NotifyDef, retries: Vec<RetryGroup>) -> EditPreview {

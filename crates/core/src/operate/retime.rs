@@ -58,6 +58,7 @@ fn retimed(policy: &Policy, notice: &Listed, now: DateTime<Utc>, place: DateTime
         failures: notice.failures,
         crashes: notice.crashes,
         class: notice.last_class.clone(),
+        max_tries: None,
         wait: (notice.time - called).to_std().ok(),
         due: notice.time <= now,
         count: 1,

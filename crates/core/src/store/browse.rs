@@ -202,6 +202,8 @@ pub struct RetryGroup {
     pub crashes: i64,
     /// The class of their last error.
     pub class: Option<String>,
+    /// Their own limit of tries.
+    pub max_tries: Option<i64>,
     /// From the beginning of their last attempt to their retry, in whole seconds.
     pub wait: Option<Duration>,
     /// True if they are due.

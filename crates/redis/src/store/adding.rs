@@ -71,6 +71,9 @@ impl RedisStore {
                         ordering_key: notice.ordering_key_text(),
                         dedupe_key: notice.dedupe_key_text(),
                         dedupe_until_ended: notice.is_unique_until_ended().then_some("1"),
+                        max_tries: notice.own_limits().max_tries.map(Text),
+                        expires_at: notice.expires_millis().map(Text),
+                        skipped: notice.skip_reason(),
                     }
                 };
                 let insert = given::Insert { call: &call, notices: chunk.iter().map(new).collect() };

@@ -116,16 +116,17 @@ impl BrowseStore for RedisStore {
         let mut at = 0;
         while at < most {
             let page = AT_ONCE.min(most - at);
-            type Raw = (i64, i64, Option<String>, Option<i64>, String);
+            type Raw = (i64, i64, Option<String>, Option<i64>, Option<i64>, String);
             let look = given::Look::Retries { skipped: at, most: page };
             let (now, found): (i64, Vec<Raw>) = self.run(&LOOK, def_id, &look, "looking at retries").await?;
-            for (failures, crashes, class, called, due) in &found {
+            for (failures, crashes, class, max_tries, called, due) in &found {
                 let due = score(due).unwrap_or(i64::MAX);
                 let wait = called.and_then(|called| u64::try_from(due.saturating_sub(called)).ok());
                 let one = RetryGroup {
                     failures: *failures,
                     crashes: *crashes,
                     class: class.clone(),
+                    max_tries: *max_tries,
                     wait: wait.map(|ms| Duration::from_secs(ms / 1000)),
                     due: due <= now,
                     count: 1,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use solid_notify_core::definition::{ColumnValue, NotifyDef};
-use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status, millis_from_time, time_from_millis};
+use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, OwnLimits, Status, millis_from_time, time_from_millis};
 
 /// The words of a reply; `None`: the word is missing.
 pub(super) type Words = Vec<Option<Vec<u8>>>;
@@ -26,7 +26,7 @@ pub(super) fn score(text: &str) -> Option<i64> {
 pub(super) fn claimed(def_id: i64, words: &Words) -> ClaimedNotice {
     let create_time = time_from_millis(number(words, 9));
     ClaimedNotice {
-        id: number(words, 12),
+        id: number(words, 14),
         def_id,
         param: word(words, 4).unwrap_or_default(),
         description: word(words, 5),
@@ -40,7 +40,16 @@ pub(super) fn claimed(def_id: i64, words: &Words) -> ClaimedNotice {
         create_time,
         trace_context: word(words, 10),
         ordering_key: word(words, 11),
+        own: own_limits(number_if_there(words, 12), number_if_there(words, 13)),
     }
+}
+
+fn number_if_there(words: &Words, at: usize) -> Option<i64> {
+    word(words, at)?.parse().ok()
+}
+
+fn own_limits(max_tries: Option<i64>, expires_at: Option<i64>) -> OwnLimits {
+    OwnLimits::new(max_tries, expires_at.map(time_from_millis))
 }
 
 /// A notice with all its fields.
@@ -92,6 +101,7 @@ impl Stored {
             create_time: record.create_time,
             trace_context: record.trace_context,
             ordering_key: record.ordering_key,
+            own: record.own,
         }
     }
 
@@ -110,6 +120,7 @@ impl Stored {
         (record.trace_context, record.ordering_key, record.dedupe_key) =
             (self.text("trace_context"), self.text("ordering_key"), self.text("dedupe_key"));
         record.unique_until_ended = self.text("dedupe_until_ended").is_some();
+        record.own = own_limits(self.number("max_tries"), self.number("expires_at"));
         record.end_reason = self.text("end_reason");
         let at = score(&self.score).map(time_from_millis);
         match status.is_final() {

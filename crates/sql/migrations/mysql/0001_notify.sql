@@ -78,6 +78,9 @@ CREATE TABLE IF NOT EXISTS notify_msg (
     dedupe_until_ended bool,
     ordering_key   varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     trace_context  varchar(1000),
+    -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
+    max_tries      integer,
+    expires_at     datetime(6),
     -- Set while the notice waits behind an unfinished one of its ordering key: the time at which it was due. Then next_call_time
     -- is the time of the next look.
     blocked_since  datetime(6),
@@ -120,6 +123,8 @@ CREATE TABLE IF NOT EXISTS notify_msg_history (
     dedupe_until_ended bool,
     ordering_key   varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     trace_context  varchar(1000),
+    max_tries      integer,
+    expires_at     datetime(6),
     finish_time    datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     end_reason     text,
     -- The class of a dead letter ('-': none); null for successes and cancelled notices.

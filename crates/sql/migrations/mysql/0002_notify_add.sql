@@ -1,8 +1,9 @@
 -- Adds a notice by plain SQL: in the caller's transaction, in triggers, from any language.
 --     CALL notify_add('sync_to_omp', '{"dsp": 7}');
---     CALL notify_add_with('remind', '{"order": 7}', NULL, 3600, NULL, NULL, 'order 7', NULL, @id);
+--     CALL notify_add_with('remind', '{"order": 7}', NULL, 3600, NULL, NULL, 'order 7', NULL, NULL, NULL, @id);
 --     CALL notify_add('order_changed', json_object('id', NEW.id));   -- in a trigger
--- The second one takes all properties of a notice (procedures have no defaults here), the delay in seconds. It returns the id
+-- The second one takes all properties of a notice (procedures have no defaults here), the delay in seconds,
+-- the expiry (the tenth argument) in UTC. It returns the id
 -- of the notice, or of the one that has the same dedupe key (null where the transaction cannot see it). A key is unique until the
 -- notice is claimed for its first attempt (the sixth argument: "send the newest state"; a notice that has the key already is not
 -- claimed before the caller's transaction ends), or until it has ended (the seventh: "do this once").
@@ -28,6 +29,8 @@ CREATE PROCEDURE notify_add_with(
     IN  unique_until_claimed longtext CHARACTER SET utf8mb4 COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     IN  unique_until_ended   longtext CHARACTER SET utf8mb4 COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     IN  the_trace_context longtext CHARACTER SET utf8mb4,
+    IN  the_max_tries     integer,
+    IN  the_expiry        datetime(6),
     OUT the_id            bigint
 ) MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -52,6 +55,7 @@ BEGIN
             THEN 'a key must have 1 to 200 characters'
         WHEN unique_until_claimed IS NOT NULL AND unique_until_ended IS NOT NULL
             THEN 'a notice has one dedupe key, unique until claimed or until ended'
+        WHEN the_max_tries < 1 THEN 'max_tries must be 1 or more'
         WHEN length(the_description) > 65536 THEN 'a description may have 65536 bytes'
         WHEN length(the_trace_context) > 1000 THEN 'a trace context may have 1000 bytes'
     END;
@@ -93,9 +97,9 @@ BEGIN
             END;
             -- A negative delay counts as zero; the longest is ten years.
             INSERT INTO notify_msg (def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended,
-                next_call_time)
+                max_tries, expires_at, next_call_time)
             VALUES (definition, coalesce(the_param, 'null'), the_description, the_trace_context, the_ordering_key, the_key,
-                    CASE WHEN unique_until_ended IS NOT NULL THEN true END,
+                    CASE WHEN unique_until_ended IS NOT NULL THEN true END, the_max_tries, the_expiry,
                     TIMESTAMPADD(
                         MICROSECOND,
                         CAST(least(greatest(coalesce(the_delay, 0), 0), 315576000) * 1000000 AS signed),
@@ -118,7 +122,7 @@ CREATE PROCEDURE notify_add(
 ) MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE the_id bigint;
-    CALL notify_add_with(the_name, the_param, NULL, NULL, NULL, NULL, NULL, NULL, the_id);
+    CALL notify_add_with(the_name, the_param, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, the_id);
 END
 //
 DELIMITER ;

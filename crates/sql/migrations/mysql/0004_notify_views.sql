@@ -13,7 +13,8 @@ CREATE OR REPLACE VIEW notify_pending AS
            m.next_call_time,
            m.failures, m.crashes, m.last_class, CASE WHEN JSON_VALID(m.errors)
                 THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message'))) END AS last_error,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
+           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time,
+           m.max_tries, m.expires_at
     FROM notify_msg m LEFT JOIN notify_def d ON d.id = m.def_id;
 
 -- Succeeded and cancelled notices, as long as history keeps them.

@@ -74,6 +74,9 @@ CREATE TABLE notify_msg (
     dedupe_until_ended boolean,
     ordering_key   text,
     trace_context  text,
+    -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
+    max_tries      integer,
+    expires_at     timestamptz,
     -- Set while the notice waits behind an unfinished one of its ordering key: the time at which it was due. Then next_call_time
     -- is the time of the next look.
     blocked_since  timestamptz
@@ -110,6 +113,8 @@ CREATE TABLE notify_msg_history (
     dedupe_until_ended boolean,
     ordering_key   text,
     trace_context  text,
+    max_tries      integer,
+    expires_at     timestamptz,
     finish_time    timestamptz NOT NULL DEFAULT statement_timestamp(),
     end_reason     text,
     CONSTRAINT notify_msg_history_times CHECK (isfinite(finish_time))

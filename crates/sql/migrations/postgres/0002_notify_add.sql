@@ -16,7 +16,9 @@ CREATE FUNCTION notify_add(
     ordering_key  text     DEFAULT NULL,
     unique_until_claimed text DEFAULT NULL,
     unique_until_ended   text DEFAULT NULL,
-    trace_context text     DEFAULT NULL
+    trace_context text     DEFAULT NULL,
+    max_tries     integer  DEFAULT NULL,
+    expires_at    timestamptz DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -32,6 +34,7 @@ BEGIN
             THEN 'a key must have 1 to 200 characters'
         WHEN notify_add.unique_until_claimed IS NOT NULL AND notify_add.unique_until_ended IS NOT NULL
             THEN 'a notice has one dedupe key: unique_until_claimed or unique_until_ended'
+        WHEN notify_add.max_tries < 1 THEN 'max_tries must be 1 or more'
         WHEN octet_length(notify_add.description) > 65536 THEN 'a description may have 65536 bytes'
         WHEN octet_length(notify_add.trace_context) > 1000 THEN 'a trace context may have 1000 bytes'
     END;
@@ -41,9 +44,10 @@ BEGIN
     LOOP
         -- A negative delay counts as zero; the longest is ten years.
         INSERT INTO notify_msg (def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended,
-            next_call_time)
+            max_tries, expires_at, next_call_time)
         VALUES (definition, coalesce(notify_add.param, 'null'), notify_add.description, notify_add.trace_context,
                 notify_add.ordering_key, key, CASE WHEN notify_add.unique_until_ended IS NOT NULL THEN true END,
+                notify_add.max_tries, notify_add.expires_at,
                 statement_timestamp() + least(greatest(coalesce(notify_add.delay, '0'), '0'), '87660 hours'))
         ON CONFLICT (def_id, dedupe_key) WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
         RETURNING id INTO added;
@@ -67,7 +71,7 @@ $$;
 DO $$
 BEGIN
     EXECUTE format(
-        'ALTER FUNCTION notify_add(text, json, text, interval, text, text, text, text) SET search_path = %I, pg_temp',
+        'ALTER FUNCTION notify_add(text, json, text, interval, text, text, text, text, integer, timestamptz) SET search_path = %I, pg_temp',
         current_schema()
     );
 END

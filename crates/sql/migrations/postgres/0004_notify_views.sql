@@ -9,7 +9,8 @@ CREATE VIEW notify_pending AS
            CASE m.status WHEN 0 THEN 'not sent' WHEN 2 THEN 'failed' WHEN 4 THEN 'awaiting ack' ELSE 'being sent' END AS status,
            m.next_call_time,
            m.failures, m.crashes, m.last_class, m.errors -> -1 ->> 'message' AS last_error,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
+           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time,
+           m.max_tries, m.expires_at
     FROM notify_msg m LEFT JOIN notify_def d ON d.id = m.def_id;
 
 -- Succeeded and cancelled notices, as long as history keeps them.

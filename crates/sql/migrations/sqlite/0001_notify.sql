@@ -79,6 +79,9 @@ CREATE TABLE notify_msg (
     dedupe_until_ended integer,
     ordering_key   text,
     trace_context  text,
+    -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
+    max_tries      integer,
+    expires_at     text,
     -- Set while the notice waits behind an unfinished one of its ordering key: the time at which it was due. Then next_call_time
     -- is the time of the next look.
     blocked_since  text,
@@ -91,6 +94,7 @@ CREATE TABLE notify_msg (
     CONSTRAINT notify_msg_times CHECK (
         (next_call_time IS strftime('%Y-%m-%d %H:%M:%f', next_call_time) OR next_call_time IS datetime(next_call_time))
         AND (create_time IS strftime('%Y-%m-%d %H:%M:%f', create_time) OR create_time IS datetime(create_time))
+        AND (expires_at IS NULL OR expires_at IS strftime('%Y-%m-%d %H:%M:%f', expires_at) OR expires_at IS datetime(expires_at))
     )
 );
 
@@ -125,6 +129,8 @@ CREATE TABLE notify_msg_history (
     dedupe_until_ended integer,
     ordering_key   text,
     trace_context  text,
+    max_tries      integer,
+    expires_at     text,
     finish_time    text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     end_reason     text,
     -- The class of a dead letter ('-': none); null for successes and cancelled notices.

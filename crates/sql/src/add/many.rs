@@ -15,6 +15,7 @@ use sqlx::Connection;
 use crate::add::caller::{Caller, DOING, Inserted};
 use crate::add::find::{DedupeKey, committed_ids, definition_ids, duplicates, unknown_definition};
 use crate::add::one::{ROUNDS, insert, insert_of, lost_again};
+use crate::add::skipped::{check_skipped, end_skipped};
 use crate::add::statements::{AddStatements, NEW_COLUMNS};
 use crate::dialect::Dialect;
 use crate::dialect::fault::{failed, is_unique_violation};
@@ -44,6 +45,8 @@ struct NewRow<'a> {
     dedupe_key: Option<&'a str>,
     /// 1: the dedupe key lasts until the notice has ended. Null: until it is claimed.
     until_ended: Option<i64>,
+    max_tries: Option<i64>,
+    expires_at: Option<i64>,
     send_at: Option<i64>,
     delay: i64,
 }
@@ -61,6 +64,8 @@ impl<'a> NewRow<'a> {
             ordering_key: notice.ordering_key_text(),
             dedupe_key: notice.dedupe_key_text(),
             until_ended: notice.is_unique_until_ended().then_some(1),
+            max_tries: notice.own_limits().max_tries,
+            expires_at: notice.expires_millis(),
             send_at,
             delay,
         }
@@ -89,6 +94,7 @@ pub(crate) async fn insert_many<DB: Dialect>(
 ) -> Result<Vec<Inserted>> {
     for notice in notices {
         notice.check()?;
+        check_skipped::<DB>(conn, notice)?;
     }
     // A single notice has a statement that takes no JSON batch.
     if let [notice] = notices {
@@ -146,6 +152,11 @@ pub(crate) async fn insert_many<DB: Dialect>(
         None => values_lists::<DB>(conn, rows, notices, (now, &tables), &mut inserted).await,
     };
     stored.map_err(|error| failed::<DB>(DOING, error))?;
+    for (notice, inserted) in notices.iter().zip(&inserted) {
+        if let Some(inserted) = inserted {
+            end_skipped::<DB>(conn, now, notice, *inserted).await?;
+        }
+    }
     for (place, first) in repeated {
         inserted[place] = inserted[first].map(|first| Inserted::Duplicate(first.id()));
     }
@@ -317,13 +328,16 @@ fn values_list(kind: Kind, rows: &[NewRow<'_>], now: Arg<'_>, tables: &str) -> S
         let [param, description, trace_context] =
             [Some(row.param), row.description, row.trace_context].map(mysql_literal);
         let [ordering_key, dedupe_key] = [row.ordering_key, row.dedupe_key].map(mysql_literal);
-        let until_ended = row.until_ended.map_or("NULL".to_owned(), |flag| flag.to_string());
+        let number = |number: Option<i64>| number.map_or("NULL".to_owned(), |number| number.to_string());
+        let [until_ended, max_tries] = [row.until_ended, row.max_tries].map(number);
+        let expires_at = kind.epoch_time(&number(row.expires_at));
         let send_time = match row.send_at {
             Some(at) => kind.later(&kind.epoch_time(&at.to_string()), &now),
             None => kind.plus(&now, &row.delay.to_string()),
         };
         format!(
-            "({}, {param}, {description}, {trace_context}, {ordering_key}, {dedupe_key}, {until_ended}, {now}, {send_time})",
+            "({}, {param}, {description}, {trace_context}, {ordering_key}, {dedupe_key}, {until_ended}, {max_tries}, \
+             {expires_at}, {now}, {send_time})",
             row.owner
         )
     };

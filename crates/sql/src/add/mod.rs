@@ -6,6 +6,7 @@ mod find;
 pub(crate) mod known_ids;
 mod many;
 mod one;
+mod skipped;
 pub(crate) mod statements;
 
 use solid_notify_core::ack::{AckResult, Reply};
@@ -59,6 +60,9 @@ impl<DB: Dialect> NoticeTx<'_, DB> {
             Inserted::New { id, def_id } => (id, def_id),
             Inserted::Duplicate(id) => return Receipt::duplicate(id),
         };
+        if notice.skip_reason().is_some() {
+            return inserted.not_followed();
+        }
         let (report, outcome) = FirstAttemptSender::new();
         let fresh = Fresh { id, def_id, report };
         match notice.is_due_at_once() {

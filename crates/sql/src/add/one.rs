@@ -7,6 +7,7 @@ use solid_notify_core::error::Result;
 
 use crate::add::caller::{Caller, DOING, Inserted};
 use crate::add::find::{definition_id, definition_ids, duplicate_of, unknown_definition};
+use crate::add::skipped::{check_skipped, end_skipped};
 use crate::add::statements::AddStatements;
 use crate::dialect::Dialect;
 use crate::dialect::fault::{failed, is_unique_violation};
@@ -14,7 +15,7 @@ use crate::dialect::row::required;
 use crate::dialect::statement::Arg;
 use crate::shortcuts::insert_bare::insert_bare;
 
-/// Inserts one notice.
+/// Inserts one notice. A skipped one is in history at once.
 pub(crate) async fn insert<DB: Dialect>(
     conn: &mut DB::Connection,
     notice: &NewNotice,
@@ -22,6 +23,17 @@ pub(crate) async fn insert<DB: Dialect>(
 ) -> Result<Inserted> {
     notice.check()?;
     caller.check::<DB>(conn)?;
+    check_skipped::<DB>(conn, notice)?;
+    let inserted = insert_live::<DB>(conn, notice, caller).await?;
+    end_skipped::<DB>(conn, Arg::Int(caller.now_millis()), notice, inserted).await?;
+    Ok(inserted)
+}
+
+async fn insert_live<DB: Dialect>(
+    conn: &mut DB::Connection,
+    notice: &NewNotice,
+    caller: Caller<'_>,
+) -> Result<Inserted> {
     let statements = AddStatements::of(DB::KIND);
     let failed = |error| failed::<DB>(DOING, error);
     let now = Arg::Int(caller.now_millis());
@@ -145,6 +157,8 @@ fn values<'a>(now: Arg<'a>, (definition, tables): (Arg<'a>, &'a str), notice: &'
         Arg::Text(notice.ordering_key_text()),
         Arg::Text(notice.dedupe_key_text()),
         Arg::Int(notice.is_unique_until_ended().then_some(1)),
+        Arg::Int(notice.own_limits().max_tries),
+        Arg::Int(notice.expires_millis()),
         Arg::Int(at),
         delay.into(),
         tables.into(),

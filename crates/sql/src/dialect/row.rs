@@ -1,6 +1,6 @@
 //! Reads and locks rows. A row that an edit by hand made unreadable is skipped and does not affect the others.
 
-use solid_notify_core::notice::{ClaimedNotice, Status, time_from_millis};
+use solid_notify_core::notice::{ClaimedNotice, OwnLimits, Status, time_from_millis};
 
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
@@ -51,6 +51,8 @@ columns! {
     create_time = kind.moment("create_time");
     trace_context = "trace_context";
     ordering_key = "ordering_key";
+    max_tries = "max_tries";
+    expires_at = kind.moment("expires_at");
 }
 
 impl Claimed {
@@ -99,6 +101,7 @@ pub(crate) fn read_claimed<DB: Dialect>(rows: &[DB::Row], status: Status) -> Vec
             create_time: time_from_millis(created),
             trace_context: DB::text(row, AT.trace_context)?,
             ordering_key: DB::text(row, AT.ordering_key)?,
+            own: OwnLimits::new(DB::int(row, AT.max_tries)?, DB::moment(row, AT.expires_at)?.map(time_from_millis)),
         })
     };
     readable::<DB, _>(rows, "notice", read)

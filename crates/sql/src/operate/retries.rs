@@ -15,6 +15,7 @@ columns! {
     failures = "failures";
     crashes = "crashes";
     last_class = "last_class";
+    max_tries = "max_tries";
     wait = "wait";
     due = "due";
     count = "count(*)";
@@ -33,10 +34,10 @@ impl RetryStatements {
             // How long each notice waits after the start of its last attempt, in whole seconds, so that there are few groups.
             retry_groups: statement(format!(
                 "SELECT {columns} FROM (
-                     SELECT m.failures, m.crashes, m.last_class, {wait} AS wait,
+                     SELECT m.failures, m.crashes, m.last_class, m.max_tries, {wait} AS wait,
                             CASE WHEN m.next_call_time <= {now} THEN 1 ELSE 0 END AS due
                      FROM notify_msg m{by_slice} WHERE m.def_id = $2 AND m.status = 2 LIMIT $3) AS waiting
-                 GROUP BY failures, crashes, last_class, wait, due",
+                 GROUP BY failures, crashes, last_class, max_tries, wait, due",
                 columns = Group::list(),
                 wait = kind.seconds_between("m.last_call_time", "m.next_call_time"),
                 by_slice = kind.by_slice()
@@ -63,6 +64,7 @@ fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<RetryGroup> {
         failures: required::<DB>(row, AT.failures)?,
         crashes: required::<DB>(row, AT.crashes)?,
         class: DB::text(row, AT.last_class)?,
+        max_tries: DB::int(row, AT.max_tries)?,
         wait: DB::int(row, AT.wait)?.map(|seconds| Duration::from_secs(number(seconds))),
         due: required::<DB>(row, AT.due)? == 1,
         count: number(required::<DB>(row, AT.count)?),

@@ -32,7 +32,8 @@ statements! {
 
 /// The columns of a live notice.
 const LIVE: &str = "id, def_id, param, description, errors, status, fence, failures, crashes, worker, last_class, \
-     last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context";
+     last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, \
+     max_tries, expires_at";
 
 impl VerbStatements {
     fn new(kind: Kind) -> Self {
@@ -52,12 +53,15 @@ impl VerbStatements {
                     kind.lock(),
                 )
             )),
-            // Keeps the fence. A notice that was never claimed becomes "not sent".
+            // Keeps the fence. A notice that was never claimed becomes "not sent". An expiry that has passed is dropped, because
+            // an operator who retries the notice wants it sent.
             revive: statement(format!(
                 "INSERT INTO notify_msg ({LIVE})
                  SELECT m.id, m.def_id, m.param, m.description, m.errors, CASE WHEN m.fence > 0 THEN 2 ELSE 0 END,
                         m.fence, 0, 0, m.worker, m.last_class, m.last_call_time, {}, m.create_time, m.dedupe_key,
-                        m.dedupe_until_ended, m.ordering_key, m.trace_context {}",
+                        m.dedupe_until_ended, m.ordering_key, m.trace_context, m.max_tries,
+                        CASE WHEN m.expires_at > {} THEN m.expires_at END {}",
+                due("b.due"),
                 due("b.due"),
                 kind.batch_rows(
                     &kind.batch("$2", &[("notice_id", Ty::Int), ("due", Ty::Int)]),
@@ -70,7 +74,7 @@ impl VerbStatements {
                 "INSERT INTO notify_msg_history ({HISTORY})
                  SELECT m.id, m.def_id, m.param, m.description, m.errors, 6, m.fence, m.failures, m.crashes, m.worker,
                         m.last_class, m.last_call_time, NULL, m.create_time, m.dedupe_key, m.dedupe_until_ended,
-                        m.ordering_key, m.trace_context, {now}, $3 {}",
+                        m.ordering_key, m.trace_context, m.max_tries, m.expires_at, {now}, $3 {}",
                 kind.listed_rows("$2", "notify_msg", "true", "")
             )),
             retime: statement(format!(

@@ -71,39 +71,61 @@ impl Drop for WithoutOutcome<'_> {
 /// Runs one attempt and always returns an outcome. A panic in user code (the handler, an error's text, a drop) is caught
 /// and becomes a failed attempt.
 async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, claimed: ClaimedNotice) -> Outcome {
-    if ready.policy.is_exhausted_in_all(claimed.tries()) {
+    if claimed.own.is_expired(claimed.last_call_time) {
+        return Outcome::new(claimed, ready, Event::Expired);
+    }
+    if ready.policy.within(&claimed.own).is_exhausted_in_all(claimed.tries()) {
         return Outcome::new(claimed, ready, Event::OutOfTries);
     }
     let began = Instant::now();
     let facts = Facts::new(claimed, Arc::clone(&definition.row), worker.outbox.clone());
     let result = AssertUnwindSafe(call_handler(worker, &ready, &facts)).catch_unwind().await;
-    let (event, trouble) = result.unwrap_or_else(|panic| {
+    let Called { event, trouble, error_type } = result.unwrap_or_else(|panic| {
         let message = format!("the handler panicked: {}", panic_text(&*panic));
         // The panic's payload may panic again when it is dropped.
         std::mem::forget(panic);
-        (Event::Failed(ErrorClass::Unknown), Some((ErrorClass::Unknown, message)))
+        Called::failed(ErrorClass::Unknown, message)
     });
     let mut outcome = Outcome::new(facts.without_param(), ready, event);
     outcome.duration = began.elapsed();
-    outcome.trouble = trouble;
+    (outcome.trouble, outcome.error_type) = (trouble, error_type);
     outcome
 }
 
+/// What a call of a handler came to.
+struct Called {
+    event: Event,
+    /// The class and the message of a failed attempt.
+    trouble: Option<(ErrorClass, String)>,
+    /// The name of the error's type.
+    error_type: Option<&'static str>,
+}
+
+impl Called {
+    fn well(event: Event) -> Self {
+        Self { event, trouble: None, error_type: None }
+    }
+
+    fn failed(class: ErrorClass, message: String) -> Self {
+        Self { event: Event::Failed(class), trouble: Some((class, message)), error_type: None }
+    }
+}
+
 /// Calls the handler and turns its result into an event, with the error of a failed attempt.
-async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> (Event, Option<(ErrorClass, String)>) {
+async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Called {
     let call = Arc::clone(&ready.handler).call(Arc::clone(facts));
     let result = tokio::select! {
         // A result that is ready comes before the time-out and before the shutdown.
         biased;
         result = tokio::time::timeout(ready.policy.timeout, call) => result,
-        () = worker.signals.handlers_cancelled() => return (Event::HandedBack(Duration::ZERO), None),
+        () = worker.signals.handlers_cancelled() => return Called::well(Event::HandedBack(Duration::ZERO)),
     };
     match result {
         Ok(Ok(Ok(()))) => {
             let wait = |within: Duration| Event::AwaitAck(if within.is_zero() { FOREVER } else { within });
-            (facts.required_ack().map_or(Event::Succeeded, wait), None)
+            Called::well(facts.required_ack().map_or(Event::Succeeded, wait))
         }
-        Ok(Ok(Err(skip))) if skip.next == AfterFailure::Skip => (Event::Skipped(skip.error().to_string()), None),
+        Ok(Ok(Err(skip))) if skip.next == AfterFailure::Skip => Called::well(Event::Skipped(skip.error().to_string())),
         Ok(Ok(Err(failure))) => {
             let message = with_causes(failure.error());
             let class = worker.classifier.class_of(&**failure.error());
@@ -112,10 +134,10 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> (Ev
                 AfterFailure::GiveUp => Event::GaveUp(format!("the handler gave up: {message}")),
                 AfterFailure::Retry | AfterFailure::Skip => Event::Failed(class),
             };
-            (event, Some((class, message)))
+            Called { event, trouble: Some((class, message)), error_type: failure.error_type }
         }
-        Ok(Err(unreadable)) => (Event::Failed(ErrorClass::Invalid), Some((ErrorClass::Invalid, unreadable))),
-        Err(_) => (Event::Failed(ErrorClass::Timeout), Some((ErrorClass::Timeout, timed_out(ready.policy.timeout)))),
+        Ok(Err(unreadable)) => Called::failed(ErrorClass::Invalid, unreadable),
+        Err(_) => Called::failed(ErrorClass::Timeout, timed_out(ready.policy.timeout)),
     }
 }
 

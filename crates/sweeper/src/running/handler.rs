@@ -16,7 +16,7 @@ use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::token::AckToken;
 use solid_notify_core::{AnyOutbox, ErrorClass, NotifyDef};
 
-use super::classify::{Classed, boxed};
+use super::classify::{Classed, boxed, error_type};
 
 /// Sends the notices of one definition. A closure is usually enough ([`crate::SweeperBuilder::handler`]). A type of its own
 /// can hold shared state ([`crate::SweeperBuilder::handler_type`]).
@@ -67,6 +67,8 @@ pub type HandlerResult = Result<(), Failure>;
 pub struct Failure {
     pub(crate) next: AfterFailure,
     error: BoxError,
+    /// The name of the error's type, where it has one of its own.
+    pub(crate) error_type: Option<&'static str>,
 }
 
 /// What the sweeper does with a notice whose attempt returned a [`Failure`].
@@ -79,8 +81,8 @@ pub(crate) enum AfterFailure {
 }
 
 impl Failure {
-    fn new(next: AfterFailure, error: impl Into<BoxError> + 'static) -> Self {
-        Self { next, error: boxed(error) }
+    fn new<E: Into<BoxError> + 'static>(next: AfterFailure, error: E) -> Self {
+        Self { next, error: boxed(error), error_type: error_type::<E>() }
     }
 
     /// Retries as the definition says, and its `retry_rules` for the class of the error.
@@ -115,7 +117,7 @@ impl Failure {
     /// ```
     #[must_use]
     pub fn class(self, class: ErrorClass) -> Self {
-        Self { next: self.next, error: Box::new(Classed { class, error: self.error }) }
+        Self { error: Box::new(Classed { class, error: self.error }), ..self }
     }
 
     /// Returns the error; of [`Failure::skip`] the reason.

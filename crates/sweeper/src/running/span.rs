@@ -43,6 +43,8 @@ pub(crate) fn ended(span: &Span, outcome: &Outcome) {
         Event::Skipped(_) => "skipped",
         Event::HandedBack(_) => "handed back",
         Event::GaveUp(_) => "gave up",
+        Event::OutOfTries => "out of tries",
+        Event::Expired => "expired",
         _ => "failed",
     };
     span.record("result", result);

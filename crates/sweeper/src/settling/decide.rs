@@ -13,6 +13,8 @@ use crate::worker::Worker;
 
 /// The longest end reason of a notice, in bytes.
 const REASON_LIMIT: usize = 4096;
+/// The longest name of an error's type, in bytes. The name of a generic type can be long.
+const ERROR_TYPE_LIMIT: usize = 200;
 
 impl Worker {
     /// Judges an outcome. If the judgement panics, the attempt is given up: its lease expires and counts a crash.
@@ -50,7 +52,8 @@ fn to_settle(outcome: &Outcome, transition: Transition) -> Settle {
     let (errors, last_class) = match &outcome.trouble {
         None => (claimed.errors.clone(), None),
         Some((class, message)) => {
-            let record = AttemptRecord::new(claimed, outcome.duration, *class, message);
+            let mut record = AttemptRecord::new(claimed, outcome.duration, *class, message);
+            record.error_type = outcome.error_type.map(|name| clean_text(name, ERROR_TYPE_LIMIT));
             (Some(append_attempt(claimed.errors.as_deref(), record)), Some(class.as_str().to_owned()))
         }
     };

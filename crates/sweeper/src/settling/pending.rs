@@ -33,6 +33,8 @@ pub(crate) struct Outcome {
     pub(crate) duration: Duration,
     /// The class and the message of a failed attempt or of a crash.
     pub(crate) trouble: Option<(ErrorClass, String)>,
+    /// The name of the error's type, if it has one of its own.
+    pub(crate) error_type: Option<&'static str>,
     /// True if this is an overdue notice that this node judges without having claimed it.
     pub(crate) overdue: bool,
     /// The permit for a crash-looping notice, released when the outcome is stored.
@@ -41,7 +43,9 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     pub(crate) fn new(claimed: ClaimedNotice, ready: Arc<Ready>, event: Event) -> Self {
-        Self { claimed, ready, event, duration: Duration::ZERO, trouble: None, overdue: false, crash_loop_permit: None }
+        let duration = Duration::ZERO;
+        let (trouble, error_type, crash_loop_permit) = (None, None, None);
+        Self { claimed, ready, event, duration, trouble, error_type, overdue: false, crash_loop_permit }
     }
 
     /// Returns the class of its error.

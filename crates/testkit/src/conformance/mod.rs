@@ -16,6 +16,7 @@ pub mod keys;
 pub mod leases;
 pub mod limiting;
 pub mod operating;
+pub mod own_limits;
 pub mod purging;
 pub mod retiming;
 pub mod settling;
@@ -83,6 +84,13 @@ macro_rules! conformance_suite {
                 names_are_compared_byte_by_byte,
                 values_that_some_database_cannot_store_are_refused_before_any_sql,
                 everything_that_is_said_of_a_notice_is_kept;
+            own_limits: own_limits_of_a_notice_come_with_its_claim_and_its_record,
+                own_limits_stay_with_an_ended_notice,
+                limits_that_no_notice_can_have_are_refused,
+                a_skipped_notice_is_in_history_from_its_commit_on,
+                a_skipped_notice_takes_no_dedupe_key,
+                a_revived_notice_keeps_an_expiry_ahead_and_drops_a_past_one,
+                waiting_retries_are_counted_by_their_own_limit_of_tries;
             definitions: a_definition_with_only_a_name_has_the_documented_defaults,
                 the_code_wins_where_it_replaces_a_definition,
                 every_column_of_a_definition_is_kept,

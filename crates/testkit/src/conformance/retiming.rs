@@ -72,6 +72,7 @@ pub async fn waiting_retries_are_counted_by_what_decides_about_them(b: &dyn Back
         failures,
         crashes: 0,
         class: Some(class.to_owned()),
+        max_tries: None,
         wait: Some(Duration::from_secs(wait)),
         due,
         count,

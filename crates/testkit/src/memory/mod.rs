@@ -17,7 +17,7 @@ use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand};
 use solid_notify_core::limit::LimitRow;
-use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status, duration_from_millis, later};
+use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, OwnLimits, Status, duration_from_millis, later};
 use solid_notify_core::store::{AuditEntry, Edit, Edited, LastTick, Node, NoticeCounts, Paused, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{HandClock, NewNotice};
@@ -103,6 +103,14 @@ impl State {
     pub(crate) fn next_id(&mut self) -> i64 {
         self.last_id += 1;
         self.last_id
+    }
+
+    /// Adds a notice; one with a reason to skip it is in history at once.
+    pub(crate) fn add(&mut self, id: i64, live: Live, skipped: Option<String>, now: DateTime<Utc>) {
+        self.live.insert(id, live);
+        if let Some(reason) = skipped {
+            self.cancel(id, &reason, now);
+        }
     }
 
     fn by_name(&self, name: &str) -> Option<&NotifyDef> {
@@ -211,6 +219,7 @@ impl Live {
         live.notice.description = notice.description_text().map(str::to_owned);
         live.notice.trace_context = notice.trace_context_text().map(str::to_owned);
         live.notice.ordering_key = notice.ordering_key_text().map(str::to_owned);
+        live.notice.own = notice.own_limits();
         live
     }
 
@@ -231,6 +240,7 @@ impl Live {
             create_time: now,
             trace_context: None,
             ordering_key: None,
+            own: OwnLimits::default(),
         };
         Self {
             notice,
@@ -274,6 +284,7 @@ impl Live {
         record.ordering_key.clone_from(&notice.ordering_key);
         record.dedupe_key.clone_from(&self.dedupe_key);
         record.unique_until_ended = self.until_ended;
+        record.own = notice.own;
         record.finish_time = ended.map(|ended| ended.finish_time);
         record.end_reason = ended.and_then(|ended| ended.reason.clone());
         record

@@ -91,6 +91,7 @@ impl BrowseStore for MemoryStore {
                 failures: live.notice.failures,
                 crashes: live.notice.crashes,
                 class: live.last_class.clone(),
+                max_tries: live.notice.own.max_tries,
                 wait: wait.map(|wait| Duration::from_secs(wait.as_secs())),
                 due: live.is_due(now),
                 count: 1,
@@ -245,6 +246,7 @@ impl State {
         let notice = &mut live.notice;
         notice.status = if notice.fence > 0 { Status::Failed } else { Status::NotSent };
         (notice.failures, notice.crashes) = (0, 0);
+        notice.own.expires_at = notice.own.expires_at.filter(|expires_at| *expires_at > due);
         if let Some(param) = param {
             notice.param = param;
         }
@@ -253,7 +255,7 @@ impl State {
         None
     }
 
-    fn cancel(&mut self, id: i64, reason: &str, now: DateTime<Utc>) {
+    pub(super) fn cancel(&mut self, id: i64, reason: &str, now: DateTime<Utc>) {
         if let Some(mut live) = self.live.remove(&id) {
             live.notice.status = Status::Cancelled;
             live.next_call_time = None;

@@ -26,6 +26,13 @@ pub(in crate::store) struct New<'a> {
     pub(in crate::store) dedupe_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) dedupe_until_ended: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::store) max_tries: Option<Text<i64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::store) expires_at: Option<Text<i64>>,
+    /// Why it is not sent, if it is added as skipped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::store) skipped: Option<&'a str>,
 }
 
 /// When a notice is due, in milliseconds.

@@ -8,8 +8,10 @@ local function key_taken(member)
 end
 
 local function revive(member, due, param)
-  local fence, old_param = fields(member, 'fence', 'param')
+  local fence, old_param, expires_at = fields(member, 'fence', 'param', 'expires_at')
   leave(member)
+  -- An operator who retries an expired notice wants it sent.
+  if expires_at and tonumber(expires_at) <= due then redis.call('HDEL', notice_key(member), 'expires_at') end
   redis.call('HSET', notice_key(member), 'failures', '0', 'crashes', '0', 'param', param or old_param)
   redis.call('HDEL', notice_key(member), 'end_reason')
   -- failed, or not_sent

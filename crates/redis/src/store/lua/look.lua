@@ -113,10 +113,10 @@ elseif what == 'retries' then
   -- failed
   local page = redis.call('ZRANGE', status_set('2'), given.skipped, given.skipped + given.most - 1, 'WITHSCORES')
   for at = 1, #page, 2 do
-    local failures, crashes, last_class, last_call_time =
-      fields(page[at], 'failures', 'crashes', 'last_class', 'last_call_time')
+    local failures, crashes, last_class, max_tries, last_call_time =
+      fields(page[at], 'failures', 'crashes', 'last_class', 'max_tries', 'last_call_time')
     out[#out + 1] = {
-      failures or '0', crashes or '0', last_class, last_call_time, page[at + 1],
+      failures or '0', crashes or '0', last_class, max_tries, last_call_time, page[at + 1],
     }
   end
   return { text(now), out }

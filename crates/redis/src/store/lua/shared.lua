@@ -103,7 +103,7 @@ end
 local function seen(member)
   local notice = redis.call(
     'HMGET', notice_key(member), 'status', 'fence', 'failures', 'crashes', 'param', 'description', 'errors', 'worker',
-    'last_call_time', 'create_time', 'trace_context', 'ordering_key')
+    'last_call_time', 'create_time', 'trace_context', 'ordering_key', 'max_tries', 'expires_at')
   if not notice[1] then return false end
   notice[#notice + 1] = member
   return notice
@@ -125,6 +125,14 @@ local function insert(notice, due, ...)
   set_if_given(member, 'ordering_key', notice.ordering_key)
   set_if_given(member, 'dedupe_key', notice.dedupe_key)
   set_if_given(member, 'dedupe_until_ended', notice.dedupe_until_ended)
-  enter(member, '0', due)
+  set_if_given(member, 'max_tries', notice.max_tries)
+  set_if_given(member, 'expires_at', notice.expires_at)
+  if notice.skipped then
+    -- cancelled
+    redis.call('HSET', notice_key(member), 'end_reason', notice.skipped)
+    enter(member, '6', now)
+  else
+    enter(member, '0', due)
+  end
   return member
 end

@@ -14,6 +14,8 @@ mod standard;
 #[cfg(test)]
 mod tests;
 
+use std::any::TypeId;
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -120,4 +122,14 @@ pub(crate) fn boxed<E: Into<BoxError> + 'static>(error: E) -> BoxError {
     }
     #[cfg(not(feature = "anyhow"))]
     error.into()
+}
+
+/// Returns the name of the type of an error; `None` for a text and for a box, which hides the type.
+pub(crate) fn error_type<E: 'static>() -> Option<&'static str> {
+    let of = TypeId::of::<E>();
+    let mut nameless = vec![TypeId::of::<String>(), TypeId::of::<&'static str>(), TypeId::of::<Cow<'static, str>>()];
+    nameless.extend([TypeId::of::<BoxError>(), TypeId::of::<Box<dyn StdError>>()]);
+    #[cfg(feature = "anyhow")]
+    nameless.push(TypeId::of::<anyhow::Error>());
+    (!nameless.contains(&of)).then(std::any::type_name::<E>)
 }
