@@ -40,7 +40,7 @@ impl Receipt {
         self.added.is_none()
     }
 
-    /// Waits until the first attempt has ended and its outcome is stored, at most `limit`. Call it after the commit; before the
+    /// Waits until the first attempt has ended and its result is stored, at most `limit`. Call it after the commit; before the
     /// commit it waits for the whole `limit`.
     pub async fn first_attempt(self, limit: Duration) -> FirstAttempt {
         match self.added {
@@ -94,8 +94,8 @@ impl FirstAttemptSender {
     }
 
     /// Reports the result to the producer.
-    pub fn tell(mut self, outcome: FirstAttempt) {
-        self.otherwise = outcome;
+    pub fn tell(mut self, result: FirstAttempt) {
+        self.otherwise = result;
     }
 }
 
@@ -115,7 +115,7 @@ pub struct FirstAttemptReceiver {
 }
 
 impl FirstAttemptReceiver {
-    /// Creates the outcome of a notice that this process does not follow.
+    /// Creates the result of a notice that this process does not follow.
     pub fn not_here() -> Self {
         Self { from: None }
     }
@@ -124,7 +124,7 @@ impl FirstAttemptReceiver {
     pub async fn wait(self, limit: Duration) -> FirstAttempt {
         let Some(from) = self.from else { return FirstAttempt::NotHere };
         match tokio::time::timeout(limit, from).await {
-            Ok(Ok(outcome)) => outcome,
+            Ok(Ok(result)) => result,
             Ok(Err(_)) | Err(_) => FirstAttempt::StillDue,
         }
     }
@@ -190,9 +190,9 @@ mod tests {
     use super::*;
 
     fn fresh(id: i64, def_id: i64) -> (Fresh, FirstAttemptReceiver) {
-        let (mut report, outcome) = FirstAttemptSender::new();
+        let (mut report, result) = FirstAttemptSender::new();
         report.committed();
-        (Fresh { id, def_id, report }, outcome)
+        (Fresh { id, def_id, report }, result)
     }
 
     #[tokio::test]
@@ -219,8 +219,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_report_dropped_before_the_commit_says_rolled_back() {
-        let (report, outcome) = FirstAttemptSender::new();
+        let (report, result) = FirstAttemptSender::new();
         drop(report);
-        assert_eq!(outcome.wait(Duration::ZERO).await, FirstAttempt::RolledBack);
+        assert_eq!(result.wait(Duration::ZERO).await, FirstAttempt::RolledBack);
     }
 }

@@ -166,18 +166,18 @@ impl Insert for RedisOutbox {
     /// Adds the notices of one definition together, 500 at a time, in the order given here.
     async fn insert_many(&mut self, notices: Vec<NewNotice>) -> Result<Vec<Receipt>> {
         let ids = self.number(&notices).await?;
-        let (mut rows, mut outcomes) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()));
+        let (mut rows, mut first_attempts) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()));
         for (id, notice) in ids.into_iter().zip(notices) {
-            let (report, outcome): (FirstAttemptSender, FirstAttemptReceiver) = FirstAttemptSender::new();
+            let (report, first_attempt): (FirstAttemptSender, FirstAttemptReceiver) = FirstAttemptSender::new();
             rows.push((id, notice, report));
-            outcomes.push(outcome);
+            first_attempts.push(first_attempt);
         }
         let stored = self.write(rows).await?;
-        let added = |((id, added), outcome)| match added {
-            true => Receipt::added(id, outcome),
+        let added = |((id, added), first_attempt)| match added {
+            true => Receipt::added(id, first_attempt),
             false => Receipt::duplicate(id),
         };
-        Ok(stored.into_iter().zip(outcomes).map(added).collect())
+        Ok(stored.into_iter().zip(first_attempts).map(added).collect())
     }
 
     async fn apply_ack(&mut self, reply: &Reply) -> Result<AckResult> {
@@ -250,10 +250,10 @@ impl Insert for RedisBatch {
                     continue;
                 }
             }
-            let (report, outcome): (FirstAttemptSender, FirstAttemptReceiver) = FirstAttemptSender::new();
+            let (report, first_attempt): (FirstAttemptSender, FirstAttemptReceiver) = FirstAttemptSender::new();
             self.reports.insert(id, report);
             self.notices.push((id, notice));
-            added.push(Receipt::added(id, outcome));
+            added.push(Receipt::added(id, first_attempt));
         }
         Ok(added)
     }

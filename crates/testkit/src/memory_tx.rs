@@ -246,13 +246,13 @@ impl MemoryTx {
         if notice.skip_reason().is_some() {
             return Receipt::added(id, FirstAttemptReceiver::not_here());
         }
-        let (report, outcome): (FirstAttemptSender, FirstAttemptReceiver) = FirstAttemptSender::new();
+        let (report, first_attempt): (FirstAttemptSender, FirstAttemptReceiver) = FirstAttemptSender::new();
         if notice.is_due_at_once() {
             self.fresh.push(Fresh { id, def_id, report });
         } else {
             self.later.push((def_id, report));
             self.wake |= notice.is_due_soon();
         }
-        Receipt::added(id, outcome)
+        Receipt::added(id, first_attempt)
     }
 }

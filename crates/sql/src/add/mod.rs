@@ -63,13 +63,13 @@ impl<DB: Dialect> NoticeTx<'_, DB> {
         if notice.skip_reason().is_some() {
             return inserted.not_followed();
         }
-        let (report, outcome) = FirstAttemptSender::new();
+        let (report, first_attempt) = FirstAttemptSender::new();
         let fresh = Fresh { id, def_id, report };
         match notice.is_due_at_once() {
             true => self.added(notice.name(), fresh),
             false => self.added_for_later(notice.name(), fresh, notice.is_due_soon()),
         }
-        Receipt::added(id, outcome)
+        Receipt::added(id, first_attempt)
     }
 }
 
