@@ -35,7 +35,7 @@ pub use browse::{AuditEntry, BrowseStore, Listed, QueueSlice, RetryGroup, SeenNo
 pub use counts::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, next_count};
 pub use definitions::{DefinitionStore, Edit, Edited};
 pub use operate::{BulkStep, BulkStepDone, OperateStore, Target};
-pub use outcome::{Alarm, Settle, Settled, Shape, Watched};
+pub use outcome::{Alarm, Settle, Settled, Shape, StoredState, Watched};
 pub use position::Position;
 pub use send::{
     Advanced, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, Lease, Look, NODE_LIVES, Node,

@@ -67,6 +67,29 @@ impl Settle {
         }
     }
 
+    /// Returns why this outcome was not written: another session locks the row, an earlier try stored it and its reply got lost,
+    /// or the lease was lost. `stored`: the notice as it is now; `None`: it is neither live nor in history.
+    pub fn judge(&self, stored: Option<&StoredState>) -> Settled {
+        let next = &self.transition.next;
+        let Some(stored) = stored else {
+            // It ended without history, as intended, or another worker ended it.
+            let vanishes = matches!(next, Next::Finish { status: Status::Succeeded, keep: false, .. });
+            return if vanishes { Settled::Done } else { Settled::LostLease };
+        };
+        let counters = (self.transition.failures, self.transition.crashes);
+        if stored.fence != self.fence {
+            Settled::LostLease
+        } else if stored.status == Some(next.status()) && (stored.failures, stored.crashes) == counters {
+            Settled::Done
+        } else if let Some(ended) = stored.status.filter(|status| status.is_final()) {
+            Settled::Ended(ended)
+        } else if stored.status == Some(self.from) && !self.overdue {
+            Settled::Locked
+        } else {
+            Settled::LostLease
+        }
+    }
+
     /// Replaces each character of its texts that is not ASCII by `?`, for a database that cannot store the character. Returns
     /// true if there was one.
     pub fn reduce_to_ascii(&mut self) -> bool {
@@ -83,6 +106,19 @@ impl Settle {
         }
         reduced
     }
+}
+
+/// The stored state of a notice whose outcome was not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredState {
+    /// The fence of its last claim.
+    pub fence: i64,
+    /// Its status; `None` if an edit by hand made it unreadable.
+    pub status: Option<Status>,
+    /// Its failed attempts.
+    pub failures: i64,
+    /// Its crashes.
+    pub crashes: i64,
 }
 
 /// A reason to alert a person. The store checks it against the cool-down that all nodes share ([`crate::alert::cooldown`]) and

@@ -7,7 +7,7 @@ pub(crate) mod statements;
 use std::collections::HashMap;
 
 use solid_notify_core::notice::Status;
-use solid_notify_core::store::{Settle, Settled};
+use solid_notify_core::store::{Settle, Settled, StoredState};
 use solid_notify_core::transition::Next;
 
 use crate::alerts;
@@ -18,7 +18,7 @@ use crate::dialect::statement::{Arg, json};
 use crate::fence::Fences;
 use crate::limits;
 use crate::ordering::{keys_of_ended, unblock};
-use crate::settle::row::{Fenced, NewState, StoredState};
+use crate::settle::row::{Fenced, NewState, read_stored};
 use crate::settle::statements::SettleStatements;
 use crate::shortcuts::MetLock;
 use crate::shortcuts::settle::{Shortcut, archive_bare};
@@ -74,13 +74,13 @@ async fn settle_once<DB: Dialect>(
     if !unwritten.is_empty() {
         let ids = unwritten.of(batch).map(|settle| settle.id).collect::<Vec<_>>();
         let rows = DB::fetch(&mut conn, &SettleStatements::of(DB::KIND).verify, &[now, Arg::Ids(&ids)]).await?;
-        let mut stored = rows.iter().map(StoredState::read::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
+        let mut stored = rows.iter().map(read_stored::<DB>).collect::<sqlx::Result<Vec<_>>>()?;
         // The live one last, so that it wins where an ended notice has the same id: the outcome is the live one's.
-        stored.sort_by_key(|(_, stored)| !Status::from_code(stored.status).is_some_and(Status::is_final));
+        stored.sort_by_key(|(_, stored)| !stored.status.is_some_and(Status::is_final));
         let stored = HashMap::<i64, StoredState>::from_iter(stored);
         for (answer, settle) in settled.iter_mut().zip(batch) {
             if unwritten.has(settle) {
-                *answer = judge(settle, stored.get(&settle.id));
+                *answer = settle.judge(stored.get(&settle.id));
             }
         }
     }
@@ -143,29 +143,4 @@ pub(crate) async fn end_one<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>
     DB::execute(conn, &statements.archive, &[now, json(&[NewState::new(settle)])?.as_str().into()]).await?;
     DB::execute(conn, &statements.remove, &[now, id]).await?;
     unblock::<DB>(conn, now, keys_of_ended(std::iter::once(settle))).await
-}
-
-/// Returns why an outcome was not stored: another session locks the row, an earlier try stored it and its reply got lost, or
-/// the lease was lost.
-fn judge(settle: &Settle, stored: Option<&StoredState>) -> Settled {
-    let transition = &settle.transition;
-    let Some(stored) = stored else {
-        // Neither live nor in history: it ended without history, as intended, or another worker ended it.
-        let vanishes = matches!(transition.next, Next::Finish { status: Status::Succeeded, keep: false, .. });
-        return if vanishes { Settled::Done } else { Settled::LostLease };
-    };
-    let wanted = transition.next.status().code();
-    let as_wanted =
-        stored.status == wanted && stored.failures == transition.failures && stored.crashes == transition.crashes;
-    if stored.fence != settle.fence {
-        Settled::LostLease
-    } else if as_wanted {
-        Settled::Done
-    } else if let Some(ended) = Status::from_code(stored.status).filter(|status| status.is_final()) {
-        Settled::Ended(ended)
-    } else if stored.status == settle.from.code() && !settle.overdue {
-        Settled::Locked
-    } else {
-        Settled::LostLease
-    }
 }

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use solid_notify_core::definition::FOREVER;
-use solid_notify_core::notice::duration_millis;
-use solid_notify_core::store::Settle;
+use solid_notify_core::notice::{Status, duration_millis};
+use solid_notify_core::store::{Settle, StoredState};
 use solid_notify_core::transition::Next;
 
 use crate::dialect::Dialect;
@@ -85,24 +85,14 @@ columns! {
     crashes = "m.crashes";
 }
 
-/// The stored state of a notice whose outcome was not written.
-pub(crate) struct StoredState {
-    pub(crate) fence: i64,
-    pub(crate) status: i64,
-    pub(crate) failures: i64,
-    pub(crate) crashes: i64,
-}
-
-impl StoredState {
-    /// Reads the id of a notice and its state.
-    pub(crate) fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(i64, Self)> {
-        const AT: Judged = Judged::AT;
-        let state = Self {
-            fence: required::<DB>(row, AT.fence)?,
-            status: required::<DB>(row, AT.status)?,
-            failures: required::<DB>(row, AT.failures)?,
-            crashes: required::<DB>(row, AT.crashes)?,
-        };
-        Ok((required::<DB>(row, AT.id)?, state))
-    }
+/// Reads the id of a notice whose outcome was not written, and its stored state.
+pub(crate) fn read_stored<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(i64, StoredState)> {
+    const AT: Judged = Judged::AT;
+    let state = StoredState {
+        fence: required::<DB>(row, AT.fence)?,
+        status: Status::from_code(required::<DB>(row, AT.status)?),
+        failures: required::<DB>(row, AT.failures)?,
+        crashes: required::<DB>(row, AT.crashes)?,
+    };
+    Ok((required::<DB>(row, AT.id)?, state))
 }

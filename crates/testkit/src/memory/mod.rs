@@ -18,7 +18,9 @@ use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand};
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, OwnLimits, Status, duration_from_millis, later};
-use solid_notify_core::store::{AuditEntry, Edit, Edited, LastTick, Node, NoticeCounts, Paused, Settle, Settled};
+use solid_notify_core::store::{
+    AuditEntry, Edit, Edited, LastTick, Node, NoticeCounts, Paused, Settle, Settled, StoredState,
+};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{HandClock, NewNotice};
 
@@ -182,27 +184,13 @@ impl State {
 
     fn judge_missing(&self, settle: &Settle) -> Settled {
         let stored = self.live.get(&settle.id).or_else(|| self.history.get(&settle.id).map(|ended| &ended.live));
-        let (wanted, vanishes) = match &settle.transition.next {
-            Next::Wait { status, .. } => (*status, false),
-            Next::Finish { status, keep, .. } => (*status, *status == Status::Succeeded && !keep),
-        };
-        let done = match stored {
-            None => vanishes,
-            Some(live) => {
-                let notice = &live.notice;
-                notice.fence == settle.fence
-                    && notice.status == wanted
-                    && notice.failures == settle.transition.failures
-                    && notice.crashes == settle.transition.crashes
-            }
-        };
-        match stored {
-            _ if done => Settled::Done,
-            Some(live) if live.notice.fence == settle.fence && live.notice.status.is_final() => {
-                Settled::Ended(live.notice.status)
-            }
-            _ => Settled::LostLease,
-        }
+        let stored = stored.map(|Live { notice, .. }| StoredState {
+            fence: notice.fence,
+            status: Some(notice.status),
+            failures: notice.failures,
+            crashes: notice.crashes,
+        });
+        settle.judge(stored.as_ref())
     }
 }
 
