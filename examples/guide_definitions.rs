@@ -8,6 +8,10 @@
 //! notify_def" and "Timetables and windows" show the regions of this file.
 
 use anyhow::{Context, Result, ensure};
+// [alerts_imports]
+use chrono::{TimeDelta, Utc};
+use solid_notify::alert::AlertReason;
+// [end]
 // [verbs_imports]
 use solid_notify::Filter;
 use solid_notify::operate::Position;
@@ -28,6 +32,7 @@ async fn main() -> Result<()> {
     limits(&outbox).await?;
     times(&outbox).await?;
     verbs(&outbox).await?;
+    alerts(&outbox).await?;
     versions(&outbox).await
 }
 
@@ -57,6 +62,23 @@ async fn times(outbox: &Outbox<Sqlite>) -> Result<()> {
     // [end]
     let states = outbox.definitions().await?;
     ensure!(states.iter().all(|state| state.problems.is_empty()), "{states:?}");
+    Ok(())
+}
+
+async fn alerts(outbox: &Outbox<Sqlite>) -> Result<()> {
+    outbox.define_if_missing(NotifyDef::new("send_invoice")).await?;
+    // [alerts]
+    let alice = outbox.operator("alice");
+    for open in alice.open_alerts(100).await? {
+        println!("{} {} since {:?}, {} suppressed", open.definition, open.reason.as_str(), open.since, open.suppressed);
+    }
+    let until = Utc::now() + TimeDelta::hours(2);
+    alice.silence("sync_order", None, until, "the ERP is in maintenance").await?; // all reasons
+    alice.silence("send_invoice", AlertReason::Backlog, until, "month end").await?;
+    alice.unsilence("sync_order", None).await?;
+    alice.acknowledge("sync_order", AlertReason::FinalFailure).await?;
+    // [end]
+    ensure!(alice.open_alerts(100).await?.len() == 1, "the silence of the backlog");
     Ok(())
 }
 

@@ -769,8 +769,7 @@ SKIP LOCKED;
 -- evict
 DELETE m
 FROM
-  JSON_TABLE('[$2]', '$[*]' COLUMNS (notice_id bigint PATH '$')) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
-WHERE true;
+  JSON_TABLE('[$2]', '$[*]' COLUMNS (notice_id bigint PATH '$')) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id;
 
 -- archive
 INSERT INTO
@@ -841,8 +840,7 @@ WHERE true;
 -- remove
 DELETE m
 FROM
-  JSON_TABLE('[$2]', '$[*]' COLUMNS (notice_id bigint PATH '$')) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
-WHERE true;
+  JSON_TABLE('[$2]', '$[*]' COLUMNS (notice_id bigint PATH '$')) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id;
 
 -- reschedule
 UPDATE
@@ -1031,6 +1029,9 @@ SELECT
   a.class,
   a.message,
   a.node,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.silenced_until) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.acknowledged_at) DIV 1000,
+  a.acknowledged_by,
   TIMESTAMPDIFF(
     MICROSECOND,
     TIMESTAMP '1970-01-01 00:00:00',
@@ -1060,6 +1061,9 @@ SELECT
   a.class,
   a.message,
   a.node,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.silenced_until) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.acknowledged_at) DIV 1000,
+  a.acknowledged_by,
   TIMESTAMPDIFF(
     MICROSECOND,
     TIMESTAMP '1970-01-01 00:00:00',
@@ -1077,6 +1081,32 @@ SELECT
 FROM notify_alert a
 WHERE a.def_id = $2 AND a.reason = $3;
 
+-- list_alerts
+SELECT
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.opened) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.last_notified) DIV 1000,
+  a.suppressed,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.last_seen) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.due) DIV 1000,
+  a.notice_id,
+  a.description,
+  a.class,
+  a.message,
+  a.node,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.silenced_until) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', a.acknowledged_at) DIV 1000,
+  a.acknowledged_by,
+  TIMESTAMPDIFF(
+    MICROSECOND,
+    TIMESTAMP '1970-01-01 00:00:00',
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  ) DIV 1000,
+  a.def_id,
+  a.reason
+FROM notify_alert a
+ORDER BY a.def_id, a.reason
+LIMIT $2;
+
 -- write_alert
 UPDATE notify_alert SET
   opened = TIMESTAMPADD(MICROSECOND, $4 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
@@ -1088,7 +1118,10 @@ UPDATE notify_alert SET
   description = $10,
   class = $11,
   message = $12,
-  node = $13
+  node = $13,
+  silenced_until = TIMESTAMPADD(MICROSECOND, $14 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+  acknowledged_at = TIMESTAMPADD(MICROSECOND, $15 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+  acknowledged_by = $16
 WHERE def_id = $2 AND reason = $3;
 
 -- close_alert
@@ -2226,14 +2259,14 @@ WHERE
 ORDER BY m.finish_time
 LIMIT $5;
 
--- purge
-DELETE m
-FROM
-  JSON_TABLE('[$2]', '$[*]' COLUMNS (notice_id bigint PATH '$')) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+-- hold_purgeable
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status = 3 THEN m.errors END, m.end_reason
+FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
 WHERE
-  true
+  m.id IN ($2)
   AND m.status + 0 = $3
-  AND TIMESTAMPADD(MICROSECOND, $4 * 1000, m.finish_time) <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6));
+  AND TIMESTAMPADD(MICROSECOND, $4 * 1000, m.finish_time) <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+FOR UPDATE;
 
 -- purge_definition
 DELETE FROM notify_def

@@ -1478,6 +1478,17 @@ SELECT
   a.message,
   a.node,
   CASE
+    WHEN isfinite(a.silenced_until) THEN (date_part('epoch', a.silenced_until) * 1000)::bigint
+    WHEN a.silenced_until < 'epoch'::timestamptz THEN 0
+    WHEN a.silenced_until > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(a.acknowledged_at) THEN (date_part('epoch', a.acknowledged_at) * 1000)::bigint
+    WHEN a.acknowledged_at < 'epoch'::timestamptz THEN 0
+    WHEN a.acknowledged_at > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  a.acknowledged_by,
+  CASE
     WHEN isfinite(
       date_trunc(
         'milliseconds',
@@ -1542,6 +1553,17 @@ SELECT
   a.message,
   a.node,
   CASE
+    WHEN isfinite(a.silenced_until) THEN (date_part('epoch', a.silenced_until) * 1000)::bigint
+    WHEN a.silenced_until < 'epoch'::timestamptz THEN 0
+    WHEN a.silenced_until > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(a.acknowledged_at) THEN (date_part('epoch', a.acknowledged_at) * 1000)::bigint
+    WHEN a.acknowledged_at < 'epoch'::timestamptz THEN 0
+    WHEN a.acknowledged_at > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  a.acknowledged_by,
+  CASE
     WHEN isfinite(
       date_trunc(
         'milliseconds',
@@ -1581,6 +1603,75 @@ SELECT
 FROM notify_alert a
 WHERE a.def_id = $2 AND a.reason = $3;
 
+-- list_alerts
+SELECT
+  CASE
+    WHEN isfinite(a.opened) THEN (date_part('epoch', a.opened) * 1000)::bigint
+    WHEN a.opened < 'epoch'::timestamptz THEN 0
+    WHEN a.opened > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(a.last_notified) THEN (date_part('epoch', a.last_notified) * 1000)::bigint
+    WHEN a.last_notified < 'epoch'::timestamptz THEN 0
+    WHEN a.last_notified > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  a.suppressed,
+  CASE
+    WHEN isfinite(a.last_seen) THEN (date_part('epoch', a.last_seen) * 1000)::bigint
+    WHEN a.last_seen < 'epoch'::timestamptz THEN 0
+    WHEN a.last_seen > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(a.due) THEN (date_part('epoch', a.due) * 1000)::bigint
+    WHEN a.due < 'epoch'::timestamptz THEN 0
+    WHEN a.due > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  a.notice_id,
+  a.description,
+  a.class,
+  a.message,
+  a.node,
+  CASE
+    WHEN isfinite(a.silenced_until) THEN (date_part('epoch', a.silenced_until) * 1000)::bigint
+    WHEN a.silenced_until < 'epoch'::timestamptz THEN 0
+    WHEN a.silenced_until > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(a.acknowledged_at) THEN (date_part('epoch', a.acknowledged_at) * 1000)::bigint
+    WHEN a.acknowledged_at < 'epoch'::timestamptz THEN 0
+    WHEN a.acknowledged_at > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  a.acknowledged_by,
+  CASE
+    WHEN isfinite(
+      date_trunc(
+        'milliseconds',
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+      )
+    ) THEN (
+      date_part(
+        'epoch',
+        date_trunc(
+          'milliseconds',
+          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+        )
+      ) * 1000
+    )::bigint
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) < 'epoch'::timestamptz THEN 0
+    WHEN date_trunc(
+      'milliseconds',
+      coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+    ) > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  a.def_id,
+  a.reason
+FROM notify_alert a
+ORDER BY a.def_id, a.reason
+LIMIT $2;
+
 -- write_alert
 UPDATE notify_alert SET
   opened = ('epoch'::timestamptz + $4::bigint * interval '1 millisecond'),
@@ -1592,7 +1683,10 @@ UPDATE notify_alert SET
   description = $10,
   class = $11,
   message = $12,
-  node = $13
+  node = $13,
+  silenced_until = ('epoch'::timestamptz + $14::bigint * interval '1 millisecond'),
+  acknowledged_at = ('epoch'::timestamptz + $15::bigint * interval '1 millisecond'),
+  acknowledged_by = $16
 WHERE def_id = $2 AND reason = $3;
 
 -- close_alert
@@ -3042,13 +3136,14 @@ WHERE
 ORDER BY m.finish_time
 LIMIT $5;
 
--- purge
-DELETE FROM notify_msg_history AS m
+-- hold_purgeable
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status = 3 THEN m.errors END, m.end_reason
+FROM notify_msg_history AS m
 WHERE
   m.id = ANY ($2::text::bigint[])
-  AND true
   AND m.status + 0 = $3
-  AND (m.finish_time + $4 * interval '1 millisecond') <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp());
+  AND (m.finish_time + $4 * interval '1 millisecond') <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+FOR UPDATE;
 
 -- purge_definition
 DELETE FROM notify_def

@@ -1080,6 +1080,9 @@ SELECT
   a.class,
   a.message,
   a.node,
+  CAST(round(unixepoch(a.silenced_until, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(a.acknowledged_at, 'subsec') * 1000) AS integer),
+  a.acknowledged_by,
   CAST(
     round(
       unixepoch(
@@ -1111,6 +1114,9 @@ SELECT
   a.class,
   a.message,
   a.node,
+  CAST(round(unixepoch(a.silenced_until, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(a.acknowledged_at, 'subsec') * 1000) AS integer),
+  a.acknowledged_by,
   CAST(
     round(
       unixepoch(
@@ -1131,6 +1137,35 @@ SELECT
 FROM notify_alert a
 WHERE a.def_id = $2 AND a.reason = $3;
 
+-- list_alerts
+SELECT
+  CAST(round(unixepoch(a.opened, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(a.last_notified, 'subsec') * 1000) AS integer),
+  a.suppressed,
+  CAST(round(unixepoch(a.last_seen, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(a.due, 'subsec') * 1000) AS integer),
+  a.notice_id,
+  a.description,
+  a.class,
+  a.message,
+  a.node,
+  CAST(round(unixepoch(a.silenced_until, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(a.acknowledged_at, 'subsec') * 1000) AS integer),
+  a.acknowledged_by,
+  CAST(
+    round(
+      unixepoch(
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        'subsec'
+      ) * 1000
+    ) AS integer
+  ),
+  a.def_id,
+  a.reason
+FROM notify_alert a
+ORDER BY a.def_id, a.reason
+LIMIT $2;
+
 -- write_alert
 UPDATE notify_alert SET
   opened = strftime('%Y-%m-%d %H:%M:%f', $4 / 1000.0, 'unixepoch'),
@@ -1142,7 +1177,10 @@ UPDATE notify_alert SET
   description = $10,
   class = $11,
   message = $12,
-  node = $13
+  node = $13,
+  silenced_until = strftime('%Y-%m-%d %H:%M:%f', $14 / 1000.0, 'unixepoch'),
+  acknowledged_at = strftime('%Y-%m-%d %H:%M:%f', $15 / 1000.0, 'unixepoch'),
+  acknowledged_by = $16
 WHERE def_id = $2 AND reason = $3;
 
 -- close_alert
@@ -2232,11 +2270,11 @@ WHERE
 ORDER BY m.finish_time
 LIMIT $5;
 
--- purge
-DELETE FROM notify_msg_history AS m
+-- hold_purgeable
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status = 3 THEN m.errors END, m.end_reason
+FROM notify_msg_history AS m
 WHERE
   m.id IN (SELECT value FROM json_each($2))
-  AND true
   AND m.status + 0 = $3
   AND strftime('%Y-%m-%d %H:%M:%f', m.finish_time, printf('%+.3f seconds', ($4) / 1000.0)) <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'));
 

@@ -11,7 +11,7 @@ use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::{NewNotice, NotifyDef, Status};
 use solid_notify_core::limit::Quota;
 use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::{Advanced, Alarm, Claim, ClaimWhat, LastTick, Node, Settle, Tick};
+use solid_notify_core::store::{Advanced, Alarm, Cause, Claim, ClaimWhat, LastTick, Node, Settle, Tick};
 use solid_notify_core::transition::Next;
 use solid_notify_redis::RedisOutbox;
 use solid_notify_testkit::conformance::{outcome, succeed};
@@ -144,6 +144,7 @@ impl World {
             description: None,
             class: dead.last_class.clone(),
             message,
+            cause: Cause::default(),
             node: node.clone(),
         };
         // The node raises it again, within the cool-down.

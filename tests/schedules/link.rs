@@ -11,12 +11,13 @@ use solid_notify::NotifyDef;
 use solid_notify::error::StoreError;
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
+use solid_notify_core::alert::silence::AlertChange;
 use solid_notify_core::definition::StoredVersion;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
     Advanced, AlertStep, AlertStore, Claim, Claims, ClusterView, DefinitionStore, DueTimes, Edit, Edited, Lease, Look,
-    Node as Beat, Purge, SendLimits, SendStore, Settle, Settled, Stores, Tick,
+    Node as Beat, Purge, Purged, SendLimits, SendStore, Settle, Settled, Stores, Tick,
 };
 
 use crate::watch::is_held;
@@ -195,7 +196,7 @@ impl SendStore for Link {
         .await
     }
 
-    async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
+    async fn purge(&self, purge: &Purge) -> Result<Vec<Purged>, StoreError> {
         let purge = purge.clone();
         self.pass("purge", true, move |store| {
             let purge = purge.clone();
@@ -256,6 +257,19 @@ impl AlertStore for Link {
         self.pass("advance_alert", true, move |store| {
             let step = step.clone();
             async move { store.alerts.advance_alert(&step).await }
+        })
+        .await
+    }
+
+    async fn alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason, AlertRow)>, StoreError> {
+        self.pass("alerts", false, move |store| async move { store.alerts.alerts(limit).await }).await
+    }
+
+    async fn change_alerts(&self, change: &AlertChange, who: &str) -> Result<bool, StoreError> {
+        let (change, who) = (change.clone(), who.to_owned());
+        self.pass("change_alerts", true, move |store| {
+            let (change, who) = (change.clone(), who.clone());
+            async move { store.alerts.change_alerts(&change, &who).await }
         })
         .await
     }

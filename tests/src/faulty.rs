@@ -11,13 +11,14 @@ use solid_notify::error::StoreError;
 use solid_notify::{AnyOutbox, Notice, NotifyDef, OutboxExt, SweeperBuilder};
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
+use solid_notify_core::alert::silence::AlertChange;
 use solid_notify_core::definition::StoredVersion;
 use solid_notify_core::engine::Engine;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
     Advanced, AlertStep, AlertStore, Claim, Claims, ClusterView, DefinitionStore, DueTimes, Edit, Edited, Lease, Look,
-    Node, Purge, SendLimits, SendStore, Settle, Settled, Stores, Tick,
+    Node, Purge, Purged, SendLimits, SendStore, Settle, Settled, Stores, Tick,
 };
 use solid_notify_testkit::conformance::Backend;
 use tokio::sync::Semaphore;
@@ -175,7 +176,7 @@ impl SendStore for Faulty {
         self.pass("extend", self.inner.send.extend(leases)).await
     }
 
-    async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
+    async fn purge(&self, purge: &Purge) -> Result<Vec<Purged>, StoreError> {
         self.pass("purge", self.inner.send.purge(purge)).await
     }
 
@@ -223,6 +224,14 @@ impl AlertStore for Faulty {
 
     async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
         self.pass("advance_alert", self.inner.alerts.advance_alert(step)).await
+    }
+
+    async fn alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason, AlertRow)>, StoreError> {
+        self.inner.alerts.alerts(limit).await
+    }
+
+    async fn change_alerts(&self, change: &AlertChange, who: &str) -> Result<bool, StoreError> {
+        self.inner.alerts.change_alerts(change, who).await
     }
 }
 

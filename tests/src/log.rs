@@ -42,12 +42,18 @@ impl Log {
 
     /// The lines at error level that contain `text`.
     pub fn errors_with(&self, text: &str) -> Vec<String> {
+        self.lines_with(Level::ERROR, text)
+    }
+
+    /// The lines at warn level that contain `text`.
+    pub fn warnings_with(&self, text: &str) -> Vec<String> {
+        self.lines_with(Level::WARN, text)
+    }
+
+    fn lines_with(&self, at: Level, text: &str) -> Vec<String> {
         let lines = self.0.lock().unwrap();
-        lines
-            .iter()
-            .filter(|(level, line)| *level == Level::ERROR && line.contains(text))
-            .map(|(_, line)| line.clone())
-            .collect()
+        let found = lines.iter().filter(|(level, line)| *level == at && line.contains(text));
+        found.map(|(_, line)| line.clone()).collect()
     }
 }
 

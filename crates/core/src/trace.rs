@@ -47,6 +47,15 @@ mod otel {
     }
 }
 
+/// Returns the trace id of a stored W3C `traceparent`, 32 hexadecimal digits; `None` for another format.
+pub fn trace_id(stored: &str) -> Option<&str> {
+    let mut parts = stored.trim().split('-');
+    let (version, id, span) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    let is_valid = version.len() == 2 && id.len() == 32 && span.len() == 16 && is_hex(id);
+    (is_valid && id.bytes().any(|digit| digit != b'0')).then_some(id)
+}
+
 /// Returns the context of the current span, if it has one.
 pub fn current() -> Option<String> {
     #[cfg(feature = "otel")]
@@ -64,4 +73,21 @@ pub fn go_on(span: &tracing::Span, stored: &str, age: Duration) {
     }
     #[cfg(not(feature = "otel"))]
     let _ = (span, stored, age);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::trace_id;
+
+    #[test]
+    fn trace_id_is_that_of_a_traceparent_only() {
+        let id = "4bf92f3577b34da6a3ce929d0e0e4736";
+        assert_eq!(trace_id(&format!("00-{id}-00f067aa0ba902b7-01")), Some(id));
+        assert_eq!(trace_id(&format!("cc-{id}-00f067aa0ba902b7-01-more")), Some(id), "a later version may have more");
+        let zeros = "0".repeat(32);
+        for other in ["", "t", id, "00-4bf9-00f067aa0ba902b7-01", &format!("00-{zeros}-00f067aa0ba902b7-01")] {
+            assert_eq!(trace_id(other), None, "{other}");
+        }
+        assert_eq!(trace_id(&format!("00-{}-00f067aa0ba902b7-01", id.to_uppercase())), None, "W3C has small letters");
+    }
 }

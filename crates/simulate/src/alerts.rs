@@ -10,7 +10,7 @@ use solid_notify_core::alert::advance::advance;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow, raise};
 use solid_notify_core::definition::KeepHistory;
 use solid_notify_core::notice::{duration_from_millis, rfc3339, time_from_millis};
-use solid_notify_core::store::Alarm;
+use solid_notify_core::store::{Alarm, Cause};
 use solid_notify_core::{Alert, AlertKind, AlertReason, ErrorClass, Policy};
 
 use super::report::SimulatedAlert;
@@ -60,6 +60,7 @@ impl Desk {
             description: None,
             class: class.map(|class| class.as_str().to_owned()),
             message: class.map_or("the process died while sending".to_owned(), |class| format!("simulated: {class}")),
+            cause: Cause::default(),
             node: "simulation".to_owned(),
         };
         let incident = self.incidents.entry(reason).or_default();

@@ -63,7 +63,7 @@ pub mod operate {
     pub use solid_notify_core::notice::OwnLimits;
     pub use solid_notify_core::operate::{
         Bulk, ClassCount, Counted, DefRef, EditPreview, Explanation, Filter, HandlerChange, InFlight, IntervalChange,
-        NO_CLASS, NextStep, Operator, Page, Preview, Rate,
+        NO_CLASS, NextStep, OpenAlert, Operator, Page, Preview, Rate,
     };
     pub use solid_notify_core::store::verb::VerbResult;
     pub use solid_notify_core::store::{

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow, raise};
+use solid_notify_core::alert::silence::{AlertChange, AlertVerb, decide};
 use solid_notify_core::error::FaultKind;
-use solid_notify_core::store::{Advanced, Alarm, AlertStep};
+use solid_notify_core::notice::time_from_millis;
+use solid_notify_core::store::{Advanced, Alarm, AlertStep, AuditEntry};
 
 use crate::connections::Share;
 use crate::dialect::Dialect;
@@ -14,6 +16,7 @@ use crate::dialect::fault::fault;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, locked_row, required, required_text};
 use crate::dialect::statement::{Arg, Statement, int, statements};
+use crate::operate::audit::write_entry;
 
 columns! {
     AlertKey():
@@ -33,6 +36,9 @@ columns! {
     class = "a.class";
     message = "a.message";
     node = "a.node";
+    silenced_until = kind.epoch("a.silenced_until");
+    acknowledged_at = kind.epoch("a.acknowledged_at");
+    acknowledged_by = "a.acknowledged_by";
     now = kind.epoch_down(&kind.now());
 }
 
@@ -56,6 +62,7 @@ statements! {
     lock_alert,
     due_alerts,
     look_alert,
+    list_alerts,
     write_alert,
     close_alert,
     add_alert,
@@ -80,14 +87,20 @@ impl AlertStatements {
                 AlertKey::list()
             )),
             look_alert: statement(format!("SELECT {row}, {} {one}", Facts::list(kind))),
+            list_alerts: statement(format!(
+                "SELECT {row}, {} FROM notify_alert a ORDER BY a.def_id, a.reason LIMIT $2",
+                AlertKey::list()
+            )),
             write_alert: statement(format!(
                 "UPDATE notify_alert SET opened = {}, last_notified = {}, suppressed = $6, last_seen = {}, due = {},
-                 notice_id = $9, description = $10, class = $11, message = $12, node = $13
-                 WHERE def_id = $2 AND reason = $3",
+                 notice_id = $9, description = $10, class = $11, message = $12, node = $13, silenced_until = {},
+                 acknowledged_at = {}, acknowledged_by = $16 WHERE def_id = $2 AND reason = $3",
                 kind.epoch_time("$4"),
                 kind.epoch_time("$5"),
                 kind.epoch_time("$7"),
-                kind.epoch_time("$8")
+                kind.epoch_time("$8"),
+                kind.epoch_time("$14"),
+                kind.epoch_time("$15")
             )),
             close_alert: statement("DELETE FROM notify_alert WHERE def_id = $2 AND reason = $3".into()),
             add_alert: statement(format!(
@@ -188,6 +201,59 @@ pub(crate) async fn advance_alert<DB: Dialect>(
     Ok(advanced)
 }
 
+pub(crate) async fn alerts<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    limit: usize,
+) -> sqlx::Result<Vec<(i64, AlertReason, AlertRow)>> {
+    let mut alerts = Vec::new();
+    for row in on.rows(&AlertStatements::of(DB::KIND).list_alerts, &[now, int(limit).into()]).await? {
+        let [def_id, reason] = [AlertKey::AT.def_id, AlertKey::AT.reason].map(|at| Alert::COUNT + at);
+        if let Some(reason) = AlertReason::from_name(&required_text::<DB>(&row, reason)?) {
+            alerts.push((required::<DB>(&row, def_id)?, reason, read::<DB>(&row)?.0));
+        }
+    }
+    Ok(alerts)
+}
+
+pub(crate) async fn change_alerts<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    change: &AlertChange,
+    who: &str,
+) -> sqlx::Result<bool> {
+    let statements = AlertStatements::of(DB::KIND);
+    let mut conn = on.get().await?;
+    let mut tx = conn.begin().await?;
+    let mut changed = false;
+    for reason in change.reasons() {
+        let key = [now, change.def_id.into(), reason.as_str().into()];
+        let seen = match change.verb {
+            AlertVerb::Silence { .. } => Some(read::<DB>(
+                &locked_row::<DB>(&mut tx, &statements.lock_alert, &statements.open_alert, &key).await?,
+            )?),
+            _ => lock::<DB>(&mut tx, &key).await?,
+        };
+        let Some((row, time)) = seen else { continue };
+        match decide(Some(&row), &change.verb, who, time) {
+            None => continue,
+            Some(Some(new)) => write::<DB>(&mut tx, &key, &new).await?,
+            Some(None) => drop(DB::execute(&mut tx, &statements.close_alert, &key).await?),
+        }
+        changed = true;
+    }
+    if changed {
+        let mut entry = AuditEntry::new(time_from_millis(0), who, change.act());
+        (entry.def_id, entry.detail) = (Some(change.def_id), Some(change.detail()));
+        write_entry::<DB>(&mut tx, now, &entry).await?;
+        tx.commit().await?;
+    } else {
+        tx.rollback().await?;
+    }
+    conn.done();
+    Ok(changed)
+}
+
 /// Locks the row. Returns it and the time.
 async fn lock<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3]) -> sqlx::Result<Option<(AlertRow, i64)>> {
     let rows = DB::fetch(conn, &AlertStatements::of(DB::KIND).lock_alert, key).await?;
@@ -207,6 +273,9 @@ fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(AlertRow, i64)> {
         class: DB::text(row, AT.class)?,
         message: DB::text(row, AT.message)?,
         node: DB::text(row, AT.node)?,
+        silenced_until: DB::int(row, AT.silenced_until)?,
+        acknowledged_at: DB::int(row, AT.acknowledged_at)?,
+        acknowledged_by: DB::text(row, AT.acknowledged_by)?,
     };
     Ok((alert, required::<DB>(row, AT.now)?))
 }
@@ -226,6 +295,9 @@ async fn write<DB: Dialect>(conn: &mut DB::Connection, key: &[Arg<'_>; 3], row: 
         Arg::Text(row.class.as_deref()),
         Arg::Text(row.message.as_deref()),
         Arg::Text(row.node.as_deref()),
+        Arg::Int(row.silenced_until),
+        Arg::Int(row.acknowledged_at),
+        Arg::Text(row.acknowledged_by.as_deref()),
     ];
     DB::execute(conn, &AlertStatements::of(DB::KIND).write_alert, &args).await?;
     Ok(())

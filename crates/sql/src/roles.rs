@@ -7,13 +7,14 @@ use chrono::{DateTime, Utc};
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
+use solid_notify_core::alert::silence::AlertChange;
 use solid_notify_core::definition::{NotifyDef, StoredVersion};
 use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{ClaimedNotice, NoticeRecord};
 use solid_notify_core::store::verb::{Verb, VerbResult};
 use solid_notify_core::store::{
     Advanced, AlertStep, AlertStore, AuditEntry, BrowseStore, BulkStep, BulkStepDone, Claim, Claims, ClusterView,
-    DefinitionCounts, DefinitionStore, DueTimes, Edit, Edited, Lease, Listed, Look, Node, OperateStore, Purge,
+    DefinitionCounts, DefinitionStore, DueTimes, Edit, Edited, Lease, Listed, Look, Node, OperateStore, Purge, Purged,
     QueueSlice, RetryGroup, SeenNode, SendLimits, SendStore, Settle, Settled, Switch, Tick,
 };
 
@@ -73,8 +74,8 @@ impl<DB: Dialect> SendStore for SqlStore<DB> {
         Ok(extended)
     }
 
-    async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
-        self.call("purging", Purpose::Operate, |on, now| purge::purge(on, now, &self.purged, purge)).await
+    async fn purge(&self, purge: &Purge) -> Result<Vec<Purged>, StoreError> {
+        self.call("purging", Purpose::Operate, |on, now| purge::purge(on, now, &self.purge_ends, purge)).await
     }
 
     async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError> {
@@ -95,6 +96,17 @@ impl<DB: Dialect> AlertStore for SqlStore<DB> {
     async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
         self.call("storing what becomes of an alert", Purpose::Work, |on, now| alerts::advance_alert(on, now, step))
             .await
+    }
+
+    async fn alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason, AlertRow)>, StoreError> {
+        self.call("listing alerts", Purpose::Operate, |on, now| alerts::alerts(on, now, limit)).await
+    }
+
+    async fn change_alerts(&self, change: &AlertChange, who: &str) -> Result<bool, StoreError> {
+        self.call("changing alerts for an operator", Purpose::Operate, |on, now| {
+            alerts::change_alerts(on, now, change, who)
+        })
+        .await
     }
 }
 

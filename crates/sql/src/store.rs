@@ -15,7 +15,7 @@ use crate::connections::{Connections, NoTurn, Purpose, Share};
 use crate::dialect::Dialect;
 use crate::dialect::fault::{CONFLICT_PAUSES, fault, is_unique_violation};
 use crate::dialect::statement::Arg;
-use crate::operate::purge::Purged;
+use crate::operate::purge::PurgeEnds;
 
 /// The store of one database.
 pub(crate) struct SqlStore<DB: Dialect> {
@@ -23,7 +23,7 @@ pub(crate) struct SqlStore<DB: Dialect> {
     clock: Option<HandClock>,
     call_timeout: Duration,
     pub(crate) hints: ClaimHints,
-    pub(crate) purged: Purged,
+    pub(crate) purge_ends: PurgeEnds,
     pub(crate) known: Arc<KnownIds>,
 }
 
@@ -37,7 +37,7 @@ impl<DB: Dialect> SqlStore<DB> {
             clock,
             call_timeout,
             hints: ClaimHints::default(),
-            purged: Purged::default(),
+            purge_ends: PurgeEnds::default(),
             known,
         }
     }

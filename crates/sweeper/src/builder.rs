@@ -181,13 +181,24 @@ impl SweeperBuilder {
         self
     }
 
+    /// Sets where people look at notices: an alert about the notice 7 has the link `<base_url>/notices/7`. None by default: alerts
+    /// have no link. It must be an `http` or `https` URL without user, query and fragment, or the start fails; slashes at
+    /// its end are ignored. Set it in the sweepers that send alerts.
+    pub fn base_url(mut self, url: impl AsRef<str>) -> Self {
+        self.setup.settings.base_url = Some(url.as_ref().into());
+        self
+    }
+
     /// Starts the sweeper.
     ///
     /// # Errors
-    /// [`StartError`] if the definitions cannot be read. After the start no database error ends the sweeper.
-    pub async fn start(self) -> Result<Sweeper, StartError> {
+    /// [`StartError`] if the definitions cannot be read, or a setting is invalid. After the start no database error ends the
+    /// sweeper.
+    pub async fn start(mut self) -> Result<Sweeper, StartError> {
+        let settings = &mut self.setup.settings;
+        settings.base_url = settings.base_url.take().map(|url| checked_url(&url)).transpose()?;
         let worker = Worker::new(self.setup);
-        worker.reload_definitions().await.map_err(StartError)?;
+        worker.reload_definitions().await.map_err(|error| StartError(Reason::Store(error)))?;
         Ok(Sweeper::spawn(worker))
     }
 
@@ -203,21 +214,53 @@ impl SweeperBuilder {
     }
 }
 
-/// The sweeper could not start: its definitions could not be read.
+/// Returns the URL without slashes at its end.
+fn checked_url(text: &str) -> Result<Arc<str>, StartError> {
+    // A user name and a password are not shown.
+    let shown = if text.contains('@') { "…" } else { text };
+    let wrong = |why: &str| {
+        let expected =
+            "write an http or https URL without user, query and fragment, such as `https://ops.example.org/outbox`";
+        StartError(Reason::Setting(format!("`base_url` is {shown:?}: {why}; {expected}")))
+    };
+    let url = url::Url::parse(text.trim()).map_err(|error| wrong(&error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(wrong("links need http or https"));
+    }
+    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
+        return Err(wrong("the path of a notice cannot be added to it"));
+    }
+    Ok(url.as_str().trim_end_matches('/').into())
+}
+
+/// The sweeper could not start: its definitions could not be read, or a setting is invalid.
 #[derive(Debug)]
-pub struct StartError(StoreError);
+pub struct StartError(Reason);
+
+#[derive(Debug)]
+enum Reason {
+    Store(StoreError),
+    Setting(String),
+}
 
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let hint = if self.0.kind == FaultKind::Unusable { " (was `outbox.migrate()` run?)" } else { "" };
-        write!(f, "the sweeper cannot start: {}{hint}", self.0)
+        let unusable = matches!(&self.0, Reason::Store(error) if error.kind == FaultKind::Unusable);
+        let hint = if unusable { " (was `outbox.migrate()` run?)" } else { "" };
+        match &self.0 {
+            Reason::Store(error) => write!(f, "the sweeper cannot start: {error}{hint}"),
+            Reason::Setting(wrong) => write!(f, "the sweeper cannot start: {wrong}"),
+        }
     }
 }
 
 impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The message above contains the store error's whole text, so the source is the store error's cause.
-        std::error::Error::source(&self.0)
+        match &self.0 {
+            // The message above contains the store error's whole text, so the source is the store error's cause.
+            Reason::Store(error) => std::error::Error::source(error),
+            Reason::Setting(_) => None,
+        }
     }
 }
 
@@ -231,6 +274,22 @@ mod tests {
     fn node_beats_often_enough_with_every_setting() {
         let builder = MemoryOutbox::new().sweeper().maintenance_interval(Duration::from_secs(600));
         assert!(3 * builder.setup.settings.maintenance_interval <= NODE_LIVES);
+    }
+
+    #[tokio::test]
+    async fn start_refuses_a_base_url_that_cannot_be_a_link() {
+        let start = async |url: &str| MemoryOutbox::new().sweeper().base_url(url).start().await;
+        for wrong in
+            ["", "ops.example.org", "ftp://ops", "https://", "https://a:b@ops", "https://ops/?id=", "https://ops/#x"]
+        {
+            let error = start(wrong).await.err().unwrap().to_string();
+            let shown = if wrong.contains('@') { "…" } else { wrong };
+            assert!(error.contains(&format!("`base_url` is {shown:?}")) && error.contains("such as"), "{error}");
+        }
+        let sweeper = start(" https://ops.example.org/outbox// ").await.unwrap();
+        sweeper.shutdown().await;
+        assert_eq!(&*checked_url("https://ops.example.org").unwrap(), "https://ops.example.org");
+        assert_eq!(&*checked_url("http://ops/outbox//").unwrap(), "http://ops/outbox");
     }
 
     #[tokio::test(start_paused = true)]

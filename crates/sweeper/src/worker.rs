@@ -140,6 +140,8 @@ pub(crate) struct Settings {
     pub(crate) maintenance_interval: Duration,
     pub(crate) housekeeping: bool,
     pub(crate) count_interval: Duration,
+    /// Checked by the start.
+    pub(crate) base_url: Option<Arc<str>>,
 }
 
 impl Default for Settings {
@@ -154,6 +156,7 @@ impl Default for Settings {
             maintenance_interval: Duration::from_secs(60),
             housekeeping: true,
             count_interval: Duration::from_secs(30),
+            base_url: None,
         }
     }
 }

@@ -94,7 +94,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "retime" | "rewrite" | "refuse" | "ack_late" => vec![list(&["777", "'5'"])],
         "ahead" => ["'one key'", "'17'"].map(|key| list(&["1", key, "777"])).to_vec(),
         "purgeable" => each_slice(["1", "3"], &["1000", "500", "0"]),
-        "purge" | "cancel" => each_ids().into_iter().map(|ids| [ids, list(&["1", "1000"])].concat()).collect(),
+        "hold_purgeable" | "cancel" => each_ids().into_iter().map(|ids| [ids, list(&["1", "1000"])].concat()).collect(),
         "purge_definition" | "take_count" | "count_sending" => ["1", "5"].map(|id| list(&[id, "1000"])).to_vec(),
         other => panic!("tell this test the arguments of {other}"),
     }

@@ -1,8 +1,9 @@
 //! Mails through a real server: their contents, their encryption, and refused addresses.
 
 use mail_parser::MimeHeaders;
-use solid_notify::Status;
+use solid_notify::alert::AlertReason;
 use solid_notify::channels::{AlertChannels, ChannelError, Mailer, MailerBuilder, Slack};
+use solid_notify::{NotifyDef, Status};
 use solid_notify_tests::sending::eventually;
 
 use crate::channels::desk::{Desk, alert, error, known_types};
@@ -43,6 +44,27 @@ async fn every_address_gets_text_and_html_over_an_encrypted_connection() {
         assert!(text.contains("with esmtpsa"), "{text}");
         assert!(text.contains("Auto-Submitted: auto-generated\n"), "{text}");
     }
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn final_failures_go_by_mail_and_piles_to_the_chat() {
+    let chat = Receiver::accepting("ok").await;
+    let channels = AlertChannels::builder().mail(through("SMTP_URL").build().unwrap());
+    let desk = Desk::with(channels.chat("ops", Slack::new(chat.url("/ops"))).build().unwrap()).await;
+    let address = fresh("routed");
+    let row = NotifyDef::new("routed").email(format!("final_failure={address}")).alert_to("dead_letters=ops");
+    desk.define(row).await;
+    let mut pile = alert("routed", &[], &[]);
+    pile.reason = AlertReason::DeadLetters;
+    let posted = desk.send(&pile, Status::Succeeded).await;
+    assert_eq!(posted.description.as_deref(), Some("delivered to: ops"));
+    assert_eq!(chat.posted.count(), 1);
+    let mailed = desk.send(&alert("routed", &[], &[]), Status::Succeeded).await;
+    assert_eq!(mailed.description, Some(format!("delivered to: {address}")));
+    let text = the_mail_to(&address).await;
+    assert_eq!(parsed(&text).subject(), Some("routed: finally failed (notice 7)"));
+    assert_eq!(chat.posted.count(), 1);
     desk.close().await;
 }
 

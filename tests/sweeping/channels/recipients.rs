@@ -74,6 +74,7 @@ async fn recipients_that_cannot_be_reached_are_logged_when_the_row_is_read() {
     for (name, row) in [
         ("misspelt-chat", NotifyDef::new("misspelt-chat").alert_to("opps")),
         ("without-mailer", NotifyDef::new("without-mailer").email("a@example.com")),
+        ("misspelt-reason", NotifyDef::new("misspelt-reason").alert_to("final_failur=ops")),
         ("none-named", NotifyDef::new("none-named")),
         ("no-alerts", NotifyDef::new("no-alerts").alert_trigger_type("never")),
     ] {
@@ -81,6 +82,7 @@ async fn recipients_that_cannot_be_reached_are_logged_when_the_row_is_read() {
         let told = log().errors_with(name);
         match name {
             "misspelt-chat" => assert!(told.len() == 1 && told[0].contains("known are ops"), "{told:?}"),
+            "misspelt-reason" => assert!(told.len() == 1 && told[0].contains("known are: final_failure"), "{told:?}"),
             "without-mailer" => assert!(told.len() == 1 && told[0].contains("there is no mailer"), "{told:?}"),
             "none-named" => assert!(told.len() == 1 && told[0].contains("names no recipient"), "{told:?}"),
             _ => assert!(told.is_empty(), "{told:?}"),

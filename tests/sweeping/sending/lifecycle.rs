@@ -1,10 +1,12 @@
 //! Start, idleness and shutdown of a sweeper, and its clean-up.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::log::Log;
 use solid_notify_tests::sending::{Calls, add, edit_by_hand, eventually, gated, reaches, record, update};
 use tokio::sync::Semaphore;
 
@@ -120,6 +122,41 @@ pub async fn history_is_purged_by_what_the_definition_says(b: &dyn Backend) {
     b.clock().advance(10 * DAY);
     eventually("the dead letter is purged", async || !exists(bad).await).await;
     assert!(exists(long).await);
+    sweeper.shutdown().await;
+}
+
+pub async fn a_purged_dead_letter_is_logged_without_its_parameter(b: &dyn Backend) {
+    static CASES: AtomicUsize = AtomicUsize::new(0);
+    let log = Log::start();
+    // The stores' cases share the log.
+    let name = format!("purged_{:03}", CASES.fetch_add(1, Ordering::Relaxed));
+    b.outbox().define_if_missing(NotifyDef::new(&name).handler("any").max_retry_times(0)).await.unwrap();
+    let handler = |notice: Notice<String>| async move {
+        if notice.param() == "good" { Ok(()) } else { Err(Failure::retry("the door is shut")) }
+    };
+    let sweeper = b.outbox().sweeper().handler("any", handler).start().await.unwrap();
+    let add = async |param: &str| b.add_new(NewNotice::new(name.as_str(), param).unwrap()).await.id();
+    let (bad, good) = (add("secret").await, add("good").await);
+    reaches(b, bad, Status::DeadLetter).await;
+    reaches(b, good, Status::Succeeded).await;
+    sweeper.idle().await;
+    b.clock().advance(31 * DAY);
+    eventually("both are purged", async || {
+        let find = async |id| b.outbox().find(id).await.unwrap();
+        find(bad).await.is_none() && find(good).await.is_none()
+    })
+    .await;
+    sweeper.idle().await;
+    let mut lines = log.warnings_with(&name);
+    // `notify.dead_letters` counts it.
+    lines.retain(|line| line.contains("purged a dead letter"));
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let error = r#"error="the door is shut""#;
+    let reason = r#"reason="all 1 tries failed; the last error: the door is shut""#;
+    for part in [&format!("id={bad} "), "tries=1 ", r#"class="unknown""#, error, reason, "(masked)"] {
+        assert!(lines[0].contains(part), "{part}: {lines:?}");
+    }
+    assert!(!log.all().iter().any(|line| line.contains(&name) && line.contains("secret")));
     sweeper.shutdown().await;
 }
 

@@ -93,6 +93,7 @@ macro_rules! sending_suite {
                 a_dropped_sweeper_ends_what_is_running_and_claims_nothing_more,
                 run_until_idle_sends_what_is_due_and_ends,
                 history_is_purged_by_what_the_definition_says,
+                a_purged_dead_letter_is_logged_without_its_parameter,
                 a_broken_row_purges_nothing;
             timetables: each_tick_is_sent_once_by_two_sweepers,
                 ticks_that_were_missed_follow_the_rule_of_the_definition,
@@ -125,7 +126,13 @@ macro_rules! sending_suite {
                 sweepers_share_a_cool_down,
                 an_overdue_ack_raises_an_alert,
                 conditions_outside_of_attempts_raise_alerts_too,
-                a_notice_behind_its_ordering_key_is_backlog;
+                a_pile_of_dead_letters_raises_an_alert_by_default,
+                a_notice_behind_its_ordering_key_is_backlog,
+                a_silenced_alert_is_a_digest_when_the_silence_ends,
+                a_silence_that_ends_after_the_problem_has_no_digest,
+                a_silence_that_an_operator_ends_is_over_at_once,
+                a_silenced_condition_is_reported_when_the_silence_ends,
+                an_acknowledged_alert_sends_only_its_recovery;
         }
     };
     (@cases $run:ident; $($group:ident: $($case:ident),+;)+) => {

@@ -42,20 +42,13 @@ fn safe_id(id: &str) -> String {
 
 /// Returns the alert as HTML. Styles stand at the elements, because mail programs drop style sheets.
 fn html(alert: &Alert) -> String {
-    let facts = [
-        ("definition", alert.definition.clone()),
-        ("reason", alert.reason.as_str().to_owned()),
-        ("notice", alert.notice_id.map(|id| id.to_string()).unwrap_or_default()),
-        ("error class", alert.class.clone().unwrap_or_default()),
-        ("suppressed", if alert.more > 0 { alert.more.to_string() } else { String::new() }),
-        ("since", alert.since.clone()),
-        ("node", alert.node.clone()),
-    ];
-    let row = |(name, value): &(&str, String)| {
-        let (name, value) = (escaped(name), escaped(value));
+    let row = |(name, value): (&str, String)| {
+        let (name, value) = (escaped(name), escaped(&value));
+        let value = if name == "link" { format!("<a href=\"{value}\">{value}</a>") } else { value };
         format!("<tr><td style=\"padding:2px 12px 2px 0;color:#666\">{name}</td><td>{value}</td></tr>\n")
     };
-    let rows: String = facts.iter().filter(|(_, value)| !value.is_empty()).map(row).collect();
+    // The message stands above the table.
+    let rows: String = alert.facts().into_iter().filter(|(name, _)| *name != "message").map(row).collect();
     let (title, message) = (escaped(&alert.title()), escaped(&alert.message));
     format!(
         "<!DOCTYPE html>\n<html><body style=\"font-family:sans-serif;font-size:14px\">\n\
@@ -131,10 +124,12 @@ mod tests {
     fn every_fact_that_there_is_has_a_row() {
         let mut alert = alert("sync", "first\nsecond");
         (alert.notice_id, alert.node, alert.more) = (Some(7), "node-1".to_owned(), 3);
+        (alert.tries, alert.max_tries, alert.link) = (Some(4), Some(5), Some("https://ops/notices/7?a&b".to_owned()));
         let page = html(&alert);
-        for value in [">sync<", ">final_failure<", ">7<", "first\nsecond", ">3<", ">node-1<"] {
+        let link = "<a href=\"https://ops/notices/7?a&amp;b\">https://ops/notices/7?a&amp;b</a>";
+        for value in [">sync<", ">final_failure<", ">7<", "first\nsecond", ">3<", ">node-1<", ">4 of 5<", link] {
             assert!(page.contains(value), "{value}: {page}");
         }
-        assert_eq!(page.matches("<tr>").count(), 5, "{page}");
+        assert_eq!(page.matches("<tr>").count(), 7, "{page}");
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! The first alarm of a definition and reason is sent at once and makes the row due at the end of the cool-down. Alarms until then
 //! are counted. The node that finds the row due moves it on: it inserts a digest or the notice of the recovery, or looks again later.
+//! While an operator silences the alert ([`super::silence`]), nothing is sent, and the row is due at the end of the silence.
+//! Of an acknowledged alert only the recovery is sent.
 
 use std::time::Duration;
 
@@ -32,6 +34,24 @@ pub struct AlertRow {
     pub message: Option<String>,
     /// The node that raised it.
     pub node: Option<String>,
+    /// Until when an operator silences it. A time that has passed: the look at the end of the silence is still due.
+    pub silenced_until: Option<i64>,
+    /// When an operator acknowledged it.
+    pub acknowledged_at: Option<i64>,
+    /// The operator.
+    pub acknowledged_by: Option<String>,
+}
+
+impl AlertRow {
+    /// Returns true if alarms were raised, and false for a bare silence.
+    pub fn is_open(&self) -> bool {
+        self.last_notified.is_some() || self.suppressed > 0
+    }
+
+    /// Returns true while an operator silences it.
+    pub fn is_silenced(&self, now: i64) -> bool {
+        self.silenced_until.is_some_and(|until| until > now)
+    }
 }
 
 /// Effect of alarms on a row.
@@ -51,9 +71,10 @@ pub fn raise(row: &AlertRow, count: i64, last: &Alarm, now: i64) -> Raised {
     let is_over = notified.is_none_or(|notified| now >= notified.saturating_add(cooldown));
     // A digest that is due reports these alarms, too.
     let digest_is_due = row.suppressed > 0 && row.due.is_some_and(|due| due <= now);
-    let notify = is_over && !digest_is_due;
+    let (silenced, acknowledged) = (row.is_silenced(now), row.acknowledged_by.is_some());
+    let notify = is_over && !digest_is_due && !silenced && !acknowledged;
     let mut new = row.clone();
-    if row.last_notified.is_none() {
+    if !row.is_open() {
         new.opened = now;
     }
     if notify {
@@ -69,9 +90,12 @@ pub fn raise(row: &AlertRow, count: i64, last: &Alarm, now: i64) -> Raised {
     new.node = Some(last.node.clone());
     let ends = new.last_notified.filter(|notified| *notified <= now).unwrap_or(now).saturating_add(cooldown);
     new.due = Some(match row.due {
-        Some(due) if new.suppressed == 0 => due,
+        Some(due) if new.suppressed == 0 || acknowledged => due,
         due => due.map_or(ends, |due| due.min(ends)),
     });
+    if silenced {
+        new.due = row.silenced_until;
+    }
     Raised { row: new, notify }
 }
 
@@ -96,7 +120,7 @@ pub enum News {
     Digest,
     /// No news yet: check again after this time.
     Quiet(Duration),
-    /// No alarm came for so long that the alert is closed without a message.
+    /// No alarm came for so long, or during a silence, that the alert is closed without a message.
     Stale,
 }
 
@@ -127,6 +151,12 @@ pub fn news(
     check_interval: Duration,
     cooldown: Duration,
 ) -> News {
+    if let Some(until) = row.silenced_until.filter(|_| row.is_silenced(facts.now)) {
+        return News::Quiet(duration_from_millis(until - facts.now));
+    }
+    if !row.is_open() {
+        return News::Stale;
+    }
     let quiet = facts.now.saturating_sub(row.last_seen);
     let over = match reason.is_delivery() {
         // One success among failures is no recovery.
@@ -137,9 +167,10 @@ pub fn news(
     };
     if over {
         News::Recovered
-    } else if row.suppressed > 0 {
+    } else if row.suppressed > 0 && row.acknowledged_by.is_none() {
         let notified = row.last_notified.unwrap_or(row.opened);
-        let due = facts.now >= notified.saturating_add(pause(row, reason, cooldown));
+        let silence_ended = row.silenced_until.is_some();
+        let due = silence_ended || facts.now >= notified.saturating_add(pause(row, reason, cooldown));
         // The end of a condition is reported soon; that it continues is reported less and less often.
         if due || reason.is_delivery() { News::Digest } else { News::Quiet(cooldown) }
     } else if quiet >= STALE {
@@ -156,14 +187,21 @@ pub fn advanced(row: &AlertRow, news: News, now: i64, cooldown: Duration) -> Opt
     let after = |pause: Duration| Some(now.saturating_add(millis(pause)));
     match news {
         News::Recovered | News::Stale => None,
-        News::Quiet(pause) => Some(AlertRow { due: after(pause), ..row.clone() }),
-        News::Digest => Some(AlertRow { suppressed: 0, last_notified: Some(now), due: after(cooldown), ..row.clone() }),
+        News::Quiet(pause) => {
+            let silenced_until = row.silenced_until.filter(|_| row.is_silenced(now));
+            Some(AlertRow { due: after(pause), silenced_until, ..row.clone() })
+        }
+        News::Digest => {
+            let (last_notified, due) = (Some(now), after(cooldown));
+            Some(AlertRow { suppressed: 0, last_notified, due, silenced_until: None, ..row.clone() })
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Cause;
     use proptest::prelude::*;
 
     const MINUTE: i64 = 60_000;
@@ -180,6 +218,7 @@ mod tests {
             description: Some("order 7".to_owned()),
             class: Some("network".to_owned()),
             message: "refused".to_owned(),
+            cause: Cause::default(),
             node: "n".to_owned(),
         }
     }

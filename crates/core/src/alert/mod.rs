@@ -3,6 +3,7 @@
 
 pub mod advance;
 pub mod cooldown;
+pub mod silence;
 pub mod trigger;
 
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,21 @@ pub struct Alert {
     pub class: Option<String>,
     /// The error and its causes, or another description.
     pub message: String,
+    /// How many tries the notice has used: failed attempts and crashes. Only when an outcome raised this alert.
+    #[serde(default)]
+    pub tries: Option<i64>,
+    /// How many tries the notice has in all; `None`: no limit, or no outcome raised this alert.
+    #[serde(default)]
+    pub max_tries: Option<i64>,
+    /// Why the notice ended, if it is a dead letter.
+    #[serde(default)]
+    pub end_reason: Option<String>,
+    /// The trace id of the producer, 32 hexadecimal digits, if the notice has a W3C trace context.
+    #[serde(default)]
+    pub trace_id: Option<String>,
+    /// The page of the notice, if the sweeper that sends the alert has a `base_url`.
+    #[serde(default)]
+    pub link: Option<String>,
     /// How many more of the same were suppressed since the last alert.
     pub more: i64,
     /// When it began, RFC 3339 in UTC, by the database's clock.
@@ -134,6 +150,11 @@ impl Alert {
             description: None,
             class: None,
             message: message.into(),
+            tries: None,
+            max_tries: None,
+            end_reason: None,
+            trace_id: None,
+            link: None,
             more: 0,
             since: String::new(),
             lasted_ms: None,
@@ -189,22 +210,35 @@ impl Alert {
 
     /// Returns the whole alert as lines of plain text: the body of a mail or of a chat message.
     pub fn text(&self) -> String {
-        let mut lines = vec![self.title()];
-        let mut say = |name: &str, value: Option<String>| {
-            if let Some(value) = value.filter(|value| !value.is_empty()) {
-                lines.push(format!("{name}: {value}"));
-            }
+        let facts = self.facts().into_iter().map(|(name, value)| format!("{name}: {value}"));
+        std::iter::once(self.title()).chain(facts).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Returns the facts that the alert has, each with its name for people, in the order in which they are shown.
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        let number = |number: Option<i64>| number.map(|number| number.to_string()).unwrap_or_default();
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let tries = match (self.tries, self.max_tries) {
+            (Some(tries), Some(most)) => format!("{tries} of {most}"),
+            (tries, _) => number(tries),
         };
-        say("definition", Some(self.definition.clone()));
-        say("reason", Some(self.reason.as_str().to_owned()));
-        say("notice", self.notice_id.map(|id| id.to_string()));
-        say("description", self.description.clone());
-        say("error class", self.class.clone());
-        say("message", Some(self.message.clone()));
-        say("suppressed", (self.more > 0).then(|| self.more.to_string()));
-        say("since", Some(self.since.clone()));
-        say("node", Some(self.node.clone()));
-        lines.join("\n")
+        let mut facts = vec![
+            ("definition", self.definition.clone()),
+            ("reason", self.reason.as_str().to_owned()),
+            ("notice", number(self.notice_id)),
+            ("description", text(&self.description)),
+            ("error class", text(&self.class)),
+            ("message", self.message.clone()),
+            ("tries used", tries),
+            ("ended because", text(&self.end_reason)),
+            ("suppressed", number(Some(self.more).filter(|more| *more > 0))),
+            ("since", self.since.clone()),
+            ("node", self.node.clone()),
+            ("trace", text(&self.trace_id)),
+            ("link", text(&self.link)),
+        ];
+        facts.retain(|(_, value)| !value.is_empty());
+        facts
     }
 }
 
@@ -257,6 +291,21 @@ mod tests {
         assert_eq!(alert.title(), "sync: recovered after 47 min");
         assert_eq!(Alert { lasted_ms: None, ..alert.clone() }.title(), "sync: no more failures");
         assert!(alert.text().contains("message: connection refused"), "{}", alert.text());
+    }
+
+    #[test]
+    fn text_has_a_line_for_each_fact_that_there_is() {
+        let mut alert = Alert::new(AlertKind::Raised, AlertReason::FinalFailure, "sync", "refused");
+        let bare = "sync: finally failed\ndefinition: sync\nreason: final_failure\nmessage: refused";
+        assert_eq!(alert.text(), bare);
+        (alert.tries, alert.end_reason) = (Some(5), Some("all 5 tries failed".to_owned()));
+        (alert.trace_id, alert.link) = (Some("4bf9".to_owned()), Some("https://ops/notices/7".to_owned()));
+        let ends = "\nended because: all 5 tries failed\ntrace: 4bf9\nlink: https://ops/notices/7";
+        assert_eq!(alert.text(), format!("{bare}\ntries used: 5{ends}"));
+        alert.max_tries = Some(5);
+        assert_eq!(alert.text(), format!("{bare}\ntries used: 5 of 5{ends}"));
+        let stored = r#"{"kind":"raised","reason":"failure","definition":"a","notice_id":null,"class":null,"message":"","more":0,"since":"","lasted_ms":null,"node":"","email":[],"alert_to":[]}"#;
+        assert!(serde_json::from_str::<Alert>(stored).is_ok(), "an alert of an application need not have them");
     }
 
     #[test]

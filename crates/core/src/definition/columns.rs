@@ -183,8 +183,8 @@ notify_def! {
     alert_to: Option<String> = None,
     /// Alerts when the oldest due notice is older than this.
     backlog_alert_age: Option<String> = None,
-    /// Alerts when there are at least this many dead letters.
-    dead_alert_count: Option<i64> = None,
+    /// Alerts when there are at least this many dead letters; 0: never.
+    dead_alert_count: i64 = 100,
     /// Whether a delivery counts only when the receiver has acked it.
     need_confirm: bool = false,
     /// How long to wait for an ack; `0`: without limit.

@@ -114,6 +114,15 @@ impl Policy {
         }
     }
 
+    /// Returns how many tries a notice has in all that fails in `class` each time; `None`: no limit.
+    pub fn max_tries_in(&self, class: Option<ErrorClass>) -> Option<i64> {
+        match class.and_then(|class| self.rules.of(class)) {
+            Some(Rule::Never) => Some(1),
+            Some(Rule::Tries(most)) => Some(i64::from(*most)),
+            Some(Rule::Interval(_)) | None => self.max_retries.map(|retries| i64::from(retries) + 1),
+        }
+    }
+
     /// Returns true if no try is left after `tries`, in whichever class the next attempt would fail.
     pub fn is_exhausted_in_all(&self, tries: i64) -> bool {
         let over = |rule: &Rule| !matches!(rule, Rule::Tries(most) if tries < i64::from(*most));
@@ -163,7 +172,7 @@ impl NotifyDef {
         let timeout = check.duration("timeout", &self.timeout);
         let alert_cooldown = check.duration("alert_cooldown", &self.alert_cooldown);
         let backlog_alert_age = check.optional_duration("backlog_alert_age", self.backlog_alert_age.as_deref());
-        let dead_alert_count = self.dead_alert_count.map(|count| check.at_least_one("dead_alert_count", count));
+        let dead_alert_count = check.dead_alert_count(self.dead_alert_count);
         check.at_least_one("alert_trigger_fail_times", self.alert_trigger_fail_times);
         let alert_trigger = check.alert_trigger(self);
         let max_confirm_delay = match self.max_confirm_delay.trim() {
@@ -201,7 +210,7 @@ impl NotifyDef {
                 alert_trigger: alert_trigger?,
                 alert_cooldown: alert_cooldown?,
                 backlog_alert_age: backlog_alert_age?,
-                dead_alert_count: dead_alert_count.flatten(),
+                dead_alert_count: dead_alert_count?,
             })
         };
         match policy() {
@@ -292,6 +301,15 @@ impl Check {
             self.wrong(column, value, "1 or more");
         }
         number
+    }
+
+    /// `Some(None)`: never.
+    fn dead_alert_count(&mut self, value: i64) -> Option<Option<usize>> {
+        let Ok(number) = usize::try_from(value) else {
+            self.wrong("dead_alert_count", value, "1 or more, or 0 for no alert");
+            return None;
+        };
+        Some((number > 0).then_some(number))
     }
 
     /// `Some(None)`: no limit over all nodes.

@@ -19,6 +19,8 @@ fn retries_default_to_three_where_no_list_says_otherwise() {
     assert_eq!(NotifyDef::new("a").retry_interval("5m").policy().unwrap().max_retries, Some(3));
     assert_eq!(NotifyDef::new("a").retry_interval("5m").max_retry_times(0).policy().unwrap().max_retries, Some(0));
     assert_eq!(NotifyDef::new("a").max_retry_times(-1).policy().unwrap().max_retries, None);
+    assert_eq!(NotifyDef::new("a").policy().unwrap().dead_alert_count, Some(100));
+    assert_eq!(NotifyDef::new("a").dead_alert_count(0).policy().unwrap().dead_alert_count, None);
 }
 
 #[test]
@@ -39,7 +41,7 @@ fn every_wrong_column_is_named_with_its_value_and_what_would_be_right() {
         .alert_cooldown("0s")
         .backlog_alert_age("?")
         .max_confirm_delay("later")
-        .dead_alert_count(0)
+        .dead_alert_count(-1)
         .retry_rules("{\"always\": 1}")
         .schedule("0 0 0 30 2 *")
         .schedule_missed("twice")

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::breaker::fold;
 use super::*;
-use crate::store::{Alarm, Watched};
+use crate::store::{Alarm, Cause, Watched};
 use crate::transition::Event;
 use crate::{AlertReason, ErrorClass};
 
@@ -105,6 +105,7 @@ fn watched(sign: Sign, failures: u32, message: &str) -> Watched {
         description: None,
         class: None,
         message: message.into(),
+        cause: Cause::default(),
         cooldown: Duration::ZERO,
         alert_def: 1,
         node: "node".into(),

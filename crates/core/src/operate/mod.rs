@@ -2,6 +2,7 @@
 //!
 //! [`crate::store::BrowseStore`] and [`crate::store::OperateStore`] are what it needs of a store.
 
+mod alerts;
 mod bulk;
 mod decided;
 mod definitions;
@@ -13,6 +14,7 @@ mod operator;
 mod rate;
 mod retime;
 
+pub use alerts::OpenAlert;
 pub use bulk::{Bulk, Preview};
 pub use definitions::DefRef;
 pub use edit_preview::{EditPreview, HandlerChange, InFlight, IntervalChange, NextStep, preview};

@@ -43,7 +43,7 @@ pub struct Operator {
 /// The longest name of an operator in characters: what the narrowest column holds.
 const WHO_LIMIT: usize = 200;
 /// The longest reason in bytes.
-const REASON_LIMIT: usize = 2048;
+pub(super) const REASON_LIMIT: usize = 2048;
 
 impl AnyOutbox {
     /// Returns the handle for an operator: dead letters, retrying, cancelling, explaining, editing definitions. The audit

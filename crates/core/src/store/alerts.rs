@@ -1,4 +1,4 @@
-//! [`AlertStore`]: the rows of alerts that are due for a digest or for their end.
+//! [`AlertStore`]: the rows of alerts that are due for a digest or for their end, and an operator's verbs on them.
 //!
 //! An alarm itself is stored with the outcome that causes it ([`super::Settle::alarm`]) or with a heartbeat ([`super::Node::alarms`]).
 
@@ -7,9 +7,10 @@ use async_trait::async_trait;
 use super::Advanced;
 use crate::alert::AlertReason;
 use crate::alert::cooldown::{AlertFacts, AlertRow};
+use crate::alert::silence::AlertChange;
 use crate::error::StoreError;
 
-/// Alerts that are due.
+/// Alerts that are due, and what operators do with alerts.
 ///
 /// See [`super`] for the contract of all methods.
 #[async_trait]
@@ -22,6 +23,13 @@ pub trait AlertStore: Send + Sync + 'static {
 
     /// Writes the row of a due alert and inserts its notice, in one transaction. It waits for no row lock.
     async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError>;
+
+    /// Returns rows of alerts and silences, up to `limit`, by definition and the name of the reason.
+    async fn alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason, AlertRow)>, StoreError>;
+
+    /// Applies [`crate::alert::silence::decide`] to the row of each reason and writes an audit entry, in one transaction. Returns
+    /// false, without an entry, if no row changes.
+    async fn change_alerts(&self, change: &AlertChange, who: &str) -> Result<bool, StoreError>;
 }
 
 /// What becomes of a due alert.

@@ -92,9 +92,43 @@ impl DefinitionCounts {
     }
 }
 
+/// Returns how many dead letters a snapshot has, and for people how they are distributed, the definitions with the most first:
+/// `sync 120, report 30, and 3 of 2 more definitions`.
+pub fn dead_letters(snapshot: &[DefinitionCounts]) -> (u64, String) {
+    const NAMED: usize = 10;
+    let count = |row: &DefinitionCounts| row.taken.as_ref().map_or(0, |(counts, _)| counts.dead_letters);
+    let mut piles: Vec<(u64, &str)> = snapshot.iter().map(|row| (count(row), row.definition.as_str())).collect();
+    piles.retain(|(count, _)| *count > 0);
+    piles.sort_unstable_by_key(|(count, name)| (std::cmp::Reverse(*count), *name));
+    let total = piles.iter().map(|(count, _)| count).sum();
+    let others = piles.split_off(piles.len().min(NAMED));
+    let mut parts: Vec<String> = piles.iter().map(|(count, name)| format!("{name} {count}")).collect();
+    if !others.is_empty() {
+        let count: u64 = others.iter().map(|(count, _)| count).sum();
+        parts.push(format!("and {count} of {} more definitions", others.len()));
+    }
+    (total, parts.join(", "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dead_letters_are_distributed_over_the_definitions_with_the_most() {
+        let row = |(n, dead_letters): (i64, u64)| {
+            let counts = NoticeCounts { dead_letters, ..NoticeCounts::default() };
+            let taken = Some((counts, DateTime::UNIX_EPOCH));
+            DefinitionCounts::new((n, format!("d{n:02}")), taken, None, DateTime::UNIX_EPOCH)
+        };
+        let few: Vec<_> = [(1, 3), (2, 0), (3, 120)].map(row).to_vec();
+        assert_eq!(dead_letters(&few), (123, "d03 120, d01 3".to_owned()));
+        assert_eq!(dead_letters(&[]), (0, String::new()));
+        let many: Vec<_> = (1..=12).map(|n| row((n, 1))).collect();
+        let (total, text) = dead_letters(&many);
+        assert_eq!(total, 12);
+        assert!(text.starts_with("d01 1, ") && text.ends_with("d10 1, and 2 of 2 more definitions"), "{text}");
+    }
 
     #[test]
     fn a_slow_count_is_repeated_less_often() {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`SendStore`] | the send path: due times, claims, settles, leases, purges, heartbeats |
 //! | [`DefinitionStore`] | definitions, their versions, and the switch that pauses everything |
-//! | [`AlertStore`] | alerts that are due for a digest or for their end |
+//! | [`AlertStore`] | alerts that are due for a digest or for their end, and an operator's verbs on alerts |
 //! | [`BrowseStore`] | what people read: notices, lists, counts, the audit |
 //! | [`OperateStore`] | changes of notices by people and receivers |
 //!
@@ -32,14 +32,14 @@ use std::sync::Arc;
 pub use crate::definition::schedule::LastTick;
 pub use alerts::{AlertStep, AlertStore};
 pub use browse::{AuditEntry, BrowseStore, Listed, QueueSlice, RetryGroup, SeenNode};
-pub use counts::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, next_count};
+pub use counts::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, dead_letters, next_count};
 pub use definitions::{DefinitionStore, Edit, Edited};
 pub use operate::{BulkStep, BulkStepDone, OperateStore, Target};
-pub use outcome::{Alarm, Settle, Settled, Shape, StoredState, Watched};
+pub use outcome::{Alarm, Cause, Settle, Settled, Shape, StoredState, Watched};
 pub use position::Position;
 pub use send::{
     Advanced, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, Lease, Look, NODE_LIVES, Node,
-    Purge, SendStore, Tick, was_seen,
+    Purge, Purged, SendStore, Tick, was_seen,
 };
 pub use send_limits::{Paused, SendLimits, Switch};
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::alert::{Alert, AlertKind, AlertReason};
 use crate::limit::{Breaker, Sign};
 use crate::notice::{Status, rfc3339, time_from_millis};
@@ -97,10 +99,13 @@ impl Settle {
             Next::Finish { reason, .. } => reason.as_mut(),
             Next::Wait { .. } => None,
         };
-        let message = self.alarm.as_mut().map(|alarm| &mut alarm.message);
-        let texts = [self.errors.as_mut(), self.description.as_mut(), reason, message];
+        let of_alarm = self.alarm.iter_mut().flat_map(|alarm| {
+            let Alarm { message, description, cause, .. } = &mut **alarm;
+            [Some(message), description.as_mut(), cause.end_reason.as_mut()]
+        });
+        let texts = [self.errors.as_mut(), self.description.as_mut(), reason];
         let mut reduced = false;
-        for text in texts.into_iter().flatten().filter(|text| !text.is_ascii()) {
+        for text in texts.into_iter().chain(of_alarm).flatten().filter(|text| !text.is_ascii()) {
             *text = text.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect();
             reduced = true;
         }
@@ -143,8 +148,24 @@ pub struct Alarm {
     pub class: Option<String>,
     /// The error and its causes.
     pub message: String,
+    /// What the outcome that raised it did to the notice.
+    pub cause: Cause,
     /// The node that raised it.
     pub node: String,
+}
+
+/// What an outcome that raises an alarm did to its notice. Nothing of it for a condition. Only the alert that is sent at once has
+/// it: a digest is about many notices.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Cause {
+    /// Tries used, this one included.
+    pub tries: Option<i64>,
+    /// The tries that the notice has in all; `None`: no limit.
+    pub max_tries: Option<i64>,
+    /// Why it ended.
+    pub end_reason: Option<String>,
+    /// The producer's trace id.
+    pub trace_id: Option<String>,
 }
 
 impl Alarm {
@@ -154,6 +175,8 @@ impl Alarm {
         alert.notice_id = self.notice_id;
         alert.description.clone_from(&self.description);
         alert.class.clone_from(&self.class);
+        let Cause { tries, max_tries, end_reason, trace_id } = self.cause.clone();
+        (alert.tries, alert.max_tries, alert.end_reason, alert.trace_id) = (tries, max_tries, end_reason, trace_id);
         alert.node.clone_from(&self.node);
         alert.since = rfc3339(time_from_millis(now));
         alert

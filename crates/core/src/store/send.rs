@@ -11,7 +11,7 @@ use crate::definition::Policy;
 use crate::definition::schedule::LastTick;
 use crate::error::StoreError;
 use crate::limit::{Quota, QuotaStop};
-use crate::notice::{ClaimedNotice, Status};
+use crate::notice::{AttemptRecord, ClaimedNotice, Status};
 
 /// The send path: due times, claims, settles, leases, purges, heartbeats.
 ///
@@ -48,9 +48,9 @@ pub trait SendStore: Send + Sync + 'static {
     /// another transaction has locked is skipped, so that it does not delay the other leases; the caller tries it again.
     async fn extend(&self, leases: &[Lease]) -> Result<Vec<i64>, StoreError>;
 
-    /// Deletes one small batch of rows that are no longer kept and returns their ids. The caller repeats the call until a batch
-    /// is not full.
-    async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError>;
+    /// Deletes one small batch of rows that are no longer kept, and returns exactly the deleted ones. The caller repeats the call
+    /// until a batch is not full. The rows of a call whose response was lost are not returned by another call.
+    async fn purge(&self, purge: &Purge) -> Result<Vec<Purged>, StoreError>;
 
     /// Records that a node is alive, and its alarms. Returns the store's time and the handlers of the living nodes.
     async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError>;
@@ -220,6 +220,31 @@ pub enum Purge {
         /// have ended by then.
         older_than: Duration,
     },
+}
+
+/// A row that a purge deleted, without its parameter: what remains of it is a line in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Purged {
+    /// The notice, or the definition.
+    pub id: i64,
+    /// Tries used: failed attempts and crashes.
+    pub tries: i64,
+    /// The class of the last error.
+    pub class: Option<String>,
+    /// The last error. Of dead letters only, because no other purged notice is logged.
+    pub error: Option<String>,
+    /// Why it ended.
+    pub reason: Option<String>,
+}
+
+impl Purged {
+    /// Sets [`Self::error`] from the stored list of failed attempts.
+    #[must_use]
+    pub fn with_errors(mut self, stored: Option<&str>) -> Self {
+        let list: Option<Vec<AttemptRecord>> = stored.and_then(|text| serde_json::from_str(text).ok());
+        self.error = list.and_then(|list| Some(list.into_iter().next_back()?.message));
+        self
+    }
 }
 
 /// A process that sends.

@@ -1,13 +1,17 @@
 //! Alarms. An alarm is stored with the outcome that causes it, in the slot of its definition, and is forwarded from there to the
 //! slot of the alerts. It may be forwarded several times, and its number lets it count there once.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use solid_notify_core::StoreError;
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow, raise};
-use solid_notify_core::store::{Advanced, Alarm, AlertStep, AlertStore};
+use solid_notify_core::alert::silence::{AlertChange, decide};
+use solid_notify_core::notice::time_from_millis;
+use solid_notify_core::store::{Advanced, Alarm, AlertStep, AlertStore, AuditEntry};
 
-use super::given::{self, AlertWhat, Plain, Text};
+use super::given::{self, AlertWhat, ChangedAlert, Plain, Text};
 use super::keys::FIRST_ALERTS;
 use super::row::score;
 use super::{AGAIN, ALERT, CHANGE, LOOK, RedisStore, busy, codec, member, notice_id, pause};
@@ -145,6 +149,38 @@ impl RedisStore {
         let reply: String = self.run(&ALERT, alert_def, &write, "storing what becomes of an alert").await?;
         Ok(if reply == "conflict" { Advanced::Changed } else { Advanced::Done })
     }
+
+    /// Returns the time, and all rows of alerts by their fields.
+    async fn alert_texts(&self) -> Result<(i64, HashMap<String, String>), StoreError> {
+        self.common(&given::Common::Alerts, "listing alerts").await
+    }
+
+    async fn change_rows(&self, change: &AlertChange, who: &str) -> Result<bool, StoreError> {
+        const DOING: &str = "changing alerts for an operator";
+        for round in 0..AGAIN {
+            pause(round).await;
+            let (now, texts) = self.alert_texts().await?;
+            let changed = |reason: AlertReason| {
+                let field = field(change.def_id, reason);
+                let seen_row = texts.get(&field).cloned().unwrap_or_default();
+                let new = decide(codec::alert_row(&seen_row).as_ref(), &change.verb, who, now)?;
+                let (new_row, due) = (new.as_ref().map(codec::alert_text), new.and_then(|row| row.due));
+                Some(ChangedAlert { field, seen_row, new_row, due })
+            };
+            let rows: Vec<ChangedAlert> = change.reasons().into_iter().filter_map(changed).collect();
+            if rows.is_empty() {
+                return Ok(false);
+            }
+            let mut entry = AuditEntry::new(time_from_millis(now), who, change.act());
+            (entry.def_id, entry.detail) = (Some(change.def_id), Some(change.detail()));
+            let audit = codec::audit_text(&entry);
+            let reply: String = self.common(&given::Common::ChangeAlerts { rows: &rows, audit }, DOING).await?;
+            if reply != "conflict" {
+                return Ok(true);
+            }
+        }
+        Err(busy(DOING))
+    }
 }
 
 #[async_trait]
@@ -159,5 +195,21 @@ impl AlertStore for RedisStore {
 
     async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
         self.store_alert_step(step).await
+    }
+
+    async fn alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason, AlertRow)>, StoreError> {
+        let (_, texts) = self.alert_texts().await?;
+        let row = |(field, text): (&String, &String)| {
+            let (def_id, reason) = key(field)?;
+            Some((def_id, reason, codec::alert_row(text)?))
+        };
+        let mut alerts: Vec<_> = texts.iter().filter_map(row).collect();
+        alerts.sort_unstable_by_key(|(def_id, reason, _)| (*def_id, reason.as_str()));
+        alerts.truncate(limit);
+        Ok(alerts)
+    }
+
+    async fn change_alerts(&self, change: &AlertChange, who: &str) -> Result<bool, StoreError> {
+        self.change_rows(change, who).await
     }
 }

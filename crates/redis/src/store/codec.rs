@@ -8,7 +8,7 @@ use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::definition::StoredVersion;
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::notice::{millis_from_time, time_from_millis};
-use solid_notify_core::store::{Alarm, AuditEntry, NoticeCounts, Paused};
+use solid_notify_core::store::{Alarm, AuditEntry, Cause, NoticeCounts, Paused};
 use std::time::Duration;
 
 /// Encodes as JSON. The rows have only texts and numbers, for which encoding never fails.
@@ -54,11 +54,13 @@ struct AlarmText {
     description: Option<String>,
     class: Option<String>,
     message: String,
+    #[serde(default)]
+    cause: Cause,
     node: String,
 }
 
 pub(super) fn alarm_text(alarm: &Alarm) -> String {
-    let Alarm { alert_def, def_id, definition, reason, cooldown, notice_id, description, class, message, node } =
+    let Alarm { alert_def, def_id, definition, reason, cooldown, notice_id, description, class, message, cause, node } =
         alarm.clone();
     let cooldown_ms = u64::try_from(cooldown.as_millis()).unwrap_or(u64::MAX);
     json(&AlarmText {
@@ -71,6 +73,7 @@ pub(super) fn alarm_text(alarm: &Alarm) -> String {
         description,
         class,
         message,
+        cause,
         node,
     })
 }
@@ -91,10 +94,11 @@ pub(super) fn alarm(text: &str) -> (i64, Option<Alarm>) {
             description,
             class,
             message,
+            cause,
             node,
         } = text;
         let cooldown = Duration::from_millis(cooldown_ms);
-        Alarm { alert_def, def_id, definition, reason, cooldown, notice_id, description, class, message, node }
+        Alarm { alert_def, def_id, definition, reason, cooldown, notice_id, description, class, message, cause, node }
     });
     (digits[..end].parse().unwrap_or_default(), alarm)
 }
@@ -111,19 +115,50 @@ struct AlertText {
     class: Option<String>,
     message: Option<String>,
     node: Option<String>,
+    silenced_until: Option<i64>,
+    acknowledged_at: Option<i64>,
+    acknowledged_by: Option<String>,
 }
 
 pub(super) fn alert_text(row: &AlertRow) -> String {
-    let AlertRow { opened, last_notified, suppressed, last_seen, due, notice_id, description, class, message, node } =
-        row.clone();
-    json(&AlertText { opened, last_notified, suppressed, last_seen, due, notice_id, description, class, message, node })
+    json(&AlertText::from(row.clone()))
 }
 
 pub(super) fn alert_row(text: &str) -> Option<AlertRow> {
-    let AlertText { opened, last_notified, suppressed, last_seen, due, notice_id, description, class, message, node } =
-        read("alert", text)?;
-    Some(AlertRow { opened, last_notified, suppressed, last_seen, due, notice_id, description, class, message, node })
+    read::<AlertText>("alert", text).map(AlertRow::from)
 }
+
+/// Both types have the same fields; the core's is not made for JSON.
+macro_rules! same_fields {
+    ($($field:ident),+) => {
+        impl From<AlertRow> for AlertText {
+            fn from(AlertRow { $($field),+ }: AlertRow) -> Self {
+                Self { $($field),+ }
+            }
+        }
+
+        impl From<AlertText> for AlertRow {
+            fn from(AlertText { $($field),+ }: AlertText) -> Self {
+                Self { $($field),+ }
+            }
+        }
+    };
+}
+same_fields!(
+    opened,
+    last_notified,
+    suppressed,
+    last_seen,
+    due,
+    notice_id,
+    description,
+    class,
+    message,
+    node,
+    silenced_until,
+    acknowledged_at,
+    acknowledged_by
+);
 
 #[derive(Serialize, Deserialize)]
 struct VersionText {

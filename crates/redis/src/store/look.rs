@@ -9,11 +9,11 @@ use solid_notify_core::notice::{
     ClaimedNotice, Status, duration_from_millis, duration_millis, millis_from_time, time_from_millis,
 };
 use solid_notify_core::store::{
-    Advanced, ClusterView, DueSlice, DueTimes, LastTick, Look, NODE_LIVES, Node, Purge, Tick, was_seen,
+    Advanced, ClusterView, DueSlice, DueTimes, LastTick, Look, NODE_LIVES, Node, Purge, Purged, Tick, was_seen,
 };
 
 use super::given::{self, Plain, Text};
-use super::row::{Words, claimed, score};
+use super::row::{Words, claimed, number, score, word};
 use super::{CHANGE, LOOK, RedisStore, codec, member, notice_id};
 
 /// The script's reply for a definition: time, first due time of each queue slice in the order of [`Status::LIVE`], number of
@@ -105,14 +105,14 @@ impl RedisStore {
         }
     }
 
-    pub(super) async fn purge_some(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
+    pub(super) async fn purge_some(&self, purge: &Purge) -> Result<Vec<Purged>, StoreError> {
         const DOING: &str = "purging";
         match purge {
             Purge::History { def_id, status, older_than, limit } => {
                 let (status, minimum_age) = ((*status).into(), duration_millis(*older_than));
                 let purge = given::Change::Purge { status, minimum_age, most: *limit };
-                let purged: Vec<String> = self.run(&CHANGE, *def_id, &purge, DOING).await?;
-                Ok(purged.iter().filter_map(|member| member.parse().ok()).collect())
+                let purged: Vec<Words> = self.run(&CHANGE, *def_id, &purge, DOING).await?;
+                Ok(purged.iter().map(purged_row).collect())
             }
             Purge::Definition { def_id, older_than } => {
                 let (now, rows) = self.rows().await?;
@@ -126,7 +126,7 @@ impl RedisStore {
                     return Ok(Vec::new());
                 }
                 let _: String = self.common(&given::Common::Forget { id: Text(*def_id) }, DOING).await?;
-                Ok(vec![*def_id])
+                Ok(vec![Purged { id: *def_id, ..Purged::default() }])
             }
         }
     }
@@ -156,4 +156,11 @@ impl RedisStore {
         nodes.sort_unstable();
         Ok((time_from_millis(now), nodes))
     }
+}
+
+/// What the script returns of a notice that it deleted.
+fn purged_row(words: &Words) -> Purged {
+    let tries = number(words, 1).saturating_add(number(words, 2));
+    let purged = Purged { id: number(words, 0), tries, class: word(words, 3), error: None, reason: word(words, 5) };
+    purged.with_errors(word(words, 4).as_deref())
 }

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use solid_notify_core::StoreError;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
-    Advanced, Claim, Claims, ClusterView, DueTimes, Lease, Look, Node, Purge, SendStore, Settle, Settled, Tick,
+    Advanced, Claim, Claims, ClusterView, DueTimes, Lease, Look, Node, Purge, Purged, SendStore, Settle, Settled, Tick,
 };
 
 use super::given::{self, Millis, Text};
@@ -54,7 +54,7 @@ impl SendStore for RedisStore {
         Ok(extended)
     }
 
-    async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
+    async fn purge(&self, purge: &Purge) -> Result<Vec<Purged>, StoreError> {
         self.purge_some(purge).await
     }
 

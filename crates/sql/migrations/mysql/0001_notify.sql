@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS notify_def (
     email                    text,
     alert_to                 text,
     backlog_alert_age        varchar(100),
-    dead_alert_count         integer,
+    dead_alert_count         integer NOT NULL DEFAULT 100,
     need_confirm             tinyint(1) NOT NULL DEFAULT 0,
     max_confirm_delay        varchar(100) NOT NULL DEFAULT '0',
     max_concurrency          integer NOT NULL DEFAULT 20,
@@ -48,6 +48,7 @@ CREATE TABLE IF NOT EXISTS notify_def (
     CONSTRAINT notify_def_alert_trigger_type
         CHECK (alert_trigger_type IN ('final_failure', 'each_failure', 'never', 'after_failures', '0', '1', '2', '3')),
     CONSTRAINT notify_def_alert_trigger_fail_times CHECK (alert_trigger_fail_times >= 1),
+    CONSTRAINT notify_def_dead_alert_count CHECK (dead_alert_count >= 0),
     CONSTRAINT notify_def_need_confirm CHECK (need_confirm IN (0, 1)),
     CONSTRAINT notify_def_max_concurrency CHECK (max_concurrency >= 1),
     CONSTRAINT notify_def_max_concurrency_total CHECK (max_concurrency_total >= 1),
@@ -162,6 +163,10 @@ CREATE TABLE IF NOT EXISTS notify_alert (
     class         varchar(30),
     message       longtext,
     node          varchar(200),
+    -- By operators: until when no alert is sent, and who takes care of it since when. A silence needs no open alert.
+    silenced_until  datetime(6),
+    acknowledged_at datetime(6),
+    acknowledged_by varchar(200),
     PRIMARY KEY (def_id, reason),
     KEY notify_alert_due (due)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;

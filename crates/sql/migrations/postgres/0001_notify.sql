@@ -25,7 +25,8 @@ CREATE TABLE notify_def (
     email                    text,
     alert_to                 text,
     backlog_alert_age        text,
-    dead_alert_count         integer,
+    dead_alert_count         integer NOT NULL DEFAULT 100
+                             CONSTRAINT notify_def_dead_alert_count CHECK (dead_alert_count >= 0),
     need_confirm             boolean NOT NULL DEFAULT false,
     max_confirm_delay        text NOT NULL DEFAULT '0',
     max_concurrency          integer NOT NULL DEFAULT 20
@@ -152,6 +153,10 @@ CREATE TABLE notify_alert (
     class         text,
     message       text,
     node          text,
+    -- By operators: until when no alert is sent, and who takes care of it since when. A silence needs no open alert.
+    silenced_until  timestamptz,
+    acknowledged_at timestamptz,
+    acknowledged_by text,
     PRIMARY KEY (def_id, reason)
 );
 CREATE INDEX notify_alert_due ON notify_alert (due) WHERE due IS NOT NULL;

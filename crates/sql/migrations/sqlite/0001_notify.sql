@@ -27,7 +27,8 @@ CREATE TABLE notify_def (
     email                    text,
     alert_to                 text,
     backlog_alert_age        text,
-    dead_alert_count         integer,
+    dead_alert_count         integer NOT NULL DEFAULT 100
+                             CONSTRAINT notify_def_dead_alert_count CHECK (dead_alert_count >= 0),
     need_confirm             integer NOT NULL DEFAULT 0 CONSTRAINT notify_def_need_confirm CHECK (need_confirm IN (0, 1)),
     max_confirm_delay        text NOT NULL DEFAULT '0',
     max_concurrency          integer NOT NULL DEFAULT 20
@@ -46,7 +47,7 @@ CREATE TABLE notify_def (
     delete_time              text,
     CONSTRAINT notify_def_numbers CHECK (
         typeof(max_retry_times) IN ('integer', 'null') AND typeof(alert_trigger_fail_times) = 'integer'
-        AND typeof(dead_alert_count) IN ('integer', 'null') AND typeof(max_concurrency) = 'integer'
+        AND typeof(dead_alert_count) = 'integer' AND typeof(max_concurrency) = 'integer'
         AND typeof(max_concurrency_total) IN ('integer', 'null') AND typeof(breaker_failures) IN ('integer', 'null')
     ),
     CONSTRAINT notify_def_times CHECK (
@@ -169,6 +170,10 @@ CREATE TABLE notify_alert (
     class         text,
     message       text,
     node          text,
+    -- By operators: until when no alert is sent, and who takes care of it since when. A silence needs no open alert.
+    silenced_until  text,
+    acknowledged_at text,
+    acknowledged_by text,
     PRIMARY KEY (def_id, reason)
 );
 CREATE INDEX notify_alert_due ON notify_alert (due) WHERE due IS NOT NULL;

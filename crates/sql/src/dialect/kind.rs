@@ -354,12 +354,12 @@ impl Kind {
 
     /// Deletes the rows of `table` whose ids are listed. On MySQL it is a join: MariaDB ignores an index hint in a DELETE from
     /// one table, scans the whole of a small table, and waits there for rows of other sessions.
-    pub(crate) fn listed_delete(self, ids: &str, table: &str, and: &str) -> String {
+    pub(crate) fn listed_delete(self, ids: &str, table: &str) -> String {
         match self {
-            Postgres | Sqlite => format!("DELETE {}", self.listed_rows(ids, table, &format!("true{and}"), "")),
+            Postgres | Sqlite => format!("DELETE {}", self.listed_rows(ids, table, "true", "")),
             MySql => {
                 let ids = format!("JSON_TABLE('[{ids}]', '$[*]' COLUMNS (notice_id bigint PATH '$')) AS b");
-                format!("DELETE m FROM {} WHERE true{and}", self.join_by(&ids, table, BY_ID))
+                format!("DELETE m FROM {}", self.join_by(&ids, table, BY_ID))
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Purges rows in small steps. The caller decides which rows are no longer kept.
+//! Purges rows in small steps. The caller decides which rows are no longer kept, and logs what was deleted: so a step locks its
+//! rows, reads what the log needs, and deletes these rows and no others.
 //!
 //! A step begins where the last one ended. Each deleted row leaves its index entry, which Postgres cannot clear away while any
 //! transaction anywhere is older. Steps that began at the start would step over all such entries each time.
@@ -7,21 +8,33 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 use solid_notify_core::notice::{Status, duration_millis};
-use solid_notify_core::store::Purge;
+use solid_notify_core::store::{Purge, Purged};
 
 use crate::connections::Share;
 use crate::definitions::versions;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
-use crate::dialect::row::required;
+use crate::dialect::row::{columns, required};
 use crate::dialect::statement::{Arg, Statement, int, statements};
 use crate::limits;
 use crate::operate::counts;
+use crate::settle::statements::SettleStatements;
+
+columns! {
+    Ended():
+    id = "m.id";
+    failures = "m.failures";
+    crashes = "m.crashes";
+    class = "m.last_class";
+    // Up to 40 KiB, and the log shows those of dead letters only.
+    errors = "CASE WHEN m.status = 3 THEN m.errors END";
+    reason = "m.end_reason";
+}
 
 statements! {
     PurgeStatements:
     purgeable,
-    purge,
+    hold_purgeable,
     purge_definition,
 }
 
@@ -42,10 +55,15 @@ impl PurgeStatements {
                 begin = kind.epoch_time("$6")
             )),
             // Checks again, because a dead letter may have been revived, and have failed again, since it was found.
-            purge: statement(kind.listed_delete(
-                "$2",
-                "notify_msg_history",
-                &format!(" AND m.status + 0 = $3 AND {} <= {now}", kind.plus("m.finish_time", "$4")),
+            hold_purgeable: statement(format!(
+                "SELECT {} {}",
+                Ended::list(),
+                kind.listed_rows(
+                    "$2",
+                    "notify_msg_history",
+                    &format!("m.status + 0 = $3 AND {} <= {now}", kind.plus("m.finish_time", "$4")),
+                    kind.lock_wait()
+                )
             )),
             purge_definition: statement(format!(
                 "DELETE FROM notify_def WHERE id = $2 AND delete_time <= {}
@@ -59,9 +77,9 @@ impl PurgeStatements {
 
 /// Where the last full step of a purge ended, in milliseconds since 1970, by definition and status.
 #[derive(Default)]
-pub(crate) struct Purged(Mutex<HashMap<(i64, i64), i64>>);
+pub(crate) struct PurgeEnds(Mutex<HashMap<(i64, i64), i64>>);
 
-impl Purged {
+impl PurgeEnds {
     fn begin(&self, def_id: i64, status: Status) -> i64 {
         self.0.lock().get(&(def_id, status.code())).copied().unwrap_or(0)
     }
@@ -78,12 +96,12 @@ impl Purged {
 pub(crate) async fn purge<DB: Dialect>(
     on: &Share<DB>,
     now: Arg<'_>,
-    purged: &Purged,
+    ends: &PurgeEnds,
     purge: &Purge,
-) -> sqlx::Result<Vec<i64>> {
+) -> sqlx::Result<Vec<Purged>> {
     let statements = PurgeStatements::of(DB::KIND);
     let mut conn = on.get().await?;
-    let ids = match purge {
+    let purged = match purge {
         Purge::Definition { def_id, older_than } => {
             let args = [now, (*def_id).into(), duration_millis(*older_than).into()];
             let mut tx = conn.begin().await?;
@@ -94,26 +112,45 @@ pub(crate) async fn purge<DB: Dialect>(
                 versions::forget::<DB>(&mut tx, now, *def_id).await?;
             }
             tx.commit().await?;
-            if is_purged { vec![*def_id] } else { Vec::new() }
+            if is_purged { vec![Purged { id: *def_id, ..Purged::default() }] } else { Vec::new() }
         }
         Purge::History { def_id, status, older_than, limit } => {
             let age = duration_millis(*older_than);
-            let begin = purged.begin(*def_id, *status);
+            let begin = ends.begin(*def_id, *status);
             let args = [now, (*def_id).into(), status.code().into(), age.into(), int(*limit).into(), begin.into()];
             let rows = DB::fetch(&mut conn, &statements.purgeable, &args).await?;
             // The last step of a purge is not full; the next purge begins at the start.
             let last = rows.last().filter(|_| rows.len() == *limit).map(|row| DB::int(row, 1)).transpose()?;
             let ids = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<i64>>>()?;
+            let mut purged = Vec::new();
             if !ids.is_empty() {
+                let mut tx = conn.begin().await?;
                 let args = [now, Arg::Ids(&ids), status.code().into(), age.into()];
-                DB::execute(&mut conn, &statements.purge, &args).await?;
+                for row in &DB::fetch(&mut tx, &statements.hold_purgeable, &args).await? {
+                    purged.push(read::<DB>(row)?);
+                }
+                let ids: Vec<i64> = purged.iter().map(|row| row.id).collect();
+                if !ids.is_empty() {
+                    DB::execute(&mut tx, &SettleStatements::of(DB::KIND).evict, &[now, Arg::Ids(&ids)]).await?;
+                }
+                tx.commit().await?;
             }
-            purged.end(*def_id, *status, last.flatten());
-            ids
+            ends.end(*def_id, *status, last.flatten());
+            purged
         }
     };
     conn.done();
-    Ok(ids)
+    Ok(purged)
+}
+
+/// A column that an edit by hand made unreadable does not keep the row from being purged.
+fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<Purged> {
+    const AT: Ended = Ended::AT;
+    let number = |at| DB::int(row, at).ok().flatten().unwrap_or_default();
+    let text = |at| DB::text(row, at).ok().flatten();
+    let tries = number(AT.failures).saturating_add(number(AT.crashes));
+    let (id, class, reason) = (required::<DB>(row, AT.id)?, text(AT.class), text(AT.reason));
+    Ok(Purged { id, tries, class, error: None, reason }.with_errors(text(AT.errors).as_deref()))
 }
 
 #[cfg(test)]
@@ -122,10 +159,10 @@ mod tests {
 
     #[test]
     fn step_begins_where_the_last_full_one_of_its_slice_ended() {
-        let purged = Purged::default();
-        purged.end(1, Status::Succeeded, Some(5000));
-        assert_eq!((purged.begin(1, Status::Succeeded), purged.begin(1, Status::DeadLetter)), (5000, 0));
-        purged.end(1, Status::Succeeded, None);
-        assert_eq!(purged.begin(1, Status::Succeeded), 0, "the purge is over");
+        let ends = PurgeEnds::default();
+        ends.end(1, Status::Succeeded, Some(5000));
+        assert_eq!((ends.begin(1, Status::Succeeded), ends.begin(1, Status::DeadLetter)), (5000, 0));
+        ends.end(1, Status::Succeeded, None);
+        assert_eq!(ends.begin(1, Status::Succeeded), 0, "the purge is over");
     }
 }

@@ -47,14 +47,14 @@ impl SettleStatements {
                 held = kind.batch_rows(&keys, "notify_msg", &still_settles(kind), kind.lock())
             )),
             // Ids that were given twice (a restored sequence, a TRUNCATE on MySQL): the live notice keeps its id.
-            evict: statement(kind.listed_delete("$2", "notify_msg_history", "")),
+            evict: statement(kind.listed_delete("$2", "notify_msg_history")),
             archive: statement(format!(
                 "{copied}
                  {settled}",
                 copied = archived(kind, "b"),
                 settled = kind.batch_rows(&settled, "notify_msg", "true", "")
             )),
-            remove: statement(kind.listed_delete("$2", "notify_msg", "")),
+            remove: statement(kind.listed_delete("$2", "notify_msg")),
             reschedule: statement(kind.batch_update(&settled, "notify_msg", &rescheduled(kind), "")),
             verify: statement(format!(
                 "SELECT {columns} {live}

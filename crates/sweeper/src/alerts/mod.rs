@@ -12,7 +12,8 @@ use solid_notify_core::alert::trigger::trigger;
 use solid_notify_core::definition::AlertTrigger;
 use solid_notify_core::limit::{Breaker, Sign};
 use solid_notify_core::notice::{MESSAGE_LIMIT, clean_text};
-use solid_notify_core::store::{Alarm, Watched};
+use solid_notify_core::store::{Alarm, Cause, Watched};
+use solid_notify_core::trace::trace_id;
 use solid_notify_core::transition::{Next, Transition};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Policy};
 
@@ -33,7 +34,17 @@ impl Worker {
         let mut alarm = self.alarm(policy.def_id, &policy.name, reason, policy.alert_cooldown, message)?;
         alarm.notice_id = Some(outcome.claimed.id);
         alarm.description = outcome.claimed.description.as_deref().map(|text| clean_text(text, MESSAGE_LIMIT));
-        alarm.class = outcome.trouble.as_ref().map(|(class, _)| class.as_str().to_owned());
+        let class = outcome.trouble.as_ref().map(|(class, _)| *class);
+        alarm.class = class.map(|class| class.as_str().to_owned());
+        alarm.cause = Cause {
+            tries: Some(transition.failures.saturating_add(transition.crashes)),
+            max_tries: policy.within(&outcome.claimed.own).max_tries_in(class),
+            end_reason: match &transition.next {
+                Next::Finish { reason: Some(reason), .. } => Some(clean_text(reason, MESSAGE_LIMIT)),
+                _ => None,
+            },
+            trace_id: outcome.claimed.trace_context.as_deref().and_then(trace_id).map(str::to_owned),
+        };
         Some(Box::new(alarm))
     }
 
@@ -86,6 +97,7 @@ impl Worker {
             description: None,
             class: None,
             message: clean_text(&message, MESSAGE_LIMIT),
+            cause: Cause::default(),
             node: self.id.clone(),
         })
     }

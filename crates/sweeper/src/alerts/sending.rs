@@ -1,7 +1,7 @@
-//! The handler of the definition `notify.alert`: it adds the recipients to an alert, and then calls the handler that the
-//! application has registered.
+//! The handler of the definition `notify.alert`: it adds the recipients and the link to an alert, and then calls the handler that
+//! the application has registered.
 //!
-//! The recipients are those of the moment of sending, so an edit of a row also applies to alerts that already wait.
+//! Both are those of the moment of sending, so an edit of a row also applies to alerts that already wait.
 
 use std::sync::{Arc, Weak};
 
@@ -19,32 +19,36 @@ pub(crate) struct AlertHandler {
     inner: Arc<dyn AnyHandler>,
     /// Weak, because the definitions hold this handler.
     known: Weak<KnownDefinitions>,
+    base_url: Option<Arc<str>>,
     sent: Counter,
 }
 
 impl AlertHandler {
-    pub(crate) fn new(inner: Arc<dyn AnyHandler>, known: &Arc<KnownDefinitions>) -> Self {
-        Self { inner, known: Arc::downgrade(known), sent: metrics::counter!(ALERTS_SENT) }
+    pub(crate) fn new(inner: Arc<dyn AnyHandler>, known: &Arc<KnownDefinitions>, base_url: Option<Arc<str>>) -> Self {
+        Self { inner, known: Arc::downgrade(known), base_url, sent: metrics::counter!(ALERTS_SENT) }
     }
 
-    /// Returns the parameter with the recipients. An alert that an application has inserted with recipients of its own keeps
-    /// them; a parameter that is no alert stays as it is.
-    fn with_recipients(&self, param: &str) -> Option<String> {
+    /// Returns the parameter with the recipients and the link. An alert that an application has inserted with recipients or a
+    /// link of its own keeps them; a parameter that is no alert stays as it is.
+    fn completed(&self, param: &str) -> Option<String> {
         let mut alert: Alert = serde_json::from_str(param).ok()?;
-        if !alert.email.is_empty() || !alert.alert_to.is_empty() {
-            return None;
+        if let (None, Some(base), Some(id)) = (&alert.link, &self.base_url, alert.notice_id) {
+            alert.link = Some(format!("{base}/notices/{id}"));
         }
-        let view = self.known.upgrade()?.view();
-        let alerts = view.alerts().and_then(|id| view.get(id));
-        let recipients = Recipients::of(view.named(&alert.definition).map(|of| &**of), alerts.map(|of| &**of));
-        (alert.email, alert.alert_to) = (recipients.email, recipients.alert_to);
+        if alert.email.is_empty() && alert.alert_to.is_empty() {
+            let view = self.known.upgrade()?.view();
+            let alerts = view.alerts().and_then(|id| view.get(id));
+            let definition = view.named(&alert.definition).map(|of| &*of.row);
+            let recipients = Recipients::of(definition, alerts.map(|of| &*of.row), Some(alert.reason));
+            (alert.email, alert.alert_to) = (recipients.email, recipients.alert_to);
+        }
         Some(alert.to_json())
     }
 }
 
 impl AnyHandler for AlertHandler {
     fn call(self: Arc<Self>, facts: Arc<Facts>) -> BoxFuture<'static, Result<HandlerResult, String>> {
-        if let Some(param) = self.with_recipients(facts.param()) {
+        if let Some(param) = self.completed(facts.param()) {
             facts.complete(param);
         }
         let result = Arc::clone(&self.inner).call(facts);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use solid_notify_core::store::{Alarm, DueSlice};
+use solid_notify_core::store::{Alarm, DueSlice, dead_letters};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Status, StoreError};
 
 use crate::alerts::{DEFAULT_COOLDOWN, circuit_open};
@@ -39,7 +39,8 @@ impl Worker {
             let slices = due.slices.iter().filter(|slice| slice.def_id == def_id).filter(waits);
             no_longer(def_id, slices.map(|slice| slice.late).max().unwrap_or_default())
         };
-        let piles = definitions.piles(&self.stores().browse.counts().await?);
+        let snapshot = self.stores().browse.counts().await?;
+        let piles = definitions.piles(&snapshot);
         let mut alarms = Vec::new();
         let is_reported = |definition: &&Arc<Definition>| {
             definition.row.alert_trigger_type != "never" && definition.row.delete_time.is_none()
@@ -81,7 +82,9 @@ impl Worker {
                 alarm(AlertReason::Backlog, format!("the oldest due notice has been due for {waits}"));
             }
             if let Some(count) = piles.get(&def_id) {
-                alarm(AlertReason::DeadLetters, format!("there are {count} dead letters"));
+                let (total, distribution) = dead_letters(&snapshot);
+                let message = format!("there are {count} dead letters, and {total} of all definitions: {distribution}");
+                alarm(AlertReason::DeadLetters, message);
             }
         }
         for (def_id, name) in self.without_definition().await? {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use solid_notify_core::built_in::{DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
 use solid_notify_core::definition::KeepHistory;
-use solid_notify_core::store::Purge;
+use solid_notify_core::store::{Purge, Purged, dead_letters};
 use solid_notify_core::{AnyOutbox, ErrorClass, NotifyDef, Status, StoreError};
 
 use crate::running::handler::{AnyHandler, Closure, Failure, Notice, Typed};
@@ -29,7 +29,7 @@ pub(crate) fn register(handlers: &mut HashMap<String, Arc<dyn AnyHandler>>, outb
         }
     };
     let of = outbox.clone();
-    let dead_letters = move |_: Notice<Value>| {
+    let count = move |_: Notice<Value>| {
         let outbox = of.clone();
         async move {
             log_dead_letters(&outbox).await?;
@@ -37,7 +37,7 @@ pub(crate) fn register(handlers: &mut HashMap<String, Arc<dyn AnyHandler>>, outb
         }
     };
     handlers.entry(PURGE_DEFINITION.to_owned()).or_insert_with(|| Arc::new(Typed(Closure::new(purge))));
-    handlers.entry(DEAD_LETTERS_DEFINITION.to_owned()).or_insert_with(|| Arc::new(Typed(Closure::new(dead_letters))));
+    handlers.entry(DEAD_LETTERS_DEFINITION.to_owned()).or_insert_with(|| Arc::new(Typed(Closure::new(count))));
 }
 
 /// How long to keep rows for which the definition has no column.
@@ -95,6 +95,14 @@ async fn purge(outbox: &AnyOutbox, keep: &Keep) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Logs a dead letter that was just deleted: nothing else remains of it. Its parameter is not logged, because it may be
+/// confidential.
+fn log_purged(definition: &str, row: &Purged) {
+    let Purged { id, tries, class, error, reason } = row;
+    let [class, error, reason] = [class, error, reason].map(Option::as_deref);
+    tracing::warn!(definition, id, tries, class, error, reason, param = "(masked)", "purged a dead letter");
+}
+
 async fn purge_in_steps(
     outbox: &AnyOutbox,
     definition: &NotifyDef,
@@ -103,13 +111,15 @@ async fn purge_in_steps(
 ) -> Result<(), StoreError> {
     let step = Purge::History { def_id: definition.id, status, older_than, limit: STEP };
     loop {
-        let ids = outbox.engine().stores().send.purge(&step).await?;
+        let purged = outbox.engine().stores().send.purge(&step).await?;
         if status == Status::DeadLetter {
-            for id in &ids {
-                tracing::info!(definition = %definition.name, id, "purged a dead letter");
-            }
+            purged.iter().for_each(|row| log_purged(&definition.name, row));
+        } else if !purged.is_empty() {
+            let (definition, count, status) = (&definition.name, purged.len(), status.code());
+            tracing::debug!(%definition, count, status, "purged notices");
         }
-        if ids.len() < STEP {
+        // A step is not full either where a dead letter was revived meanwhile: the next run deletes the rest.
+        if purged.len() < STEP {
             return Ok(());
         }
     }
@@ -117,16 +127,16 @@ async fn purge_in_steps(
 
 /// Logs the dead letters of the snapshot, which gauges and alerts show, too.
 async fn log_dead_letters(outbox: &AnyOutbox) -> Result<(), StoreError> {
-    let mut total = 0;
-    for row in outbox.engine().stores().browse.counts().await? {
-        let count = row.taken.map_or(0, |(counts, _)| counts.dead_letters);
+    let snapshot = outbox.engine().stores().browse.counts().await?;
+    for row in &snapshot {
+        let count = row.taken.as_ref().map_or(0, |(counts, _)| counts.dead_letters);
         if count > 0 {
             tracing::warn!(definition = %row.definition, count, "dead letters");
         }
-        total += count;
     }
+    let (total, by_definition) = dead_letters(&snapshot);
     if total > 0 {
-        tracing::warn!(total, "dead letters of all definitions");
+        tracing::warn!(total, by_definition, "dead letters of all definitions");
     }
     Ok(())
 }

@@ -167,7 +167,7 @@ impl Worker {
             return own;
         }
         let inner = own.or_else(|| self.logs_alerts().then(log_alerts))?;
-        Some(Arc::new(AlertHandler::new(inner, &self.known)))
+        Some(Arc::new(AlertHandler::new(inner, &self.known, self.settings.base_url.clone())))
     }
 
     fn logs_alerts(&self) -> bool {

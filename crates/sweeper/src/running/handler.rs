@@ -182,7 +182,7 @@ impl Facts {
             description: self.description(),
             errors: claimed.errors.clone(),
             worker: claimed.worker.clone(),
-            trace_context: None,
+            trace_context: claimed.trace_context.clone(),
             ordering_key: claimed.ordering_key.clone(),
             ..*claimed
         }

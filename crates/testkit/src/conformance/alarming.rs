@@ -5,28 +5,29 @@ use std::time::Duration;
 
 use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::notice::{ClaimedNotice, millis_from_time, rfc3339};
-use solid_notify_core::store::{Advanced, Alarm, AlertStep, Node, Settle, Settled};
+use solid_notify_core::store::{Advanced, Alarm, AlertStep, Cause, Node, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind, AlertReason, NotifyDef, Status};
 
 use super::{Backend, fail, outcome};
 
-const COOLDOWN: Duration = Duration::from_secs(300);
+pub(super) const COOLDOWN: Duration = Duration::from_secs(300);
 const SECOND: Duration = Duration::from_secs(1);
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 /// The definitions of a case: one that fails, and that of the alerts.
-struct Defs {
-    sync: i64,
-    alerts: i64,
+pub(super) struct Defs {
+    pub(super) sync: i64,
+    pub(super) alerts: i64,
 }
 
 impl Defs {
-    async fn new(b: &dyn Backend) -> Self {
+    pub(super) async fn new(b: &dyn Backend) -> Self {
         let sync = b.define(NotifyDef::new("sync")).await;
         Self { sync, alerts: b.define(NotifyDef::new(ALERT_DEFINITION)).await }
     }
 
-    fn alarm(&self, message: &str) -> Alarm {
+    pub(super) fn alarm(&self, message: &str) -> Alarm {
         Alarm {
             alert_def: self.alerts,
             def_id: self.sync,
@@ -37,6 +38,12 @@ impl Defs {
             description: Some("order 7".to_owned()),
             class: Some("network".to_owned()),
             message: message.to_owned(),
+            cause: Cause {
+                tries: Some(5),
+                max_tries: Some(6),
+                end_reason: Some(format!("ended: {message}")),
+                trace_id: Some(TRACE.to_owned()),
+            },
             node: "node-1".to_owned(),
         }
     }
@@ -49,7 +56,7 @@ impl Defs {
     }
 
     /// Makes a notice a dead letter.
-    async fn fail_one(&self, b: &dyn Backend, message: &str) -> (i64, Settle) {
+    pub(super) async fn fail_one(&self, b: &dyn Backend, message: &str) -> (i64, Settle) {
         let id = b.add_to("sync").await;
         let settle = self.dead(&b.claim_one(self.sync).await, message);
         assert_eq!(b.settle_one(settle.clone()).await, Settled::Done);
@@ -57,12 +64,12 @@ impl Defs {
     }
 
     /// Claims the alerts that are due.
-    async fn due(&self, b: &dyn Backend) -> Vec<Alert> {
+    pub(super) async fn due(&self, b: &dyn Backend) -> Vec<Alert> {
         let claimed = b.claim_slice(self.alerts, Status::NotSent, 100).await;
         claimed.into_iter().map(|claimed| serde_json::from_str(&claimed.param).unwrap()).collect()
     }
 
-    async fn row(&self, b: &dyn Backend) -> AlertRow {
+    pub(super) async fn row(&self, b: &dyn Backend) -> AlertRow {
         b.stores().alerts.alert(self.sync, AlertReason::FinalFailure).await.unwrap().unwrap().0
     }
 
@@ -82,7 +89,7 @@ impl Defs {
     }
 
     /// The rows that are due, and how long until the first is due.
-    async fn due_rows(&self, b: &dyn Backend) -> (Vec<(i64, AlertReason)>, Option<Duration>) {
+    pub(super) async fn due_rows(&self, b: &dyn Backend) -> (Vec<(i64, AlertReason)>, Option<Duration>) {
         (b.stores().alerts.due_alerts(10).await.unwrap(), b.stores().send.due(true).await.unwrap().alerts)
     }
 }
@@ -95,6 +102,8 @@ pub async fn an_alarm_adds_a_notice_of_the_built_in_definition(b: &dyn Backend) 
     assert_eq!((alert.kind, alert.message.as_str()), (AlertKind::Raised, "refused \"ü\" 😀"));
     assert_eq!((alert.notice_id, alert.description.as_deref()), (Some(7), Some("order 7")));
     assert_eq!(alert.since, rfc3339(b.clock().now()));
+    assert_eq!((alert.tries, alert.max_tries, alert.trace_id.as_deref()), (Some(5), Some(6), Some(TRACE)));
+    assert_eq!(alert.end_reason.as_deref(), Some("ended: refused \"ü\" 😀"));
     assert!(defs.due(b).await.is_empty());
 }
 

@@ -8,7 +8,7 @@ use solid_notify_core::definition::FOREVER;
 use solid_notify_core::limit::{Breaker, LimitRow, Quota, QuotaStop, Sign};
 use solid_notify_core::notice::{ClaimedNotice, millis_from_time};
 use solid_notify_core::store::{
-    Alarm, Claim, ClaimWhat, Claims, Node, Paused, Purge, Settle, Settled, Switch, Watched,
+    Alarm, Cause, Claim, ClaimWhat, Claims, Node, Paused, Purge, Settle, Settled, Switch, Watched,
 };
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Explanation, NewNotice, NotifyDef, Status};
 
@@ -240,6 +240,7 @@ pub async fn an_opened_circuit_is_reported_once(b: &dyn Backend) {
             description: None,
             class: None,
             message: "refused".to_owned(),
+            cause: Cause::default(),
             node: "node".to_owned(),
         });
         settle
@@ -268,7 +269,7 @@ pub async fn a_purged_definition_leaves_no_limit_behind(b: &dyn Backend) {
     }
     b.outbox().delete(&b.definition("sync").await).await.unwrap();
     b.clock().advance(MINUTE);
-    assert_eq!(b.stores().send.purge(&Purge::Definition { def_id, older_than: MINUTE }).await.unwrap(), [def_id]);
+    assert_eq!(b.purge(&Purge::Definition { def_id, older_than: MINUTE }).await, [def_id]);
     assert_eq!((b.limit(def_id).await, b.limit(stays).await.is_some()), (None, true));
 }
 

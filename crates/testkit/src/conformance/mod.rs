@@ -20,6 +20,7 @@ pub mod own_limits;
 pub mod purging;
 pub mod retiming;
 pub mod settling;
+pub mod silencing;
 pub mod ticking;
 pub mod versions;
 
@@ -28,7 +29,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::{Claim, ClaimWhat, Look, Settle, Settled, Stores};
+use solid_notify_core::store::{Claim, ClaimWhat, Look, Purge, Settle, Settled, Stores};
 use solid_notify_core::transition::{Next, Transition};
 use solid_notify_core::{AnyOutbox, Error, HandClock, NewNotice, NoticeRecord, NotifyDef, Receipt, Status};
 
@@ -162,6 +163,7 @@ macro_rules! conformance_suite {
                 the_switch_is_turned_once_and_written_down,
                 explain_returns_the_limit_that_delays_a_due_notice;
             purging: only_what_is_old_enough_is_purged_in_steps,
+                a_purge_returns_what_the_log_needs_of_a_dead_letter,
                 a_purge_takes_only_its_definition_and_status,
                 a_deleted_definition_is_purged_when_nothing_refers_to_it;
             ticking: of_many_nodes_that_see_a_tick_one_adds_its_notices,
@@ -194,6 +196,12 @@ macro_rules! conformance_suite {
                 of_many_nodes_that_alarm_at_once_one_tells,
                 alarms_of_many_who_settle_at_once_are_counted_once_each,
                 an_alert_that_is_over_is_closed_and_the_facts_show_it;
+            silencing: alarms_of_a_silenced_definition_are_counted_and_not_sent,
+                a_silence_of_one_reason_leaves_the_others,
+                the_end_of_a_silence_makes_what_was_suppressed_due,
+                an_open_alert_is_acknowledged_once,
+                silences_are_listed_until_they_end,
+                alarms_beside_a_silence_are_sent_or_counted;
             operating: a_dead_letter_comes_back_with_its_attempts_and_all_its_tries,
                 a_late_outcome_of_an_old_attempt_loses_against_a_revived_notice,
                 a_cancelled_notice_that_was_never_tried_comes_back_as_a_first_send,
@@ -294,6 +302,11 @@ impl dyn Backend + '_ {
     pub(crate) async fn overdue(&self, def_id: i64) -> Vec<ClaimedNotice> {
         let look = Look::Overdue { def_id, status: Status::Sending };
         self.stores().send.look(&look, 10).await.expect("look")
+    }
+
+    /// Purges, and returns the ids of what was deleted.
+    pub(crate) async fn purge(&self, purge: &Purge) -> Vec<i64> {
+        self.stores().send.purge(purge).await.expect("purge").into_iter().map(|row| row.id).collect()
     }
 
     pub(crate) async fn settle_one(&self, settle: Settle) -> Settled {

@@ -227,10 +227,10 @@ pub async fn versions_are_purged_with_their_definition(b: &dyn Backend) {
     let other = b.define(NotifyDef::new("other")).await;
     b.alice().delete_definition(&b.definition("sync").await).await.unwrap();
     let purge = Purge::Definition { def_id: id, older_than: SECOND };
-    assert!(b.stores().send.purge(&purge).await.unwrap().is_empty());
+    assert!(b.purge(&purge).await.is_empty());
     assert_eq!(b.versions(id).await.len(), 2, "they are kept as long as the row");
     b.clock().advance(SECOND);
-    assert_eq!(b.stores().send.purge(&purge).await.unwrap(), [id]);
+    assert_eq!(b.purge(&purge).await, [id]);
     assert!(b.versions(id).await.is_empty());
     assert_eq!(b.versions(other).await.len(), 1);
     assert!(b.look_at_definitions("node").await);

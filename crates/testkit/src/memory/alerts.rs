@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow, raise};
+use solid_notify_core::alert::silence::{AlertChange, decide};
 use solid_notify_core::notice::{Status, millis_from_time};
-use solid_notify_core::store::{Advanced, Alarm, AlertStep};
+use solid_notify_core::store::{Advanced, Alarm, AlertStep, AuditEntry};
 
 use super::{Live, State};
 
@@ -61,6 +62,33 @@ impl State {
             self.add_alert(*alert_def, param.clone(), now);
         }
         Advanced::Done
+    }
+
+    pub(super) fn alert_rows(&self, limit: usize) -> Vec<(i64, AlertReason, AlertRow)> {
+        let mut rows: Vec<_> =
+            self.alerts.iter().map(|((def_id, reason), row)| (*def_id, *reason, row.clone())).collect();
+        rows.sort_unstable_by_key(|(def_id, reason, _)| (*def_id, reason.as_str()));
+        rows.truncate(limit);
+        rows
+    }
+
+    pub(super) fn change_alerts(&mut self, change: &AlertChange, who: &str, now: DateTime<Utc>) -> bool {
+        let mut changed = false;
+        for reason in change.reasons() {
+            let key = (change.def_id, reason);
+            match decide(self.alerts.get(&key), &change.verb, who, millis_from_time(now)) {
+                None => continue,
+                Some(Some(row)) => drop(self.alerts.insert(key, row)),
+                Some(None) => drop(self.alerts.remove(&key)),
+            }
+            changed = true;
+        }
+        if changed {
+            let mut entry = AuditEntry::new(now, who, change.act());
+            (entry.def_id, entry.detail) = (Some(change.def_id), Some(change.detail()));
+            self.audit.push(entry);
+        }
+        changed
     }
 
     fn add_alert(&mut self, alert_def: i64, param: String, now: DateTime<Utc>) {

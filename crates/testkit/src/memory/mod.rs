@@ -19,7 +19,7 @@ use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand};
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, OwnLimits, Status, duration_from_millis, later};
 use solid_notify_core::store::{
-    AuditEntry, Edit, Edited, LastTick, Node, NoticeCounts, Paused, Settle, Settled, StoredState,
+    AuditEntry, Edit, Edited, LastTick, Node, NoticeCounts, Paused, Purged, Settle, Settled, StoredState,
 };
 use solid_notify_core::transition::Next;
 use solid_notify_core::{HandClock, NewNotice};
@@ -65,6 +65,16 @@ struct Ended {
     live: Live,
     finish_time: DateTime<Utc>,
     reason: Option<String>,
+}
+
+impl Ended {
+    fn purged(self) -> Purged {
+        let Live { notice, last_class, .. } = self.live;
+        let purged =
+            Purged { id: notice.id, tries: notice.tries(), class: last_class, error: None, reason: self.reason };
+        let errors = notice.errors.filter(|_| notice.status == Status::DeadLetter);
+        purged.with_errors(errors.as_deref())
+    }
 }
 
 /// The store.

@@ -7,14 +7,15 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow};
+use solid_notify_core::alert::silence::AlertChange;
 use solid_notify_core::definition::NotifyDef;
 use solid_notify_core::definition::StoredVersion;
 use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{ClaimedNotice, Status, duration_from_millis, later, millis_from_time};
 use solid_notify_core::store::{
     Advanced, AlertStep, AlertStore, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DefinitionStore, DueSlice,
-    DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, Purge, SendLimits, SendStore, Settle, Settled,
-    Tick, was_seen,
+    DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, Purge, Purged, SendLimits, SendStore, Settle,
+    Settled, Tick, was_seen,
 };
 
 use super::{Live, MemoryStore};
@@ -144,7 +145,7 @@ impl SendStore for MemoryStore {
         Ok(extended)
     }
 
-    async fn purge(&self, purge: &Purge) -> Result<Vec<i64>, StoreError> {
+    async fn purge(&self, purge: &Purge) -> Result<Vec<Purged>, StoreError> {
         let now = self.time();
         let mut state = self.state();
         let old = |time: DateTime<Utc>, age: Duration| (now - time).to_std().is_ok_and(|passed| passed >= age);
@@ -159,9 +160,7 @@ impl SendStore for MemoryStore {
                     .collect();
                 ended.sort_unstable();
                 ended.truncate(*limit);
-                let ids: Vec<i64> = ended.into_iter().map(|(_, id)| id).collect();
-                state.history.retain(|id, _| !ids.contains(id));
-                ids
+                ended.into_iter().filter_map(|(_, id)| state.history.remove(&id)).map(|ended| ended.purged()).collect()
             }
             Purge::Definition { def_id, older_than } => {
                 let referred = state.live.values().any(|live| live.notice.def_id == *def_id)
@@ -175,7 +174,7 @@ impl SendStore for MemoryStore {
                 state.limits.remove(def_id);
                 state.counts.remove(def_id);
                 state.versions.remove(def_id);
-                vec![*def_id]
+                vec![Purged { id: *def_id, ..Purged::default() }]
             }
         })
     }
@@ -259,5 +258,13 @@ impl AlertStore for MemoryStore {
 
     async fn advance_alert(&self, step: &AlertStep) -> Result<Advanced, StoreError> {
         Ok(self.state().advance_alert(step, self.time()))
+    }
+
+    async fn alerts(&self, limit: usize) -> Result<Vec<(i64, AlertReason, AlertRow)>, StoreError> {
+        Ok(self.state().alert_rows(limit))
+    }
+
+    async fn change_alerts(&self, change: &AlertChange, who: &str) -> Result<bool, StoreError> {
+        Ok(self.state().change_alerts(change, who, self.time()))
     }
 }

@@ -1,6 +1,9 @@
-//! Alerts: which ones are sent, how often, and that none is lost. `nodes.rs` has the alerts of several sweepers.
+//! Alerts: which ones are sent, how often, and that none is lost. `conditions.rs` has those that no outcome raises, `silence.rs` what
+//! operators silence and acknowledge, `nodes.rs` the alerts of several sweepers.
 
+mod conditions;
 mod nodes;
+mod silence;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +13,10 @@ use solid_notify::alert::{AlertKind, AlertReason};
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::{Alert, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;
-use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, update};
+use solid_notify_tests::sending::{Calls, add, eventually, reaches, update};
+
+pub use conditions::*;
+pub use silence::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -44,11 +50,17 @@ pub async fn a_final_failure_raises_an_alert_with_all_details(b: &dyn Backend) {
     let def = NotifyDef::new("sync").max_retry_times(0).email("a@example.org, b@example.org").alert_to("ops");
     b.outbox().define_if_missing(def).await.unwrap();
     let alerts = Calls::default();
-    let sweeper = failing(b, &on(), &alerts).start().await.unwrap();
-    let id = add(b, "sync").await;
+    let sweeper = failing(b, &on(), &alerts).base_url("https://ops.example.org/outbox/").start().await.unwrap();
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let notice = NewNotice::new("sync", 1).unwrap().description("order 7");
+    let id = b.add_new(notice.trace_context(format!("00-{trace}-00f067aa0ba902b7-01"))).await.id();
     reaches(b, id, Status::DeadLetter).await;
     let alert = told(&alerts, 1).await.remove(0);
     assert_eq!((alert.kind, alert.reason), (AlertKind::Raised, AlertReason::FinalFailure));
+    assert_eq!((alert.tries, alert.max_tries, alert.class.as_deref()), (Some(1), Some(1), Some("unknown")));
+    assert_eq!(alert.end_reason.as_deref(), Some("all 1 tries failed"));
+    assert_eq!((alert.description.as_deref(), alert.trace_id.as_deref()), (Some("order 7"), Some(trace)));
+    assert_eq!(alert.link, Some(format!("https://ops.example.org/outbox/notices/{id}")));
     assert_eq!((alert.definition.as_str(), alert.notice_id, alert.more), ("sync", Some(id), 0));
     assert!(alert.message.contains("connection refused"), "{}", alert.message);
     assert_eq!(alert.email, ["a@example.org", "b@example.org"]);
@@ -322,67 +334,5 @@ pub async fn an_overdue_ack_raises_an_alert(b: &dyn Backend) {
     b.clock().advance(10 * MINUTE);
     let alert = told(&alerts, 1).await.remove(0);
     assert_eq!((alert.reason, alert.notice_id), (AlertReason::AckOverdue, Some(id)));
-    sweeper.shutdown().await;
-}
-
-pub async fn conditions_outside_of_attempts_raise_alerts_too(b: &dyn Backend) {
-    let outbox = b.outbox();
-    outbox.define_if_missing(NotifyDef::new("broken")).await.unwrap();
-    edit_by_hand(b, "broken", |def| def.retry_interval("[5x]")).await;
-    outbox.define_if_missing(NotifyDef::new("unhandled")).await.unwrap();
-    outbox.define_if_missing(NotifyDef::new("slow").handler("not_here").backlog_alert_age("10m")).await.unwrap();
-    outbox.define_if_missing(NotifyDef::new("quiet").handler("nobody_else").alert_trigger_type("never")).await.unwrap();
-    outbox.define_if_missing(NotifyDef::new("sync").max_retry_times(0).dead_alert_count(2)).await.unwrap();
-    outbox.define_if_missing(NotifyDef::new("lost")).await.unwrap();
-    for name in ["broken", "unhandled", "slow", "quiet", "lost"] {
-        b.add_new(NewNotice::new(name, 1).unwrap()).await;
-    }
-    // Before the sweeper has ever read it.
-    b.delete_by_hand(definition(b, "lost").await.id).await;
-    let alerts = Calls::default();
-    let sweeper = failing(b, &on(), &alerts).start().await.unwrap();
-    for _ in 0..2 {
-        let id = add(b, "sync").await;
-        reaches(b, id, Status::DeadLetter).await;
-    }
-    b.clock().advance(11 * MINUTE);
-    let told = || {
-        let mut all: Vec<_> = alerts
-            .all()
-            .into_iter()
-            .filter(|alert| alert.kind == AlertKind::Raised)
-            .map(|alert| (alert.definition, alert.reason))
-            .collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    };
-    use AlertReason::{Backlog, DeadLetters, FinalFailure, InvalidDefinition, NoHandler};
-    let expected = [
-        ("broken", InvalidDefinition),
-        ("lost", InvalidDefinition),
-        ("unhandled", NoHandler),
-        ("slow", Backlog),
-        ("slow", NoHandler),
-        ("sync", FinalFailure),
-        ("sync", DeadLetters),
-    ];
-    let mut expected: Vec<_> = expected.map(|(name, reason)| (name.to_owned(), reason)).to_vec();
-    expected.sort_unstable();
-    eventually("all of them are sent", async || told() == expected).await;
-    sweeper.shutdown().await;
-}
-
-pub async fn a_notice_behind_its_ordering_key_is_backlog(b: &dyn Backend) {
-    b.outbox().define_if_missing(NotifyDef::new("sync").need_confirm(true).backlog_alert_age("10m")).await.unwrap();
-    let alerts = Calls::default();
-    let sweeper = failing(b, &Arc::default(), &alerts).start().await.unwrap();
-    let add = async || b.add_new(NewNotice::new("sync", 1).unwrap().ordering_key("key")).await.id();
-    let first = add().await;
-    reaches(b, first, Status::AwaitingAck).await;
-    add().await;
-    sweeper.idle().await;
-    b.clock().advance(11 * MINUTE);
-    assert_eq!(told(&alerts, 1).await.remove(0).reason, AlertReason::Backlog);
     sweeper.shutdown().await;
 }

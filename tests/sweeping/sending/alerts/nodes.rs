@@ -10,7 +10,7 @@ use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
 use solid_notify::{
     AckResult, Alert, AnyOutbox, Failure, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, ack_notice, add_notice,
 };
-use solid_notify_core::store::{Alarm, Node};
+use solid_notify_core::store::{Alarm, Cause, Node};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
 use solid_notify_tests::memory::MemoryBackend;
@@ -96,6 +96,7 @@ async fn nodes_that_alarm_at_once_count_each_alarm_once<D: Database>() {
                 description: None,
                 class: None,
                 message: "no".to_owned(),
+                cause: Cause::default(),
                 node: format!("node-{node}"),
             };
             let node = Node { id: alarm.node.clone(), handlers: Vec::new(), clock_offset_ms: 0, alarms: vec![alarm] };

@@ -264,6 +264,22 @@ pub(super) enum Common<'a> {
     DueAlerts {
         most: usize,
     },
+    Alerts,
+    ChangeAlerts {
+        rows: &'a [ChangedAlert],
+        audit: String,
+    },
+}
+
+/// A row of an alert that an operator changes.
+#[derive(Serialize)]
+pub(super) struct ChangedAlert {
+    pub(super) field: String,
+    pub(super) seen_row: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) new_row: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) due: Option<i64>,
 }
 
 /// The name of a definition, and the id that it had last.

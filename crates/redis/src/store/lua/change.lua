@@ -108,13 +108,22 @@ elseif what == 'extend' then
   end
   return extended
 elseif what == 'purge' then
-  -- The `status`; `minimum_age` in milliseconds; `most`, the maximum.
+  -- The `status`; `minimum_age` in milliseconds; `most`, the maximum. Returns what the log needs of each deleted notice.
   local oldest = redis.call(
     'ZRANGEBYSCORE', status_set(given.status), '-inf', text(now - given.minimum_age), 'LIMIT', 0, given.most)
+  local purged = {}
   for _, member in ipairs(oldest) do
-    if redis.call('EXISTS', notice_key(member)) == 1 then erase(member) else put_aside_without_entry(member) end
+    if redis.call('EXISTS', notice_key(member)) == 1 then
+      local failures, crashes, class, errors, reason = fields(member, 'failures', 'crashes', 'last_class', 'errors', 'end_reason')
+      -- dead_letter
+      if given.status ~= '3' then errors = false end
+      purged[#purged + 1] = { member, failures, crashes, class, errors, reason }
+      erase(member)
+    else
+      put_aside_without_entry(member)
+    end
   end
-  return oldest
+  return purged
 elseif what == 'drop' then
   -- Deletes all keys of a definition that has no notices and no alarms.
   for status in pairs(STATUS) do

@@ -147,6 +147,29 @@ elseif what == 'audit' then
 elseif what == 'alert' then
   -- The row of an alert, by its `field`.
   return redis.call('HGET', key('alerts'), given.field) or ''
+elseif what == 'alerts' then
+  -- Returns all rows of alerts: field and row.
+  return { text(now), redis.call('HGETALL', key('alerts')) }
+elseif what == 'change_alerts' then
+  -- `rows`: each has the `field`, the row as read (`seen_row`), the `new_row` (absent: delete it), and when it is `due` (absent: never);
+  -- the `audit` entry.
+  for _, row in ipairs(given.rows) do
+    if (redis.call('HGET', key('alerts'), row.field) or '') ~= row.seen_row then return 'conflict' end
+  end
+  for _, row in ipairs(given.rows) do
+    if row.new_row then
+      redis.call('HSET', key('alerts'), row.field, row.new_row)
+    else
+      redis.call('HDEL', key('alerts'), row.field)
+    end
+    if row.due then
+      redis.call('ZADD', key('due_alerts'), text(row.due), row.field)
+    else
+      redis.call('ZREM', key('due_alerts'), row.field)
+    end
+  end
+  write_audit(key('audit'), given.audit)
+  return 'done'
 elseif what == 'due_alerts' then
   return redis.call('ZRANGEBYSCORE', key('due_alerts'), '-inf', text(now), 'LIMIT', 0, given.most)
 end

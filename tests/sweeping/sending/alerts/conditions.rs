@@ -1,0 +1,107 @@
+//! Alerts about conditions, which no outcome of an attempt shows.
+
+use std::sync::Arc;
+
+use solid_notify::alert::{AlertKind, AlertReason};
+use solid_notify::{NewNotice, NotifyDef, Status};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches};
+
+use super::{MINUTE, failing, on, told};
+
+pub async fn conditions_outside_of_attempts_raise_alerts_too(b: &dyn Backend) {
+    let outbox = b.outbox();
+    outbox.define_if_missing(NotifyDef::new("broken")).await.unwrap();
+    edit_by_hand(b, "broken", |def| def.retry_interval("[5x]")).await;
+    outbox.define_if_missing(NotifyDef::new("unhandled")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("slow").handler("not_here").backlog_alert_age("10m")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("quiet").handler("nobody_else").alert_trigger_type("never")).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("sync").max_retry_times(0).dead_alert_count(2)).await.unwrap();
+    outbox.define_if_missing(NotifyDef::new("lost")).await.unwrap();
+    for name in ["broken", "unhandled", "slow", "quiet", "lost"] {
+        b.add_new(NewNotice::new(name, 1).unwrap()).await;
+    }
+    // Before the sweeper has ever read it.
+    b.delete_by_hand(definition(b, "lost").await.id).await;
+    let alerts = Calls::default();
+    let sweeper = failing(b, &on(), &alerts).start().await.unwrap();
+    for _ in 0..2 {
+        let id = add(b, "sync").await;
+        reaches(b, id, Status::DeadLetter).await;
+    }
+    b.clock().advance(11 * MINUTE);
+    let told = || {
+        let mut all: Vec<_> = alerts
+            .all()
+            .into_iter()
+            .filter(|alert| alert.kind == AlertKind::Raised)
+            .map(|alert| (alert.definition, alert.reason))
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    use AlertReason::{Backlog, DeadLetters, FinalFailure, InvalidDefinition, NoHandler};
+    let expected = [
+        ("broken", InvalidDefinition),
+        ("lost", InvalidDefinition),
+        ("unhandled", NoHandler),
+        ("slow", Backlog),
+        ("slow", NoHandler),
+        ("sync", FinalFailure),
+        ("sync", DeadLetters),
+    ];
+    let mut expected: Vec<_> = expected.map(|(name, reason)| (name.to_owned(), reason)).to_vec();
+    expected.sort_unstable();
+    eventually("all of them are sent", async || told() == expected).await;
+    sweeper.shutdown().await;
+}
+
+pub async fn a_pile_of_dead_letters_raises_an_alert_by_default(b: &dyn Backend) {
+    for (name, count) in [("sync", None), ("off", Some(0)), ("report", None)] {
+        let def = NotifyDef::new(name).handler("sync").max_retry_times(0).alert_trigger_type("final_failure");
+        let def = if let Some(count) = count { def.dead_alert_count(count) } else { def };
+        b.outbox().define_if_missing(def).await.unwrap();
+    }
+    for (name, count) in [("sync", 99), ("off", 101), ("report", 3)] {
+        let many = (0..count).map(|n| NewNotice::new(name, n).unwrap()).collect();
+        b.add_many(many).await.unwrap();
+    }
+    let alerts = Calls::default();
+    let sweeper = failing(b, &on(), &alerts).start().await.unwrap();
+    let piles =
+        || alerts.all().into_iter().filter(|alert| alert.reason == AlertReason::DeadLetters).collect::<Vec<_>>();
+    sweeper.idle().await;
+    b.clock().advance(2 * MINUTE);
+    sweeper.idle().await;
+    let counted = async || {
+        let snapshot = b.outbox().operator("alice").snapshot().await.unwrap();
+        solid_notify_core::store::dead_letters(&snapshot).0 == 203
+    };
+    eventually("all are counted", counted).await;
+    assert!(piles().is_empty(), "99 are no pile, and `0` switches the alert off");
+    let id = add(b, "sync").await;
+    reaches(b, id, Status::DeadLetter).await;
+    sweeper.idle().await;
+    b.clock().advance(2 * MINUTE);
+    eventually("the pile is reported", async || !piles().is_empty()).await;
+    let pile = piles().remove(0);
+    assert_eq!(pile.definition, "sync");
+    let text = "there are 100 dead letters, and 204 of all definitions: off 101, sync 100, report 3";
+    assert_eq!(pile.message, text);
+    sweeper.shutdown().await;
+}
+
+pub async fn a_notice_behind_its_ordering_key_is_backlog(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync").need_confirm(true).backlog_alert_age("10m")).await.unwrap();
+    let alerts = Calls::default();
+    let sweeper = failing(b, &Arc::default(), &alerts).start().await.unwrap();
+    let add = async || b.add_new(NewNotice::new("sync", 1).unwrap().ordering_key("key")).await.id();
+    let first = add().await;
+    reaches(b, first, Status::AwaitingAck).await;
+    add().await;
+    sweeper.idle().await;
+    b.clock().advance(11 * MINUTE);
+    assert_eq!(told(&alerts, 1).await.remove(0).reason, AlertReason::Backlog);
+    sweeper.shutdown().await;
+}
