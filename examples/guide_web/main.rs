@@ -219,7 +219,9 @@ fn status_of(error: &Error) -> StatusCode {
     match error {
         Error::Token { .. } => StatusCode::FORBIDDEN, // garbage, expired, or signed with another secret
         Error::UnknownDefinition { .. } => StatusCode::NOT_FOUND,
-        Error::InvalidNotice { .. } | Error::InvalidDefinition { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Error::InvalidNotice { .. } | Error::InvalidDefinition { .. } | Error::InvalidFile { .. } => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
         Error::Invalid { .. } => StatusCode::BAD_REQUEST,
         Error::Store(error) if error.is_transient() => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -172,6 +172,13 @@ fn every_rust_snippet_of_a_document_is_a_region_of_an_example() {
 }
 
 #[test]
+fn the_definitions_file_of_the_book_is_the_one_of_the_example() {
+    let file = "examples/data/retries.toml";
+    let block = format!("<!-- {file} -->\n```toml\n{}```\n", read(file));
+    assert!(read("docs/src/notify-def.md").contains(&block), "docs/src/notify-def.md differs from {file}");
+}
+
+#[test]
 fn every_guide_program_and_the_quick_start_are_examples_that_run() {
     let (manifest, run) = (read("examples/Cargo.toml"), read("xtask/src/test.rs"));
     for entry in fs::read_dir(root().join("examples")).unwrap() {

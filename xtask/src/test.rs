@@ -56,10 +56,11 @@ const THREADS: &str = "RUST_TEST_THREADS";
 const TESTS_PER_CORE: usize = 2;
 
 /// Each checks its own outcome.
-const EXAMPLES: [&str; 12] = [
+const EXAMPLES: [&str; 13] = [
     "quick_start",
     "orders",
     "ack",
+    "retries",
     "alerts",
     "timetable",
     "simulate",

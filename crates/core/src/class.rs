@@ -173,9 +173,10 @@ impl std::fmt::Display for ErrorClass {
 pub fn class_of_own_error(error: &(dyn StdError + 'static)) -> Option<ErrorClass> {
     if let Some(error) = error.downcast_ref::<Error>() {
         return match error {
-            Error::InvalidNotice { .. } | Error::InvalidDefinition { .. } | Error::Invalid { .. } => {
-                Some(ErrorClass::Invalid)
-            }
+            Error::InvalidNotice { .. }
+            | Error::InvalidDefinition { .. }
+            | Error::InvalidFile { .. }
+            | Error::Invalid { .. } => Some(ErrorClass::Invalid),
             Error::TransactionLost { .. } => Some(ErrorClass::Deadlock),
             Error::Store(error) => class_of_fault(error.kind),
             // The definition may be created later, or the keys set.

@@ -2,7 +2,7 @@
 //!
 //! Expected races (a lost lease, a definition that another editor changed) are values, not errors.
 
-use crate::definition::Problem;
+use crate::definition::{FileProblem, Problem};
 
 /// The type of a cause.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -36,6 +36,12 @@ pub enum Error {
         name: String,
         /// Every column that is wrong.
         problems: Vec<Problem>,
+    },
+    /// A file of definitions that cannot be used (`Definitions::from_toml`).
+    #[error("the definitions have {}", listed(problems))]
+    InvalidFile {
+        /// Every problem, in the order of the file.
+        problems: Vec<FileProblem>,
     },
     /// The transaction that should have contained the notice is no longer open: the server ended it, after a deadlock for
     /// instance, or a ROLLBACK was sent. Roll back and do the business work again.
@@ -81,6 +87,12 @@ fn did_you_mean(nearest: Option<&str>) -> String {
 fn join(problems: &[Problem]) -> String {
     let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
     lines.join("; ")
+}
+
+fn listed(problems: &[FileProblem]) -> String {
+    let count = if problems.len() == 1 { "1 problem".to_owned() } else { format!("{} problems", problems.len()) };
+    let lines = problems.iter().map(|problem| format!("\n  {problem}"));
+    format!("{count}:{}", lines.collect::<String>())
 }
 
 /// A call of a store failed.

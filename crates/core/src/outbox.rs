@@ -216,7 +216,7 @@ impl AnyOutbox {
 /// How often [`AnyOutbox::define_or_replace`] tries again after another editor was faster.
 const EDITS: usize = 10;
 /// The editor's name where no operator is named.
-const APPLICATION: &str = "application";
+pub(crate) const APPLICATION: &str = "application";
 
 pub(crate) fn validate(def: &NotifyDef) -> Result<()> {
     match def.policy() {

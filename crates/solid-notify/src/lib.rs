@@ -3,7 +3,7 @@
 //! Choose the database by a feature: `postgres`, `mysql` (MariaDB too), `sqlite`. With the features `anyhow`, `reqwest`,
 //! `lettre`, `lapin` and `async-nats` the sweeper recognises the error types of those crates and derives the error class from
 //! them. The features `mail` and `chat` add the ready handlers of the module `channels`, `redis` and `timed` the modules of
-//! these names; for tests, `testkit` and `simulate` add theirs.
+//! these names; for tests, `testkit` and `simulate` add theirs. With `toml`, definitions can be in a file.
 // The README of the repository, or its copy in the published package.
 #![doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", env!("CARGO_PKG_README")))]
 
@@ -40,12 +40,13 @@ pub mod alert {
     pub use solid_notify_core::alert::{ALERT_DEFINITION, Alert, AlertKind, AlertReason};
 }
 
-/// Definitions: their columns, the parsed values, and the results of editing them.
+/// Definitions: their columns, the parsed values, the results of editing them, and all of them as one list or file.
 pub mod definition {
     pub use solid_notify_core::definition::{
-        AlertTrigger, ColumnValue, DefVersion, Difference, KeepHistory, MissedTicks, NotifyDef, Policy, Problem,
-        RetryRules, Rule, Schedule, SendWindow,
+        AlertTrigger, ColumnValue, DefVersion, Definitions, Difference, FileProblem, KeepHistory, MissedTicks,
+        NotifyDef, Policy, Problem, RetryRules, Rule, Schedule, SendWindow,
     };
+    pub use solid_notify_core::operate::{Applied, DefinitionsPlan, PlannedChange};
     pub use solid_notify_core::outbox::{Defined, DefinitionState, Plan, Updated};
     pub use solid_notify_core::typed::{Definition, DefinitionName};
     pub use solid_notify_core::{ALERT_DEFINITION, DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};

@@ -4,6 +4,9 @@
 //! is left to the stores.
 
 mod columns;
+#[cfg(feature = "toml")]
+mod from_toml;
+mod list;
 mod older;
 mod policy;
 #[cfg(test)]
@@ -21,6 +24,7 @@ mod window_tests;
 
 pub use crate::retry::duration::FOREVER;
 pub use columns::{ColumnValue, NotifyDef};
+pub use list::Definitions;
 pub use policy::{AlertTrigger, KeepHistory, Policy};
 pub use rules::{RetryRules, Rule};
 pub use schedule::{MISSED_AFTER, MissedTicks, Schedule, Step, TICKS_AT_ONCE};
@@ -51,6 +55,30 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} = {:?}: expected {}", self.column, self.value, self.expected)
+    }
+}
+
+/// A problem of a file of definitions (`Definitions::from_toml`), with its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FileProblem {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column of the text, in characters from 1.
+    pub column: usize,
+    /// The name of the definition; `None` outside of any, and for a mistake in the syntax.
+    pub definition: Option<String>,
+    /// What is wrong, and what would be right.
+    pub problem: String,
+}
+
+impl fmt::Display for FileProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}: ", self.line, self.column)?;
+        if let Some(name) = &self.definition {
+            write!(f, "definition {name:?}: ")?;
+        }
+        f.write_str(&self.problem)
     }
 }
 

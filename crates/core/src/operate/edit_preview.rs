@@ -221,7 +221,12 @@ impl fmt::Display for EditPreview {
             return f.write_str("nothing changes");
         }
         for (n, (column, before, after)) in self.changes.iter().enumerate() {
-            write!(f, "{}{column}: {} -> {}", if n == 0 { "" } else { "; " }, Shown(before), Shown(after))?;
+            f.write_str(if n == 0 { "" } else { "; " })?;
+            match *column {
+                // It may contain a secret, and this text stands in logs.
+                "handler_config" => write!(f, "{column}: changed")?,
+                _ => write!(f, "{column}: {} -> {}", Shown(before), Shown(after))?,
+            }
         }
         let waiting =
             Counted { count: self.retries.count + self.not_sent.count, more: self.retries.more || self.not_sent.more };

@@ -1,8 +1,9 @@
-//! [`Operator`], the handle for people: reading notices, verbs, bulk changes, previews of edits.
+//! [`Operator`], the handle for people: reading notices, verbs, bulk changes, previews of edits, and definitions as a whole.
 //!
 //! [`crate::store::BrowseStore`] and [`crate::store::OperateStore`] are what it needs of a store.
 
 mod alerts;
+mod apply;
 mod bulk;
 mod decided;
 mod definitions;
@@ -11,6 +12,7 @@ mod explain;
 mod filter;
 mod listing;
 mod operator;
+mod plan;
 mod rate;
 mod retime;
 
@@ -22,4 +24,5 @@ pub use explain::{ExplainContext, Explanation};
 pub use filter::{Filter, NO_CLASS};
 pub use listing::{ClassCount, Counted, Page};
 pub use operator::Operator;
+pub use plan::{Applied, DefinitionsPlan, PlannedChange};
 pub use rate::Rate;

@@ -8,6 +8,7 @@
 pub mod acks;
 pub mod adding;
 pub mod alarming;
+pub mod applying;
 pub mod browsing;
 pub mod claiming;
 pub mod counting;
@@ -101,6 +102,11 @@ macro_rules! conformance_suite {
                 a_deleted_definition_takes_no_notices_and_frees_its_name,
                 an_invalid_definition_is_refused_with_every_wrong_column,
                 of_many_who_define_at_once_one_creates;
+            applying: a_plan_shows_each_change_and_applying_it_makes_them,
+                applying_what_is_stored_writes_nothing,
+                a_row_that_was_edited_since_the_plan_is_not_touched,
+                what_is_not_listed_is_deleted_only_if_asked_and_never_if_built_in,
+                of_ten_who_apply_at_once_each_change_is_made_once;
             claiming: a_claim_takes_the_longest_due_up_to_its_limit,
                 claim_takes_only_its_definition_and_slice,
                 a_claim_by_ids_takes_only_what_exists_was_never_attempted_and_is_due,

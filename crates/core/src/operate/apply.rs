@@ -1,0 +1,102 @@
+//! Definitions as a whole: [`AnyOutbox::plan_all`] compares them with the stored rows, [`AnyOutbox::apply`] stores what differs.
+//!
+//! Reading a file is left to [`Definitions`], comparing to `plan.rs`.
+
+use super::operator::Operator;
+use super::plan::{Applied, DefinitionsPlan, PlannedChange, compare};
+use crate::definition::Definitions;
+use crate::error::{Error, Result};
+use crate::outbox::{APPLICATION, AnyOutbox, validate};
+use crate::store::{Edit, Edited};
+
+impl AnyOutbox {
+    /// Compares definitions with the stored rows, and returns what [`Self::apply_plan`] will do, with the effect of each change on
+    /// the live notices ([`Operator::preview_edit`]). Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an empty list that would delete every row; those of the store.
+    pub async fn plan_all(&self, definitions: &Definitions) -> Result<DefinitionsPlan> {
+        let mut plan = compared(self, definitions).await?;
+        let operator = self.operator(APPLICATION);
+        for change in &mut plan.change {
+            change.preview = operator.preview_edit(&change.seen, &change.new).await?;
+        }
+        Ok(plan)
+    }
+
+    /// Creates the definitions that are missing and replaces those that differ, so that the stored rows are as listed. Edits by
+    /// operators stay in the versions. Rows that are not listed stay, unless [`Definitions::delete_missing`] says otherwise.
+    ///
+    /// Where nothing differs nothing is written. Any number of processes may apply the same definitions at the same time, for
+    /// instance when they start. Each row is a transaction of its own: after an error some are stored, and another call continues.
+    ///
+    /// # Errors
+    /// As [`Self::plan_all`]. A row that another editor changed during the call is no error: [`Applied::conflicts`] has it.
+    pub async fn apply(&self, definitions: Definitions) -> Result<Applied> {
+        self.operator(APPLICATION).apply(definitions).await
+    }
+
+    /// Does what a plan says. A row that is no longer as the plan saw it is not touched ([`Applied::conflicts`]), unless it has
+    /// become what the plan wants.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn apply_plan(&self, plan: DefinitionsPlan) -> Result<Applied> {
+        self.operator(APPLICATION).apply_plan(plan).await
+    }
+}
+
+impl Operator {
+    /// As [`AnyOutbox::apply`], in this operator's name: of a person, or of a deployment.
+    ///
+    /// # Errors
+    /// As [`AnyOutbox::apply`].
+    pub async fn apply(&self, definitions: Definitions) -> Result<Applied> {
+        let plan = compared(&self.outbox, &definitions).await?;
+        self.apply_plan(plan).await
+    }
+
+    /// As [`AnyOutbox::apply_plan`], in this operator's name.
+    ///
+    /// # Errors
+    /// As [`AnyOutbox::apply_plan`].
+    pub async fn apply_plan(&self, plan: DefinitionsPlan) -> Result<Applied> {
+        // Its fields are public, so its rows may have been changed.
+        plan.create.iter().chain(plan.change.iter().map(|change| &change.new)).try_for_each(validate)?;
+        let mut applied = Applied { unchanged: plan.unchanged, kept: plan.keep, ..Applied::default() };
+        for new in plan.create {
+            match self.outbox.edit(Edit::Create(new.clone()), &self.who).await? {
+                Edited::Done(row) => applied.created.push(row),
+                other => applied.met(other, &new),
+            }
+        }
+        for PlannedChange { seen, new, .. } in plan.change {
+            match self.outbox.edit(Edit::Replace { seen, new: new.clone() }, &self.who).await? {
+                Edited::Done(row) => applied.changed.push(row),
+                other => applied.met(other, &new),
+            }
+        }
+        for seen in plan.delete {
+            match self.outbox.edit(Edit::Delete { seen: seen.clone() }, &self.who).await? {
+                Edited::Done(_) => applied.deleted.push(seen),
+                Edited::Conflict(_) => applied.conflicts.push(seen.name),
+                // Another process deleted it.
+                Edited::Missing => {}
+            }
+        }
+        if !applied.conflicts.is_empty() {
+            tracing::warn!(definitions = ?applied.conflicts, "other editors changed definitions since the plan; they were not touched");
+        }
+        Ok(applied)
+    }
+}
+
+/// Reads the rows and returns the plan, without the effects on live notices.
+async fn compared(outbox: &AnyOutbox, definitions: &Definitions) -> Result<DefinitionsPlan> {
+    if definitions.deletes_missing() && definitions.rows().is_empty() {
+        let problem = "an empty list with `delete_missing` would delete every definition".to_owned();
+        return Err(Error::Invalid { what: "definitions", problem });
+    }
+    let rows = outbox.engine().stores().definitions.definitions().await?;
+    Ok(compare(rows, definitions))
+}
