@@ -149,7 +149,7 @@ pub fn of_live(reply: &Reply, live: &ClaimedNotice) -> OfLive {
                 last_class: None,
                 description: live.description.clone(),
                 alarm: None,
-                watched: None,
+                for_breaker: None,
             }))
         }
         ReplyKind::Nack(reason)

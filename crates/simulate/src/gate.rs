@@ -6,9 +6,9 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use solid_notify_core::Policy;
 use solid_notify_core::definition::FOREVER;
-use solid_notify_core::limit::{LimitRow, Sign, allowance, begin, end};
+use solid_notify_core::limit::{LimitRow, TargetSign, allowance, begin, end};
 use solid_notify_core::notice::{duration_from_millis, duration_millis, millis_from_time, time_from_millis};
-use solid_notify_core::store::Watched;
+use solid_notify_core::store::BreakerInput;
 use solid_notify_core::transition::Event;
 
 /// Stands between the due notices of one definition and the slots.
@@ -66,8 +66,8 @@ impl Gate {
     /// Shows an outcome to the circuit breaker. Returns true if it opens the circuit.
     pub(super) fn watch(&mut self, policy: &Policy, id: i64, event: &Event, now: i64) -> bool {
         let Some(breaker) = policy.quota.and_then(|quota| quota.breaker) else { return false };
-        let watched = Watched { def_id: policy.def_id, breaker, sign: Sign::of(event), alarm: None };
-        let (row, _) = end(&self.row, &[(id, &watched)], self.start.saturating_add(now));
+        let input = BreakerInput { def_id: policy.def_id, breaker, sign: TargetSign::of(event), alarm: None };
+        let (row, _) = end(&self.row, &[(id, &input)], self.start.saturating_add(now));
         let opens = self.row.open_until.is_none() && row.open_until.is_some();
         self.row = row;
         opens

@@ -1,7 +1,7 @@
 //! Limits over all nodes, in the database. A claim under a quota and a settle that a circuit breaker watches lock the definition's
 //! row of `notify_limit`. [`solid_notify_core::limit`] makes the decisions.
 
-use solid_notify_core::limit::{LimitRow, end, watched};
+use solid_notify_core::limit::{LimitRow, breaker_inputs, end};
 use solid_notify_core::notice::time_from_millis;
 use solid_notify_core::store::{Alarm, Paused, SendLimits, Settle};
 
@@ -100,14 +100,14 @@ pub(crate) async fn send_limits<DB: Dialect>(on: &Share<DB>, now: Arg<'_>) -> sq
 
 /// Applies the outcomes of attempts to the circuit breakers. Returns the alarms of the breakers that opened. A row that another
 /// node has locked is a conflict, which a retry resolves; the other node may hang, so this does not wait.
-pub(crate) async fn watch<'a, DB: Dialect>(
+pub(crate) async fn count_outcomes<'a, DB: Dialect>(
     tx: &mut DB::Connection,
     now: Arg<'_>,
     settled: impl Iterator<Item = &'a Settle>,
 ) -> sqlx::Result<Vec<&'a Alarm>> {
     let statements = LimitStatements::of(DB::KIND);
     let mut alarms = Vec::new();
-    for (def_id, outcomes) in watched(settled) {
+    for (def_id, outcomes) in breaker_inputs(settled) {
         let key = [now, def_id.into()];
         let locked = locked_row::<DB>(tx, &statements.limit_now, &statements.open_limit, &key).await?;
         let (row, time) = read::<DB>(&locked)?;

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Breaker, LimitRow, Sign};
+use super::{Breaker, LimitRow, TargetSign};
 use crate::class::ErrorClass;
 use crate::notice::duration_millis;
-use crate::store::{Alarm, Settle, Watched};
+use crate::store::{Alarm, BreakerInput, Settle};
 use crate::transition::Event;
 
-impl Sign {
+impl TargetSign {
     /// Returns the sign of `event`.
     pub fn of(event: &Event) -> Self {
         match event {
@@ -34,10 +34,10 @@ fn is_of_target(class: ErrorClass) -> bool {
 }
 
 /// Groups the outcomes of one batch by the definition whose breaker evaluates them, each with its notice, in their order.
-pub fn watched<'a>(settled: impl Iterator<Item = &'a Settle>) -> BTreeMap<i64, Vec<(i64, &'a Watched)>> {
-    let mut by_definition: BTreeMap<i64, Vec<(i64, &Watched)>> = BTreeMap::new();
+pub fn breaker_inputs<'a>(settled: impl Iterator<Item = &'a Settle>) -> BTreeMap<i64, Vec<(i64, &'a BreakerInput)>> {
+    let mut by_definition: BTreeMap<i64, Vec<(i64, &BreakerInput)>> = BTreeMap::new();
     for settle in settled {
-        if let Some(watched) = settle.watched.as_deref() {
+        if let Some(watched) = settle.for_breaker.as_deref() {
             by_definition.entry(watched.def_id).or_default().push((settle.id, watched));
         }
     }
@@ -49,7 +49,7 @@ pub fn watched<'a>(settled: impl Iterator<Item = &'a Settle>) -> BTreeMap<i64, V
 ///
 /// The breaker is that of the last outcome, because that was decided by the latest version of the definition. The alarm is that
 /// of the outcome that opened the circuit for good, even if the batch contains another outcome of the same notice.
-pub fn end<'a>(row: &LimitRow, outcomes: &[(i64, &'a Watched)], now: i64) -> (LimitRow, Option<&'a Alarm>) {
+pub fn end<'a>(row: &LimitRow, outcomes: &[(i64, &'a BreakerInput)], now: i64) -> (LimitRow, Option<&'a Alarm>) {
     let Some(breaker) = outcomes.last().map(|(_, watched)| watched.breaker) else { return (row.clone(), None) };
     let (new, opener) = fold(row, breaker, outcomes.iter().map(|(id, watched)| (*id, watched.sign)), now);
     (new, opener.and_then(|nth| outcomes.get(nth)?.1.alarm.as_ref()))
@@ -62,7 +62,7 @@ pub fn end<'a>(row: &LimitRow, outcomes: &[(i64, &'a Watched)], now: i64) -> (Li
 pub(super) fn fold(
     row: &LimitRow,
     breaker: Breaker,
-    outcomes: impl Iterator<Item = (i64, Sign)>,
+    outcomes: impl Iterator<Item = (i64, TargetSign)>,
     now: i64,
 ) -> (LimitRow, Option<usize>) {
     let mut new = row.clone();
@@ -71,20 +71,20 @@ pub(super) fn fold(
     for (nth, (id, sign)) in outcomes.enumerate() {
         let is_probe = new.probe == Some(id);
         match (sign, new.open_until) {
-            (Sign::Well, _) => (new.failures, new.open_until, new.probe) = (0, None, None),
-            (Sign::Unwell, None) => {
+            (TargetSign::Well, _) => (new.failures, new.open_until, new.probe) = (0, None, None),
+            (TargetSign::Unwell, None) => {
                 new.failures = new.failures.saturating_add(1);
                 if new.failures >= i64::from(breaker.failures) {
                     (new.open_until, new.probe, opened_by) = (Some(pause), None, Some(nth));
                 }
             }
-            (Sign::Unwell, Some(_)) if is_probe => {
+            (TargetSign::Unwell, Some(_)) if is_probe => {
                 new.failures = new.failures.saturating_add(1);
                 (new.open_until, new.probe) = (Some(pause), None);
             }
             // The probe showed nothing: the next attempt may be the probe.
-            (Sign::None, Some(_)) if is_probe => (new.open_until, new.probe) = (Some(now), None),
-            (Sign::Unwell | Sign::None, _) => {}
+            (TargetSign::None, Some(_)) if is_probe => (new.open_until, new.probe) = (Some(now), None),
+            (TargetSign::Unwell | TargetSign::None, _) => {}
         }
     }
     let opened = row.open_until.is_none() && new.open_until.is_some();

@@ -12,7 +12,7 @@ use crate::notice::{duration_from_millis, duration_millis};
 use crate::operate::Rate;
 use crate::retry::duration::FOREVER;
 
-pub use breaker::{end, watched};
+pub use breaker::{breaker_inputs, end};
 
 /// The limits of a definition over all nodes, from its columns `rate_limit`, `max_concurrency_total`, `breaker_failures` and
 /// `breaker_pause`.
@@ -164,7 +164,7 @@ fn lately(row: &LimitRow, per: i64, now: i64) -> impl Iterator<Item = (i64, u32)
 
 /// What the end of an attempt shows about the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sign {
+pub enum TargetSign {
     /// The target accepted the notice.
     Well,
     /// The next notice would fail, too.

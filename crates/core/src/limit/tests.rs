@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::breaker::fold;
 use super::*;
-use crate::store::{Alarm, Cause, Watched};
+use crate::store::{Alarm, BreakerInput, Cause};
 use crate::transition::Event;
 use crate::{AlertReason, ErrorClass};
 
@@ -82,8 +82,8 @@ fn of_several_limits_the_narrowest_holds() {
 
 #[test]
 fn failures_in_a_row_open_the_circuit_and_a_success_between_them_does_not() {
-    use Sign::{None as Nothing, Unwell, Well};
-    let outcomes = |signs: &[Sign]| {
+    use TargetSign::{None as Nothing, Unwell, Well};
+    let outcomes = |signs: &[TargetSign]| {
         let outcomes = (1..).zip(signs.iter().copied());
         fold(&LimitRow::default(), breaker(3), outcomes, START)
     };
@@ -96,7 +96,7 @@ fn failures_in_a_row_open_the_circuit_and_a_success_between_them_does_not() {
 }
 
 /// An outcome as a breaker evaluates it; `message` is that of its alarm.
-fn watched(sign: Sign, failures: u32, message: &str) -> Watched {
+fn for_breaker(sign: TargetSign, failures: u32, message: &str) -> BreakerInput {
     let alarm = Alarm {
         def_id: 7,
         definition: "sync".into(),
@@ -110,27 +110,36 @@ fn watched(sign: Sign, failures: u32, message: &str) -> Watched {
         alert_def: 1,
         node: "node".into(),
     };
-    Watched { def_id: 7, breaker: breaker(failures), sign, alarm: (sign == Sign::Unwell).then_some(alarm) }
+    BreakerInput { def_id: 7, breaker: breaker(failures), sign, alarm: (sign == TargetSign::Unwell).then_some(alarm) }
 }
 
 #[test]
 fn the_latest_breaker_judges_a_batch_and_its_opener_is_reported() {
-    let result = |outcomes: &[(i64, Watched)]| {
-        let outcomes: Vec<(i64, &Watched)> = outcomes.iter().map(|(id, watched)| (*id, watched)).collect();
+    let result = |outcomes: &[(i64, BreakerInput)]| {
+        let outcomes: Vec<(i64, &BreakerInput)> = outcomes.iter().map(|(id, input)| (*id, input)).collect();
         let (row, alarm) = end(&LimitRow::default(), &outcomes, START);
         (row.failures, alarm.map(|alarm| alarm.message.clone()))
     };
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(result(&[]), (0, None));
     // The row was edited between two outcomes, in one direction and the other.
-    assert_eq!(result(&[(1, watched(Sign::Unwell, 1, "a")), (2, watched(Sign::Unwell, 2, "b"))]), (2, some("b")));
-    assert_eq!(result(&[(1, watched(Sign::Unwell, 9, "a")), (2, watched(Sign::Unwell, 1, "b"))]), (1, some("a")));
+    assert_eq!(
+        result(&[(1, for_breaker(TargetSign::Unwell, 1, "a")), (2, for_breaker(TargetSign::Unwell, 2, "b"))]),
+        (2, some("b"))
+    );
+    assert_eq!(
+        result(&[(1, for_breaker(TargetSign::Unwell, 9, "a")), (2, for_breaker(TargetSign::Unwell, 1, "b"))]),
+        (1, some("a"))
+    );
     // Two attempts of one notice: the second opened it for good.
-    let again = [Sign::Unwell, Sign::Well, Sign::Unwell].into_iter().zip(["a", "b", "c"]);
-    let again: Vec<(i64, Watched)> = again.map(|(sign, message)| (1, watched(sign, 1, message))).collect();
+    let again = [TargetSign::Unwell, TargetSign::Well, TargetSign::Unwell].into_iter().zip(["a", "b", "c"]);
+    let again: Vec<(i64, BreakerInput)> = again.map(|(sign, message)| (1, for_breaker(sign, 1, message))).collect();
     assert_eq!(result(&again), (1, some("c")));
     // The first opened it, and the second shows nothing.
-    assert_eq!(result(&[(1, watched(Sign::Unwell, 1, "a")), (1, watched(Sign::None, 1, "b"))]), (1, some("a")));
+    assert_eq!(
+        result(&[(1, for_breaker(TargetSign::Unwell, 1, "a")), (1, for_breaker(TargetSign::None, 1, "b"))]),
+        (1, some("a"))
+    );
 }
 
 /// An open circuit whose pause is over, with its probe running.
@@ -153,15 +162,15 @@ fn an_open_circuit_lets_one_probe_through_when_its_pause_is_over() {
 
 #[test]
 fn the_probe_decides_and_stragglers_do_not_but_for_a_success() {
-    let after = |id: i64, sign: Sign| fold(&probing(), breaker(3), [(id, sign)].into_iter(), START + 5).0;
-    assert_eq!(after(41, Sign::Unwell), probing());
-    assert_eq!(after(41, Sign::None), probing());
-    let failed = after(42, Sign::Unwell);
+    let after = |id: i64, sign: TargetSign| fold(&probing(), breaker(3), [(id, sign)].into_iter(), START + 5).0;
+    assert_eq!(after(41, TargetSign::Unwell), probing());
+    assert_eq!(after(41, TargetSign::None), probing());
+    let failed = after(42, TargetSign::Unwell);
     assert_eq!((failed.failures, failed.open_until, failed.probe), (4, Some(START + 60_005), None));
-    let said_nothing = after(42, Sign::None);
+    let said_nothing = after(42, TargetSign::None);
     assert_eq!((said_nothing.open_until, said_nothing.probe), (Some(START + 5), None), "another one may probe");
-    assert_eq!(after(42, Sign::Well), LimitRow::default());
-    assert_eq!(after(41, Sign::Well), LimitRow::default());
+    assert_eq!(after(42, TargetSign::Well), LimitRow::default());
+    assert_eq!(after(41, TargetSign::Well), LimitRow::default());
 }
 
 #[test]
@@ -175,14 +184,14 @@ fn a_shortened_pause_or_a_clock_set_back_keeps_no_circuit_open() {
 fn only_what_lies_with_the_target_is_a_sign_of_it() {
     let unwell = ["network", "timeout", "unavailable", "busy", "auth", "unknown"];
     for class in ErrorClass::ALL {
-        let expected = if unwell.contains(&class.as_str()) { Sign::Unwell } else { Sign::None };
-        assert_eq!(Sign::of(&Event::Failed(class)), expected, "{class}");
-        assert_eq!(Sign::of(&Event::RetryIn(Duration::ZERO, class)), expected, "{class}");
+        let expected = if unwell.contains(&class.as_str()) { TargetSign::Unwell } else { TargetSign::None };
+        assert_eq!(TargetSign::of(&Event::Failed(class)), expected, "{class}");
+        assert_eq!(TargetSign::of(&Event::RetryIn(Duration::ZERO, class)), expected, "{class}");
     }
-    assert_eq!(Sign::of(&Event::Succeeded), Sign::Well);
-    assert_eq!(Sign::of(&Event::AwaitAck(FOREVER)), Sign::Well);
+    assert_eq!(TargetSign::of(&Event::Succeeded), TargetSign::Well);
+    assert_eq!(TargetSign::of(&Event::AwaitAck(FOREVER)), TargetSign::Well);
     for event in [Event::Crashed, Event::HandedBack(Duration::ZERO), Event::OutOfTries, Event::GaveUp("x".into())] {
-        assert_eq!(Sign::of(&event), Sign::None);
+        assert_eq!(TargetSign::of(&event), TargetSign::None);
     }
 }
 
@@ -242,8 +251,8 @@ proptest! {
                     row = begin(&row, &quota, now, &[next_id], LEASE);
                 }
             } else {
-                let sign = [Sign::Well, Sign::Unwell, Sign::None][usize::from(what - 2)];
-                if row.probe == Some(next_id) || sign == Sign::Well {
+                let sign = [TargetSign::Well, TargetSign::Unwell, TargetSign::None][usize::from(what - 2)];
+                if row.probe == Some(next_id) || sign == TargetSign::Well {
                     probe_ends = None;
                 }
                 row = fold(&row, breaker(3), [(next_id, sign)].into_iter(), now).0;

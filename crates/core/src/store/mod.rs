@@ -21,10 +21,10 @@ mod browse;
 mod counts;
 mod definitions;
 mod operate;
-mod outcome;
 mod position;
 mod send;
 mod send_limits;
+mod settle;
 pub mod verb;
 
 use std::sync::Arc;
@@ -35,13 +35,13 @@ pub use browse::{AuditEntry, BrowseStore, Listed, QueueSlice, RetryGroup, SeenNo
 pub use counts::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, dead_letters, next_count};
 pub use definitions::{DefinitionStore, Edit, Edited};
 pub use operate::{BulkStep, BulkStepDone, OperateStore, Target};
-pub use outcome::{Alarm, Cause, Settle, Settled, Shape, StoredState, Watched};
 pub use position::Position;
 pub use send::{
     Advanced, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, Lease, Look, NODE_LIVES, Node,
     Purge, Purged, SendStore, Tick, was_seen,
 };
 pub use send_limits::{Paused, SendLimits, Switch};
+pub use settle::{Alarm, BreakerInput, Cause, Settle, Settled, Shape, StoredState};
 
 /// A store by its roles. A test can replace one of them.
 #[derive(Clone)]

@@ -24,12 +24,12 @@ impl RedisStore {
         for (def_id, places) in of_definitions {
             for chunk in places.chunks(AT_ONCE) {
                 let outcomes: Vec<&Settle> = chunk.iter().map(|at| &batch[*at]).collect();
-                let answers = match outcomes.iter().any(|settle| settle.watched.is_some()) {
-                    true => self.settle_watched(def_id, &outcomes).await?,
+                let answers = match outcomes.iter().any(|settle| settle.for_breaker.is_some()) {
+                    true => self.settle_with_breaker(def_id, &outcomes).await?,
                     false => self.write(def_id, SettleMode::Free, &outcomes).await?.unwrap_or_default(),
                 };
                 chunk.iter().zip(answers).for_each(|(at, reply)| settled[*at] = reply);
-                if outcomes.iter().any(|settle| settle.shape() == Shape::Watched) {
+                if outcomes.iter().any(|settle| settle.shape() == Shape::Full) {
                     alarmed.push(def_id);
                 }
             }
@@ -50,13 +50,13 @@ impl RedisStore {
     }
 
     /// Settles outcomes that a circuit breaker watches.
-    async fn settle_watched(&self, def_id: i64, outcomes: &[&Settle]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle_with_breaker(&self, def_id: i64, outcomes: &[&Settle]) -> Result<Vec<Settled>, StoreError> {
         for round in 0..AGAIN {
             pause(round).await;
             let (now, limits, mask) = self.look_at(def_id, outcomes).await?;
             let stored = outcomes.iter().zip(mask.bytes()).filter(|(_, is_stored)| *is_stored == b'1');
             let seen: Vec<_> = stored
-                .filter_map(|(settle, _)| settle.watched.as_deref().map(|watched| (settle.id, watched)))
+                .filter_map(|(settle, _)| settle.for_breaker.as_deref().map(|input| (settle.id, input)))
                 .collect();
             let mut beside = unchanged(&limits, mask);
             if !seen.is_empty() {

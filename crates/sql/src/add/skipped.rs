@@ -44,7 +44,7 @@ pub(crate) async fn end_skipped<DB: Dialect>(
         last_class: None,
         description: notice.description_text().map(str::to_owned),
         alarm: None,
-        watched: None,
+        for_breaker: None,
     };
     end_one::<DB>(conn, now, &settle).await.map_err(|error| failed::<DB>(DOING, error))
 }

@@ -128,7 +128,7 @@ async fn settle_by_steps<DB: Dialect>(
     if !waiting.is_empty() {
         DB::execute(tx, &statements.reschedule, &[now, json(&waiting)?.as_str().into()]).await?;
     }
-    let opened = limits::watch::<DB>(tx, now, held.of(batch)).await?;
+    let opened = limits::count_outcomes::<DB>(tx, now, held.of(batch)).await?;
     let alarms = held.of(batch).filter_map(|settle| settle.alarm.as_deref()).chain(opened);
     alerts::apply::<DB>(tx, now, alarms).await?;
     Ok(held.others(batch))

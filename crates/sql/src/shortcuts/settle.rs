@@ -131,8 +131,8 @@ impl Shortcut {
     /// 2.3 instead of 4.0 ms for 500.
     pub(crate) fn of<DB: Dialect>(met_lock: &MetLock, batch: &[Settle]) -> Option<Self> {
         let statements = AtOnceStatements::of(DB::KIND);
-        let watched = batch.iter().any(|settle| settle.shape() == Shape::Watched);
-        let at_once = statements.settle.as_ref().filter(|_| !watched)?;
+        let full = batch.iter().any(|settle| settle.shape() == Shape::Full);
+        let at_once = statements.settle.as_ref().filter(|_| !full)?;
         let first = batch.first().map(Settle::shape);
         let bare = match first {
             Some(Shape::Bare { keep: true }) => statements.settle_kept.as_ref(),

@@ -10,9 +10,9 @@ use std::time::Duration;
 pub(crate) use solid_notify_core::alert::advance::DEFAULT_COOLDOWN;
 use solid_notify_core::alert::trigger::trigger;
 use solid_notify_core::definition::AlertTrigger;
-use solid_notify_core::limit::{Breaker, Sign};
+use solid_notify_core::limit::{Breaker, TargetSign};
 use solid_notify_core::notice::{MESSAGE_LIMIT, clean_text};
-use solid_notify_core::store::{Alarm, Cause, Watched};
+use solid_notify_core::store::{Alarm, BreakerInput, Cause};
 use solid_notify_core::trace::trace_id;
 use solid_notify_core::transition::{Next, Transition};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Policy};
@@ -49,10 +49,10 @@ impl Worker {
     }
 
     /// Returns what the circuit breaker of the definition counts of an outcome.
-    pub(crate) fn watched(&self, policy: &Policy, outcome: &Outcome) -> Option<Box<Watched>> {
+    pub(crate) fn breaker_input(&self, policy: &Policy, outcome: &Outcome) -> Option<Box<BreakerInput>> {
         let breaker = policy.quota?.breaker?;
-        let sign = Sign::of(&outcome.event);
-        let tells = sign == Sign::Unwell && policy.alert_trigger != AlertTrigger::Never;
+        let sign = TargetSign::of(&outcome.event);
+        let tells = sign == TargetSign::Unwell && policy.alert_trigger != AlertTrigger::Never;
         let alarm = tells.then(|| {
             let (class, message) = outcome.trouble.as_ref()?;
             let message = circuit_open(breaker, message);
@@ -61,7 +61,7 @@ impl Worker {
             (alarm.notice_id, alarm.class) = (Some(outcome.claimed.id), Some(class.as_str().to_owned()));
             Some(alarm)
         });
-        Some(Box::new(Watched { def_id: policy.def_id, breaker, sign, alarm: alarm.flatten() }))
+        Some(Box::new(BreakerInput { def_id: policy.def_id, breaker, sign, alarm: alarm.flatten() }))
     }
 
     /// Returns an alert about a definition; None (and a log line) if there is no alert definition. Alerts about the alert

@@ -88,7 +88,7 @@ impl Worker {
             };
             if self.in_flight.begin_to_judge(id, fence) {
                 tracing::warn!(definition = %definition.row.name, id, fence, "the answer to a claim was lost; handing it back");
-                self.settle(Outcome::new(claimed, Arc::clone(ready), Event::HandedBack(Duration::ZERO)));
+                self.queue_outcome(Outcome::new(claimed, Arc::clone(ready), Event::HandedBack(Duration::ZERO)));
             }
         }
         if left.is_empty() && !is_full {

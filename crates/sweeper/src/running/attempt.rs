@@ -50,7 +50,7 @@ impl Worker {
             drop(slot);
             std::mem::forget(without_outcome);
             outcome.crash_loop_permit = crash_loop_permit;
-            worker.settle(outcome);
+            worker.queue_outcome(outcome);
         });
     }
 }

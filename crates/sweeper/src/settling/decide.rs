@@ -42,7 +42,7 @@ impl Worker {
         let alarm = self.alarm_of(policy, outcome, &transition);
         let mut settle = to_settle(outcome, transition);
         settle.alarm = alarm;
-        settle.watched = self.watched(policy, outcome);
+        settle.for_breaker = self.breaker_input(policy, outcome);
         settle
     }
 }
@@ -69,7 +69,7 @@ fn to_settle(outcome: &Outcome, transition: Transition) -> Settle {
         last_class,
         description: claimed.description.as_deref().map(|text| clean_text(text, DESCRIPTION_LIMIT)),
         alarm: None,
-        watched: None,
+        for_breaker: None,
     }
 }
 

@@ -47,7 +47,7 @@ impl Worker {
                 let message = format!("the process died while sending: its lease (about {lease}) expired unsettled");
                 (Event::Crashed, Some((ErrorClass::Crash, message)))
             };
-            self.settle(Outcome { overdue: true, trouble, ..Outcome::new(claimed, Arc::clone(ready), event) });
+            self.queue_outcome(Outcome { overdue: true, trouble, ..Outcome::new(claimed, Arc::clone(ready), event) });
         }
         // When it is settled, the settle loop wakes the sweep for its retry.
         Ok(self.settings.poll_interval)
@@ -70,7 +70,7 @@ impl Worker {
             }
             let message = nack.unwrap_or_else(|| not_acked(ready.policy.max_confirm_delay));
             let outcome = Outcome::new(claimed, Arc::clone(ready), Event::Failed(ErrorClass::Unacked));
-            self.settle(Outcome { trouble: Some((ErrorClass::Unacked, message)), overdue: true, ..outcome });
+            self.queue_outcome(Outcome { trouble: Some((ErrorClass::Unacked, message)), overdue: true, ..outcome });
         }
         Ok(grace.map_or(self.settings.poll_interval, |left| left.max(SHORTEST_SLEEP)))
     }

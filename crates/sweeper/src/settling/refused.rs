@@ -45,7 +45,7 @@ impl Worker {
         }
         let reason = Some(SAFE_REASON.to_owned());
         culprit.settle.transition.next = Next::Finish { status: Status::DeadLetter, reason, keep: true };
-        culprit.settle.watched = None;
+        culprit.settle.for_breaker = None;
         culprit.settle.errors = None;
         culprit.settle.description = None;
         if let Some(alarm) = &mut culprit.settle.alarm {

@@ -84,7 +84,7 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>) {
 
 impl Worker {
     /// Passes an outcome on to the settle loop. It is urgent if a producer or an ordering key waits for it to be stored.
-    pub(crate) fn settle(&self, outcome: Outcome) {
+    pub(crate) fn queue_outcome(&self, outcome: Outcome) {
         let (id, fence) = (outcome.claimed.id, outcome.claimed.fence);
         let is_urgent = outcome.claimed.ordering_key.is_some() || self.in_flight.is_report_awaited(id);
         self.in_flight.ended(id, fence);
@@ -115,7 +115,7 @@ impl Worker {
         report(|| self.meters.settle_batch.record(settles.len() as f64));
         let poll = self.settings.poll_interval;
         let due_soon = |settle: &Settle| matches!(settle.transition.next, Next::Wait { after, .. } if after < poll);
-        if settles.iter().any(|settle| due_soon(settle) || settle.shape() == Shape::Watched) {
+        if settles.iter().any(|settle| due_soon(settle) || settle.shape() == Shape::Full) {
             // The sweep did not know of these due times when it went to sleep.
             self.signals.sweep_soon();
         }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use solid_notify_core::definition::FOREVER;
-use solid_notify_core::limit::{Breaker, LimitRow, Quota, QuotaStop, Sign};
+use solid_notify_core::limit::{Breaker, LimitRow, Quota, QuotaStop, TargetSign};
 use solid_notify_core::notice::{ClaimedNotice, millis_from_time};
 use solid_notify_core::store::{
-    Alarm, Cause, Claim, ClaimWhat, Claims, Node, Paused, Purge, Settle, Settled, Switch, Watched,
+    Alarm, BreakerInput, Cause, Claim, ClaimWhat, Claims, Node, Paused, Purge, Settle, Settled, Switch,
 };
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Explanation, NewNotice, NotifyDef, Status};
 
@@ -34,8 +34,8 @@ fn breaking() -> Quota {
     Quota { rate: None, total: None, breaker: Some(BREAKER) }
 }
 
-fn watched(mut settle: Settle, def_id: i64, sign: Sign) -> Settle {
-    settle.watched = Some(Box::new(Watched { def_id, breaker: BREAKER, sign, alarm: None }));
+fn for_breaker(mut settle: Settle, def_id: i64, sign: TargetSign) -> Settle {
+    settle.for_breaker = Some(Box::new(BreakerInput { def_id, breaker: BREAKER, sign, alarm: None }));
     settle
 }
 
@@ -63,7 +63,7 @@ impl dyn Backend + '_ {
     /// Claims one notice and settles it as failed; the circuit breaker counts it.
     async fn fail_one(&self, def_id: i64) -> ClaimedNotice {
         let claimed = self.claims(&claim(def_id, 1, breaking())).await.notices.remove(0);
-        let settle = watched(fail(&claimed, 1000 * MINUTE), def_id, Sign::Unwell);
+        let settle = for_breaker(fail(&claimed, 1000 * MINUTE), def_id, TargetSign::Unwell);
         assert_eq!(self.settle_one(settle).await, Settled::Done);
         claimed
     }
@@ -161,12 +161,12 @@ pub async fn failures_in_a_row_open_the_circuit_and_one_probe_closes_it(b: &dyn 
     assert_eq!((probe.notices.len(), probe.stopped_by), (1, Some(QuotaStop::Circuit { after: LEASE })));
     assert_eq!(b.takes(def_id, breaking()).await, (0, Some(QuotaStop::Circuit { after: LEASE })));
     b.clock().advance(SECOND);
-    let failed = watched(fail(&probe.notices[0], 1000 * MINUTE), def_id, Sign::Unwell);
+    let failed = for_breaker(fail(&probe.notices[0], 1000 * MINUTE), def_id, TargetSign::Unwell);
     assert_eq!(b.settle_one(failed).await, Settled::Done);
     assert_eq!(b.takes(def_id, breaking()).await, (0, Some(QuotaStop::Circuit { after: MINUTE })));
     b.clock().advance(MINUTE);
     let probe = b.claims(&claim(def_id, 10, breaking())).await.notices.remove(0);
-    assert_eq!(b.settle_one(watched(succeed(&probe), def_id, Sign::Well)).await, Settled::Done);
+    assert_eq!(b.settle_one(for_breaker(succeed(&probe), def_id, TargetSign::Well)).await, Settled::Done);
     assert_eq!(b.limit(def_id).await, Some(LimitRow::default()));
     assert_eq!(b.takes(def_id, breaking()).await, (10, None));
 }
@@ -189,10 +189,10 @@ pub async fn signs_of_a_batch_are_folded_in_their_order_and_only_of_what_is_stor
     let def_id = b.define(NotifyDef::new("sync")).await;
     b.backlog("sync", 10).await;
     let claimed = b.claims(&claim(def_id, 10, breaking())).await.notices;
-    let unwell = |n: usize| watched(fail(&claimed[n], 1000 * MINUTE), def_id, Sign::Unwell);
+    let unwell = |n: usize| for_breaker(fail(&claimed[n], 1000 * MINUTE), def_id, TargetSign::Unwell);
     let mut lost = unwell(3);
     lost.fence -= 1;
-    let well = watched(succeed(&claimed[2]), def_id, Sign::Well);
+    let well = for_breaker(succeed(&claimed[2]), def_id, TargetSign::Well);
     let batch = [unwell(0), unwell(1), well, lost.clone(), lost, unwell(4), unwell(5)];
     b.stores().send.settle(&batch).await.unwrap();
     assert_eq!(b.limit(def_id).await.unwrap(), LimitRow { failures: 2, ..LimitRow::default() });
@@ -209,7 +209,7 @@ pub async fn signs_of_many_who_settle_at_once_are_all_counted(b: &dyn Backend) {
     let breaker = Breaker { failures: 100, pause: MINUTE };
     let settles = claimed.iter().map(|claimed| async move {
         let mut settle = fail(claimed, MINUTE);
-        settle.watched = Some(Box::new(Watched { def_id, breaker, sign: Sign::Unwell, alarm: None }));
+        settle.for_breaker = Some(Box::new(BreakerInput { def_id, breaker, sign: TargetSign::Unwell, alarm: None }));
         // A conflict with other nodes is transient.
         for _ in 0..50 {
             if let Ok(settled) = b.stores().send.settle(std::slice::from_ref(&settle)).await {
@@ -229,8 +229,8 @@ pub async fn an_opened_circuit_is_reported_once(b: &dyn Backend) {
     b.backlog("sync", 10).await;
     let claimed = b.claims(&claim(def_id, 6, breaking())).await.notices;
     let settle = |claimed: &ClaimedNotice| {
-        let mut settle = watched(fail(claimed, 1000 * MINUTE), def_id, Sign::Unwell);
-        settle.watched.as_mut().unwrap().alarm = Some(Alarm {
+        let mut settle = for_breaker(fail(claimed, 1000 * MINUTE), def_id, TargetSign::Unwell);
+        settle.for_breaker.as_mut().unwrap().alarm = Some(Alarm {
             alert_def,
             def_id,
             definition: "sync".to_owned(),
@@ -312,7 +312,7 @@ pub async fn explain_returns_the_limit_that_delays_a_due_notice(b: &dyn Backend)
     assert_eq!(explained().await, Explanation::AllSending { total: 3 });
     assert_eq!(QuotaStop::Total.again_after(), FOREVER);
     for claimed in &sent {
-        b.settle_one(watched(fail(claimed, 1000 * MINUTE), def_id, Sign::Unwell)).await;
+        b.settle_one(for_breaker(fail(claimed, 1000 * MINUTE), def_id, TargetSign::Unwell)).await;
     }
     let until = b.clock().now() + MINUTE;
     assert_eq!(explained().await, Explanation::CircuitOpen { failures: 3, until });

@@ -343,7 +343,7 @@ pub fn outcome(claimed: &ClaimedNotice, next: Next) -> Settle {
         last_class: None,
         description: claimed.description.clone(),
         alarm: None,
-        watched: None,
+        for_breaker: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Limits over all nodes, and the pause of everything, in memory.
 
 use chrono::{DateTime, Utc};
-use solid_notify_core::limit::{QuotaStop, allowance, begin, end, watched};
+use solid_notify_core::limit::{QuotaStop, allowance, begin, breaker_inputs, end};
 use solid_notify_core::notice::{ClaimedNotice, Status, millis_from_time};
 use solid_notify_core::store::{Alarm, AuditEntry, Claim, Paused, SendLimits, Settle, Switch};
 
@@ -27,7 +27,7 @@ impl State {
     /// Shows outcomes to the circuit breakers of their definitions. Returns the alerts for the circuits that this opens.
     pub(super) fn watch<'a>(&mut self, settled: &[&'a Settle], now: DateTime<Utc>) -> Vec<&'a Alarm> {
         let mut alarms = Vec::new();
-        for (def_id, outcomes) in watched(settled.iter().copied()) {
+        for (def_id, outcomes) in breaker_inputs(settled.iter().copied()) {
             let row = self.limits.entry(def_id).or_default();
             let (new, alarm) = end(row, &outcomes, millis_from_time(now));
             *row = new;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::alert::{Alert, AlertKind, AlertReason};
-use crate::limit::{Breaker, Sign};
+use crate::limit::{Breaker, TargetSign};
 use crate::notice::{Status, rfc3339, time_from_millis};
 use crate::transition::{Next, Transition};
 
@@ -35,7 +35,7 @@ pub struct Settle {
     /// The alarm that it raises, stored in the same transaction.
     pub alarm: Option<Box<Alarm>>,
     /// What the circuit breaker evaluates, if the definition has one.
-    pub watched: Option<Box<Watched>>,
+    pub for_breaker: Option<Box<BreakerInput>>,
 }
 
 /// How outcomes are written together.
@@ -47,16 +47,16 @@ pub enum Shape {
         keep: bool,
     },
     /// Only the notices themselves change.
-    Plain,
+    NoticeOnly,
     /// Alerts or circuits change, too.
-    Watched,
+    Full,
 }
 
 impl Settle {
     /// Returns its shape.
     pub fn shape(&self) -> Shape {
-        if self.alarm.is_some() || self.watched.is_some() {
-            return Shape::Watched;
+        if self.alarm.is_some() || self.for_breaker.is_some() {
+            return Shape::Full;
         }
         let tells_nothing = self.errors.is_none() && self.last_class.is_none() && self.description.is_none();
         match &self.transition {
@@ -65,7 +65,7 @@ impl Settle {
                 failures: 0,
                 crashes: 0,
             } if tells_nothing && self.from == Status::Sending && !self.overdue => Shape::Bare { keep: *keep },
-            _ => Shape::Plain,
+            _ => Shape::NoticeOnly,
         }
     }
 
@@ -185,13 +185,13 @@ impl Alarm {
 
 /// The part of an outcome that a circuit breaker evaluates.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Watched {
+pub struct BreakerInput {
     /// The definition.
     pub def_id: i64,
     /// Its breaker.
     pub breaker: Breaker,
     /// What the outcome shows about the target.
-    pub sign: Sign,
+    pub sign: TargetSign,
     /// The alarm to raise if it opens the circuit.
     pub alarm: Option<Alarm>,
 }
