@@ -203,7 +203,7 @@ impl<E: Into<anyhow::Error>> From<E> for RouteError {
 
 impl IntoResponse for RouteError {
     fn into_response(self) -> Response {
-        eprintln!("{}", self.0);
+        eprintln!("{:#}", self.0); // with its causes
         let refused = self.0.downcast_ref().and_then(sqlx::Error::as_database_error);
         let status = match self.0.downcast_ref() {
             Some(error) => status_of(error),

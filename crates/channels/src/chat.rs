@@ -137,8 +137,9 @@ impl Chat {
     /// Checks the URL at the start, so that a mistake shows before the first alert.
     pub(crate) fn check(&self) -> Result<(), ChannelError> {
         let name = &self.name;
-        let url = Url::parse(&self.service.post("", Utc::now()).url)
-            .map_err(|error| ChannelError::setup_failed(format!("the URL of the chat `{name}`"), error))?;
+        let url = Url::parse(&self.service.post("", Utc::now()).url).map_err(|error| {
+            ChannelError::setup_failed(format!("the URL of the chat `{name}` is no http or https URL"), error)
+        })?;
         match url.scheme() {
             "http" | "https" => Ok(()),
             _ => Err(ChannelError::setup(format!(

@@ -184,8 +184,13 @@ impl ClaimedNotice {
 
     /// Returns the record of the current attempt if it exists already: the receiver nacked it, and it is not settled yet.
     pub fn refused(&self) -> Option<AttemptRecord> {
+        self.last_record().filter(|last| last.fence == self.fence)
+    }
+
+    /// Returns the record of the last attempt that failed.
+    pub fn last_record(&self) -> Option<AttemptRecord> {
         let list: Vec<AttemptRecord> = serde_json::from_str(self.errors.as_deref()?).ok()?;
-        list.into_iter().next_back().filter(|last| last.fence == self.fence)
+        list.into_iter().next_back()
     }
 }
 

@@ -81,6 +81,8 @@ pub struct Transition {
 pub struct Chance<'a> {
     /// A random number in `0.0..1.0` for the jitter.
     pub unit: f64,
+    /// How long ago the attempt began, as far as the caller knows.
+    pub elapsed: Duration,
     /// Returns the delay of a named strategy before retry number `n`.
     pub strategy: &'a (dyn Fn(u32) -> Duration + Send + Sync),
 }
@@ -117,7 +119,7 @@ pub fn transition(policy: &Policy, notice: &ClaimedNotice, event: &Event, chance
         Event::Skipped(reason) => finish(Status::Cancelled, Some(reason.clone()), true),
         Event::GaveUp(reason) => finish(Status::DeadLetter, Some(reason.clone()), true),
         Event::OutOfTries => finish(Status::DeadLetter, Some(exhausted(tries, crashes)), true),
-        Event::Expired => expired(notice, "it was not sent before"),
+        Event::Expired => expired(notice, "it was not delivered before"),
         Event::HandedBack(after) => {
             Next::Wait { status: if tries == 0 { Status::NotSent } else { Status::Failed }, after: *after }
         }
@@ -137,7 +139,9 @@ pub fn transition(policy: &Policy, notice: &ClaimedNotice, event: &Event, chance
         Event::Crashed => retry(by_interval(ErrorClass::Crash, crashes - 1)),
     };
     let next = match next {
-        Next::Wait { status: Status::Failed, after } if expires_within(notice, after) => {
+        Next::Wait { status: Status::Failed, after }
+            if expires_within(notice, chance.elapsed.saturating_add(after)) =>
+        {
             expired(notice, "the next retry would be due after that")
         }
         next => next,
@@ -145,8 +149,8 @@ pub fn transition(policy: &Policy, notice: &ClaimedNotice, event: &Event, chance
     Transition { next, failures, crashes }
 }
 
-/// Returns whether the notice is expired `after` its last attempt began. The attempt itself took time, so a retry that is due close
-/// to the expiry passes here; its claim finds the notice expired.
+/// Returns whether the notice is expired `after` its last attempt began. Where the caller knows of less time than has passed, a retry that
+/// is due close to the expiry passes here; its claim finds the notice expired.
 fn expires_within(notice: &ClaimedNotice, after: Duration) -> bool {
     later(notice.last_call_time, after).is_some_and(|due| notice.own.is_expired(due))
 }

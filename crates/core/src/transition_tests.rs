@@ -32,7 +32,12 @@ fn notice(failures: i64, crashes: i64) -> ClaimedNotice {
 }
 
 fn decide(policy: &Policy, notice: &ClaimedNotice, event: Event) -> Transition {
-    transition(policy, notice, &event, &Chance { unit: 0.0, strategy: &|_| Duration::from_secs(1) })
+    transition(
+        policy,
+        notice,
+        &event,
+        &Chance { unit: 0.0, elapsed: Duration::ZERO, strategy: &|_| Duration::from_secs(1) },
+    )
 }
 
 fn waits(transition: &Transition) -> Option<(Status, u64)> {
@@ -157,7 +162,7 @@ fn a_retry_after_the_expiry_is_a_dead_letter_at_once() {
     assert_eq!(reason(late), "expired at 1970-01-01T00:00:05.000Z: the next retry would be due after that");
     let unsent = decide(&policy, &expires(0), Event::Expired);
     assert_eq!((ends(&unsent), unsent.failures, unsent.crashes), (Some((Status::DeadLetter, true)), 0, 0));
-    assert_eq!(reason(unsent), "expired at 1970-01-01T00:00:00.000Z: it was not sent before");
+    assert_eq!(reason(unsent), "expired at 1970-01-01T00:00:00.000Z: it was not delivered before");
     let delivered = decide(&policy, &expires(0), Event::Succeeded);
     assert_eq!(ends(&delivered), Some((Status::Succeeded, true)), "an attempt that began in time counts");
 }
@@ -194,7 +199,7 @@ proptest! {
     #[test]
     fn a_live_notice_always_has_a_way_forward(policy in any_policy(), event in any_event(), failures in 0..9_i64, crashes in 0..9_i64, unit in 0.0..1.0_f64) {
         let before = notice(failures, crashes);
-        let after = transition(&policy, &before, &event, &Chance { unit, strategy: &|_| Duration::MAX });
+        let after = transition(&policy, &before, &event, &Chance { unit, elapsed: Duration::ZERO, strategy: &|_| Duration::MAX });
         prop_assert!(after.failures >= failures && after.crashes >= crashes);
         prop_assert!(after.failures + after.crashes <= failures + crashes + 1);
         match after.next {
@@ -217,7 +222,7 @@ proptest! {
             // As a worker does: a claimed notice without a try left is ended, not attempted.
             let event = if policy.is_exhausted(state.tries()) { Event::OutOfTries } else { event };
             attempted += i64::from(matches!(event, Event::Failed(_) | Event::RetryIn(..) | Event::GaveUp(_) | Event::Crashed | Event::Succeeded | Event::Skipped(_)));
-            let done = transition(&policy, &state, &event, &Chance { unit: 0.5, strategy: &|_| Duration::ZERO });
+            let done = transition(&policy, &state, &event, &Chance { unit: 0.5, elapsed: Duration::ZERO, strategy: &|_| Duration::ZERO });
             if let Some(retries) = policy.max_retries {
                 prop_assert!(attempted <= 1 + i64::from(retries));
             }

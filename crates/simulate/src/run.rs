@@ -274,7 +274,7 @@ impl Run<'_> {
             // A definition that names a strategy is refused if the scenario has none.
             None => &|_| Duration::ZERO,
         };
-        let chance = Chance { unit: self.chance.f64(), strategy };
+        let chance = Chance { unit: self.chance.f64(), elapsed: Duration::ZERO, strategy };
         let decided = transition(self.policy, &self.claimed, event, &chance);
         (notice.failures, notice.crashes) = (decided.failures, decided.crashes);
         let class = match event {

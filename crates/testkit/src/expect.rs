@@ -150,10 +150,11 @@ async fn added(outbox: &AnyOutbox, definition: &str) -> Result<Option<Vec<Notice
     let Some(def_id) = states.iter().find(|state| state.row.name == definition).map(|state| state.row.id) else {
         return Ok(None);
     };
-    // Ended notices are read last, so that a notice that ends meanwhile is seen twice and not missed.
+    // Each state is a query of its own. Their order follows a notice's way, so that one that changes its state meanwhile is seen
+    // twice and not missed: waiting retries are read before and after those that are being sent, ended notices last.
     let ended = (0..).map_while(Status::from_code).filter(|status| status.is_final());
     let mut ids = BTreeSet::new();
-    for status in Status::LIVE.into_iter().chain(ended) {
+    for status in Status::LIVE.into_iter().chain([Status::Failed]).chain(ended) {
         let mut after: Option<Position> = None;
         loop {
             let slice = QueueSlice { after, ..QueueSlice::of(def_id, status) };

@@ -52,6 +52,8 @@ macro_rules! sending_suite {
                 a_notice_that_kills_its_process_follows_the_rule_for_crashes;
             own_limits: an_expired_notice_is_a_dead_letter_that_no_handler_saw,
                 a_notice_that_expires_before_its_retry_ends_at_once,
+                a_missed_ack_that_expires_before_its_retry_ends_at_once,
+                an_expired_retry_keeps_its_last_error,
                 a_notice_uses_its_own_tries_instead_of_the_definitions,
                 a_notice_added_as_skipped_is_sent_only_if_an_operator_retries_it;
             definitions: an_invalid_row_pauses_only_its_own_notices_and_heals,

@@ -52,6 +52,33 @@ pub async fn a_notice_that_expires_before_its_retry_ends_at_once(b: &dyn Backend
     sweeper.shutdown().await;
 }
 
+pub async fn a_missed_ack_that_expires_before_its_retry_ends_at_once(b: &dyn Backend) {
+    let definition = NotifyDef::new("sync").retry_interval("5s").need_confirm(true).max_confirm_delay("10s");
+    b.outbox().define_if_missing(definition).await.unwrap();
+    let builder = b.outbox().sweeper().handler("sync", |_: Notice<i64>| async { Ok(()) });
+    let sweeper = builder.start().await.unwrap();
+    let id = add(b, sync().expires_at(b.clock().now() + Duration::from_secs(12))).await;
+    reaches(b, id, Status::AwaitingAck).await;
+    b.clock().advance(Duration::from_secs(10));
+    let dead = reaches(b, id, Status::DeadLetter).await;
+    let reason = dead.end_reason.unwrap();
+    assert!(reason.starts_with("expired at ") && reason.contains("; the last error: "), "{reason}");
+    assert_eq!((dead.failures, dead.last_class.as_deref()), (1, Some("unacked")));
+    sweeper.shutdown().await;
+}
+
+pub async fn an_expired_retry_keeps_its_last_error(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("1h")).await.unwrap();
+    let sweeper = failing(b).0.start().await.unwrap();
+    let id = add(b, sync().expires_at(b.clock().now() + Duration::from_secs(3601))).await;
+    reaches(b, id, Status::Failed).await;
+    b.clock().advance(Duration::from_secs(3601));
+    let dead = reaches(b, id, Status::DeadLetter).await;
+    assert!(dead.end_reason.as_deref().unwrap().ends_with("it was not delivered before; the last error: down"));
+    assert_eq!((dead.failures, dead.last_class.as_deref()), (1, Some("unknown")));
+    sweeper.shutdown().await;
+}
+
 pub async fn a_notice_uses_its_own_tries_instead_of_the_definitions(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("1s").max_retry_times(1)).await.unwrap();
     let (builder, _calls) = failing(b);

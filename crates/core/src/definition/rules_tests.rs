@@ -34,7 +34,13 @@ fn notice(failures: i64, crashes: i64) -> ClaimedNotice {
 }
 
 fn decide(policy: &Policy, notice: &ClaimedNotice, event: &Event) -> Next {
-    transition(policy, notice, event, &Chance { unit: 0.0, strategy: &|_| Duration::from_secs(1) }).next
+    transition(
+        policy,
+        notice,
+        event,
+        &Chance { unit: 0.0, elapsed: Duration::ZERO, strategy: &|_| Duration::from_secs(1) },
+    )
+    .next
 }
 
 /// Returns the seconds until the retry, or why there is none.
@@ -150,7 +156,7 @@ proptest! {
             // As a worker does: a claimed notice without a try left is ended, not attempted.
             prop_assert!(!policy.is_exhausted_in_all(state.tries()), "a retry was promised and is then refused");
             let event = Event::Failed(ErrorClass::ALL[class]);
-            let done = transition(&policy, &state, &event, &Chance { unit: 0.5, strategy: &|_| Duration::ZERO });
+            let done = transition(&policy, &state, &event, &Chance { unit: 0.5, elapsed: Duration::ZERO, strategy: &|_| Duration::ZERO });
             (state.failures, state.crashes) = (done.failures, done.crashes);
             ended = matches!(done.next, Next::Finish { .. });
             if ended {

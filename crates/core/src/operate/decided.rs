@@ -51,7 +51,7 @@ pub(super) fn decided(policy: &Policy, failures: i64, crashes: i64, event: &Even
         ordering_key: None,
         own: OwnLimits::default(),
     };
-    transition(policy, &notice, event, &Chance { unit, strategy: &|_| Duration::ZERO })
+    transition(policy, &notice, event, &Chance { unit, elapsed: Duration::ZERO, strategy: &|_| Duration::ZERO })
 }
 
 impl RetryGroup {

@@ -43,7 +43,7 @@ impl Filter {
         Self::of(&[Status::DeadLetter])
     }
 
-    /// Selects notices that were cancelled, by an operator or by a handler that skipped them.
+    /// Selects notices that were cancelled, by an operator or by a handler that skipped them, or that were added as skipped.
     pub fn cancelled() -> Self {
         Self::of(&[Status::Cancelled])
     }

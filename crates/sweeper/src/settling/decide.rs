@@ -37,7 +37,8 @@ impl Worker {
         let policy = now.and_then(|definition| definition.policy()).unwrap_or(&outcome.ready.policy);
         let strategy =
             now.and_then(|definition| definition.ready()).map_or(&outcome.ready.strategy, |now| &now.strategy);
-        let chance = Chance { unit: fastrand::f64(), strategy: &**strategy };
+        let elapsed = outcome.duration.saturating_add(outcome.waited);
+        let chance = Chance { unit: fastrand::f64(), elapsed, strategy: &**strategy };
         let transition = transition(policy, &outcome.claimed, &outcome.event, &chance);
         let alarm = self.alarm_of(policy, outcome, &transition);
         let mut settle = to_settle(outcome, transition);
@@ -50,6 +51,10 @@ impl Worker {
 fn to_settle(outcome: &Outcome, transition: Transition) -> Settle {
     let claimed = &outcome.claimed;
     let (errors, last_class) = match &outcome.trouble {
+        // A notice that ends without another attempt keeps its last error.
+        None if outcome.event == Event::Expired || outcome.event == Event::OutOfTries => {
+            (claimed.errors.clone(), claimed.last_record().map(|last| last.class))
+        }
         None => (claimed.errors.clone(), None),
         Some((class, message)) => {
             let mut record = AttemptRecord::new(claimed, outcome.duration, *class, message);
@@ -77,9 +82,14 @@ fn to_settle(outcome: &Outcome, transition: Transition) -> Settle {
 /// the length is limited.
 fn with_last_error(mut transition: Transition, outcome: &Outcome) -> Transition {
     if let Next::Finish { reason: Some(reason), .. } = &mut transition.next {
-        if let (Event::Failed(_) | Event::RetryIn(..), Some((_, message))) = (&outcome.event, &outcome.trouble) {
+        let last = match (&outcome.event, &outcome.trouble) {
+            (Event::Failed(_) | Event::RetryIn(..), Some((_, message))) => Some(message.clone()),
+            (Event::Expired | Event::OutOfTries, _) => outcome.claimed.last_record().map(|last| last.message),
+            _ => None,
+        };
+        if let Some(message) = last {
             reason.push_str("; the last error: ");
-            reason.push_str(message);
+            reason.push_str(&message);
         }
         *reason = clean_text(reason, REASON_LIMIT);
     }

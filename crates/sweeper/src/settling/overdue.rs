@@ -63,14 +63,22 @@ impl Worker {
         // No receiver could ack while the database was down, but a nack that is stored counts.
         let grace = self.health.grace_left(self.moment());
         let overdue = Look::Overdue { def_id: definition.row.id, status: Status::AwaitingAck };
-        for claimed in self.stores().send.look(&overdue, LOOK_BATCH).await? {
+        let overdue = self.stores().send.look(&overdue, LOOK_BATCH).await?;
+        // Only an expiry needs the time.
+        let now = match overdue.iter().any(|claimed| claimed.own.expires_at.is_some()) {
+            true => Some(self.stores().send.now().await?),
+            false => None,
+        };
+        for claimed in overdue {
             let nack = claimed.refused().map(|record| record.message);
             if (grace.is_some() && nack.is_none()) || !self.in_flight.begin_to_judge(claimed.id, claimed.fence) {
                 continue;
             }
             let message = nack.unwrap_or_else(|| not_acked(ready.policy.max_confirm_delay));
+            let waited = now.and_then(|now| (now - claimed.last_call_time).to_std().ok()).unwrap_or_default();
             let outcome = Outcome::new(claimed, Arc::clone(ready), Event::Failed(ErrorClass::Unacked));
-            self.queue_outcome(Outcome { trouble: Some((ErrorClass::Unacked, message)), overdue: true, ..outcome });
+            let trouble = Some((ErrorClass::Unacked, message));
+            self.queue_outcome(Outcome { trouble, waited, overdue: true, ..outcome });
         }
         Ok(grace.map_or(self.settings.poll_interval, |left| left.max(SHORTEST_SLEEP)))
     }

@@ -31,6 +31,8 @@ pub(crate) struct Outcome {
     pub(crate) ready: Arc<Ready>,
     pub(crate) event: Event,
     pub(crate) duration: Duration,
+    /// How long the notice has waited for its ack, if that matters to the decision.
+    pub(crate) waited: Duration,
     /// The class and the message of a failed attempt or of a crash.
     pub(crate) trouble: Option<(ErrorClass, String)>,
     /// The name of the error's type, if it has one of its own.
@@ -43,9 +45,9 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     pub(crate) fn new(claimed: ClaimedNotice, ready: Arc<Ready>, event: Event) -> Self {
-        let duration = Duration::ZERO;
+        let (duration, waited) = (Duration::ZERO, Duration::ZERO);
         let (trouble, error_type, crash_loop_permit) = (None, None, None);
-        Self { claimed, ready, event, duration, trouble, error_type, overdue: false, crash_loop_permit }
+        Self { claimed, ready, event, duration, waited, trouble, error_type, overdue: false, crash_loop_permit }
     }
 
     /// Returns the class of its error.
