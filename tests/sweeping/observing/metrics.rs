@@ -25,7 +25,8 @@ async fn every_attempt_is_counted_by_its_outcome_and_class() {
     let recorder = recorder();
     let (shown, _recorder) = (recorder.handle(), set_default_local_recorder(&recorder));
     let b = MemoryBackend::default();
-    for def in [NotifyDef::new("good"), NotifyDef::new("bad").max_retry_times(1), NotifyDef::new("skipped")] {
+    let bad = NotifyDef::new("bad").retry_interval("[5s]");
+    for def in [NotifyDef::new("good"), bad, NotifyDef::new("skipped")] {
         b.outbox().define_if_missing(def).await.unwrap();
     }
     b.outbox().define_if_missing(NotifyDef::new("acked").handler("good").need_confirm(true)).await.unwrap();

@@ -162,7 +162,7 @@ notify_def! {
     /// When its notices may be sent: see [`super::SendWindow`]; none: always.
     send_window: Option<String> = None,
     /// When to retry: see [`crate::retry`].
-    retry_interval: String = "[5s,5m,1h,1d]".to_owned(),
+    retry_interval: String = "[5s,5m,1h,1d] ~10%".to_owned(),
     /// Retries after the first attempt; none: what `retry_interval` implies; -1: no limit.
     max_retry_times: Option<i64> = None,
     /// The longest interval; none: no cap.

@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS notify_def (
     schedule                 varchar(1000) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     schedule_missed          varchar(30) NOT NULL DEFAULT 'once',
     send_window              varchar(1000),
-    retry_interval           varchar(1000) NOT NULL DEFAULT '[5s,5m,1h,1d]',
+    retry_interval           varchar(1000) NOT NULL DEFAULT '[5s,5m,1h,1d] ~10%',
     max_retry_times          integer,
     max_retry_interval       varchar(100),
     retry_rules              text,

@@ -10,7 +10,7 @@ CREATE TABLE notify_def (
     schedule_missed          text NOT NULL DEFAULT 'once'
                              CONSTRAINT notify_def_schedule_missed CHECK (schedule_missed IN ('once', 'all', 'none')),
     send_window              text,
-    retry_interval           text NOT NULL DEFAULT '[5s,5m,1h,1d]',
+    retry_interval           text NOT NULL DEFAULT '[5s,5m,1h,1d] ~10%',
     max_retry_times          integer CONSTRAINT notify_def_max_retry_times CHECK (max_retry_times >= -1),
     max_retry_interval       text,
     retry_rules              text,
