@@ -125,7 +125,8 @@ impl World {
         let def_id = self.define(NotifyDef::new("sync").schedule(HOURLY)).await;
         let alerts = self.define(NotifyDef::new(ALERT_DEFINITION)).await;
         let notice = || NewNotice::new("sync", 1).unwrap();
-        let full = || notice().description("d").trace_context("t").ordering_key("o");
+        let limited = || notice().max_tries(7).expires_at("2100-01-31T12:00:00Z".parse().unwrap());
+        let full = || limited().description("d").trace_context("t").ordering_key("o");
         let (node, message) = ("node-1".to_owned(), "refused".to_owned());
         let next = |status| Next::Wait { status, after: SECOND };
         let ended = |status| Next::Finish { status, reason: Some("refused".to_owned()), keep: true };

@@ -79,7 +79,7 @@ pub struct AttemptRecord {
     pub duration_ms: u64,
     /// The error class.
     pub class: String,
-    /// The type of the error in Rust, such as `reqwest::error::Error`; `None` for a text, a box of any error, a time-out, a crash.
+    /// The Rust type of the error, such as `reqwest::error::Error`; `None` for a text, a box, a time-out, a crash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_type: Option<String>,
     /// The error and its causes, cut at 2 KiB.
@@ -189,8 +189,7 @@ impl ClaimedNotice {
 
     /// Returns the record of the last attempt that failed.
     pub fn last_record(&self) -> Option<AttemptRecord> {
-        let list: Vec<AttemptRecord> = serde_json::from_str(self.errors.as_deref()?).ok()?;
-        list.into_iter().next_back()
+        serde_json::from_str::<Vec<AttemptRecord>>(self.errors.as_deref()?).ok()?.pop()
     }
 }
 
@@ -388,9 +387,7 @@ mod tests {
 
     #[test]
     fn every_status_has_its_number() {
-        for code in 0..=6 {
-            assert_eq!(Status::from_code(code).unwrap().code(), code);
-        }
+        assert!((0..=6).all(|code| Status::from_code(code).unwrap().code() == code));
         assert_eq!(Status::from_code(7), None);
     }
 
