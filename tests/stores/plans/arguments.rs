@@ -32,7 +32,8 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
     };
     let new = |id: i64| {
         json!({ "place": id, "owner": 1, "param": "{}", "description": null, "trace_context": null,
-                "ordering_key": null, "dedupe_key": id.to_string(), "until_ended": 1, "send_at": null, "delay": 5 })
+                "ordering_key": null, "dedupe_key": id.to_string(), "until_ended": 1, "max_tries": null,
+                "expires_at": null, "send_at": null, "delay": 5 })
     };
     let times = ["'1970-01-01 00:00:00'", "'9999-12-31 23:59:59'", "10001", "501"];
     match statement {
@@ -41,7 +42,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         // MySQL shows the table that VALUES go into as read.
         "insert" | "insert_keyed" if database == "MySQL" => Vec::new(),
         "insert" | "insert_keyed" => {
-            vec![list(&["'most'", "'{}'", "NULL", "NULL", "'one key'", "'17'", "1", "NULL", "0"])]
+            vec![list(&["'most'", "'{}'", "NULL", "NULL", "'one key'", "'17'", "1", "7", "5", "NULL", "0"])]
         }
         "insert_many" | "insert_many_keyed" => batches(new),
         "duplicates" | "hold_duplicates" => batches(|id| json!({ "owner": 1, "own_key": id.to_string() })),

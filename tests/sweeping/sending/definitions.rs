@@ -175,7 +175,8 @@ pub async fn a_lowered_limit_ends_a_notice_without_another_try(b: &dyn Backend) 
     b.clock().advance(Duration::from_secs(5));
     let dead = reaches(b, id, Status::DeadLetter).await;
     assert_eq!((dead.failures, calls.count()), (3, 3), "it was ended, not tried");
-    assert_eq!(dead.end_reason.as_deref(), Some("all 3 tries failed"));
+    assert_eq!(dead.end_reason.as_deref(), Some("all 3 tries failed; the last error: no"));
+    assert_eq!(dead.last_class.as_deref(), Some("unknown"));
     sweeper.shutdown().await;
 }
 
