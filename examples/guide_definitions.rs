@@ -32,8 +32,8 @@ async fn main() -> Result<()> {
     limits(&outbox).await?;
     times(&outbox).await?;
     verbs(&outbox).await?;
-    alerts(&outbox).await?;
-    versions(&outbox).await
+    versions(&outbox).await?;
+    alerts(&outbox).await
 }
 
 async fn limits(outbox: &Outbox<Sqlite>) -> Result<()> {
@@ -66,7 +66,6 @@ async fn times(outbox: &Outbox<Sqlite>) -> Result<()> {
 }
 
 async fn alerts(outbox: &Outbox<Sqlite>) -> Result<()> {
-    outbox.define_if_missing(NotifyDef::new("send_invoice")).await?;
     // [alerts]
     let alice = outbox.operator("alice");
     for open in alice.open_alerts(100).await? {
