@@ -126,10 +126,14 @@ pub(crate) fn boxed<E: Into<BoxError> + 'static>(error: E) -> BoxError {
 
 /// Returns the name of the type of an error; `None` for a text and for a box, which hides the type.
 pub(crate) fn error_type<E: 'static>() -> Option<&'static str> {
-    let of = TypeId::of::<E>();
-    let mut nameless = vec![TypeId::of::<String>(), TypeId::of::<&'static str>(), TypeId::of::<Cow<'static, str>>()];
-    nameless.extend([TypeId::of::<BoxError>(), TypeId::of::<Box<dyn StdError>>()]);
-    #[cfg(feature = "anyhow")]
-    nameless.push(TypeId::of::<anyhow::Error>());
-    (!nameless.contains(&of)).then(std::any::type_name::<E>)
+    let nameless = [
+        TypeId::of::<String>(),
+        TypeId::of::<&'static str>(),
+        TypeId::of::<Cow<'static, str>>(),
+        TypeId::of::<BoxError>(),
+        TypeId::of::<Box<dyn StdError>>(),
+        #[cfg(feature = "anyhow")]
+        TypeId::of::<anyhow::Error>(),
+    ];
+    (!nameless.contains(&TypeId::of::<E>())).then(std::any::type_name::<E>)
 }
