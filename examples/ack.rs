@@ -61,7 +61,7 @@ async fn main() -> Result<()> {
                 // Valid for longer than the notice is awaiting ack, because a late ack is stored, too.
                 let token = notice.ack_token(DAY)?;
                 post.send(Letter { order: notice.param().clone(), attempt: notice.attempt(), token })?;
-                Ok(()) // with `notice.require_ack(time)` before it, whatever the definition says
+                Ok(()) // before it, `notice.require_ack(time)` would await an ack whatever the definition says
             }
         })
         .start()

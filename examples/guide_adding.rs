@@ -45,6 +45,55 @@ impl Handler for Partner {
 }
 // [end]
 
+// [config]
+use solid_notify::definition::{ExposeSecret, SecretRef, read_config};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CarrierConfig {
+    url: String,
+    api_key: SecretRef, // "env:CARRIER_KEY" or "file:/run/secrets/carrier"
+}
+
+struct Carrier;
+
+impl Handler for Carrier {
+    type Param = Value;
+
+    fn check(&self, handler_config: Option<&str>) -> Result<(), String> {
+        read_config::<CarrierConfig>(handler_config).map(drop)
+    }
+
+    async fn handle(&self, notice: Notice<Value>) -> HandlerResult {
+        let config: CarrierConfig = notice.config()?; // as the row is now
+        let key = config.api_key.read()?;
+        println!("POST {} with a key of {} characters", config.url, key.expose_secret().len());
+        Ok(())
+    }
+}
+// [end]
+
+// [batch]
+use solid_notify::batch::{Batch, BatchResult};
+
+/// Posts positions of vehicles in one request, and returns for each whether it was accepted.
+async fn post_positions(positions: Vec<i64>) -> Result<Vec<bool>, HttpStatus> {
+    println!("POST {} positions", positions.len());
+    Ok(positions.iter().map(|position| *position >= 0).collect())
+}
+
+async fn report_positions(notices: Vec<Notice<i64>>) -> BatchResult {
+    let positions = notices.iter().map(|notice| *notice.param()).collect();
+    let accepted = post_positions(positions).await?; // an error here fails all of them
+    let result = |accepted| if accepted { Ok(()) } else { Err(Failure::give_up("no such position")) };
+    Ok(accepted.into_iter().map(result).collect())
+}
+
+fn with_positions(builder: SweeperBuilder) -> SweeperBuilder {
+    builder.batch_handler("report_position", Batch::up_to(100), report_positions)
+}
+// [end]
+
 // [connection]
 /// Works in every transaction and on every connection, also with `MemoryOutbox` in tests.
 async fn book<B>(tx: &mut impl NoticeConnection<B>, order: i64) -> solid_notify::Result<()> {
@@ -97,6 +146,16 @@ async fn main() -> Result<()> {
     const DECLINED: ErrorClass = ErrorClass::own("payment.declined");
     let charge = NotifyDef::new("charge").retry_rules(r#"{ "payment.declined": "never", "busy": "1m" }"#);
     outbox.define_if_missing(charge).await?;
+    outbox.define_if_missing(NotifyDef::new("report_position").max_concurrency(100)).await?;
+    let mut tx = outbox.begin().await?;
+    add_notices(
+        &mut tx,
+        (-1..49).map(|position| NewNotice::new("report_position", position)).collect::<Result<Vec<_>, _>>()?,
+    )
+    .await?;
+    tx.commit().await?;
+    let reported = with_positions(outbox.sweeper()).run_until_idle().await?;
+    ensure!((reported.succeeded, reported.dead_letters) == (49, 1));
     let charging = outbox.sweeper().handler("charge", |_: Notice<i64>| async {
         Err(Failure::retry("the bank declines the card").class(DECLINED)) // a dead letter at once, by the rule
     });
@@ -108,6 +167,7 @@ async fn main() -> Result<()> {
     let sweeper = outbox
         .sweeper()
         .handler_type("sync_order", Partner { url: "https://partner.example.org/orders".to_owned() })
+        .handler_type("ship_parcel", Carrier)
         .handler("remind", |_: Notice<Value>| async { Ok(()) })
         .handler("customer_changed", |_: Notice<i64>| async { Ok(()) })
         .classify(|error| {
@@ -118,6 +178,18 @@ async fn main() -> Result<()> {
         .start()
         .await?;
     // [end]
+
+    // [refused_config]
+    let config = |key: &str| json!({ "url": "https://carrier.example.org", "api_key": key }).to_string();
+    let wrong = NotifyDef::new("ship_parcel").handler_config(config("hunter2"));
+    let refused = outbox.define_if_missing(wrong.clone()).await.err().context("a literal is refused")?;
+    ensure!(refused.to_string().contains("api_key: expected a reference to a secret"));
+    outbox.define_if_missing(wrong.handler_config(config("env:PATH"))).await?;
+    // [end]
+    let mut tx = outbox.begin().await?;
+    let parcel = add_notice(&mut tx, "ship_parcel", json!({ "order": 7 })).await?;
+    tx.commit().await?;
+    ensure!(matches!(parcel.first_attempt(Duration::from_secs(3)).await, FirstAttempt::Succeeded));
 
     // [options]
     let mut tx = outbox.begin().await?;

@@ -14,7 +14,7 @@ use solid_notify::alert::AlertReason;
 // [end]
 // [verbs_imports]
 use solid_notify::Filter;
-use solid_notify::operate::Position;
+use solid_notify::operate::{AuditFilter, Position};
 // [end]
 // [versions_imports]
 use anyhow::bail;
@@ -51,7 +51,7 @@ async fn limits(outbox: &Outbox<Sqlite>) -> Result<()> {
     alice.pause_all("the provider moves").await?; // all definitions, on every node; the audit records it
     alice.resume_all().await?;
     // [end]
-    ensure!(alice.audit(10).await?.len() >= 2, "the audit has both");
+    ensure!(alice.audit(&AuditFilter::all(), None, 10).await?.entries.len() >= 2, "the audit has both");
     Ok(())
 }
 
@@ -119,6 +119,14 @@ async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
         after = Some(text.parse::<Position>()?); // and back; without a URL `after = Some(next)` is enough
     }
     // [end]
+    // [audit]
+    let of_notice = AuditFilter::all().notice(id); // all that people did to it, also by bulk verbs
+    let timeline = alice.audit(&of_notice, None, 50).await?; // the latest first; `timeline.next` begins the next page
+    for entry in &timeline.entries {
+        println!("{} {} {}", entry.time, entry.who, entry.act);
+    }
+    // [end]
+    ensure!(timeline.entries.len() == 3);
     ensure!(outbox.find(id).await?.is_some_and(|notice| notice.status == Status::NotSent && notice.param == "8"));
     Ok(())
 }

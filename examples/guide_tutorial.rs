@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
+use solid_notify::operate::AuditFilter;
 use solid_notify::{Definition, ErrorClass, Failure, Notice, NotifyDef, Outbox, OutboxExt, Status, add_notice};
 use sqlx::sqlite::SqlitePoolOptions;
 // [end]
@@ -115,7 +116,7 @@ async fn main() -> Result<()> {
     let edited = alice.edit(dead, &right).await?; // a dead letter is sent again with the new parameter
     println!("{edited}");
     sweeper.idle().await;
-    for entry in alice.audit_of(dead, 10).await? {
+    for entry in alice.audit(&AuditFilter::all().notice(dead), None, 10).await?.entries {
         println!("{} {} {}", entry.who, entry.act, entry.detail.unwrap_or_default());
     }
     // [end]

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 // [imports]
 use solid_notify::definition::Definitions;
 // [end]
+use solid_notify::operate::AuditFilter;
 use solid_notify::testkit::TestSweeper;
 use solid_notify::{
     Definition, Filter, HandClock, HandlerResult, HttpStatus, Notice, NotifyDef, Outbox, OutboxExt, Status, VerbResult,
@@ -160,7 +161,8 @@ async fn redrive(outbox: &Outbox<Sqlite>, declined: i64) -> Result<()> {
     println!("{} are sent again, the last one at {:?}", done.changed, done.last_due);
     // [end]
     ensure!(edited == VerbResult::Done && done.changed == 3);
-    let who: Vec<String> = alice.audit(2).await?.into_iter().map(|entry| entry.who).collect();
+    let who: Vec<String> =
+        alice.audit(&AuditFilter::all(), None, 2).await?.entries.into_iter().map(|entry| entry.who).collect();
     ensure!(who == ["alice", "alice"], "the audit has both: {who:?}");
     Ok(())
 }

@@ -715,6 +715,11 @@ UPDATE notify_limit SET
   probe = $6
 WHERE def_id = $2;
 
+-- close_limit
+UPDATE notify_limit SET
+  failures = 0, open_until = NULL, probe = NULL
+WHERE def_id = $2 AND open_until IS NOT NULL;
+
 -- forget_limit
 DELETE FROM notify_limit
 WHERE def_id = $2;
@@ -1008,6 +1013,61 @@ UPDATE notify_msg_history SET
   end_reason = $3
 WHERE id = $2;
 
+-- mark_seen
+INSERT INTO notify_inbox (receiver, idempotency_key, first_seen)
+VALUES (
+  IF (
+    coalesce(
+      /*M! @@in_transaction, */
+      1
+    ) = 1,
+    $2,
+    NULL
+  ),
+  $3,
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+);
+
+-- old_keys
+SELECT
+  receiver,
+  idempotency_key,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', first_seen) DIV 1000
+FROM notify_inbox FORCE INDEX (notify_inbox_first_seen)
+WHERE
+  first_seen <= TIMESTAMPADD(
+    MICROSECOND,
+    - $2 * 1000,
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  )
+  AND first_seen >= TIMESTAMPADD(MICROSECOND, $4 * 1000, TIMESTAMP '1970-01-01 00:00:00')
+ORDER BY first_seen
+LIMIT $3;
+
+-- forget_keys
+DELETE m
+FROM
+  JSON_TABLE(
+    $2,
+    '$[*]' COLUMNS (
+      receiver varchar(200) CHARACTER SET utf8mb4 COLLATE
+      /*M! utf8mb4_nopad_bin */
+      /*!80000 utf8mb4_0900_bin */
+      PATH '$.receiver',
+      own_key varchar(200) CHARACTER SET utf8mb4 COLLATE
+      /*M! utf8mb4_nopad_bin */
+      /*!80000 utf8mb4_0900_bin */
+      PATH '$.own_key'
+    )
+  ) AS b STRAIGHT_JOIN notify_inbox m FORCE INDEX (PRIMARY) ON m.receiver = b.receiver
+  AND m.idempotency_key = b.own_key
+WHERE
+  m.first_seen <= TIMESTAMPADD(
+    MICROSECOND,
+    - $3 * 1000,
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  );
+
 -- open_alert
 INSERT IGNORE INTO notify_alert (def_id, reason, opened, last_seen)
 VALUES (
@@ -1168,6 +1228,9 @@ SELECT
   breaker_pause,
   keep_history,
   handler_config,
+  owner,
+  runbook,
+  mask,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1208,6 +1271,9 @@ SELECT
   breaker_pause,
   keep_history,
   handler_config,
+  owner,
+  runbook,
+  mask,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1248,6 +1314,9 @@ SELECT
   breaker_pause,
   keep_history,
   handler_config,
+  owner,
+  runbook,
+  mask,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1289,6 +1358,9 @@ INSERT INTO
     breaker_pause,
     keep_history,
     handler_config,
+    owner,
+    runbook,
+    mask,
     create_time,
     update_time
   )
@@ -1321,6 +1393,9 @@ VALUES (
   $27,
   $28,
   $29,
+  $30,
+  $31,
+  $32,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
 );
@@ -1355,8 +1430,11 @@ UPDATE notify_def SET
   breaker_pause = $27,
   keep_history = $28,
   handler_config = $29,
+  owner = $30,
+  runbook = $31,
+  mask = $32,
   update_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-WHERE id = $30;
+WHERE id = $33;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -1479,6 +1557,9 @@ SELECT
   breaker_pause,
   keep_history,
   handler_config,
+  owner,
+  runbook,
+  mask,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1519,6 +1600,9 @@ SELECT
   breaker_pause,
   keep_history,
   handler_config,
+  owner,
+  runbook,
+  mask,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1541,15 +1625,19 @@ SELECT
 UPDATE notify_node SET
   last_seen = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   handlers = $3,
-  clock_offset_ms = $4
+  version = $4,
+  clock_offset_ms = $5,
+  refused = $6
 WHERE id = $2;
 
 -- first_beat
-INSERT INTO notify_node (id, handlers, clock_offset_ms, start_time, last_seen)
+INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, start_time, last_seen)
 VALUES (
   $2,
   $3,
   $4,
+  $5,
+  $6,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
 );
@@ -1586,7 +1674,14 @@ WHERE
   );
 
 -- living_nodes
-SELECT id, handlers, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_seen) DIV 1000
+SELECT
+  id,
+  handlers,
+  version,
+  clock_offset_ms,
+  refused,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', start_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', last_seen) DIV 1000
 FROM notify_node
 WHERE
   last_seen > TIMESTAMPADD(
@@ -2294,36 +2389,136 @@ WHERE paused <> $2;
 
 -- audit
 SELECT
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', time) DIV 1000,
-  who,
-  act,
-  def_id,
-  notice_id,
-  detail
-FROM notify_audit
-ORDER BY id DESC
-LIMIT $2;
+  e.id,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', e.time) DIV 1000,
+  CAST(e.time AS char(26)),
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e FORCE INDEX (notify_audit_time)
+WHERE
+  $2 = 0
+  AND e.time >= CAST($3 AS datetime(6))
+  AND e.time <= CAST($4 AS datetime(6))
+  AND (e.time < CAST($4 AS datetime(6)) OR e.id < $5)
+ORDER BY e.time DESC, e.id DESC
+LIMIT $6;
 
--- audit_of
+-- audit_of_definition
 SELECT
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', time) DIV 1000,
-  who,
-  act,
-  def_id,
-  notice_id,
-  detail
-FROM notify_audit
-WHERE notice_id = $2
-ORDER BY id DESC
-LIMIT $3;
+  e.id,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', e.time) DIV 1000,
+  CAST(e.time AS char(26)),
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e FORCE INDEX (notify_audit_definition)
+WHERE
+  e.def_id = $2
+  AND e.time >= CAST($3 AS datetime(6))
+  AND e.time <= CAST($4 AS datetime(6))
+  AND (e.time < CAST($4 AS datetime(6)) OR e.id < $5)
+ORDER BY e.time DESC, e.id DESC
+LIMIT $6;
+
+-- audit_of_notice
+SELECT
+  e.id,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', e.time) DIV 1000,
+  CAST(e.time AS char(26)),
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e FORCE INDEX (notify_audit_notice)
+WHERE
+  e.notice_id = $2
+  AND e.time >= CAST($3 AS datetime(6))
+  AND e.time <= CAST($4 AS datetime(6))
+  AND (e.time < CAST($4 AS datetime(6)) OR e.id < $5)
+ORDER BY e.time DESC, e.id DESC
+LIMIT $6;
+
+-- audit_of_steps
+SELECT
+  e.id,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', e.time) DIV 1000,
+  CAST(e.time AS char(26)),
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e FORCE INDEX (notify_audit_steps)
+WHERE
+  e.last_id >= $2
+  AND e.first_id <= $2
+  AND e.notice_ids LIKE $7
+  AND coalesce(e.time, e.time) >= CAST($3 AS datetime(6))
+  AND coalesce(e.time, e.time) <= CAST($4 AS datetime(6))
+  AND (coalesce(e.time, e.time) < CAST($4 AS datetime(6)) OR e.id < $5)
+ORDER BY coalesce(e.time, e.time) DESC, e.id DESC
+LIMIT $6;
+
+-- audit_by_who
+SELECT
+  e.id,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', e.time) DIV 1000,
+  CAST(e.time AS char(26)),
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e FORCE INDEX (notify_audit_who)
+WHERE
+  e.who = $2
+  AND e.time >= CAST($3 AS datetime(6))
+  AND e.time <= CAST($4 AS datetime(6))
+  AND (e.time < CAST($4 AS datetime(6)) OR e.id < $5)
+ORDER BY e.time DESC, e.id DESC
+LIMIT $6;
+
+-- audit_by_act
+SELECT
+  e.id,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', e.time) DIV 1000,
+  CAST(e.time AS char(26)),
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e FORCE INDEX (notify_audit_act)
+WHERE
+  e.act = $2
+  AND e.time >= CAST($3 AS datetime(6))
+  AND e.time <= CAST($4 AS datetime(6))
+  AND (e.time < CAST($4 AS datetime(6)) OR e.id < $5)
+ORDER BY e.time DESC, e.id DESC
+LIMIT $6;
 
 -- write_audit
-INSERT INTO notify_audit (time, who, act, def_id, notice_id, detail)
+INSERT INTO notify_audit (time, who, act, def_id, notice_id, detail, notice_ids, first_id, last_id)
 VALUES (
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   $2,
   $3,
   $4,
   $5,
-  $6
+  $6,
+  $7,
+  $8,
+  $9
 );

@@ -892,6 +892,11 @@ UPDATE notify_limit SET
   probe = $6
 WHERE def_id = $2;
 
+-- close_limit
+UPDATE notify_limit SET
+  failures = 0, open_until = NULL, probe = NULL
+WHERE def_id = $2 AND open_until IS NOT NULL;
+
 -- forget_limit
 DELETE FROM notify_limit
 WHERE def_id = $2;
@@ -1439,6 +1444,37 @@ UPDATE notify_msg_history SET
   end_reason = $3
 WHERE id = $2;
 
+-- mark_seen
+INSERT INTO notify_inbox (receiver, idempotency_key, first_seen)
+VALUES (
+  $2,
+  $3,
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+)
+ON CONFLICT (receiver, idempotency_key) DO NOTHING;
+
+-- purge_inbox
+DELETE FROM notify_inbox
+WHERE
+  ctid = ANY (
+    ARRAY(
+      SELECT ctid
+      FROM notify_inbox
+      WHERE
+        first_seen <= (
+          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $2 * interval '1 millisecond'
+        )
+        AND first_seen >= ('epoch'::timestamptz + $4::bigint * interval '1 millisecond')
+      ORDER BY first_seen
+      LIMIT $3
+    )
+  )
+RETURNING CASE
+  WHEN isfinite(date_trunc('milliseconds', first_seen)) THEN (date_part('epoch', date_trunc('milliseconds', first_seen)) * 1000)::bigint
+  WHEN date_trunc('milliseconds', first_seen) < 'epoch'::timestamptz THEN 0
+  WHEN date_trunc('milliseconds', first_seen) > 'epoch'::timestamptz THEN 253402214400000
+END;
+
 -- open_alert
 INSERT INTO notify_alert (def_id, reason, opened, last_seen)
 VALUES (
@@ -1733,6 +1769,9 @@ SELECT
   breaker_pause,
   keep_history,
   handler_config,
+  owner,
+  runbook,
+  mask,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1785,6 +1824,9 @@ SELECT
   breaker_pause,
   keep_history,
   handler_config,
+  owner,
+  runbook,
+  mask,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1837,6 +1879,9 @@ SELECT
   breaker_pause,
   keep_history,
   handler_config,
+  owner,
+  runbook,
+  mask,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1890,6 +1935,9 @@ INSERT INTO
     breaker_pause,
     keep_history,
     handler_config,
+    owner,
+    runbook,
+    mask,
     create_time,
     update_time
   )
@@ -1922,6 +1970,9 @@ VALUES (
   $27,
   $28,
   $29,
+  $30,
+  $31,
+  $32,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 );
@@ -1956,8 +2007,11 @@ UPDATE notify_def SET
   breaker_pause = $27,
   keep_history = $28,
   handler_config = $29,
+  owner = $30,
+  runbook = $31,
+  mask = $32,
   update_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-WHERE id = $30;
+WHERE id = $33;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -2089,6 +2143,9 @@ SELECT
   breaker_pause,
   keep_history,
   handler_config,
+  owner,
+  runbook,
+  mask,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -2141,6 +2198,9 @@ SELECT
   breaker_pause,
   keep_history,
   handler_config,
+  owner,
+  runbook,
+  mask,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -2193,15 +2253,19 @@ END;
 UPDATE notify_node SET
   last_seen = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   handlers = $3,
-  clock_offset_ms = $4
+  version = $4,
+  clock_offset_ms = $5,
+  refused = $6
 WHERE id = $2;
 
 -- first_beat
-INSERT INTO notify_node (id, handlers, clock_offset_ms, start_time, last_seen)
+INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, start_time, last_seen)
 VALUES (
   $2,
   $3,
   $4,
+  $5,
+  $6,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 );
@@ -2233,6 +2297,14 @@ WHERE
 SELECT
   id,
   handlers,
+  version,
+  clock_offset_ms,
+  refused,
+  CASE
+    WHEN isfinite(start_time) THEN (date_part('epoch', start_time) * 1000)::bigint
+    WHEN start_time < 'epoch'::timestamptz THEN 0
+    WHEN start_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
   CASE
     WHEN isfinite(last_seen) THEN (date_part('epoch', last_seen) * 1000)::bigint
     WHEN last_seen < 'epoch'::timestamptz THEN 0
@@ -3170,44 +3242,178 @@ WHERE paused <> $2;
 
 -- audit
 SELECT
+  e.id,
   CASE
-    WHEN isfinite(time) THEN (date_part('epoch', time) * 1000)::bigint
-    WHEN time < 'epoch'::timestamptz THEN 0
-    WHEN time > 'epoch'::timestamptz THEN 253402214400000
+    WHEN isfinite(e.time) THEN (date_part('epoch', e.time) * 1000)::bigint
+    WHEN e.time < 'epoch'::timestamptz THEN 0
+    WHEN e.time > 'epoch'::timestamptz THEN 253402214400000
   END,
-  who,
-  act,
-  def_id,
-  notice_id,
-  detail
-FROM notify_audit
-ORDER BY id DESC
-LIMIT $2;
+  CASE
+    WHEN isfinite(e.time) THEN to_char(e.time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    ELSE e.time::text
+  END,
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e
+WHERE
+  $2 = 0
+  AND e.time >= ($3::timestamp AT TIME ZONE 'UTC')
+  AND e.time <= ($4::timestamp AT TIME ZONE 'UTC')
+  AND (e.time < ($4::timestamp AT TIME ZONE 'UTC') OR e.id < $5)
+ORDER BY e.time DESC, e.id DESC
+LIMIT $6;
 
--- audit_of
+-- audit_of_definition
 SELECT
+  e.id,
   CASE
-    WHEN isfinite(time) THEN (date_part('epoch', time) * 1000)::bigint
-    WHEN time < 'epoch'::timestamptz THEN 0
-    WHEN time > 'epoch'::timestamptz THEN 253402214400000
+    WHEN isfinite(e.time) THEN (date_part('epoch', e.time) * 1000)::bigint
+    WHEN e.time < 'epoch'::timestamptz THEN 0
+    WHEN e.time > 'epoch'::timestamptz THEN 253402214400000
   END,
-  who,
-  act,
-  def_id,
-  notice_id,
-  detail
-FROM notify_audit
-WHERE notice_id = $2
-ORDER BY id DESC
-LIMIT $3;
+  CASE
+    WHEN isfinite(e.time) THEN to_char(e.time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    ELSE e.time::text
+  END,
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e
+WHERE
+  e.def_id = $2
+  AND e.time >= ($3::timestamp AT TIME ZONE 'UTC')
+  AND e.time <= ($4::timestamp AT TIME ZONE 'UTC')
+  AND (e.time < ($4::timestamp AT TIME ZONE 'UTC') OR e.id < $5)
+ORDER BY e.time DESC, e.id DESC
+LIMIT $6;
+
+-- audit_of_notice
+SELECT
+  e.id,
+  CASE
+    WHEN isfinite(e.time) THEN (date_part('epoch', e.time) * 1000)::bigint
+    WHEN e.time < 'epoch'::timestamptz THEN 0
+    WHEN e.time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(e.time) THEN to_char(e.time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    ELSE e.time::text
+  END,
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e
+WHERE
+  e.notice_id = $2
+  AND e.time >= ($3::timestamp AT TIME ZONE 'UTC')
+  AND e.time <= ($4::timestamp AT TIME ZONE 'UTC')
+  AND (e.time < ($4::timestamp AT TIME ZONE 'UTC') OR e.id < $5)
+ORDER BY e.time DESC, e.id DESC
+LIMIT $6;
+
+-- audit_of_steps
+SELECT
+  e.id,
+  CASE
+    WHEN isfinite(e.time) THEN (date_part('epoch', e.time) * 1000)::bigint
+    WHEN e.time < 'epoch'::timestamptz THEN 0
+    WHEN e.time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(e.time) THEN to_char(e.time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    ELSE e.time::text
+  END,
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e
+WHERE
+  e.last_id >= $2
+  AND e.first_id <= $2
+  AND e.notice_ids LIKE $7
+  AND coalesce(e.time, e.time) >= ($3::timestamp AT TIME ZONE 'UTC')
+  AND coalesce(e.time, e.time) <= ($4::timestamp AT TIME ZONE 'UTC')
+  AND (coalesce(e.time, e.time) < ($4::timestamp AT TIME ZONE 'UTC') OR e.id < $5)
+ORDER BY coalesce(e.time, e.time) DESC, e.id DESC
+LIMIT $6;
+
+-- audit_by_who
+SELECT
+  e.id,
+  CASE
+    WHEN isfinite(e.time) THEN (date_part('epoch', e.time) * 1000)::bigint
+    WHEN e.time < 'epoch'::timestamptz THEN 0
+    WHEN e.time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(e.time) THEN to_char(e.time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    ELSE e.time::text
+  END,
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e
+WHERE
+  e.who = $2
+  AND e.time >= ($3::timestamp AT TIME ZONE 'UTC')
+  AND e.time <= ($4::timestamp AT TIME ZONE 'UTC')
+  AND (e.time < ($4::timestamp AT TIME ZONE 'UTC') OR e.id < $5)
+ORDER BY e.time DESC, e.id DESC
+LIMIT $6;
+
+-- audit_by_act
+SELECT
+  e.id,
+  CASE
+    WHEN isfinite(e.time) THEN (date_part('epoch', e.time) * 1000)::bigint
+    WHEN e.time < 'epoch'::timestamptz THEN 0
+    WHEN e.time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(e.time) THEN to_char(e.time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    ELSE e.time::text
+  END,
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e
+WHERE
+  e.act = $2
+  AND e.time >= ($3::timestamp AT TIME ZONE 'UTC')
+  AND e.time <= ($4::timestamp AT TIME ZONE 'UTC')
+  AND (e.time < ($4::timestamp AT TIME ZONE 'UTC') OR e.id < $5)
+ORDER BY e.time DESC, e.id DESC
+LIMIT $6;
 
 -- write_audit
-INSERT INTO notify_audit (time, who, act, def_id, notice_id, detail)
+INSERT INTO notify_audit (time, who, act, def_id, notice_id, detail, notice_ids, first_id, last_id)
 VALUES (
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   $2,
   $3,
   $4,
   $5,
-  $6
+  $6,
+  $7,
+  $8,
+  $9
 );

@@ -777,6 +777,11 @@ UPDATE notify_limit SET
   probe = $6
 WHERE def_id = $2;
 
+-- close_limit
+UPDATE notify_limit SET
+  failures = 0, open_until = NULL, probe = NULL
+WHERE def_id = $2 AND open_until IS NOT NULL;
+
 -- forget_limit
 DELETE FROM notify_limit
 WHERE def_id = $2;
@@ -1058,6 +1063,33 @@ UPDATE notify_msg_history SET
   end_reason = $3
 WHERE id = $2;
 
+-- mark_seen
+INSERT INTO notify_inbox (receiver, idempotency_key, first_seen)
+VALUES (
+  $2,
+  $3,
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+)
+ON CONFLICT (receiver, idempotency_key) DO NOTHING;
+
+-- purge_inbox
+DELETE FROM notify_inbox
+WHERE
+  rowid IN (
+    SELECT rowid
+    FROM notify_inbox
+    WHERE
+      first_seen <= strftime(
+        '%Y-%m-%d %H:%M:%f',
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        printf('%+.3f seconds', (- $2) / 1000.0)
+      )
+      AND first_seen >= strftime('%Y-%m-%d %H:%M:%f', $4 / 1000.0, 'unixepoch')
+    ORDER BY first_seen
+    LIMIT $3
+  )
+RETURNING CAST(round(unixepoch(first_seen, 'subsec') * 1000) AS integer);
+
 -- open_alert
 INSERT INTO notify_alert (def_id, reason, opened, last_seen)
 VALUES (
@@ -1227,6 +1259,9 @@ SELECT
   breaker_pause,
   keep_history,
   handler_config,
+  owner,
+  runbook,
+  mask,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1267,6 +1302,9 @@ SELECT
   breaker_pause,
   keep_history,
   handler_config,
+  owner,
+  runbook,
+  mask,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1307,6 +1345,9 @@ SELECT
   breaker_pause,
   keep_history,
   handler_config,
+  owner,
+  runbook,
+  mask,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1347,6 +1388,9 @@ INSERT INTO
     breaker_pause,
     keep_history,
     handler_config,
+    owner,
+    runbook,
+    mask,
     create_time,
     update_time
   )
@@ -1379,6 +1423,9 @@ VALUES (
   $27,
   $28,
   $29,
+  $30,
+  $31,
+  $32,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
 );
@@ -1413,8 +1460,11 @@ UPDATE notify_def SET
   breaker_pause = $27,
   keep_history = $28,
   handler_config = $29,
+  owner = $30,
+  runbook = $31,
+  mask = $32,
   update_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-WHERE id = $30;
+WHERE id = $33;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -1526,6 +1576,9 @@ SELECT
   breaker_pause,
   keep_history,
   handler_config,
+  owner,
+  runbook,
+  mask,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1566,6 +1619,9 @@ SELECT
   breaker_pause,
   keep_history,
   handler_config,
+  owner,
+  runbook,
+  mask,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1590,15 +1646,19 @@ SELECT
 UPDATE notify_node SET
   last_seen = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   handlers = $3,
-  clock_offset_ms = $4
+  version = $4,
+  clock_offset_ms = $5,
+  refused = $6
 WHERE id = $2;
 
 -- first_beat
-INSERT INTO notify_node (id, handlers, clock_offset_ms, start_time, last_seen)
+INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, start_time, last_seen)
 VALUES (
   $2,
   $3,
   $4,
+  $5,
+  $6,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
 );
@@ -1635,7 +1695,14 @@ WHERE
   );
 
 -- living_nodes
-SELECT id, handlers, CAST(round(unixepoch(last_seen, 'subsec') * 1000) AS integer)
+SELECT
+  id,
+  handlers,
+  version,
+  clock_offset_ms,
+  refused,
+  CAST(round(unixepoch(start_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(last_seen, 'subsec') * 1000) AS integer)
 FROM notify_node
 WHERE
   last_seen > strftime(
@@ -2304,25 +2371,117 @@ UPDATE notify_switch SET
 WHERE paused <> $2;
 
 -- audit
-SELECT CAST(round(unixepoch(time, 'subsec') * 1000) AS integer), who, act, def_id, notice_id, detail
-FROM notify_audit
-ORDER BY id DESC
-LIMIT $2;
+SELECT
+  e.id,
+  CAST(round(unixepoch(e.time, 'subsec') * 1000) AS integer),
+  e.time,
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e
+WHERE $2 = 0 AND e.time >= $3 AND e.time <= $4 AND (e.time < $4 OR e.id < $5)
+ORDER BY e.time DESC, e.id DESC
+LIMIT $6;
 
--- audit_of
-SELECT CAST(round(unixepoch(time, 'subsec') * 1000) AS integer), who, act, def_id, notice_id, detail
-FROM notify_audit
-WHERE notice_id = $2
-ORDER BY id DESC
-LIMIT $3;
+-- audit_of_definition
+SELECT
+  e.id,
+  CAST(round(unixepoch(e.time, 'subsec') * 1000) AS integer),
+  e.time,
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e
+WHERE e.def_id = $2 AND e.time >= $3 AND e.time <= $4 AND (e.time < $4 OR e.id < $5)
+ORDER BY e.time DESC, e.id DESC
+LIMIT $6;
+
+-- audit_of_notice
+SELECT
+  e.id,
+  CAST(round(unixepoch(e.time, 'subsec') * 1000) AS integer),
+  e.time,
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e
+WHERE e.notice_id = $2 AND e.time >= $3 AND e.time <= $4 AND (e.time < $4 OR e.id < $5)
+ORDER BY e.time DESC, e.id DESC
+LIMIT $6;
+
+-- audit_of_steps
+SELECT
+  e.id,
+  CAST(round(unixepoch(e.time, 'subsec') * 1000) AS integer),
+  e.time,
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e
+WHERE
+  e.last_id >= $2
+  AND e.first_id <= $2
+  AND e.notice_ids LIKE $7
+  AND coalesce(e.time, e.time) >= $3
+  AND coalesce(e.time, e.time) <= $4
+  AND (coalesce(e.time, e.time) < $4 OR e.id < $5)
+ORDER BY coalesce(e.time, e.time) DESC, e.id DESC
+LIMIT $6;
+
+-- audit_by_who
+SELECT
+  e.id,
+  CAST(round(unixepoch(e.time, 'subsec') * 1000) AS integer),
+  e.time,
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e
+WHERE e.who = $2 AND e.time >= $3 AND e.time <= $4 AND (e.time < $4 OR e.id < $5)
+ORDER BY e.time DESC, e.id DESC
+LIMIT $6;
+
+-- audit_by_act
+SELECT
+  e.id,
+  CAST(round(unixepoch(e.time, 'subsec') * 1000) AS integer),
+  e.time,
+  e.who,
+  e.act,
+  e.def_id,
+  e.notice_id,
+  e.notice_ids,
+  e.detail
+FROM notify_audit e
+WHERE e.act = $2 AND e.time >= $3 AND e.time <= $4 AND (e.time < $4 OR e.id < $5)
+ORDER BY e.time DESC, e.id DESC
+LIMIT $6;
 
 -- write_audit
-INSERT INTO notify_audit (time, who, act, def_id, notice_id, detail)
+INSERT INTO notify_audit (time, who, act, def_id, notice_id, detail, notice_ids, first_id, last_id)
 VALUES (
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   $2,
   $3,
   $4,
   $5,
-  $6
+  $6,
+  $7,
+  $8,
+  $9
 );

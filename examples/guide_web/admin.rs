@@ -10,7 +10,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use solid_notify::definition::Updated;
-use solid_notify::operate::{Explanation, Listed};
+use solid_notify::operate::{AuditFilter, Explanation, Listed};
 use solid_notify::{AnyOutbox, Filter, Operator, VerbResult};
 
 use super::RouteError;
@@ -67,8 +67,8 @@ async fn retry(
 }
 
 async fn audit(State(outbox): State<AnyOutbox>, Path(id): Path<i64>) -> Result<Json<Value>, RouteError> {
-    let entries = outbox.operator("web").audit_of(id, 100).await?;
-    Ok(Json(entries.iter().map(|it| json!({ "time": it.time, "who": it.who, "act": it.act })).collect()))
+    let page = outbox.operator("web").audit(&AuditFilter::all().notice(id), None, 100).await?;
+    Ok(Json(page.entries.iter().map(|it| json!({ "time": it.time, "who": it.who, "act": it.act })).collect()))
 }
 
 /// What an operator saw, and what it shall be.

@@ -19,13 +19,13 @@ use anyhow::Result;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use solid_notify::{
     AckResult, AnyOutbox, Definition, Error, HandlerResult, NewNotice, Notice, NoticeConnection, NotifyDef, Outbox,
-    OutboxExt, Receipt, SweeperBuilder, TokenKeys,
+    OutboxExt, Receipt, SweeperBuilder, SweeperMonitor, TokenKeys,
 };
 use sqlx::Pool;
 use tokio::net::TcpListener;
@@ -97,12 +97,13 @@ const ACK_GRACE: Duration = Duration::from_secs(2);
 /// Sends and serves until `stop` is ready. The sweeper ends before the server, so that the acks of its last deliveries arrive.
 async fn serve(app: App, listener: TcpListener, stop: impl Future<Output = ()> + Send + 'static) -> Result<()> {
     let sweeper = handlers(&app.outbox, app.warehouse.clone()).start().await?;
+    let routes = routes(app.clone()).merge(probes(sweeper.monitor()));
     let swept = async move {
         stop.await;
         println!("{:?}", sweeper.shutdown().await); // waits for running handlers; at most 25 s
         tokio::time::sleep(ACK_GRACE).await;
     };
-    axum::serve(listener, routes(app.clone())).with_graceful_shutdown(swept).await?;
+    axum::serve(listener, routes).with_graceful_shutdown(swept).await?;
     app.outbox.pool().close().await;
     Ok(())
 }
@@ -112,6 +113,19 @@ fn routes(app: App) -> Router {
     let outbox = AnyOutbox::clone(&app.outbox);
     let operators = admin::routes(outbox.clone());
     Router::new().route("/orders", post(book)).with_state(app).merge(replies(outbox)).nest("/admin", operators)
+}
+// [end]
+
+// [probes]
+/// A readiness probe for Kubernetes or a load balancer: 503 while the sweeper starts or ends, or its database does not answer.
+fn probes(monitor: SweeperMonitor) -> Router {
+    Router::new().route("/readyz", get(ready)).with_state(monitor)
+}
+
+async fn ready(State(monitor): State<SweeperMonitor>) -> (StatusCode, String) {
+    let health = monitor.health(); // from memory: it calls no database
+    let status = if health.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, format!("{health:?}"))
 }
 // [end]
 
@@ -203,14 +217,18 @@ impl<E: Into<anyhow::Error>> From<E> for RouteError {
 
 impl IntoResponse for RouteError {
     fn into_response(self) -> Response {
-        eprintln!("{:#}", self.0); // with its causes
+        eprintln!("{}", self.0);
         let refused = self.0.downcast_ref().and_then(sqlx::Error::as_database_error);
         let status = match self.0.downcast_ref() {
             Some(error) => status_of(error),
             None if refused.is_some_and(|error| error.is_unique_violation()) => StatusCode::CONFLICT, // the order exists already
             None => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        status.into_response()
+        let text = match self.0.downcast_ref() {
+            Some(Error::Invalid { .. } | Error::InvalidDefinition { .. }) => self.0.to_string(), // of what an operator wrote
+            _ => String::new(), // the client learns nothing of the inside
+        };
+        (status, text).into_response()
     }
 }
 

@@ -12,6 +12,11 @@ use super::*;
 pub(super) async fn all(app: &App, mut deliveries: UnboundedReceiver<Delivery>) -> Result<()> {
     let mut order = Order { id: 1, item: "100 bolts".to_owned() };
     let bolts = delivered(app, &order, &mut deliveries).await?;
+    // A platform asks until the first sweep has ended.
+    let url = format!("{}/readyz", app.warehouse.own_url);
+    while app.warehouse.http.get(&url).send().await?.status() != reqwest::StatusCode::OK {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     reply(app, &bolts, "ack", 200, "done").await?;
     reply(app, &bolts, "ack", 200, "already_succeeded").await?; // a repeated ack
     reply(app, &bolts, "nack", 409, "already_succeeded").await?;

@@ -147,7 +147,7 @@ async fn times_count_from_the_insert_and_not_from_the_begin_of_its_transaction<D
     db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
     let mut tx = db.outbox.begin().await.unwrap();
     tokio::time::sleep(Duration::from_millis(20)).await;
-    let node = Node { id: "clock".to_owned(), handlers: Vec::new(), clock_offset_ms: 0, alarms: Vec::new() };
+    let node = Node::new("clock".to_owned(), Vec::new());
     let before = db.outbox.engine().stores().send.beat(&node).await.unwrap().now;
     let id = NewNotice::new("sync", 1).unwrap().delay(Duration::from_secs(5)).add(&mut tx).await.unwrap().id();
     tx.commit().await.unwrap();

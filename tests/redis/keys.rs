@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::redis::{Commands, Connection, cmd};
 use solid_notify::alert::AlertReason;
 use solid_notify::definition::ALERT_DEFINITION;
-use solid_notify::{NewNotice, NotifyDef, Status};
+use solid_notify::{Filter, Inbox, NewNotice, NotifyDef, Status};
 use solid_notify_core::limit::Quota;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{Advanced, Alarm, Cause, Claim, ClaimWhat, LastTick, Node, Settle, Tick};
@@ -50,7 +50,7 @@ fn documented() -> BTreeMap<(String, String), Row> {
             rows.insert((heading.to_owned(), key.to_owned()), Row { kind: kind.to_owned(), words });
         }
     }
-    assert_eq!(rows.len(), 38, "14 keys of a definition, 13 of the outbox, 11 of timed tasks");
+    assert_eq!(rows.len(), 40, "14 keys of a definition, 15 of the outbox, 11 of timed tasks");
     rows
 }
 
@@ -80,6 +80,7 @@ fn listed(prefix: &str, key: &str) -> (String, String) {
 /// The words of a stored value: the fields of a hash that has fixed ones, and the fields of each JSON object.
 fn words(connection: &mut Connection, key: &str, form: &str) -> BTreeSet<String> {
     let kind: String = cmd("TYPE").arg(key).query(connection).unwrap();
+    let mut fields = BTreeSet::new();
     let texts: Vec<String> = match kind.as_str() {
         "hash" if ["notice:<id>", "definition:<id>", "tick", "check"].contains(&form) => {
             return connection.hkeys(key).unwrap();
@@ -87,10 +88,19 @@ fn words(connection: &mut Connection, key: &str, form: &str) -> BTreeSet<String>
         "hash" => connection.hvals(key).unwrap(),
         "list" => connection.lrange(key, 0, -1).unwrap(),
         "string" => vec![connection.get(key).unwrap()],
+        "stream" => {
+            let entries: Vec<(String, Vec<String>)> =
+                cmd("XRANGE").arg(key).arg("-").arg("+").query(connection).unwrap();
+            let pairs = entries.iter().flat_map(|(_, words)| words.chunks(2));
+            let (names, values): (Vec<_>, Vec<_>) = pairs.map(|pair| (pair[0].clone(), pair[1].clone())).unzip();
+            fields.extend(names);
+            values
+        }
         _ => Vec::new(),
     };
     let objects = texts.iter().filter_map(|text| serde_json::from_str::<serde_json::Value>(text).ok());
-    objects.filter_map(|value| Some(value.as_object()?.keys().cloned().collect::<Vec<_>>())).flatten().collect()
+    fields.extend(objects.filter_map(|value| Some(value.as_object()?.keys().cloned().collect::<Vec<_>>())).flatten());
+    fields
 }
 
 struct World {
@@ -172,9 +182,14 @@ impl World {
         let waiting = self.add(notice().delay(SECOND)).await;
         operator.cancel(waiting, "no longer needed").await.unwrap();
         self.add(notice().delay(SECOND)).await;
+        let not_sent = Filter::status(Status::NotSent).definition("sync");
+        let step = operator.cancel_all(&not_sent, "no longer needed").await.unwrap();
+        assert_eq!(step.changed, 1);
+        self.add(notice().delay(SECOND)).await;
         operator.pause_all("maintenance").await.unwrap();
 
-        let node = Node { id: node, handlers: vec!["sync".to_owned()], clock_offset_ms: 0, alarms: vec![alarm] };
+        assert!(Inbox::new("warehouse").first_time(&mut self.outbox.clone(), "7").await.unwrap());
+        let node = Node { alarms: vec![alarm], ..Node::new(node, vec!["sync".to_owned()]) };
         self.outbox.engine().stores().send.beat(&node).await.unwrap();
         assert!(self.outbox.engine().stores().browse.refresh_counts(def_id, SECOND).await.unwrap());
         let (last, schedule) = (self.own.clock.now(), Some(HOURLY.to_owned()));

@@ -3,6 +3,7 @@
 
 mod damage;
 mod failover;
+mod inbox;
 mod keys;
 mod network;
 mod outages;

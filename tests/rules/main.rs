@@ -3,6 +3,7 @@
 
 mod documents;
 mod imports;
+mod json;
 mod packages;
 mod paths;
 mod send;

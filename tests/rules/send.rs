@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use chrono::Utc;
-use solid_notify::operate::Rate;
+use solid_notify::operate::{AuditFilter, Rate};
 use solid_notify::{
     AnyOutbox, Filter, NewNotice, NoticeConnection, NotifyDef, Outbox, OutboxExt, Receipt, ack_notice, add_notice,
     add_notices, nack_notice,
@@ -119,8 +119,11 @@ fn of_an_operator() {
         operator.resume_all().await.unwrap();
         operator.snapshot().await.unwrap();
         operator.explain(7).await.unwrap();
-        operator.audit(10).await.unwrap();
-        operator.audit_of(7, 10).await.unwrap();
+        operator.audit(&AuditFilter::all(), None, 10).await.unwrap();
+        operator.create_definition(def.clone()).await.unwrap();
+        operator.ack(7).await.unwrap();
+        operator.nack(7, "why").await.unwrap();
+        operator.close_circuit("name").await.unwrap();
         operator.preview(&filter).await.unwrap();
         operator.retry_all(&filter, rate).await.unwrap();
         operator.cancel_all(&filter, "no").await.unwrap();

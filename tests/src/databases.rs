@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use chrono::Utc;
 use solid_notify::ack::Reply;
 use solid_notify::{
-    AckResult, AnyOutbox, Dialect, Error, HandClock, NewNotice, Outbox, OutboxBuilder, Receipt, add_notices,
+    AckResult, AnyOutbox, Dialect, Error, HandClock, Inbox, NewNotice, Outbox, OutboxBuilder, Receipt, add_notices,
 };
 use solid_notify_testkit::conformance::Backend;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
@@ -246,6 +246,16 @@ impl<D: Database> Backend for TestDb<D> {
             false => tx.rollback().await.unwrap(),
         }
         answered
+    }
+
+    async fn first_time(&self, inbox: &Inbox, key: &str, commit: bool) -> Result<bool, Error> {
+        let mut tx = self.outbox.begin().await?;
+        let first = inbox.first_time(&mut tx, key).await?;
+        match commit {
+            true => tx.commit().await?,
+            false => tx.rollback().await?,
+        }
+        Ok(first)
     }
 
     async fn edit_by_hand(&self, def_id: i64, column: &str, value: &str) {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use chrono::Utc;
 use solid_notify::ack::Reply;
 use solid_notify::definition::ColumnValue;
-use solid_notify::{AckResult, AnyOutbox, Error, HandClock, NewNotice, NotifyDef, Receipt, add_notices};
+use solid_notify::{AckResult, AnyOutbox, Error, HandClock, Inbox, NewNotice, NotifyDef, Receipt, add_notices};
 use solid_notify_testkit::MemoryOutbox;
 use solid_notify_testkit::conformance::Backend;
 
@@ -52,6 +52,15 @@ impl Backend for MemoryBackend {
             tx.commit().await.unwrap();
         }
         answered
+    }
+
+    async fn first_time(&self, inbox: &Inbox, key: &str, commit: bool) -> Result<bool, Error> {
+        let mut tx = self.outbox.begin().await?;
+        let first = inbox.first_time(&mut tx, key).await?;
+        if commit {
+            tx.commit().await?;
+        }
+        Ok(first)
     }
 
     async fn edit_by_hand(&self, def_id: i64, column: &str, value: &str) {

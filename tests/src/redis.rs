@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use chrono::Utc;
 use redis::{Client, Commands};
 use solid_notify::ack::Reply;
-use solid_notify::{AckResult, AnyOutbox, Error, HandClock, NewNotice, Receipt, add_notices};
+use solid_notify::{AckResult, AnyOutbox, Error, HandClock, Inbox, NewNotice, Receipt, add_notices};
 use solid_notify_redis::{Redis, RedisBuilder, RedisOutbox};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_timed::TimedTasks;
@@ -172,6 +172,16 @@ impl Backend for RedisBackend {
             false => batch.rollback().await.unwrap(),
         }
         answered
+    }
+
+    async fn first_time(&self, inbox: &Inbox, key: &str, commit: bool) -> Result<bool, Error> {
+        let mut batch = self.outbox.begin().await?;
+        let first = inbox.first_time(&mut batch, key).await?;
+        match commit {
+            true => batch.commit().await?,
+            false => batch.rollback().await?,
+        }
+        Ok(first)
     }
 
     async fn edit_by_hand(&self, def_id: i64, column: &str, value: &str) {

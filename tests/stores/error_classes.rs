@@ -69,6 +69,9 @@ where
 {
     let db = TestDb::<D>::with_real_clock().await;
     assert_eq!(class_by_type(&refused(&db, "INSERT INTO nowhere VALUES (1)").await), None);
+    sqlx::raw_sql("DROP TABLE notify_node").execute(&db.pool).await.unwrap();
+    let error = db.outbox.operator("alice").nodes().await.unwrap_err().to_string();
+    assert!(error.ends_with(" (was `outbox.migrate()` run?)"), "{error}");
     db.close().await;
 }
 

@@ -5,9 +5,11 @@
 mod blocked;
 mod by_hand;
 mod conformance;
+mod connect;
 mod connections;
 mod damage;
 mod error_classes;
+mod inbox;
 mod keys;
 mod locks;
 mod migrations;

@@ -37,6 +37,46 @@ async fn no_loop_ends_when_a_store_call_fails() {
 }
 
 #[tokio::test]
+async fn health_shows_an_outage_a_running_attempt_and_the_shutdown() {
+    let (b, store, outbox) = faulty();
+    b.outbox().define_if_missing(NotifyDef::new("slow")).await.unwrap();
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let (builder, passes) = (good(&outbox).0, gate.clone());
+    let builder = builder.maintenance_interval(Duration::from_millis(10)).handler("slow", move |_: Notice<i64>| {
+        let passes = passes.clone();
+        async move {
+            passes.acquire().await?.forget();
+            Ok(())
+        }
+    });
+    let sweeper = builder.start().await.unwrap();
+    eventually("it is ready", async || sweeper.health().is_ready()).await;
+    eventually("it has reported that it lives", async || sweeper.health().last_heartbeat.is_some()).await;
+    assert_eq!((sweeper.health().running, sweeper.health().shutting_down), (0, false));
+    let id = add(&b, "slow").await;
+    outbox.wake();
+    eventually("the attempt runs", async || sweeper.health().running == 1).await;
+
+    store.plan("all", std::iter::repeat_n(Fault::Refused(FaultKind::Outage), 100_000));
+    eventually("the outage is seen", async || !sweeper.health().database_answers).await;
+    let down = sweeper.health();
+    assert!(!down.is_ready() && down.running == 1, "{down:?}");
+    eventually("it lasts", async || sweeper.health().database_for > Duration::from_millis(100)).await;
+    let down = sweeper.health();
+    assert!(!down.database_answers && down.last_sweep.unwrap() >= down.database_for, "{down:?}");
+    store.planned.lock().unwrap().clear();
+    eventually("it is ready again", async || sweeper.health().is_ready()).await;
+    assert!(sweeper.health().last_sweep.unwrap() < Duration::from_secs(10));
+
+    gate.add_permits(1);
+    reaches(&b, id, Status::Succeeded).await;
+    let monitor = sweeper.monitor();
+    sweeper.shutdown().await;
+    let ended = monitor.health();
+    assert!(ended.shutting_down && !ended.is_ready() && ended.running == 0, "{ended:?}");
+}
+
+#[tokio::test]
 async fn a_total_outage_counts_nothing_and_ends_in_delivery() {
     let (b, store, outbox) = faulty();
     b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::Utc;
 use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, add_notice, add_notices};
-use solid_notify_core::operate::{Filter, Rate};
+use solid_notify_core::operate::{AuditFilter, Filter, Rate};
 use solid_notify_core::store::verb::VerbResult;
 use solid_notify_core::store::{Claim, ClaimWhat, Purge};
 use solid_notify_core::transition::Next;
@@ -94,15 +94,16 @@ async fn an_operation_that_cannot_be_audited_is_not_made<D: Database>() {
     assert!(alice.edit(dead[0], 7).await.is_err());
     assert!(alice.edit(live, 7).await.is_err());
     assert!(alice.cancel(live, "x").await.is_err());
+    assert!(alice.ack(live).await.is_err() && alice.ack(dead[0]).await.is_err());
     assert!(alice.reschedule(live, Utc::now() + Duration::from_secs(60)).await.is_err());
     assert!(alice.retry_all(&Filter::dead_letters(), Rate::AT_ONCE).await.is_err());
     assert!(alice.cancel_all(&Filter::waiting(), "x").await.is_err());
     db.sql(off).await;
     assert!((db.outbox.find(live).await.unwrap(), db.outbox.find(dead[0]).await.unwrap()) == before);
     assert_eq!(alice.preview(&Filter::dead_letters()).await.unwrap().total.count, 3);
-    assert!(alice.audit(10).await.unwrap().is_empty());
+    assert!(alice.audit(&AuditFilter::all(), None, 10).await.unwrap().entries.is_empty());
     assert_eq!(alice.retry_all(&Filter::dead_letters(), Rate::AT_ONCE).await.unwrap().changed, 3);
-    assert_eq!(alice.audit(10).await.unwrap().len(), 1);
+    assert_eq!(alice.audit(&AuditFilter::all(), None, 10).await.unwrap().entries.len(), 1);
     db.close().await;
 }
 
@@ -129,7 +130,7 @@ async fn of_two_bulk_retries_at_once_each_takes_its_share<D: Database>() {
 
 /// Returns how many notices each step changed, according to the audit.
 async fn changes_in_the_audit<D: Database>(db: &TestDb<D>) -> u64 {
-    let entries = db.outbox.operator("auditor").audit(1000).await.unwrap();
+    let entries = db.outbox.operator("auditor").audit(&AuditFilter::all(), None, 500).await.unwrap().entries;
     let count = |detail: &str| detail.split(": ").nth(1).unwrap().split(' ').next().unwrap().parse::<u64>().unwrap();
     let steps = entries.iter().filter(|entry| entry.notice_id.is_none());
     steps.map(|entry| count(entry.detail.as_deref().unwrap().split_once("at once").unwrap().1)).sum()
@@ -171,7 +172,7 @@ async fn of_many_operators_who_retry_a_dead_letter_at_once_one_revives_it<D: Dat
     let operators: Vec<_> = (0..8).map(|n| db.outbox.operator(&format!("operator {n}"))).collect();
     let answers = futures_util::future::join_all(operators.iter().map(|operator| operator.retry(dead[0]))).await;
     assert!(answers.iter().all(|answer| *answer.as_ref().unwrap() == VerbResult::Done), "{answers:?}");
-    let entries = operators[0].audit_of(dead[0], 100).await.unwrap();
+    let entries = operators[0].audit(&AuditFilter::all().notice(dead[0]), None, 100).await.unwrap().entries;
     let revivals = entries.iter().filter(|entry| entry.detail.as_ref().unwrap().starts_with("it was a dead letter"));
     assert_eq!(revivals.count(), 1, "{entries:?}");
     let claimed = claim(&db, Status::Failed).await;

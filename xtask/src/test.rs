@@ -56,10 +56,11 @@ const THREADS: &str = "RUST_TEST_THREADS";
 const TESTS_PER_CORE: usize = 2;
 
 /// Each checks its own outcome.
-const EXAMPLES: [&str; 13] = [
+const EXAMPLES: [&str; 14] = [
     "quick_start",
     "orders",
     "ack",
+    "inbox",
     "retries",
     "alerts",
     "timetable",

@@ -4,11 +4,13 @@
 //! as well; [`of_live`] and [`of_ended`] decide each of these races, without any input or output.
 
 use crate::notice::{AttemptRecord, ClaimedNotice, ErrorClass, Status, append_attempt, millis_from_time};
+use crate::store::verb::state;
 use crate::store::{AuditEntry, Settle};
 use crate::transition::{Next, Transition};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 
 /// An ack or nack of a notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub struct Reply {
     pub added_at: Option<DateTime<Utc>>,
     /// Ack or nack.
     pub kind: ReplyKind,
+    /// The operator who gives it; `None`: its receiver.
+    pub(crate) who: Option<String>,
 }
 
 /// Ack or nack.
@@ -38,12 +42,12 @@ pub enum ReplyKind {
 impl Reply {
     /// Creates an ack.
     pub fn ack(id: i64) -> Self {
-        Self { id, fence: None, added_at: None, kind: ReplyKind::Ack }
+        Self { id, fence: None, added_at: None, kind: ReplyKind::Ack, who: None }
     }
 
     /// Creates a nack.
     pub fn nack(id: i64, reason: impl Into<String>) -> Self {
-        Self { id, fence: None, added_at: None, kind: ReplyKind::Nack(reason.into()) }
+        Self { kind: ReplyKind::Nack(reason.into()), ..Self::ack(id) }
     }
 
     /// Restricts it to the attempt with this fence.
@@ -51,6 +55,27 @@ impl Reply {
     pub fn to_fence(mut self, fence: i64) -> Self {
         self.fence = Some(fence);
         self
+    }
+
+    /// Returns the audit entry of an ack or nack that changed a notice, whose status was `was`: of an operator's each, of a
+    /// receiver's only the ack of a dead letter.
+    pub fn entry(&self, time: DateTime<Utc>, def_id: Option<i64>, was: Status) -> Option<AuditEntry> {
+        let dead = was == Status::DeadLetter;
+        let who = self.who.as_deref().or(dead.then_some("its receiver"))?;
+        let mut detail = match dead {
+            true => "a late ack made a success of the dead letter".to_owned(),
+            false => format!("it was {}", state(was)),
+        };
+        let act = match &self.kind {
+            ReplyKind::Ack => "ack",
+            ReplyKind::Nack(reason) => {
+                detail = format!("{detail}; reason: {reason}");
+                "nack"
+            }
+        };
+        let mut entry = AuditEntry::new(time, who, act);
+        (entry.def_id, entry.notice_id, entry.detail) = (def_id, Some(self.id), Some(detail));
+        Some(entry)
     }
 
     fn is_of_another(&self, created: DateTime<Utc>) -> bool {
@@ -69,8 +94,9 @@ impl Reply {
 /// The isolation level of the caller's own transaction still applies. Under REPEATABLE READ or SERIALIZABLE, Postgres fails
 /// with 40001 if another transaction has changed the notice meanwhile; retry the transaction. On MySQL a notice that is newer
 /// than the snapshot of the transaction is [`Self::Unknown`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
+#[serde(rename_all = "snake_case")]
 pub enum AckResult {
     /// Ack: the notice has ended as succeeded, whether it was awaiting its ack, being sent, waiting for a retry or not
     /// yet sent. Nack: the attempt has failed, and the notice is retried or given up as after any failure.
@@ -159,7 +185,10 @@ pub fn of_live(reply: &Reply, live: &ClaimedNotice) -> OfLive {
                 // An earlier nack of the same attempt.
                 return OfLive::Nothing(AckResult::NotAwaiting);
             }
-            let message = format!("its receiver refused it: {reason}");
+            let message = match &reply.who {
+                None => format!("its receiver refused it: {reason}"),
+                Some(who) => format!("{who} nacked it: {reason}"),
+            };
             let record = AttemptRecord::new(live, Duration::ZERO, ErrorClass::Unacked, &message);
             OfLive::Fail(append_attempt(live.errors.as_deref(), record))
         }
@@ -181,12 +210,4 @@ pub fn of_ended(reply: &Reply, status: Status, fence: i64, created: DateTime<Utc
         (Status::Cancelled, _) => Some(AckResult::Cancelled),
         _ => Some(AckResult::AlreadySucceeded),
     }
-}
-
-/// Returns the audit entry for a dead letter that was acked.
-pub fn late_entry(time: DateTime<Utc>, def_id: Option<i64>, id: i64) -> AuditEntry {
-    let mut entry = AuditEntry::new(time, "its receiver", "ack");
-    (entry.def_id, entry.notice_id) = (def_id, Some(id));
-    entry.detail = Some("a late ack made a success of the dead letter".to_owned());
-    entry
 }

@@ -1,5 +1,7 @@
 //! [`Engine`]: what the connections, sweepers and operators of one process share, behind the handle of the application.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::clock::HandClock;
+use crate::definition::{NotifyDef, Problem};
 use crate::dispatch::Dispatch;
 use crate::error::{Error, Result};
 use crate::metrics::{self, Commits};
@@ -23,7 +26,11 @@ pub struct Engine {
     wake: watch::Sender<()>,
     edits: AtomicU64,
     token_keys: RwLock<Option<TokenKeys>>,
+    config_checks: RwLock<HashMap<String, ConfigCheck>>,
 }
+
+/// The check of a handler for the column `handler_config`; its error says what is wrong, where, and what would be right.
+pub type ConfigCheck = Arc<dyn Fn(Option<&str>) -> std::result::Result<(), String> + Send + Sync>;
 
 impl Engine {
     /// Creates an engine over a store. `clock` is set if the store uses a hand-turned clock.
@@ -37,7 +44,24 @@ impl Engine {
             wake: watch::channel(()).0,
             edits: AtomicU64::new(0),
             token_keys: RwLock::default(),
+            config_checks: RwLock::default(),
         }
+    }
+
+    /// Adds the check of a handler, by its name. A later one replaces it.
+    pub fn check_config_by(&self, handler: String, check: ConfigCheck) {
+        self.config_checks.write().insert(handler, check);
+    }
+
+    /// Checks a definition before it is stored: each column, and `handler_config` by its handler if this process has the handler.
+    pub(crate) fn validate(&self, def: &NotifyDef) -> Result<()> {
+        let mut problems = def.policy().err().unwrap_or_default();
+        let check = self.config_checks.read().get(def.handler_name()).cloned();
+        if let Some(Err(problem)) = check.map(|check| check(def.handler_config.as_deref())) {
+            // Without the value, which may contain a secret in the wrong place.
+            problems.push(Problem::new("handler_config", "…", format!("what its handler accepts: {problem}")));
+        }
+        if problems.is_empty() { Ok(()) } else { Err(Error::InvalidDefinition { name: def.name.clone(), problems }) }
     }
 
     /// Returns the store, by its roles.

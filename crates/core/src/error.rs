@@ -67,10 +67,10 @@ pub enum Error {
         /// What is wrong, and what would be right.
         problem: &'static str,
     },
-    /// An operator's request that cannot be done as stated.
+    /// A request of an operator or of a receiver that cannot be done as stated.
     #[error("{what}: {problem}")]
     Invalid {
-        /// The part of the request: a filter, a rate, a position.
+        /// The part of the request: a filter, a rate, a position, an idempotency key.
         what: &'static str,
         /// What is wrong with it, and what would be right.
         problem: String,
@@ -97,7 +97,7 @@ fn listed(problems: &[FileProblem]) -> String {
 
 /// A call of a store failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{doing}: {source}")]
+#[error("{doing}: {source}{hint}")]
 #[non_exhaustive]
 pub struct StoreError {
     /// What was being done.
@@ -106,6 +106,8 @@ pub struct StoreError {
     pub kind: FaultKind,
     /// The cause.
     pub source: BoxError,
+    /// What an operator may have forgotten; often empty.
+    hint: &'static str,
 }
 
 /// The kind of a [`StoreError`].
@@ -131,7 +133,13 @@ pub enum FaultKind {
 impl StoreError {
     /// Creates an error of `kind` that happened while `doing`.
     pub fn new(doing: &'static str, kind: FaultKind, source: impl Into<BoxError>) -> Self {
-        Self { doing, kind, source: source.into() }
+        Self { doing, kind, source: source.into(), hint: "" }
+    }
+
+    /// Adds a hint to the end of the message.
+    #[must_use]
+    pub fn hint(self, hint: &'static str) -> Self {
+        Self { hint, ..self }
     }
 
     /// Returns true if a retry may succeed: at once, when the store is back, or when an operator has repaired it.

@@ -14,8 +14,9 @@ pub use crate::own_limits::OwnLimits;
 ///
 /// Live states (`0`, `2`, `4`, `5`) are rows of `notify_msg`; final ones (`1`, `3`, `6`) rows of
 /// `notify_msg_history`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[repr(u8)]
+#[serde(rename_all = "snake_case")]
 pub enum Status {
     /// 0: never attempted; due at `next_call_time`.
     NotSent = 0,
@@ -172,6 +173,27 @@ pub struct ClaimedNotice {
 }
 
 impl ClaimedNotice {
+    /// Creates a notice with the required parts, which was not attempted yet.
+    pub fn new(id: i64, def_id: i64, status: Status, param: String, create_time: DateTime<Utc>) -> Self {
+        Self {
+            id,
+            def_id,
+            param,
+            description: None,
+            errors: None,
+            status,
+            fence: 0,
+            failures: 0,
+            crashes: 0,
+            worker: String::new(),
+            last_call_time: create_time,
+            create_time,
+            trace_context: None,
+            ordering_key: None,
+            own: OwnLimits::default(),
+        }
+    }
+
     /// Returns the tries used so far: failed attempts and crashes.
     pub fn tries(&self) -> i64 {
         self.failures.saturating_add(self.crashes)
@@ -194,7 +216,7 @@ impl ClaimedNotice {
 }
 
 /// One notice as stored, live or in history.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct NoticeRecord {
     /// The id.
@@ -204,6 +226,7 @@ pub struct NoticeRecord {
     /// Its state.
     pub status: Status,
     /// The parameter, JSON.
+    #[serde(serialize_with = "crate::json::param")]
     pub param: String,
     /// A description for people.
     pub description: Option<String>,
@@ -332,68 +355,5 @@ pub fn duration_from_millis(ms: i64) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn claimed() -> ClaimedNotice {
-        ClaimedNotice {
-            id: 1,
-            def_id: 1,
-            param: "null".into(),
-            description: None,
-            errors: None,
-            status: Status::Sending,
-            fence: 3,
-            failures: 1,
-            crashes: 1,
-            worker: "w".into(),
-            last_call_time: DateTime::UNIX_EPOCH,
-            create_time: DateTime::UNIX_EPOCH,
-            trace_context: None,
-            ordering_key: None,
-            own: OwnLimits::default(),
-        }
-    }
-
-    #[test]
-    fn the_list_of_attempts_keeps_the_last_twenty_in_order() {
-        let mut stored = None;
-        for fence in 1..=25 {
-            let mut notice = claimed();
-            notice.fence = fence;
-            let record = AttemptRecord::new(&notice, Duration::ZERO, ErrorClass::Unknown, "no");
-            stored = Some(append_attempt(stored.as_deref(), record));
-        }
-        let list: Vec<AttemptRecord> = serde_json::from_str(&stored.unwrap()).unwrap();
-        let numbers: Vec<i64> = list.iter().map(|record| record.fence).collect();
-        assert_eq!(numbers, (6..=25).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn a_list_that_was_spoiled_by_hand_is_started_anew() {
-        let record = AttemptRecord::new(&claimed(), Duration::ZERO, ErrorClass::Timeout, "late");
-        let list = append_attempt(Some("not json"), record);
-        assert!(list.contains("late"), "{list}");
-    }
-
-    #[test]
-    fn a_message_loses_its_nul_and_is_cut_between_characters() {
-        let long = format!("a\0b{}", "ä".repeat(2000));
-        let clean = clean_text(&long, MESSAGE_LIMIT);
-        assert!(!clean.contains('\0'));
-        assert!(clean.len() <= MESSAGE_LIMIT, "{}", clean.len());
-        assert!(clean.ends_with(" […]"));
-    }
-
-    #[test]
-    fn every_status_has_its_number() {
-        assert!((0..=6).all(|code| Status::from_code(code).unwrap().code() == code));
-        assert_eq!(Status::from_code(7), None);
-    }
-
-    #[test]
-    fn a_part_of_a_millisecond_counts_as_one() {
-        assert_eq!(duration_millis(Duration::from_nanos(1)), 1);
-        assert_eq!(duration_millis(Duration::from_millis(7)), 7);
-    }
-}
+#[path = "notice_tests.rs"]
+mod tests;

@@ -5,13 +5,14 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 
 use crate::ack::{AckResult, Reply};
-use crate::definition::{ColumnValue, NotifyDef, Problem};
+use crate::definition::{APPLICATION, ColumnValue, NotifyDef, Problem};
 use crate::engine::Engine;
-use crate::error::{Error, FaultKind, Result, StoreError};
+use crate::error::{FaultKind, Result, StoreError};
 use crate::notice::NoticeRecord;
-use crate::store::{Edit, Edited};
+use crate::store::{Edit, Edited, NODE_LIVES, SeenNode};
 use crate::token::{AckToken, TokenKeys};
 
 /// A store of notices as this process sees it. Clones share all state.
@@ -37,9 +38,9 @@ impl AnyOutbox {
     /// difference is returned, and logged as a warning at each call. [`Self::define_or_replace`] lets the code win.
     ///
     /// # Errors
-    /// [`Error::InvalidDefinition`] names every column that cannot work.
+    /// [`crate::Error::InvalidDefinition`] names every column that cannot work.
     pub async fn define_if_missing(&self, def: NotifyDef) -> Result<Defined> {
-        validate(&def)?;
+        self.engine.validate(&def)?;
         let defined = match self.edit(Edit::Create(def.clone()), APPLICATION).await? {
             Edited::Done(row) => Defined::Created(row),
             Edited::Conflict(row) => {
@@ -62,7 +63,7 @@ impl AnyOutbox {
     /// versions of the definition.
     ///
     /// # Errors
-    /// [`Error::InvalidDefinition`] names every column that cannot work; [`FaultKind::Conflict`] where other editors changed the
+    /// [`crate::Error::InvalidDefinition`] names every column that cannot work; [`FaultKind::Conflict`] where other editors changed the
     /// row ten times meanwhile.
     pub async fn define_or_replace(&self, def: NotifyDef) -> Result<Defined> {
         for _ in 0..EDITS {
@@ -90,7 +91,7 @@ impl AnyOutbox {
     /// # Errors
     /// As [`Self::define_or_replace`].
     pub async fn plan(&self, def: &NotifyDef) -> Result<Plan> {
-        validate(def)?;
+        self.engine.validate(def)?;
         let rows = self.engine.stores().definitions.definitions().await?;
         let Some(row) = rows.into_iter().find(|row| row.name == def.name && row.delete_time.is_none()) else {
             return Ok(Plan::Create);
@@ -102,9 +103,9 @@ impl AnyOutbox {
     /// Replaces the definition if the row still equals `seen` (as returned by [`Self::definitions`]).
     ///
     /// # Errors
-    /// [`Error::InvalidDefinition`] names every column that cannot work.
+    /// [`crate::Error::InvalidDefinition`] names every column that cannot work.
     pub async fn update(&self, seen: &NotifyDef, new: NotifyDef) -> Result<Updated> {
-        validate(&new)?;
+        self.engine.validate(&new)?;
         let edit = Edit::Replace { seen: seen.clone(), new };
         Ok(self.edit(edit, APPLICATION).await?.into())
     }
@@ -127,18 +128,20 @@ impl AnyOutbox {
         Ok(edited)
     }
 
-    /// Returns every definition as stored, with its invalid columns, sorted by name.
+    /// Returns every definition as stored, with its invalid columns and the nodes that refuse its `handler_config`, sorted by name.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn definitions(&self) -> Result<Vec<DefinitionState>> {
         let rows = self.engine.stores().definitions.definitions().await?;
-        let mut states: Vec<_> = rows.into_iter().map(DefinitionState::new).collect();
+        let nodes = self.engine.stores().browse.nodes(NODE_LIVES).await?;
+        let mut states: Vec<_> = rows.into_iter().map(|row| DefinitionState::new(row, &nodes)).collect();
         states.sort_by(|a, b| a.row.name.cmp(&b.row.name));
         Ok(states)
     }
 
-    /// Returns one notice, live or ended, by its id.
+    /// Returns one notice, live or ended, by its id, with its whole parameter. For the application; [`crate::Operator::show`] returns
+    /// what people may see of it.
     ///
     /// # Errors
     /// Those of the store.
@@ -166,7 +169,7 @@ impl AnyOutbox {
     /// As [`Self::ack`], by the token that the handler put into its message. The token of an earlier attempt is valid, too.
     ///
     /// # Errors
-    /// [`Error::Token`] for a token that was not signed here or has expired, [`Error::TokenKeys`] if no keys are set.
+    /// [`crate::Error::Token`] for a token that was not signed here or has expired, [`crate::Error::TokenKeys`] if no keys are set.
     pub async fn ack_token(&self, token: &str) -> Result<AckResult> {
         self.apply_ack(&self.read_token(token)?.ack()).await
     }
@@ -179,7 +182,7 @@ impl AnyOutbox {
         self.apply_ack(&self.read_token(token)?.nack(reason)).await
     }
 
-    async fn apply_ack(&self, reply: &Reply) -> Result<AckResult> {
+    pub(crate) async fn apply_ack(&self, reply: &Reply) -> Result<AckResult> {
         let result = self.engine.stores().operate.apply_ack(reply).await?;
         // The next notice of its ordering key, or its own retry, is due.
         self.wake();
@@ -195,7 +198,7 @@ impl AnyOutbox {
     /// `outbox.read_token(token)?.ack().apply(&mut tx)`.
     ///
     /// # Errors
-    /// [`Error::Token`] for a token that was not signed here or has expired, [`Error::TokenKeys`] if no keys are set.
+    /// [`crate::Error::Token`] for a token that was not signed here or has expired, [`crate::Error::TokenKeys`] if no keys are set.
     pub fn read_token(&self, token: &str) -> Result<AckToken> {
         self.engine.read_token(token)
     }
@@ -215,15 +218,6 @@ impl AnyOutbox {
 
 /// How often [`AnyOutbox::define_or_replace`] tries again after another editor was faster.
 const EDITS: usize = 10;
-/// The editor's name where no operator is named.
-pub(crate) const APPLICATION: &str = "application";
-
-pub(crate) fn validate(def: &NotifyDef) -> Result<()> {
-    match def.policy() {
-        Ok(_) => Ok(()),
-        Err(problems) => Err(Error::InvalidDefinition { name: def.name.clone(), problems }),
-    }
-}
 
 /// Result of [`AnyOutbox::define_if_missing`] and [`AnyOutbox::define_or_replace`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -267,8 +261,9 @@ pub enum Plan {
 }
 
 /// Result of an edit: [`AnyOutbox::update`], [`AnyOutbox::delete`], and those of an [`crate::Operator`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
+#[serde(tag = "result", content = "row", rename_all = "snake_case")]
 pub enum Updated {
     /// The change is stored. Contains the row as it is now.
     Done(NotifyDef),
@@ -289,19 +284,33 @@ impl From<Edited> for Updated {
 }
 
 /// A definition as stored, with its invalid columns.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DefinitionState {
     /// The row.
     pub row: NotifyDef,
     /// Why its notices are not sent; empty for a valid row.
     pub problems: Vec<Problem>,
+    /// The living nodes whose handler refuses its `handler_config`. They send none of its notices.
+    pub refused_by: Vec<Refusal>,
+}
+
+/// The refusal of a definition's `handler_config` by a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Refusal {
+    /// The id of the node.
+    pub node: String,
+    /// What is wrong, where, and what would be right.
+    pub problem: String,
 }
 
 impl DefinitionState {
-    fn new(row: NotifyDef) -> Self {
+    fn new(row: NotifyDef, nodes: &[SeenNode]) -> Self {
         let problems = row.policy().err().unwrap_or_default();
-        Self { row, problems }
+        let refusal =
+            |node: &SeenNode| Some(Refusal { node: node.id.clone(), problem: node.refuses(row.id)?.to_owned() });
+        Self { problems, refused_by: nodes.iter().filter_map(refusal).collect(), row }
     }
 
     /// Returns when it was deleted. A deleted definition only finishes its live notices.

@@ -1,9 +1,10 @@
 //! [`OwnLimits`]: what one notice may, besides what its definition allows. [`crate::transition`] decides by them.
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 
 /// The limits of one notice, which it has besides those of its definition. Most notices have none.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OwnLimits {
     /// How often it may be tried, instead of `1 + max_retry_times`.

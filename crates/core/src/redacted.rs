@@ -45,23 +45,7 @@ mod tests {
     fn no_debug_output_shows_a_parameter() {
         let new = NewNotice::new("sync", "secret").unwrap();
         let record = NoticeRecord::new(7, 1, Status::NotSent, "\"secret\"".to_owned(), DateTime::UNIX_EPOCH);
-        let claimed = ClaimedNotice {
-            id: 7,
-            def_id: 1,
-            param: "\"secret\"".to_owned(),
-            description: None,
-            errors: None,
-            status: Status::Sending,
-            fence: 1,
-            failures: 0,
-            crashes: 0,
-            worker: "w".to_owned(),
-            last_call_time: DateTime::UNIX_EPOCH,
-            create_time: DateTime::UNIX_EPOCH,
-            trace_context: None,
-            ordering_key: None,
-            own: crate::notice::OwnLimits::default(),
-        };
+        let claimed = ClaimedNotice::new(7, 1, Status::Sending, "\"secret\"".to_owned(), DateTime::UNIX_EPOCH);
         for text in [format!("{new:?}"), format!("{record:?}"), format!("{claimed:?}")] {
             assert!(!text.contains("secret") && text.contains("param: 8 bytes"), "{text}");
         }

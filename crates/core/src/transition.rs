@@ -198,6 +198,7 @@ fn give_up(policy: &Policy, class: ErrorClass, tries: i64, crashes: i64) -> Next
 
 fn exhausted(tries: i64, crashes: i64) -> String {
     match crashes {
+        0 if tries == 1 => "the only try failed".to_owned(),
         0 => format!("all {tries} tries failed"),
         _ => format!("all {tries} tries used, in {crashes} of them the process died"),
     }

@@ -12,23 +12,8 @@ fn policy(def: NotifyDef) -> Policy {
 }
 
 fn notice(failures: i64, crashes: i64) -> ClaimedNotice {
-    ClaimedNotice {
-        id: 1,
-        def_id: 1,
-        param: "null".into(),
-        description: None,
-        errors: None,
-        status: Status::Sending,
-        fence: failures + crashes + 1,
-        failures,
-        crashes,
-        worker: "w".into(),
-        last_call_time: DateTime::UNIX_EPOCH,
-        create_time: DateTime::UNIX_EPOCH,
-        trace_context: None,
-        ordering_key: None,
-        own: OwnLimits::default(),
-    }
+    let new = ClaimedNotice::new(1, 1, Status::Sending, "null".into(), DateTime::UNIX_EPOCH);
+    ClaimedNotice { fence: failures + crashes + 1, failures, crashes, ..new }
 }
 
 fn decide(policy: &Policy, notice: &ClaimedNotice, event: Event) -> Transition {

@@ -14,7 +14,7 @@ use solid_notify_core::engine::Engine;
 use solid_notify_core::{AnyOutbox, Error, HandClock, NewNotice, Receipt, Result, Stores};
 use solid_notify_redis_connection::Redis;
 
-use crate::store::{RedisStore, def_of};
+use crate::store::{RedisStore, def_of, mark};
 
 /// An outbox over Redis. Through `Deref` it has all methods of [`AnyOutbox`], so sweepers, operators and the dashboard use it like
 /// that of a database. Clones share everything.
@@ -75,6 +75,7 @@ impl RedisOutbox {
             notices: Vec::new(),
             covered: Vec::new(),
             replies: Vec::new(),
+            marks: Vec::new(),
             reports: BTreeMap::new(),
         })
     }
@@ -185,6 +186,10 @@ impl Insert for RedisOutbox {
         self.outbox.wake();
         Ok(result)
     }
+
+    async fn mark_seen(&mut self, receiver: &str, key: &str) -> Result<bool> {
+        Ok(self.store.mark_seen(&[mark(receiver, key)]).await? == 1)
+    }
 }
 
 /// Notices, acks and nacks that wait for [`RedisBatch::commit`]. Dropping the batch discards them. It is not a transaction: it
@@ -196,11 +201,13 @@ pub struct RedisBatch {
     /// Duplicates of notices that are not claimed yet. The commit writes them too, and skips those that still are duplicates.
     covered: Vec<(i64, NewNotice)>,
     replies: Vec<Reply>,
+    /// Idempotency keys of receivers.
+    marks: Vec<String>,
     reports: BTreeMap<i64, FirstAttemptSender>,
 }
 
 impl RedisBatch {
-    /// Writes the notices (those of one definition together), then the acks and nacks. Skips a notice whose dedupe key another
+    /// Writes the notices (those of one definition together), then the acks and nacks, then the idempotency keys of inboxes. Skips a notice whose dedupe key another
     /// one got meanwhile; its first attempt is reported as rolled back.
     ///
     /// # Errors
@@ -217,6 +224,8 @@ impl RedisBatch {
         for reply in &self.replies {
             self.outbox.apply_ack(reply).await?;
         }
+        // Last, so that the notices of a commit that is cut short are written again by the next delivery.
+        self.outbox.store.mark_seen(&self.marks).await?;
         Ok(())
     }
 
@@ -262,5 +271,14 @@ impl Insert for RedisBatch {
         let result = self.outbox.store.preview(reply).await?;
         self.replies.push(reply.clone());
         Ok(result)
+    }
+
+    async fn mark_seen(&mut self, receiver: &str, key: &str) -> Result<bool> {
+        let mark = mark(receiver, key);
+        let first = !self.marks.contains(&mark) && !self.outbox.store.is_seen(&mark).await?;
+        if first {
+            self.marks.push(mark);
+        }
+        Ok(first)
     }
 }

@@ -353,21 +353,6 @@ impl Run<'_> {
 
 /// Returns an empty notice, to be filled in.
 fn no_notice(def_id: i64) -> ClaimedNotice {
-    ClaimedNotice {
-        id: 0,
-        def_id,
-        param: "null".to_owned(),
-        description: None,
-        errors: None,
-        status: Status::Sending,
-        fence: 0,
-        failures: 0,
-        crashes: 0,
-        worker: "simulation".to_owned(),
-        last_call_time: DateTime::UNIX_EPOCH,
-        create_time: DateTime::UNIX_EPOCH,
-        trace_context: None,
-        ordering_key: None,
-        own: solid_notify_core::notice::OwnLimits::default(),
-    }
+    let new = ClaimedNotice::new(0, def_id, Status::Sending, "null".to_owned(), DateTime::UNIX_EPOCH);
+    ClaimedNotice { worker: "simulation".to_owned(), ..new }
 }

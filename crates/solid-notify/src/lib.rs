@@ -1,4 +1,4 @@
-//! The one crate that users name: it re-exports what an application needs, and nothing is defined here.
+//! The one crate that users name: it re-exports what an application needs. Only [`ConnectedOutbox`] is defined here.
 //!
 //! Choose the database by a feature: `postgres`, `mysql` (MariaDB too), `sqlite`. With the features `anyhow`, `reqwest`,
 //! `lettre`, `lapin` and `async-nats` the sweeper recognises the error types of those crates and derives the error class from
@@ -7,12 +7,17 @@
 // The README of the repository, or its copy in the published package.
 #![doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", env!("CARGO_PKG_README")))]
 
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "redis"))]
+mod connect;
+
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "redis"))]
+pub use connect::ConnectedOutbox;
 #[cfg(any(feature = "mail", feature = "chat"))]
 pub use solid_notify_channels as channels;
 #[doc(hidden)]
 pub use solid_notify_core as spi;
 pub use solid_notify_core::{
-    AckResult, Alert, AnyOutbox, AttemptRecord, Definition, Error, ErrorClass, Filter, FirstAttempt, HandClock,
+    AckResult, Alert, AnyOutbox, AttemptRecord, Definition, Error, ErrorClass, Filter, FirstAttempt, HandClock, Inbox,
     NewNotice, NoticeConnection, NoticeRecord, NotifyDef, Operator, Receipt, Result, Status, TokenKeys, VerbResult,
     ack_notice, add_notice, add_notices, metrics, nack_notice, retry,
 };
@@ -23,7 +28,8 @@ pub use solid_notify_simulate as simulate;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use solid_notify_sql::{BySqlx, Dialect, NoticeTx, Outbox, OutboxBuilder};
 pub use solid_notify_sweeper::{
-    Failure, Handler, HandlerResult, HttpStatus, Notice, OutboxExt, Sweeper, SweeperBuilder, Tally,
+    Failure, Handler, HandlerResult, HttpStatus, Notice, OutboxExt, Sweeper, SweeperBuilder, SweeperHealth,
+    SweeperMonitor, Tally,
 };
 #[cfg(feature = "timed")]
 pub use solid_notify_timed as timed;
@@ -43,13 +49,19 @@ pub mod alert {
 /// Definitions: their columns, the parsed values, the results of editing them, and all of them as one list or file.
 pub mod definition {
     pub use solid_notify_core::definition::{
-        AlertTrigger, ColumnValue, DefVersion, Definitions, Difference, FileProblem, KeepHistory, MissedTicks,
-        NotifyDef, Policy, Problem, RetryRules, Rule, Schedule, SendWindow,
+        AlertTrigger, ColumnValue, DefVersion, Definitions, Difference, ExposeSecret, FileProblem, KeepHistory, MASKED,
+        Mask, MissedTicks, NotifyDef, Policy, Problem, RetryRules, Rule, Schedule, SecretError, SecretRef,
+        SecretString, SendWindow, read_config,
     };
     pub use solid_notify_core::operate::{Applied, DefinitionsPlan, PlannedChange};
-    pub use solid_notify_core::outbox::{Defined, DefinitionState, Plan, Updated};
+    pub use solid_notify_core::outbox::{Defined, DefinitionState, Plan, Refusal, Updated};
     pub use solid_notify_core::typed::{Definition, DefinitionName};
     pub use solid_notify_core::{ALERT_DEFINITION, DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
+}
+
+/// Batch handlers: [`SweeperBuilder::batch_handler`].
+pub mod batch {
+    pub use solid_notify_sweeper::{Batch, BatchResult};
 }
 
 /// Errors, and the kinds of faults of a store.
@@ -63,12 +75,12 @@ pub mod error {
 pub mod operate {
     pub use solid_notify_core::notice::OwnLimits;
     pub use solid_notify_core::operate::{
-        Bulk, ClassCount, Counted, DefRef, EditPreview, Explanation, Filter, HandlerChange, InFlight, IntervalChange,
-        NO_CLASS, NextStep, OpenAlert, Operator, Page, Preview, Rate,
+        AuditFilter, AuditPage, Bulk, ClassCount, Counted, DefRef, EditPreview, Explanation, Filter, HandlerChange,
+        InFlight, IntervalChange, NO_CLASS, NextStep, OpenAlert, Operator, Page, Preview, Rate,
     };
     pub use solid_notify_core::store::verb::VerbResult;
     pub use solid_notify_core::store::{
-        AuditEntry, DefinitionCounts, Listed, NoticeCounts, Paused, Position, RetryGroup,
+        AuditEntry, DefinitionCounts, Listed, NoticeCounts, Paused, Position, RefusedConfig, RetryGroup, SeenNode,
     };
 }
 

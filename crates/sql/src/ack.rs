@@ -1,7 +1,7 @@
 //! Acks and nacks of receivers, in the caller's transaction or in one of the store.
 
 use chrono::DateTime;
-use solid_notify_core::ack::{ACKED_LATE, AckResult, OfLive, Reply, late_entry, of_ended, of_live};
+use solid_notify_core::ack::{ACKED_LATE, AckResult, OfLive, Reply, of_ended, of_live};
 use solid_notify_core::notice::{Status, time_from_millis};
 
 use crate::connections::Share;
@@ -92,14 +92,17 @@ pub(crate) async fn apply_ack<DB: Dialect>(
         if let Some(row) = rows.first() {
             let status = Status::from_code(required::<DB>(row, Claimed::COUNT)?).unwrap_or(Status::NotSent);
             let Some(live) = read_claimed::<DB>(&rows, status).pop() else { return Ok(AckResult::Unknown) };
-            return match of_live(given, &live) {
-                OfLive::End(settle) => end_one::<DB>(conn, now, &settle).await.map(|()| AckResult::Done),
+            match of_live(given, &live) {
+                OfLive::End(settle) => end_one::<DB>(conn, now, &settle).await?,
                 OfLive::Fail(errors) => {
                     DB::execute(conn, &statements.refuse, &[now, id, errors.as_str().into()]).await?;
-                    Ok(AckResult::Done)
                 }
-                OfLive::Nothing(answered) => Ok(answered),
-            };
+                OfLive::Nothing(answered) => return Ok(answered),
+            }
+            if let Some(entry) = given.entry(DateTime::UNIX_EPOCH, Some(live.def_id), live.status) {
+                write_entry::<DB>(conn, now, &entry).await?;
+            }
+            return Ok(AckResult::Done);
         }
         if stored.is_empty() {
             return Ok(AckResult::Unknown);
@@ -112,8 +115,9 @@ pub(crate) async fn apply_ack<DB: Dialect>(
             return Ok(answered);
         }
         DB::execute(conn, &statements.ack_late, &[now, id, ACKED_LATE.into()]).await?;
-        let entry = late_entry(DateTime::UNIX_EPOCH, DB::int(row, Ended::AT.def_id)?, given.id);
-        write_entry::<DB>(conn, now, &entry).await?;
+        if let Some(entry) = given.entry(DateTime::UNIX_EPOCH, DB::int(row, Ended::AT.def_id)?, status) {
+            write_entry::<DB>(conn, now, &entry).await?;
+        }
         return Ok(AckResult::DeadLetterAcked);
     }
     Ok(AckResult::Unknown)

@@ -3,8 +3,9 @@
 //! All SQL of the library is in this crate, in layers. A file imports only files of its own layer and of those before it:
 //!
 //! 1. `dialect/` has the drivers and the differences between the databases; `connections/` has the store's own connections.
-//! 2. A topic has its statements and the calls that run them: `add/`, `claim/`, `settle/`, `definitions/`, `operate/`, `shortcuts/`,
-//!    and the files `ack.rs`, `alerts.rs`, `fence.rs`, `limits.rs`, `migrate.rs`, `nodes.rs`, `ordering.rs`, `record.rs`, `tx.rs`.
+//! 2. A topic has its statements and the calls that run them: `add/`, `claim/`, `settle/`, `definitions/`, `inbox/`, `operate/`, `shortcuts/`,
+//!    and the files `ack.rs`, `alerts.rs`, `fence.rs`, `limits.rs`, `migrate.rs`, `nodes.rs`, `ordering.rs`, `record.rs`,
+//!    `tx.rs`.
 //! 3. `store.rs` runs the calls of the topics, and `roles.rs` assigns them to the traits of a store. `statements.rs` lists all statements.
 //! 4. This file has the handle.
 
@@ -16,6 +17,7 @@ mod connections;
 mod definitions;
 mod dialect;
 mod fence;
+mod inbox;
 mod limits;
 mod migrate;
 mod nodes;
@@ -99,6 +101,15 @@ impl<DB: Dialect> Outbox<DB> {
     /// Creates an outbox in the database of `pool`, with the defaults.
     pub fn new(pool: Pool<DB>) -> Self {
         Self::builder(pool).build()
+    }
+
+    /// Connects to the database of `url` and creates an outbox there, with the defaults of the pool and of the outbox.
+    ///
+    /// # Errors
+    /// An error of the database, as [`sqlx::Pool::connect`] returns it.
+    pub async fn connect(url: &str) -> Result<Self> {
+        let pool = Pool::connect(url).await.map_err(|error| failed::<DB>("connecting to the database", error))?;
+        Ok(Self::new(pool))
     }
 
     /// Returns a builder for an outbox with other settings than the defaults.

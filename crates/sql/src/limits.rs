@@ -1,15 +1,16 @@
 //! Limits over all nodes, in the database. A claim under a quota and a settle that a circuit breaker watches lock the definition's
 //! row of `notify_limit`. [`solid_notify_core::limit`] makes the decisions.
 
-use solid_notify_core::limit::{LimitRow, breaker_inputs, end};
+use solid_notify_core::limit::{CLOSE_CIRCUIT, LimitRow, breaker_inputs, end};
 use solid_notify_core::notice::time_from_millis;
-use solid_notify_core::store::{Alarm, Paused, SendLimits, Settle};
+use solid_notify_core::store::{Alarm, AuditEntry, Paused, SendLimits, Settle};
 
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, locked_row, readable, required};
 use crate::dialect::statement::{Arg, Statement, json, statements};
+use crate::operate::audit::write_entry;
 
 columns! {
     Limit(kind: Kind):
@@ -27,6 +28,7 @@ statements! {
     has_limit,
     open_limit,
     write_limit,
+    close_limit,
     forget_limit,
     send_limits,
 }
@@ -48,6 +50,11 @@ impl LimitStatements {
                 "UPDATE notify_limit SET begun = $3, failures = $4, open_until = {}, probe = $6 WHERE def_id = $2",
                 kind.epoch_time("$5")
             )),
+            // Waits for a claim or settle that has locked the row. The condition makes one of several operators the one who closed it.
+            close_limit: statement(
+                "UPDATE notify_limit SET failures = 0, open_until = NULL, probe = NULL WHERE def_id = $2 AND open_until IS NOT NULL"
+                    .into(),
+            ),
             forget_limit: statement("DELETE FROM notify_limit WHERE def_id = $2".into()),
             send_limits: statement(format!(
                 "SELECT {row}, NULL, NULL, NULL FROM notify_limit m
@@ -138,6 +145,27 @@ pub(crate) async fn write<DB: Dialect>(
     ];
     DB::execute(tx, &LimitStatements::of(DB::KIND).write_limit, &args).await?;
     Ok(())
+}
+
+/// Closes the circuit, as [`solid_notify_core::limit::close`] does, for an operator. Returns false if it was not open.
+pub(crate) async fn close_circuit<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    def_id: i64,
+    who: &str,
+) -> sqlx::Result<bool> {
+    let mut conn = on.get().await?;
+    let mut tx = conn.begin().await?;
+    let closed =
+        DB::execute(&mut tx, &LimitStatements::of(DB::KIND).close_limit, &[now, def_id.into()]).await?.rows > 0;
+    if closed {
+        let mut entry = AuditEntry::new(time_from_millis(0), who, CLOSE_CIRCUIT);
+        entry.def_id = Some(def_id);
+        write_entry::<DB>(&mut tx, now, &entry).await?;
+    }
+    tx.commit().await?;
+    conn.done();
+    Ok(closed)
 }
 
 fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(LimitRow, i64)> {

@@ -24,6 +24,10 @@ columns! {
     Seen(kind: Kind):
     id = "id";
     handlers = "handlers";
+    version = "version";
+    clock_offset_ms = "clock_offset_ms";
+    refused = "refused";
+    start_time = kind.epoch("start_time");
     last_seen = kind.epoch("last_seen");
 }
 
@@ -45,10 +49,11 @@ impl NodeStatements {
         Self {
             time: statement(format!("SELECT {}", kind.epoch_down(&now))),
             beat: statement(format!(
-                "UPDATE notify_node SET last_seen = {now}, handlers = $3, clock_offset_ms = $4 WHERE id = $2"
+                "UPDATE notify_node SET last_seen = {now}, handlers = $3, version = $4, clock_offset_ms = $5, refused = $6 WHERE id = $2"
             )),
             first_beat: statement(format!(
-                "INSERT INTO notify_node (id, handlers, clock_offset_ms, start_time, last_seen) VALUES ($2, $3, $4, {now}, {now})"
+                "INSERT INTO notify_node (id, handlers, version, clock_offset_ms, refused, start_time, last_seen)
+                 VALUES ($2, $3, $4, $5, $6, {now}, {now})"
             )),
             nodes: statement(format!("SELECT handlers FROM notify_node WHERE {seen}")),
             forget_nodes: statement(format!("DELETE FROM notify_node WHERE NOT ({seen})")),
@@ -72,7 +77,15 @@ pub(crate) async fn time<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>) -
 pub(crate) async fn beat<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, node: &Node) -> sqlx::Result<ClusterView> {
     let statements = NodeStatements::of(DB::KIND);
     let handlers = json(&node.handlers)?;
-    let args = [now, node.id.as_str().into(), handlers.as_str().into(), node.clock_offset_ms.into()];
+    let refused = if node.refused.is_empty() { None } else { Some(json(&node.refused)?) };
+    let args = [
+        now,
+        node.id.as_str().into(),
+        handlers.as_str().into(),
+        node.version.as_str().into(),
+        node.clock_offset_ms.into(),
+        Arg::Text(refused.as_deref()),
+    ];
     let mut conn = on.get().await?;
     if DB::execute(&mut conn, &statements.beat, &args).await?.rows == 0 {
         DB::execute(&mut conn, &statements.first_beat, &args).await?;
@@ -117,9 +130,13 @@ pub(crate) async fn living<DB: Dialect>(
 fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<SeenNode> {
     const AT: Seen = Seen::AT;
     let handlers = serde_json::from_str(&required_text::<DB>(row, AT.handlers)?).unwrap_or_default();
-    Ok(SeenNode {
-        id: required_text::<DB>(row, AT.id)?,
-        handlers,
-        last_seen: time_from_millis(DB::int(row, AT.last_seen)?.unwrap_or(0)),
-    })
+    let refused = DB::text(row, AT.refused)?.and_then(|list| serde_json::from_str(&list).ok());
+    let node = Node {
+        version: required_text::<DB>(row, AT.version)?,
+        clock_offset_ms: DB::int(row, AT.clock_offset_ms)?.unwrap_or(0),
+        refused: refused.unwrap_or_default(),
+        ..Node::new(required_text::<DB>(row, AT.id)?, handlers)
+    };
+    let time = |column| DB::int(row, column).map(|ms| time_from_millis(ms.unwrap_or(0)));
+    Ok(SeenNode::new(node, time(AT.start_time)?, time(AT.last_seen)?))
 }

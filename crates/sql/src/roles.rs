@@ -13,9 +13,9 @@ use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{ClaimedNotice, NoticeRecord};
 use solid_notify_core::store::verb::{Verb, VerbResult};
 use solid_notify_core::store::{
-    Advanced, AlertStep, AlertStore, AuditEntry, BrowseStore, BulkStep, BulkStepDone, Claim, Claims, ClusterView,
-    DefinitionCounts, DefinitionStore, DueTimes, Edit, Edited, Lease, Listed, Look, Node, OperateStore, Purge, Purged,
-    QueueSlice, RetryGroup, SeenNode, SendLimits, SendStore, Settle, Settled, Switch, Tick,
+    Advanced, AlertStep, AlertStore, AuditEntry, AuditQuery, BrowseStore, BulkStep, BulkStepDone, Claim, Claims,
+    ClusterView, DefinitionCounts, DefinitionStore, DueTimes, Edit, Edited, Lease, Listed, Look, Node, OperateStore,
+    Position, Purge, Purged, QueueSlice, RetryGroup, SeenNode, SendLimits, SendStore, Settle, Settled, Switch, Tick,
 };
 
 use crate::claim::{self, due, leases};
@@ -197,12 +197,8 @@ impl<DB: Dialect> BrowseStore for SqlStore<DB> {
         self.call("looking for living nodes", Purpose::Work, |on, now| nodes::living(on, now, seen_within)).await
     }
 
-    async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
-        self.call("reading the audit", Purpose::Operate, |on, now| audit::audit(on, now, limit)).await
-    }
-
-    async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
-        self.call("reading the audit", Purpose::Operate, |on, now| audit::audit_of(on, now, notice_id, limit)).await
+    async fn audit(&self, query: &AuditQuery, limit: usize) -> Result<Vec<(Position, AuditEntry)>, StoreError> {
+        self.call("reading the audit", Purpose::Operate, |on, now| audit::audit(on, now, query, limit)).await
     }
 }
 
@@ -228,5 +224,12 @@ impl<DB: Dialect> OperateStore for SqlStore<DB> {
 
     async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {
         self.call("turning the pause switch", Purpose::Operate, |on, now| switch::switch(on, now, switch, who)).await
+    }
+
+    async fn close_circuit(&self, def_id: i64, who: &str) -> Result<bool, StoreError> {
+        self.call("closing the circuit of a definition", Purpose::Operate, |on, now| {
+            past_collisions(move || limits::close_circuit(on, now, def_id, who))
+        })
+        .await
     }
 }

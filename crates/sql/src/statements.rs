@@ -19,6 +19,7 @@ pub(crate) fn texts(kind: Kind) -> Vec<(&'static str, String)> {
         crate::shortcuts::fresh::FreshStatements::of(kind).texts(),
         crate::shortcuts::settle::AtOnceStatements::of(kind).texts(),
         crate::ack::AckStatements::of(kind).texts(),
+        crate::inbox::statements::InboxStatements::of(kind).texts(),
         crate::alerts::AlertStatements::of(kind).texts(),
         crate::definitions::DefinitionStatements::of(kind).texts(),
         crate::definitions::tick::TickStatements::of(kind).texts(),

@@ -13,7 +13,7 @@ use crate::add::known_ids::KnownIds;
 use crate::claim::hints::ClaimHints;
 use crate::connections::{Connections, NoTurn, Purpose, Share};
 use crate::dialect::Dialect;
-use crate::dialect::fault::{CONFLICT_PAUSES, fault, is_unique_violation};
+use crate::dialect::fault::{CONFLICT_PAUSES, fault, is_unique_violation, store_error};
 use crate::dialect::statement::Arg;
 use crate::operate::purge::PurgeEnds;
 
@@ -73,7 +73,7 @@ impl<DB: Dialect> SqlStore<DB> {
             .notify(|error, _| tracing::debug!(doing, %error, "retrying after a conflict with another transaction"));
         let error = match tokio::time::timeout(self.call_timeout, tries).await {
             Ok(Ok(value)) => return Ok(value),
-            Ok(Err(error)) => StoreError::new(doing, fault::<DB>(&error), error),
+            Ok(Err(error)) => store_error::<DB>(doing, error),
             Err(_) => {
                 let limit = humantime::format_duration(self.call_timeout);
                 let (kind, problem) = match turn.share.answers().await {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::NODE_LIVES;
 use solid_notify_core::{AnyOutbox, DefinitionName, ErrorClass, StoreError};
 
-use crate::running::handler::{Closure, Handler, HandlerResult, Notice, Typed};
+use crate::running::batch::{Batch, BatchResult, Batching};
+use crate::running::erased::{AnyHandler, Closure, Typed, check_by};
+use crate::running::handler::{Handler, HandlerResult, Notice};
 use crate::sweeper::{Sweeper, Tally};
 use crate::worker::{Setup, Worker};
 
@@ -76,10 +77,49 @@ impl SweeperBuilder {
         self.handler(name, move |notice| handler(state.clone(), notice))
     }
 
-    /// Registers a [`Handler`] type. A later handler replaces an earlier one of the same name.
+    /// Registers a [`Handler`] type. Two handlers of one name are an error of the start.
     pub fn handler_type<H: Handler>(mut self, name: impl DefinitionName<H::Param>, handler: H) -> Self {
-        self.setup.handlers.insert(name.into_name(), Arc::new(Typed(handler)));
+        self.register(name.into_name(), Arc::new(Typed(handler)));
         self
+    }
+
+    /// Registers an async closure or function that sends several notices of a definition in one call: a bulk API, a multi-row
+    /// insert. It returns a result for each, in the same order.
+    ///
+    /// Each notice keeps its own claim, retries, order and alerts; a batch gathers attempts of this node that begin within
+    /// [`Batch::wait`]. `max_concurrency` of the definition must be at least the size of a batch, or batches are smaller. Two notices
+    /// of one ordering key are never in one batch.
+    ///
+    /// ```
+    /// # use solid_notify_core::AnyOutbox;
+    /// # use solid_notify_sweeper::{Batch, BatchResult, Failure, Notice, OutboxExt};
+    /// # async fn post(orders: Vec<i64>) -> Result<Vec<bool>, std::io::Error> { Ok(vec![true; orders.len()]) }
+    /// # fn example(outbox: &AnyOutbox) {
+    /// async fn sync_orders(notices: Vec<Notice<i64>>) -> BatchResult {
+    ///     let orders = notices.iter().map(|notice| *notice.param()).collect();
+    ///     let accepted: Vec<bool> = post(orders).await?; // an error here fails all of them
+    ///     let result = |accepted| if accepted { Ok(()) } else { Err(Failure::retry("refused")) };
+    ///     Ok(accepted.into_iter().map(result).collect())
+    /// }
+    ///
+    /// let builder = outbox.sweeper().batch_handler("sync_order", Batch::up_to(100), sync_orders);
+    /// # }
+    /// ```
+    pub fn batch_handler<T, F, Fut>(mut self, name: impl DefinitionName<T>, batch: Batch, handler: F) -> Self
+    where
+        T: DeserializeOwned + Send + 'static,
+        F: Fn(Vec<Notice<T>>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = BatchResult> + Send + 'static,
+    {
+        self.register(name.into_name(), Arc::new(Batching::new(batch, handler)));
+        self
+    }
+
+    fn register(&mut self, name: String, handler: Arc<dyn AnyHandler>) {
+        check_by(&self.setup.outbox, &name, &handler);
+        if self.setup.handlers.insert(name.clone(), handler).is_some() {
+            self.setup.twice.get_or_insert(name);
+        }
     }
 
     /// Registers the retry strategy that definitions name as `strategy:name`. It returns the delay before retry number `n`,
@@ -195,6 +235,10 @@ impl SweeperBuilder {
     /// [`StartError`] if the definitions cannot be read, or a setting is invalid. After the start no database error ends the
     /// sweeper.
     pub async fn start(mut self) -> Result<Sweeper, StartError> {
+        if let Some(name) = self.setup.twice.take() {
+            let wrong = format!("the handler {name:?} is registered twice; give each handler a name of its own");
+            return Err(StartError(Reason::Setting(wrong)));
+        }
         let settings = &mut self.setup.settings;
         settings.base_url = settings.base_url.take().map(|url| checked_url(&url)).transpose()?;
         let worker = Worker::new(self.setup);
@@ -245,10 +289,8 @@ enum Reason {
 
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let unusable = matches!(&self.0, Reason::Store(error) if error.kind == FaultKind::Unusable);
-        let hint = if unusable { " (was `outbox.migrate()` run?)" } else { "" };
         match &self.0 {
-            Reason::Store(error) => write!(f, "the sweeper cannot start: {error}{hint}"),
+            Reason::Store(error) => write!(f, "the sweeper cannot start: {error}"),
             Reason::Setting(wrong) => write!(f, "the sweeper cannot start: {wrong}"),
         }
     }
@@ -274,6 +316,34 @@ mod tests {
     fn node_beats_often_enough_with_every_setting() {
         let builder = MemoryOutbox::new().sweeper().maintenance_interval(Duration::from_secs(600));
         assert!(3 * builder.setup.settings.maintenance_interval <= NODE_LIVES);
+    }
+
+    #[tokio::test]
+    async fn outbox_ends_although_a_handler_keeps_it() {
+        let kept = Arc::new(());
+        let ended = Arc::downgrade(&kept);
+        let outbox = MemoryOutbox::new();
+        let state = (outbox.clone(), kept);
+        let builder = outbox.sweeper().handler_with("a", Arc::new(state), |_, _: Notice<i64>| async { Ok(()) });
+        builder.start().await.unwrap().shutdown().await;
+        // The last tasks of the sweeper end a moment after it.
+        let end = async {
+            while ended.strong_count() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), end).await.expect("nothing keeps the handler");
+    }
+
+    #[tokio::test]
+    async fn start_refuses_two_handlers_of_one_name() {
+        let handler = |_: Notice<i64>| async { Ok(()) };
+        let error =
+            MemoryOutbox::new().sweeper().handler("a", handler).handler("a", handler).start().await.err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            "the sweeper cannot start: the handler \"a\" is registered twice; give each handler a name of its own"
+        );
     }
 
     #[tokio::test]

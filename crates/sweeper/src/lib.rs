@@ -13,6 +13,7 @@ mod builder;
 mod claiming;
 mod definitions;
 mod meters;
+mod monitor;
 mod running;
 mod settling;
 mod signals;
@@ -24,6 +25,8 @@ pub mod testing;
 mod worker;
 
 pub use builder::{OutboxExt, StartError, SweeperBuilder};
+pub use monitor::{SweeperHealth, SweeperMonitor};
+pub use running::batch::{Batch, BatchResult};
 pub use running::classify::HttpStatus;
 #[doc(hidden)]
 pub use running::classify::class_by_type;

@@ -54,7 +54,7 @@ const BLOCKED_END: Duration = Duration::from_secs(6);
 
 /// Totals of outcomes, from the start of the sweeper to its end, or over the stated time. Alerts and housekeeping are not
 /// counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Tally {
     /// Notices that succeeded, or were skipped by their handler.

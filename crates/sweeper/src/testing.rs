@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use solid_notify_core::definition::Step;
 use solid_notify_core::{AnyOutbox, StoreError};
 
-use crate::running::handler::{AnyHandler, Facts};
+use crate::running::erased::AnyHandler;
+use crate::running::handler::Facts;
 use crate::sleep::SHORTEST_SLEEP;
 use crate::worker::Worker;
 use crate::{Failure, HandlerResult, StartError, Sweeper, SweeperBuilder, Tally};
@@ -79,7 +80,7 @@ impl TestSweeper {
 
     /// Fails the next `count` attempts at any notices of a definition instead of calling the handler. It applies to
     /// attempts that begin after this call, so call it before the notice is inserted. A new call replaces the count; 0 ends
-    /// it.
+    /// it. [`Self::drain`] and [`Self::advance`] panic if the definition does not exist then.
     pub fn fail_next(
         &self,
         definition: impl Into<String>,
@@ -97,8 +98,18 @@ impl TestSweeper {
     /// handler is not registered here: its name may be misspelt.
     pub async fn drain(&self) -> Tally {
         self.until(self.sweeper.idle()).await;
+        self.check_faults();
         self.check_handlers().await;
         self.news()
+    }
+
+    #[allow(clippy::panic)] // Of a test.
+    fn check_faults(&self) {
+        let definitions = self.sweeper.worker.definitions();
+        let unknown = |name: &&String| !definitions.all().any(|definition| definition.row.name == **name);
+        if let Some(name) = self.faults.lock().keys().find(unknown) {
+            panic!("`fail_next` names the definition {name:?}, which does not exist");
+        }
     }
 
     #[allow(clippy::panic)] // Of a test.
@@ -139,6 +150,7 @@ impl TestSweeper {
         };
         let end = clock.now() + by;
         self.until(self.sweeper.idle()).await;
+        self.check_faults();
         loop {
             let left = (end - clock.now()).to_std().unwrap_or_default();
             if left.is_zero() {
@@ -191,6 +203,10 @@ impl AnyHandler for Failing {
             Some(failure) => Box::pin(async move { Ok(Err(failure())) }),
             None => Arc::clone(&self.handler).call(facts),
         }
+    }
+
+    fn check(&self, handler_config: Option<&str>) -> Result<(), String> {
+        self.handler.check(handler_config)
     }
 
     fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String> {
@@ -265,6 +281,17 @@ mod tests {
         let mut tx = outbox.begin().await.unwrap();
         add_notice(&mut tx, "sync", 7).await.unwrap();
         tx.commit().await.unwrap();
+        sweeper.drain().await;
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "`fail_next` names the definition \"snyc\", which does not exist")]
+    async fn fault_of_an_unknown_definition_is_reported() {
+        let outbox = MemoryOutbox::new();
+        outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+        let handler = outbox.sweeper().handler("sync", |_: Notice<i64>| async { Ok(()) });
+        let sweeper = TestSweeper::start(handler).await.unwrap();
+        sweeper.fail_next("snyc", 1, || Failure::retry("no"));
         sweeper.drain().await;
     }
 

@@ -20,7 +20,7 @@ use crate::definitions::{Definition, Definitions, KnownDefinitions, StrategyFn};
 use crate::meters::NodeMeters;
 use crate::running::AttemptsInFlight;
 use crate::running::classify::Classifier;
-use crate::running::handler::AnyHandler;
+use crate::running::erased::AnyHandler;
 use crate::settling::OutcomeQueue;
 use crate::signals::Signals;
 
@@ -62,7 +62,7 @@ pub(crate) struct Totals {
 
 impl Worker {
     pub(crate) fn new(setup: Setup) -> Arc<Self> {
-        let Setup { outbox, mut handlers, strategies, classifier, settings } = setup;
+        let Setup { outbox, mut handlers, twice: _, strategies, classifier, settings } = setup;
         if settings.housekeeping {
             housekeeping::register(&mut handlers, &outbox);
         }
@@ -111,6 +111,8 @@ impl Worker {
 pub(crate) struct Setup {
     pub(crate) outbox: AnyOutbox,
     pub(crate) handlers: HashMap<String, Arc<dyn AnyHandler>>,
+    /// The first name that two handlers were registered by.
+    pub(crate) twice: Option<String>,
     pub(crate) strategies: HashMap<String, StrategyFn>,
     pub(crate) classifier: Classifier,
     pub(crate) settings: Settings,
@@ -121,6 +123,7 @@ impl Setup {
         Self {
             outbox,
             handlers: HashMap::new(),
+            twice: None,
             strategies: HashMap::new(),
             classifier: Classifier::default(),
             settings: Settings::default(),

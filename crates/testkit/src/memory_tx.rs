@@ -82,6 +82,7 @@ impl MemoryOutbox {
             rows: Vec::new(),
             covered: Vec::new(),
             replies: Vec::new(),
+            seen: Vec::new(),
             fresh: Vec::new(),
             later: Vec::new(),
             wake: false,
@@ -126,6 +127,8 @@ pub struct MemoryTx {
     /// Duplicates of a notice that is unique only until it is claimed, with the ids of their definitions.
     covered: Vec<(i64, NewNotice)>,
     replies: Vec<Reply>,
+    /// Receivers and the keys that they have seen.
+    seen: Vec<(String, String)>,
     fresh: Vec<Fresh>,
     later: Vec<(i64, FirstAttemptSender)>,
     wake: bool,
@@ -172,6 +175,9 @@ impl MemoryTx {
             for reply in &self.replies {
                 state.apply_ack(reply, now);
             }
+            for key in self.seen.drain(..) {
+                state.inbox.entry(key).or_insert(now);
+            }
         }
         let def_ids = self.fresh.iter().map(|fresh| fresh.def_id).chain(self.later.iter().map(|(def_id, _)| *def_id));
         self.outbox.outbox.engine().commits().count(def_ids);
@@ -205,6 +211,15 @@ impl Insert for MemoryTx {
 
     async fn apply_ack(&mut self, reply: &Reply) -> Result<AckResult> {
         Ok(self.ack_later(reply))
+    }
+
+    async fn mark_seen(&mut self, receiver: &str, key: &str) -> Result<bool> {
+        let key = (receiver.to_owned(), key.to_owned());
+        let first = !self.seen.contains(&key) && !self.outbox.store.state().inbox.contains_key(&key);
+        if first {
+            self.seen.push(key);
+        }
+        Ok(first)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use solid_notify::operate::AuditFilter;
 use solid_notify::{NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;
@@ -62,7 +63,7 @@ async fn each_state_has_its_answer<D: Plain>() {
     let record = record(&db, id).await;
     assert_eq!(record.end_reason.as_deref(), Some("acked after it had been given up"));
     assert_eq!(record.status, Status::Succeeded);
-    let audit = db.outbox.engine().stores().browse.audit(10).await.unwrap();
+    let audit = db.outbox.operator("auditor").audit(&AuditFilter::all(), None, 10).await.unwrap().entries;
     assert_eq!(audit.len(), 1, "{audit:?}");
     assert_eq!((audit[0].act.as_str(), audit[0].notice_id, audit[0].def_id), ("ack", Some(id), Some(record.def_id)));
     says(id + 1000, 4);

@@ -94,6 +94,11 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "revive" | "retime_step" => batches(|id| json!({ "notice_id": 200_000 + id, "due": 5 })),
         "retime" | "rewrite" | "refuse" | "ack_late" => vec![list(&["777", "'5'"])],
         "ahead" => ["'one key'", "'17'"].map(|key| list(&["1", key, "777"])).to_vec(),
+        "forget_keys" => {
+            let keys = |id: i64| json!({ "receiver": "warehouse", "own_key": id.to_string() });
+            [1, 500].map(|count| vec![batch(count, keys), "1000".to_owned()]).to_vec()
+        }
+        "purge_inbox" | "old_keys" => ["1", "500"].map(|limit| list(&["1000", limit, "0"])).to_vec(),
         "purgeable" => each_slice(["1", "3"], &["1000", "500", "0"]),
         "hold_purgeable" | "cancel" => each_ids().into_iter().map(|ids| [ids, list(&["1", "1000"])].concat()).collect(),
         "purge_definition" | "take_count" | "count_sending" => ["1", "5"].map(|id| list(&[id, "1000"])).to_vec(),

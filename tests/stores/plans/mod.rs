@@ -3,6 +3,7 @@
 //! The plans are those for empty tables, and for 100,000 live and ended notices with the statistics of then and of now.
 
 mod arguments;
+mod audit;
 
 use arguments::{arguments, filled_in};
 use serde_json::Value;
@@ -28,6 +29,8 @@ enum Access {
     Class,
     /// By definition and a key.
     Key,
+    /// Idempotency keys by the time when they were first seen.
+    FirstSeen,
     /// Not by a search: the whole table, or a whole index.
     TransactionIntact,
     /// The found rows are sorted.
@@ -58,6 +61,7 @@ impl Access {
             // Claimed notices are few, and so are groups.
             "held_by" | "retry_groups" => &[Self::Status, Self::Sort],
             "purge_definition" => &[Self::Definition],
+            "purge_inbox" | "old_keys" => &[Self::FirstSeen, Self::Id],
             _ => &[Self::Id],
         }
     }
@@ -76,6 +80,7 @@ impl Access {
             (true, true, false) => Self::Status,
             (true, false, _) => Self::Definition,
             _ if has("id =") => Self::Id,
+            _ if has("first_seen <") || has("first_seen<") => Self::FirstSeen,
             _ => Self::TransactionIntact,
         }
     }
@@ -143,13 +148,16 @@ impl Plans for sqlx::Postgres {
 fn walk(node: &Value, steps: &mut Vec<Step>) -> bool {
     let kind = node["Node Type"].as_str().unwrap();
     let table = node["Relation Name"].as_str().or(node["Index Name"].as_str()).unwrap_or_default();
-    let mut reads = table.starts_with("notify_msg") && kind != "ModifyTable";
+    let of_ours = ["notify_msg", "notify_inbox", "notify_audit"].iter().any(|of| table.starts_with(of));
+    let mut reads = of_ours && kind != "ModifyTable";
     // The heap scan of a bitmap has its condition in the index scan below it.
     if reads && kind != "Bitmap Heap Scan" {
         // Columns of a domain are shown with a cast.
-        let condition = node["Index Cond"].as_str().unwrap_or_default().replace(")::text =", " =");
+        let condition =
+            node["Index Cond"].as_str().or(node["TID Cond"].as_str()).unwrap_or_default().replace(")::text =", " =");
         let condition = condition.replace(")::smallint =", " =");
-        steps.push((Access::of_condition(&condition), format!("{kind} of {table} by {condition}")));
+        let index = node["Index Name"].as_str().unwrap_or_default();
+        steps.push((Access::of_condition(&condition), format!("{kind} of {table} by {index} {condition}")));
     }
     for below in node["Plans"].as_array().into_iter().flatten() {
         reads |= walk(below, steps);
@@ -163,7 +171,7 @@ fn walk(node: &Value, steps: &mut Vec<Step>) -> bool {
 }
 
 impl Plans for sqlx::MySql {
-    const GATHER_STATISTICS: &'static str = "ANALYZE TABLE notify_def, notify_msg, notify_msg_history";
+    const GATHER_STATISTICS: &'static str = "ANALYZE TABLE notify_def, notify_msg, notify_msg_history, notify_inbox";
     const KEEP_STATISTICS: &'static str =
         "ALTER TABLE notify_msg STATS_AUTO_RECALC = 0; ALTER TABLE notify_msg_history STATS_AUTO_RECALC = 0";
 
@@ -183,6 +191,7 @@ impl Plans for sqlx::MySql {
             let (extra, length) = (column("Extra"), length.parse().unwrap_or(0));
             let access = match (kind.as_str(), key.as_str()) {
                 ("const" | "eq_ref" | "range" | "unique_subquery", "PRIMARY") => Access::Id,
+                ("range", "notify_inbox_first_seen") => Access::FirstSeen,
                 // A key has 200 characters of four bytes, its length and whether it is null.
                 (
                     "ref" | "range" | "eq_ref" | "const" | "unique_subquery" | "index_subquery",
@@ -206,7 +215,8 @@ impl Plans for sqlx::MySql {
             if column("select_type") == "INSERT" {
                 continue;
             }
-            if table == "m" || table == "o" || table.starts_with("notify_msg") {
+            let of_ours = ["m", "o", "e", "notify_inbox"].contains(&table.as_str()) || table.starts_with("notify_msg");
+            if of_ours {
                 steps.push((access, step));
             }
         }
@@ -227,9 +237,9 @@ impl Plans for sqlx::Sqlite {
         let rows = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(conn).await.unwrap();
         let details = rows.iter().map(|row| row.try_get_unchecked::<String, _>("detail").unwrap());
         let access = |step: String| {
-            let notices = ["SCAN m", "SCAN o", "SCAN notify_msg", "SEARCH m", "SEARCH o", "SEARCH notify_msg"]
-                .iter()
-                .any(|of| step.starts_with(of));
+            let of_ours = ["m", "o", "e", "notify_msg", "notify_inbox"];
+            let notices =
+                of_ours.iter().any(|of| ["SCAN ", "SEARCH "].iter().any(|how| step.starts_with(&format!("{how}{of}"))));
             if step.contains("TEMP B-TREE") || step.contains("AUTOMATIC") {
                 Some((Access::Sort, step))
             } else if notices {
@@ -264,7 +274,7 @@ async fn no_statement_reads_or_sorts_a_table_of_notices<D: Database<Db: Plans>>(
         // This one runs on the application's connections, whose plans we leave alone.
         let ours = |name: &str| tables != "empty" || !["duplicates", "hold_duplicates"].contains(&name);
         for (name, text) in
-            statement_texts::<D::Db>().into_iter().filter(|(name, text)| text.contains("notify_msg") && ours(name))
+            statement_texts::<D::Db>().into_iter().filter(|(name, text)| has_many_rows(name, text) && ours(name))
         {
             for arguments in arguments(name, <D::Db as sqlx::Database>::NAME) {
                 let steps = D::Db::explain(&mut conn, &text, &arguments).await;
@@ -282,6 +292,11 @@ async fn no_statement_reads_or_sorts_a_table_of_notices<D: Database<Db: Plans>>(
     assert!(bad.is_empty(), "\n{}", bad.join("\n"));
     assert!(steps_seen > 100, "only {steps_seen} steps were understood");
     db.close().await;
+}
+
+/// True for a statement over notices, or over many idempotency keys.
+fn has_many_rows(name: &str, text: &str) -> bool {
+    text.contains("notify_msg") || ["purge_inbox", "old_keys", "forget_keys"].contains(&name)
 }
 
 /// A connection as the store opens one for its own work.
@@ -345,6 +360,10 @@ async fn fill<D: Database<Db: Plans>>(db: &TestDb<D>) {
          SELECT 200000 + n, {def_id}, '{{}}', CASE n % 3 WHEN 0 THEN 1 WHEN 1 THEN 3 ELSE 6 END,
                 1, 0, 0, {past}, {past}, CASE WHEN n % 1000 = 1 THEN 'auth' WHEN n % 2 = 0 THEN 'timeout' END
          FROM {numbers}"
+    ))
+    .await;
+    db.sql(&format!(
+        "INSERT INTO notify_inbox (receiver, idempotency_key, first_seen) SELECT 'warehouse', {key}, {past} FROM {numbers}"
     ))
     .await;
 }

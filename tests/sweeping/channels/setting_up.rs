@@ -192,9 +192,9 @@ async fn a_wrapper_lets_only_dead_letters_through() {
 }
 
 mod alert_in_a_test {
+    // [alert_test]
     use std::time::Duration;
 
-    // [alert_test]
     use anyhow::{Context, Result};
     use axum::{Router, routing::post};
     use serde_json::Value;

@@ -152,7 +152,7 @@ pub async fn a_purged_dead_letter_is_logged_without_its_parameter(b: &dyn Backen
     lines.retain(|line| line.contains("purged a dead letter"));
     assert_eq!(lines.len(), 1, "{lines:?}");
     let error = r#"error="the door is shut""#;
-    let reason = r#"reason="all 1 tries failed; the last error: the door is shut""#;
+    let reason = r#"reason="the only try failed; the last error: the door is shut""#;
     for part in [&format!("id={bad} "), "tries=1 ", r#"class="unknown""#, error, reason, "(masked)"] {
         assert!(lines[0].contains(part), "{part}: {lines:?}");
     }

@@ -3,12 +3,15 @@
 
 mod ack;
 mod alerts;
+mod batches;
 mod classes;
 mod clocks;
+mod configs;
 mod definitions;
 mod delivery;
 mod lifecycle;
 mod limits;
+mod masks;
 mod own_limits;
 mod slices;
 mod testkit;
@@ -50,6 +53,17 @@ macro_rules! sending_suite {
                 each_attempt_shows_its_class_and_its_causes,
                 an_unreadable_parameter_is_retried_where_a_rule_says_so,
                 a_notice_that_kills_its_process_follows_the_rule_for_crashes;
+            batches: batch_gets_several_notices_and_answers_for_each,
+                batch_that_is_not_full_is_sent_after_its_wait,
+                batch_that_fails_as_a_whole_fails_each_notice,
+                unreadable_param_fails_alone_in_a_batch,
+                attempt_that_timed_out_is_not_sent_with_its_batch,
+                batch_that_hangs_is_dropped_and_fails_each_notice;
+            configs: refused_config_pauses_its_definition_until_it_is_corrected,
+                definition_that_its_handler_refuses_is_not_stored,
+                check_that_panics_refuses_the_config;
+            masks: masked_value_is_on_no_way_out_to_people,
+                wrong_or_later_mask_shows_nothing_that_it_may_hide;
             own_limits: an_expired_notice_is_a_dead_letter_that_no_handler_saw,
                 a_notice_that_expires_before_its_retry_ends_at_once,
                 a_missed_ack_that_expires_before_its_retry_ends_at_once,
@@ -103,6 +117,7 @@ macro_rules! sending_suite {
                 any_sweeper_ticks_for_one_that_has_the_handler,
                 an_invalid_or_deleted_definition_produces_nothing,
                 housekeeping_is_done_by_rows_that_operators_edit,
+                keys_of_inboxes_are_purged_by_housekeeping,
                 without_housekeeping_nothing_is_purged;
             windows: outside_of_its_window_nothing_is_sent_or_counted_until_it_opens,
                 a_retry_that_is_due_waits_for_the_window_and_keeps_its_time,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use solid_notify::{Filter, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
+use solid_notify::{Inbox, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, update};
 
@@ -174,6 +174,23 @@ pub async fn an_invalid_or_deleted_definition_produces_nothing(b: &dyn Backend) 
     sweeper.shutdown().await;
 }
 
+pub async fn keys_of_inboxes_are_purged_by_housekeeping(b: &dyn Backend) {
+    let inbox = Inbox::new("warehouse");
+    let first = async |key: &str, commit| b.first_time(&inbox, key, commit).await.unwrap();
+    assert!(first("old", true).await);
+    let (builder, _) = noting(b, &[]);
+    let sweeper = builder.start().await.unwrap();
+    begun(b, "notify.purge").await;
+    update(b, "notify.purge", |def| def.handler_config(r#"{"inbox": "10d"}"#)).await;
+    sweeper.idle().await;
+    b.clock().advance(11 * DAY);
+    assert!(first("young", true).await);
+    eventually("the old key is purged", async || first("old", false).await).await;
+    sweeper.idle().await;
+    assert!(!first("young", true).await);
+    sweeper.shutdown().await;
+}
+
 pub async fn housekeeping_is_done_by_rows_that_operators_edit(b: &dyn Backend) {
     let (builder, _) = noting(b, &[]);
     let sweeper = builder.start().await.unwrap();
@@ -181,15 +198,18 @@ pub async fn housekeeping_is_done_by_rows_that_operators_edit(b: &dyn Backend) {
         begun(b, name).await;
     }
     update(b, "notify.dead_letters", |def| def.enabled(false)).await;
-    update(b, "notify.purge", |def| def.handler_config("{")).await;
-    sweeper.idle().await;
+    let row = definition(b, "notify.purge").await;
+    let refused = b.outbox().update(&row, row.clone().handler_config("{")).await.unwrap_err().to_string();
+    assert!(refused.contains(r#"{"dead_letters": "30d""#), "{refused}");
+    edit_by_hand(b, "notify.purge", |def| def.handler_config("{")).await;
+    b.outbox().wake();
+    eventually("the node reports that it does not purge", async || {
+        let all = b.outbox().definitions().await.unwrap();
+        all.iter().any(|state| state.row.name == "notify.purge" && !state.refused_by.is_empty())
+    })
+    .await;
     b.clock().advance(DAY);
-    let dead = Filter::dead_letters().definition("notify.purge");
-    let operator = b.outbox().operator("alice");
-    eventually("the dead letter is there", async || operator.list(&dead, None, 10).await.unwrap().notices.len() == 1)
-        .await;
-    let reason = operator.list(&dead, None, 10).await.unwrap().notices[0].end_reason.clone().unwrap();
-    assert!(reason.contains(r#"{"dead_letters": "30d""#), "{reason}");
+    sweeper.idle().await;
     // An edited definition stays, and a deleted one is made again.
     b.outbox().delete(&definition(b, "notify.purge").await).await.unwrap();
     eventually("it is there again", async || {

@@ -44,7 +44,8 @@ fn safe_id(id: &str) -> String {
 fn html(alert: &Alert) -> String {
     let row = |(name, value): (&str, String)| {
         let (name, value) = (escaped(name), escaped(&value));
-        let value = if name == "link" { format!("<a href=\"{value}\">{value}</a>") } else { value };
+        let linked = matches!(&*name, "link" | "runbook") && value.starts_with("http");
+        let value = if linked { format!("<a href=\"{value}\">{value}</a>") } else { value };
         format!("<tr><td style=\"padding:2px 12px 2px 0;color:#666\">{name}</td><td>{value}</td></tr>\n")
     };
     // The message stands above the table.

@@ -59,6 +59,12 @@ pub struct Alert {
     /// The page of the notice, if the sweeper that sends the alert has a `base_url`.
     #[serde(default)]
     pub link: Option<String>,
+    /// Who is responsible for the definition, as its row says now.
+    #[serde(default)]
+    pub owner: Option<String>,
+    /// The URL of what to do, as the definition's row has it now.
+    #[serde(default)]
+    pub runbook: Option<String>,
     /// How many more of the same were suppressed since the last alert.
     pub more: i64,
     /// When it began, RFC 3339 in UTC, by the database's clock.
@@ -155,6 +161,8 @@ impl Alert {
             end_reason: None,
             trace_id: None,
             link: None,
+            owner: None,
+            runbook: None,
             more: 0,
             since: String::new(),
             lasted_ms: None,
@@ -177,7 +185,7 @@ impl Alert {
             AlertReason::FinalFailure => format!("finally failed{notice}"),
             AlertReason::Failure => format!("failed{notice}"),
             AlertReason::RepeatedFailures => format!("fails repeatedly{notice}"),
-            AlertReason::AckOverdue => format!("was not acked{notice}"),
+            AlertReason::AckOverdue => format!("has no ack of its delivery{notice}"),
             AlertReason::Backlog => "has a backlog".to_owned(),
             AlertReason::InvalidDefinition => "has an invalid definition: its notices wait".to_owned(),
             AlertReason::NoHandler => "has no handler on any node: its notices wait".to_owned(),
@@ -236,6 +244,8 @@ impl Alert {
             ("node", self.node.clone()),
             ("trace", text(&self.trace_id)),
             ("link", text(&self.link)),
+            ("owner", text(&self.owner)),
+            ("runbook", text(&self.runbook)),
         ];
         facts.retain(|(_, value)| !value.is_empty());
         facts
@@ -304,6 +314,9 @@ mod tests {
         assert_eq!(alert.text(), format!("{bare}\ntries used: 5{ends}"));
         alert.max_tries = Some(5);
         assert_eq!(alert.text(), format!("{bare}\ntries used: 5 of 5{ends}"));
+        (alert.owner, alert.runbook) = (Some("team orders".to_owned()), Some("https://wiki/orders".to_owned()));
+        let whom = "\nowner: team orders\nrunbook: https://wiki/orders";
+        assert_eq!(alert.text(), format!("{bare}\ntries used: 5 of 5{ends}{whom}"));
         let stored = r#"{"kind":"raised","reason":"failure","definition":"a","notice_id":null,"class":null,"message":"","more":0,"since":"","lasted_ms":null,"node":"","email":[],"alert_to":[]}"#;
         assert!(serde_json::from_str::<Alert>(stored).is_ok(), "an alert of an application need not have them");
     }

@@ -3,7 +3,8 @@
 //! Parsing the values is left to [`super::Policy`].
 
 use chrono::{DateTime, Utc};
-use serde::ser::SerializeMap;
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
 
 use crate::built_in;
 
@@ -203,6 +204,12 @@ notify_def! {
     keep_history: String = "30d".to_owned(),
     /// Settings of the handler, in the handler's own format.
     handler_config: Option<String> = None,
+    /// Who is responsible for it, for people. Its alerts name the owner.
+    owner: Option<String> = None,
+    /// The URL (`http` or `https`) of what to do when it fails. Its alerts have it.
+    runbook: Option<String> = None,
+    /// The parts of the parameter that people must not see, as JSON: see [`super::Mask`]; none: they see all of it.
+    mask: Option<String> = None,
 }
 
 impl NotifyDef {
@@ -216,6 +223,47 @@ impl NotifyDef {
         let pairs = self.values().into_iter().zip(other.values());
         let named = Self::COLUMNS.iter().zip(pairs);
         named.filter(|(_, (own, others))| own != others).map(|(column, (own, others))| (*column, own, others)).collect()
+    }
+}
+
+/// A column that differs: its name, its value before, its value after.
+pub type Difference = (&'static str, ColumnValue, ColumnValue);
+
+/// Writes the changed columns of a definition.
+pub(crate) fn as_changes<S: Serializer>(list: &[Difference], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Change<'a> {
+        column: &'static str,
+        before: &'a ColumnValue,
+        after: &'a ColumnValue,
+    }
+    let mut out = serializer.serialize_seq(Some(list.len()))?;
+    for (column, before, after) in list {
+        out.serialize_element(&Change { column, before, after })?;
+    }
+    out.end()
+}
+
+impl Serialize for ColumnValue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => text.serialize(serializer),
+            Self::Int(number) => number.serialize(serializer),
+            Self::Bool(flag) => flag.serialize(serializer),
+        }
+    }
+}
+
+impl Serialize for NotifyDef {
+    /// Writes id, columns and times as one object.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("id", &self.id)?;
+        self.write_columns(&mut object)?;
+        object.serialize_entry("create_time", &self.create_time)?;
+        object.serialize_entry("update_time", &self.update_time)?;
+        object.serialize_entry("delete_time", &self.delete_time)?;
+        object.end()
     }
 }
 

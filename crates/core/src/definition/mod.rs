@@ -6,7 +6,11 @@
 mod columns;
 #[cfg(feature = "toml")]
 mod from_toml;
+mod handler_config;
 mod list;
+mod mask;
+#[cfg(test)]
+mod mask_tests;
 mod older;
 mod policy;
 #[cfg(test)]
@@ -23,19 +27,25 @@ mod window;
 mod window_tests;
 
 pub use crate::retry::duration::FOREVER;
-pub use columns::{ColumnValue, NotifyDef};
+pub(crate) use columns::as_changes;
+pub use columns::{ColumnValue, Difference, NotifyDef};
+pub use handler_config::{ExposeSecret, SecretError, SecretRef, SecretString, read_config};
 pub use list::Definitions;
+pub use mask::{MASKED, Mask};
 pub use policy::{AlertTrigger, KeepHistory, Policy};
 pub use rules::{RetryRules, Rule};
 pub use schedule::{MISSED_AFTER, MissedTicks, Schedule, Step, TICKS_AT_ONCE};
 pub(crate) use version::for_people;
-pub use version::{BY_HAND, DefVersion, Difference, StoredVersion, by_hand, unseen};
+pub(crate) use version::{APPLICATION, CREATED};
+pub use version::{BY_HAND, DefVersion, StoredVersion, by_hand, unseen};
 pub use window::SendWindow;
 
 use std::fmt;
 
+use serde::Serialize;
+
 /// A column of a definition whose value cannot work.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Problem {
     /// The column.
@@ -59,7 +69,7 @@ impl fmt::Display for Problem {
 }
 
 /// A problem of a file of definitions (`Definitions::from_toml`), with its place.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FileProblem {
     /// The line, from 1.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{MissedTicks, NotifyDef, Problem, RetryRules, Rule, Schedule, SendWindow};
+use super::{Mask, MissedTicks, NotifyDef, Problem, RetryRules, Rule, Schedule, SendWindow};
 use crate::class::ErrorClass;
 use crate::limit::{Breaker, Quota};
 use crate::notice::OwnLimits;
@@ -61,6 +61,8 @@ pub struct Policy {
     pub backlog_alert_age: Option<Duration>,
     /// Alerts when there are at least this many dead letters.
     pub dead_alert_count: Option<usize>,
+    /// The parts of the parameter that people must not see; none: they see all of it.
+    pub mask: Option<Arc<Mask>>,
 }
 
 /// Which outcomes of attempts raise an alert. An overdue ack raises one with each trigger but `Never`.
@@ -181,6 +183,8 @@ impl NotifyDef {
         };
         let max_concurrency = check.at_least_one("max_concurrency", self.max_concurrency);
         let quota = check.quota(self);
+        check.runbook(self.runbook.as_deref());
+        let mask = check.optional::<Mask>("mask", self.mask.as_deref());
         let keep_history = match self.keep_history.trim() {
             "none" => Some(KeepHistory::Never),
             "forever" => Some(KeepHistory::Forever),
@@ -211,6 +215,7 @@ impl NotifyDef {
                 alert_cooldown: alert_cooldown?,
                 backlog_alert_age: backlog_alert_age?,
                 dead_alert_count: dead_alert_count?,
+                mask: mask?.map(Arc::new),
             })
         };
         match policy() {
@@ -252,6 +257,19 @@ impl Check {
         let length = text.chars().count();
         if length == 0 || length > 200 || text.contains('\0') {
             self.wrong(column, text, "a name of 1 to 200 characters without NUL");
+        }
+    }
+
+    fn runbook(&mut self, text: Option<&str>) {
+        let Some(text) = text.filter(|text| !text.is_empty()) else { return };
+        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        let blank = text.contains(|letter: char| letter.is_whitespace() || letter.is_control());
+        if blank || rest.is_none_or(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#', ':'])) {
+            self.wrong(
+                "runbook",
+                text,
+                "an http or https URL without blanks, such as `https://wiki.example.org/orders`",
+            );
         }
     }
 

@@ -46,6 +46,8 @@ fn every_wrong_column_is_named_with_its_value_and_what_would_be_right() {
         .schedule("0 0 0 30 2 *")
         .schedule_missed("twice")
         .send_window("at night")
+        .runbook("the wiki")
+        .mask("$.card")
         .handler("");
     let problems = def.policy().unwrap_err();
     let mut columns: Vec<_> = problems.iter().map(|problem| problem.column).collect();
@@ -62,6 +64,7 @@ fn every_wrong_column_is_named_with_its_value_and_what_would_be_right() {
             "dead_alert_count",
             "handler",
             "keep_history",
+            "mask",
             "max_concurrency",
             "max_concurrency_total",
             "max_confirm_delay",
@@ -70,6 +73,7 @@ fn every_wrong_column_is_named_with_its_value_and_what_would_be_right() {
             "rate_limit",
             "retry_interval",
             "retry_rules",
+            "runbook",
             "schedule",
             "schedule_missed",
             "send_window",
@@ -87,6 +91,18 @@ fn tries_are_one_more_than_the_retries() {
     assert!(policy.is_exhausted(3));
     let endless = NotifyDef::new("a").max_retry_times(-1).policy().unwrap();
     assert!(!endless.is_exhausted(i64::MAX));
+}
+
+#[test]
+fn a_runbook_is_an_http_url() {
+    for right in ["https://wiki.example.org/orders?a=1#now", "http://wiki", ""] {
+        assert!(NotifyDef::new("a").runbook(right).policy().is_ok(), "{right}");
+    }
+    for wrong in ["wiki.example.org", "javascript:alert(1)", "https://", "https:///orders", "https://a b", "ftp://wiki"]
+    {
+        let problem = NotifyDef::new("a").runbook(wrong).policy().unwrap_err().remove(0).to_string();
+        assert!(problem.contains(wrong) && problem.contains("expected an http or https URL"), "{problem}");
+    }
 }
 
 #[test]

@@ -8,9 +8,14 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{ColumnValue, NotifyDef};
+use super::{ColumnValue, Difference, NotifyDef};
+use crate::built_in::is_built_in;
 use crate::store::AuditEntry;
 
+/// The author where no operator is named.
+pub(crate) const APPLICATION: &str = "application";
+/// The act of a version whose row was created by the library.
+pub(crate) const CREATED: &str = "created";
 /// The act of a version that was found in the table, because a person edited the row by SQL.
 pub const BY_HAND: &str = "by hand";
 /// The key beside the columns that marks the row as deleted.
@@ -18,11 +23,8 @@ const DELETED: &str = "deleted";
 /// The longest name of an author in characters: what the narrowest column holds.
 const WHO_LIMIT: usize = 200;
 
-/// A column that differs: its name, its value before, its value after.
-pub type Difference = (&'static str, ColumnValue, ColumnValue);
-
 /// A version of a definition, for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DefVersion {
     /// Its number, starting at 1.
@@ -36,6 +38,7 @@ pub struct DefVersion {
     /// The row at that time. Columns that did not exist have their defaults; `delete_time` is set if it was deleted.
     pub row: NotifyDef,
     /// The differences from the version before; empty for the first.
+    #[serde(serialize_with = "super::columns::as_changes")]
     pub differences: Vec<Difference>,
 }
 
@@ -73,14 +76,22 @@ impl StoredVersion {
     }
 
     /// Returns the audit entry of this version. It names the changed columns without their values, because the version has
-    /// them. `None` for the first version, which changes no earlier one.
+    /// them. A first version is in the audit only if an operator created the row: those of the application, of sweepers (the built-in
+    /// definitions) and of plain SQL change nothing that was there.
     pub fn audit(&self, last: Option<&Self>) -> Option<AuditEntry> {
-        let (last, row) = (last?, self.row());
-        let (before, row) = (last.row().ok()?, row.ok()?);
-        let columns: Vec<&str> = before.differences(&row).into_iter().map(|(column, ..)| column).collect();
+        let row = self.row().ok()?;
+        let mut detail = format!("definition {:?}, version {}", row.name, self.version);
+        match last {
+            Some(last) => {
+                let before = last.row().ok()?;
+                let columns: Vec<&str> = before.differences(&row).into_iter().map(|(column, ..)| column).collect();
+                detail = format!("{detail}: {}", columns.join(", "));
+            }
+            None if self.act == CREATED && self.who != APPLICATION && !is_built_in(&row.name) => {}
+            None => return None,
+        }
         let mut entry = AuditEntry::new(self.time, self.who.as_str(), self.act.as_str());
-        entry.def_id = Some(self.def_id);
-        entry.detail = Some(format!("definition {:?}, version {}: {}", row.name, self.version, columns.join(", ")));
+        (entry.def_id, entry.detail) = (Some(self.def_id), Some(detail));
         Some(entry)
     }
 

@@ -55,6 +55,17 @@ pub fn end<'a>(row: &LimitRow, outcomes: &[(i64, &'a BreakerInput)], now: i64) -
     (new, opener.and_then(|nth| outcomes.get(nth)?.1.alarm.as_ref()))
 }
 
+/// Returns the row after an operator has closed the circuit; `None` if it is not open.
+///
+/// What is being sent, also the probe, is then counted as if the circuit had never been open.
+pub fn close(row: &LimitRow) -> Option<LimitRow> {
+    row.open_until?;
+    Some(LimitRow { begun: row.begun.clone(), ..LimitRow::default() })
+}
+
+/// The name of that in the audit.
+pub const CLOSE_CIRCUIT: &str = "close_circuit";
+
 /// Returns the row after outcomes, in their order, and the index of the one that opened the circuit, if one did.
 ///
 /// While the circuit is open only the probe's failure counts, because the other attempts began before it opened. Any success

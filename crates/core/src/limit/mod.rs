@@ -12,7 +12,7 @@ use crate::notice::{duration_from_millis, duration_millis};
 use crate::operate::Rate;
 use crate::retry::duration::FOREVER;
 
-pub use breaker::{breaker_inputs, end};
+pub use breaker::{CLOSE_CIRCUIT, breaker_inputs, close, end};
 
 /// The limits of a definition over all nodes, from its columns `rate_limit`, `max_concurrency_total`, `breaker_failures` and
 /// `breaker_pause`.

@@ -3,6 +3,7 @@
 //! [`crate::alert::silence`] decides what a verb does to the row of an alert.
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 
 use super::definitions::DefRef;
 use super::operator::{Operator, REASON_LIMIT};
@@ -13,7 +14,7 @@ use crate::error::Result;
 use crate::notice::{LATEST_TIME, clean_text, millis_from_time, time_from_millis};
 
 /// An alert that is not over, or a silence.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OpenAlert {
     /// The definition.

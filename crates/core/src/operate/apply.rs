@@ -4,9 +4,9 @@
 
 use super::operator::Operator;
 use super::plan::{Applied, DefinitionsPlan, PlannedChange, compare};
-use crate::definition::Definitions;
+use crate::definition::{APPLICATION, Definitions};
 use crate::error::{Error, Result};
-use crate::outbox::{APPLICATION, AnyOutbox, validate};
+use crate::outbox::AnyOutbox;
 use crate::store::{Edit, Edited};
 
 impl AnyOutbox {
@@ -62,7 +62,8 @@ impl Operator {
     /// As [`AnyOutbox::apply_plan`].
     pub async fn apply_plan(&self, plan: DefinitionsPlan) -> Result<Applied> {
         // Its fields are public, so its rows may have been changed.
-        plan.create.iter().chain(plan.change.iter().map(|change| &change.new)).try_for_each(validate)?;
+        let mut rows = plan.create.iter().chain(plan.change.iter().map(|change| &change.new));
+        rows.try_for_each(|row| self.outbox.engine().validate(row))?;
         let mut applied = Applied { unchanged: plan.unchanged, kept: plan.keep, ..Applied::default() };
         for new in plan.create {
             match self.outbox.edit(Edit::Create(new.clone()), &self.who).await? {
@@ -97,6 +98,7 @@ async fn compared(outbox: &AnyOutbox, definitions: &Definitions) -> Result<Defin
         let problem = "an empty list with `delete_missing` would delete every definition".to_owned();
         return Err(Error::Invalid { what: "definitions", problem });
     }
+    definitions.rows().iter().try_for_each(|row| outbox.engine().validate(row))?;
     let rows = outbox.engine().stores().definitions.definitions().await?;
     Ok(compare(rows, definitions))
 }

@@ -1,6 +1,7 @@
 //! Verbs for many notices: counted before ([`Operator::preview`]), executed in small steps.
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 
 use super::filter::Filter;
 use super::listing::{ClassCount, Counted, counts, definitions_of, merged, slices_of};
@@ -12,7 +13,7 @@ use crate::store::verb::Verb;
 use crate::store::{BulkStep, Listed, QueueSlice, Target};
 
 /// The notices that a bulk verb would change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Preview {
     /// How many in all.
@@ -28,7 +29,7 @@ pub struct Preview {
 }
 
 /// Result of a bulk verb.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Bulk {
     /// How many notices were changed.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::DateTime;
 
 use crate::definition::Policy;
-use crate::notice::{ClaimedNotice, ErrorClass, OwnLimits, Status};
+use crate::notice::{ClaimedNotice, ErrorClass, Status};
 use crate::store::RetryGroup;
 use crate::transition::{Chance, Event, Next, Transition, transition};
 
@@ -34,23 +34,8 @@ fn delay_of_last(policy: &Policy, group: &RetryGroup, unit: f64) -> Option<Durat
 
 /// Returns the decision of the send path on `event` for a notice with these counters.
 pub(super) fn decided(policy: &Policy, failures: i64, crashes: i64, event: &Event, unit: f64) -> Transition {
-    let notice = ClaimedNotice {
-        id: 0,
-        def_id: policy.def_id,
-        param: String::new(),
-        description: None,
-        errors: None,
-        status: Status::Sending,
-        fence: 0,
-        failures,
-        crashes,
-        worker: String::new(),
-        last_call_time: DateTime::UNIX_EPOCH,
-        create_time: DateTime::UNIX_EPOCH,
-        trace_context: None,
-        ordering_key: None,
-        own: OwnLimits::default(),
-    };
+    let new = ClaimedNotice::new(0, policy.def_id, Status::Sending, String::new(), DateTime::UNIX_EPOCH);
+    let notice = ClaimedNotice { failures, crashes, ..new };
     transition(policy, &notice, event, &Chance { unit, elapsed: Duration::ZERO, strategy: &|_| Duration::ZERO })
 }
 

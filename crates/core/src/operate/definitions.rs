@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use super::edit_preview::{EditPreview, InFlight, preview};
-use super::explain::ExplainContext;
 use super::listing::Counted;
 use super::operator::Operator;
 use crate::add::nearest_name;
 use crate::definition::{DefVersion, NotifyDef, for_people};
 use crate::error::{Error, Result};
 use crate::notice::Status;
-use crate::outbox::{Updated, validate};
+use crate::outbox::Updated;
 use crate::store::{Edit, QueueSlice};
 use crate::typed::Definition;
 
@@ -112,7 +111,7 @@ impl Operator {
     /// # Errors
     /// [`Error::InvalidDefinition`] names every column of `new` that cannot work; those of the store.
     pub async fn preview_edit(&self, seen: &NotifyDef, new: &NotifyDef) -> Result<EditPreview> {
-        validate(new)?;
+        self.outbox.engine().validate(new)?;
         let mut in_flight = InFlight::default();
         let [all, fewer] = LOOKED_AT;
         let (retries, looked_at) =
@@ -130,9 +129,19 @@ impl Operator {
             let found = self.stores().browse.count(&QueueSlice::of(seen.id, status), Counted::BOUND + 1).await?;
             *counted = Counted { count: found.min(Counted::BOUND) as u64, more: found > Counted::BOUND };
         }
-        let nodes = self.stores().browse.nodes(ExplainContext::ALIVE).await?;
+        let nodes = self.nodes().await?;
         in_flight.handlers = nodes.into_iter().flat_map(|node| node.handlers).collect();
         Ok(preview(seen, new, &in_flight))
+    }
+
+    /// Creates a definition in this operator's name: its first version and the audit have it. If there is one of this name already,
+    /// nothing is changed and the result is [`Updated::Conflict`] with that row.
+    ///
+    /// # Errors
+    /// [`Error::InvalidDefinition`] names every column that cannot work; those of the store.
+    pub async fn create_definition(&self, def: NotifyDef) -> Result<Updated> {
+        self.outbox.engine().validate(&def)?;
+        self.carry_out(Edit::Create(def)).await
     }
 
     /// Replaces a definition, as [`crate::AnyOutbox::update`] does, in this operator's name. It takes effect on every node within
@@ -141,7 +150,7 @@ impl Operator {
     /// # Errors
     /// As [`crate::AnyOutbox::update`].
     pub async fn edit_definition(&self, seen: &NotifyDef, new: NotifyDef) -> Result<Updated> {
-        validate(&new)?;
+        self.outbox.engine().validate(&new)?;
         self.carry_out(Edit::Replace { seen: seen.clone(), new }).await
     }
 
@@ -178,8 +187,22 @@ impl Operator {
             return Err(wrong(format!("in version {version} the definition {:?} was deleted", seen.name)));
         }
         let new = stored.onto(seen).map_err(wrong)?;
-        validate(&new)?;
+        self.outbox.engine().validate(&new)?;
         Ok(new)
+    }
+
+    /// Closes the circuit of a definition, over all nodes: its failures in a row count from zero again. A node that waits for the
+    /// circuit claims within its poll interval. Returns false if it was not open.
+    ///
+    /// # Errors
+    /// [`crate::Error::UnknownDefinition`]; those of the store.
+    pub async fn close_circuit(&self, definition: impl Into<DefRef>) -> Result<bool> {
+        let def_id = self.definition(definition).await?.id;
+        let closed = self.stores().operate.close_circuit(def_id, &self.who).await?;
+        if closed {
+            self.outbox.wake();
+        }
+        Ok(closed)
     }
 
     async fn carry_out(&self, edit: Edit) -> Result<Updated> {

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::decided::{decided, moved};
 use super::listing::Counted;
 use crate::alert::trigger::trigger;
@@ -31,10 +33,11 @@ pub struct InFlight {
 }
 
 /// The effect of an edit. It applies to every later decision, and changes no earlier one.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct EditPreview {
     /// The columns that change.
+    #[serde(serialize_with = "crate::definition::as_changes")]
     pub changes: Vec<Difference>,
     /// The notices that wait for their retry, and keep their times. All following numbers count these, and are lower bounds if
     /// there are more.
@@ -48,6 +51,7 @@ pub struct EditPreview {
     /// How many have more tries left than before.
     pub more_tries: u64,
     /// How many of their next failures would raise an alert: before, and after the edit.
+    #[serde(serialize_with = "crate::json::before_after")]
     pub alerts: (u64, u64),
     /// How many notices [`super::Operator::retime`] would then move to an earlier time.
     pub earlier: u64,
@@ -66,7 +70,7 @@ pub struct EditPreview {
 }
 
 /// A change of what follows the next failure of some waiting retries.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct IntervalChange {
     /// Before the edit; `None`: the row was invalid, and nothing was sent.
@@ -78,11 +82,12 @@ pub struct IntervalChange {
 }
 
 /// What follows a failure.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[non_exhaustive]
+#[serde(tag = "next", content = "detail", rename_all = "snake_case")]
 pub enum NextStep {
     /// A retry after this delay, without its jitter.
-    Retry(Duration),
+    Retry(#[serde(serialize_with = "crate::json::duration")] Duration),
     /// A retry after the delay of a named strategy.
     Strategy(String),
     /// No retry: a dead letter.
@@ -90,7 +95,7 @@ pub enum NextStep {
 }
 
 /// A change of the handler.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct HandlerChange {
     /// The handler before the edit.

@@ -1,9 +1,9 @@
 //! [`Explanation`]: why a notice is not sent yet, or how it ended. A pure function of the stored data.
 
 use std::fmt;
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 
 use crate::definition::{NotifyDef, Policy, Problem};
 use crate::limit::{QuotaStop, allowance};
@@ -12,8 +12,9 @@ use crate::notice::{NoticeRecord, Status, millis_from_time};
 use crate::store::{Paused, SeenNode, SendLimits};
 
 /// Why a notice is not sent yet, or how it ended. If there are several reasons, it is the one to fix first.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
+#[serde(tag = "why", rename_all = "snake_case")]
 pub enum Explanation {
     /// There is no such notice: it never existed, its transaction was rolled back, or it was purged.
     NotFound,
@@ -77,6 +78,13 @@ pub enum Explanation {
         handler: String,
         /// The number of living nodes.
         nodes: usize,
+    },
+    /// It is due, but the handler of every living node that has it refuses the definition's `handler_config`.
+    ConfigRefused {
+        /// The handler's name.
+        handler: String,
+        /// What is wrong, where, and what would be right.
+        problem: String,
     },
     /// It is due, but blocked by another notice of its ordering key.
     Behind {
@@ -150,11 +158,6 @@ pub struct ExplainContext {
     pub sending: usize,
 }
 
-impl ExplainContext {
-    /// A node that was not seen for this long counts as dead: three times the interval of its heartbeat.
-    pub const ALIVE: Duration = Duration::from_secs(180);
-}
-
 impl Explanation {
     /// Returns why `notice` is not sent yet.
     pub fn of(notice: &NoticeRecord, around: &ExplainContext) -> Self {
@@ -198,8 +201,12 @@ impl Explanation {
             return Self::OutsideWindow { definition: row.name.clone(), until: window.opens(around.now) };
         }
         let alive = &around.nodes;
-        let able = alive.iter().filter(|node| node.handlers.iter().any(|name| name == row.handler_name())).count();
-        match (alive.len(), able, around.ahead) {
+        let having = alive.iter().filter(|node| node.handlers.iter().any(|name| name == row.handler_name()));
+        let (refused, able): (Vec<_>, Vec<_>) = having.partition(|node| node.refuses(row.id).is_some());
+        if let (Some(problem), []) = (refused.first().and_then(|node| node.refuses(row.id)), &able[..]) {
+            return Self::ConfigRefused { handler: row.handler_name().to_owned(), problem: problem.to_owned() };
+        }
+        match (alive.len(), able.len(), around.ahead) {
             (0, _, _) => Self::NoNode { since: next },
             (nodes, 0, _) => Self::NoHandler { handler: row.handler_name().to_owned(), nodes },
             (_, _, Some(id)) => Self::Behind { id },
@@ -267,6 +274,9 @@ impl fmt::Display for Explanation {
             }
             Self::NoHandler { handler, nodes } => {
                 write!(f, "it is due, but no living node has the handler {handler:?} ({})", lives(*nodes))
+            }
+            Self::ConfigRefused { handler, problem } => {
+                write!(f, "it is due, but the handler {handler:?} refuses the definition's handler_config: {problem}")
             }
             Self::Behind { id } => write!(f, "the notice {id} of the same ordering key goes first"),
             Self::CircuitOpen { failures, until } => {

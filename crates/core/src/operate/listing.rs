@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 use super::filter::Filter;
 use crate::add::nearest_name;
 use crate::definition::NotifyDef;
@@ -12,7 +14,7 @@ use crate::store::Position;
 use crate::store::{BrowseStore, Listed, QueueSlice};
 
 /// A page of a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Page {
     /// The notices: ended ones the latest first, live ones the soonest due first.
@@ -22,7 +24,7 @@ pub struct Page {
 }
 
 /// A count up to a bound, because counting a million notices takes long and the exact number is rarely needed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Counted {
     /// The counted number.
@@ -48,7 +50,7 @@ impl fmt::Display for Counted {
 }
 
 /// How many notices of a definition and state there are, dead letters by class.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ClassCount {
     /// The id of the definition.
@@ -64,7 +66,7 @@ pub struct ClassCount {
 }
 
 /// The longest page.
-const LONGEST_PAGE: usize = 500;
+pub(super) const LONGEST_PAGE: usize = 500;
 
 /// Returns the definitions that a filter selects.
 pub(super) async fn definitions_of(outbox: &AnyOutbox, filter: &Filter) -> Result<Vec<NotifyDef>> {

@@ -4,6 +4,7 @@
 
 mod alerts;
 mod apply;
+mod audit;
 mod bulk;
 mod decided;
 mod definitions;
@@ -17,6 +18,7 @@ mod rate;
 mod retime;
 
 pub use alerts::OpenAlert;
+pub use audit::{AuditFilter, AuditPage};
 pub use bulk::{Bulk, Preview};
 pub use definitions::DefRef;
 pub use edit_preview::{EditPreview, HandlerChange, InFlight, IntervalChange, NextStep, preview};

@@ -6,6 +6,8 @@ use serde::Serialize;
 use super::explain::{ExplainContext, Explanation};
 use super::filter::Filter;
 use super::listing::{ClassCount, Page, counts, definitions_of, merged, slices_of};
+use crate::ack::{AckResult, Reply};
+use crate::definition::NotifyDef;
 use crate::error::Result;
 use crate::notice::{NoticeRecord, Status, clean_text};
 use crate::outbox::AnyOutbox;
@@ -13,7 +15,7 @@ use crate::param;
 use crate::store::Position;
 use crate::store::Switch;
 use crate::store::verb::{Verb, VerbResult};
-use crate::store::{AuditEntry, DefinitionCounts, QueueSlice, Stores};
+use crate::store::{DefinitionCounts, NODE_LIVES, QueueSlice, SeenNode, Stores};
 
 /// Reads notices and executes an operator's verbs. Created by [`AnyOutbox::operator`].
 ///
@@ -21,6 +23,7 @@ use crate::store::{AuditEntry, DefinitionCounts, QueueSlice, Stores};
 /// notice in a state that does not allow it returns the reason ([`VerbResult`]) and changes nothing.
 ///
 /// ```
+/// use solid_notify_core::operate::AuditFilter;
 /// use solid_notify_core::{Filter, VerbResult};
 /// # async fn example(outbox: solid_notify_core::AnyOutbox, id: i64) -> Result<(), Box<dyn std::error::Error>> {
 ///
@@ -30,7 +33,8 @@ use crate::store::{AuditEntry, DefinitionCounts, QueueSlice, Stores};
 /// let page = alice.list(&Filter::cancelled(), None, 50).await?;
 /// assert_eq!(page.notices[0].end_reason.as_deref(), Some("the order was deleted"));
 /// assert_eq!(alice.retry(id).await?, VerbResult::Done);
-/// let acts: Vec<String> = alice.audit_of(id, 10).await?.into_iter().map(|entry| entry.act).collect();
+/// let timeline = alice.audit(&AuditFilter::all().notice(id), None, 10).await?.entries;
+/// let acts: Vec<String> = timeline.into_iter().map(|entry| entry.act).collect();
 /// assert_eq!(acts, ["retry", "cancel"]);
 /// # Ok(()) }
 /// ```
@@ -107,6 +111,28 @@ impl Operator {
         self.change(id, &Verb::Reschedule { at }).await
     }
 
+    /// Acks a notice, as [`AnyOutbox::ack`] does, in this operator's name: for a delivery that a person has verified.
+    ///
+    /// # Errors
+    /// Those of the store. A race is no error: see [`AckResult`].
+    pub async fn ack(&self, id: i64) -> Result<AckResult> {
+        self.reply(Reply::ack(id)).await
+    }
+
+    /// Nacks the last delivery of a notice, as [`AnyOutbox::nack`] does, in this operator's name: the attempt fails with this reason,
+    /// and is retried as its definition says.
+    ///
+    /// # Errors
+    /// As [`Self::ack`].
+    pub async fn nack(&self, id: i64, reason: &str) -> Result<AckResult> {
+        self.reply(Reply::nack(id, clean_text(reason, REASON_LIMIT))).await
+    }
+
+    async fn reply(&self, mut reply: Reply) -> Result<AckResult> {
+        reply.who = Some(self.who.clone());
+        self.outbox.apply_ack(&reply).await
+    }
+
     async fn change(&self, id: i64, verb: &Verb) -> Result<VerbResult> {
         let result = self.stores().operate.change(id, verb, &self.who).await?;
         if result.is_done() {
@@ -115,12 +141,21 @@ impl Operator {
         Ok(result)
     }
 
-    /// Returns one notice with its last attempts, live or ended.
+    /// Returns one notice with its last attempts, live or ended, as people see it: without the values that the column `mask` of its
+    /// definition hides. [`AnyOutbox::find`] returns the whole parameter.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn show(&self, id: i64) -> Result<Option<NoticeRecord>> {
-        self.outbox.find(id).await
+        Ok(self.seen(id).await?.map(|(notice, _)| notice))
+    }
+
+    /// Returns a notice as people see it, and the row of its definition. Everything that an operator sees of a record begins here.
+    async fn seen(&self, id: i64) -> Result<Option<(NoticeRecord, Option<NotifyDef>)>> {
+        let Some(notice) = self.outbox.find(id).await? else { return Ok(None) };
+        let definitions = self.stores().definitions.definitions().await?;
+        let definition = definitions.into_iter().find(|def| def.id == notice.def_id);
+        Ok(Some((notice.for_people(definition.as_ref()), definition)))
     }
 
     /// Returns a page of notices, at most 500: ended ones the latest first, live ones the soonest due first. `after` is the
@@ -191,15 +226,13 @@ impl Operator {
     /// # Errors
     /// Those of the store.
     pub async fn explain(&self, id: i64) -> Result<Explanation> {
-        let Some(notice) = self.outbox.find(id).await? else { return Ok(Explanation::NotFound) };
-        let definitions = self.outbox.engine().stores().definitions.definitions().await?;
-        let definition = definitions.into_iter().find(|def| def.id == notice.def_id);
+        let Some((notice, definition)) = self.seen(id).await? else { return Ok(Explanation::NotFound) };
         let ahead = match notice.ordering_key {
             Some(_) if !notice.status.is_final() => self.stores().browse.ahead(&notice).await?,
             _ => None,
         };
         let now = self.outbox.engine().stores().send.now().await?;
-        let nodes = self.stores().browse.nodes(ExplainContext::ALIVE).await?;
+        let nodes = self.nodes().await?;
         let send_limits = self.stores().definitions.send_limits().await?;
         let sending = match definition.as_ref().and_then(|def| def.max_concurrency_total) {
             Some(most) if most > 0 && !notice.status.is_final() => {
@@ -211,20 +244,12 @@ impl Operator {
         Ok(Explanation::of(&notice, &ExplainContext { now, definition, ahead, nodes, send_limits, sending }))
     }
 
-    /// Returns the audit, the latest entry first.
+    /// Returns the nodes that were seen within the last three minutes, by id: every living sweeper process.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>> {
-        Ok(self.stores().browse.audit(limit).await?)
-    }
-
-    /// Returns the audit of this notice, the latest entry first. A bulk change has one entry per step and is not included.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>> {
-        Ok(self.stores().browse.audit_of(notice_id, limit).await?)
+    pub async fn nodes(&self) -> Result<Vec<SeenNode>> {
+        Ok(self.stores().browse.nodes(NODE_LIVES).await?)
     }
 }
 

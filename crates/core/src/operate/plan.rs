@@ -5,13 +5,15 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 use super::edit_preview::EditPreview;
 use crate::built_in::is_built_in;
 use crate::definition::{Definitions, NotifyDef};
 use crate::store::Edited;
 
 /// What [`crate::AnyOutbox::apply_plan`] will do with the definitions of an application. Its text is for the log of a deployment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[must_use = "a plan changes nothing"]
 pub struct DefinitionsPlan {
@@ -28,7 +30,7 @@ pub struct DefinitionsPlan {
 }
 
 /// A row that differs from the listed one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PlannedChange {
     /// The row as it was read. It is only overwritten as long as it is this one.
@@ -40,7 +42,7 @@ pub struct PlannedChange {
 }
 
 /// What [`crate::AnyOutbox::apply`] has done. The rows are as stored now. Its text is for a log.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[must_use = "definitions with a conflict were not changed"]
 pub struct Applied {

@@ -52,6 +52,12 @@ impl Rate {
     }
 }
 
+impl serde::Serialize for Rate {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl FromStr for Rate {
     type Err = Error;
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 
-use super::{DefinitionCounts, Position};
+use super::{AuditEntry, AuditQuery, DefinitionCounts, Node, Position, RefusedConfig};
 use crate::error::StoreError;
 use crate::notice::{NoticeRecord, Status};
 
@@ -53,12 +54,8 @@ pub trait BrowseStore: Send + Sync + 'static {
     /// Returns the nodes that were seen within this time.
     async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError>;
 
-    /// Returns the audit, the latest entry first.
-    async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError>;
-
-    /// Returns the audit entries of this notice, the latest first. Bulk changes are not included, because they have one entry
-    /// per step.
-    async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError>;
+    /// Returns entries of the audit and their positions, the latest first.
+    async fn audit(&self, query: &AuditQuery, limit: usize) -> Result<Vec<(Position, AuditEntry)>, StoreError>;
 }
 
 /// Notices of one definition and status, sorted by time: for ended ones when they ended, for live ones when they are due next.
@@ -89,7 +86,7 @@ impl QueueSlice {
 
 /// A notice in a list; long texts are cut. It has no parameter, because parameters may be large and personal, and bulk verbs read
 /// lists of thousands: [`crate::operate::Operator::show`] returns the whole notice.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Listed {
     /// The id.
@@ -158,43 +155,40 @@ impl Listed {
 }
 
 /// A sweeper process, as it was last seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct SeenNode {
     /// Its id.
     pub id: String,
-    /// The handlers it has.
+    /// The handlers it has, by name.
     pub handlers: Vec<String>,
+    /// The version of the library that it runs.
+    pub version: String,
+    /// Its clock minus the store's, in milliseconds.
+    pub clock_offset_ms: i64,
+    /// The definitions whose `handler_config` its handlers refuse.
+    pub refused: Vec<RefusedConfig>,
+    /// When it was first seen.
+    pub start_time: DateTime<Utc>,
     /// When it was last seen.
     pub last_seen: DateTime<Utc>,
 }
 
-/// An operator's action: a row of `notify_audit`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AuditEntry {
-    /// When, by the database's clock.
-    pub time: DateTime<Utc>,
-    /// The operator.
-    pub who: String,
-    /// What was done: a verb, such as `retry`.
-    pub act: String,
-    /// The definition, if the action concerned one.
-    pub def_id: Option<i64>,
-    /// The notice, if the action concerned one.
-    pub notice_id: Option<i64>,
-    /// The details, for people.
-    pub detail: Option<String>,
-}
+impl SeenNode {
+    /// Creates the record of a node from its report.
+    pub fn new(node: Node, start_time: DateTime<Utc>, last_seen: DateTime<Utc>) -> Self {
+        let Node { id, handlers, version, clock_offset_ms, refused, alarms: _ } = node;
+        Self { id, handlers, version, clock_offset_ms, refused, start_time, last_seen }
+    }
 
-impl AuditEntry {
-    /// Creates an entry without definition, notice and detail.
-    pub fn new(time: DateTime<Utc>, who: impl Into<String>, act: impl Into<String>) -> Self {
-        Self { time, who: who.into(), act: act.into(), def_id: None, notice_id: None, detail: None }
+    /// Returns why its handler refuses the `handler_config` of a definition, if it does.
+    pub fn refuses(&self, def_id: i64) -> Option<&str> {
+        self.refused.iter().find(|refused| refused.def_id == def_id).map(|refused| refused.problem.as_str())
     }
 }
 
 /// Failed notices that wait for their retry and for which the decision is the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RetryGroup {
     /// The failed attempts of each.
     pub failures: i64,
@@ -205,6 +199,7 @@ pub struct RetryGroup {
     /// Their own limit of tries.
     pub max_tries: Option<i64>,
     /// From the beginning of their last attempt to their retry, in whole seconds.
+    #[serde(serialize_with = "crate::json::optional_duration")]
     pub wait: Option<Duration>,
     /// True if they are due.
     pub due: bool,

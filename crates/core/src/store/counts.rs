@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde::{Serialize, Serializer};
 
 /// The maximum duration of one count. Its locks delay no other work, but it reads all queue slices of a definition.
 pub const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,7 +29,7 @@ pub fn next_count(took: Duration, every: Duration) -> Duration {
 }
 
 /// The number of notices of a definition at one moment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct NoticeCounts {
     /// Not attempted yet, due or delayed.
@@ -57,7 +58,7 @@ impl NoticeCounts {
 }
 
 /// The counts of a definition, and how old they are.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DefinitionCounts {
     /// The id of the definition.
@@ -65,11 +66,25 @@ pub struct DefinitionCounts {
     /// Its name.
     pub definition: String,
     /// The counts and their time; `None`: not counted yet.
+    #[serde(serialize_with = "taken")]
     pub taken: Option<(NoticeCounts, DateTime<Utc>)>,
     /// The age of the counts.
+    #[serde(serialize_with = "crate::json::duration")]
     pub age: Duration,
     /// When the next count is due; zero: now.
+    #[serde(serialize_with = "crate::json::duration")]
     pub due_in: Duration,
+}
+
+/// Writes counts beside their time.
+fn taken<S: Serializer>(taken: &Option<(NoticeCounts, DateTime<Utc>)>, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Taken<'a> {
+        at: &'a DateTime<Utc>,
+        #[serde(flatten)]
+        counts: &'a NoticeCounts,
+    }
+    taken.as_ref().map(|(counts, at)| Taken { at, counts }).serialize(serializer)
 }
 
 impl DefinitionCounts {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::SendLimits;
-use crate::definition::{NotifyDef, StoredVersion};
+use crate::definition::{CREATED, NotifyDef, StoredVersion};
 use crate::error::StoreError;
 
 /// Definitions: reading, editing, versions.
@@ -65,7 +65,7 @@ impl Edit {
     /// Returns the act of its version.
     pub fn act(&self) -> String {
         match self {
-            Self::Create(_) => "created".to_owned(),
+            Self::Create(_) => CREATED.to_owned(),
             Self::Replace { .. } => "edited".to_owned(),
             Self::RollBack { version, .. } => format!("rolled back to {version}"),
             Self::Delete { .. } => "deleted".to_owned(),

@@ -17,6 +17,7 @@
 //! depend on one minor release.
 
 mod alerts;
+mod audit;
 mod browse;
 mod counts;
 mod definitions;
@@ -31,14 +32,15 @@ use std::sync::Arc;
 
 pub use crate::definition::schedule::LastTick;
 pub use alerts::{AlertStep, AlertStore};
-pub use browse::{AuditEntry, BrowseStore, Listed, QueueSlice, RetryGroup, SeenNode};
+pub use audit::{AuditEntry, AuditQuery};
+pub use browse::{BrowseStore, Listed, QueueSlice, RetryGroup, SeenNode};
 pub use counts::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, dead_letters, next_count};
 pub use definitions::{DefinitionStore, Edit, Edited};
 pub use operate::{BulkStep, BulkStepDone, OperateStore, Target};
 pub use position::Position;
 pub use send::{
     Advanced, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, Lease, Look, NODE_LIVES, Node,
-    Purge, Purged, SendStore, Tick, was_seen,
+    Purge, Purged, RefusedConfig, SendStore, Tick, was_seen,
 };
 pub use send_limits::{Paused, SendLimits, Switch};
 pub use settle::{Alarm, BreakerInput, Cause, Settle, Settled, Shape, StoredState};

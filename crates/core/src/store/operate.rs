@@ -6,8 +6,8 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-use super::Switch;
 use super::verb::{Verb, VerbResult};
+use super::{AuditEntry, Switch};
 use crate::ack::{AckResult, Reply};
 use crate::error::StoreError;
 use crate::notice::Status;
@@ -30,6 +30,10 @@ pub trait OperateStore: Send + Sync + 'static {
     /// Sets the switch that pauses everything and writes an audit entry, in one transaction. Returns false if it was already
     /// set so.
     async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError>;
+
+    /// Applies [`crate::limit::close`] to the row of a definition and writes an audit entry, in one transaction. Returns false,
+    /// without an entry, if the circuit was not open.
+    async fn close_circuit(&self, def_id: i64, who: &str) -> Result<bool, StoreError>;
 }
 
 /// A change of a few notices of one queue slice.
@@ -71,8 +75,17 @@ pub struct BulkStepDone {
 }
 
 impl BulkStepDone {
-    /// Returns the detail for the audit: the filter, how many, and the smallest and largest id.
-    pub fn detail(&self, step: &BulkStep) -> String {
+    /// Returns the entry of the step for the audit, with the ids that were changed.
+    pub fn entry(&self, step: &BulkStep, time: DateTime<Utc>) -> AuditEntry {
+        let mut entry = AuditEntry::new(time, step.who.as_str(), step.verb.act());
+        (entry.def_id, entry.detail) = (Some(step.def_id), Some(self.detail(step)));
+        entry.notice_ids.clone_from(&self.changed);
+        entry.notice_ids.sort_unstable();
+        entry
+    }
+
+    /// Returns the filter, how many, and the smallest and largest id.
+    fn detail(&self, step: &BulkStep) -> String {
         let id = |id: Option<&i64>| id.copied().unwrap_or_default();
         let (first, last) = (id(self.changed.iter().min()), id(self.changed.iter().max()));
         let mut text = format!("{}: {} notices, ids {first} to {last}", step.filter, self.changed.len());

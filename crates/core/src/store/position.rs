@@ -38,6 +38,12 @@ impl fmt::Display for Position {
     }
 }
 
+impl serde::Serialize for Position {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl FromStr for Position {
     type Err = Error;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 
 use super::{Alarm, Settle, Settled};
 use crate::definition::Policy;
@@ -212,6 +213,13 @@ pub enum Purge {
         /// The maximum number of rows.
         limit: usize,
     },
+    /// Idempotency keys of receivers ([`crate::Inbox`]). Each deleted key is returned as an empty [`Purged`], because it has no id.
+    Inbox {
+        /// Only those that were first seen longer ago than this.
+        older_than: Duration,
+        /// The maximum number of keys.
+        limit: usize,
+    },
     /// A definition that was deleted longer ago than this and that no notice refers to, live or ended.
     Definition {
         /// The definition.
@@ -254,10 +262,39 @@ pub struct Node {
     pub id: String,
     /// The handlers it has, by name.
     pub handlers: Vec<String>,
+    /// The version of the library that it runs.
+    pub version: String,
     /// Its clock minus the store's, as last measured, in milliseconds.
     pub clock_offset_ms: i64,
+    /// The definitions whose `handler_config` its handlers refuse.
+    pub refused: Vec<RefusedConfig>,
     /// The alarms to raise.
     pub alarms: Vec<Alarm>,
+}
+
+impl Node {
+    /// Creates a node with these handlers, without anything to report.
+    pub fn new(id: impl Into<String>, handlers: Vec<String>) -> Self {
+        let id = id.into();
+        Self { id, handlers, version: String::new(), clock_offset_ms: 0, refused: Vec::new(), alarms: Vec::new() }
+    }
+}
+
+/// A definition whose `handler_config` the handler of a node refuses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RefusedConfig {
+    /// The id of the definition.
+    pub def_id: i64,
+    /// What is wrong, where, and what would be right.
+    pub problem: String,
+}
+
+impl RefusedConfig {
+    /// Creates the record of a refusal.
+    pub fn new(def_id: i64, problem: impl Into<String>) -> Self {
+        Self { def_id, problem: problem.into() }
+    }
 }
 
 /// Result of [`SendStore::beat`].
@@ -269,7 +306,7 @@ pub struct ClusterView {
     pub handlers: BTreeSet<String>,
 }
 
-/// A node that was not seen for this long counts as dead.
+/// A node that was not seen for this long counts as dead: three times the longest interval of heartbeats.
 pub const NODE_LIVES: Duration = Duration::from_secs(180);
 
 /// Returns true if a node was last seen within `within` of `now`. A time further ahead was stored by a wrong clock.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 
 use crate::limit::LimitRow;
 use crate::notice::rfc3339;
@@ -19,7 +20,7 @@ pub struct SendLimits {
 }
 
 /// The pause of everything, from the row of `notify_switch`. A pause by plain SQL may lack operator, time and reason.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Paused {
     /// The operator.
     pub who: Option<String>,

@@ -8,6 +8,7 @@
 //! | cancel | ends | ends, unless ordered and its lease holds | ends | no | no |
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 
 use crate::notice::{LATEST_TIME, NoticeRecord, Status, rfc3339, time_from_millis};
 
@@ -54,8 +55,9 @@ impl std::fmt::Debug for Verb {
 }
 
 /// Result of a verb. None of them is an error, because a notice changes while an operator looks at it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
+#[serde(tag = "result", content = "detail", rename_all = "snake_case")]
 pub enum VerbResult {
     /// Done, and written to the audit.
     Done,
@@ -177,15 +179,7 @@ pub fn decide(notice: &NoticeRecord, verb: &Verb, now: DateTime<Utc>) -> Result<
 /// Of parameters it contains the size and the SHA-256 of their bytes, not the text: the audit is never purged and has many
 /// readers, and a parameter may be confidential. The hash shows whether a known parameter is the same.
 pub fn detail(notice: &NoticeRecord, verb: &Verb) -> String {
-    let was = match notice.status {
-        Status::NotSent => "not sent",
-        Status::Succeeded => "succeeded",
-        Status::Failed => "failed",
-        Status::DeadLetter => "a dead letter",
-        Status::AwaitingAck => "awaiting its ack",
-        Status::Sending => "being sent",
-        Status::Cancelled => "cancelled",
-    };
+    let was = state(notice.status);
     let class = notice.last_class.as_deref().map(|class| format!(" of class {class}")).unwrap_or_default();
     let asked = match verb {
         Verb::Retry => String::new(),
@@ -195,6 +189,19 @@ pub fn detail(notice: &NoticeRecord, verb: &Verb) -> String {
     };
     let tries = notice.failures.saturating_add(notice.crashes);
     format!("it was {was}{class}, fence {}, tries used: {tries}{asked}", notice.fence)
+}
+
+/// Returns what a notice of this status is, for the audit.
+pub(crate) fn state(status: Status) -> &'static str {
+    match status {
+        Status::NotSent => "not sent",
+        Status::Succeeded => "succeeded",
+        Status::Failed => "failed",
+        Status::DeadLetter => "a dead letter",
+        Status::AwaitingAck => "awaiting its ack",
+        Status::Sending => "being sent",
+        Status::Cancelled => "cancelled",
+    }
 }
 
 fn digest(param: &str) -> String {

@@ -8,7 +8,7 @@ use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::definition::StoredVersion;
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::notice::{millis_from_time, time_from_millis};
-use solid_notify_core::store::{Alarm, AuditEntry, Cause, NoticeCounts, Paused};
+use solid_notify_core::store::{Alarm, AuditEntry, Cause, Node, NoticeCounts, Paused, RefusedConfig, SeenNode};
 use std::time::Duration;
 
 /// Encodes as JSON. The rows have only texts and numbers, for which encoding never fails.
@@ -181,28 +181,26 @@ pub(super) fn version(def_id: i64, text: &str) -> Option<StoredVersion> {
 
 #[derive(Serialize, Deserialize)]
 struct AuditText {
-    /// The server's microseconds, which the scripts write. They order the entries of a millisecond.
-    #[serde(default, skip_serializing)]
-    written: i64,
-    time: i64,
     who: String,
     act: String,
     def_id: Option<i64>,
     notice_id: Option<i64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    notice_ids: Vec<i64>,
     detail: Option<String>,
 }
 
+/// Without the time, which the scripts write beside it.
 pub(super) fn audit_text(entry: &AuditEntry) -> String {
-    let AuditEntry { who, act, def_id, notice_id, detail, .. } = entry.clone();
-    json(&AuditText { written: 0, time: millis_from_time(entry.time), who, act, def_id, notice_id, detail })
+    let AuditEntry { who, act, def_id, notice_id, notice_ids, detail, .. } = entry.clone();
+    json(&AuditText { who, act, def_id, notice_id, notice_ids, detail })
 }
 
-/// Reads an audit entry, and when it was written.
-pub(super) fn audit(text: &str) -> Option<(i64, AuditEntry)> {
-    let AuditText { written, time, who, act, def_id, notice_id, detail } = read("audit", text)?;
-    let mut entry = AuditEntry::new(time_from_millis(time), who, act);
-    (entry.def_id, entry.notice_id, entry.detail) = (def_id, notice_id, detail);
-    Some((written, entry))
+pub(super) fn audit(time: DateTime<Utc>, text: &str) -> Option<AuditEntry> {
+    let AuditText { who, act, def_id, notice_id, notice_ids, detail } = read("audit", text)?;
+    let mut entry = AuditEntry::new(time, who, act);
+    (entry.def_id, entry.notice_id, entry.notice_ids, entry.detail) = (def_id, notice_id, notice_ids, detail);
+    Some(entry)
 }
 
 #[derive(Serialize, Deserialize)]
@@ -235,18 +233,25 @@ struct NodeText {
     /// Written by the script.
     #[serde(default, skip_serializing)]
     last_seen: i64,
+    /// Written by the script.
+    #[serde(default, skip_serializing)]
+    start_time: i64,
     handlers: Vec<String>,
+    version: String,
     clock_offset_ms: i64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<RefusedConfig>,
 }
 
-pub(super) fn node_text(handlers: &[String], clock_offset_ms: i64) -> String {
-    json(&NodeText { last_seen: 0, handlers: handlers.to_vec(), clock_offset_ms })
+pub(super) fn node_text(node: &Node) -> String {
+    let Node { id: _, handlers, version, clock_offset_ms, refused, alarms: _ } = node.clone();
+    json(&NodeText { last_seen: 0, start_time: 0, handlers, version, clock_offset_ms, refused })
 }
 
-/// Returns when a node was last seen, and its handlers.
-pub(super) fn node(text: &str) -> Option<(DateTime<Utc>, Vec<String>)> {
-    let node: NodeText = read("node", text)?;
-    Some((time_from_millis(node.last_seen), node.handlers))
+pub(super) fn node(id: String, text: &str) -> Option<SeenNode> {
+    let NodeText { last_seen, start_time, handlers, version, clock_offset_ms, refused } = read("node", text)?;
+    let node = Node { version, clock_offset_ms, refused, ..Node::new(id, handlers) };
+    Some(SeenNode::new(node, time_from_millis(start_time), time_from_millis(last_seen)))
 }
 
 #[derive(Default, Serialize, Deserialize)]

@@ -20,7 +20,7 @@
 //! | `tick` | hash | `last_tick` and `tick_schedule` |
 //! | `alarms` | list | JSON of alarms that are not forwarded yet |
 //! | `last_alarm` | string | the number of the last alarm |
-//! | `audit` | list | JSON of audit entries about the notices |
+//! | `audit` | stream | audit entries about the notices: time, and JSON |
 //! | `aside` | hash | member without a notice to the reason |
 //!
 //! Keys that belong to no single definition, after `{prefix#}`:
@@ -39,7 +39,9 @@
 //! | `due_alerts` | sorted set | definition and reason of each alert to look at again, by time |
 //! | `arrived_alarms` | hash | definition to the number up to which its alarms have arrived |
 //! | `switch` | string | JSON, present while all sending is paused |
-//! | `audit` | list | JSON of audit entries about everything else |
+//! | `audit` | stream | audit entries about everything else |
+//! | `inbox` | hash | receiver, a zero byte and each idempotency key that it has seen, to a word for the call that marked it |
+//! | `inbox_times` | sorted set | the same, by the time when it was first seen |
 
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;

@@ -9,7 +9,8 @@ use solid_notify_core::notice::{
     ClaimedNotice, Status, duration_from_millis, duration_millis, millis_from_time, time_from_millis,
 };
 use solid_notify_core::store::{
-    Advanced, ClusterView, DueSlice, DueTimes, LastTick, Look, NODE_LIVES, Node, Purge, Purged, Tick, was_seen,
+    Advanced, ClusterView, DueSlice, DueTimes, LastTick, Look, NODE_LIVES, Node, Purge, Purged, SeenNode, Tick,
+    was_seen,
 };
 
 use super::given::{self, Plain, Text};
@@ -114,6 +115,7 @@ impl RedisStore {
                 let purged: Vec<Words> = self.run(&CHANGE, *def_id, &purge, DOING).await?;
                 Ok(purged.iter().map(purged_row).collect())
             }
+            Purge::Inbox { older_than, limit } => self.purge_inbox(*older_than, *limit).await,
             Purge::Definition { def_id, older_than } => {
                 let (now, rows) = self.rows().await?;
                 let row = rows.into_iter().find(|seen| seen.id == *def_id).and_then(|seen| seen.row);
@@ -132,7 +134,7 @@ impl RedisStore {
     }
 
     pub(super) async fn note_beat(&self, node: &Node) -> Result<ClusterView, StoreError> {
-        let text = codec::node_text(&node.handlers, node.clock_offset_ms);
+        let text = codec::node_text(node);
         let (now, nodes) = self.nodes_seen(Some(given::Node { node: &node.id, row: &text })).await?;
         let mut alarms = node.alarms.clone();
         alarms.sort_by_key(|alarm| (alarm.def_id, alarm.reason));
@@ -140,20 +142,19 @@ impl RedisStore {
             let same: Vec<_> = same.iter().map(|alarm| (0, alarm)).collect();
             self.raise(&same, None).await?;
         }
-        let lives = nodes.into_iter().filter(|(_, seen, _)| was_seen(*seen, now, NODE_LIVES));
-        Ok(ClusterView { now, handlers: lives.flat_map(|(_, _, handlers)| handlers).collect() })
+        let lives = nodes.into_iter().filter(|node| was_seen(node.last_seen, now, NODE_LIVES));
+        Ok(ClusterView { now, handlers: lives.flat_map(|node| node.handlers).collect() })
     }
 
-    /// Returns the time, and for each node, by id, when it was last seen and its handlers. `node` is the one that reports now.
+    /// Returns the time, and all nodes, by id. `node` is the one that reports now.
     pub(super) async fn nodes_seen(
         &self,
         node: Option<given::Node<'_>>,
-    ) -> Result<(DateTime<Utc>, Vec<(String, DateTime<Utc>, Vec<String>)>), StoreError> {
+    ) -> Result<(DateTime<Utc>, Vec<SeenNode>), StoreError> {
         let (now, raw): (i64, Vec<(String, String)>) =
             self.common(&given::Common::Beat { node }, "storing a heartbeat").await?;
-        let nodes = raw.into_iter().filter_map(|(id, text)| codec::node(&text).map(|(seen, has)| (id, seen, has)));
-        let mut nodes: Vec<_> = nodes.collect();
-        nodes.sort_unstable();
+        let mut nodes: Vec<SeenNode> = raw.into_iter().filter_map(|(id, text)| codec::node(id, &text)).collect();
+        nodes.sort_unstable_by(|a, b| a.id.cmp(&b.id));
         Ok((time_from_millis(now), nodes))
     }
 }

@@ -6,10 +6,12 @@
 
 mod adding;
 mod alerts;
+mod audit;
 mod claim;
 mod codec;
 mod definitions;
 mod given;
+mod inbox;
 mod keys;
 mod look;
 mod operate;
@@ -31,6 +33,7 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_redis_connection::script::{CLAIMING, Script};
 use solid_notify_redis_connection::{Error, Redis};
 
+pub(crate) use inbox::mark;
 use keys::Keys;
 pub(crate) use keys::{def_of, member, notice_id};
 use row::Stored;
@@ -41,8 +44,8 @@ const AUDIT: &str = include_str!("lua/audit.lua");
 
 static INSERT: Script = Script::new(&[KEYS, CLAIMING, SHARED, include_str!("lua/insert.lua")]);
 static CLAIM: Script = Script::new(&[KEYS, CLAIMING, SHARED, include_str!("lua/claim.lua")]);
-static SETTLE: Script = Script::new(&[KEYS, CLAIMING, SHARED, include_str!("lua/settle.lua")]);
-static LOOK: Script = Script::new(&[KEYS, CLAIMING, SHARED, include_str!("lua/look.lua")]);
+static SETTLE: Script = Script::new(&[AUDIT, KEYS, CLAIMING, SHARED, include_str!("lua/settle.lua")]);
+static LOOK: Script = Script::new(&[AUDIT, KEYS, CLAIMING, SHARED, include_str!("lua/look.lua")]);
 static CHANGE: Script = Script::new(&[AUDIT, KEYS, CLAIMING, SHARED, include_str!("lua/change.lua")]);
 static ALERT: Script = Script::new(&[KEYS, CLAIMING, SHARED, include_str!("lua/alert.lua")]);
 static META: Script = Script::new(&[AUDIT, include_str!("lua/meta.lua")]);

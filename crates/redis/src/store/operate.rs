@@ -11,16 +11,13 @@ use solid_notify_core::definition::NotifyDef;
 use solid_notify_core::notice::{NEVER, NoticeRecord, Status, duration_millis, time_from_millis};
 use solid_notify_core::store::verb::{Verb, VerbResult};
 use solid_notify_core::store::{
-    AuditEntry, BrowseStore, BulkStep, BulkStepDone, COUNT_HOLD, DefinitionCounts, Listed, NoticeCounts, OperateStore,
-    Paused, Position, QueueSlice, RECENT, RetryGroup, SeenNode, Switch, next_count, was_seen,
+    AuditEntry, AuditQuery, BrowseStore, BulkStep, BulkStepDone, COUNT_HOLD, DefinitionCounts, Listed, NoticeCounts,
+    OperateStore, Paused, Position, QueueSlice, RECENT, RetryGroup, SeenNode, Switch, next_count, was_seen,
 };
 
-use super::given::{self, After, Entries, Millis, Text};
+use super::given::{self, After, Millis, Text};
 use super::row::{Words, number, score, word};
 use super::{AT_ONCE, LOOK, RedisStore, codec, keys, member};
-
-/// How many audit entries are read at once.
-const LINES: i64 = 1000;
 
 #[async_trait]
 impl BrowseStore for RedisStore {
@@ -146,36 +143,11 @@ impl BrowseStore for RedisStore {
 
     async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
         let (now, nodes) = self.nodes_seen(None).await?;
-        let alive = nodes.into_iter().filter(|(_, seen, _)| was_seen(*seen, now, seen_within));
-        Ok(alive.map(|(id, last_seen, handlers)| SeenNode { id, handlers, last_seen }).collect())
+        Ok(nodes.into_iter().filter(|node| was_seen(node.last_seen, now, seen_within)).collect())
     }
 
-    async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
-        let latest = Entries { from: i64::try_from(limit.max(1)).map_or(i64::MIN, |limit| -limit), to: -1 };
-        let (_, rows) = self.rows().await?;
-        let look = given::Look::Audit(latest);
-        let lines = rows.iter().map(|seen| self.run::<Vec<String>>(&LOOK, seen.id, &look, "reading the audit"));
-        let mut texts: Vec<String> = try_join_all(lines).await?.into_iter().flatten().collect();
-        texts.extend(self.common::<Vec<String>>(&given::Common::Audit(latest), "reading the audit").await?);
-        let mut entries: Vec<(i64, AuditEntry)> = texts.iter().rev().filter_map(|text| codec::audit(text)).collect();
-        entries.sort_by_key(|(written, entry)| std::cmp::Reverse((entry.time, *written)));
-        Ok(entries.into_iter().take(limit).map(|(_, entry)| entry).collect())
-    }
-
-    async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
-        let (def_id, mut to, mut found) = (super::def_of(notice_id), -1, Vec::new());
-        while found.len() < limit {
-            let page = given::Look::Audit(Entries { from: to - LINES + 1, to });
-            let texts: Vec<String> = self.run(&LOOK, def_id, &page, "reading the audit").await?;
-            let entries = texts.iter().rev().filter_map(|text| codec::audit(text)).map(|(_, entry)| entry);
-            found.extend(entries.filter(|entry| entry.notice_id == Some(notice_id)));
-            if (texts.len() as i64) < LINES {
-                break;
-            }
-            to -= LINES;
-        }
-        found.truncate(limit);
-        Ok(found)
+    async fn audit(&self, query: &AuditQuery, limit: usize) -> Result<Vec<(Position, AuditEntry)>, StoreError> {
+        self.read_audit(query, limit).await
     }
 }
 
@@ -203,6 +175,10 @@ impl OperateStore for RedisStore {
         let switch = given::Common::Switch { paused, audit: codec::audit_text(&entry) };
         let turned: i64 = self.common(&switch, "turning the pause switch").await?;
         Ok(turned == 1)
+    }
+
+    async fn close_circuit(&self, def_id: i64, who: &str) -> Result<bool, StoreError> {
+        self.close(def_id, who).await
     }
 }
 

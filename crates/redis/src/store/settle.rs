@@ -44,8 +44,8 @@ impl RedisStore {
     }
 
     /// Returns true where this call has stored the outcome, and false where an earlier one had.
-    pub(super) async fn settle_once(&self, settle: &Settle) -> Result<bool, StoreError> {
-        let answers = self.write(def_of(settle.id), SettleMode::Once, &[settle]).await?;
+    pub(super) async fn settle_once(&self, settle: &Settle, audit: Option<&str>) -> Result<bool, StoreError> {
+        let answers = self.write(def_of(settle.id), SettleMode::Once { audit }, &[settle]).await?;
         Ok(answers.is_some_and(|answers| answers == [Settled::Done]))
     }
 
@@ -96,7 +96,7 @@ impl RedisStore {
             redis::from_redis_value(reply).map_err(|error| super::fault(DOING, Error::unreadable(DOING, &error)))?;
         let settled = |(reply, outcome): (&String, &&Settle)| match reply.as_str() {
             // An ack or nack is stored once: only the call that changed something returns `Done`.
-            "was" if matches!(mode, SettleMode::Once) => Settled::Ended(outcome.transition.next.status()),
+            "was" if matches!(mode, SettleMode::Once { .. }) => Settled::Ended(outcome.transition.next.status()),
             "done" | "was" => Settled::Done,
             reply => reply
                 .strip_prefix("ended ")

@@ -1,15 +1,17 @@
 //! Verbs of operators, acks and nacks. The core decides; one script compares the notice with the one decided about, writes it,
 //! and writes the audit entry.
 
+use chrono::DateTime;
 use solid_notify_core::StoreError;
-use solid_notify_core::ack::{ACKED_LATE, AckResult, OfLive, Reply, late_entry, of_ended, of_live};
+use solid_notify_core::ack::{ACKED_LATE, AckResult, OfLive, Reply, of_ended, of_live};
+use solid_notify_core::limit::{CLOSE_CIRCUIT, close};
 use solid_notify_core::notice::{Status, millis_from_time};
 use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
 use solid_notify_core::store::{AuditEntry, BulkStep, BulkStepDone};
 
 use super::given::{self, SeenStep, StepVerb, Target, Text};
 use super::row::Stored;
-use super::{AGAIN, CHANGE, RedisStore, busy, codec, member, pause};
+use super::{AGAIN, CHANGE, LOOK, RedisStore, busy, codec, member, pause};
 
 impl RedisStore {
     pub(super) async fn change_one(&self, id: i64, verb: &Verb, who: &str) -> Result<VerbResult, StoreError> {
@@ -75,9 +77,7 @@ impl RedisStore {
             let seen = format!("{}/{}", changed.join(" "), taken.join(" "));
             let ids = |members: &[String]| members.iter().filter_map(|member| member.parse().ok()).collect();
             let done = BulkStepDone { changed: ids(&changed), dedupe_key_taken: ids(&taken) };
-            let mut entry = AuditEntry::new(self.time().await?, step.who.as_str(), step.verb.act());
-            (entry.def_id, entry.detail) = (Some(step.def_id), Some(done.detail(step)));
-            let audit = codec::audit_text(&entry);
+            let audit = codec::audit_text(&done.entry(step, DateTime::UNIX_EPOCH));
             let take = change(Some(SeenStep { seen, audit }));
             let (reply, _, _): Seen = self.run(&CHANGE, step.def_id, &take, DOING).await?;
             if reply == "done" {
@@ -91,22 +91,23 @@ impl RedisStore {
         for round in 0..AGAIN {
             pause(round).await;
             let Some((stored, status)) = self.loaded(reply.id).await? else { return Ok(AckResult::Unknown) };
+            let entry = reply.entry(DateTime::UNIX_EPOCH, Some(stored.def_id), status);
+            let audit = entry.as_ref().map(codec::audit_text);
             if status.is_final() {
                 if let Some(answered) = of_ended(reply, status, stored.fence(), stored.claimed(status).create_time) {
                     return Ok(answered);
                 }
                 let late = given::Verb::Late { text: ACKED_LATE.to_owned() };
-                let entry = late_entry(self.time().await?, Some(stored.def_id), reply.id);
-                if self.carry_out(&stored, status, late, Some(codec::audit_text(&entry))).await? == "done" {
+                if self.carry_out(&stored, status, late, audit).await? == "done" {
                     return Ok(AckResult::DeadLetterAcked);
                 }
                 continue;
             }
             let done = match of_live(reply, &stored.claimed(status)) {
                 OfLive::Nothing(answered) => return Ok(answered),
-                OfLive::End(settle) => self.settle_once(&settle).await?,
+                OfLive::End(settle) => self.settle_once(&settle, audit.as_deref()).await?,
                 OfLive::Fail(errors) => {
-                    self.carry_out(&stored, status, given::Verb::Refuse { text: errors }, None).await? == "done"
+                    self.carry_out(&stored, status, given::Verb::Refuse { text: errors }, audit).await? == "done"
                 }
             };
             if done {
@@ -114,6 +115,24 @@ impl RedisStore {
             }
         }
         Err(busy("storing an ack or nack"))
+    }
+
+    pub(super) async fn close(&self, def_id: i64, who: &str) -> Result<bool, StoreError> {
+        const DOING: &str = "closing the circuit of a definition";
+        for round in 0..AGAIN {
+            pause(round).await;
+            let seen_limits: String = self.run(&LOOK, def_id, &given::Look::Limits, DOING).await?;
+            let Some(closed) = codec::limit_row(&seen_limits).as_ref().and_then(close) else { return Ok(false) };
+            let mut entry = AuditEntry::new(DateTime::UNIX_EPOCH, who, CLOSE_CIRCUIT);
+            entry.def_id = Some(def_id);
+            let (new_limits, audit) = (codec::limit_text(&closed), codec::audit_text(&entry));
+            let change = given::Change::Limits { seen_limits, new_limits, audit };
+            let reply: String = self.run(&CHANGE, def_id, &change, DOING).await?;
+            if reply == "done" {
+                return Ok(true);
+            }
+        }
+        Err(busy(DOING))
     }
 
     /// Returns the result that an ack or nack would have now.

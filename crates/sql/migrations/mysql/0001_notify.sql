@@ -34,6 +34,9 @@ CREATE TABLE IF NOT EXISTS notify_def (
     breaker_pause            varchar(100) NOT NULL DEFAULT '1m',
     keep_history             varchar(100) NOT NULL DEFAULT '30d',
     handler_config           text,
+    owner                    text,
+    runbook                  text,
+    mask                     text,
     -- Written by sweepers: the last tick of the timetable, and the timetable that it belongs to.
     last_tick                datetime(6),
     tick_schedule            varchar(1000) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
@@ -142,7 +145,10 @@ CREATE TABLE IF NOT EXISTS notify_msg_history (
 CREATE TABLE IF NOT EXISTS notify_node (
     id              varchar(200) NOT NULL PRIMARY KEY,
     handlers        longtext NOT NULL,
+    version         varchar(100) NOT NULL DEFAULT '',
     clock_offset_ms bigint NOT NULL DEFAULT 0,
+    -- The definitions whose handler_config its handlers refuse, as JSON; null: none.
+    refused         longtext,
     start_time      datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     last_seen       datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
@@ -226,14 +232,33 @@ CREATE TABLE IF NOT EXISTS notify_count (
     next_time          datetime(6) NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
+-- The idempotency keys that receivers have seen. notify.purge deletes old ones.
+CREATE TABLE IF NOT EXISTS notify_inbox (
+    receiver        varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */ NOT NULL,
+    idempotency_key varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */ NOT NULL,
+    first_seen      datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    PRIMARY KEY (receiver, idempotency_key),
+    -- Finds the old ones.
+    KEY notify_inbox_first_seen (first_seen)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
+
 CREATE TABLE IF NOT EXISTS notify_audit (
     id        bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
     time      datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
-    who       varchar(200) NOT NULL,
-    act       varchar(100) NOT NULL,
+    who       varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */ NOT NULL,
+    act       varchar(100) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */ NOT NULL,
     def_id    bigint,
     notice_id bigint,
     detail    longtext,
-    -- Finds the entries of a notice.
-    KEY notify_audit_notice (notice_id, id)
+    -- The notices that a step of a bulk verb changed: ,7,8,12, (null for other actions), and the first and the last of them.
+    notice_ids longtext,
+    first_id  bigint,
+    last_id   bigint,
+    KEY notify_audit_time (time, id),
+    KEY notify_audit_definition (def_id, time, id),
+    KEY notify_audit_notice (notice_id, time, id),
+    KEY notify_audit_who (who, time, id),
+    KEY notify_audit_act (act, time, id),
+    -- Finds the steps that may have changed a notice.
+    KEY notify_audit_steps (last_id, first_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;

@@ -39,6 +39,9 @@ CREATE TABLE notify_def (
     breaker_pause            text NOT NULL DEFAULT '1m',
     keep_history             text NOT NULL DEFAULT '30d',
     handler_config           text,
+    owner                    text,
+    runbook                  text,
+    mask                     text,
     -- Written by sweepers: the last tick of the timetable, and the timetable that it belongs to.
     last_tick                text,
     tick_schedule            text,
@@ -149,7 +152,10 @@ CREATE INDEX notify_msg_history_dead ON notify_msg_history (def_id, dead_class, 
 CREATE TABLE notify_node (
     id              text PRIMARY KEY,
     handlers        text NOT NULL,
+    version         text NOT NULL DEFAULT '',
     clock_offset_ms integer NOT NULL DEFAULT 0,
+    -- The definitions whose handler_config its handlers refuse, as JSON; null: none.
+    refused         text,
     start_time      text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     last_seen       text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now'))
 );
@@ -244,6 +250,21 @@ CREATE TABLE notify_count (
     )
 );
 
+-- The idempotency keys that receivers have seen. notify.purge deletes old ones.
+CREATE TABLE notify_inbox (
+    receiver        text NOT NULL,
+    idempotency_key text NOT NULL,
+    first_seen      text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    PRIMARY KEY (receiver, idempotency_key),
+    CONSTRAINT notify_inbox_keys CHECK (typeof(receiver) = 'text' AND typeof(idempotency_key) = 'text'),
+    CONSTRAINT notify_inbox_first_seen CHECK (
+        first_seen IS strftime('%Y-%m-%d %H:%M:%f', first_seen) OR first_seen IS datetime(first_seen)
+    )
+);
+
+-- Finds the old ones.
+CREATE INDEX notify_inbox_first_seen ON notify_inbox (first_seen);
+
 CREATE TABLE notify_audit (
     id        integer PRIMARY KEY AUTOINCREMENT,
     time      text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
@@ -251,8 +272,17 @@ CREATE TABLE notify_audit (
     act       text NOT NULL,
     def_id    integer,
     notice_id integer,
-    detail    text
+    detail    text,
+    -- The notices that a step of a bulk verb changed: ,7,8,12, (null for other actions), and the first and the last of them.
+    notice_ids text,
+    first_id  integer,
+    last_id   integer
 );
 
--- Finds the entries of a notice.
-CREATE INDEX notify_audit_notice ON notify_audit (notice_id, id) WHERE notice_id IS NOT NULL;
+CREATE INDEX notify_audit_time ON notify_audit (time, id);
+CREATE INDEX notify_audit_definition ON notify_audit (def_id, time, id);
+CREATE INDEX notify_audit_notice ON notify_audit (notice_id, time, id) WHERE notice_id IS NOT NULL;
+CREATE INDEX notify_audit_who ON notify_audit (who, time, id);
+CREATE INDEX notify_audit_act ON notify_audit (act, time, id);
+-- Finds the steps that may have changed a notice.
+CREATE INDEX notify_audit_steps ON notify_audit (last_id, first_id) WHERE last_id IS NOT NULL;

@@ -24,6 +24,7 @@ use crate::add::one::insert;
 use crate::dialect::Dialect;
 use crate::dialect::fault::failed;
 use crate::dialect::statement::Arg;
+use crate::inbox::{MARKING, mark_seen};
 use crate::shortcuts::insert_known::insert_known;
 use crate::tx::NoticeTx;
 
@@ -50,6 +51,11 @@ impl<DB: Dialect> Insert for NoticeTx<'_, DB> {
         // The commit makes the retry due, or the next notice of the ordering key.
         self.wake_after_commit();
         Ok(result)
+    }
+
+    async fn mark_seen(&mut self, receiver: &str, key: &str) -> Result<bool> {
+        let (conn, context) = self.parts(MARKING)?;
+        mark_seen::<DB>(conn, Caller::Ours(context), (receiver, key)).await
     }
 }
 
@@ -91,6 +97,10 @@ macro_rules! connection {
 
             async fn apply_ack(&mut self, reply: &Reply) -> Result<AckResult> {
                 ack_through::<$db>(self, reply, Caller::$caller).await
+            }
+
+            async fn mark_seen(&mut self, receiver: &str, key: &str) -> Result<bool> {
+                mark_seen::<$db>(self, Caller::$caller, (receiver, key)).await
             }
         }
     };

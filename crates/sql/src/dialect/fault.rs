@@ -26,7 +26,19 @@ pub(crate) fn fault<DB: Dialect>(error: &sqlx::Error) -> FaultKind {
 
 /// Returns the error of a call of the application.
 pub(crate) fn failed<DB: Dialect>(doing: &'static str, error: sqlx::Error) -> Error {
-    StoreError::new(doing, fault::<DB>(&error), error).into()
+    store_error::<DB>(doing, error).into()
+}
+
+/// Returns the error of a call of the store.
+pub(crate) fn store_error<DB: Dialect>(doing: &'static str, error: sqlx::Error) -> StoreError {
+    // A missing table or column: on PostgreSQL, on MySQL, and, among other mistakes in a statement, on SQLite.
+    let lacks_schema = ["42P01", "42703", "42S02", "42S22", "1"];
+    let code = error.as_database_error().and_then(|error| error.code().map(std::borrow::Cow::into_owned));
+    let hint = match code {
+        Some(code) if lacks_schema.contains(&code.as_str()) => " (was `outbox.migrate()` run?)",
+        _ => "",
+    };
+    StoreError::new(doing, fault::<DB>(&error), error).hint(hint)
 }
 
 pub(crate) fn is_unique_violation(error: &sqlx::Error) -> bool {

@@ -16,9 +16,9 @@ use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, required};
 use crate::dialect::statement::{Arg, Statement, int, statements};
-use crate::limits;
 use crate::operate::counts;
 use crate::settle::statements::SettleStatements;
+use crate::{inbox, limits};
 
 columns! {
     Ended():
@@ -79,6 +79,9 @@ impl PurgeStatements {
 #[derive(Default)]
 pub(crate) struct PurgeEnds(Mutex<HashMap<(i64, i64), i64>>);
 
+/// The part of the inbox: no definition has this id.
+const INBOX: (i64, Status) = (0, Status::NotSent);
+
 impl PurgeEnds {
     fn begin(&self, def_id: i64, status: Status) -> i64 {
         self.0.lock().get(&(def_id, status.code())).copied().unwrap_or(0)
@@ -113,6 +116,12 @@ pub(crate) async fn purge<DB: Dialect>(
             }
             tx.commit().await?;
             if is_purged { vec![Purged { id: *def_id, ..Purged::default() }] } else { Vec::new() }
+        }
+        Purge::Inbox { older_than, limit } => {
+            let (age, begin) = (duration_millis(*older_than), ends.begin(INBOX.0, INBOX.1));
+            let (purged, last) = inbox::purge::<DB>(&mut conn, now, (age, int(*limit), begin)).await?;
+            ends.end(INBOX.0, INBOX.1, last.filter(|_| purged == *limit));
+            vec![Purged::default(); purged]
         }
         Purge::History { def_id, status, older_than, limit } => {
             let age = duration_millis(*older_than);

@@ -238,8 +238,7 @@ pub(crate) async fn change_step<DB: Dialect>(
     if done.changed.is_empty() {
         tx.rollback().await?;
     } else {
-        let mut entry = AuditEntry::new(time_from_millis(0), step.who.as_str(), step.verb.act());
-        (entry.def_id, entry.detail) = (Some(step.def_id), Some(done.detail(step)));
+        let entry = done.entry(step, time_from_millis(0));
         write_entry::<DB>(&mut tx, now, &entry).await?;
         tx.commit().await?;
     }

@@ -1,7 +1,7 @@
-//! The handler of the definition `notify.alert`: it adds the recipients and the link to an alert, and then calls the handler that
-//! the application has registered.
+//! The handler of the definition `notify.alert`: it adds the recipients, the owner, the runbook and the link to an alert, and then
+//! calls the handler that the application has registered.
 //!
-//! Both are those of the moment of sending, so an edit of a row also applies to alerts that already wait.
+//! They are those of the moment of sending, so an edit of a row also applies to alerts that already wait.
 
 use std::sync::{Arc, Weak};
 
@@ -12,7 +12,8 @@ use solid_notify_core::metrics::ALERTS_SENT;
 
 use super::recipients::Recipients;
 use crate::definitions::KnownDefinitions;
-use crate::running::handler::{AnyHandler, Closure, Facts, Failure, HandlerResult, Notice, Typed};
+use crate::running::erased::{AnyHandler, Closure, Typed};
+use crate::running::handler::{Facts, Failure, HandlerResult, Notice};
 
 /// The handler of alerts around the one of the application.
 pub(crate) struct AlertHandler {
@@ -28,17 +29,19 @@ impl AlertHandler {
         Self { inner, known: Arc::downgrade(known), base_url, sent: metrics::counter!(ALERTS_SENT) }
     }
 
-    /// Returns the parameter with the recipients and the link. An alert that an application has inserted with recipients or a
-    /// link of its own keeps them; a parameter that is no alert stays as it is.
+    /// Returns the parameter with the recipients, the owner, the runbook and the link. An alert that an application has inserted
+    /// with some of its own keeps them; a parameter that is no alert stays as it is.
     fn completed(&self, param: &str) -> Option<String> {
         let mut alert: Alert = serde_json::from_str(param).ok()?;
         if let (None, Some(base), Some(id)) = (&alert.link, &self.base_url, alert.notice_id) {
             alert.link = Some(format!("{base}/notices/{id}"));
         }
+        let view = self.known.upgrade()?.view();
+        let definition = view.named(&alert.definition).map(|of| &*of.row);
+        alert.owner = alert.owner.or_else(|| definition?.owner.clone());
+        alert.runbook = alert.runbook.or_else(|| definition?.runbook.clone());
         if alert.email.is_empty() && alert.alert_to.is_empty() {
-            let view = self.known.upgrade()?.view();
             let alerts = view.alerts().and_then(|id| view.get(id));
-            let definition = view.named(&alert.definition).map(|of| &*of.row);
             let recipients = Recipients::of(definition, alerts.map(|of| &*of.row), Some(alert.reason));
             (alert.email, alert.alert_to) = (recipients.email, recipients.alert_to);
         }
@@ -59,6 +62,10 @@ impl AnyHandler for AlertHandler {
             }
             result
         })
+    }
+
+    fn check(&self, handler_config: Option<&str>) -> Result<(), String> {
+        self.inner.check(handler_config)
     }
 
     fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String> {

@@ -56,8 +56,12 @@ impl Worker {
             let mut alarm = |reason, message| {
                 alarms.extend(self.alarm(def_id, &definition.row.name, reason, cooldown, message));
             };
-            if let Readiness::Invalid(problems) = &definition.readiness {
-                alarm(AlertReason::InvalidDefinition, problems.clone());
+            match &definition.readiness {
+                Readiness::Invalid(problems) => alarm(AlertReason::InvalidDefinition, problems.clone()),
+                Readiness::Refused(_, problem) => {
+                    alarm(AlertReason::InvalidDefinition, format!("its handler refuses handler_config: {problem}"));
+                }
+                _ => {}
             }
             let Some(policy) = definition.policy().filter(|policy| policy.enabled && !definitions.is_paused()) else {
                 continue;
@@ -120,6 +124,7 @@ impl Worker {
             _ if late < HANDLER_GRACE => return,
             Readiness::Paused(_) => "it is not enabled",
             Readiness::Invalid(_) => "its row is invalid",
+            Readiness::Refused(..) => "its handler refuses its handler_config",
             Readiness::NotHere(policy, _) if !handlers.contains(&policy.handler) => "no living node has its handler",
             Readiness::NotHere(..) | Readiness::Ready(_) => return,
         };

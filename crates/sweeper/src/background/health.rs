@@ -11,10 +11,23 @@ use parking_lot::Mutex;
 use solid_notify_core::StoreError;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::metrics::DATABASE_UP;
+use tokio::time::Instant;
 
 pub(crate) struct Health {
     grace: Duration,
     state: Mutex<State>,
+    seen: Mutex<Seen>,
+}
+
+/// What a probe shows, on the process's clock.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    /// When the database last began or ceased to answer.
+    pub(crate) changed: Instant,
+    /// The last sweep that succeeded.
+    pub(crate) last_sweep: Option<Instant>,
+    /// The last heartbeat that was stored.
+    pub(crate) last_heartbeat: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
@@ -28,7 +41,20 @@ impl Health {
     /// `grace` is how long to leave expired leases alone; `now` is a moment of the worker's clock.
     pub(crate) fn new(grace: Duration, now: Duration) -> Self {
         metrics::gauge!(DATABASE_UP).set(1.0);
-        Self { grace, state: Mutex::new(State::UpSince(now)) }
+        let seen = Seen { changed: Instant::now(), last_sweep: None, last_heartbeat: None };
+        Self { grace, state: Mutex::new(State::UpSince(now)), seen: Mutex::new(seen) }
+    }
+
+    pub(crate) fn seen(&self) -> Seen {
+        *self.seen.lock()
+    }
+
+    pub(crate) fn swept(&self) {
+        self.seen.lock().last_sweep = Some(Instant::now());
+    }
+
+    pub(crate) fn beaten(&self) {
+        self.seen.lock().last_heartbeat = Some(Instant::now());
     }
 
     /// Records an error of a call for some notices or one definition. Only a lost connection concerns all notices.
@@ -48,6 +74,7 @@ impl Health {
             } else {
                 tracing::error!(%error, "the database does not answer; nothing is lost, sending goes on when it does");
                 metrics::gauge!(DATABASE_UP).set(0.0);
+                self.seen.lock().changed = Instant::now();
             }
             *state = State::Down;
         } else {
@@ -71,6 +98,7 @@ impl Health {
             tracing::info!("the database answers again");
             metrics::gauge!(DATABASE_UP).set(1.0);
             *state = State::UpSince(now);
+            self.seen.lock().changed = Instant::now();
         }
     }
 

@@ -10,24 +10,16 @@ use serde_json::Value;
 use solid_notify_core::built_in::{DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
 use solid_notify_core::definition::KeepHistory;
 use solid_notify_core::store::{Purge, Purged, dead_letters};
-use solid_notify_core::{AnyOutbox, ErrorClass, NotifyDef, Status, StoreError};
+use solid_notify_core::{AnyOutbox, NotifyDef, Status, StoreError};
 
-use crate::running::handler::{AnyHandler, Closure, Failure, Notice, Typed};
+use crate::running::erased::{AnyHandler, Closure, Typed, check_by};
+use crate::running::handler::{Failure, Handler, HandlerResult, Notice};
 
 /// The rows of one purge: few, so that other transactions do not wait for it.
 const STEP: usize = 500;
 
 /// Registers the handlers, unless the application has its own.
 pub(crate) fn register(handlers: &mut HashMap<String, Arc<dyn AnyHandler>>, outbox: &AnyOutbox) {
-    let of = outbox.clone();
-    let purge = move |notice: Notice<Value>| {
-        let (outbox, keep) = (of.clone(), Keep::read(notice.handler_config()));
-        async move {
-            let keep = keep.map_err(|wrong| Failure::retry(wrong).class(ErrorClass::Invalid))?;
-            purge(&outbox, &keep).await?;
-            Ok(())
-        }
-    };
     let of = outbox.clone();
     let count = move |_: Notice<Value>| {
         let outbox = of.clone();
@@ -36,8 +28,28 @@ pub(crate) fn register(handlers: &mut HashMap<String, Arc<dyn AnyHandler>>, outb
             Ok::<_, Failure>(())
         }
     };
-    handlers.entry(PURGE_DEFINITION.to_owned()).or_insert_with(|| Arc::new(Typed(Closure::new(purge))));
+    handlers.entry(PURGE_DEFINITION.to_owned()).or_insert_with(|| {
+        let purger: Arc<dyn AnyHandler> = Arc::new(Typed(Purger(outbox.clone())));
+        check_by(outbox, PURGE_DEFINITION, &purger);
+        purger
+    });
     handlers.entry(DEAD_LETTERS_DEFINITION.to_owned()).or_insert_with(|| Arc::new(Typed(Closure::new(count))));
+}
+
+/// The handler of `notify.purge`.
+struct Purger(AnyOutbox);
+
+impl Handler for Purger {
+    type Param = Value;
+
+    fn check(&self, handler_config: Option<&str>) -> Result<(), String> {
+        Keep::read(handler_config).map(drop)
+    }
+
+    async fn handle(&self, notice: Notice<Value>) -> HandlerResult {
+        let keep = Keep::read(notice.handler_config()).map_err(Failure::retry)?;
+        Ok(purge(&self.0, &keep).await?)
+    }
 }
 
 /// How long to keep rows for which the definition has no column.
@@ -46,6 +58,8 @@ struct Keep {
     /// Applies to deleted definitions too.
     dead_letters: Duration,
     cancelled: Duration,
+    /// The idempotency keys that receivers have seen.
+    inbox: Duration,
 }
 
 impl Keep {
@@ -56,11 +70,13 @@ impl Keep {
         struct Config {
             dead_letters: Option<String>,
             cancelled: Option<String>,
+            inbox: Option<String>,
         }
         let config = config.filter(|text| !text.trim().is_empty()).unwrap_or("{}");
         let wrong = |why: &dyn std::fmt::Display| {
             format!(
-                "handler_config = {config:?}: expected JSON such as {{\"dead_letters\": \"30d\", \"cancelled\": \"30d\"}}; {why}"
+                "handler_config = {config:?}: expected JSON such as {{\"dead_letters\": \"30d\", \"cancelled\": \"30d\", \
+                 \"inbox\": \"30d\"}}; {why}"
             )
         };
         let read: Config = serde_json::from_str(config).map_err(|error| wrong(&error))?;
@@ -68,7 +84,8 @@ impl Keep {
             None => Ok(Duration::from_secs(30 * 86_400)),
             Some(text) => humantime::parse_duration(&text).map_err(|error| wrong(&format!("`{text}`: {error}"))),
         };
-        Ok(Self { dead_letters: duration(read.dead_letters)?, cancelled: duration(read.cancelled)? })
+        let (dead_letters, cancelled) = (duration(read.dead_letters)?, duration(read.cancelled)?);
+        Ok(Self { dead_letters, cancelled, inbox: duration(read.inbox)? })
     }
 }
 
@@ -92,6 +109,8 @@ async fn purge(outbox: &AnyOutbox, keep: &Keep) -> Result<(), StoreError> {
             }
         }
     }
+    let step = Purge::Inbox { older_than: keep.inbox, limit: STEP };
+    while outbox.engine().stores().send.purge(&step).await?.len() == STEP {}
     Ok(())
 }
 
@@ -148,15 +167,15 @@ mod tests {
     #[test]
     fn a_wrong_time_to_keep_is_reported_with_the_correction() {
         const DAY: u64 = 86_400;
-        let keep = |dead, cancelled| Keep {
-            dead_letters: Duration::from_secs(dead * DAY),
-            cancelled: Duration::from_secs(cancelled * DAY),
-        };
+        let days = |days| Duration::from_secs(days * DAY);
+        let keep =
+            |dead, cancelled, inbox| Keep { dead_letters: days(dead), cancelled: days(cancelled), inbox: days(inbox) };
         for nothing in [None, Some(""), Some("{}")] {
-            assert_eq!(Keep::read(nothing), Ok(keep(30, 30)));
+            assert_eq!(Keep::read(nothing), Ok(keep(30, 30, 30)));
         }
-        assert_eq!(Keep::read(Some(r#"{"dead_letters": "7d"}"#)), Ok(keep(7, 30)));
-        assert_eq!(Keep::read(Some(r#"{"dead_letters": "1d", "cancelled": "2days"}"#)), Ok(keep(1, 2)));
+        assert_eq!(Keep::read(Some(r#"{"dead_letters": "7d"}"#)), Ok(keep(7, 30, 30)));
+        assert_eq!(Keep::read(Some(r#"{"dead_letters": "1d", "cancelled": "2days"}"#)), Ok(keep(1, 2, 30)));
+        assert_eq!(Keep::read(Some(r#"{"inbox": "90d"}"#)), Ok(keep(30, 30, 90)));
         for wrong in ["30d", "{", r#"{"dead_letter": "7d"}"#, r#"{"dead_letters": 7}"#, r#"{"cancelled": "soon"}"#] {
             let error = Keep::read(Some(wrong)).unwrap_err();
             assert!(error.contains(r#"{"dead_letters": "30d""#) && error.starts_with("handler_config = "), "{error}");

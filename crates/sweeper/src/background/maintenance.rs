@@ -17,7 +17,10 @@ pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
         // Subscribed before the work, so that a turn of the clock during it is not missed.
         let turned = worker.signals.clock_turned();
         match worker.beat(offset).await {
-            Ok(measured) => offset = measured,
+            Ok(measured) => {
+                worker.health.beaten();
+                offset = measured;
+            }
             Err(error) => worker.health.mention(&error),
         }
         worker.in_flight.drop_unawaited_reports();
@@ -37,7 +40,12 @@ impl Worker {
     async fn beat(&self, clock_offset_ms: i64) -> Result<i64, StoreError> {
         let mut handlers: Vec<String> = self.handlers.keys().cloned().collect();
         handlers.sort_unstable();
-        let mut node = Node { id: self.id.clone(), handlers, clock_offset_ms, alarms: Vec::new() };
+        let mut node = Node {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            clock_offset_ms,
+            refused: self.definitions().refused().collect(),
+            ..Node::new(&self.id, handlers)
+        };
         let asked = Utc::now();
         let pulse = self.stores().send.beat(&node).await?;
         let answered = Utc::now();

@@ -78,7 +78,7 @@ impl Worker {
         let ready = match &definition.readiness {
             Readiness::Ready(ready) => ready,
             Readiness::NotHere(..) => return self.in_flight.report(&ids, &FirstAttempt::NotHere),
-            Readiness::Paused(_) | Readiness::Invalid(_) => {
+            Readiness::Paused(_) | Readiness::Invalid(_) | Readiness::Refused(..) => {
                 return self.in_flight.report(&ids, &FirstAttempt::StillDue);
             }
         };

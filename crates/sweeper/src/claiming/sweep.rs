@@ -61,6 +61,7 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
         };
         let sleep = match round.await {
             Ok(next) => {
+                worker.health.swept();
                 failures = 0;
                 next
             }

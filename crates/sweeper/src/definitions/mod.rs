@@ -12,12 +12,12 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use parking_lot::{Mutex, RwLock};
 use solid_notify_core::definition::Step;
-use solid_notify_core::store::{DefinitionCounts, DueTimes, Paused, Tick};
+use solid_notify_core::store::{DefinitionCounts, DueTimes, Paused, RefusedConfig, Tick};
 use solid_notify_core::{ALERT_DEFINITION, NotifyDef, Policy, Status};
 
 use self::ticks::Ticks;
 use crate::meters::Meters;
-use crate::running::handler::AnyHandler;
+use crate::running::erased::AnyHandler;
 
 /// How old a node's view of the definitions can get.
 pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
@@ -101,6 +101,8 @@ pub(crate) enum Readiness {
     /// No handler or strategy of that name is registered on this node; the text says which. The policy applies to attempts
     /// under way.
     NotHere(Policy, String),
+    /// The handler refuses `handler_config`, for this reason. The policy applies to attempts under way.
+    Refused(Policy, String),
 }
 
 /// A named retry strategy: the delay before retry number `n`, from 1.
@@ -154,6 +156,11 @@ impl Definitions {
         snapshot.iter().filter_map(pile).collect()
     }
 
+    /// Returns the definitions whose `handler_config` a handler of this node refuses.
+    pub(crate) fn refused(&self) -> impl Iterator<Item = RefusedConfig> {
+        self.all().filter_map(|definition| Some(RefusedConfig::new(definition.row.id, definition.refusal()?)))
+    }
+
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Definition>> {
         self.by_id.values()
     }
@@ -174,14 +181,22 @@ impl Definition {
 
     /// Returns false if only other nodes send its notices.
     pub(crate) fn is_here(&self) -> bool {
-        !matches!(self.readiness, Readiness::NotHere(..))
+        !matches!(self.readiness, Readiness::NotHere(..) | Readiness::Refused(..))
     }
 
     /// Returns why only other nodes send its notices, if that is so.
     #[cfg(feature = "testkit")]
     pub(crate) fn not_here(&self) -> Option<&str> {
         match &self.readiness {
-            Readiness::NotHere(_, reason) => Some(reason),
+            Readiness::NotHere(_, reason) | Readiness::Refused(_, reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Returns why its handler refuses its `handler_config`, if it does.
+    pub(crate) fn refusal(&self) -> Option<&str> {
+        match &self.readiness {
+            Readiness::Refused(_, problem) => Some(problem),
             _ => None,
         }
     }
@@ -190,7 +205,7 @@ impl Definition {
     pub(crate) fn policy(&self) -> Option<&Policy> {
         match &self.readiness {
             Readiness::Ready(ready) => Some(&ready.policy),
-            Readiness::Paused(policy) | Readiness::NotHere(policy, _) => Some(policy),
+            Readiness::Paused(policy) | Readiness::NotHere(policy, _) | Readiness::Refused(policy, _) => Some(policy),
             Readiness::Invalid(_) => None,
         }
     }

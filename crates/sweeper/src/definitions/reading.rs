@@ -10,6 +10,7 @@ use solid_notify_core::built_in::built_in;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::metrics::BREAKER_OPEN;
+use solid_notify_core::notice::{MESSAGE_LIMIT, clean_text};
 use solid_notify_core::store::{Edit, Paused, SendLimits};
 use solid_notify_core::{ALERT_DEFINITION, NotifyDef, StoreError};
 
@@ -17,7 +18,7 @@ use super::ticks::Ticks;
 use super::{Definition, Definitions, Readiness, Ready, StrategyFn};
 use crate::alerts::{AlertHandler, log_alerts, recipients};
 use crate::meters::Meters;
-use crate::running::handler::AnyHandler;
+use crate::running::erased::AnyHandler;
 use crate::supervise;
 use crate::worker::Worker;
 
@@ -57,7 +58,12 @@ impl Worker {
         }
         let SendLimits { paused, limits } = self.stores().definitions.send_limits().await?;
         let are_new = are_new(&self.definitions(), &rows);
+        let refused = |definitions: &Definitions| definitions.refused().collect::<Vec<_>>();
+        let before = refused(&self.definitions());
         self.known.replace(|before| self.next_view(before, rows, paused, &limits));
+        if refused(&self.definitions()) != before {
+            self.signals.beat_soon();
+        }
         self.known.edits.store(edits, Ordering::SeqCst);
         if are_new {
             self.signals.keep_versions_soon();
@@ -157,6 +163,9 @@ impl Worker {
                 }
             },
         };
+        if let Err(problem) = handler.check(row.handler_config.as_deref()) {
+            return Readiness::Refused(policy, clean_text(&problem, MESSAGE_LIMIT));
+        }
         Readiness::Ready(Arc::new(Ready { meters: Meters::new(&row.name), policy, handler, strategy }))
     }
 
@@ -261,6 +270,9 @@ fn report(definition: &Definition) {
         }
         Readiness::NotHere(_, reason) => {
             tracing::info!(definition = %name, %reason, "its notices are left to other nodes")
+        }
+        Readiness::Refused(_, problem) => {
+            tracing::error!(definition = %name, %problem, "its handler refuses handler_config: its notices wait until the row is corrected");
         }
     }
 }

@@ -1,16 +1,16 @@
 //! The types that users write and receive: handlers, the notice that a handler gets, and the result that it returns.
 //!
-//! [`super::attempt`] calls the handlers; it applies the time-out, catches panics and takes the slots.
+//! [`super::erased`] keeps handlers of all types together. [`super::attempt`] calls the handlers; it applies the time-out, catches
+//! panics and takes the slots.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use solid_notify_core::definition::read_config;
 use solid_notify_core::error::BoxError;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::token::AckToken;
@@ -44,6 +44,46 @@ pub trait Handler: Send + Sync + 'static {
     /// Receivers deduplicate by [`Notice::idempotency_key`].
     fn handle(&self, notice: Notice<Self::Param>) -> impl Future<Output = HandlerResult> + Send;
 
+    /// Checks the column `handler_config` of a definition. The sweeper calls it for each definition of this handler that it reads. A
+    /// refused configuration pauses the definition on this node, so that no notice fails by it: `outbox.definitions()` and
+    /// `explain` show the error, which says what is wrong, where, and what would be right. In a process whose sweeper or builder has
+    /// the handler, a definition that it refuses is not stored.
+    ///
+    /// ```
+    /// # use solid_notify_core::definition::{SecretRef, read_config};
+    /// # use solid_notify_sweeper::{Handler, HandlerResult, Notice};
+    /// #[derive(serde::Deserialize)]
+    /// #[serde(deny_unknown_fields)]
+    /// struct Config {
+    ///     url: String,
+    ///     /// `"env:NAME"` or `"file:/path"`; a literal is refused.
+    ///     api_key: SecretRef,
+    /// }
+    ///
+    /// struct Partner;
+    ///
+    /// impl Handler for Partner {
+    ///     type Param = serde_json::Value;
+    ///
+    ///     fn check(&self, handler_config: Option<&str>) -> Result<(), String> {
+    ///         read_config::<Config>(handler_config).map(drop)
+    ///     }
+    ///
+    ///     async fn handle(&self, notice: Notice<Self::Param>) -> HandlerResult {
+    ///         let config: Config = notice.config()?;
+    ///         let key = config.api_key.read()?;
+    ///         println!("POST {} to {}", notice.raw_param(), config.url);
+    ///         Ok(())
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// The default has none.
+    fn check(&self, _handler_config: Option<&str>) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Checks the recipients of a definition's alerts: the addresses of its column `email` and the names of its column
     /// `alert_to`. The sweeper calls it on the handler of `notify.alert` for each definition that it reads, and logs the error,
     /// which says what is wrong and what would be right.
@@ -66,7 +106,7 @@ pub type HandlerResult = Result<(), Failure>;
 /// It does not implement `std::error::Error`, because only so can every error be converted into it.
 pub struct Failure {
     pub(crate) next: AfterFailure,
-    error: BoxError,
+    pub(super) error: BoxError,
     /// The name of the error's type, where it has one of its own.
     pub(crate) error_type: Option<&'static str>,
 }
@@ -140,8 +180,8 @@ impl fmt::Debug for Failure {
 
 /// A notice, with its parameter, as a handler receives it.
 pub struct Notice<T> {
-    param: T,
-    facts: Arc<Facts>,
+    pub(super) param: T,
+    pub(super) facts: Arc<Facts>,
 }
 
 /// The part of a [`Notice`] that does not depend on the parameter's type.
@@ -202,11 +242,13 @@ impl Facts {
 impl<T: fmt::Debug> fmt::Debug for Notice<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Facts { claimed, row, .. } = &*self.facts;
-        f.debug_struct("Notice")
-            .field("definition", &row.name)
-            .field("param", &self.param)
-            .field("claimed", claimed)
-            .finish_non_exhaustive()
+        let mut shown = f.debug_struct("Notice");
+        shown.field("definition", &row.name);
+        match &row.mask {
+            Some(_) => shown.field("param", &row.masked(self.facts.param())),
+            None => shown.field("param", &self.param),
+        };
+        shown.field("claimed", claimed).finish_non_exhaustive()
     }
 }
 
@@ -245,6 +287,14 @@ impl<T> Notice<T> {
     /// Returns the column `handler_config` of its definition.
     pub fn handler_config(&self) -> Option<&str> {
         self.facts.row.handler_config.as_deref()
+    }
+
+    /// Returns the column `handler_config`, read as JSON into `C`; no configuration reads as `{}`.
+    ///
+    /// # Errors
+    /// A failure that is retried as the definition says, with the field and the position.
+    pub fn config<C: DeserializeOwned>(&self) -> Result<C, Failure> {
+        read_config(self.handler_config()).map_err(|problem| Failure::retry(format!("handler_config: {problem}")))
     }
 
     /// Returns the number of this attempt: 1 for the first, 2 for the first retry. Only attempts that failed or crashed count; one
@@ -304,67 +354,4 @@ impl<T> Notice<T> {
     pub fn set_description(&self, text: impl Into<String>) {
         *self.facts.description.lock() = Some(text.into());
     }
-}
-
-/// A handler whose parameter type is erased.
-pub(crate) trait AnyHandler: Send + Sync {
-    /// Deserialises the parameter and calls the handler. The outer error says why the parameter cannot be deserialised.
-    fn call(self: Arc<Self>, facts: Arc<Facts>) -> BoxFuture<'static, Result<HandlerResult, String>>;
-
-    /// As [`Handler::check_recipients`].
-    fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String>;
-}
-
-/// A [`Handler`] as an [`AnyHandler`].
-pub(crate) struct Typed<H>(pub(crate) H);
-
-impl<H: Handler> AnyHandler for Typed<H> {
-    fn call(self: Arc<Self>, facts: Arc<Facts>) -> BoxFuture<'static, Result<HandlerResult, String>> {
-        Box::pin(async move {
-            let param = read::<H::Param>(&facts)?;
-            Ok(self.0.handle(Notice { param, facts }).await)
-        })
-    }
-
-    fn check_recipients(&self, email: &[String], alert_to: &[String]) -> Result<(), String> {
-        self.0.check_recipients(email, alert_to)
-    }
-}
-
-/// A closure as a [`Handler`].
-pub(crate) struct Closure<T, F> {
-    call: F,
-    param: PhantomData<fn(T)>,
-}
-
-impl<T, F> Closure<T, F> {
-    pub(crate) fn new(call: F) -> Self {
-        Self { call, param: PhantomData }
-    }
-}
-
-impl<T, F, Fut> Handler for Closure<T, F>
-where
-    T: DeserializeOwned + Send + 'static,
-    F: Fn(Notice<T>) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = HandlerResult> + Send,
-{
-    type Param = T;
-
-    fn handle(&self, notice: Notice<T>) -> impl Future<Output = HandlerResult> + Send {
-        (self.call)(notice)
-    }
-}
-
-fn read<T: DeserializeOwned>(facts: &Facts) -> Result<T, String> {
-    // Only the position and the kind of the error: serde's own message quotes the value, and this text goes to logs and
-    // tables.
-    serde_json::from_str(facts.param()).map_err(|error| {
-        let what = match error.classify() {
-            serde_json::error::Category::Data => "another type or shape is expected",
-            _ => "it is not JSON",
-        };
-        let (target, line, column) = (std::any::type_name::<T>(), error.line(), error.column());
-        format!("the parameter cannot be read into {target}: {what} (line {line}, column {column})")
-    })
 }

@@ -112,6 +112,11 @@ impl AttemptsInFlight {
         self.state.lock().attempts.is_empty()
     }
 
+    /// Returns how many attempts run.
+    pub(crate) fn running(&self) -> usize {
+        self.state.lock().attempts.values().filter(|attempt| !attempt.ended).count()
+    }
+
     /// Returns how many attempts are in flight or given up.
     pub(crate) fn known(&self) -> usize {
         let state = self.state.lock();

@@ -2,7 +2,9 @@
 //! ([`classify`]). [`in_flight`] lists the attempts of this node until they are settled.
 
 mod attempt;
+pub(crate) mod batch;
 pub(crate) mod classify;
+pub(crate) mod erased;
 pub(crate) mod handler;
 mod in_flight;
 mod span;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::definition::FOREVER;
 use solid_notify_core::notice::{ClaimedNotice, NEVER, time_from_millis};
-use solid_notify_core::operate::Explanation;
+use solid_notify_core::operate::{AuditFilter, Explanation};
 use solid_notify_core::store::{Look, QueueSlice, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{NewNotice, NotifyDef, Status};
@@ -124,7 +124,7 @@ pub async fn an_acked_dead_letter_becomes_a_success_and_is_audited(b: &dyn Backe
     assert_eq!((record.status, record.finish_time), (Status::Succeeded, Some(b.clock().now())));
     assert_eq!(record.end_reason.as_deref(), Some("acked after it had been given up"));
     assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::AlreadySucceeded);
-    let audit = b.outbox().engine().stores().browse.audit(10).await.unwrap();
+    let audit = b.audit(&AuditFilter::all()).await;
     assert_eq!(audit.len(), 1, "{audit:?}");
     assert_eq!((audit[0].act.as_str(), audit[0].notice_id, audit[0].def_id), ("ack", Some(id), Some(def_id)));
     assert_eq!(audit[0].time, b.clock().now());
@@ -140,7 +140,7 @@ pub async fn acks_of_cancelled_and_of_missing_notices_differ(b: &dyn Backend) {
     assert_eq!(b.outbox().nack(id, "no").await.unwrap(), AckResult::Cancelled);
     assert_eq!(b.outbox().ack(id + 1000).await.unwrap(), AckResult::Unknown);
     assert_eq!(b.record(id).await.status, Status::Cancelled);
-    assert!(b.outbox().engine().stores().browse.audit(10).await.unwrap().is_empty());
+    assert!(b.audit(&AuditFilter::all()).await.is_empty());
 }
 
 pub async fn a_refusal_makes_the_delivery_overdue_at_once_with_its_reason(b: &dyn Backend) {
@@ -153,6 +153,37 @@ pub async fn a_refusal_makes_the_delivery_overdue_at_once_with_its_reason(b: &dy
     assert_eq!(record.errors.len(), 1);
     assert!(record.errors[0].message.contains("wrong address"), "{:?}", record.errors);
     assert_eq!((record.errors[0].fence, record.errors[0].class.as_str()), (1, "unacked"));
+}
+
+pub async fn acks_and_nacks_by_an_operator_are_audited(b: &dyn Backend) {
+    let (def_id, id, claimed) = b.delivered().await;
+    let alice = b.alice();
+    assert_eq!(alice.nack(id, "they never got it\0").await.unwrap(), AckResult::Done);
+    assert_eq!(alice.nack(id, "twice").await.unwrap(), AckResult::NotAwaiting);
+    let message = b.record(id).await.errors.remove(0).message;
+    assert!(message.contains("alice nacked it: they never got it"), "{message}");
+    assert_eq!(alice.ack(id).await.unwrap(), AckResult::Done);
+    assert_eq!(alice.ack(id).await.unwrap(), AckResult::AlreadySucceeded);
+    assert_eq!(b.settle_one(await_ack(&claimed, SECOND)).await, Settled::Ended(Status::Succeeded));
+    assert_eq!(alice.ack(id + 100_000).await.unwrap(), AckResult::Unknown);
+    let entries = b.audit_of(id).await;
+    let shown: Vec<_> = entries.iter().map(|entry| (entry.who.as_str(), entry.act.as_str(), entry.def_id)).collect();
+    assert_eq!(shown, [("alice", "ack", Some(def_id)), ("alice", "nack", Some(def_id))]);
+    let details: Vec<_> = entries.iter().filter_map(|entry| entry.detail.as_deref()).collect();
+    assert_eq!(details[0], "it was awaiting its ack");
+    assert!(details[1].starts_with("it was awaiting its ack; reason: they never got it"), "{details:?}");
+    assert_eq!(entries[0].time, b.clock().now());
+
+    let dead = b.add_dead("sync", None).await;
+    assert_eq!(alice.nack(dead, "no").await.unwrap(), AckResult::NotAwaiting);
+    assert_eq!(alice.ack(dead).await.unwrap(), AckResult::DeadLetterAcked);
+    let entry = b.audit_of(dead).await.remove(0);
+    assert_eq!((entry.who.as_str(), entry.act.as_str()), ("alice", "ack"));
+
+    let by_its_receiver = b.add_to("sync").await;
+    b.claim_one(def_id).await;
+    assert_eq!(b.outbox().ack(by_its_receiver).await.unwrap(), AckResult::Done);
+    assert!(b.audit_of(by_its_receiver).await.is_empty(), "its record has that");
 }
 
 pub async fn a_refusal_before_the_handler_returned_is_not_lost(b: &dyn Backend) {

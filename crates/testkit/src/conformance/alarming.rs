@@ -220,7 +220,7 @@ pub async fn a_cool_down_is_of_one_definition_and_reason(b: &dyn Backend) {
         alarm(defs.sync, AlertReason::Backlog),
         alarm(other, AlertReason::FinalFailure),
     ];
-    let node = Node { id: "node-1".to_owned(), handlers: Vec::new(), clock_offset_ms: 0, alarms };
+    let node = Node { alarms, ..Node::new("node-1".to_owned(), Vec::new()) };
     b.stores().send.beat(&node).await.unwrap();
     assert_eq!(defs.due(b).await.len(), 3);
     b.stores().send.beat(&node).await.unwrap();
@@ -231,7 +231,7 @@ pub async fn of_many_nodes_that_alarm_at_once_one_tells(b: &dyn Backend) {
     let defs = Defs::new(b).await;
     let beats = (0..8).map(|n| {
         let alarms = vec![defs.alarm("no")];
-        let node = Node { id: format!("node-{n}"), handlers: Vec::new(), clock_offset_ms: 0, alarms };
+        let node = Node { alarms, ..Node::new(format!("node-{n}"), Vec::new()) };
         async move { b.stores().send.beat(&node).await }
     });
     for beat in futures_util::future::join_all(beats).await {

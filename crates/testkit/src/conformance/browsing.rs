@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use solid_notify_core::error::Error;
-use solid_notify_core::operate::{Filter, NO_CLASS, Page, Rate};
+use solid_notify_core::operate::{AuditFilter, Filter, NO_CLASS, Page, Rate};
 use solid_notify_core::store::verb::Verb;
 use solid_notify_core::store::{BulkStep, Position, Target};
 use solid_notify_core::{ErrorClass, NewNotice, NotifyDef, Status};
@@ -163,7 +163,7 @@ pub async fn a_bulk_retry_is_spread_by_its_rate(b: &dyn Backend) {
         assert_eq!(record.next_call_time, Some(now + 2 * n * SECOND), "the oldest first");
     }
     assert_eq!(b.record(other).await.status, Status::DeadLetter);
-    let entry = b.alice().audit(10).await.unwrap().remove(0);
+    let entry = b.audit(&AuditFilter::all()).await.remove(0);
     assert_eq!((entry.who.as_str(), entry.act.as_str(), entry.notice_id), ("alice", "retry", None));
     let detail = entry.detail.unwrap();
     let start = "dead letters of all definitions, class timeout, until ";
@@ -174,7 +174,7 @@ pub async fn a_bulk_retry_is_spread_by_its_rate(b: &dyn Backend) {
     );
     let again = b.alice().retry_all(&filter, Rate::AT_ONCE).await.unwrap();
     assert_eq!((again.changed, again.last_due), (0, None));
-    assert_eq!(b.alice().audit(10).await.unwrap().len(), 1, "nothing was done, so nothing is logged");
+    assert_eq!(b.audit(&AuditFilter::all()).await.len(), 1, "nothing was done, so nothing is logged");
 }
 
 pub async fn a_bulk_retry_of_many_takes_steps_and_each_once(b: &dyn Backend) {
@@ -182,7 +182,7 @@ pub async fn a_bulk_retry_of_many_takes_steps_and_each_once(b: &dyn Backend) {
     let mut all = b.add_many_dead(def_id, "sync", 1100).await;
     let done = b.alice().retry_all(&Filter::dead_letters(), Rate::AT_ONCE).await.unwrap();
     assert_eq!((done.changed, done.passed_over, done.last_due), (1100, 0, Some(b.clock().now())));
-    let audit = b.alice().audit(10).await.unwrap();
+    let audit = b.audit(&AuditFilter::all()).await;
     let counts: Vec<bool> =
         audit.iter().map(|entry| entry.detail.as_ref().unwrap().contains(": 500 notices")).collect();
     assert_eq!(counts, [false, true, true], "an entry a step");
@@ -232,7 +232,7 @@ pub async fn a_bulk_retry_passes_over_taken_dedupe_keys_and_ends(b: &dyn Backend
     use Status::{DeadLetter, Failed};
     assert_eq!(stand, [DeadLetter, Failed, DeadLetter, DeadLetter], "of the same key the first");
     assert_eq!(b.record(plain).await.status, Failed);
-    let detail = b.alice().audit(1).await.unwrap().remove(0).detail.unwrap();
+    let detail = b.audit(&AuditFilter::all()).await.remove(0).detail.unwrap();
     assert!(detail.contains("3 passed over"), "{detail}");
 }
 
@@ -267,7 +267,7 @@ pub async fn a_bulk_cancel_ends_what_waits_and_leaves_what_is_being_sent(b: &dyn
     }
     assert_eq!(b.record(claimed[1].id).await.status, Status::Sending);
     assert_eq!(b.record(other).await.status, Status::NotSent);
-    let audit = b.alice().audit(10).await.unwrap();
+    let audit = b.audit(&AuditFilter::all()).await;
     assert!(audit.iter().all(|entry| entry.act == "cancel" && entry.def_id == Some(def_id)), "{audit:?}");
     assert!(audit[0].detail.as_ref().unwrap().contains("reason: a mistake"), "{audit:?}");
     let refused = b.alice().cancel_all(&Filter::live(), "x").await;

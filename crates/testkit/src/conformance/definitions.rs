@@ -44,7 +44,10 @@ pub async fn every_column_of_a_definition_is_kept(b: &dyn Backend) {
         .breaker_failures(5)
         .breaker_pause("2m")
         .keep_history("none")
-        .handler_config("{}");
+        .handler_config("{}")
+        .owner("team orders")
+        .runbook("https://wiki.example.org/orders")
+        .mask(r#"["$.card.number"]"#);
     b.define(def.clone()).await;
     let row = b.definition("sync").await;
     (def.id, def.create_time, def.update_time) = (row.id, row.create_time, row.update_time);

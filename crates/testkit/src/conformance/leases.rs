@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use solid_notify_core::store::{Lease, Look, Node, Settle, Settled};
+use solid_notify_core::store::{Lease, Look, Node, RefusedConfig, SeenNode, Settle, Settled};
 use solid_notify_core::{NotifyDef, Status};
 
 use super::operating::dead;
@@ -143,8 +143,7 @@ pub async fn any_number_of_leases_is_extended_at_once(b: &dyn Backend) {
 }
 
 pub async fn a_node_that_beats_hears_the_time_of_the_store(b: &dyn Backend) {
-    let node =
-        Node { id: "node-1".to_owned(), handlers: vec!["sync".to_owned()], clock_offset_ms: -5, alarms: Vec::new() };
+    let node = Node { clock_offset_ms: -5, ..Node::new("node-1", vec!["sync".to_owned()]) };
     let pulse = b.stores().send.beat(&node).await.unwrap();
     assert_eq!(pulse.now, b.clock().now());
     assert!(pulse.handlers.contains("sync"));
@@ -152,10 +151,27 @@ pub async fn a_node_that_beats_hears_the_time_of_the_store(b: &dyn Backend) {
     assert_eq!(b.stores().send.beat(&node).await.unwrap().now, b.clock().now());
 }
 
+pub async fn node_is_listed_with_what_it_last_reported(b: &dyn Backend) {
+    let refused = vec![RefusedConfig::new(7, "url: missing \"start_time\":4")];
+    let handlers = vec!["mail".to_owned(), "sync".to_owned()];
+    let first = Node { version: "0.1.0".to_owned(), refused, ..Node::new("node-1", handlers) };
+    b.stores().send.beat(&first).await.unwrap();
+    let start_time = b.clock().now();
+    b.clock().advance(SECOND);
+    b.stores().send.beat(&first).await.unwrap();
+    assert_eq!(b.alice().nodes().await.unwrap(), [SeenNode::new(first.clone(), start_time, b.clock().now())]);
+    b.clock().advance(SECOND);
+    let second = Node { clock_offset_ms: -5, refused: Vec::new(), ..first };
+    b.stores().send.beat(&second).await.unwrap();
+    assert_eq!(b.alice().nodes().await.unwrap(), [SeenNode::new(second, start_time, b.clock().now())]);
+    b.clock().advance(180 * SECOND);
+    assert_eq!(b.alice().nodes().await.unwrap(), []);
+}
+
 pub async fn node_lives_near_the_time_at_which_it_was_seen(b: &dyn Backend) {
     let node = |id: &str| {
         let (id, handlers) = (id.to_owned(), vec![format!("of-{id}")]);
-        Node { id, handlers, clock_offset_ms: 0, alarms: Vec::new() }
+        Node::new(id, handlers)
     };
     let now = b.clock().now();
     let minutes = |minutes: u32| now + minutes * 60 * SECOND;

@@ -7,10 +7,11 @@ use futures_util::future::join_all;
 use solid_notify_core::definition::FOREVER;
 use solid_notify_core::limit::{Breaker, LimitRow, Quota, QuotaStop, TargetSign};
 use solid_notify_core::notice::{ClaimedNotice, millis_from_time};
+use solid_notify_core::operate::AuditFilter;
 use solid_notify_core::store::{
     Alarm, BreakerInput, Cause, Claim, ClaimWhat, Claims, Node, Paused, Purge, Settle, Settled, Switch,
 };
-use solid_notify_core::{ALERT_DEFINITION, AlertReason, Explanation, NewNotice, NotifyDef, Status};
+use solid_notify_core::{ALERT_DEFINITION, AlertReason, Error, Explanation, NewNotice, NotifyDef, Status};
 
 use super::{Backend, LEASE, fail, slice_claim, succeed};
 
@@ -171,6 +172,29 @@ pub async fn failures_in_a_row_open_the_circuit_and_one_probe_closes_it(b: &dyn 
     assert_eq!(b.takes(def_id, breaking()).await, (10, None));
 }
 
+pub async fn an_operator_closes_an_open_circuit_once(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    b.backlog("sync", 20).await;
+    let alice = b.alice();
+    assert!(!alice.close_circuit("sync").await.unwrap());
+    for _ in 0..3 {
+        b.fail_one(def_id).await;
+    }
+    assert_eq!(b.takes(def_id, breaking()).await, (0, Some(QuotaStop::Circuit { after: MINUTE })));
+    let closed = join_all((0..8).map(|_| alice.close_circuit("sync"))).await;
+    assert_eq!(closed.into_iter().filter(|closed| *closed.as_ref().unwrap()).count(), 1);
+    let row = b.limit(def_id).await.unwrap();
+    assert_eq!((row.failures, row.open_until, row.probe), (0, None, None));
+    for _ in 0..2 {
+        b.fail_one(def_id).await;
+    }
+    assert_eq!(b.takes(def_id, breaking()).await, (10, None), "the failures before do not count");
+    let audit = b.audit(&AuditFilter::all()).await;
+    let acts: Vec<_> = audit.iter().map(|entry| (entry.who.as_str(), entry.act.as_str(), entry.def_id)).collect();
+    assert_eq!(acts, [("alice", "close_circuit", Some(def_id))]);
+    assert!(matches!(alice.close_circuit("no such").await, Err(Error::UnknownDefinition { .. })));
+}
+
 pub async fn a_probe_whose_process_died_blocks_no_longer_than_its_lease(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     b.backlog("sync", 20).await;
@@ -287,7 +311,7 @@ pub async fn the_switch_is_turned_once_and_written_down(b: &dyn Backend) {
     assert!(paused.to_string().contains(" by alice: the target moves"), "{paused}");
     assert!(alice.resume_all().await.unwrap());
     assert_eq!(stores.definitions.send_limits().await.unwrap().paused, None);
-    let audit = alice.audit(10).await.unwrap();
+    let audit = b.audit(&AuditFilter::all()).await;
     let acts: Vec<(&str, &str)> = audit.iter().map(|entry| (entry.who.as_str(), entry.act.as_str())).collect();
     assert_eq!(acts, [("alice", "resume_all"), ("alice", "pause_all")]);
     assert_eq!(audit[1].detail.as_deref(), Some("the target moves"));
@@ -297,7 +321,7 @@ pub async fn explain_returns_the_limit_that_delays_a_due_notice(b: &dyn Backend)
     let limited = NotifyDef::new("sync").rate_limit("2/1m").max_concurrency_total(3).breaker_failures(3);
     let def_id = b.define(limited).await;
     let quota = b.definition("sync").await.policy().unwrap().quota.unwrap();
-    let node = Node { id: "n".to_owned(), handlers: vec!["sync".to_owned()], clock_offset_ms: 0, alarms: Vec::new() };
+    let node = Node::new("n".to_owned(), vec!["sync".to_owned()]);
     b.stores().send.beat(&node).await.unwrap();
     b.backlog("sync", 5).await;
     let waits = b.add_to("sync").await;

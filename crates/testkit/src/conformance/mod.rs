@@ -9,10 +9,12 @@ pub mod acks;
 pub mod adding;
 pub mod alarming;
 pub mod applying;
+pub mod auditing;
 pub mod browsing;
 pub mod claiming;
 pub mod counting;
 pub mod definitions;
+pub mod inbox;
 pub mod keys;
 pub mod leases;
 pub mod limiting;
@@ -32,7 +34,7 @@ use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{Claim, ClaimWhat, Look, Purge, Settle, Settled, Stores};
 use solid_notify_core::transition::{Next, Transition};
-use solid_notify_core::{AnyOutbox, Error, HandClock, NewNotice, NoticeRecord, NotifyDef, Receipt, Status};
+use solid_notify_core::{AnyOutbox, Error, HandClock, Inbox, NewNotice, NoticeRecord, NotifyDef, Receipt, Status};
 
 /// A store under test, empty, with a clock of its own.
 #[async_trait]
@@ -54,6 +56,9 @@ pub trait Backend: Send + Sync {
 
     /// Acks or nacks in a transaction of its own, and commits it or rolls it back.
     async fn apply_ack(&self, reply: &Reply, commit: bool) -> AckResult;
+
+    /// Asks an inbox in a transaction of its own whether it sees the key for the first time, and commits it or rolls it back.
+    async fn first_time(&self, inbox: &Inbox, key: &str, commit: bool) -> Result<bool, Error>;
 
     /// Sets a text column of a definition's row like an edit by SQL: nothing is checked, and no sweeper is woken.
     async fn edit_by_hand(&self, def_id: i64, column: &str, value: &str);
@@ -155,6 +160,7 @@ macro_rules! conformance_suite {
                 any_number_of_leases_is_extended_at_once,
                 a_worker_can_ask_what_it_is_believed_to_hold,
                 a_node_that_beats_hears_the_time_of_the_store,
+                node_is_listed_with_what_it_last_reported,
                 node_lives_near_the_time_at_which_it_was_seen;
             limiting: no_more_begin_within_any_window_than_the_rate_allows,
                 no_more_are_sent_at_once_than_the_total_allows,
@@ -165,6 +171,7 @@ macro_rules! conformance_suite {
                 signs_of_a_batch_are_folded_in_their_order_and_only_of_what_is_stored,
                 signs_of_many_who_settle_at_once_are_all_counted,
                 an_opened_circuit_is_reported_once,
+                an_operator_closes_an_open_circuit_once,
                 a_purged_definition_leaves_no_limit_behind,
                 the_switch_is_turned_once_and_written_down,
                 explain_returns_the_limit_that_delays_a_due_notice;
@@ -185,11 +192,17 @@ macro_rules! conformance_suite {
                 an_acked_dead_letter_becomes_a_success_and_is_audited,
                 acks_of_cancelled_and_of_missing_notices_differ,
                 a_refusal_makes_the_delivery_overdue_at_once_with_its_reason,
+                acks_and_nacks_by_an_operator_are_audited,
                 a_refusal_before_the_handler_returned_is_not_lost,
                 an_outcome_beside_the_judgement_of_its_refusal_changes_nothing,
                 an_answer_counts_if_and_only_if_its_transaction_commits,
                 a_notice_that_awaits_its_ack_blocks_its_ordering_key,
                 of_many_who_ack_at_once_one_does;
+            inbox: a_key_is_seen_for_the_first_time_once,
+                a_rolled_back_mark_leaves_the_key_free,
+                receivers_share_no_keys,
+                keys_that_some_store_cannot_keep_are_refused,
+                old_keys_are_purged_in_steps_and_free_again;
             alarming: an_alarm_adds_a_notice_of_the_built_in_definition,
                 an_alarm_of_an_outcome_that_is_not_stored_is_none,
                 an_alarm_whose_answer_was_lost_is_stored_once,
@@ -238,12 +251,17 @@ macro_rules! conformance_suite {
                 a_bulk_retry_passes_over_taken_dedupe_keys_and_ends,
                 a_bulk_retry_takes_only_dead_letters_and_cancelled_notices,
                 a_bulk_cancel_ends_what_waits_and_leaves_what_is_being_sent;
+            auditing: the_audit_is_read_page_by_page_the_latest_first,
+                the_audit_is_filtered_by_what_it_is_about_by_whom_and_when,
+                the_audit_of_a_notice_has_the_steps_that_changed_it,
+                the_audit_of_a_definition_whose_row_is_gone_is_found_by_its_id;
             versions: each_edit_keeps_one_version_with_who_made_it_and_what_it_changed,
                 an_edit_that_changes_nothing_or_conflicts_keeps_no_version,
                 an_edit_by_hand_is_kept_once_though_many_see_it,
                 a_row_deleted_by_hand_is_kept_once_as_deleted,
                 an_edit_by_hand_becomes_a_version_before_it_is_overwritten,
                 numbers_of_older_conventions_in_a_row_are_read_as_words,
+                an_operator_creates_a_definition_in_that_name,
                 a_roll_back_makes_a_definition_what_it_was,
                 a_roll_back_to_an_unusable_version_says_why,
                 of_many_who_roll_back_what_they_saw_one_does,

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use solid_notify_core::error::Error;
 use solid_notify_core::notice::{AttemptRecord, ClaimedNotice, LATEST_TIME, NEVER, append_attempt, time_from_millis};
-use solid_notify_core::operate::Explanation;
+use solid_notify_core::operate::{AuditFilter, Explanation};
 use solid_notify_core::store::verb::VerbResult;
-use solid_notify_core::store::{Edit, Node, Settle, Settled};
+use solid_notify_core::store::{AuditEntry, Edit, Node, RefusedConfig, Settle, Settled};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{ErrorClass, NewNotice, NotifyDef, Operator, Problem, Status};
 
@@ -58,8 +58,17 @@ impl dyn Backend + '_ {
 
     /// Returns the actors and acts of a notice, the latest first.
     async fn acts(&self, id: i64) -> Vec<(String, String)> {
-        let entries = self.alice().audit_of(id, 100).await.unwrap();
-        entries.into_iter().map(|entry| (entry.who, entry.act)).collect()
+        self.audit_of(id).await.into_iter().map(|entry| (entry.who, entry.act)).collect()
+    }
+
+    /// Returns the audit of a notice, the latest entry first.
+    pub(crate) async fn audit_of(&self, id: i64) -> Vec<AuditEntry> {
+        self.audit(&AuditFilter::all().notice(id)).await
+    }
+
+    /// Returns the first entries of the audit that a filter selects.
+    pub(crate) async fn audit(&self, filter: &AuditFilter) -> Vec<AuditEntry> {
+        self.alice().audit(filter, None, 100).await.unwrap().entries
     }
 }
 
@@ -81,7 +90,7 @@ pub async fn a_dead_letter_comes_back_with_its_attempts_and_all_its_tries(b: &dy
     );
     assert_eq!((record.create_time, record.last_call_time), (before.create_time, before.last_call_time));
     assert_eq!(record.idempotency_key(), before.idempotency_key());
-    let entry = b.alice().audit(10).await.unwrap().remove(0);
+    let entry = b.audit(&AuditFilter::all()).await.remove(0);
     assert_eq!((entry.who.as_str(), entry.act.as_str(), entry.time), ("alice", "retry", now));
     assert_eq!((entry.def_id, entry.notice_id), (Some(def_id), Some(id)));
     let detail = entry.detail.unwrap();
@@ -131,7 +140,7 @@ pub async fn retrying_what_is_no_dead_letter_answers_why_not(b: &dyn Backend) {
     assert_eq!(alice.retry(id).await.unwrap(), VerbResult::BeingSent);
     b.settle_one(succeed(&claimed)).await;
     assert_eq!(alice.retry(id).await.unwrap(), VerbResult::AlreadySucceeded);
-    assert!(alice.audit(10).await.unwrap().is_empty(), "nothing was done");
+    assert!(b.audit(&AuditFilter::all()).await.is_empty(), "nothing was done");
 }
 
 pub async fn retrying_what_waits_makes_it_due_now(b: &dyn Backend) {
@@ -166,7 +175,7 @@ pub async fn a_waiting_notice_is_cancelled_and_an_ended_one_is_not(b: &dyn Backe
         assert_eq!((record.finish_time, record.next_call_time), (Some(b.clock().now()), None));
         assert_eq!(alice.cancel(id, "again").await.unwrap(), VerbResult::AlreadyEnded(Status::Cancelled));
     }
-    let detail = alice.audit_of(fresh, 1).await.unwrap().remove(0).detail.unwrap();
+    let detail = b.audit_of(fresh).await.remove(0).detail.unwrap();
     assert!(detail.contains("not sent") && detail.contains("the order is gone"), "{detail}");
     let id = b.add_dead("sync", None).await;
     assert_eq!(alice.cancel(id, "x").await.unwrap(), VerbResult::AlreadyEnded(Status::DeadLetter));
@@ -203,7 +212,7 @@ pub async fn an_edited_dead_letter_is_retried_with_its_new_parameter(b: &dyn Bac
     assert_eq!(b.alice().edit(id, &param).await.unwrap(), VerbResult::Done);
     let claimed = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
     assert_eq!((claimed.param, claimed.fence), (param.to_string(), 2));
-    let entry = b.alice().audit_of(id, 10).await.unwrap().remove(0);
+    let entry = b.audit_of(id).await.remove(0);
     let detail = entry.detail.unwrap();
     assert_eq!(entry.act, "edit");
     assert!(
@@ -244,7 +253,7 @@ pub async fn a_notice_that_waits_is_due_when_the_operator_says(b: &dyn Backend) 
         assert_eq!(alice.reschedule(id, at).await.unwrap(), VerbResult::Done);
         assert_eq!(b.record(id).await.next_call_time, Some(due));
     }
-    let detail = alice.audit_of(id, 1).await.unwrap().remove(0).detail.unwrap();
+    let detail = b.audit_of(id).await.remove(0).detail.unwrap();
     assert!(detail.contains("due at 20"), "{detail}");
     let claimed = b.claim_one(def_id).await;
     assert_eq!(alice.reschedule(id, now).await.unwrap(), VerbResult::BeingSent);
@@ -285,12 +294,7 @@ pub async fn a_revived_notice_goes_before_those_behind_it_in_its_key(b: &dyn Bac
 pub async fn explain_returns_the_reason_why_a_notice_waits(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync").handler("h").enabled(false)).await;
     let alice = b.alice();
-    let node = |handlers: &[&str]| Node {
-        id: "node".to_owned(),
-        handlers: handlers.iter().map(ToString::to_string).collect(),
-        clock_offset_ms: 0,
-        alarms: Vec::new(),
-    };
+    let node = |handlers: &[&str]| Node::new("node", handlers.iter().map(ToString::to_string).collect());
     assert_eq!(alice.explain(1_000_000).await.unwrap(), Explanation::NotFound);
     let now = b.clock().now();
     let keyed = || NewNotice::new("sync", 1).unwrap().ordering_key("k");
@@ -308,6 +312,10 @@ pub async fn explain_returns_the_reason_why_a_notice_waits(b: &dyn Backend) {
     assert_eq!(alice.explain(first).await.unwrap(), Explanation::NoNode { since: now });
     b.stores().send.beat(&node(&["other"])).await.unwrap();
     assert_eq!(alice.explain(first).await.unwrap(), Explanation::NoHandler { handler: "h".to_owned(), nodes: 1 });
+    let refusing = Node { refused: vec![RefusedConfig::new(def_id, "url: missing")], ..node(&["h"]) };
+    b.stores().send.beat(&refusing).await.unwrap();
+    let refused = Explanation::ConfigRefused { handler: "h".to_owned(), problem: "url: missing".to_owned() };
+    assert_eq!(alice.explain(first).await.unwrap(), refused);
     b.stores().send.beat(&node(&["h"])).await.unwrap();
     assert_eq!(alice.explain(first).await.unwrap(), Explanation::Due { since: now, nodes: 1 });
     assert_eq!(alice.explain(second).await.unwrap(), Explanation::Behind { id: first });

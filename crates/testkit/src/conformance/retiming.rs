@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use solid_notify_core::error::Error;
-use solid_notify_core::operate::{NextStep, Rate};
+use solid_notify_core::operate::{AuditFilter, NextStep, Rate};
 use solid_notify_core::store::verb::Verb;
 use solid_notify_core::store::{BulkStep, RetryGroup, Target};
 use solid_notify_core::transition::Next;
@@ -104,7 +104,7 @@ pub async fn a_preview_of_an_edit_changes_nothing_and_counts_retimed_notices(b: 
     let columns: Vec<_> = preview.changes.iter().map(|(column, ..)| *column).collect();
     assert_eq!(columns, ["handler", "retry_interval", "max_retry_times"]);
     assert!(preview.to_string().contains("`retime` would move 3 to an earlier time, 4 to a later one"), "{preview}");
-    assert_eq!((b.definition("sync").await, b.alice().audit(10).await.unwrap().len()), (seen.clone(), 0));
+    assert_eq!((b.definition("sync").await, b.audit(&AuditFilter::all()).await.len()), (seen.clone(), 0));
     let invalid = b.alice().preview_edit(&seen, &seen.clone().timeout("soon")).await;
     assert!(matches!(invalid, Err(Error::InvalidDefinition { .. })), "{invalid:?}");
     b.edit_to(|_| new).await;
@@ -131,7 +131,7 @@ pub async fn retiming_moves_waiting_retries_by_the_new_intervals_and_counts_noth
     let mut after = b.record(ids[0]).await;
     after.next_call_time = before.next_call_time;
     assert_eq!(after, before, "only its time is another");
-    let entry = b.alice().audit(1).await.unwrap().remove(0);
+    let entry = b.audit(&AuditFilter::all()).await.remove(0);
     assert_eq!((entry.who.as_str(), entry.act.as_str(), entry.def_id), ("alice", "reschedule", Some(def_id)));
     let detail = entry.detail.unwrap();
     assert!(detail.contains("failed of sync, by its intervals") && detail.contains("4 notices"), "{detail}");
@@ -186,7 +186,7 @@ pub async fn retiming_many_takes_steps_and_each_once(b: &dyn Backend) {
     // Moved to a later time, they come behind the notices still to be looked at, and are found again.
     let done = b.alice().retime("sync", Rate::AT_ONCE).await.unwrap();
     assert_eq!((done.changed, done.passed_over), (1100, 0));
-    let audit = b.alice().audit(10).await.unwrap();
+    let audit = b.audit(&AuditFilter::all()).await;
     assert_eq!(audit.iter().filter(|entry| entry.act == "reschedule").count(), 3, "a step each");
     b.clock().advance(99 * SECOND);
     assert!(b.claim_slice(def_id, Status::Failed, 10).await.is_empty());

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use solid_notify_core::definition::DefVersion;
 use solid_notify_core::error::Error;
+use solid_notify_core::operate::AuditFilter;
 use solid_notify_core::store::Purge;
 use solid_notify_core::{NotifyDef, Updated};
 
@@ -62,7 +63,7 @@ pub async fn each_edit_keeps_one_version_with_who_made_it_and_what_it_changed(b:
     assert_eq!(changed, [vec!["name", "handler"], vec!["enabled"], vec!["enabled", "timeout"], vec![]]);
     assert_eq!((versions[2].time, versions[2].row.timeout.as_str()), (b.clock().now(), "9s"));
     assert!(versions[0].row.delete_time.is_some() && versions[1].row.delete_time.is_none());
-    let audit = b.alice().audit(10).await.unwrap();
+    let audit = b.audit(&AuditFilter::all()).await;
     let acts: Vec<_> = audit.iter().map(|entry| (entry.who.as_str(), entry.act.as_str())).collect();
     assert_eq!(acts, [("bob", "deleted"), ("application", "edited"), ("alice", "edited")]);
     assert!(audit.iter().all(|entry| entry.def_id == Some(id) && entry.notice_id.is_none()));
@@ -94,7 +95,7 @@ pub async fn an_edit_that_changes_nothing_or_conflicts_keeps_no_version(b: &dyn 
     assert_eq!(b.history_of(id).await, [line(1, "application", "created")]);
     assert!(b.look_at_definitions("node").await, "there is no new version to keep");
     assert_eq!(b.history_of(id).await.len(), 1);
-    assert!(b.alice().audit(10).await.unwrap().is_empty());
+    assert!(b.audit(&AuditFilter::all()).await.is_empty());
 }
 
 pub async fn an_edit_by_hand_is_kept_once_though_many_see_it(b: &dyn Backend) {
@@ -112,7 +113,7 @@ pub async fn an_edit_by_hand_is_kept_once_though_many_see_it(b: &dyn Backend) {
     assert!(versions[0].who.starts_with("by hand, seen by node-"), "{versions:?}");
     assert_eq!((columns(&versions[0]), versions[0].time), (vec!["timeout"], b.clock().now()));
     assert_eq!(b.history_of(other).await.len(), 1);
-    let audit = b.alice().audit(10).await.unwrap();
+    let audit = b.audit(&AuditFilter::all()).await;
     assert_eq!((audit.len(), audit[0].act.as_str(), audit[0].def_id), (1, "by hand", Some(id)));
     // An edit back to the old value is an edit too.
     b.edit_by_hand(id, "timeout", "30s").await;
@@ -169,6 +170,22 @@ pub async fn an_edit_by_hand_becomes_a_version_before_it_is_overwritten(b: &dyn 
     assert_eq!(timeouts, ["3s", "9s", "30s"]);
 }
 
+pub async fn an_operator_creates_a_definition_in_that_name(b: &dyn Backend) {
+    let alice = b.alice();
+    let wrong = alice.create_definition(NotifyDef::new("sync").timeout("soon")).await;
+    assert!(matches!(wrong, Err(Error::InvalidDefinition { .. })), "{wrong:?}");
+    let created = alice.create_definition(NotifyDef::new("sync").timeout("7s")).await.unwrap();
+    let Updated::Done(row) = created else { panic!("{created:?}") };
+    assert_eq!((row.timeout.as_str(), b.definition("sync").await), ("7s", row.clone()));
+    assert_eq!(alice.create_definition(NotifyDef::new("sync")).await.unwrap(), Updated::Conflict(row.clone()));
+    assert_eq!(b.history_of(row.id).await, [line(1, "alice", "created")]);
+    let audit = b.audit(&AuditFilter::all()).await;
+    let shown: Vec<_> = audit.iter().map(|entry| (entry.who.as_str(), entry.act.as_str(), entry.def_id)).collect();
+    assert_eq!(shown, [("alice", "created", Some(row.id))]);
+    assert_eq!(audit[0].detail.as_deref(), Some("definition \"sync\", version 1"));
+    b.add_to("sync").await;
+}
+
 pub async fn a_roll_back_makes_a_definition_what_it_was(b: &dyn Backend) {
     let id = b.define(NotifyDef::new("sync").handler("omp").max_retry_times(7)).await;
     let first = b.definition("sync").await;
@@ -182,7 +199,7 @@ pub async fn a_roll_back_makes_a_definition_what_it_was(b: &dyn Backend) {
     assert!(row.differences(&first).is_empty() && preview.differences(&row).is_empty(), "{row:?}");
     assert_eq!(b.definition("sync").await, row);
     assert_eq!(b.history_of(id).await[0], line(3, "alice", "rolled back to 1"));
-    let entry = b.alice().audit(1).await.unwrap().remove(0);
+    let entry = b.audit(&AuditFilter::all()).await.remove(0);
     assert_eq!((entry.who.as_str(), entry.act.as_str()), ("alice", "rolled back to 1"));
     // A rollback can be rolled back too.
     assert!(matches!(b.alice().roll_back(&row, 2).await.unwrap(), Updated::Done(_)));

@@ -1,7 +1,7 @@
 //! Limits over all nodes, and the pause of everything, in memory.
 
 use chrono::{DateTime, Utc};
-use solid_notify_core::limit::{QuotaStop, allowance, begin, breaker_inputs, end};
+use solid_notify_core::limit::{CLOSE_CIRCUIT, QuotaStop, allowance, begin, breaker_inputs, close, end};
 use solid_notify_core::notice::{ClaimedNotice, Status, millis_from_time};
 use solid_notify_core::store::{Alarm, AuditEntry, Claim, Paused, SendLimits, Settle, Switch};
 
@@ -49,6 +49,15 @@ impl State {
         entry.detail.clone_from(&reason);
         self.audit.push(entry);
         self.paused = switch.pauses().then(|| Paused { who: Some(who.to_owned()), since: Some(now), reason });
+        true
+    }
+
+    pub(super) fn close_circuit(&mut self, def_id: i64, who: &str, now: DateTime<Utc>) -> bool {
+        let Some(closed) = self.limits.get(&def_id).and_then(close) else { return false };
+        self.limits.insert(def_id, closed);
+        let mut entry = AuditEntry::new(now, who, CLOSE_CIRCUIT);
+        entry.def_id = Some(def_id);
+        self.audit.push(entry);
         true
     }
 

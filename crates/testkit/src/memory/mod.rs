@@ -17,9 +17,9 @@ use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand};
 use solid_notify_core::limit::LimitRow;
-use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, OwnLimits, Status, duration_from_millis, later};
+use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status, duration_from_millis, later};
 use solid_notify_core::store::{
-    AuditEntry, Edit, Edited, LastTick, Node, NoticeCounts, Paused, Purged, Settle, Settled, StoredState,
+    AuditEntry, Edit, Edited, LastTick, NoticeCounts, Paused, Purged, SeenNode, Settle, Settled, StoredState,
 };
 use solid_notify_core::transition::Next;
 use solid_notify_core::{HandClock, NewNotice};
@@ -37,7 +37,7 @@ pub(crate) struct State {
     definitions: BTreeMap<i64, NotifyDef>,
     pub(crate) live: BTreeMap<i64, Live>,
     history: BTreeMap<i64, Ended>,
-    nodes: BTreeMap<String, (Node, DateTime<Utc>)>,
+    nodes: BTreeMap<String, SeenNode>,
     audit: Vec<AuditEntry>,
     counts: BTreeMap<i64, Counted>,
     alerts: BTreeMap<(i64, AlertReason), AlertRow>,
@@ -45,6 +45,8 @@ pub(crate) struct State {
     limits: BTreeMap<i64, LimitRow>,
     paused: Option<Paused>,
     versions: BTreeMap<i64, Vec<StoredVersion>>,
+    /// When each key of a receiver was first seen.
+    pub(crate) inbox: BTreeMap<(String, String), DateTime<Utc>>,
     last_id: i64,
     last_definition_id: i64,
 }
@@ -223,23 +225,7 @@ impl Live {
 
     /// Creates a notice with only a parameter and a time.
     fn of(id: i64, def_id: i64, param: String, now: DateTime<Utc>, next: DateTime<Utc>) -> Self {
-        let notice = ClaimedNotice {
-            id,
-            def_id,
-            param,
-            description: None,
-            errors: None,
-            status: Status::NotSent,
-            fence: 0,
-            failures: 0,
-            crashes: 0,
-            worker: String::new(),
-            last_call_time: now,
-            create_time: now,
-            trace_context: None,
-            ordering_key: None,
-            own: OwnLimits::default(),
-        };
+        let notice = ClaimedNotice::new(id, def_id, Status::NotSent, param, now);
         Self {
             notice,
             next_call_time: Some(next),

@@ -11,8 +11,8 @@ use solid_notify_core::operate::NO_CLASS;
 use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
 use solid_notify_core::store::was_seen;
 use solid_notify_core::store::{
-    AuditEntry, BrowseStore, BulkStep, BulkStepDone, DefinitionCounts, Listed, OperateStore, Position, QueueSlice,
-    RetryGroup, SeenNode, Switch,
+    AuditEntry, AuditQuery, BrowseStore, BulkStep, BulkStepDone, DefinitionCounts, Listed, OperateStore, Position,
+    QueueSlice, RetryGroup, SeenNode, Switch,
 };
 
 use super::{Ended, Live, MemoryStore, State};
@@ -107,22 +107,20 @@ impl BrowseStore for MemoryStore {
     async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
         let now = self.time();
         let state = self.state();
-        let alive = state.nodes.values().filter(|(_, seen)| was_seen(*seen, now, seen_within));
-        let seen = alive.map(|(node, seen)| SeenNode {
-            id: node.id.clone(),
-            handlers: node.handlers.clone(),
-            last_seen: *seen,
+        let alive = state.nodes.values().filter(|node| was_seen(node.last_seen, now, seen_within));
+        Ok(alive.cloned().collect())
+    }
+
+    async fn audit(&self, query: &AuditQuery, limit: usize) -> Result<Vec<(Position, AuditEntry)>, StoreError> {
+        let state = self.state();
+        let placed = (0..).zip(&state.audit).map(|(place, entry)| (Position::new("0", place), entry));
+        let wanted = placed.filter(|(position, entry)| {
+            query.selects(entry) && query.after.as_ref().is_none_or(|after| position < after)
         });
-        Ok(seen.collect())
-    }
-
-    async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
-        Ok(self.state().audit.iter().rev().take(limit).cloned().collect())
-    }
-
-    async fn audit_of(&self, notice_id: i64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
-        let of = |entry: &&AuditEntry| entry.notice_id == Some(notice_id);
-        Ok(self.state().audit.iter().rev().filter(of).take(limit).cloned().collect())
+        let mut found: Vec<_> = wanted.map(|(position, entry)| (position, entry.clone())).collect();
+        found.reverse();
+        found.truncate(limit);
+        Ok(found)
     }
 }
 
@@ -180,9 +178,7 @@ impl OperateStore for MemoryStore {
             }
         }
         if !done.changed.is_empty() {
-            let mut entry = AuditEntry::new(now, step.who.as_str(), step.verb.act());
-            (entry.def_id, entry.detail) = (Some(step.def_id), Some(done.detail(step)));
-            state.audit.push(entry);
+            state.audit.push(done.entry(step, now));
         }
         Ok(done)
     }
@@ -190,6 +186,11 @@ impl OperateStore for MemoryStore {
     async fn switch(&self, switch: &Switch, who: &str) -> Result<bool, StoreError> {
         let now = self.time();
         Ok(self.state().switch(switch, who, now))
+    }
+
+    async fn close_circuit(&self, def_id: i64, who: &str) -> Result<bool, StoreError> {
+        let now = self.time();
+        Ok(self.state().close_circuit(def_id, who, now))
     }
 }
 

@@ -14,8 +14,8 @@ use solid_notify_core::error::StoreError;
 use solid_notify_core::notice::{ClaimedNotice, Status, duration_from_millis, later, millis_from_time};
 use solid_notify_core::store::{
     Advanced, AlertStep, AlertStore, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DefinitionStore, DueSlice,
-    DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, Purge, Purged, SendLimits, SendStore, Settle,
-    Settled, Tick, was_seen,
+    DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, Purge, Purged, SeenNode, SendLimits, SendStore,
+    Settle, Settled, Tick, was_seen,
 };
 
 use super::{Live, MemoryStore};
@@ -162,6 +162,13 @@ impl SendStore for MemoryStore {
                 ended.truncate(*limit);
                 ended.into_iter().filter_map(|(_, id)| state.history.remove(&id)).map(|ended| ended.purged()).collect()
             }
+            Purge::Inbox { older_than, limit } => {
+                let aged = state.inbox.iter().filter(|(_, seen)| old(**seen, *older_than));
+                let mut aged: Vec<_> = aged.map(|(key, seen)| (*seen, key.clone())).collect();
+                aged.sort_unstable();
+                aged.truncate(*limit);
+                aged.iter().filter_map(|(_, key)| state.inbox.remove(key)).map(|_| Purged::default()).collect()
+            }
             Purge::Definition { def_id, older_than } => {
                 let referred = state.live.values().any(|live| live.notice.def_id == *def_id)
                     || state.history.values().any(|ended| ended.live.notice.def_id == *def_id);
@@ -182,10 +189,11 @@ impl SendStore for MemoryStore {
     async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError> {
         let now = self.time();
         let mut state = self.state();
-        state.nodes.insert(node.id.clone(), (node.clone(), now));
+        let start_time = state.nodes.get(&node.id).map_or(now, |seen| seen.start_time);
+        state.nodes.insert(node.id.clone(), SeenNode::new(node.clone(), start_time, now));
         state.raise_all(node.alarms.iter(), now);
-        let lives = state.nodes.values().filter(|(_, seen)| was_seen(*seen, now, NODE_LIVES));
-        Ok(ClusterView { now, handlers: lives.flat_map(|(node, _)| node.handlers.iter().cloned()).collect() })
+        let lives = state.nodes.values().filter(|node| was_seen(node.last_seen, now, NODE_LIVES));
+        Ok(ClusterView { now, handlers: lives.flat_map(|node| node.handlers.iter().cloned()).collect() })
     }
 }
 

@@ -22,17 +22,20 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Builds a sweeper whose handler `sync` fails while the flag is set, and that records the alerts.
 fn failing(b: &dyn Backend, fails: &Arc<AtomicBool>, alerts: &Calls<Alert>) -> SweeperBuilder {
-    let (fails, alerts) = (Arc::clone(fails), alerts.clone());
-    b.outbox()
-        .sweeper()
-        .handler("sync", move |_: Notice<i64>| {
-            let fails = fails.load(Ordering::SeqCst);
-            async move { if fails { Err(Failure::retry("connection refused")) } else { Ok(()) } }
-        })
-        .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
-            alerts.note(notice.into_param());
-            async { Ok(()) }
-        })
+    let alerts = alerts.clone();
+    without_alerts(b, fails).handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
+        alerts.note(notice.into_param());
+        async { Ok(()) }
+    })
+}
+
+/// As [`failing`], without a handler of alerts.
+fn without_alerts(b: &dyn Backend, fails: &Arc<AtomicBool>) -> SweeperBuilder {
+    let fails = Arc::clone(fails);
+    b.outbox().sweeper().handler("sync", move |_: Notice<i64>| {
+        let fails = fails.load(Ordering::SeqCst);
+        async move { if fails { Err(Failure::retry("connection refused")) } else { Ok(()) } }
+    })
 }
 
 fn on() -> Arc<AtomicBool> {
@@ -48,6 +51,7 @@ async fn told(alerts: &Calls<Alert>, count: usize) -> Vec<Alert> {
 
 pub async fn a_final_failure_raises_an_alert_with_all_details(b: &dyn Backend) {
     let def = NotifyDef::new("sync").max_retry_times(0).email("a@example.org, b@example.org").alert_to("ops");
+    let def = def.owner("team orders").runbook("https://wiki.example.org/orders");
     b.outbox().define_if_missing(def).await.unwrap();
     let alerts = Calls::default();
     let sweeper = failing(b, &on(), &alerts).base_url("https://ops.example.org/outbox/").start().await.unwrap();
@@ -58,9 +62,11 @@ pub async fn a_final_failure_raises_an_alert_with_all_details(b: &dyn Backend) {
     let alert = told(&alerts, 1).await.remove(0);
     assert_eq!((alert.kind, alert.reason), (AlertKind::Raised, AlertReason::FinalFailure));
     assert_eq!((alert.tries, alert.max_tries, alert.class.as_deref()), (Some(1), Some(1), Some("unknown")));
-    assert_eq!(alert.end_reason.as_deref(), Some("all 1 tries failed"));
+    assert_eq!(alert.end_reason.as_deref(), Some("the only try failed"));
     assert_eq!((alert.description.as_deref(), alert.trace_id.as_deref()), (Some("order 7"), Some(trace)));
     assert_eq!(alert.link, Some(format!("https://ops.example.org/outbox/notices/{id}")));
+    assert_eq!(alert.owner.as_deref(), Some("team orders"));
+    assert_eq!(alert.runbook.as_deref(), Some("https://wiki.example.org/orders"));
     assert_eq!((alert.definition.as_str(), alert.notice_id, alert.more), ("sync", Some(id), 0));
     assert!(alert.message.contains("connection refused"), "{}", alert.message);
     assert_eq!(alert.email, ["a@example.org", "b@example.org"]);
@@ -199,7 +205,7 @@ pub async fn no_alert_is_raised_about_an_alert(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = failing(b, &on(), &Calls::default())
+    let sweeper = without_alerts(b, &on())
         .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
             noted.note(notice.id());
             async { Err(Failure::give_up("the mail server is gone")) }
@@ -224,7 +230,7 @@ pub async fn an_alert_that_could_not_be_sent_is_sent_again(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
     let calls = Calls::default();
     let noted = calls.clone();
-    let sweeper = failing(b, &on(), &Calls::default())
+    let sweeper = without_alerts(b, &on())
         .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
             let first = noted.note((notice.id(), notice.param().notice_id)) == 0;
             async move { if first { Err(Failure::retry("greylisted")) } else { Ok(()) } }
@@ -245,7 +251,7 @@ pub async fn a_digest_that_could_not_be_sent_loses_nothing(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
     let digests = Calls::default();
     let noted = digests.clone();
-    let sweeper = failing(b, &on(), &Calls::default())
+    let sweeper = without_alerts(b, &on())
         .handler(ALERT_DEFINITION, move |notice: Notice<Alert>| {
             let alert = notice.param();
             let refused = alert.kind == AlertKind::Digest && noted.note(alert.more) == 0;

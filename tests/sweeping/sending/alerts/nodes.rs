@@ -99,7 +99,8 @@ async fn nodes_that_alarm_at_once_count_each_alarm_once<D: Database>() {
                 cause: Cause::default(),
                 node: format!("node-{node}"),
             };
-            let node = Node { id: alarm.node.clone(), handlers: Vec::new(), clock_offset_ms: 0, alarms: vec![alarm] };
+            let node = alarm.node.clone();
+            let node = Node { alarms: vec![alarm], ..Node::new(node, Vec::new()) };
             async move { stores.send.beat(&node).await.unwrap() }
         };
         beat(0).await;

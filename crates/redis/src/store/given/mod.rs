@@ -73,11 +73,14 @@ pub(super) struct After {
     pub(super) after_member: String,
 }
 
-/// The first and the last entry of a list; -1 is the latest.
-#[derive(Clone, Copy, Serialize)]
+/// A part of a stream of audit entries.
+#[derive(Clone, Serialize)]
 pub(super) struct Entries {
-    pub(super) from: i64,
-    pub(super) to: i64,
+    pub(super) last: String,
+    pub(super) first: String,
+    pub(super) most: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) word: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -122,6 +125,11 @@ pub(super) enum Change<'a> {
     },
     Forwarded {
         arrived: i64,
+    },
+    Limits {
+        seen_limits: String,
+        new_limits: String,
+        audit: String,
     },
 }
 
@@ -268,6 +276,17 @@ pub(super) enum Common<'a> {
     ChangeAlerts {
         rows: &'a [ChangedAlert],
         audit: String,
+    },
+    IsSeen {
+        mark: &'a str,
+    },
+    MarkSeen {
+        marks: &'a [String],
+        call: &'a str,
+    },
+    PurgeInbox {
+        minimum_age: i64,
+        most: usize,
     },
 }
 

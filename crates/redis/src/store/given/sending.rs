@@ -82,7 +82,10 @@ pub(in crate::store) struct Settle<'a> {
 #[serde(tag = "mode", rename_all = "snake_case")]
 pub(in crate::store) enum SettleMode<'a> {
     Free,
-    Once,
+    Once {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        audit: Option<&'a str>,
+    },
     Look,
     Take(&'a Beside),
 }

@@ -151,5 +151,11 @@ elseif what == 'forwarded' then
     if not head or tonumber(string.match(head, '^{"number":(%d+)') or '0') > given.arrived then return 1 end
     redis.call('LPOP', key('alarms'))
   end
+elseif what == 'limits' then
+  -- The limits as read, `seen_limits`; the `new_limits`; the `audit` entry.
+  if (redis.call('GET', key('limit')) or '') ~= given.seen_limits then return 'conflict' end
+  redis.call('SET', key('limit'), given.new_limits)
+  write_audit(key('audit'), given.audit)
+  return 'done'
 end
 return 1

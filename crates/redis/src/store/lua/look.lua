@@ -121,8 +121,7 @@ elseif what == 'retries' then
   end
   return { text(now), out }
 elseif what == 'audit' then
-  -- `from` and `to`: the first and the last entry, counted from the latest.
-  return redis.call('LRANGE', key('audit'), given.from, given.to)
+  return read_audit(key('audit'))
 elseif what == 'dedupe' then
   return redis.call('HGET', dedupe_keys, given.dedupe_key) or ''
 elseif what == 'alarms' then

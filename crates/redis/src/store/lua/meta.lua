@@ -102,7 +102,9 @@ elseif what == 'versions' then
 elseif what == 'beat' then
   -- The `node` that reports, if any, and its `row`. Deletes nodes that were not seen for a day.
   if given.node then
-    redis.call('HSET', key('nodes'), given.node, '{"last_seen":' .. text(now) .. ',' .. string.sub(given.row, 2))
+    local start_time = string.match(redis.call('HGET', key('nodes'), given.node) or '', '^{"last_seen":%d+,"start_time":(%d+)') or text(now)
+    local times = '{"last_seen":' .. text(now) .. ',"start_time":' .. start_time .. ','
+    redis.call('HSET', key('nodes'), given.node, times .. string.sub(given.row, 2))
   end
   local out = {}
   local nodes = redis.call('HGETALL', key('nodes'))
@@ -143,7 +145,7 @@ elseif what == 'switch' then
 elseif what == 'paused' then
   return redis.call('GET', key('switch')) or ''
 elseif what == 'audit' then
-  return redis.call('LRANGE', key('audit'), given.from, given.to)
+  return read_audit(key('audit'))
 elseif what == 'alert' then
   -- The row of an alert, by its `field`.
   return redis.call('HGET', key('alerts'), given.field) or ''
@@ -170,6 +172,29 @@ elseif what == 'change_alerts' then
   end
   write_audit(key('audit'), given.audit)
   return 'done'
+elseif what == 'is_seen' then
+  -- The `mark`: the receiver of an inbox, a zero byte, and the idempotency key.
+  return redis.call('HEXISTS', key('inbox'), given.mark)
+elseif what == 'mark_seen' then
+  -- The `marks`, as above, and `call`, a random word that identifies the call, which can be repeated after a lost reply. Returns how many
+  -- of the marks this call has made.
+  local made = 0
+  for _, mark in ipairs(given.marks) do
+    if redis.call('HSETNX', key('inbox'), mark, given.call) == 1 then
+      redis.call('ZADD', key('inbox_times'), text(now), mark)
+    end
+    if redis.call('HGET', key('inbox'), mark) == given.call then made = made + 1 end
+  end
+  return made
+elseif what == 'purge_inbox' then
+  -- `most` marks that are older than `minimum_age` in milliseconds, the oldest first. Returns how many were deleted.
+  local latest = text(now - given.minimum_age)
+  local old = redis.call('ZRANGEBYSCORE', key('inbox_times'), '-inf', latest, 'LIMIT', 0, given.most)
+  for _, mark in ipairs(old) do
+    redis.call('HDEL', key('inbox'), mark)
+    redis.call('ZREM', key('inbox_times'), mark)
+  end
+  return #old
 elseif what == 'due_alerts' then
   return redis.call('ZRANGEBYSCORE', key('due_alerts'), '-inf', text(now), 'LIMIT', 0, given.most)
 end

@@ -2,7 +2,7 @@
 -- `outcomes`: each has `member`, `fence`, `from` and `status` (the status before and after), `overdue`, `delay` of one that waits,
 -- `keep` and `reason` of one that ends, `failures`, `crashes`; where there is one: `errors`, `last_class`, `description`, `alarm`;
 -- `history_limit`: how many successes of the definition are kept. To take: `seen_limits`, `new_limits`; `seen_mask`: which fences
--- held, a word of 0 and 1; `alarm` of the circuit.
+-- held, a word of 0 and 1; `alarm` of the circuit. Once: the `audit` entry of an operator's ack, if it is one.
 local mode = given.mode
 local limits = redis.call('GET', key('limit')) or ''
 
@@ -75,4 +75,5 @@ for i, outcome in ipairs(given.outcomes) do
   end
 end
 if given.alarm then raise(given.alarm) end
+if given.audit and out[1] == 'done' then write_audit(key('audit'), given.audit) end
 return { 'settled', out }

@@ -1,0 +1,109 @@
+//! Tests of [`super::Mask`]: which paths can be written, what they mask, and what is left of texts.
+
+use chrono::DateTime;
+
+use super::{Mask, NotifyDef};
+use crate::notice::{NoticeRecord, Status};
+
+fn masked(paths: &[&str], param: &str) -> String {
+    serde_json::to_string(paths).unwrap().parse::<Mask>().unwrap().masked(param)
+}
+
+#[test]
+fn masked_values_are_replaced_and_the_rest_keeps_its_bytes() {
+    for (path, param, shown) in [
+        ("$", r#"{"a":1}"#, r#""***""#),
+        ("$.a", r#"{ "z" : 1.10, "a":{"b":1} }"#, r#"{"z":1.10,"a":"***"}"#),
+        (
+            "$.a.b",
+            r#"{"a":{"b":null,"c":12345678901234567890123}}"#,
+            r#"{"a":{"b":"***","c":12345678901234567890123}}"#,
+        ),
+        ("$.a[*].b", r#"{"a":[{"b":1},{"c":2},3]}"#, r#"{"a":[{"b":"***"},{"c":2},3]}"#),
+        ("$.*", r#"{"a":1,"b":[2]}"#, r#"{"a":"***","b":"***"}"#),
+        ("$['a b']['']", r#"{"a b":{"":1}}"#, r#"{"a b":{"":"***"}}"#),
+        ("$..pin", r#"{"pin":1,"a":[{"pin":{"pin":2}}]}"#, r#"{"pin":"***","a":[{"pin":"***"}]}"#),
+        ("$.a..b", r#"{"b":1,"a":{"c":{"b":2}}}"#, r#"{"b":1,"a":{"c":{"b":"***"}}}"#),
+        ("$..['x y']", r#"[{"x y":1}]"#, r#"[{"x y":"***"}]"#),
+        ("$..*", r#"{"a":[1],"b":2}"#, r#"{"a":"***","b":"***"}"#),
+        ("$.a", r#"{"a":1,"a":{"a":2}}"#, r#"{"a":"***","a":"***"}"#),
+        ("$.a", r#"{"\u0061":1}"#, r#"{"a":"***"}"#),
+        ("$.a", "7", "7"),
+        ("$.a", " [ 1 ] ", "[1]"),
+    ] {
+        assert_eq!(masked(&[path], param), shown, "{path}");
+    }
+    assert_eq!(masked(&["$.a", "$.b"], r#"{"a":1,"b":2,"c":3}"#), r#"{"a":"***","b":"***","c":3}"#);
+}
+
+#[test]
+fn a_parameter_that_cannot_be_read_is_masked_as_a_whole() {
+    let deep = format!("{}1{}", "[".repeat(50_000), "]".repeat(50_000));
+    for param in ["", "{", r#"{"a":1"#, r#"{"a":1}}"#, &deep] {
+        assert_eq!(masked(&["$..a"], param), r#""***""#);
+    }
+}
+
+#[test]
+fn texts_lose_the_masked_values() {
+    let mask: Mask = r#"["$.card", "$.pin"]"#.parse().unwrap();
+    let param = r#"{"card":{"number":"4111 1111","cvv":987,"note":"a\"b"},"pin":"12","name":"Ada"}"#;
+    let told = |text: &str| mask.without_values_of(param, text.to_owned());
+    assert_eq!(told("Ada: card 4111 1111 (987) refused"), "Ada: card *** (***) refused");
+    assert_eq!(told(r#"a"b, or "a\"b""#), r#"***, or "***""#);
+    assert_eq!(told("12 tries"), "12 tries", "a value of two characters is found in any text");
+    assert_eq!(mask.without_values_of("{", "card 4111".to_owned()), "***");
+}
+
+#[test]
+fn wrong_paths_are_reported_with_what_would_be_right() {
+    for (text, expected) in [
+        ("$.card", "a JSON array of paths"),
+        ("{}", "a JSON array of paths"),
+        ("[]", "or null where nothing is masked"),
+        (r#"["card"]"#, "\"card\" does not begin with `$`"),
+        (r#"["$.a", "$.b[0]"]"#, "\"$.b[0]\" has \"[0]\"; a step is"),
+        (r#"["$.a b"]"#, "write `['a b']`"),
+        (r#"["$."]"#, "as a name"),
+        (r#"["$.."]"#, "as a name"),
+        (r#"["$['a"]"#, "has no `']`"),
+        (r#"["$.a[?@.b]"]"#, "a step is"),
+        (r#"["$...a"]"#, "as a name"),
+    ] {
+        let problem = NotifyDef::new("a").mask(text).policy().unwrap_err().remove(0);
+        assert_eq!((problem.column, &*problem.value), ("mask", text));
+        assert!(problem.expected.contains(expected), "{problem}");
+    }
+}
+
+#[test]
+fn a_record_for_people_has_no_masked_value() {
+    let mut record =
+        NoticeRecord::new(7, 1, Status::DeadLetter, r#"{"pin":"4711","n":1}"#.to_owned(), DateTime::UNIX_EPOCH);
+    record.end_reason = Some("refused 4711".to_owned());
+    record.description = Some("pin 4711".to_owned());
+    let row = NotifyDef::new("a").mask(r#"["$.pin"]"#);
+    let shown = record.clone().for_people(Some(&row));
+    assert_eq!(shown.param, r#"{"pin":"***","n":1}"#);
+    assert_eq!((shown.end_reason.as_deref(), shown.description.as_deref()), (Some("refused ***"), Some("pin ***")));
+    for definition in [None, Some(NotifyDef::new("a").mask("$.pin"))] {
+        assert_eq!(record.clone().for_people(definition.as_ref()).param, r#""***""#);
+    }
+    assert!(record.clone().for_people(Some(&NotifyDef::new("a"))) == record);
+}
+
+proptest::proptest! {
+    #[test]
+    fn a_masked_value_is_nowhere_in_what_is_shown(
+        keys in proptest::collection::vec("[a-z.'\\\\\" ]{0,3}", 1..6),
+        wrapped in proptest::collection::vec(proptest::bool::ANY, 1..6),
+    ) {
+        let mut value = serde_json::json!({ "pin": "SECRET" });
+        for (key, in_list) in keys.iter().zip(wrapped) {
+            value = if in_list { serde_json::json!([1, value]) } else { serde_json::json!({ key.as_str(): value }) };
+        }
+        let shown = masked(&["$..pin"], &value.to_string());
+        proptest::prop_assert!(!shown.contains("SECRET"), "{}", shown);
+        proptest::prop_assert!(serde_json::from_str::<serde_json::Value>(&shown).is_ok(), "{}", shown);
+    }
+}

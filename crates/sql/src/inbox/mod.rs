@@ -1,0 +1,72 @@
+//! The table `notify_inbox`: marks the idempotency keys of receivers in the caller's transaction, and deletes old ones.
+
+pub(crate) mod statements;
+
+use serde::Serialize;
+use solid_notify_core::error::{Error, Result};
+use sqlx::Connection;
+
+use crate::add::caller::Caller;
+use crate::dialect::Dialect;
+use crate::dialect::fault::{failed, is_unique_violation};
+use crate::dialect::row::{ids_of_rows, required, required_text};
+use crate::dialect::statement::{Arg, json};
+use crate::inbox::statements::InboxStatements;
+
+pub(crate) const MARKING: &str = "marking an idempotency key as seen";
+
+/// A key to delete, as a row of a batch.
+#[derive(Serialize)]
+struct Old {
+    receiver: String,
+    own_key: String,
+}
+
+/// Marks a key in the caller's transaction. Returns false if it was marked before.
+pub(crate) async fn mark_seen<DB: Dialect>(
+    conn: &mut DB::Connection,
+    caller: Caller<'_>,
+    (receiver, key): (&str, &str),
+) -> Result<bool> {
+    match (conn.is_in_transaction(), caller) {
+        (true, _) => {}
+        (false, Caller::Connection) => {
+            let problem =
+                "the connection has no open transaction; begin one, because the mark must commit with the work";
+            return Err(Error::Invalid { what: "marking an idempotency key", problem: problem.to_owned() });
+        }
+        (false, _) => return Err(Error::TransactionLost { doing: MARKING }),
+    }
+    let args = [Arg::Int(caller.now_millis()), receiver.into(), key.into()];
+    match DB::execute(conn, &InboxStatements::of(DB::KIND).mark_seen, &args).await {
+        Ok(done) => Ok(done.rows > 0),
+        Err(error) if is_unique_violation(&error) => Ok(false),
+        Err(error) if DB::is_not_open(&error) => Err(Error::TransactionLost { doing: MARKING }),
+        Err(error) => Err(failed::<DB>(MARKING, error)),
+    }
+}
+
+/// Deletes at most `limit` keys that are older than `age` milliseconds. Returns how many were found, and when the youngest of them was seen.
+pub(crate) async fn purge<DB: Dialect>(
+    conn: &mut DB::Connection,
+    now: Arg<'_>,
+    (age, limit, begin): (i64, i64, i64),
+) -> sqlx::Result<(usize, Option<i64>)> {
+    let statements = InboxStatements::of(DB::KIND);
+    let args = [now, age.into(), limit.into(), begin.into()];
+    if let Some(purge) = &statements.purge_inbox {
+        let times = ids_of_rows::<DB>(&DB::fetch(conn, purge, &args).await?)?;
+        return Ok((times.len(), times.into_iter().max()));
+    }
+    let (Some(old_keys), Some(forget_keys)) = (&statements.old_keys, &statements.forget_keys) else {
+        return Ok((0, None));
+    };
+    let rows = DB::fetch(conn, old_keys, &args).await?;
+    let old = |row| Ok(Old { receiver: required_text::<DB>(row, 0)?, own_key: required_text::<DB>(row, 1)? });
+    let old = rows.iter().map(old).collect::<sqlx::Result<Vec<_>>>()?;
+    let last = rows.last().map(|row| required::<DB>(row, 2)).transpose()?;
+    if last.is_some() {
+        DB::execute(conn, forget_keys, &[now, json(&old)?.as_str().into(), age.into()]).await?;
+    }
+    Ok((old.len(), last))
+}

@@ -1,0 +1,202 @@
+//! Batch handlers: one call sends several notices and returns a result for each.
+//!
+//! A batch gathers attempts that are already running, each with its own claim, time-out and outcome. So claiming and settling know
+//! nothing of batches, and one bad notice fails alone.
+
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use solid_notify_core::error::BoxError;
+use tokio::sync::oneshot;
+
+use super::erased::{AnyHandler, read};
+use super::handler::{Facts, Failure, HandlerResult, Notice};
+use crate::supervise::panic_text;
+
+/// The result of a batch handler: a result for each notice, in the order in which it got them. An error is the failure of each.
+pub type BatchResult = Result<Vec<HandlerResult>, Failure>;
+
+/// The size of a batch, and how long its first notice waits for others.
+///
+/// ```
+/// # use std::time::Duration;
+/// use solid_notify_sweeper::Batch;
+///
+/// let batch = Batch::up_to(100).wait(Duration::from_millis(20));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch {
+    most: usize,
+    wait: Duration,
+}
+
+impl Batch {
+    /// Up to this many notices (zero counts as one). The first one waits 5 ms for others.
+    pub const fn up_to(most: usize) -> Self {
+        Self { most: if most == 0 { 1 } else { most }, wait: Duration::from_millis(5) }
+    }
+
+    /// Sets how long the first notice of a batch waits for others. It is part of the time that `timeout` limits.
+    #[must_use]
+    pub const fn wait(self, wait: Duration) -> Self {
+        Self { wait, ..self }
+    }
+}
+
+/// A batch handler as an [`AnyHandler`].
+pub(crate) struct Batching<T, F> {
+    call: F,
+    batch: Batch,
+    gathering: Mutex<Gathering<T>>,
+}
+
+struct Gathering<T> {
+    attempts: Vec<Attempt<T>>,
+    /// The number of batches that began before this one, so that a timer ends only its own batch.
+    number: u64,
+}
+
+/// An attempt that waits for its result.
+struct Attempt<T> {
+    notice: Notice<T>,
+    result: oneshot::Sender<HandlerResult>,
+}
+
+impl<T, F, Fut> Batching<T, F>
+where
+    T: DeserializeOwned + Send + 'static,
+    F: Fn(Vec<Notice<T>>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = BatchResult> + Send + 'static,
+{
+    pub(crate) fn new(batch: Batch, call: F) -> Self {
+        Self { call, batch, gathering: Mutex::new(Gathering { attempts: Vec::new(), number: 0 }) }
+    }
+
+    /// Adds an attempt to the batch that is being gathered, and runs a full batch.
+    fn add(self: &Arc<Self>, attempt: Attempt<T>) {
+        let mut gathering = self.gathering.lock();
+        gathering.attempts.push(attempt);
+        match gathering.attempts.len() {
+            full if full >= self.batch.most => drop(tokio::spawn(Arc::clone(self).run(gathering.take()))),
+            1 => {
+                let (batching, number) = (Arc::clone(self), gathering.number);
+                tokio::spawn(async move {
+                    tokio::time::sleep(batching.batch.wait).await;
+                    let attempts = {
+                        let mut gathering = batching.gathering.lock();
+                        if gathering.number == number { gathering.take() } else { Vec::new() }
+                    };
+                    batching.run(attempts).await;
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Calls the handler and hands each attempt its result.
+    async fn run(self: Arc<Self>, mut attempts: Vec<Attempt<T>>) {
+        // An attempt that ended meanwhile, by its time-out or a shutdown, must not be sent.
+        attempts.retain(|attempt| !attempt.result.is_closed());
+        if attempts.is_empty() {
+            return;
+        }
+        let (notices, mut results): (Vec<_>, Vec<_>) =
+            attempts.into_iter().map(|attempt| (attempt.notice, attempt.result)).unzip();
+        let call = async { (self.call)(notices).await };
+        let returned = tokio::select! {
+            biased;
+            returned = AssertUnwindSafe(call).catch_unwind() => returned,
+            // Nothing waits for it any more: it is cancelled as a single handler would be.
+            () = all_closed(&mut results) => return,
+        };
+        let returned = match returned {
+            Ok(Ok(returned)) if returned.len() == results.len() => returned,
+            Ok(Ok(returned)) => {
+                let wrong =
+                    format!("the batch handler returned {} results for {} notices", returned.len(), results.len());
+                Failure::retry(wrong).for_each(results.len())
+            }
+            Ok(Err(failure)) => failure.for_each(results.len()),
+            Err(panic) => {
+                let message = format!("the batch handler panicked: {}", panic_text(&*panic));
+                // The panic's payload may panic again when it is dropped.
+                std::mem::forget(panic);
+                Failure::retry(message).for_each(results.len())
+            }
+        };
+        for (result, returned) in results.into_iter().zip(returned) {
+            // An attempt that ended meanwhile has an outcome already.
+            let _ = result.send(returned);
+        }
+    }
+}
+
+impl<T> Gathering<T> {
+    /// Ends the batch and begins the next one.
+    fn take(&mut self) -> Vec<Attempt<T>> {
+        self.number += 1;
+        std::mem::take(&mut self.attempts)
+    }
+}
+
+async fn all_closed(results: &mut [oneshot::Sender<HandlerResult>]) {
+    for result in results {
+        result.closed().await;
+    }
+}
+
+impl<T, F, Fut> AnyHandler for Batching<T, F>
+where
+    T: DeserializeOwned + Send + 'static,
+    F: Fn(Vec<Notice<T>>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = BatchResult> + Send + 'static,
+{
+    fn call(self: Arc<Self>, facts: Arc<Facts>) -> BoxFuture<'static, Result<HandlerResult, String>> {
+        Box::pin(async move {
+            let param = read::<T>(&facts)?;
+            let (result, returned) = oneshot::channel();
+            self.add(Attempt { notice: Notice { param, facts }, result });
+            let lost = || Failure::retry("the batch ended without a result, because the process is shutting down");
+            Ok(returned.await.unwrap_or_else(|_| Err(lost())))
+        })
+    }
+
+    fn check(&self, _: Option<&str>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn check_recipients(&self, _: &[String], _: &[String]) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// An error that several notices have in common. Its source is the error itself, which decides the class.
+#[derive(Debug, Clone)]
+struct Common(Arc<BoxError>);
+
+impl fmt::Display for Common {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Common {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&**self.0)
+    }
+}
+
+impl Failure {
+    /// Returns the failure once for each of `count` notices.
+    fn for_each(self, count: usize) -> Vec<HandlerResult> {
+        let Self { next, error, error_type } = self;
+        let common = Common(Arc::new(error));
+        (0..count).map(|_| Err(Self { next, error: Box::new(common.clone()), error_type })).collect()
+    }
+}

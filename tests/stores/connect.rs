@@ -1,0 +1,83 @@
+//! `ConnectedOutbox`: the store that a URL names.
+
+use solid_notify::{ConnectedOutbox, Error, NotifyDef};
+#[cfg(mariadb)]
+use solid_notify_tests::MariaDb;
+#[cfg(mysql)]
+use solid_notify_tests::MySql;
+#[cfg(postgres)]
+use solid_notify_tests::Postgres;
+#[cfg(sqlite)]
+use solid_notify_tests::Sqlite;
+use solid_notify_tests::{Database, TestDb};
+use sqlx::ConnectOptions;
+
+async fn gives_the_outbox_of<D: Database>(db: TestDb<D>, url: &str) {
+    db.outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+    let connected = ConnectedOutbox::connect(url).await.unwrap();
+    connected.migrate().await.unwrap();
+    assert!(connected.definitions().await.unwrap().iter().any(|state| state.row.name == "sync"));
+    db.close().await;
+}
+
+/// A test has a schema of its own there, which the URL has to name.
+#[cfg(postgres)]
+#[tokio::test]
+async fn url_of_postgres_gives_its_outbox() {
+    let db = TestDb::<Postgres>::with_real_clock().await;
+    let options = db.pool.connect_options();
+    let mut url = options.to_url_lossy();
+    url.query_pairs_mut().append_pair("options", options.get_options().unwrap());
+    gives_the_outbox_of(db, url.as_str()).await;
+}
+
+#[cfg(mariadb)]
+#[tokio::test]
+async fn url_of_mariadb_gives_its_outbox() {
+    let db = TestDb::<MariaDb>::with_real_clock().await;
+    let url = db.pool.connect_options().to_url_lossy().to_string().replacen("mysql", "mariadb", 1);
+    gives_the_outbox_of(db, &url).await;
+}
+
+#[cfg(mysql)]
+#[tokio::test]
+async fn url_of_mysql_gives_its_outbox() {
+    let db = TestDb::<MySql>::with_real_clock().await;
+    let url = db.pool.connect_options().to_url_lossy();
+    gives_the_outbox_of(db, url.as_str()).await;
+}
+
+#[cfg(sqlite)]
+#[tokio::test]
+async fn url_of_sqlite_gives_its_outbox() {
+    let db = TestDb::<Sqlite>::with_real_clock().await;
+    let url = db.pool.connect_options().to_url_lossy();
+    gives_the_outbox_of(db, url.as_str()).await;
+}
+
+#[cfg(redis)]
+#[tokio::test]
+async fn url_of_redis_gives_its_outbox() {
+    let connected = ConnectedOutbox::connect(&solid_notify_tests::databases::server_url("REDIS_URL")).await.unwrap();
+    connected.migrate().await.unwrap();
+    connected.definitions().await.unwrap();
+}
+
+#[tokio::test]
+async fn errors_of_a_url_name_what_is_right_and_hide_the_password() {
+    let error = async |url: &str| {
+        let error = ConnectedOutbox::connect(url).await.err().unwrap();
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+        error
+    };
+    for unknown in ["oracle://u:hunter2@h/x", "hunter2", "hunter2:x", ""] {
+        let error = error(unknown).await;
+        assert!(matches!(error, Error::Invalid { .. }) && error.to_string().contains("`sqlite:`"), "{error}");
+    }
+    for unreachable in ["postgres://u:hunter2@127.0.0.1:1/x", "mariadb://u:hunter2@127.0.0.1:1/x"] {
+        let error = error(unreachable).await;
+        assert!(matches!(&error, Error::Store(error) if error.is_transient()), "{error}");
+    }
+    error("redis://:hunter2@127.0.0.1:1").await;
+    error("postgres://u:hunter2@[/x").await;
+}

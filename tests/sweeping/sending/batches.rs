@@ -1,0 +1,147 @@
+//! Batch handlers: several notices in one call, each with its own result.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use solid_notify::batch::{Batch, BatchResult};
+use solid_notify::{Failure, HttpStatus, NewNotice, Notice, NotifyDef, OutboxExt, Status};
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::sending::{Calls, add, reaches, record};
+use tokio::sync::Notify;
+
+/// Long enough that a batch that is never full would show it.
+const LONG: Duration = Duration::from_secs(600);
+
+/// Adds notices with the parameters 0, 1 … before a sweeper runs, and returns their ids.
+async fn added(b: &dyn Backend, count: usize) -> Vec<i64> {
+    b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(0)).await.unwrap();
+    let mut ids = Vec::new();
+    for n in 0..count {
+        ids.push(b.add_new(NewNotice::new("sync", n).unwrap()).await.id());
+    }
+    ids
+}
+
+pub async fn batch_gets_several_notices_and_answers_for_each(b: &dyn Backend) {
+    let ids = added(b, 10).await;
+    let sizes = Calls::default();
+    let noted = sizes.clone();
+    let odd_ones_fail = move |notices: Vec<Notice<i64>>| {
+        noted.note(notices.len());
+        let result = |notice: &Notice<i64>| match notice.param() % 2 {
+            0 => Ok(()),
+            _ => Err(Failure::retry(format!("{} is odd", notice.param()))),
+        };
+        let results = notices.iter().map(result).collect();
+        async { Ok(results) }
+    };
+    let sweeper =
+        b.outbox().sweeper().batch_handler("sync", Batch::up_to(10).wait(LONG), odd_ones_fail).start().await.unwrap();
+    for (n, id) in ids.into_iter().enumerate() {
+        if n % 2 == 0 {
+            reaches(b, id, Status::Succeeded).await;
+        } else {
+            let dead = reaches(b, id, Status::DeadLetter).await;
+            assert_eq!(dead.errors[0].message, format!("{n} is odd"));
+        }
+    }
+    assert_eq!(sizes.all(), [10]);
+    sweeper.shutdown().await;
+}
+
+pub async fn batch_that_is_not_full_is_sent_after_its_wait(b: &dyn Backend) {
+    let ids = added(b, 3).await;
+    let (together, noted) = (Calls::default(), Calls::default());
+    let calls = noted.clone();
+    let accepting = move |notices: Vec<Notice<i64>>| {
+        calls.note(notices.len());
+        async move { Ok(notices.iter().map(|_| Ok(())).collect()) }
+    };
+    let sweeper = b.outbox().sweeper().batch_handler("sync", Batch::up_to(100), accepting).start().await.unwrap();
+    for id in ids {
+        together.note(reaches(b, id, Status::Succeeded).await.id);
+    }
+    assert_eq!((together.count(), noted.all().iter().sum::<usize>()), (3, 3));
+    sweeper.shutdown().await;
+}
+
+pub async fn batch_that_fails_as_a_whole_fails_each_notice(b: &dyn Backend) {
+    type Handle = fn() -> BatchResult;
+    let cases: [(Handle, &str, &str); 3] = [
+        (|| Err(HttpStatus(503).into()), "unavailable", "HTTP status 503"),
+        (|| Ok(Vec::new()), "unknown", "the batch handler returned 0 results for 2 notices"),
+        (|| panic!("of a test"), "unknown", "the batch handler panicked: of a test"),
+    ];
+    for (handle, class, message) in cases {
+        let ids = added(b, 2).await;
+        let failing = move |_: Vec<Notice<i64>>| async move { handle() };
+        let builder = b.outbox().sweeper().batch_handler("sync", Batch::up_to(2).wait(LONG), failing);
+        let sweeper = builder.start().await.unwrap();
+        for id in ids {
+            let dead = reaches(b, id, Status::DeadLetter).await;
+            assert_eq!((dead.last_class.as_deref(), dead.errors[0].message.as_str()), (Some(class), message));
+        }
+        sweeper.shutdown().await;
+    }
+}
+
+pub async fn unreadable_param_fails_alone_in_a_batch(b: &dyn Backend) {
+    let mut ids = added(b, 2).await;
+    let wrong = b.add_new(NewNotice::new("sync", Value::from("no number")).unwrap()).await.id();
+    ids.push(b.add_new(NewNotice::new("sync", 3).unwrap()).await.id());
+    let accepting = |notices: Vec<Notice<i64>>| async move { Ok(notices.iter().map(|_| Ok(())).collect()) };
+    let builder = b.outbox().sweeper().batch_handler("sync", Batch::up_to(3).wait(LONG), accepting);
+    let sweeper = builder.start().await.unwrap();
+    for id in ids {
+        reaches(b, id, Status::Succeeded).await;
+    }
+    assert_eq!(reaches(b, wrong, Status::DeadLetter).await.last_class.as_deref(), Some("invalid"));
+    sweeper.shutdown().await;
+}
+
+pub async fn attempt_that_timed_out_is_not_sent_with_its_batch(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync").timeout("50ms").retry_interval("1h")).await.unwrap();
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let accepting = move |notices: Vec<Notice<i64>>| {
+        noted.note(notices.iter().map(Notice::id).collect::<Vec<_>>());
+        async move { Ok(notices.iter().map(|_| Ok(())).collect()) }
+    };
+    let builder = b.outbox().sweeper().batch_handler("sync", Batch::up_to(2).wait(LONG), accepting);
+    let sweeper = builder.start().await.unwrap();
+    let alone = add(b, "sync").await;
+    reaches(b, alone, Status::Failed).await;
+    let second = add(b, "sync").await;
+    reaches(b, second, Status::Succeeded).await;
+    assert_eq!(calls.all(), [[second]]);
+    sweeper.shutdown().await;
+}
+
+pub async fn batch_that_hangs_is_dropped_and_fails_each_notice(b: &dyn Backend) {
+    struct Dropped(Arc<Notify>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.notify_one();
+        }
+    }
+    b.outbox().define_if_missing(NotifyDef::new("sync").timeout("50ms").retry_interval("1h")).await.unwrap();
+    let ids = [add(b, "sync").await, add(b, "sync").await];
+    let dropped = Arc::new(Notify::new());
+    let seen = Arc::clone(&dropped);
+    let hanging = move |_: Vec<Notice<i64>>| {
+        let guard = Dropped(Arc::clone(&seen));
+        async move {
+            let _guard = guard;
+            std::future::pending().await
+        }
+    };
+    let builder = b.outbox().sweeper().batch_handler("sync", Batch::up_to(2).wait(Duration::ZERO), hanging);
+    let sweeper = builder.start().await.unwrap();
+    for id in ids {
+        assert_eq!(reaches(b, id, Status::Failed).await.last_class.as_deref(), Some("timeout"));
+        assert_eq!(record(b, id).await.failures, 1);
+    }
+    dropped.notified().await;
+    sweeper.shutdown().await;
+}
