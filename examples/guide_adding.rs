@@ -74,7 +74,7 @@ impl Handler for Carrier {
 // [end]
 
 // [batch]
-use solid_notify::batch::{Batch, BatchResult};
+use solid_notify::sweeper::{Batch, BatchResult};
 
 /// Posts positions of vehicles in one request, and returns for each whether it was accepted.
 async fn post_positions(positions: Vec<i64>) -> Result<Vec<bool>, HttpStatus> {

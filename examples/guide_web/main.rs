@@ -23,9 +23,10 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use solid_notify::sweeper::SweeperMonitor;
 use solid_notify::{
     AckResult, AnyOutbox, Definition, Error, HandlerResult, NewNotice, Notice, NoticeConnection, NotifyDef, Outbox,
-    OutboxExt, Receipt, SweeperBuilder, SweeperMonitor, TokenKeys,
+    OutboxExt, Receipt, SweeperBuilder, TokenKeys,
 };
 use sqlx::Pool;
 use tokio::net::TcpListener;

@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use axum::body::Bytes;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use solid_notify::{AttemptRecord, ErrorClass, Status};
+use solid_notify::operate::AttemptRecord;
+use solid_notify::{ErrorClass, Status};
 use sqlx::Row;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
-use solid_notify::{Dialect, HandlerResult, Notice, Outbox, OutboxExt, add_notice};
+use solid_notify::sql::Dialect;
+use solid_notify::{HandlerResult, Notice, Outbox, OutboxExt, add_notice};
 use sqlx::pool::PoolOptions;
 
 /// The parameter of a notice.

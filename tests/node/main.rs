@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use solid_notify::{Dialect, Failure, HandlerResult, Notice, Outbox, OutboxExt};
+use solid_notify::sql::Dialect;
+use solid_notify::{Failure, HandlerResult, Notice, Outbox, OutboxExt};
 use solid_notify_tests::journal::{Event, Journal};
 use sqlx::pool::{PoolConnection, PoolOptions};
 use tokio::sync::mpsc;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use solid_notify::{Dialect, Error, NewNotice, Outbox};
+use solid_notify::sql::Dialect;
+use solid_notify::{Error, NewNotice, Outbox};
 use solid_notify_tests::journal::Event;
 use tokio::task::JoinHandle;
 

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use solid_notify::sql::Dialect;
 use solid_notify::{
-    Dialect, Error, Failure, HandlerResult, Notice, NotifyDef, Outbox, OutboxExt, Status, SweeperBuilder, add_notice,
+    Error, Failure, HandlerResult, Notice, NotifyDef, Outbox, OutboxExt, Status, SweeperBuilder, add_notice,
 };
 use solid_notify_tests::sending::{Calls, eventually};
 use sqlx::pool::PoolOptions;

@@ -3,14 +3,18 @@
 
 use std::time::Duration;
 
+use anyhow::Result;
 use chrono::Utc;
+use solid_notify::ack::Reply;
+use solid_notify::channels::{AlertChannels, Mailer};
+use solid_notify::definition::{Definitions, DefinitionsPlan};
 use solid_notify::operate::{AuditFilter, Rate};
+use solid_notify::redis::{Redis, RedisOutbox};
+use solid_notify::testkit::{MemoryOutbox, TestSweeper};
 use solid_notify::{
-    AnyOutbox, Filter, NewNotice, NoticeConnection, NotifyDef, Outbox, OutboxExt, Receipt, ack_notice, add_notice,
-    add_notices, nack_notice,
+    Alert, AnyOutbox, ConnectedOutbox, Filter, Handler, Inbox, NewNotice, Notice, NoticeConnection, NotifyDef, Outbox,
+    OutboxExt, Receipt, ack_notice, add_notice, add_notices, nack_notice,
 };
-use solid_notify_redis::RedisOutbox;
-use solid_notify_testkit::MemoryOutbox;
 use solid_notify_timed::{ClaimedTask, TimedTasks};
 
 fn spawns<T>(_: impl Future<Output = T> + Send + 'static) {}
@@ -20,7 +24,7 @@ fn never<T>() -> T {
     panic!("only the types count")
 }
 
-fn added_through<C: NoticeConnection + 'static>() {
+fn added_through<B: 'static, C: NoticeConnection<B> + 'static>() {
     spawns(async {
         let mut tx: C = never();
         add_notice(&mut tx, "sync", 1).await.unwrap();
@@ -28,6 +32,8 @@ fn added_through<C: NoticeConnection + 'static>() {
         NewNotice::new("sync", 1).unwrap().delay(Duration::ZERO).add(&mut tx).await.unwrap();
         ack_notice(&mut tx, 7).await.unwrap();
         nack_notice(&mut tx, 7, "no").await.unwrap();
+        never::<Reply>().apply(&mut tx).await.unwrap();
+        never::<Inbox>().first_time(&mut tx, "key").await.unwrap();
     });
 }
 
@@ -37,6 +43,7 @@ macro_rules! database {
             spawns(async {
                 let outbox: Outbox<$db> = never();
                 outbox.migrate().await.unwrap();
+                Outbox::<$db>::connect("url").await.unwrap().migrate().await.unwrap();
                 let mut tx = outbox.begin().await.unwrap();
                 add_notice(&mut tx, "sync", 1).await.unwrap();
                 add_notices(&mut tx, [NewNotice::new("sync", 1).unwrap()]).await.unwrap();
@@ -56,6 +63,7 @@ macro_rules! database {
                 outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
                 outbox.sweeper().start().await.unwrap().shutdown().await;
             });
+            added_through::<_, sqlx::Transaction<'static, $db>>();
         }
     };
 }
@@ -64,9 +72,12 @@ database!(on_mysql, sqlx::MySql);
 database!(on_sqlite, sqlx::Sqlite);
 
 fn on_redis() {
-    added_through::<RedisOutbox>();
+    added_through::<_, RedisOutbox>();
     spawns(async {
+        Redis::connect("url").await.unwrap();
+        Redis::builder("url").connect().await.unwrap();
         let outbox: RedisOutbox = never();
+        outbox.begin().await.unwrap().rollback().await.unwrap();
         let mut batch = outbox.begin().await.unwrap();
         add_notice(&mut batch, "sync", 1).await.unwrap();
         batch.commit().await.unwrap();
@@ -78,6 +89,7 @@ fn on_redis() {
 fn in_memory() {
     spawns(async {
         let outbox: MemoryOutbox = never();
+        outbox.begin().await.unwrap().rollback().await.unwrap();
         let mut tx = outbox.begin().await.unwrap();
         add_notice(&mut tx, "sync", 1).await.unwrap();
         add_notices(&mut tx, [NewNotice::new("sync", 1).unwrap()]).await.unwrap();
@@ -88,8 +100,14 @@ fn in_memory() {
 fn of_an_outbox() {
     spawns(async {
         let outbox: AnyOutbox = never();
+        ConnectedOutbox::connect("url").await.unwrap().migrate().await.unwrap();
         let def = NotifyDef::new("sync");
         outbox.define_if_missing(def.clone()).await.unwrap();
+        outbox.define_or_replace(def.clone()).await.unwrap();
+        outbox.plan(&def).await.unwrap();
+        outbox.plan_all(&never::<Definitions>()).await.unwrap();
+        outbox.apply(never::<Definitions>()).await.unwrap();
+        outbox.apply_plan(never::<DefinitionsPlan>()).await.unwrap();
         outbox.update(&def, def.clone()).await.unwrap();
         outbox.delete(&def).await.unwrap();
         outbox.definitions().await.unwrap();
@@ -135,6 +153,13 @@ fn of_an_operator() {
         operator.roll_back(&def, 1).await.unwrap();
         operator.at_version(&def, 1).await.unwrap();
         operator.retime("sync", never::<Rate>()).await.unwrap();
+        operator.apply(never::<Definitions>()).await.unwrap();
+        operator.apply_plan(never::<DefinitionsPlan>()).await.unwrap();
+        operator.nodes().await.unwrap();
+        operator.open_alerts(10).await.unwrap();
+        operator.silence("sync", None, Utc::now(), "why").await.unwrap();
+        operator.unsilence("sync", None).await.unwrap();
+        operator.acknowledge("sync", None).await.unwrap();
     });
 }
 
@@ -145,6 +170,12 @@ fn of_a_sweeper() {
         sweeper.idle().await;
         sweeper.shutdown().await;
         outbox.sweeper().run_until_idle().await.unwrap();
+        let test = TestSweeper::start(outbox.sweeper()).await.unwrap();
+        test.drain().await;
+        test.advance(Duration::ZERO).await;
+        test.shutdown().await;
+        never::<Mailer>().check().await.unwrap();
+        never::<AlertChannels>().handle(never::<Notice<Alert>>()).await.unwrap();
     });
 }
 
@@ -153,6 +184,7 @@ fn of_timed_tasks() {
         let tasks: TimedTasks = never();
         let now = Utc::now();
         tasks.add("kind", now, "value").await.unwrap();
+        tasks.add_batch("kind", [(now, "value")]).await.unwrap();
         tasks.add_as("kind", "id", now, "value").await.unwrap();
         tasks.replace("kind", "id", now, "value").await.unwrap();
         tasks.with_target("https://shop.example").unwrap().add("kind", now, "value").await.unwrap();
@@ -177,7 +209,7 @@ fn of_timed_tasks() {
 }
 
 #[test]
-fn futures_of_public_functions_can_be_spawned() {
+fn futures_of_public_functions_can_be_spawned() -> Result<()> {
     // Each is compiled because it is named here.
     let all: [fn(); 9] = [
         on_postgres,
@@ -191,4 +223,30 @@ fn futures_of_public_functions_can_be_spawned() {
         of_timed_tasks,
     ];
     assert_eq!(all.len(), 9);
+    let own = include_str!("send.rs");
+    let folder = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/api"));
+    for entry in std::fs::read_dir(folder)? {
+        let snapshot = std::fs::read_to_string(entry?.path())?;
+        let functions = snapshot.lines().filter_map(|line| line.strip_prefix("pub async fn "));
+        for path in functions.filter(|path| !path.contains("::conformance::")) {
+            let name = name_of(path);
+            let called = [".", "::", " "].iter().any(|before| own.contains(&format!("{before}{name}(")));
+            let called = called || own.contains(&format!("{name}::<"));
+            assert!(called || SPI.contains(&name.as_str()), "{path} is not called in this file");
+        }
+    }
+    Ok(())
+}
+
+/// Methods for authors of stores, which adding, replies, the inbox and receipts call.
+const SPI: [&str; 5] = ["insert", "insert_many", "apply_ack", "mark_seen", "wait"];
+
+/// Returns the name of the function of a line: without its path, its parameters, and all generics.
+fn name_of(line: &str) -> String {
+    let mut depth = 0;
+    let plain = line.chars().take_while(|&c| c != '(').filter(|&c| {
+        depth += i32::from(c == '<') - i32::from(c == '>');
+        depth == 0 && c != '>'
+    });
+    plain.collect::<String>().rsplit("::").next().unwrap_or_default().to_owned()
 }

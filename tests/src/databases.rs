@@ -5,9 +5,8 @@ use std::str::FromStr;
 use async_trait::async_trait;
 use chrono::Utc;
 use solid_notify::ack::Reply;
-use solid_notify::{
-    AckResult, AnyOutbox, Dialect, Error, HandClock, Inbox, NewNotice, Outbox, OutboxBuilder, Receipt, add_notices,
-};
+use solid_notify::sql::{Dialect, OutboxBuilder};
+use solid_notify::{AckResult, AnyOutbox, Error, HandClock, Inbox, NewNotice, Outbox, Receipt, add_notices};
 use solid_notify_testkit::conformance::Backend;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use solid_notify::definition::ALERT_DEFINITION;
+use solid_notify::sql::BySqlx;
 use solid_notify::{
-    BySqlx, Error, Failure, NewNotice, Notice, NoticeConnection, NotifyDef, OutboxExt, Status, TokenKeys, add_notice,
+    Error, Failure, NewNotice, Notice, NoticeConnection, NotifyDef, OutboxExt, Status, TokenKeys, add_notice,
 };
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;

@@ -49,7 +49,7 @@ impl<D: Database> Counted<D> {
         let count = Arc::clone(&opened);
         let options = db.pool.options().clone().after_connect(move |conn, _| {
             count.fetch_add(1, Ordering::SeqCst);
-            Box::pin(<D::Db as solid_notify::Dialect>::script(conn, prepare.into()).map_ok(drop))
+            Box::pin(<D::Db as solid_notify::sql::Dialect>::script(conn, prepare.into()).map_ok(drop))
         });
         let pool = options.connect_lazy_with((*db.pool.connect_options()).clone());
         let outbox = Outbox::builder(pool).call_timeout(call_timeout).build();
@@ -208,7 +208,9 @@ async fn connection_that_rests_for_long_is_closed_on_mysql() {
 #[cfg(any(postgres, mariadb, mysql))]
 async fn lock<D: Database>(db: &TestDb<D>) -> sqlx::Transaction<'static, D::Db> {
     let mut other = db.pool.begin().await.unwrap();
-    <D::Db as solid_notify::Dialect>::script(&mut other, "SELECT id FROM notify_def FOR UPDATE".into()).await.unwrap();
+    <D::Db as solid_notify::sql::Dialect>::script(&mut other, "SELECT id FROM notify_def FOR UPDATE".into())
+        .await
+        .unwrap();
     other
 }
 
@@ -231,7 +233,7 @@ async fn end_the_waiting<D: Database>(db: &TestDb<D>) -> bool {
         }
     };
     let mut conn = db.pool.acquire().await.unwrap();
-    <D::Db as solid_notify::Dialect>::script(&mut conn, end.into()).await.is_ok()
+    <D::Db as solid_notify::sql::Dialect>::script(&mut conn, end.into()).await.is_ok()
 }
 
 #[cfg(any(postgres, mariadb, mysql))]

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use solid_notify::{Dialect, Error, NotifyDef, Status, add_notice};
+use solid_notify::sql::Dialect;
+use solid_notify::{Error, NotifyDef, Status, add_notice};
 use solid_notify_core::ClaimedNotice;
 use solid_notify_core::error::{FaultKind, StoreError};
 use solid_notify_core::store::{Claim, ClaimWhat, Settled};
@@ -174,7 +175,7 @@ async fn a_missing_table_is_the_fault_of_the_store_and_not_of_the_values<D: Data
 /// On Postgres a savepoint fails in an aborted transaction. On the others no error makes one fail, and the work goes on.
 async fn a_notice_is_refused_after_a_failed_savepoint_ended_its_transaction<D: Database>()
 where
-    for<'c> sqlx::Transaction<'c, D::Db>: solid_notify::NoticeConnection<solid_notify::BySqlx>,
+    for<'c> sqlx::Transaction<'c, D::Db>: solid_notify::NoticeConnection<solid_notify::sql::BySqlx>,
 {
     let db = TestDb::<D>::with_real_clock().await;
     define(&db).await;

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use solid_notify::{Dialect, Error, Inbox};
+use solid_notify::sql::Dialect;
+use solid_notify::{Error, Inbox};
 use solid_notify_core::store::Purge;
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::{Database, TestDb, on_each_database, on_each_server};

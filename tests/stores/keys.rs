@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
+use solid_notify::sql::Dialect;
 use solid_notify::{
-    Dialect, Error, NewNotice, Notice, NoticeTx, NotifyDef, OutboxExt, Receipt, Status, add_notice, add_notices,
+    Error, NewNotice, Notice, NoticeTx, NotifyDef, OutboxExt, Receipt, Status, add_notice, add_notices,
 };
 use solid_notify_core::store::{Claim, ClaimWhat};
 use solid_notify_testkit::conformance::Backend;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use solid_notify::operate::AuditFilter;
-use solid_notify::{Dialect, Notice, NotifyDef, OutboxExt, Sweeper};
+use solid_notify::sql::Dialect;
+use solid_notify::{Notice, NotifyDef, OutboxExt, Sweeper};
 use solid_notify_tests::sending::eventually;
 use solid_notify_tests::{Database, TestDb, on_each_database};
 

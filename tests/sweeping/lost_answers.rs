@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use solid_notify::{
-    Dialect, Error, FirstAttempt, HandlerResult, Notice, NotifyDef, Outbox, OutboxExt, Status, add_notice,
-};
+use solid_notify::sql::Dialect;
+use solid_notify::{Error, FirstAttempt, HandlerResult, Notice, NotifyDef, Outbox, OutboxExt, Status, add_notice};
 use solid_notify_core::error::FaultKind;
 use solid_notify_tests::proxy::{Proxy, Weather, Wire};
 use solid_notify_tests::sending::{Calls, eventually};

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use futures_util::future::BoxFuture;
-use solid_notify::Dialect;
+use solid_notify::sql::Dialect;
 use sqlx::{Connection, Database, Pool};
 
 use crate::databases::{Arena, Product, Table};

@@ -17,19 +17,18 @@ pub use solid_notify_channels as channels;
 #[doc(hidden)]
 pub use solid_notify_core as spi;
 pub use solid_notify_core::{
-    AckResult, Alert, AnyOutbox, AttemptRecord, Definition, Error, ErrorClass, Filter, FirstAttempt, HandClock, Inbox,
-    NewNotice, NoticeConnection, NoticeRecord, NotifyDef, Operator, Receipt, Result, Status, TokenKeys, VerbResult,
-    ack_notice, add_notice, add_notices, metrics, nack_notice, retry,
+    AckResult, Alert, AnyOutbox, Definition, Error, ErrorClass, Filter, FirstAttempt, HandClock, Inbox, NewNotice,
+    NoticeConnection, NoticeRecord, NotifyDef, Operator, Receipt, Result, Status, TokenKeys, VerbResult, ack_notice,
+    add_notice, add_notices, metrics, nack_notice, retry,
 };
 #[cfg(feature = "redis")]
 pub use solid_notify_redis as redis;
 #[cfg(feature = "simulate")]
 pub use solid_notify_simulate as simulate;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-pub use solid_notify_sql::{BySqlx, Dialect, NoticeTx, Outbox, OutboxBuilder};
+pub use solid_notify_sql::{NoticeTx, Outbox};
 pub use solid_notify_sweeper::{
-    Failure, Handler, HandlerResult, HttpStatus, Notice, OutboxExt, Sweeper, SweeperBuilder, SweeperHealth,
-    SweeperMonitor, Tally,
+    Failure, Handler, HandlerResult, HttpStatus, Notice, OutboxExt, Sweeper, SweeperBuilder, Tally,
 };
 #[cfg(feature = "timed")]
 pub use solid_notify_timed as timed;
@@ -59,9 +58,17 @@ pub mod definition {
     pub use solid_notify_core::{ALERT_DEFINITION, DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
 }
 
-/// Batch handlers: [`SweeperBuilder::batch_handler`].
-pub mod batch {
-    pub use solid_notify_sweeper::{Batch, BatchResult};
+/// The databases behind an [`Outbox`]: its builder, and the bounds of code that is generic over the database.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod sql {
+    pub use solid_notify_sql::{BySqlx, Dialect, NoticeTx, Outbox, OutboxBuilder};
+}
+
+/// A process that sends: its builder, its health, and batch handlers ([`SweeperBuilder::batch_handler`]).
+pub mod sweeper {
+    pub use solid_notify_sweeper::{
+        Batch, BatchResult, StartError, Sweeper, SweeperBuilder, SweeperHealth, SweeperMonitor, Tally,
+    };
 }
 
 /// Errors, and the kinds of faults of a store.
@@ -73,7 +80,7 @@ pub mod error {
 
 /// What an [`Operator`] asks and gets: filters, lists, previews, explanations, the audit.
 pub mod operate {
-    pub use solid_notify_core::notice::OwnLimits;
+    pub use solid_notify_core::notice::{AttemptRecord, OwnLimits};
     pub use solid_notify_core::operate::{
         AuditFilter, AuditPage, Bulk, ClassCount, Counted, DefRef, EditPreview, Explanation, Filter, HandlerChange,
         InFlight, IntervalChange, NO_CLASS, NextStep, OpenAlert, Operator, Page, Preview, Rate,

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use solid_notify::Dialect;
+use solid_notify::sql::Dialect;
 use solid_notify_tests::proxy::Proxy;
 use sqlx::{ConnectOptions, Executor, Pool, Row};
 use tokio::task::spawn_blocking;

@@ -37,11 +37,11 @@ async fn frozen_process_in_a_transaction_lets_its_rows_go<D: Reading>() {
         add(&db, "t", "deliver").await;
     }
     let mut conn = db.pool.acquire().await.unwrap();
-    <D::Db as solid_notify::Dialect>::script(&mut conn, gate[0].clone().into()).await.unwrap();
+    <D::Db as solid_notify::sql::Dialect>::script(&mut conn, gate[0].clone().into()).await.unwrap();
     let child = Child::start(&db, "sweep", &directory).await;
     eventually("its claim waits", async || D::numbers(&db.pool, &waits).await != [[0]]).await;
     child.signal("STOP");
-    <D::Db as solid_notify::Dialect>::script(&mut conn, gate[1].clone().into()).await.unwrap();
+    <D::Db as solid_notify::sql::Dialect>::script(&mut conn, gate[1].clone().into()).await.unwrap();
     drop(conn);
 
     let calls = Calls::default();

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use chrono::Utc;
-use solid_notify::{Dialect, NewNotice, NotifyDef, Status, add_notice};
+use solid_notify::sql::Dialect;
+use solid_notify::{NewNotice, NotifyDef, Status, add_notice};
 use solid_notify_core::ClaimedNotice;
 use solid_notify_core::error::StoreError;
 use solid_notify_core::store::{Claim, ClaimWhat, Lease, Settle, Settled};

@@ -7,9 +7,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use solid_notify::{
-    AckResult, Dialect, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, add_notices,
-};
+use solid_notify::sql::Dialect;
+use solid_notify::{AckResult, Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status, SweeperBuilder, add_notices};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
 use solid_notify_tests::sending::{add, definition, eventually, reaches};

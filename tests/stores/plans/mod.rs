@@ -7,7 +7,8 @@ mod audit;
 
 use arguments::{arguments, filled_in};
 use serde_json::Value;
-use solid_notify::{Dialect, NotifyDef};
+use solid_notify::NotifyDef;
+use solid_notify::sql::Dialect;
 use solid_notify_sql::{SessionLimits, statement_texts};
 use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Connection, Row};

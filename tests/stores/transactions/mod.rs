@@ -16,9 +16,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
+use solid_notify::sql::{BySqlx, Dialect};
 use solid_notify::{
-    AnyOutbox, BySqlx, Dialect, Error, FirstAttempt, Notice, NoticeConnection, NoticeTx, NotifyDef, Outbox, OutboxExt,
-    Receipt, Sweeper, add_notice,
+    AnyOutbox, Error, FirstAttempt, Notice, NoticeConnection, NoticeTx, NotifyDef, Outbox, OutboxExt, Receipt, Sweeper,
+    add_notice,
 };
 use solid_notify_tests::{Database, TestDb, on_each_database};
 use sqlx::{AssertSqlSafe, Pool};

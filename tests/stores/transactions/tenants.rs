@@ -14,7 +14,7 @@ use sqlx::{AssertSqlSafe, Executor};
 const NAMES: [&str; 3] = ["first", "second", "third"];
 
 /// The same definitions in both, in opposite orders, so that an id of one means another definition in the other.
-async fn define<DB: solid_notify::Dialect>(outbox: &Outbox<DB>, tenant: &Outbox<DB>) {
+async fn define<DB: solid_notify::sql::Dialect>(outbox: &Outbox<DB>, tenant: &Outbox<DB>) {
     for name in NAMES {
         outbox.define_if_missing(NotifyDef::new(name)).await.unwrap();
     }
@@ -26,7 +26,7 @@ async fn define<DB: solid_notify::Dialect>(outbox: &Outbox<DB>, tenant: &Outbox<
 }
 
 /// Notices of each way to insert them; the parameter is the name of the definition.
-async fn add<DB: solid_notify::Dialect>(tx: &mut solid_notify::NoticeTx<'_, DB>, k: usize) {
+async fn add<DB: solid_notify::sql::Dialect>(tx: &mut solid_notify::NoticeTx<'_, DB>, k: usize) {
     let name = NAMES[k % 3];
     let notice = || NewNotice::new(name, name).unwrap();
     match k / 3 % 3 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use solid_notify::batch::{Batch, BatchResult};
+use solid_notify::sweeper::{Batch, BatchResult};
 use solid_notify::{Failure, HttpStatus, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, reaches, record};
