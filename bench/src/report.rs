@@ -25,12 +25,12 @@ pub struct Line {
     /// Set where the target is reached without the cost of a guarantee.
     #[serde(skip_serializing_if = "Option::is_none")]
     yields: Option<Yields>,
-    /// None without a verdict.
+    /// Whether the target is reached; none where no target is compared.
     ok: Option<bool>,
 }
 
 impl Line {
-    /// With its verdict, unless the run was a quick one, or one that looks for the cost of the tables.
+    /// Compares the target, unless the run is a quick one, or one that looks for the cost of the tables.
     pub fn new(db: Product, workload: Workload, figures: Figures, plan: Plan) -> Self {
         let target = Target::of(db, workload);
         let ok = target.filter(|_| !plan.quick && !plan.like_ours).map(|target| target.is_reached(&figures));

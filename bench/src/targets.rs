@@ -1,4 +1,4 @@
-//! The targets and their reasons: a table. A workload without a row is measured without a verdict.
+//! The targets and their reasons: a table. A workload without a row is measured and not compared.
 //!
 //! A target that a guarantee forbids yields to the guarantee: then what the guarantee costs any SQL that gives it is measured,
 //! too, and what is left must reach the target.
