@@ -101,7 +101,7 @@ async fn strangers_and_time_outs_on_postgres() {
     use sqlx::Connection;
     use std::str::FromStr;
     let options = sqlx::postgres::PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap();
-    let stranger = sqlx::PgConnection::connect_with(&options.clone().username("nobody_knows")).await.err().unwrap();
+    let stranger = sqlx::PgConnection::connect_with(&options.clone().username("unknown_account")).await.err().unwrap();
     assert_eq!(class_by_type(&stranger), Some(ErrorClass::Auth), "{stranger}");
     let mut conn = sqlx::PgConnection::connect_with(&options).await.unwrap();
     conn.execute("SET statement_timeout = 20").await.unwrap();
@@ -126,7 +126,7 @@ async fn strangers_and_time_outs(server: &str, limit: &'static str) {
     use sqlx::Connection;
     use std::str::FromStr;
     let options = sqlx::mysql::MySqlConnectOptions::from_str(&server_url(server)).unwrap();
-    let stranger = options.clone().username("nobody_knows").password("?");
+    let stranger = options.clone().username("unknown_account").password("?");
     let stranger = sqlx::MySqlConnection::connect_with(&stranger).await.err().unwrap();
     assert_eq!(class_by_type(&stranger), Some(ErrorClass::Auth), "{stranger}");
     let mut conn = sqlx::MySqlConnection::connect_with(&options).await.unwrap();

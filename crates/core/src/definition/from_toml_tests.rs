@@ -106,7 +106,7 @@ fn all_problems_are_reported_with_their_places() {
 }
 
 #[test]
-fn a_value_of_the_wrong_type_is_told_what_to_write() {
+fn a_value_of_the_wrong_type_fails_with_what_to_write() {
     for (line, expected) in [
         ("timeout = 30", "timeout: expected a text in quotes, such as \"30s\", found: integer"),
         ("max_confirm_delay = 0", "max_confirm_delay: expected a text in quotes, such as \"0\", found: integer"),
