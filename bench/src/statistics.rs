@@ -40,7 +40,7 @@ fn middle(sorted: &[f64]) -> Option<f64> {
     Some(if sorted.len() % 2 == 1 { upper } else { (sorted[sorted.len() / 2 - 1] + upper) / 2.0 })
 }
 
-/// Of the interval from the k-th smallest to the k-th largest of n values.
+/// Returns the confidence of the interval from the k-th smallest to the k-th largest of n values.
 fn confidence(n: usize, k: usize) -> f64 {
     let mut probability = 0.5_f64.powi(i32::try_from(n).unwrap_or(i32::MAX));
     let mut below = 0.0;

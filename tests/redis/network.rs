@@ -1,4 +1,4 @@
-//! The network to Redis stalls, swallows requests, or loses replies; a password is refused for a while. Calls end by their
+//! The network to Redis stalls, discards requests, or loses replies; a password is refused for a while. Calls end by their
 //! time-out, all loops recover, and every notice whose add succeeded is delivered.
 //!
 //! Each test has a private server behind a proxy. The names contain `private_redis`, so that a run without Redis can leave them

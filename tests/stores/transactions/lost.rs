@@ -219,7 +219,7 @@ async fn a_commit_behind_a_raw_rollback_says_so_on_mysql() {
     scene.ends_with_rows(&[2], &[]).await;
 }
 
-/// `strong` holds row 1 and `weak` takes row 2; then each wants the other's. The weak one's error is swallowed.
+/// `strong` holds row 1 and `weak` takes row 2; then each wants the other's. The weak one's error is ignored.
 #[cfg(any(mariadb, mysql))]
 async fn meet<D: Database<Db = sqlx::MySql>>(strong: &mut sqlx::MySqlConnection, weak: &mut sqlx::MySqlConnection) {
     run::<D>(weak, "UPDATE stock SET n = n + 1 WHERE id = 2").await.unwrap();
