@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn few_values_tell_how_little_they_say() {
+    fn interval_of_few_values_has_a_low_confidence() {
         let one = median(&[2.0]).unwrap();
         assert_eq!((one.value, one.low, one.high, one.confidence), (2.0, 2.0, 2.0, 0.0));
         let three = median(&[1.0, 2.0, 3.0]).unwrap();

@@ -43,7 +43,7 @@ async fn ends_well(mut load: Load) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn private_redis_survives_a_connection_that_swallows_everything() {
+async fn private_redis_survives_a_connection_that_discards_everything() {
     let (server, proxy, load) = far().await;
     let before = proxy.accepted();
     // No client gets its end while the fault lasts.

@@ -97,7 +97,7 @@ where
 
 #[cfg(postgres)]
 #[tokio::test]
-async fn strangers_and_time_outs_on_postgres() {
+async fn unknown_accounts_and_time_outs_have_classes_on_postgres() {
     use sqlx::Connection;
     use std::str::FromStr;
     let options = sqlx::postgres::PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap();
@@ -111,18 +111,18 @@ async fn strangers_and_time_outs_on_postgres() {
 
 #[cfg(mariadb)]
 #[tokio::test]
-async fn strangers_and_time_outs_on_mariadb() {
-    strangers_and_time_outs("MARIADB_URL", "SET max_statement_time = 0.02").await;
+async fn unknown_accounts_and_time_outs_have_classes_on_mariadb() {
+    unknown_accounts_and_time_outs_have_classes("MARIADB_URL", "SET max_statement_time = 0.02").await;
 }
 
 #[cfg(mysql)]
 #[tokio::test]
-async fn strangers_and_time_outs_on_mysql() {
-    strangers_and_time_outs("MYSQL_URL", "SET max_execution_time = 20").await;
+async fn unknown_accounts_and_time_outs_have_classes_on_mysql() {
+    unknown_accounts_and_time_outs_have_classes("MYSQL_URL", "SET max_execution_time = 20").await;
 }
 
 #[cfg(any(mariadb, mysql))]
-async fn strangers_and_time_outs(server: &str, limit: &'static str) {
+async fn unknown_accounts_and_time_outs_have_classes(server: &str, limit: &'static str) {
     use sqlx::Connection;
     use std::str::FromStr;
     let options = sqlx::mysql::MySqlConnectOptions::from_str(&server_url(server)).unwrap();

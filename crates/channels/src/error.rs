@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn several_errors_tell_each_with_its_causes_and_keep_the_first_chain() {
+    fn several_errors_show_each_with_its_causes_and_keep_the_first_chain() {
         assert!(ChannelError::all(Vec::new()).is_none());
         let both = ChannelError::all(vec![silent("ops"), silent("dev")]).unwrap();
         let text = "the chat `ops` did not answer: time is up; the chat `dev` did not answer: time is up";
