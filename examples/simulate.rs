@@ -1,10 +1,10 @@
-//! What do the retries do when the receiver is down for two hours, and which alerts do they raise?
+//! What the retries of three definitions do when the receiver is down for two hours, and which alerts they raise.
 //!
 //! ```text
 //! cargo run --example simulate
 //! ```
 //!
-//! Three definitions go through the same outage in virtual time; the code of the real system decides each outcome. The
+//! The definitions go through the same outage in virtual time; the code of the real system decides each outcome. The
 //! hasty one retries every ten seconds without a limit. The brief one gives up after five minutes. The patient one waits
 //! longer each time. The tables show the effect on the receiver and on the people on duty; the pictures, whose paths are
 //! printed, show it better.

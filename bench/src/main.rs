@@ -79,10 +79,10 @@ struct Run {
     /// Pairs of repetitions that count.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
     repetitions: u16,
-    /// A fiftieth of everything, once, without a verdict: whether it works, not how fast it is.
+    /// A fiftieth of everything, once, and compares no target: whether it works, not how fast it is.
     #[arg(long)]
     quick: bool,
-    /// Gives the raw side tables like ours, so that what is left is what the library costs; without a verdict. (Not on SQLite.)
+    /// Gives the raw side tables like ours, so that what is left is what the library costs; compares no target. (Not on SQLite.)
     #[arg(long)]
     like_ours: bool,
     /// Fail when a target is missed.

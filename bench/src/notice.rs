@@ -13,7 +13,7 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// That of an order.
+    /// Returns the parameter of an order.
     pub fn new(order: i64) -> Self {
         Self { order, state: "booked".to_owned(), customer: 4711, sum: "129.90".to_owned() }
     }

@@ -6,12 +6,13 @@ use std::fs;
 /// The kernel counts processor time in hundredths of a second on every architecture.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// That of this process, in seconds.
+/// Returns the processor time of this process, in seconds.
 pub fn own() -> Option<f64> {
     read("self").map(|used| used.own)
 }
 
-/// That of a process, of the children that it has now, and of those that it had, in seconds: a server and its sessions.
+/// Returns the processor time of a process, of the children that it has now, and of those that it had, in seconds: a server and its
+/// sessions.
 pub fn with_children(process: u32) -> Option<f64> {
     let parent = read(&process.to_string())?;
     let pids = fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());

@@ -25,12 +25,12 @@ pub struct Line {
     /// Set where the target is reached without the cost of a guarantee.
     #[serde(skip_serializing_if = "Option::is_none")]
     yields: Option<Yields>,
-    /// None without a verdict.
+    /// Whether the target is reached; none where no target is compared.
     ok: Option<bool>,
 }
 
 impl Line {
-    /// With its verdict, unless the run was a quick one, or one that looks for the cost of the tables.
+    /// Compares the target, unless the run is a quick one, or one that looks for the cost of the tables.
     pub fn new(db: Product, workload: Workload, figures: Figures, plan: Plan) -> Self {
         let target = Target::of(db, workload);
         let ok = target.filter(|_| !plan.quick && !plan.like_ours).map(|target| target.is_reached(&figures));
@@ -57,7 +57,7 @@ impl Line {
 /// The environment of a run.
 #[derive(Debug, Serialize)]
 pub struct Environment {
-    /// Of this crate.
+    /// The version of this crate.
     pub bench: &'static str,
     /// True for an optimised build; the figures of another one mean nothing.
     pub optimised: bool,
@@ -78,7 +78,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// This machine's.
+    /// Returns the environment of this machine.
     pub fn new(plan: Plan, databases: BTreeMap<String, BTreeMap<String, String>>) -> Self {
         let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpus.lines().find(|line| line.starts_with("model name"));
@@ -162,7 +162,7 @@ impl Report {
     }
 }
 
-/// Ours, the other side's, and how they compare.
+/// Returns our figure, that of the other side, and how they compare.
 fn cells(figures: &Figures) -> [String; 3] {
     match figures {
         Figures::Compared(it) => [

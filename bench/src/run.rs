@@ -43,11 +43,11 @@ pub enum Side {
 pub struct Rate {
     /// The median, per second.
     pub ours: f64,
-    /// Its interval.
+    /// The lower end of the median's interval.
     pub low: f64,
-    /// Its interval.
+    /// The upper end of the median's interval.
     pub high: f64,
-    /// Of the interval.
+    /// The confidence of the interval.
     pub confidence: f64,
     /// How many repetitions counted.
     pub repetitions: usize,
@@ -64,11 +64,11 @@ pub struct Compared {
     pub raw: f64,
     /// The median of the ratios within each pair.
     pub ratio: f64,
-    /// The interval of the ratio.
+    /// The lower end of the ratio's interval.
     pub ratio_low: f64,
-    /// The interval of the ratio.
+    /// The upper end of the ratio's interval.
     pub ratio_high: f64,
-    /// Of the interval.
+    /// The confidence of the interval.
     pub confidence: f64,
     /// How many pairs counted.
     pub repetitions: usize,

@@ -40,7 +40,7 @@ fn middle(sorted: &[f64]) -> Option<f64> {
     Some(if sorted.len() % 2 == 1 { upper } else { (sorted[sorted.len() / 2 - 1] + upper) / 2.0 })
 }
 
-/// Of the interval from the k-th smallest to the k-th largest of n values.
+/// Returns the confidence of the interval from the k-th smallest to the k-th largest of n values.
 fn confidence(n: usize, k: usize) -> f64 {
     let mut probability = 0.5_f64.powi(i32::try_from(n).unwrap_or(i32::MAX));
     let mut below = 0.0;
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn few_values_tell_how_little_they_say() {
+    fn interval_of_few_values_has_a_low_confidence() {
         let one = median(&[2.0]).unwrap();
         assert_eq!((one.value, one.low, one.high, one.confidence), (2.0, 2.0, 2.0, 0.0));
         let three = median(&[1.0, 2.0, 3.0]).unwrap();

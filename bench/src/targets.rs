@@ -1,4 +1,4 @@
-//! The targets and their reasons: a table. A workload without a row is measured without a verdict.
+//! The targets and their reasons: a table. A workload without a row is measured and not compared.
 //!
 //! A target that a guarantee forbids yields to the guarantee: then what the guarantee costs any SQL that gives it is measured,
 //! too, and what is left must reach the target.
@@ -21,9 +21,9 @@ pub enum Target {
     },
     /// The longest times.
     Latency {
-        /// Of the median.
+        /// The longest median.
         p50_ms: f64,
-        /// Of the 99th percentile.
+        /// The longest 99th percentile.
         p99_ms: f64,
     },
     /// The cost of a large backlog, which must not grow on the way.
@@ -38,7 +38,7 @@ pub enum Target {
     },
 }
 
-/// That a target is reached but for what a guarantee costs.
+/// A target that is reached but for what a guarantee costs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Yields {
     /// The guarantee.
@@ -86,7 +86,7 @@ const TARGETS: &[(Product, Workload, Target)] = &[
 ];
 
 impl Target {
-    /// That of a workload on a database.
+    /// Returns the target of a workload on a database.
     pub fn of(product: Product, workload: Workload) -> Option<Self> {
         let mut rows = TARGETS.iter();
         rows.find(|row| (row.0, row.1) == (product, workload)).map(|row| row.2)

@@ -32,7 +32,7 @@ const WORKLOADS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_quick_run_tells_every_figure_of_every_selected_database() {
+fn quick_run_reports_every_figure_of_every_selected_database() {
     if DATABASES.is_empty() {
         // Nothing to run: no database is selected.
         return;

@@ -71,7 +71,7 @@ async fn audit(State(outbox): State<AnyOutbox>, Path(id): Path<i64>) -> Result<J
     Ok(Json(page.entries.iter().map(|it| json!({ "time": it.time, "who": it.who, "act": it.act })).collect()))
 }
 
-/// What an operator saw, and what it shall be.
+/// The interval that an operator saw, and the new one.
 #[derive(Deserialize)]
 struct IntervalEdit {
     seen: String,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The chapter "A web service" shows the regions of this file. At the end this program runs the test, plays the customers,
-//! the warehouse and the operators (`visit.rs`), checks every answer, and stops the service.
+//! the warehouse and the operators (`visit.rs`), checks every response, and stops the service.
 
 mod visit;
 

@@ -1,7 +1,7 @@
 //! `notify-child`: the process that the tests in `processes/killed/` kill, or that ends itself.
 //!
-//! `notify-child JOB` sweeps the database at `NOTIFY_CHILD_URL`, whose tables and definition `job` exist, and writes what
-//! it does to files of the current directory, a line an event, each in one write, so that the parent reads whole lines of a
+//! `notify-child JOB` sweeps the database at `NOTIFY_CHILD_URL`, whose tables and definition `job` exist. It writes what
+//! it does to files of the current directory, a line for an event. Each line is one write, so that the parent reads whole lines of a
 //! process that was killed. Each notice says what its handler does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! The network to Redis stalls, swallows requests, or loses replies; a password is refused for a while. Calls end by their
+//! The network to Redis stalls, discards requests, or loses replies; a password is refused for a while. Calls end by their
 //! time-out, all loops recover, and every notice whose add succeeded is delivered.
 //!
 //! Each test has a private server behind a proxy. The names contain `private_redis`, so that a run without Redis can leave them
@@ -43,7 +43,7 @@ async fn ends_well(mut load: Load) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn private_redis_survives_a_connection_that_swallows_everything() {
+async fn private_redis_survives_a_connection_that_discards_everything() {
     let (server, proxy, load) = far().await;
     let before = proxy.accepted();
     // No client gets its end while the fault lasts.

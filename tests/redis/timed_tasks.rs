@@ -283,7 +283,7 @@ async fn a_value_is_stored_byte_for_byte<R: RedisServer>() {
     w.own.close();
 }
 
-async fn a_damaged_crowd_hides_no_task<R: RedisServer>() {
+async fn many_damaged_entries_hide_no_task<R: RedisServer>() {
     let w = World::new::<R>().await;
     for n in 0..300 {
         w.own.by_hand(&["ZADD", &w.key("due"), "1", &format!("no entry {n}")]);
@@ -337,7 +337,7 @@ solid_notify_tests::on_each_redis!(
     an_unusable_entry_is_put_aside_and_stops_nothing,
     an_idle_consumer_finds_an_entry_without_a_score,
     a_value_is_stored_byte_for_byte,
-    a_damaged_crowd_hides_no_task,
+    many_damaged_entries_hide_no_task,
     scripts_that_the_server_has_forgotten_are_sent_again,
     without_a_clock_of_ours_time_is_that_of_redis,
     a_prefix_that_could_meet_another_is_refused,

@@ -1,10 +1,10 @@
-//! The documents: each Rust snippet is a region of a program that CI compiles and runs, each relative link leads somewhere, in the
-//! book to a file of the book, the table of names has the public API, and `docs/sql` has every statement as each database gets it.
+//! The documents: each relative link leads somewhere, in the book to a file of the book, the table of names has the public API, and
+//! `docs/sql` has every statement as each database gets it. The module `snippets` compares the code in documents with its source.
 //!
 //! With `WRITE_DOCUMENTS=1` in the environment, snippets and statements are written instead of compared.
-//!
-//! A program marks a region by the comment lines `// [name]` and `// [end]`. In Markdown the line directly above the block
-//! names it: `<!-- examples/guide_adding.rs#keys -->`. `tests/rules/tidy.rs` checks what tables of the documents list.
+//! `tests/rules/tidy.rs` checks what tables of the documents list.
+
+mod snippets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -37,116 +37,12 @@ fn markdown(folder: &str) -> Vec<String> {
     found
 }
 
-/// Returns the files that show Rust code: the README and the book.
+/// Returns the files that show code: the README and the book.
 fn guides() -> Vec<String> {
     let mut files = markdown("docs/src");
     assert!(files.len() >= 20, "only {} chapters found", files.len());
     files.push("README.md".to_owned());
     files
-}
-
-/// Removes the indentation that all lines have in common, and blank lines at both ends.
-fn dedented(lines: &[&str]) -> String {
-    let indent = |line: &&str| line.len() - line.trim_start().len();
-    let common = lines.iter().filter(|line| !line.trim().is_empty()).map(indent).min().unwrap_or_default();
-    let lines: Vec<&str> = lines.iter().map(|line| line.get(common..).unwrap_or_default().trim_end()).collect();
-    lines.join("\n").trim_matches('\n').to_owned()
-}
-
-/// Returns the regions of a program, by name.
-fn regions(file: &str) -> BTreeMap<String, String> {
-    let mut regions = BTreeMap::new();
-    let mut open: Option<(&str, Vec<&str>)> = None;
-    let text = read(file);
-    for line in text.lines() {
-        let marker = line.trim().strip_prefix("// [").and_then(|rest| rest.strip_suffix(']'));
-        match (marker, &mut open) {
-            (Some("end"), _) => {
-                let (name, lines) = open.take().unwrap_or_else(|| panic!("{file}: `// [end]` ends no region"));
-                let twice = regions.insert(name.to_owned(), dedented(&lines)).is_some();
-                assert!(!twice, "{file}: the region `{name}` occurs twice");
-            }
-            (Some(name), Some((outer, _))) => panic!("{file}: the region `{name}` begins inside `{outer}`"),
-            (Some(name), None) => open = Some((name, Vec::new())),
-            (None, Some((_, lines))) => lines.push(line),
-            (None, None) => {}
-        }
-    }
-    assert!(open.is_none(), "{file}: a region has no `// [end]`");
-    regions
-}
-
-/// A block of Rust code in a document.
-struct Snippet {
-    /// The document and the line of the fence.
-    place: String,
-    /// What follows the back-ticks.
-    info: String,
-    /// The line above the fence.
-    above: String,
-    code: String,
-}
-
-impl Snippet {
-    /// Returns the program and the region that the line above the block names.
-    fn source(&self) -> Option<(&str, &str)> {
-        self.above.strip_prefix("<!-- ")?.strip_suffix(" -->")?.split_once('#')
-    }
-}
-
-fn snippets(file: &str) -> Vec<Snippet> {
-    let text = read(file);
-    let lines: Vec<&str> = text.lines().collect();
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at < lines.len() {
-        let Some(info) = lines[at].trim_start().strip_prefix("```") else {
-            at += 1;
-            continue;
-        };
-        let length = lines[at + 1..].iter().position(|line| line.trim() == "```");
-        let end = at + 1 + length.unwrap_or_else(|| panic!("{file}:{}: the block has no end", at + 1));
-        if info.starts_with("rust") {
-            found.push(Snippet {
-                place: format!("{file}:{}", at + 1),
-                info: info.to_owned(),
-                above: at.checked_sub(1).map(|above| lines[above].trim().to_owned()).unwrap_or_default(),
-                code: dedented(&lines[at + 1..end]),
-            });
-        }
-        at = end + 1;
-    }
-    found
-}
-
-/// Returns what is wrong with a snippet.
-fn mistake(snippet: &Snippet) -> Option<String> {
-    let Snippet { place, info, code, .. } = snippet;
-    if info != "rust,ignore" {
-        return Some(format!("{place}: the block begins with ```{info}; write ```rust,ignore"));
-    }
-    let Some((file, region)) = snippet.source() else {
-        return Some(format!("{place}: no source above the block; write <!-- examples/program.rs#region -->"));
-    };
-    if !file.starts_with("examples/") && !file.starts_with("tests/") {
-        return Some(format!("{place}: {file} is no program that CI runs"));
-    }
-    match regions(file).get(region) {
-        None => Some(format!("{place}: {file} has no region `{region}`")),
-        Some(text) if text != code => Some(format!("{place}: differs from {file}#{region}, which is:\n{text}\n")),
-        Some(_) => None,
-    }
-}
-
-/// Replaces the code of each snippet by the region that it names.
-fn refresh(file: &str) {
-    let mut text = read(file);
-    for snippet in snippets(file) {
-        let Some(region) = snippet.source().and_then(|(file, region)| regions(file).remove(region)) else { continue };
-        let block = |code: &str| format!("{}\n```rust,ignore\n{code}\n```", snippet.above);
-        text = text.replace(&block(&snippet.code), &block(&region));
-    }
-    write(file, &text);
 }
 
 /// Writes a file that has changed. The tests of this file run at the same time and read the others.
@@ -158,24 +54,6 @@ fn write(file: &str, text: &str) {
 
 fn writes() -> bool {
     std::env::var_os("WRITE_DOCUMENTS").is_some()
-}
-
-#[test]
-fn every_rust_snippet_of_a_document_is_a_region_of_an_example() {
-    if writes() {
-        guides().iter().for_each(|file| refresh(file));
-    }
-    let all: Vec<Snippet> = guides().iter().flat_map(|file| snippets(file)).collect();
-    assert!(all.len() >= 20, "only {} snippets found", all.len());
-    let mistakes: Vec<String> = all.iter().filter_map(mistake).collect();
-    assert!(mistakes.is_empty(), "{}", mistakes.join("\n"));
-}
-
-#[test]
-fn the_definitions_file_of_the_book_is_the_one_of_the_example() {
-    let file = "examples/data/retries.toml";
-    let block = format!("<!-- {file} -->\n```toml\n{}```\n", read(file));
-    assert!(read("docs/src/notify-def.md").contains(&block), "docs/src/notify-def.md differs from {file}");
 }
 
 #[test]
@@ -246,7 +124,7 @@ fn the_chapter_on_names_has_every_name_and_its_module() {
 #[test]
 fn every_chapter_with_rust_code_shows_where_its_names_are() {
     let shows = |text: &str| text.contains("](names.md)") || text.contains("\nuse solid_notify");
-    let chapters = guides().into_iter().filter(|file| !snippets(file).is_empty());
+    let chapters = guides().into_iter().filter(|file| read(file).contains("\n```rust"));
     let silent: Vec<String> = chapters.filter(|file| !shows(&read(file))).collect();
     assert!(silent.is_empty(), "show the imports, or link to names.md: {silent:?}");
 }
@@ -288,7 +166,10 @@ fn links(text: &str) -> Vec<String> {
 fn every_relative_link_of_a_document_leads_to_a_file_and_a_heading() {
     let mut files = guides();
     files.extend(markdown("docs/decisions"));
-    files.extend(["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(str::to_owned));
+    files.extend(
+        ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md", "docs/path-of-a-notice.md"]
+            .map(str::to_owned),
+    );
     let (mut broken, mut count) = (Vec::new(), 0);
     for file in &files {
         let text = read(file);

@@ -239,7 +239,7 @@ fn alerts(ledger: &Ledger, wrong: &mut Vec<String>) {
     for (definition, dead) in dead {
         let told = told.get(definition).copied().unwrap_or(0);
         if told < dead || (told > dead && definition != ACKED) {
-            wrong.push(format!("G8: {definition} has {dead} dead letters, and {told} were told"));
+            wrong.push(format!("G8: {definition} has {dead} dead letters, and {told} were reported"));
         }
     }
 }

@@ -100,7 +100,7 @@ fn a_seed_replays_to_the_same_story() {
 }
 
 #[test]
-fn the_schedules_are_not_tame() {
+fn schedules_meet_every_kind_of_fault() {
     quiet();
     let ledgers: Vec<Ledger> = (0..60).map(run).collect();
     let sum = |what: fn(&Ledger) -> usize| ledgers.iter().map(what).sum::<usize>();

@@ -19,28 +19,28 @@ const RECORD: usize = 256;
 pub enum Event {
     /// A producer is about to add a notice. Without a later event it is unknown whether the notice was committed.
     Begun {
-        /// Its unique name: `node.task.transaction.number`.
+        /// The notice's unique name: `node.task.transaction.number`.
         token: String,
-        /// The name that its definition has at first.
+        /// The name that the definition has at first.
         def: String,
-        /// Its ordering key.
+        /// The ordering key.
         key: Option<String>,
     },
     /// The commit returned `Ok`.
     Committed {
-        /// Of the notice.
+        /// The unique name of the notice.
         token: String,
         /// As the insert returned it.
         id: i64,
     },
-    /// It was rolled back, or its commit was never sent.
+    /// A transaction was rolled back, or its commit was never sent.
     RolledBack {
-        /// Of the notice.
+        /// The unique name of the notice.
         token: String,
     },
-    /// The answer to the commit was an error or never came.
+    /// The response to the commit was an error or never came.
     Unknown {
-        /// Of the notice.
+        /// The unique name of the notice.
         token: String,
     },
     /// A producer got no transaction, or its insert failed.
@@ -52,22 +52,22 @@ pub enum Event {
     },
     /// A handler was called.
     Called {
-        /// Of the notice.
+        /// The unique name of the notice.
         token: String,
-        /// Of the notice.
+        /// The id of the notice.
         id: i64,
-        /// Its number.
+        /// The fence of the attempt.
         fence: i64,
         /// The process.
         node: String,
     },
     /// A handler is about to return.
     Ended {
-        /// Of the notice.
+        /// The id of the notice.
         id: i64,
-        /// Its number.
+        /// The fence of the attempt.
         fence: i64,
-        /// Its verdict.
+        /// Whether the handler delivers.
         ok: bool,
     },
     /// A process holds every connection of its application's pool.
@@ -82,7 +82,7 @@ pub enum Event {
     },
     /// A fault begins to be injected.
     Phase {
-        /// Its name.
+        /// The name of the fault.
         name: String,
     },
 }

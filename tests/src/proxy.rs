@@ -127,9 +127,9 @@ async fn connect(
     if hangs {
         struck.fetch_add(1, Ordering::Relaxed);
         drop((from_server, to_server));
-        let swallow = async { while let Ok(1..) = from_client.read(&mut [0; 4096]).await {} };
+        let discard = async { while let Ok(1..) = from_client.read(&mut [0; 4096]).await {} };
         tokio::select! {
-            () = swallow => {}
+            () = discard => {}
             _ = weather.wait_for(|weather| *weather != Weather::HalfOpen) => {}
         }
     }

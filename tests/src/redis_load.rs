@@ -29,7 +29,7 @@ pub struct Answered {
     /// When its add was begun.
     pub begun: Instant,
     source: usize,
-    /// Of a notice its id.
+    /// The id, if it is a notice.
     notice: Option<i64>,
 }
 

@@ -48,7 +48,7 @@ async fn is_due<D: Database>(db: &TestDb<D>) -> bool {
 }
 
 /// A definition with one notice being sent and two blocked behind it; returns the ids.
-async fn one_in_front_of_two<D: Database>(db: &TestDb<D>) -> (i64, [i64; 3]) {
+async fn blocked_behind_one<D: Database>(db: &TestDb<D>) -> (i64, [i64; 3]) {
     let def_id = define(db).await;
     let mut ids = [0; 3];
     for id in &mut ids {
@@ -62,7 +62,7 @@ async fn one_in_front_of_two<D: Database>(db: &TestDb<D>) -> (i64, [i64; 3]) {
 
 async fn blocked_notices_leave_the_due_part_of_their_slice<D: Database>() {
     let db = TestDb::<D>::with_hand_clock().await;
-    let (def_id, [_, second, _]) = one_in_front_of_two(&db).await;
+    let (def_id, [_, second, _]) = blocked_behind_one(&db).await;
     // Another key, and one without, are claimed at once; a queue slice without keys is claimed without windows later on.
     let other = add(&db, Some("other")).await;
     let free = add(&db, None).await;
@@ -78,7 +78,7 @@ async fn next_notice_of_a_key_is_claimed_when_the_one_in_front_ends<D: Database>
     let finish = |status, keep, reason: Option<&str>| Next::Finish { status, reason: reason.map(str::to_owned), keep };
     for way in ["success", "success without history", "dead letter", "cancelled", "cancelled in bulk", "ack"] {
         let db = TestDb::<D>::with_hand_clock().await;
-        let (def_id, [first, second, third]) = one_in_front_of_two(&db).await;
+        let (def_id, [first, second, third]) = blocked_behind_one(&db).await;
         let sending = db.outbox.find(first).await.unwrap().unwrap();
         let held = Look::ClaimedBy { worker: sending.worker.unwrap() };
         let held = db.outbox.engine().stores().send.look(&held, 10).await.unwrap().remove(0);
@@ -117,7 +117,7 @@ async fn next_notice_of_a_key_is_claimed_when_the_one_in_front_ends<D: Database>
 
 async fn blocked_notice_is_looked_at_again_after_ten_minutes<D: Database>() {
     let db = TestDb::<D>::with_hand_clock().await;
-    let (def_id, [first, second, _]) = one_in_front_of_two(&db).await;
+    let (def_id, [first, second, _]) = blocked_behind_one(&db).await;
     db.sql(&format!("DELETE FROM notify_msg WHERE id = {first}")).await;
     db.clock().advance(Duration::from_secs(599));
     assert!(claimed(&db, def_id).await.is_empty());

@@ -97,11 +97,11 @@ where
 
 #[cfg(postgres)]
 #[tokio::test]
-async fn strangers_and_time_outs_on_postgres() {
+async fn unknown_accounts_and_time_outs_have_classes_on_postgres() {
     use sqlx::Connection;
     use std::str::FromStr;
     let options = sqlx::postgres::PgConnectOptions::from_str(&server_url("POSTGRES_URL")).unwrap();
-    let stranger = sqlx::PgConnection::connect_with(&options.clone().username("nobody_knows")).await.err().unwrap();
+    let stranger = sqlx::PgConnection::connect_with(&options.clone().username("unknown_account")).await.err().unwrap();
     assert_eq!(class_by_type(&stranger), Some(ErrorClass::Auth), "{stranger}");
     let mut conn = sqlx::PgConnection::connect_with(&options).await.unwrap();
     conn.execute("SET statement_timeout = 20").await.unwrap();
@@ -111,22 +111,22 @@ async fn strangers_and_time_outs_on_postgres() {
 
 #[cfg(mariadb)]
 #[tokio::test]
-async fn strangers_and_time_outs_on_mariadb() {
-    strangers_and_time_outs("MARIADB_URL", "SET max_statement_time = 0.02").await;
+async fn unknown_accounts_and_time_outs_have_classes_on_mariadb() {
+    unknown_accounts_and_time_outs_have_classes("MARIADB_URL", "SET max_statement_time = 0.02").await;
 }
 
 #[cfg(mysql)]
 #[tokio::test]
-async fn strangers_and_time_outs_on_mysql() {
-    strangers_and_time_outs("MYSQL_URL", "SET max_execution_time = 20").await;
+async fn unknown_accounts_and_time_outs_have_classes_on_mysql() {
+    unknown_accounts_and_time_outs_have_classes("MYSQL_URL", "SET max_execution_time = 20").await;
 }
 
 #[cfg(any(mariadb, mysql))]
-async fn strangers_and_time_outs(server: &str, limit: &'static str) {
+async fn unknown_accounts_and_time_outs_have_classes(server: &str, limit: &'static str) {
     use sqlx::Connection;
     use std::str::FromStr;
     let options = sqlx::mysql::MySqlConnectOptions::from_str(&server_url(server)).unwrap();
-    let stranger = options.clone().username("nobody_knows").password("?");
+    let stranger = options.clone().username("unknown_account").password("?");
     let stranger = sqlx::MySqlConnection::connect_with(&stranger).await.err().unwrap();
     assert_eq!(class_by_type(&stranger), Some(ErrorClass::Auth), "{stranger}");
     let mut conn = sqlx::MySqlConnection::connect_with(&options).await.unwrap();

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod blocked;
+mod book;
 mod by_hand;
 mod conformance;
 mod connect;

@@ -182,11 +182,11 @@ async fn calls_that_nothing_answers_end_by_their_time_out<D: Database>(db: TestD
     db.close().await;
 }
 
-solid_notify_tests::on_mysql_family!(migrations_that_waited_in_vain_change_nothing_and_say_so: mariadb_migrations_that_waited_in_vain_change_nothing_and_say_so, mysql_migrations_that_waited_in_vain_change_nothing_and_say_so;);
+solid_notify_tests::on_mysql_family!(migrations_that_waited_too_long_change_nothing_and_fail: mariadb_migrations_that_waited_too_long_change_nothing_and_fail, mysql_migrations_that_waited_too_long_change_nothing_and_fail;);
 
 /// The proxy makes a second of the minute that a migration waits for its turn.
 #[cfg(any(mariadb, mysql))]
-async fn migrations_that_waited_in_vain_change_nothing_and_say_so<D: Database<Db = sqlx::MySql>>() {
+async fn migrations_that_waited_too_long_change_nothing_and_fail<D: Database<Db = sqlx::MySql>>() {
     let db = TestDb::<D>::with_real_clock().await;
     let mut other = db.pool.acquire().await.unwrap();
     let lock = "SELECT GET_LOCK(concat('solid-notify ', left(sha2(database(), 256), 32)), 0)";

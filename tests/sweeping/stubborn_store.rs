@@ -96,7 +96,7 @@ async fn a_row_that_conflicts_for_ever_does_not_stop_the_others() {
     sweeper.shutdown().await;
 }
 
-/// Of all definitions together in an outage, of one where only its own outcomes cannot be stored.
+/// The bound is of all definitions together in an outage, and of one definition where only its own outcomes cannot be stored.
 #[tokio::test]
 async fn deliveries_without_a_stored_outcome_are_bounded() {
     for (kind, bound) in [(FaultKind::Outage, 2000), (FaultKind::Conflict, 500), (FaultKind::Slow, 500)] {

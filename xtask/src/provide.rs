@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_way_the_message_tells_what_to_install() {
+    fn without_any_way_the_message_says_what_to_install() {
         let plan = |database| Plan { database, ways: Vec::new(), client_is_missing: false, failure: None };
         for (database, words) in [
             (Database::Postgres, ["apt-get install postgresql", "brew install postgresql", "POSTGRES_URL"]),

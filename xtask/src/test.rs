@@ -55,7 +55,7 @@ const THREADS: &str = "RUST_TEST_THREADS";
 /// three on each they took 92 s.
 const TESTS_PER_CORE: usize = 2;
 
-/// Each checks its own outcome.
+/// The examples that need no server. Each checks its own outcome, but `quick_start`, which the README shows whole.
 const EXAMPLES: [&str; 14] = [
     "quick_start",
     "orders",
@@ -73,7 +73,7 @@ const EXAMPLES: [&str; 14] = [
     "guide_testing",
 ];
 
-/// These need a Redis at `REDIS_URL`.
+/// Examples that need a Redis at `REDIS_URL`.
 const REDIS_EXAMPLES: [&str; 3] = ["timed_once", "timed_runner", "repush"];
 
 /// Filters out the tests that start a private server of a database that is not selected, whose

@@ -16,21 +16,21 @@ use xtask::servers::{Durability, Ending, Server, exim, mariadb, mysql, postgres,
 fn private_postgres_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {
     let server = postgres::start()?;
     assert_eq!(server.url(), format!("postgres://postgres@127.0.0.1:{}/notify", server.port()));
-    answers_keeps_its_data_and_leaves_nothing_behind(server)
+    server_answers_keeps_its_data_and_leaves_nothing_behind(server)
 }
 
 #[test]
 fn private_mariadb_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {
     let server = mariadb::start()?;
     assert_eq!(server.url(), format!("mysql://root@127.0.0.1:{}/notify", server.port()));
-    answers_keeps_its_data_and_leaves_nothing_behind(server)
+    server_answers_keeps_its_data_and_leaves_nothing_behind(server)
 }
 
 #[test]
 fn private_mysql_answers_keeps_its_data_and_leaves_nothing_behind() -> Result<()> {
     let server = mysql::start()?;
     assert_eq!(server.url(), format!("mysql://root@127.0.0.1:{}/notify?ssl-mode=disabled", server.port()));
-    answers_keeps_its_data_and_leaves_nothing_behind(server)
+    server_answers_keeps_its_data_and_leaves_nothing_behind(server)
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn private_redis_cluster_is_complete_and_a_node_of_it_comes_back() -> Result<()>
     places.iter().try_for_each(|(directory, port)| nothing_is_left(directory, *port))
 }
 
-fn answers_keeps_its_data_and_leaves_nothing_behind(mut server: Server) -> Result<()> {
+fn server_answers_keeps_its_data_and_leaves_nothing_behind(mut server: Server) -> Result<()> {
     let (url, directory) = (server.url().to_owned(), server.directory().to_owned());
     server.query("CREATE TABLE kept (number INT PRIMARY KEY)")?;
     server.query("INSERT INTO kept VALUES (1)")?;

@@ -25,7 +25,7 @@ pub type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
 
 /// The SQL and the figures that the bench needs for a database.
 pub trait Measured: Dialect {
-    /// Its name.
+    /// The product.
     const PRODUCT: Product;
     /// The tables `business`, `raw_msg` and `raw_history`.
     const TABLES: &'static str;

@@ -25,17 +25,17 @@ const SAMPLING: Duration = Duration::from_millis(50);
 pub struct Backlog {
     /// Notices per second.
     pub rate: f64,
-    /// The peak of its resident memory.
+    /// The peak of the process's resident memory.
     pub rss_mib: f64,
-    /// Its mean resident memory while it sent the second quarter of the notices.
+    /// The mean resident memory while the process sent the second quarter of the notices.
     pub second_quarter_rss_mib: Option<f64>,
     /// The same for the last quarter.
     pub last_quarter_rss_mib: Option<f64>,
-    /// The last quarter's less the second's.
+    /// The mean of the last quarter less that of the second.
     pub rss_slope_mib: Option<f64>,
     /// The rate of the last quarter in relation to that of the first.
     pub rate_slope: Option<f64>,
-    /// How many notices.
+    /// The number of notices.
     pub notices: usize,
 }
 

@@ -197,7 +197,7 @@ fn result(errors: Vec<ChannelError>) -> HandlerResult {
         return Ok(());
     };
     Err(match error.delay() {
-        _ if error.is_hopeless() => Failure::give_up(error),
+        _ if error.is_permanent() => Failure::give_up(error),
         Some(delay) => Failure::retry_in(delay, error),
         None => Failure::retry(error),
     })

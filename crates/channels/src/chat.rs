@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_tells_how_long_to_wait() {
+    fn header_sets_the_delay() {
         let mut headers = HeaderMap::new();
         assert_eq!(retry_after(&headers), None);
         headers.insert("x-ogw-ratelimit-reset", "52".parse().unwrap());

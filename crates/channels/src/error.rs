@@ -140,10 +140,10 @@ impl ChannelError {
 
     /// Returns true if no later try can succeed: the text in the alert is not an address. A wrong password or an unknown
     /// name is different, because a later release of the program, or another node, may have the right one.
-    pub fn is_hopeless(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         match self {
             Self::NotAnAddress { .. } => true,
-            Self::Several { first, others } => each(first, others).all(Self::is_hopeless),
+            Self::Several { first, others } => each(first, others).all(Self::is_permanent),
             _ => false,
         }
     }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn several_errors_tell_each_with_its_causes_and_keep_the_first_chain() {
+    fn several_errors_show_each_with_its_causes_and_keep_the_first_chain() {
         assert!(ChannelError::all(Vec::new()).is_none());
         let both = ChannelError::all(vec![silent("ops"), silent("dev")]).unwrap();
         let text = "the chat `ops` did not answer: time is up; the chat `dev` did not answer: time is up";
@@ -222,11 +222,11 @@ mod tests {
     }
 
     #[test]
-    fn only_uncorrectable_errors_are_hopeless() {
-        assert!(ChannelError::all(vec![no_address(), no_address()]).unwrap().is_hopeless());
-        assert!(!ChannelError::all(vec![no_address(), silent("ops")]).unwrap().is_hopeless());
+    fn only_uncorrectable_errors_are_permanent() {
+        assert!(ChannelError::all(vec![no_address(), no_address()]).unwrap().is_permanent());
+        assert!(!ChannelError::all(vec![no_address(), silent("ops")]).unwrap().is_permanent());
         let unknown = ChannelError::UnknownChat { name: "opps".to_owned(), known: vec!["ops".to_owned()] };
-        assert!(!unknown.is_hopeless());
+        assert!(!unknown.is_permanent());
         assert!(unknown.to_string().ends_with("known are ops"));
     }
 }

@@ -48,7 +48,7 @@ fn dead_letters() -> NotifyDef {
     NotifyDef::plain(DEAD_LETTERS_DEFINITION)
         .description("Housekeeping: tells how many dead letters there are, in the log and as a gauge.")
         .schedule("0 */5 * * * *")
-        // A past number of dead letters is of no use.
+        // A past number of dead letters is useless.
         .schedule_missed("none")
         .keep_history("1d")
 }

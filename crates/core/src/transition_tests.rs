@@ -108,7 +108,7 @@ fn the_reason_of_a_dead_letter_names_its_limit() {
 }
 
 #[test]
-fn a_wish_of_the_handler_is_capped_and_counted() {
+fn retry_in_of_a_handler_is_capped_and_counted() {
     let policy = policy(NotifyDef::new("a").max_retry_interval("1m"));
     let wished = |delay| Event::RetryIn(delay, ErrorClass::Unknown);
     let wish = decide(&policy, &notice(0, 0), wished(Duration::from_secs(3600)));

@@ -65,7 +65,7 @@ impl Error {
     }
 }
 
-/// By the error's kind and code, never by its message.
+/// Returns whether an error is an outage, by its kind and code, never by its message.
 fn is_outage(error: &RedisError) -> bool {
     let lost = error.is_io_error() || error.kind() == ErrorKind::ClusterConnectionNotFound;
     lost || does_not_serve_now(error)

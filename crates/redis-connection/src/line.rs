@@ -1,8 +1,8 @@
 //! [`Line`]: the connection that all clones of a `Redis` share: how it is made, and when a new one replaces it.
 //!
-//! After an I/O error the client reconnects by itself. It keeps some useless connections for ever: one that swallows what is sent
-//! (a time-out is not a loss to the client), one to a server that has become a replica while its name leads to another server,
-//! and one whose password was refused once. This module replaces such connections.
+//! After an I/O error the client reconnects by itself. It keeps three kinds of useless connections for ever:
+//! one over which no response comes (a time-out is not a loss to the client), one to a server that has become a replica while its name leads
+//! to another server, and one whose password was refused once. This module replaces them.
 
 use std::io;
 use std::sync::Arc;

@@ -91,7 +91,8 @@ pub(crate) async fn beat<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, node: &Node)
         DB::execute(&mut conn, &statements.first_beat, &args).await?;
         DB::execute(&mut conn, &statements.forget_nodes, &[now, duration_millis(NODE_MEMORY).into()]).await?;
     }
-    // One by one. Other nodes lock such a row for a moment; the next heartbeat raises an alarm again whose row stays locked.
+    // Alarms are raised one by one, because other nodes lock such a row for a moment. The next heartbeat raises an alarm again whose row
+    // stays locked.
     let until = Instant::now() + ALARMS_WAIT;
     for alarm in &node.alarms {
         while !try_alarm::<DB>(&mut conn, now, alarm).await? && Instant::now() < until {

@@ -124,7 +124,7 @@ impl TimedTasks {
         Ok(())
     }
 
-    /// Adds many tasks and returns their ids, in their order. Each window of 500 is added completely or not at all.
+    /// Adds many tasks and returns their ids, in their order. Each batch of 500 is added completely or not at all.
     ///
     /// # Errors
     /// As [`Self::add`]. What was added before stays.
@@ -140,9 +140,9 @@ impl TimedTasks {
             times.push(at);
         }
         let mut ids = Vec::with_capacity(encoded.len());
-        for window in encoded.chunks(AT_ONCE) {
-            let args: Vec<&str> = window.iter().flatten().map(String::as_str).collect();
-            match window.len() {
+        for batch in encoded.chunks(AT_ONCE) {
+            let args: Vec<&str> = batch.iter().flatten().map(String::as_str).collect();
+            match batch.len() {
                 1 => ids.push(self.add_values(kind, &args, "adding a task").await?),
                 _ => ids.extend(self.add_values::<Vec<String>>(kind, &args, "adding tasks").await?),
             }
@@ -196,10 +196,10 @@ impl TimedTasks {
     /// [`Error::Kind`], [`Error::Redis`]. The call can be repeated after one; it returns false then for what the first call stored.
     pub async fn settle(&self, kind: &str, outcomes: &[TaskSettled]) -> Result<Vec<bool>> {
         let mut held = Vec::with_capacity(outcomes.len());
-        for window in outcomes.chunks(AT_ONCE) {
-            let runs = window.chunk_by(TaskSettled::is_like).filter_map(given::Run::new).collect();
+        for batch in outcomes.chunks(AT_ONCE) {
+            let runs = batch.chunk_by(TaskSettled::is_like).filter_map(given::Run::new).collect();
             let lost: Vec<usize> = self.run_script(&SETTLE, kind, &given::Settle { runs }, "settling tasks").await?;
-            held.extend((1..=window.len()).map(|place| !lost.contains(&place)));
+            held.extend((1..=batch.len()).map(|place| !lost.contains(&place)));
         }
         for settled in outcomes {
             match settled.outcome {
@@ -245,7 +245,7 @@ impl TimedTasks {
         Ok(done.into_iter().filter(|done| *done == 1).count())
     }
 
-    /// Deletes one window of tasks that have been dead for longer than this. Returns their ids; repeat the call until it returns
+    /// Deletes one batch of tasks that have been dead for longer than this. Returns their ids; repeat the call until it returns
     /// none.
     ///
     /// # Errors

@@ -48,7 +48,7 @@ macro_rules! conflict {
     };
 }
 
-/// sqlx's bounds on what it decodes are met by each database, and cannot be told of all.
+/// A macro, because each database meets sqlx's bounds on what it decodes, and no generic function can state them for all.
 macro_rules! speak {
     () => {
         async fn sql(pool: &Pool<Self::Db>, sql: &str) -> sqlx::Result<u64> {

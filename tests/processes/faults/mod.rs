@@ -1,8 +1,8 @@
-//! All faults: over twenty thousand notices on each database, committed by a process that is killed now and then and
-//! sent by sweepers of which three attempts in ten fail, while one fault after the other is injected, then all at once.
+//! All faults, one after the other, then all at once, on each database. A process that is killed now and then commits over twenty
+//! thousand notices. Sweepers send them, and three attempts in ten fail.
 //!
-//! `nodes.rs` runs the processes (`tests/node/`), `injected/` holds the faults, `phases.rs` says when which strikes and
-//! that it did, and `check.rs` proves from the journal and the tables that nothing was lost, repeated without need, sent
+//! `nodes.rs` runs the processes (`tests/node/`), and `injected/` has the faults. `phases.rs` says when which fault strikes, and
+//! that it did. `check.rs` proves from the journal and the tables that nothing was lost, repeated without need, sent
 //! for nothing, or sent out of order. A longer run: `NOTIFY_SOAK=30m cargo xtask test -- --test processes -- faults::`.
 
 mod bench;

@@ -22,7 +22,7 @@ on_each_database!(
     a_database_that_a_newer_release_has_changed_is_left_alone,
     the_migrations_of_the_application_are_its_own,
     a_definition_and_a_notice_that_people_insert_are_sent,
-    the_tables_refuse_nonsense,
+    tables_refuse_invalid_values,
     a_notice_that_is_added_in_another_time_zone_is_due_at_once,
 );
 
@@ -283,7 +283,7 @@ async fn a_definition_and_a_notice_that_people_insert_are_sent<D: Database<Db: S
     db.close().await;
 }
 
-async fn the_tables_refuse_nonsense<D: Database<Db: Sql>>() {
+async fn tables_refuse_invalid_values<D: Database<Db: Sql>>() {
     let db = TestDb::<D>::with_real_clock().await;
     db.sql(
         "INSERT INTO notify_def (name, max_retry_times, alert_trigger_type, alert_trigger_fail_times, max_concurrency)

@@ -13,7 +13,7 @@ use super::statement::Plain;
 
 on_each_database!(
     an_ack_counts_if_and_only_if_its_transaction_commits,
-    each_state_has_its_answer,
+    ack_in_each_state_returns_its_result,
     a_trigger_acks,
     next_notice_of_the_ordering_key_is_due_after_an_ack,
 );
@@ -45,7 +45,7 @@ async fn an_ack_counts_if_and_only_if_its_transaction_commits<D: Plain>() {
     db.close().await;
 }
 
-async fn each_state_has_its_answer<D: Plain>() {
+async fn ack_in_each_state_returns_its_result<D: Plain>() {
     let db = TestDb::<D>::with_real_clock().await;
     let id = delivered(&db).await;
     db.sql("UPDATE notify_msg SET failures = 1").await;

@@ -10,7 +10,7 @@ use super::{notices, with_sync};
 
 macro_rules! cases {
     ($module:ident, $database:ident) => {
-        solid_notify_tests::on_each_database! { @on $module, $database, the_mode_of_the_session_does_not_matter the_character_set_of_the_session_does_not_matter it_can_be_called_from_another_database it_gives_its_id_and_leaves_the_last_insert_to_its_caller an_edit_of_a_definition_does_not_wait_for_a_transaction_that_called_it a_definition_that_is_younger_than_the_snapshot_is_found it_needs_the_rights_that_its_comment_names }
+        solid_notify_tests::on_each_database! { @on $module, $database, the_mode_of_the_session_does_not_matter the_character_set_of_the_session_does_not_matter notify_add_can_be_called_from_another_database notify_add_returns_its_id_and_keeps_last_insert_id an_edit_of_a_definition_does_not_wait_for_a_transaction_that_called_it a_definition_that_is_younger_than_the_snapshot_is_found notify_add_needs_the_rights_that_its_comment_names }
     };
 }
 cases!(mariadb, MariaDb);
@@ -68,7 +68,7 @@ async fn the_character_set_of_the_session_does_not_matter<D: Database<Db = sqlx:
     db.close().await;
 }
 
-async fn it_can_be_called_from_another_database<D: Database<Db = sqlx::MySql>>() {
+async fn notify_add_can_be_called_from_another_database<D: Database<Db = sqlx::MySql>>() {
     let db = with_sync::<D>().await;
     let (shell, name) = server(&db);
     shell.run(format!("CALL {name}.notify_add('sync', '1');")).well();
@@ -76,7 +76,7 @@ async fn it_can_be_called_from_another_database<D: Database<Db = sqlx::MySql>>()
     db.close().await;
 }
 
-async fn it_gives_its_id_and_leaves_the_last_insert_to_its_caller<D: Database<Db = sqlx::MySql>>() {
+async fn notify_add_returns_its_id_and_keeps_last_insert_id<D: Database<Db = sqlx::MySql>>() {
     let db = with_sync::<D>().await;
     db.sql("CREATE TABLE business (id bigint AUTO_INCREMENT PRIMARY KEY) AUTO_INCREMENT = 1000").await;
     let add = "CALL notify_add_with('sync', '1', NULL, NULL, NULL, NULL, 'k', NULL, NULL, NULL, @id); SELECT @id, LAST_INSERT_ID();";
@@ -129,7 +129,7 @@ async fn a_definition_that_is_younger_than_the_snapshot_is_found<D: Database<Db 
     db.close().await;
 }
 
-async fn it_needs_the_rights_that_its_comment_names<D: Database<Db = sqlx::MySql>>() {
+async fn notify_add_needs_the_rights_that_its_comment_names<D: Database<Db = sqlx::MySql>>() {
     let db = with_sync::<D>().await;
     let name = server(&db).1;
     db.sql(&format!("CREATE USER {name}@'%'")).await;

@@ -51,7 +51,7 @@ async fn as_role(db: &TestDb<Postgres>, test: impl AsyncFnOnce(&str)) {
 }
 
 #[tokio::test]
-async fn it_needs_the_rights_that_its_comment_names() {
+async fn notify_add_needs_the_rights_that_its_comment_names() {
     let db = with_sync::<Postgres>().await;
     as_role(&db, async |role| {
         let add =

@@ -19,7 +19,7 @@ use super::{SOON, Scene, Sql, run};
 
 solid_notify_tests::on_each_server!(
     an_operator_does_not_wait_for_a_transaction_that_added_a_notice,
-    an_operator_can_define_what_an_open_transaction_asked_for_in_vain,
+    operator_can_define_a_name_that_an_open_transaction_did_not_find,
     an_outcome_whose_row_others_lock_is_left_for_later,
 );
 
@@ -58,7 +58,7 @@ async fn an_operator_does_not_wait_for_a_transaction_that_added_a_notice<D: Data
     scene.ends_with(&[1, 2, 3]).await;
 }
 
-async fn an_operator_can_define_what_an_open_transaction_asked_for_in_vain<D: Database<Db: Sql>>() {
+async fn operator_can_define_a_name_that_an_open_transaction_did_not_find<D: Database<Db: Sql>>() {
     let scene = Scene::<D>::new(1).await;
     keep_snapshots::<D>(&mut *scene.db.pool.acquire().await.unwrap()).await;
     let mut tx = scene.begin().await;

@@ -19,10 +19,7 @@ use solid_notify_tests::{Database, on_each_database};
 
 use super::{SOON, Scene, Sql, hook, run};
 
-on_each_database!(
-    a_transaction_that_was_rolled_back_by_raw_sql_cannot_be_committed,
-    an_answer_of_a_receiver_needs_a_transaction,
-);
+on_each_database!(a_transaction_that_was_rolled_back_by_raw_sql_cannot_be_committed, ack_or_nack_needs_a_transaction,);
 
 #[cfg(any(postgres, mariadb, mysql))]
 fn is_lost(result: Result<(), Error>) -> bool {
@@ -54,7 +51,7 @@ async fn a_transaction_that_was_rolled_back_by_raw_sql_cannot_be_committed<D: Da
 }
 
 /// It has several steps, which must not be committed one by one.
-async fn an_answer_of_a_receiver_needs_a_transaction<D: Database<Db: Sql>>() {
+async fn ack_or_nack_needs_a_transaction<D: Database<Db: Sql>>() {
     let scene = Scene::<D>::swept(1).await;
     let mut conn = scene.db.pool.acquire().await.unwrap();
     let refused = solid_notify::ack_notice(&mut conn, 1).await.unwrap_err();
@@ -68,7 +65,7 @@ async fn an_answer_of_a_receiver_needs_a_transaction<D: Database<Db: Sql>>() {
 
 /// An error that does not abort the transaction: everything depends on its commit alone.
 #[cfg(any(sqlite, mariadb, mysql))]
-async fn a_swallowed_error_changes_nothing<D: Database<Db: Sql>>() {
+async fn ignored_error_changes_nothing<D: Database<Db: Sql>>() {
     let scene = Scene::<D>::swept(2).await;
     for (k, commits) in [(1, true), (2, false)] {
         let mut tx = scene.begin().await;
@@ -89,25 +86,25 @@ async fn a_swallowed_error_changes_nothing<D: Database<Db: Sql>>() {
 
 #[cfg(sqlite)]
 #[tokio::test]
-async fn a_swallowed_error_changes_nothing_on_sqlite() {
-    a_swallowed_error_changes_nothing::<solid_notify_tests::Sqlite>().await;
+async fn ignored_error_changes_nothing_on_sqlite() {
+    ignored_error_changes_nothing::<solid_notify_tests::Sqlite>().await;
 }
 
 #[cfg(mariadb)]
 #[tokio::test]
-async fn a_swallowed_error_changes_nothing_on_mariadb() {
-    a_swallowed_error_changes_nothing::<MariaDb>().await;
+async fn ignored_error_changes_nothing_on_mariadb() {
+    ignored_error_changes_nothing::<MariaDb>().await;
 }
 
 #[cfg(mysql)]
 #[tokio::test]
-async fn a_swallowed_error_changes_nothing_on_mysql() {
-    a_swallowed_error_changes_nothing::<MySql>().await;
+async fn ignored_error_changes_nothing_on_mysql() {
+    ignored_error_changes_nothing::<MySql>().await;
 }
 
 #[cfg(postgres)]
 #[tokio::test]
-async fn a_swallowed_error_is_found_out_by_the_commit_on_postgres() {
+async fn ignored_error_is_detected_by_the_commit_on_postgres() {
     let scene = Scene::<Postgres>::swept(1).await;
     let mut tx = scene.begin().await;
     let added = scene.work(&mut tx, 1).await;
@@ -139,10 +136,10 @@ async fn a_swallowed_error_is_found_out_by_the_commit_on_postgres() {
     scene.ends_with(&[4]).await;
 }
 
-solid_notify_tests::on_mysql_family!(a_swallowed_deadlock_is_found_out_by_the_next_notice_and_by_the_commit: a_swallowed_deadlock_is_found_out_by_the_next_notice_and_by_the_commit_on_mariadb, a_swallowed_deadlock_is_found_out_by_the_next_notice_and_by_the_commit_on_mysql;);
+solid_notify_tests::on_mysql_family!(ignored_deadlock_is_detected_by_the_next_notice_and_commit: ignored_deadlock_is_detected_by_the_next_notice_and_commit_on_mariadb, ignored_deadlock_is_detected_by_the_next_notice_and_commit_on_mysql;);
 
 #[cfg(any(mariadb, mysql))]
-async fn a_swallowed_deadlock_is_found_out_by_the_next_notice_and_by_the_commit<D: Database<Db = sqlx::MySql>>() {
+async fn ignored_deadlock_is_detected_by_the_next_notice_and_commit<D: Database<Db = sqlx::MySql>>() {
     let scene = Scene::<D>::swept(3).await;
     // MySQL does not report whether a transaction is open.
     let version: String = sqlx::query_scalar("SELECT version()").fetch_one(&scene.db.pool).await.unwrap();
@@ -219,7 +216,7 @@ async fn a_commit_behind_a_raw_rollback_says_so_on_mysql() {
     scene.ends_with_rows(&[2], &[]).await;
 }
 
-/// `strong` holds row 1 and `weak` takes row 2; then each wants the other's. The weak one's error is swallowed.
+/// `strong` holds row 1 and `weak` takes row 2; then each wants the other's. The weak one's error is ignored.
 #[cfg(any(mariadb, mysql))]
 async fn meet<D: Database<Db = sqlx::MySql>>(strong: &mut sqlx::MySqlConnection, weak: &mut sqlx::MySqlConnection) {
     run::<D>(weak, "UPDATE stock SET n = n + 1 WHERE id = 2").await.unwrap();

@@ -44,7 +44,7 @@ async fn a_mail_server_that_is_not_there_is_named_with_the_cause() {
 }
 
 #[tokio::test]
-async fn a_mail_server_that_does_not_say_good_bye_delays_no_alert() {
+async fn mail_server_that_ignores_quit_delays_no_alert() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = std::thread::spawn(move || {

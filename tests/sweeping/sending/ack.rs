@@ -151,7 +151,7 @@ pub async fn a_token_acks_a_later_attempt_too(b: &dyn Backend) {
     sweeper.shutdown().await;
 }
 
-pub async fn an_answer_before_the_handler_returned_decides(b: &dyn Backend) {
+pub async fn ack_or_nack_before_the_handler_returned_decides(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync").need_confirm(true).retry_interval("[1m]")).await.unwrap();
     let (calls, gate) = (Calls::default(), Arc::new(Semaphore::new(0)));
     let sweeper =

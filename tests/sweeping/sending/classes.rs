@@ -69,7 +69,7 @@ pub async fn a_permanent_error_is_not_retried(b: &dyn Backend) {
     sweeper.shutdown().await;
 }
 
-pub async fn a_rule_has_it_retried(b: &dyn Backend) {
+pub async fn permanent_error_is_retried_where_a_rule_says_so(b: &dyn Backend) {
     let rules = r#"{ "auth": "[7s, 8s]" }"#;
     b.outbox().define_if_missing(NotifyDef::new("sync").max_retry_times(2).retry_rules(rules)).await.unwrap();
     let (builder, calls) = failing(b, || HttpStatus(401).into());
@@ -85,7 +85,7 @@ pub async fn a_rule_has_it_retried(b: &dyn Backend) {
     sweeper.shutdown().await;
 }
 
-pub async fn a_class_can_be_refused_any_retry(b: &dyn Backend) {
+pub async fn rule_can_refuse_any_retry_of_a_class(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync").retry_rules(r#"{"busy": "never"}"#)).await.unwrap();
     let sweeper = failing(b, || Failure::retry("full").class(ErrorClass::Busy)).0.start().await.unwrap();
     let id = add(b, "sync").await;

@@ -42,8 +42,8 @@ macro_rules! sending_suite {
                 texts_of_a_handler_are_stored_by_every_database,
                 a_named_strategy_decides_and_a_panicking_one_falls_back;
             classes: a_permanent_error_is_not_retried,
-                a_rule_has_it_retried,
-                a_class_can_be_refused_any_retry,
+                permanent_error_is_retried_where_a_rule_says_so,
+                rule_can_refuse_any_retry_of_a_class,
                 a_class_with_more_tries_than_the_others_uses_all_of_them,
                 a_class_has_its_own_intervals,
                 a_class_of_the_application_follows_its_rule,
@@ -129,7 +129,7 @@ macro_rules! sending_suite {
                 a_refusal_is_a_failed_attempt_with_its_reason,
                 a_handler_can_ask_for_an_ack_itself,
                 a_token_acks_a_later_attempt_too,
-                an_answer_before_the_handler_returned_decides,
+                ack_or_nack_before_the_handler_returned_decides,
                 the_next_notice_of_a_key_is_sent_after_the_ack_of_the_first;
             alerts: a_final_failure_raises_an_alert_with_all_details,
                 every_trigger_raises_the_alerts_that_it_names,

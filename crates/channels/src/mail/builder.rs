@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mailer_wants_to_know_whom_its_mails_are_from() {
+    fn mailer_without_a_sender_is_refused() {
         let missing = Mailer::tls("mail.example").build().map(|_| ()).unwrap_err();
         assert!(missing.to_string().contains(".from("), "{missing}");
         let wrong = Mailer::tls("mail.example").from("no-address").build().map(|_| ()).unwrap_err();

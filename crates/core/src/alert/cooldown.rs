@@ -3,7 +3,7 @@
 //! The first alarm of a definition and reason is sent at once and makes the row due at the end of the cool-down. Alarms until then
 //! are counted. The node that finds the row due moves it on: it inserts a digest or the notice of the recovery, or looks again later.
 //! While an operator silences the alert ([`super::silence`]), nothing is sent, and the row is due at the end of the silence.
-//! Of an acknowledged alert only the recovery is sent.
+//! Only the recovery of an acknowledged alert is sent.
 
 use std::time::Duration;
 

@@ -106,7 +106,7 @@ fn all_problems_are_reported_with_their_places() {
 }
 
 #[test]
-fn a_value_of_the_wrong_type_is_told_what_to_write() {
+fn a_value_of_the_wrong_type_fails_with_what_to_write() {
     for (line, expected) in [
         ("timeout = 30", "timeout: expected a text in quotes, such as \"30s\", found: integer"),
         ("max_confirm_delay = 0", "max_confirm_delay: expected a text in quotes, such as \"0\", found: integer"),
@@ -125,7 +125,7 @@ fn a_value_of_the_wrong_type_is_told_what_to_write() {
 }
 
 #[test]
-fn what_is_no_definition_says_how_one_begins() {
+fn entry_that_is_no_table_is_refused_with_how_one_begins() {
     for (text, expected) in [
         ("timeout = '5s'", "line 1, column 1: a definition is a table: expected [timeout], found: string"),
         ("\n[[a]]\n", "line 2, column 3: a definition is a table: expected [a], found: array"),

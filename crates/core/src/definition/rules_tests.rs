@@ -88,7 +88,7 @@ fn the_cap_of_the_definition_holds_for_the_delays_of_a_rule() {
 }
 
 #[test]
-fn a_wish_of_the_handler_outweighs_a_default_but_not_a_rule() {
+fn retry_in_of_a_handler_overrides_a_default_but_not_a_rule() {
     let wish = |class| Event::RetryIn(Duration::from_secs(77), class);
     assert_eq!(after(&policy(""), 0, &wish(ErrorClass::Auth)), Ok(77));
     assert!(after(&policy(""), 2, &wish(ErrorClass::Auth)).is_err(), "tries still run out");
@@ -130,7 +130,7 @@ fn any_rules() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_notice_is_claimed_in_vain_and_none_exceeds_the_most_generous_limit(
+    fn every_claim_has_a_try_left_and_none_exceeds_the_largest_limit(
         rules in any_rules(),
         classes in proptest::collection::vec(0..ErrorClass::ALL.len(), 20),
     ) {

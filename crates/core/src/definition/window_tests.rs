@@ -135,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn it_opens_at_the_first_minute_that_is_open(
+    fn window_opens_at_the_first_minute_that_is_open(
         (from, to) in (0_u32..1440, 1_u32..1440).prop_filter("not empty", |(from, to)| from != to),
         start in prop_oneof![Just("2026-03-28T12:00:00Z"), Just("2026-10-24T12:00:00Z"), Just("2026-11-22T00:00:00Z")],
         minutes in 0_u64..2880,

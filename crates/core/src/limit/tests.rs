@@ -161,7 +161,7 @@ fn an_open_circuit_lets_one_probe_through_when_its_pause_is_over() {
 }
 
 #[test]
-fn the_probe_decides_and_stragglers_do_not_but_for_a_success() {
+fn open_circuit_follows_its_probe_and_any_success() {
     let after = |id: i64, sign: TargetSign| fold(&probing(), breaker(3), [(id, sign)].into_iter(), START + 5).0;
     assert_eq!(after(41, TargetSign::Unwell), probing());
     assert_eq!(after(41, TargetSign::None), probing());

@@ -17,9 +17,9 @@ use crate::typed::Definition;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DefRef {
-    /// By its id.
+    /// The id of the definition.
     Id(i64),
-    /// By its name.
+    /// The name of the definition.
     Name(String),
 }
 

@@ -157,7 +157,7 @@ impl EditPreview {
                 }
             }
         }
-        let alerts = |policy: &Policy| if is_told(policy, group) { count } else { 0 };
+        let alerts = |policy: &Policy| if raises_alert(policy, group) { count } else { 0 };
         self.alerts.0 += old.map_or(0, alerts);
         self.alerts.1 += alerts(new);
         if new.interval.strategy().is_none()
@@ -202,7 +202,7 @@ fn next_step(policy: &Policy, group: &RetryGroup) -> NextStep {
 }
 
 /// Returns whether the next failure of these raises an alert.
-fn is_told(policy: &Policy, group: &RetryGroup) -> bool {
+fn raises_alert(policy: &Policy, group: &RetryGroup) -> bool {
     let event = group.failure();
     trigger(policy, &event, &decided(policy, group.failures, group.crashes, &event, 0.0)).is_some()
 }

@@ -220,7 +220,7 @@ fn check_any_text(text: &str) -> Result<(), TestCaseError> {
 proptest! {
     #[test]
     fn the_canonical_text_is_read_as_an_equal_interval(text in texts()) {
-        // An expression that has no value for some retry is rejected, which `any_scraps_are_read_or_refused` covers.
+        // An expression that has no value for some retry is rejected, which `random_expressions_are_read_or_refused` covers.
         if let Ok(interval) = text.parse::<RetryInterval>() {
             let canonical = interval.to_string();
             prop_assert_eq!(&read(&canonical), &interval);
@@ -264,7 +264,7 @@ proptest! {
     }
 
     #[test]
-    fn any_scraps_are_read_or_refused(text in scraps()) {
+    fn random_expressions_are_read_or_refused(text in scraps()) {
         check_any_text(&text)?;
     }
 

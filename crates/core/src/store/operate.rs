@@ -94,7 +94,7 @@ impl BulkStepDone {
         }
         match self.dedupe_key_taken.len() {
             0 => text,
-            taken => format!("{text}; {taken} passed over, since live notices have their dedupe keys"),
+            taken => format!("{text}; {taken} skipped, because live notices have their dedupe keys"),
         }
     }
 }

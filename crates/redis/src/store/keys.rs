@@ -141,14 +141,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_tells_its_definition() {
+    fn id_contains_its_definition() {
         let id = notice_id(12, def_id(3, false).unwrap());
         assert_eq!((id, def_of(id), member(id).as_str()), (1_200_003, 3, "0000000000001200003"));
         assert!(is_alerts(def_of(notice_id(7, def_id(1, true).unwrap()))));
     }
 
     #[test]
-    fn there_is_an_end_to_definitions() {
+    fn definitions_beyond_the_last_id_are_refused() {
         assert!(def_id(89_999, false).is_ok() && def_id(90_000, false).is_err());
         assert!(def_id(10_000, true).is_ok() && def_id(10_001, true).is_err());
     }

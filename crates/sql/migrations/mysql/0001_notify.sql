@@ -1,6 +1,6 @@
 -- For MySQL 8 and MariaDB 10.6. The server's default character set may be latin1, so every table sets utf8mb4.
 -- Names and keys compare byte by byte and without padding ('a' is not 'a '). The collation has another name on
--- each server, hence the two executable comments. Times are UTC in every time zone of the session.
+-- each server, so there are two executable comments. Times are UTC in every time zone of the session.
 -- Each statement commits by itself. IF NOT EXISTS lets the next run continue after one that was cut short.
 -- The checks refuse '0000-00-00' and similar values, which a lax sql_mode accepts and which are not times.
 -- People edit definitions: durations are text ("1h"), choices are names.

@@ -1,4 +1,4 @@
--- SQLite stores any value in any column, hence the checks: a time is UTC text in the format of datetime() or strftime(),
+-- SQLite stores any value in any column, so there are checks: a time is UTC text in the format of datetime() or strftime(),
 -- with or without milliseconds, and a number is a whole number.
 -- People edit definitions: durations are text ("1h"), choices are names.
 CREATE TABLE notify_def (

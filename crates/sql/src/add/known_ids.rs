@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_renewed_once_a_second_where_notices_are_added_often() {
+    async fn known_id_is_renewed_once_a_second_where_notices_are_added_often() {
         let known = KnownIds::new(true);
         read(&known);
         // Rare inserts.

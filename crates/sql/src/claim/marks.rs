@@ -12,7 +12,7 @@ use solid_notify_core::notice::Status;
 /// How far before the first notice a look begins, because overlapping transactions may commit in another order than their times.
 const MARGIN_MS: i64 = 100;
 
-/// By definition: a time for each live status, in the order of [`Status::LIVE`], in milliseconds since 1970.
+/// The marks of each definition: a time for each live status, in the order of [`Status::LIVE`], in milliseconds since 1970.
 #[derive(Default)]
 pub(crate) struct Marks(Mutex<HashMap<i64, [Option<i64>; 4]>>);
 

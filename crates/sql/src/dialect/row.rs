@@ -35,7 +35,7 @@ macro_rules! columns {
 pub(crate) use columns;
 
 columns! {
-    /// The columns that a claim returns. No alias in front, because SQLite allows none in RETURNING; hence no batch has a column
+    /// The columns that a claim returns. No alias in front, because SQLite allows none in RETURNING; so no batch has a column
     /// `id`.
     pub(crate) Claimed(kind: Kind, new_fence: &str, called: &str):
     id = "id";

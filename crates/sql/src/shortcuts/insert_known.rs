@@ -16,7 +16,7 @@ use crate::tx::{Context, NoticeTx};
 /// Inserts a notice that has only a parameter, if its definition's id is cached. `None`: nothing was inserted.
 ///
 /// The plain path is [`crate::add::one::insert`], which looks the definition up. That costs a round trip on MySQL and MariaDB, and a
-/// seventh of the insert on PostgreSQL (decision 0005; in decision 0070 18.2 instead of 15.8 µs).
+/// seventh of the insert on PostgreSQL (decision 0005; in bench/README.md 18.2 instead of 15.8 µs).
 ///
 /// The statement also detects whether it is in an open transaction, and inserts nothing where it cannot detect one. So a COMMIT that
 /// follows at once needs no check of its own (decision 0003).

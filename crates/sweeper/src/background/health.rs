@@ -126,7 +126,7 @@ mod tests {
     use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
     #[test]
-    fn a_gauge_tells_whether_the_database_answers() {
+    fn gauge_shows_whether_the_database_answers() {
         let recorder = DebuggingRecorder::new();
         let shown = recorder.snapshotter();
         let up = || {

@@ -15,14 +15,14 @@ use tokio::time::Instant;
 use crate::settling::Outcome;
 use crate::worker::Worker;
 
-/// How often the loop looks. Several looks must fit into the grace period after an outage: a claim whose answer was lost is handed back by
-/// this node before another node may take its lease as expired, also where a look finds claims under way and ends.
+/// How often the loop looks. Several looks must fit into the grace period after an outage. This node then hands a claim whose response was
+/// lost back before another node may take its lease as expired, also where a look finds claims under way and ends.
 const TICK: Duration = Duration::from_secs(2);
 /// A lease with less time left than this is extended.
 const SOON: Duration = Duration::from_secs(20);
 /// How long to wait for the claims under way.
 const CLAIMS_END: Duration = Duration::from_millis(250);
-/// The most unregistered notices that one tick looks at after a lost answer; registered ones come on top.
+/// The most unregistered notices that one tick looks at after a lost response; registered ones come on top.
 const UNKNOWN: usize = 2000;
 
 pub(crate) async fn lease_loop(worker: Arc<Worker>) {

@@ -210,7 +210,7 @@ pub async fn an_outcome_beside_the_judgement_of_its_refusal_changes_nothing(b: &
     assert_eq!((record.status, record.failures), (Status::Failed, 1));
 }
 
-pub async fn an_answer_counts_if_and_only_if_its_transaction_commits(b: &dyn Backend) {
+pub async fn ack_or_nack_counts_if_and_only_if_its_transaction_commits(b: &dyn Backend) {
     let (_, id, _) = b.delivered().await;
     assert_eq!(b.apply_ack(&Reply::ack(id), false).await, AckResult::Done);
     assert_eq!(b.record(id).await.status, Status::AwaitingAck);

@@ -227,7 +227,7 @@ pub async fn a_cool_down_is_of_one_definition_and_reason(b: &dyn Backend) {
     assert!(defs.due(b).await.is_empty(), "the same alert again, from any node");
 }
 
-pub async fn of_many_nodes_that_alarm_at_once_one_tells(b: &dyn Backend) {
+pub async fn of_many_nodes_that_alarm_at_once_one_alerts(b: &dyn Backend) {
     let defs = Defs::new(b).await;
     let beats = (0..8).map(|n| {
         let alarms = vec![defs.alarm("no")];

@@ -70,7 +70,7 @@ pub async fn a_definition_that_was_never_counted_says_so(b: &dyn Backend) {
     assert_eq!((row.taken, row.age, row.due_in), (None, Duration::ZERO, Duration::ZERO));
 }
 
-pub async fn it_is_counted_anew_only_when_it_is_time(b: &dyn Backend) {
+pub async fn definition_is_counted_again_only_when_it_is_due(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let count = async || b.counts_of(def_id).await.taken.unwrap().0.not_sent;
     assert!(b.refresh(def_id).await);

@@ -111,7 +111,7 @@ pub async fn only_a_held_lease_can_be_extended(b: &dyn Backend) {
     assert_eq!(b.record(id).await.next_call_time, retry, "a retry time is no lease");
 }
 
-pub async fn a_worker_can_ask_what_it_is_believed_to_hold(b: &dyn Backend) {
+pub async fn worker_reads_the_claims_that_the_store_counts_as_its_own(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     for _ in 0..4 {
         b.add_to("sync").await;

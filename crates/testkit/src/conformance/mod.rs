@@ -137,7 +137,7 @@ macro_rules! conformance_suite {
                 many_large_notices_are_added_at_once,
                 duplicates_are_found_among_many_notices;
             settling: a_success_moves_to_history,
-                a_success_without_history_vanishes,
+                success_without_history_is_deleted,
                 a_failure_waits_for_its_time_with_its_errors,
                 a_dead_letter_moves_to_history_with_its_reason,
                 a_notice_that_was_handed_back_is_due_and_counted_nothing,
@@ -158,7 +158,7 @@ macro_rules! conformance_suite {
                 of_two_rescuers_one_wins,
                 only_a_held_lease_can_be_extended,
                 any_number_of_leases_is_extended_at_once,
-                a_worker_can_ask_what_it_is_believed_to_hold,
+                worker_reads_the_claims_that_the_store_counts_as_its_own,
                 a_node_that_beats_hears_the_time_of_the_store,
                 node_is_listed_with_what_it_last_reported,
                 node_lives_near_the_time_at_which_it_was_seen;
@@ -195,7 +195,7 @@ macro_rules! conformance_suite {
                 acks_and_nacks_by_an_operator_are_audited,
                 a_refusal_before_the_handler_returned_is_not_lost,
                 an_outcome_beside_the_judgement_of_its_refusal_changes_nothing,
-                an_answer_counts_if_and_only_if_its_transaction_commits,
+                ack_or_nack_counts_if_and_only_if_its_transaction_commits,
                 a_notice_that_awaits_its_ack_blocks_its_ordering_key,
                 of_many_who_ack_at_once_one_does;
             inbox: a_key_is_seen_for_the_first_time_once,
@@ -212,7 +212,7 @@ macro_rules! conformance_suite {
                 of_sixteen_nodes_that_advance_an_alert_one_does,
                 many_alarms_of_one_batch_are_one_alert_and_a_digest,
                 a_cool_down_is_of_one_definition_and_reason,
-                of_many_nodes_that_alarm_at_once_one_tells,
+                of_many_nodes_that_alarm_at_once_one_alerts,
                 alarms_of_many_who_settle_at_once_are_counted_once_each,
                 an_alert_that_is_over_is_closed_and_the_facts_show_it;
             silencing: alarms_of_a_silenced_definition_are_counted_and_not_sent,
@@ -237,7 +237,7 @@ macro_rules! conformance_suite {
                 explain_returns_the_reason_why_a_notice_waits;
             counting: the_snapshot_says_how_many_there_are_of_each_state,
                 a_definition_that_was_never_counted_says_so,
-                it_is_counted_anew_only_when_it_is_time,
+                definition_is_counted_again_only_when_it_is_due,
                 of_sixteen_nodes_one_counts,
                 only_the_successes_of_the_last_five_minutes_are_counted,
                 a_definition_that_is_gone_is_not_in_the_snapshot;

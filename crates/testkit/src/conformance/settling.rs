@@ -30,7 +30,7 @@ pub async fn a_success_moves_to_history(b: &dyn Backend) {
     assert!(b.stores().send.due(true).await.unwrap().slices.is_empty());
 }
 
-pub async fn a_success_without_history_vanishes(b: &dyn Backend) {
+pub async fn success_without_history_is_deleted(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let id = b.add_to("sync").await;
     let claimed = b.claim_one(def_id).await;

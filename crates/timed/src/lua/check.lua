@@ -1,6 +1,6 @@
--- Checks one window of the entries. Puts those aside that are in no set, because they would never be due. Returns the
+-- Checks one page of the entries. Puts those aside that are in no set, because they would never be due. Returns the
 -- next cursor.
-local function check_window(cursor, count, aside)
+local function check_page(cursor, count, aside)
   local page = redis.call('HSCAN', VALUES, cursor, 'COUNT', count)
   for i = 1, #page[2], 2 do
     local id = page[2][i]

@@ -53,7 +53,7 @@ end
 if count == 0 and redis.call('HLEN', VALUES) > 0 then
   local cursor, next_time = unpack(redis.call('HMGET', CHECK, 'cursor', 'next_time'))
   if now >= tonumber(next_time or 0) then
-    redis.call('HSET', CHECK, 'cursor', check_window(cursor or '0', 50, aside), 'next_time', text(now + 1000))
+    redis.call('HSET', CHECK, 'cursor', check_page(cursor or '0', 50, aside), 'next_time', text(now + 1000))
   end
 end
 return { fence, taken, values, again, targets, aside, dead }

@@ -21,7 +21,7 @@ elseif what == 'dead' then
   end
   return out
 elseif what == 'purge' then
-  -- One window of tasks that have been dead for at least `minimum_age` milliseconds.
+  -- One batch of tasks that have been dead for at least `minimum_age` milliseconds.
   local ids = redis.call('ZRANGEBYSCORE', DEAD, '-inf', text(now - given.minimum_age), 'LIMIT', 0, 500)
   for _, id in ipairs(ids) do
     forget(id)
@@ -34,5 +34,5 @@ elseif what == 'aside' then
 else
   -- 'check'
   local aside = {}
-  return { check_window(given.cursor, 500, aside), aside }
+  return { check_page(given.cursor, 500, aside), aside }
 end

@@ -3,7 +3,7 @@
 local key, what = KEYS[1], given.what
 local out = {}
 if what == 'scan' then
-  -- `cursor`. One window of ids with their scores, and the next cursor.
+  -- `cursor`. One page of ids with their scores, and the next cursor.
   local page = redis.call('ZSCAN', key, given.cursor, 'COUNT', 500)
   return { page[1], page[2] }
 elseif what == 'contents' then

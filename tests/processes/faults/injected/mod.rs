@@ -31,7 +31,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Those of a database with a server.
+    /// The faults of a database with a server.
     pub const OF_SERVERS: &[Self] = &[
         Self::Kills,
         Self::Restarts,

@@ -15,7 +15,10 @@ pub async fn conditions_outside_of_attempts_raise_alerts_too(b: &dyn Backend) {
     edit_by_hand(b, "broken", |def| def.retry_interval("[5x]")).await;
     outbox.define_if_missing(NotifyDef::new("unhandled")).await.unwrap();
     outbox.define_if_missing(NotifyDef::new("slow").handler("not_here").backlog_alert_age("10m")).await.unwrap();
-    outbox.define_if_missing(NotifyDef::new("quiet").handler("nobody_else").alert_trigger_type("never")).await.unwrap();
+    outbox
+        .define_if_missing(NotifyDef::new("quiet").handler("unregistered").alert_trigger_type("never"))
+        .await
+        .unwrap();
     outbox.define_if_missing(NotifyDef::new("sync").max_retry_times(0).dead_alert_count(2)).await.unwrap();
     outbox.define_if_missing(NotifyDef::new("lost")).await.unwrap();
     for name in ["broken", "unhandled", "slow", "quiet", "lost"] {

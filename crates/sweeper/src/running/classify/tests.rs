@@ -47,7 +47,7 @@ fn everywhere<E: StdError + Send + Sync + 'static>(make: impl Fn() -> E, expecte
 }
 
 #[test]
-fn input_and_output_by_its_kind() {
+fn io_error_is_classed_by_its_kind() {
     use io::ErrorKind as Kind;
     for (kind, class) in [
         (Kind::ConnectionRefused, Network),
@@ -69,14 +69,14 @@ fn input_and_output_by_its_kind() {
 }
 
 #[tokio::test]
-async fn a_time_out_of_tokio() {
+async fn time_out_of_tokio_has_the_class_timeout() {
     let elapsed = async || tokio::time::timeout(Duration::ZERO, std::future::pending::<()>()).await.unwrap_err();
     assert_eq!(class(elapsed().await), Timeout);
     assert_eq!(class(Outer(elapsed().await.into())), Timeout);
 }
 
 #[test]
-fn json_that_does_not_fit() {
+fn json_that_does_not_fit_is_invalid() {
     everywhere(|| serde_json::from_str::<u8>("300").unwrap_err(), Invalid);
     struct Broken;
     impl io::Read for Broken {
@@ -88,7 +88,7 @@ fn json_that_does_not_fit() {
 }
 
 #[test]
-fn the_status_of_a_response() {
+fn status_of_a_response_decides_its_class() {
     for (status, class) in [
         (200, Unknown),
         (400, Invalid),
@@ -112,7 +112,7 @@ fn the_status_of_a_response() {
 }
 
 #[test]
-fn databases_by_what_happened() {
+fn database_error_is_classed_by_what_happened() {
     everywhere(|| sqlx::Error::PoolTimedOut, Unavailable);
     everywhere(|| sqlx::Error::PoolClosed, Unavailable);
     everywhere(|| sqlx::Error::RowNotFound, NotFound);
@@ -123,7 +123,7 @@ fn databases_by_what_happened() {
 }
 
 #[test]
-fn the_errors_of_this_library() {
+fn errors_of_this_library_have_classes() {
     let store = |kind| StoreError::new("adding a notice", kind, "?");
     everywhere(|| store(FaultKind::Outage), Unavailable);
     everywhere(|| store(FaultKind::Conflict), Deadlock);
@@ -207,7 +207,7 @@ fn silent() -> (std::net::TcpListener, u16) {
 
 #[cfg(feature = "reqwest")]
 #[tokio::test]
-async fn reqwest_by_status_and_by_what_happened_on_the_way() {
+async fn reqwest_error_is_classed_by_status_or_by_what_happened() {
     async fn get(reply: &'static [&'static str], limit: Duration) -> reqwest::Result<reqwest::Response> {
         let port = server("", reply);
         reqwest::Client::new().get(format!("http://127.0.0.1:{port}/")).timeout(limit).send().await
@@ -264,7 +264,7 @@ fn a_mail_server() {
 }
 
 #[test]
-fn the_outermost_error_that_tells_surely_decides() {
+fn outermost_error_with_a_certain_class_decides() {
     assert_eq!(class(io::Error::new(io::ErrorKind::TimedOut, HttpStatus(401))), Timeout);
     let broken = |kind: io::ErrorKind| sqlx::Error::Tls(Box::new(io::Error::from(kind)));
     assert_eq!(class(broken(io::ErrorKind::Other)), Network);

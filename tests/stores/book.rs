@@ -1,0 +1,123 @@
+//! The SQL of the book, typed into the client programs of the databases as it stands there: `book.sql` has the statements.
+
+use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, add_notice};
+use solid_notify_tests::{Database, TestDb, on_each_database};
+
+on_each_database!(
+    rows_inserted_as_in_the_book_are_valid_definitions,
+    rows_edited_as_in_the_book_are_valid_definitions,
+    the_query_of_the_book_has_the_latest_dead_letter_first,
+);
+
+/// Returns the statements of a region of `book.sql`.
+fn region(name: &str) -> &'static str {
+    let (_, rest) = include_str!("book.sql").split_once(&format!("-- [{name}]\n")).unwrap();
+    rest.split_once("-- [end]").unwrap().0
+}
+
+/// Returns the rows without those of the library. Fails when one is invalid.
+async fn valid_rows<D: Database>(db: &TestDb<D>) -> Vec<NotifyDef> {
+    let states = db.outbox.definitions().await.unwrap();
+    for state in &states {
+        assert!(state.problems.is_empty(), "{}: {:?}", state.row.name, state.problems);
+    }
+    states.into_iter().map(|state| state.row).filter(|row| !row.name.starts_with("notify.")).collect()
+}
+
+async fn rows_inserted_as_in_the_book_are_valid_definitions<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.shell().run(region("insert")).well();
+    let mut rows = valid_rows(&db).await;
+    rows.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    let [report, export, sync] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!((sync.name.as_str(), sync.max_retry_times, sync.timeout.as_str()), ("sync_order", Some(10), "10s"));
+    assert_eq!((export.handler.as_deref(), export.rate_limit.as_deref()), (Some("http"), Some("100/1m")));
+    assert_eq!((report.need_confirm, report.max_confirm_delay.as_str()), (true, "2h"));
+    let default = NotifyDef::new("other");
+    assert_eq!((export.timeout.as_str(), export.enabled), (default.timeout.as_str(), default.enabled));
+    db.close().await;
+}
+
+async fn rows_edited_as_in_the_book_are_valid_definitions<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    for name in ["charge_card", "report_sale"] {
+        db.outbox.define_if_missing(NotifyDef::new(name)).await.unwrap();
+    }
+    db.shell().run(format!("{}{}", region("mask"), region("recipients"))).well();
+    let rows = valid_rows(&db).await;
+    let card = rows.iter().find(|row| row.name == "charge_card").unwrap();
+    assert_eq!(card.mask.as_deref(), Some(r#"["$.card.number", "$.items[*].iban", "$..password"]"#));
+    let sale = rows.iter().find(|row| row.name == "report_sale").unwrap();
+    assert_eq!(sale.email.as_deref(), Some("final_failure=shift@example.org"));
+    assert_eq!(sale.alert_to.as_deref(), Some("dead_letters=ops"));
+    db.close().await;
+}
+
+async fn the_query_of_the_book_has_the_latest_dead_letter_first<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    for name in ["sync_order", "other"] {
+        db.outbox.define_if_missing(NotifyDef::new(name).handler("sync").alert_trigger_type("never")).await.unwrap();
+    }
+    let sweeper = db.outbox.sweeper().handler("sync", |_: Notice<i64>| async { Err(Failure::give_up("refused")) });
+    let mut ids = Vec::new();
+    for name in ["sync_order", "other", "sync_order"] {
+        let mut tx = db.outbox.begin().await.unwrap();
+        ids.push(add_notice(&mut tx, name, 7).await.unwrap().id());
+        tx.commit().await.unwrap();
+        sweeper.run_until_idle().await.unwrap();
+    }
+    let shown = db.shell().run(region("dead_letters")).well();
+    // The clients separate columns by a bar or by a tabulator.
+    let shown: Vec<&str> = shown.lines().filter_map(|line| line.split(['|', '\t']).next()).collect();
+    assert_eq!(shown, [ids[2].to_string(), ids[0].to_string()]);
+    db.close().await;
+}
+
+/// Runs the region twice, and asserts that the key was marked once.
+#[cfg(any(postgres, sqlite))]
+async fn a_key_is_marked_once<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.shell().run(region("inbox").repeat(2)).well();
+    assert_eq!(db.shell().run("SELECT receiver FROM notify_inbox;").well(), "warehouse");
+    db.close().await;
+}
+
+/// Runs the region, and asserts that it added notices of these definitions.
+async fn adds<D: Database>(name: &str, definitions: &[&str]) {
+    let db = TestDb::<D>::with_real_clock().await;
+    for name in ["remind", "sync_order"] {
+        db.outbox.define_if_missing(NotifyDef::new(name)).await.unwrap();
+    }
+    db.shell().run(region(name)).well();
+    let shown = db.shell().run("SELECT definition FROM notify_pending ORDER BY definition;").well();
+    assert_eq!(shown.lines().collect::<Vec<_>>(), definitions);
+    db.close().await;
+}
+
+#[cfg(postgres)]
+#[tokio::test]
+async fn postgres_marks_a_key_once_and_adds_by_a_function() {
+    use solid_notify_tests::Postgres;
+    a_key_is_marked_once::<Postgres>().await;
+    adds::<Postgres>("add_on_postgres", &["remind"]).await;
+}
+
+#[cfg(sqlite)]
+#[tokio::test]
+async fn sqlite_marks_a_key_once_and_adds_by_a_view() {
+    use solid_notify_tests::Sqlite;
+    a_key_is_marked_once::<Sqlite>().await;
+    adds::<Sqlite>("add_on_sqlite", &["remind"]).await;
+}
+
+#[cfg(mariadb)]
+#[tokio::test]
+async fn mariadb_adds_by_procedures() {
+    adds::<solid_notify_tests::MariaDb>("add_on_mysql", &["remind", "sync_order"]).await;
+}
+
+#[cfg(mysql)]
+#[tokio::test]
+async fn mysql_adds_by_procedures() {
+    adds::<solid_notify_tests::MySql>("add_on_mysql", &["remind", "sync_order"]).await;
+}

@@ -1,0 +1,44 @@
+-- The SQL that the book shows. `book.rs` runs each region, and `tests/rules/documents/snippets.rs` compares the book with it.
+
+-- [insert]
+-- A partner that may be down for days: 10 retries, the last ones a day apart.
+INSERT INTO notify_def (name, retry_interval, max_retry_times, timeout) VALUES ('sync_order', '[5s,5m,1h,1d]', 10, '10s');
+-- A service with a low capacity: 100 attempts a minute over all nodes, at night only, sent by the handler `http`.
+INSERT INTO notify_def (name, handler, rate_limit, send_window) VALUES ('export_stock', 'http', '100/1m', '22:00-06:00 Europe/Berlin');
+-- A report every morning at three, whose receiver must ack within 2 hours; its failures are mailed.
+INSERT INTO notify_def (name, schedule, need_confirm, max_confirm_delay, email)
+VALUES ('daily_report', '0 0 3 * * * Europe/Berlin', true, '2h', 'shift@example.org');
+-- [end]
+
+-- [mask]
+UPDATE notify_def SET mask = '["$.card.number", "$.items[*].iban", "$..password"]' WHERE name = 'charge_card';
+-- [end]
+
+-- [recipients]
+UPDATE notify_def SET email = 'final_failure=shift@example.org', alert_to = 'dead_letters=ops' WHERE name = 'report_sale';
+-- [end]
+
+-- [dead_letters]
+SELECT id, description, last_class, last_error, failures, crashes, finish_time, end_reason
+FROM notify_error
+WHERE def_id = (SELECT id FROM notify_def WHERE name = 'sync_order')
+ORDER BY finish_time DESC
+LIMIT 50;
+-- [end]
+
+-- [inbox]
+INSERT INTO notify_inbox (receiver, idempotency_key) VALUES ('warehouse', '17-1764000000000') ON CONFLICT DO NOTHING;
+-- [end]
+
+-- [add_on_postgres]
+SELECT notify_add('remind', '{"order": 7}', delay => '1 hour', unique_until_ended => 'order 7');
+-- [end]
+
+-- [add_on_mysql]
+CALL notify_add('sync_order', '{"order": 7}');
+CALL notify_add_with('remind', '{"order": 7}', NULL, 3600, NULL, NULL, 'order 7', NULL, NULL, NULL, @id);
+-- [end]
+
+-- [add_on_sqlite]
+INSERT INTO notify_add (name, param, delay, unique_until_ended) VALUES ('remind', '{"order": 7}', 3600, 'order 7');
+-- [end]
