@@ -58,12 +58,12 @@ async fn the_query_of_the_book_has_the_latest_dead_letter_first<D: Database>() {
     for name in ["sync_order", "other"] {
         db.outbox.define_if_missing(NotifyDef::new(name).handler("sync").alert_trigger_type("never")).await.unwrap();
     }
-    let sweeper = db.outbox.sweeper().handler("sync", |_: Notice<i64>| async { Err(Failure::give_up("refused")) });
     let mut ids = Vec::new();
     for name in ["sync_order", "other", "sync_order"] {
         let mut tx = db.outbox.begin().await.unwrap();
         ids.push(add_notice(&mut tx, name, 7).await.unwrap().id());
         tx.commit().await.unwrap();
+        let sweeper = db.outbox.sweeper().handler("sync", |_: Notice<i64>| async { Err(Failure::give_up("refused")) });
         sweeper.run_until_idle().await.unwrap();
     }
     let shown = db.shell().run(region("dead_letters")).well();
