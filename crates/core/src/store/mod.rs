@@ -21,6 +21,7 @@ mod audit;
 mod browse;
 mod counts;
 mod definitions;
+mod only;
 mod operate;
 mod position;
 mod send;
@@ -36,7 +37,8 @@ pub use audit::{AuditEntry, AuditQuery};
 pub use browse::{BrowseStore, Listed, QueueSlice, RetryGroup, SeenNode};
 pub use counts::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, dead_letters, next_count};
 pub use definitions::{DefinitionStore, Edit, Edited};
-pub use operate::{BulkStep, BulkStepDone, OperateStore, Target};
+pub use only::{Only, TextSearch};
+pub use operate::{BulkStep, BulkStepDone, BulkVerb, OperateStore, Target};
 pub use position::Position;
 pub use send::{
     Advanced, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, Lease, Look, NODE_LIVES, Node,

@@ -253,6 +253,14 @@ impl Purged {
         self.error = list.and_then(|list| Some(list.into_iter().next_back()?.message));
         self
     }
+
+    /// Logs the dead letter, which was just deleted: nothing else remains of it. Its parameter is not logged, because it may be
+    /// confidential.
+    pub fn log_dead_letter(&self, definition: &str) {
+        let Self { id, tries, class, error, reason } = self;
+        let [class, error, reason] = [class, error, reason].map(Option::as_deref);
+        tracing::warn!(definition, id, tries, class, error, reason, param = "(masked)", "purged a dead letter");
+    }
 }
 
 /// A process that sends.

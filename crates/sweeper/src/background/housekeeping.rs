@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use solid_notify_core::built_in::{DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
 use solid_notify_core::definition::KeepHistory;
-use solid_notify_core::store::{Purge, Purged, dead_letters};
+use solid_notify_core::store::{Purge, dead_letters};
 use solid_notify_core::{AnyOutbox, NotifyDef, Status, StoreError};
 
 use crate::running::erased::{AnyHandler, Closure, Typed, check_by};
@@ -114,14 +114,6 @@ async fn purge(outbox: &AnyOutbox, keep: &Keep) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Logs a dead letter that was just deleted: nothing else remains of it. Its parameter is not logged, because it may be
-/// confidential.
-fn log_purged(definition: &str, row: &Purged) {
-    let Purged { id, tries, class, error, reason } = row;
-    let [class, error, reason] = [class, error, reason].map(Option::as_deref);
-    tracing::warn!(definition, id, tries, class, error, reason, param = "(masked)", "purged a dead letter");
-}
-
 async fn purge_in_steps(
     outbox: &AnyOutbox,
     definition: &NotifyDef,
@@ -132,7 +124,7 @@ async fn purge_in_steps(
     loop {
         let purged = outbox.engine().stores().send.purge(&step).await?;
         if status == Status::DeadLetter {
-            purged.iter().for_each(|row| log_purged(&definition.name, row));
+            purged.iter().for_each(|row| row.log_dead_letter(&definition.name));
         } else if !purged.is_empty() {
             let (definition, count, status) = (&definition.name, purged.len(), status.code());
             tracing::debug!(%definition, count, status, "purged notices");
