@@ -83,7 +83,7 @@ pub mod operate {
     pub use solid_notify_core::notice::{AttemptRecord, OwnLimits};
     pub use solid_notify_core::operate::{
         AuditFilter, AuditPage, Bulk, ClassCount, Counted, DefRef, EditPreview, Explanation, Filter, HandlerChange,
-        InFlight, IntervalChange, NO_CLASS, NextStep, OpenAlert, Operator, Page, Preview, Rate,
+        InFlight, IntervalChange, MOST_IDS, NO_CLASS, NextStep, OpenAlert, Operator, Page, Preview, Rate,
     };
     pub use solid_notify_core::store::verb::VerbResult;
     pub use solid_notify_core::store::{

@@ -27,6 +27,7 @@ pub(crate) fn texts(kind: Kind) -> Vec<(&'static str, String)> {
         crate::nodes::NodeStatements::of(kind).texts(),
         crate::record::RecordStatements::of(kind).texts(),
         crate::operate::list::ListStatements::of(kind).texts(),
+        crate::operate::narrow::NarrowStatements::of(kind).texts(),
         crate::operate::counts::CountStatements::of(kind).texts(),
         crate::operate::retries::RetryStatements::of(kind).texts(),
         crate::operate::verbs::VerbStatements::of(kind).texts(),

@@ -32,17 +32,19 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
     };
     let new = |id: i64| {
         json!({ "place": id, "owner": 1, "param": "{}", "description": null, "trace_context": null,
-                "ordering_key": null, "dedupe_key": id.to_string(), "until_ended": 1, "max_tries": null,
+                "ordering_key": null, "dedupe_key": id.to_string(), "until_ended": 1, "tag": null, "max_tries": null,
                 "expires_at": null, "send_at": null, "delay": 5 })
     };
     let times = ["'1970-01-01 00:00:00'", "'9999-12-31 23:59:59'", "10001", "501"];
     match statement {
         "insert_bare" | "insert_known" | "definition_id" | "definition_id_now" | "definition_ids" | "own_server"
         | "add_alert" | "add_ticks" => Vec::new(),
+        // `narrow.rs` reads their plans, one for each way.
+        narrow if narrow.contains("_narrow_") => Vec::new(),
         // MySQL shows the table that VALUES go into as read.
         "insert" | "insert_keyed" if database == "MySQL" => Vec::new(),
         "insert" | "insert_keyed" => {
-            vec![list(&["'most'", "'{}'", "NULL", "NULL", "'one key'", "'17'", "1", "7", "5", "NULL", "0"])]
+            vec![list(&["'most'", "'{}'", "NULL", "NULL", "'one key'", "'17'", "1", "'t'", "7", "5", "NULL", "0"])]
         }
         "insert_many" | "insert_many_keyed" => batches(new),
         "duplicates" | "hold_duplicates" => batches(|id| json!({ "owner": 1, "own_key": id.to_string() })),
@@ -90,7 +92,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "count_dead" => each_slice(["'auth'", "'-'"], &times),
         "next_class" | "lock_alert" | "lock_alert_now" | "look_alert" => each_slice(["''", "'auth'"], &[]),
         "retry_groups" => ["1", "2", "4"].map(|def_id| list(&[def_id, "1000000"])).to_vec(),
-        "hold_ended" => batches(|id| json!({ "notice_id": 200_000 + id, "fence": 1, "was": 3 })),
+        "hold_ended" | "hold_purged" => batches(|id| json!({ "notice_id": 200_000 + id, "fence": 1, "was": 3 })),
         "revive" | "retime_step" => batches(|id| json!({ "notice_id": 200_000 + id, "due": 5 })),
         "retime" | "rewrite" | "refuse" | "ack_late" => vec![list(&["777", "'5'"])],
         "ahead" => ["'one key'", "'17'"].map(|key| list(&["1", key, "777"])).to_vec(),

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod audit;
+mod narrow;
 
 use arguments::{arguments, filled_in};
 use serde_json::Value;
@@ -121,10 +122,11 @@ impl Plans for sqlx::Postgres {
     async fn explain(conn: &mut Self::Connection, text: &str, arguments: &[String]) -> Vec<Step> {
         let values = [&["NULL".to_owned()], arguments].concat();
         // The text shows most types, but not always those of numbers.
-        for number in ["unknown", "bigint"] {
+        for (number, other) in [("unknown", "unknown"), ("bigint", "unknown"), ("bigint", "text")] {
             let ty = |(n, value): (usize, &String)| match value.parse::<i64>() {
                 _ if !text.contains(&format!("${}", n + 1)) => "text",
                 Ok(_) => number,
+                Err(_) if n > 0 => other,
                 Err(_) => "unknown",
             };
             let types = values.iter().enumerate().map(ty).collect::<Vec<_>>().join(", ");
@@ -272,6 +274,7 @@ async fn no_statement_reads_or_sorts_a_table_of_notices<D: Database<Db: Plans>>(
         if tables == "empty" && <D::Db as sqlx::Database>::NAME == "MySQL" {
             continue;
         }
+        bad.extend(narrow::bad_ways::<D::Db>(&mut conn, tables).await);
         // This one runs on the application's connections, whose plans we leave alone.
         let ours = |name: &str| tables != "empty" || !["duplicates", "hold_duplicates"].contains(&name);
         for (name, text) in
@@ -348,18 +351,20 @@ async fn fill<D: Database<Db: Plans>>(db: &TestDb<D>) {
     let key = D::Db::as_text("n");
     let (due, past) = (D::Db::seconds_from_now("n - 50000"), D::Db::seconds_from_now("-n"));
     db.sql(&format!(
-        "INSERT INTO notify_msg (def_id, param, status, next_call_time, ordering_key, dedupe_key)
+        "INSERT INTO notify_msg (def_id, param, status, next_call_time, ordering_key, dedupe_key, tag)
          SELECT {def_id}, '{{}}', CASE WHEN n % 997 = 0 THEN 5 WHEN n % 7 = 0 THEN 4 WHEN n % 2 = 0 THEN 2 ELSE 0 END, {due},
                 CASE WHEN n % 997 = 0 OR n % 7 = 0 THEN NULL WHEN n % 10 = 1 THEN 'one key' WHEN n % 10 = 2 THEN {key} END,
-                CASE WHEN n % 10 = 3 THEN {key} END
+                CASE WHEN n % 10 = 3 THEN {key} END, CASE WHEN n % 10 = 4 THEN 'one tag' WHEN n % 10 = 5 THEN {key} END
          FROM {numbers}"
     ))
     .await;
     db.sql(&format!(
         "INSERT INTO notify_msg_history
-             (id, def_id, param, status, fence, failures, crashes, create_time, finish_time, last_class)
+             (id, def_id, param, status, fence, failures, crashes, create_time, finish_time, last_class, ordering_key, dedupe_key, tag)
          SELECT 200000 + n, {def_id}, '{{}}', CASE n % 3 WHEN 0 THEN 1 WHEN 1 THEN 3 ELSE 6 END,
-                1, 0, 0, {past}, {past}, CASE WHEN n % 1000 = 1 THEN 'auth' WHEN n % 2 = 0 THEN 'timeout' END
+                1, 0, 0, {past}, {past}, CASE WHEN n % 1000 = 1 THEN 'auth' WHEN n % 2 = 0 THEN 'timeout' END,
+                CASE WHEN n % 10 = 1 THEN 'one key' WHEN n % 10 = 2 THEN {key} END, CASE WHEN n % 10 = 3 THEN {key} END,
+                CASE WHEN n % 10 = 4 THEN 'one tag' WHEN n % 10 = 5 THEN {key} END
          FROM {numbers}"
     ))
     .await;

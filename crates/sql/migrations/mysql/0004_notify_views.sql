@@ -13,7 +13,7 @@ CREATE OR REPLACE VIEW notify_pending AS
            m.next_call_time,
            m.failures, m.crashes, m.last_class, CASE WHEN JSON_VALID(m.errors)
                 THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message'))) END AS last_error,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time,
+           m.description, m.ordering_key, m.dedupe_key, m.tag, m.worker, m.create_time, m.last_call_time,
            m.max_tries, m.expires_at
     FROM notify_msg m LEFT JOIN notify_def d ON d.id = m.def_id;
 
@@ -24,7 +24,7 @@ CREATE OR REPLACE VIEW notify_done AS
            m.finish_time, m.end_reason,
            m.failures, m.crashes, m.last_class, CASE WHEN JSON_VALID(m.errors)
                 THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message'))) END AS last_error,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
+           m.description, m.ordering_key, m.dedupe_key, m.tag, m.worker, m.create_time, m.last_call_time
     FROM notify_msg_history m LEFT JOIN notify_def d ON d.id = m.def_id
     WHERE m.status IN (1, 6);
 
@@ -35,6 +35,6 @@ CREATE OR REPLACE VIEW notify_error AS
            m.finish_time, m.end_reason,
            m.failures, m.crashes, m.last_class, CASE WHEN JSON_VALID(m.errors)
                 THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message'))) END AS last_error,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
+           m.description, m.ordering_key, m.dedupe_key, m.tag, m.worker, m.create_time, m.last_call_time
     FROM notify_msg_history m LEFT JOIN notify_def d ON d.id = m.def_id
     WHERE m.status = 3;

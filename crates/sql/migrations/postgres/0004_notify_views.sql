@@ -9,7 +9,7 @@ CREATE VIEW notify_pending AS
            CASE m.status WHEN 0 THEN 'not sent' WHEN 2 THEN 'failed' WHEN 4 THEN 'awaiting ack' ELSE 'being sent' END AS status,
            m.next_call_time,
            m.failures, m.crashes, m.last_class, m.errors -> -1 ->> 'message' AS last_error,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time,
+           m.description, m.ordering_key, m.dedupe_key, m.tag, m.worker, m.create_time, m.last_call_time,
            m.max_tries, m.expires_at
     FROM notify_msg m LEFT JOIN notify_def d ON d.id = m.def_id;
 
@@ -19,7 +19,7 @@ CREATE VIEW notify_done AS
            CASE m.status WHEN 1 THEN 'succeeded' ELSE 'cancelled' END AS status,
            m.finish_time, m.end_reason,
            m.failures, m.crashes, m.last_class, m.errors -> -1 ->> 'message' AS last_error,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
+           m.description, m.ordering_key, m.dedupe_key, m.tag, m.worker, m.create_time, m.last_call_time
     FROM notify_msg_history m LEFT JOIN notify_def d ON d.id = m.def_id
     WHERE m.status IN (1, 6);
 
@@ -29,6 +29,6 @@ CREATE VIEW notify_error AS
            'dead letter' AS status,
            m.finish_time, m.end_reason,
            m.failures, m.crashes, m.last_class, m.errors -> -1 ->> 'message' AS last_error,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
+           m.description, m.ordering_key, m.dedupe_key, m.tag, m.worker, m.create_time, m.last_call_time
     FROM notify_msg_history m LEFT JOIN notify_def d ON d.id = m.def_id
     WHERE m.status = 3;

@@ -45,6 +45,7 @@ struct NewRow<'a> {
     dedupe_key: Option<&'a str>,
     /// 1: the dedupe key lasts until the notice has ended. Null: until it is claimed.
     until_ended: Option<i64>,
+    tag: Option<&'a str>,
     max_tries: Option<i64>,
     expires_at: Option<i64>,
     send_at: Option<i64>,
@@ -64,6 +65,7 @@ impl<'a> NewRow<'a> {
             ordering_key: notice.ordering_key_text(),
             dedupe_key: notice.dedupe_key_text(),
             until_ended: notice.is_unique_until_ended().then_some(1),
+            tag: notice.tag_text(),
             max_tries: notice.own_limits().max_tries,
             expires_at: notice.expires_millis(),
             send_at,
@@ -81,7 +83,7 @@ impl<'a> NewRow<'a> {
     }
 
     fn size(&self) -> usize {
-        let texts = [self.description, self.trace_context, self.ordering_key, self.dedupe_key];
+        let texts = [self.description, self.trace_context, self.ordering_key, self.dedupe_key, self.tag];
         200 + self.param.len() + texts.into_iter().flatten().map(str::len).sum::<usize>()
     }
 }
@@ -327,7 +329,7 @@ fn values_list(kind: Kind, rows: &[NewRow<'_>], now: Arg<'_>, tables: &str) -> S
     let row = |row: &NewRow<'_>| {
         let [param, description, trace_context] =
             [Some(row.param), row.description, row.trace_context].map(mysql_literal);
-        let [ordering_key, dedupe_key] = [row.ordering_key, row.dedupe_key].map(mysql_literal);
+        let [ordering_key, dedupe_key, tag] = [row.ordering_key, row.dedupe_key, row.tag].map(mysql_literal);
         let number = |number: Option<i64>| number.map_or("NULL".to_owned(), |number| number.to_string());
         let [until_ended, max_tries] = [row.until_ended, row.max_tries].map(number);
         let expires_at = kind.epoch_time(&number(row.expires_at));
@@ -336,8 +338,8 @@ fn values_list(kind: Kind, rows: &[NewRow<'_>], now: Arg<'_>, tables: &str) -> S
             None => kind.plus(&now, &row.delay.to_string()),
         };
         format!(
-            "({}, {param}, {description}, {trace_context}, {ordering_key}, {dedupe_key}, {until_ended}, {max_tries}, \
-             {expires_at}, {now}, {send_time})",
+            "({}, {param}, {description}, {trace_context}, {ordering_key}, {dedupe_key}, {until_ended}, {tag}, \
+             {max_tries}, {expires_at}, {now}, {send_time})",
             row.owner
         )
     };

@@ -157,6 +157,7 @@ fn values<'a>(now: Arg<'a>, (definition, tables): (Arg<'a>, &'a str), notice: &'
         Arg::Text(notice.ordering_key_text()),
         Arg::Text(notice.dedupe_key_text()),
         Arg::Int(notice.is_unique_until_ended().then_some(1)),
+        Arg::Text(notice.tag_text()),
         Arg::Int(notice.own_limits().max_tries),
         Arg::Int(notice.expires_millis()),
         Arg::Int(at),

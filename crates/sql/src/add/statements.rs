@@ -22,8 +22,8 @@ statements! {
 }
 
 /// The columns that an insert sets.
-pub(crate) const NEW_COLUMNS: &str = "def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended, max_tries, \
-     expires_at, create_time, next_call_time";
+pub(crate) const NEW_COLUMNS: &str = "def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended, tag, \
+     max_tries, expires_at, create_time, next_call_time";
 
 /// A notice to insert, as a row of a batch. `owner` is its definition, `place` its position in the batch.
 const NEW: &[(&str, Ty)] = &[
@@ -35,6 +35,7 @@ const NEW: &[(&str, Ty)] = &[
     ("ordering_key", Ty::Key),
     ("dedupe_key", Ty::Key),
     ("until_ended", Ty::Int),
+    ("tag", Ty::Key),
     ("max_tries", Ty::Int),
     ("expires_at", Ty::Int),
     ("send_at", Ty::Int),
@@ -63,15 +64,15 @@ impl AddStatements {
         let keeps_its_key = kind.keeps_its_key("");
         let unless_duplicate =
             format!(" ON CONFLICT (def_id, dedupe_key) WHERE dedupe_key IS NOT NULL AND {keeps_its_key} DO NOTHING");
-        // `$2` is the definition: its name, or on MySQL its id, which was read in the database `$13`.
+        // `$2` is the definition: its name, or on MySQL its id, which was read in the database `$14`.
         let insert = |unless: &str| {
-            let (param, send_time) = (kind.to_json("$3"), send_time("$11", "$12"));
-            let expires_at = kind.epoch_time("$10");
+            let (param, send_time) = (kind.to_json("$3"), send_time("$12", "$13"));
+            let expires_at = kind.epoch_time("$11");
             statement(match kind {
                 // The insert itself checks that the definition exists.
                 Postgres | Sqlite => format!(
                     "INSERT INTO notify_msg ({NEW_COLUMNS})
-                     SELECT d.id, {param}, $4, $5, $6, $7, ($8 = 1), $9, {expires_at}, {now}, {send_time}
+                     SELECT d.id, {param}, $4, $5, $6, $7, ($8 = 1), $9, $10, {expires_at}, {now}, {send_time}
                      FROM notify_def d
                      WHERE d.name = $2 AND d.delete_time IS NULL{unless}
                      RETURNING id, def_id, dedupe_key"
@@ -81,7 +82,7 @@ impl AddStatements {
                 // prepared statement in the database in which it was prepared, even after a `USE`.
                 MySql => format!(
                     "INSERT INTO notify_msg ({NEW_COLUMNS})
-                     VALUES (IF(database() = $13, $2, NULL), {param}, $4, $5, $6, $7, ($8 = 1), $9, {expires_at}, {now},
+                     VALUES (IF(database() = $14, $2, NULL), {param}, $4, $5, $6, $7, ($8 = 1), $9, $10, {expires_at}, {now},
                              {send_time})"
                 ),
             })
@@ -96,7 +97,7 @@ impl AddStatements {
                 statement(format!(
                     "INSERT INTO notify_msg ({NEW_COLUMNS})
                      SELECT b.owner, {param}, b.description, b.trace_context, b.ordering_key, b.dedupe_key,
-                            (b.until_ended = 1), b.max_tries, {expires_at}, {now}, {send_time}
+                            (b.until_ended = 1), b.tag, b.max_tries, {expires_at}, {now}, {send_time}
                      FROM {batch}
                      WHERE true
                      ORDER BY b.place{unless}

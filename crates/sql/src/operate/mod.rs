@@ -3,8 +3,10 @@
 pub(crate) mod audit;
 pub(crate) mod counts;
 pub(crate) mod list;
+pub(crate) mod narrow;
 mod pieces;
 pub(crate) mod purge;
 pub(crate) mod retries;
+mod slice;
 pub(crate) mod switch;
 pub(crate) mod verbs;

@@ -21,7 +21,8 @@ use crate::settle::statements::SettleStatements;
 use crate::{inbox, limits};
 
 columns! {
-    Ended():
+    /// What the log needs of a notice that is deleted.
+    pub(super) PurgedRow():
     id = "m.id";
     failures = "m.failures";
     crashes = "m.crashes";
@@ -57,7 +58,7 @@ impl PurgeStatements {
             // Checks again, because a dead letter may have been revived, and have failed again, since it was found.
             hold_purgeable: statement(format!(
                 "SELECT {} {}",
-                Ended::list(),
+                PurgedRow::list(),
                 kind.listed_rows(
                     "$2",
                     "notify_msg_history",
@@ -136,7 +137,7 @@ pub(crate) async fn purge<DB: Dialect>(
                 let mut tx = conn.begin().await?;
                 let args = [now, Arg::Ids(&ids), status.code().into(), age.into()];
                 for row in &DB::fetch(&mut tx, &statements.hold_purgeable, &args).await? {
-                    purged.push(read::<DB>(row)?);
+                    purged.push(read_purged::<DB>(row)?);
                 }
                 let ids: Vec<i64> = purged.iter().map(|row| row.id).collect();
                 if !ids.is_empty() {
@@ -153,8 +154,8 @@ pub(crate) async fn purge<DB: Dialect>(
 }
 
 /// A column that an edit by hand made unreadable does not keep the row from being purged.
-fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<Purged> {
-    const AT: Ended = Ended::AT;
+pub(super) fn read_purged<DB: Dialect>(row: &DB::Row) -> sqlx::Result<Purged> {
+    const AT: PurgedRow = PurgedRow::AT;
     let number = |at| DB::int(row, at).ok().flatten().unwrap_or_default();
     let text = |at| DB::text(row, at).ok().flatten();
     let tries = number(AT.failures).saturating_add(number(AT.crashes));

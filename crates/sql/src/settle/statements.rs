@@ -30,8 +30,8 @@ pub(crate) const SETTLED: &[(&str, Ty)] = &[
 ];
 
 pub(crate) const HISTORY: &str = "id, def_id, param, description, errors, status, fence, failures, crashes, worker, last_class, \
-     last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, max_tries, \
-     expires_at, finish_time, end_reason";
+     last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag, \
+     max_tries, expires_at, finish_time, end_reason";
 
 impl SettleStatements {
     fn new(kind: Kind) -> Self {
@@ -77,7 +77,7 @@ pub(crate) fn archived(kind: Kind, of: &str) -> String {
                  SELECT m.id, m.def_id, m.param, {of}.new_description, {new_errors}, {of}.new_status, m.fence,
                         {of}.new_failures, {of}.new_crashes, m.worker, {of}.new_class, m.last_call_time, NULL,
                         m.create_time, m.dedupe_key, m.dedupe_until_ended, m.ordering_key, m.trace_context,
-                        m.max_tries, m.expires_at, {now}, {of}.reason"
+                        m.tag, m.max_tries, m.expires_at, {now}, {of}.reason"
     )
 }
 

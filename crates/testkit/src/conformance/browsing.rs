@@ -20,7 +20,7 @@ fn ids(page: &Page) -> Vec<i64> {
 #[allow(clippy::unwrap_used)]
 impl dyn Backend + '_ {
     /// Returns all pages of a list, with `each` notices per page.
-    async fn pages(&self, filter: &Filter, each: usize) -> Vec<Vec<i64>> {
+    pub(crate) async fn pages(&self, filter: &Filter, each: usize) -> Vec<Vec<i64>> {
         let (mut pages, mut after) = (Vec::new(), None::<Position>);
         loop {
             let page = self.alice().list(filter, after, each).await.unwrap();
@@ -34,7 +34,7 @@ impl dyn Backend + '_ {
     }
 
     /// Makes dead letters of `count` new notices, all at the same time.
-    async fn add_many_dead(&self, def_id: i64, name: &str, count: usize) -> Vec<i64> {
+    pub(crate) async fn add_many_dead(&self, def_id: i64, name: &str, count: usize) -> Vec<i64> {
         let notices = (0..count).map(|n| NewNotice::new(name, n).unwrap()).collect();
         self.add_many(notices).await.unwrap();
         let mut killed = Vec::new();
