@@ -279,7 +279,9 @@ pub async fn a_text_finds_nothing_that_a_mask_hides(b: &dyn Backend) {
     assert_eq!(b.alice().purge_all(&text("refused"), "x").await.unwrap().changed, 1);
     // By an edit that removes the mask, the values are no longer secret.
     let row = b.definition("pay").await;
-    b.outbox().update(&row, NotifyDef { mask: None, ..row.clone() }).await.unwrap();
+    let mut unmasked = row.clone();
+    unmasked.mask = None;
+    b.outbox().update(&row, unmasked).await.unwrap();
     assert_eq!(b.found(&text("o-17")).await, [other]);
 }
 
