@@ -71,7 +71,7 @@ impl Access {
     /// The access that a condition on an index stands for.
     fn of_condition(condition: &str) -> Self {
         let has = |column: &str| condition.contains(column);
-        if has("def_id =") && (has("ordering_key =") || has("dedupe_key =") || has("unique_key =")) {
+        if has("def_id =") && ["ordering_key =", "dedupe_key =", "unique_key =", "tag ="].into_iter().any(has) {
             return Self::Key;
         }
         if has("def_id =") && (has("dead_class") || has("last_class")) {
@@ -126,8 +126,9 @@ impl Plans for sqlx::Postgres {
             let ty = |(n, value): (usize, &String)| match value.parse::<i64>() {
                 _ if !text.contains(&format!("${}", n + 1)) => "text",
                 Ok(_) => number,
-                Err(_) if n > 0 => other,
-                Err(_) => "unknown",
+                // The hand-turned clock, which these statements do not have.
+                Err(_) if n == 0 && other == "text" => "bigint",
+                Err(_) => other,
             };
             let types = values.iter().enumerate().map(ty).collect::<Vec<_>>().join(", ");
             sqlx::raw_sql("DEALLOCATE ALL").execute(&mut *conn).await.unwrap();
@@ -198,7 +199,7 @@ impl Plans for sqlx::MySql {
                 // A key has 200 characters of four bytes, its length and whether it is null.
                 (
                     "ref" | "range" | "eq_ref" | "const" | "unique_subquery" | "index_subquery",
-                    "notify_msg_order" | "notify_msg_dedupe" | "notify_msg_under_way",
+                    "notify_msg_order" | "notify_msg_dedupe" | "notify_msg_under_way" | "notify_msg_tag",
                 ) if length >= 811 => Access::Key,
                 // A class has 30 characters of four bytes.
                 ("range" | "ref", "notify_msg_history_dead") if length >= 131 => Access::Class,

@@ -34,6 +34,8 @@ columns! {
 pub(super) struct Slice {
     /// The table `m` and its index.
     from: String,
+    /// True where ids find its notices: then no other column may be looked up in an index.
+    by_id: bool,
     /// The condition on its notices.
     which: String,
     time: &'static str,
@@ -47,6 +49,7 @@ impl Slice {
     pub(super) fn ended(kind: Kind, index: &str, which: &str) -> Self {
         Self {
             from: format!("notify_msg_history m{}", kind.by_index(index)),
+            by_id: index == "PRIMARY",
             which: which.to_owned(),
             time: "m.finish_time",
             shown: "m.finish_time",
@@ -58,6 +61,7 @@ impl Slice {
     pub(super) fn live(kind: Kind, index: &str, which: &str) -> Self {
         Self {
             from: format!("notify_msg m{}", kind.by_index(index)),
+            by_id: index == "PRIMARY",
             which: which.to_owned(),
             time: "m.next_call_time",
             shown: DUE,
@@ -89,12 +93,15 @@ impl Slice {
     }
 
     fn within(&self, kind: Kind) -> String {
+        let (owner, time) = match self.by_id {
+            true => ("m.def_id + 0", kind.time_without_index(self.time)),
+            false => ("m.def_id", self.time.to_owned()),
+        };
         format!(
-            "m.def_id = $2 AND {} AND {time} >= {} AND {time} <= {}",
+            "{owner} = $2 AND {} AND {time} >= {} AND {time} <= {}",
             self.which,
             kind.text_time("$4"),
             kind.text_time("$5"),
-            time = self.time
         )
     }
 }
