@@ -33,13 +33,14 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
     next_call_time
   )
 VALUES (
-  IF (database () = $13, $2, NULL),
+  IF (database () = $14, $2, NULL),
   $3,
   $4,
   $5,
@@ -47,14 +48,15 @@ VALUES (
   $7,
   ($8 = 1),
   $9,
-  TIMESTAMPADD(MICROSECOND, $10 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+  $10,
+  TIMESTAMPADD(MICROSECOND, $11 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   greatest(
     coalesce(
-      TIMESTAMPADD(MICROSECOND, $11 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+      TIMESTAMPADD(MICROSECOND, $12 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
       TIMESTAMPADD(
         MICROSECOND,
-        $12 * 1000,
+        $13 * 1000,
         coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
       )
     ),
@@ -797,6 +799,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     finish_time,
@@ -821,6 +824,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
@@ -927,6 +931,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     finish_time,
@@ -951,6 +956,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
@@ -1715,6 +1721,7 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
@@ -1741,6 +1748,7 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
@@ -1768,6 +1776,7 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
@@ -1796,6 +1805,7 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
@@ -1821,6 +1831,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
 WHERE
@@ -1848,6 +1859,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
 WHERE
@@ -1875,6 +1887,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
 WHERE
@@ -1902,6 +1915,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
 WHERE
@@ -1929,6 +1943,7 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
 FROM notify_msg m FORCE INDEX (notify_msg_due)
 WHERE
@@ -1956,6 +1971,7 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
 FROM notify_msg m FORCE INDEX (notify_msg_due)
 WHERE
@@ -2028,6 +2044,1086 @@ UNION ALL
   ORDER BY o.id
   LIMIT 1
 );
+
+-- list_narrow_ended_newest
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+    CAST(m.finish_time AS char(26)),
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
+  WHERE
+    m.def_id = $2
+    AND $7 = 1
+    AND m.status = $3
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR locate(
+        CAST($13 AS binary),
+        CAST(
+          CASE
+            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+          END AS binary
+        )
+      ) > 0
+      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+    )
+    AND m.finish_time >= CAST($4 AS datetime(6))
+    AND m.finish_time <= CAST($5 AS datetime(6))
+    AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+    CAST(m.finish_time AS char(26)),
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
+  WHERE
+    m.def_id = $2
+    AND $7 = 2
+    AND m.status + 0 = $3
+    AND m.dead_class = $12
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR locate(
+        CAST($13 AS binary),
+        CAST(
+          CASE
+            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+          END AS binary
+        )
+      ) > 0
+      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+    )
+    AND m.finish_time >= CAST($4 AS datetime(6))
+    AND m.finish_time <= CAST($5 AS datetime(6))
+    AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+    CAST(m.finish_time AS char(26)),
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg_history m FORCE INDEX (PRIMARY)
+  WHERE
+    m.def_id + 0 = $2
+    AND $7 = 3
+    AND m.status + 0 = $3
+    AND m.id IN ($8)
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR locate(
+        CAST($13 AS binary),
+        CAST(
+          CASE
+            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+          END AS binary
+        )
+      ) > 0
+      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+    )
+    AND m.finish_time >= CAST($4 AS datetime(6))
+    AND m.finish_time <= CAST($5 AS datetime(6))
+    AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+    CAST(m.finish_time AS char(26)),
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg_history m FORCE INDEX (notify_msg_history_tag)
+  WHERE
+    m.def_id = $2
+    AND $7 = 4
+    AND m.status = $3
+    AND m.tag = $9
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR locate(
+        CAST($13 AS binary),
+        CAST(
+          CASE
+            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+          END AS binary
+        )
+      ) > 0
+      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+    )
+    AND m.finish_time >= CAST($4 AS datetime(6))
+    AND m.finish_time <= CAST($5 AS datetime(6))
+    AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+    CAST(m.finish_time AS char(26)),
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg_history m FORCE INDEX (notify_msg_history_order)
+  WHERE
+    m.def_id = $2
+    AND $7 = 5
+    AND m.status = $3
+    AND m.ordering_key = $10
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR locate(
+        CAST($13 AS binary),
+        CAST(
+          CASE
+            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+          END AS binary
+        )
+      ) > 0
+      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+    )
+    AND m.finish_time >= CAST($4 AS datetime(6))
+    AND m.finish_time <= CAST($5 AS datetime(6))
+    AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+    CAST(m.finish_time AS char(26)),
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg_history m FORCE INDEX (notify_msg_history_dedupe)
+  WHERE
+    m.def_id = $2
+    AND $7 = 6
+    AND m.status = $3
+    AND m.dedupe_key = $11
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR locate(
+        CAST($13 AS binary),
+        CAST(
+          CASE
+            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+          END AS binary
+        )
+      ) > 0
+      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+    )
+    AND m.finish_time >= CAST($4 AS datetime(6))
+    AND m.finish_time <= CAST($5 AS datetime(6))
+    AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $15)
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+);
+
+-- list_narrow_ended_oldest
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+    CAST(m.finish_time AS char(26)),
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
+  WHERE
+    m.def_id = $2
+    AND $7 = 1
+    AND m.status = $3
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR locate(
+        CAST($13 AS binary),
+        CAST(
+          CASE
+            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+          END AS binary
+        )
+      ) > 0
+      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+    )
+    AND m.finish_time >= CAST($4 AS datetime(6))
+    AND m.finish_time <= CAST($5 AS datetime(6))
+    AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+    CAST(m.finish_time AS char(26)),
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
+  WHERE
+    m.def_id = $2
+    AND $7 = 2
+    AND m.status + 0 = $3
+    AND m.dead_class = $12
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR locate(
+        CAST($13 AS binary),
+        CAST(
+          CASE
+            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+          END AS binary
+        )
+      ) > 0
+      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+    )
+    AND m.finish_time >= CAST($4 AS datetime(6))
+    AND m.finish_time <= CAST($5 AS datetime(6))
+    AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+    CAST(m.finish_time AS char(26)),
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg_history m FORCE INDEX (PRIMARY)
+  WHERE
+    m.def_id + 0 = $2
+    AND $7 = 3
+    AND m.status + 0 = $3
+    AND m.id IN ($8)
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR locate(
+        CAST($13 AS binary),
+        CAST(
+          CASE
+            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+          END AS binary
+        )
+      ) > 0
+      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+    )
+    AND m.finish_time >= CAST($4 AS datetime(6))
+    AND m.finish_time <= CAST($5 AS datetime(6))
+    AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+    CAST(m.finish_time AS char(26)),
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg_history m FORCE INDEX (notify_msg_history_tag)
+  WHERE
+    m.def_id = $2
+    AND $7 = 4
+    AND m.status = $3
+    AND m.tag = $9
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR locate(
+        CAST($13 AS binary),
+        CAST(
+          CASE
+            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+          END AS binary
+        )
+      ) > 0
+      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+    )
+    AND m.finish_time >= CAST($4 AS datetime(6))
+    AND m.finish_time <= CAST($5 AS datetime(6))
+    AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+    CAST(m.finish_time AS char(26)),
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg_history m FORCE INDEX (notify_msg_history_order)
+  WHERE
+    m.def_id = $2
+    AND $7 = 5
+    AND m.status = $3
+    AND m.ordering_key = $10
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR locate(
+        CAST($13 AS binary),
+        CAST(
+          CASE
+            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+          END AS binary
+        )
+      ) > 0
+      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+    )
+    AND m.finish_time >= CAST($4 AS datetime(6))
+    AND m.finish_time <= CAST($5 AS datetime(6))
+    AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+    CAST(m.finish_time AS char(26)),
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg_history m FORCE INDEX (notify_msg_history_dedupe)
+  WHERE
+    m.def_id = $2
+    AND $7 = 6
+    AND m.status = $3
+    AND m.dedupe_key = $11
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR locate(
+        CAST($13 AS binary),
+        CAST(
+          CASE
+            WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+          END AS binary
+        )
+      ) > 0
+      OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+    )
+    AND m.finish_time >= CAST($4 AS datetime(6))
+    AND m.finish_time <= CAST($5 AS datetime(6))
+    AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $15)
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+);
+
+-- list_narrow_live_newest
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
+    CAST(m.next_call_time AS char(26)),
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg m FORCE INDEX (notify_msg_due)
+  WHERE
+    m.def_id = $2
+    AND $7 = 1
+    AND m.status = $3
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND m.next_call_time >= CAST($4 AS datetime(6))
+    AND m.next_call_time <= CAST($5 AS datetime(6))
+    AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $15)
+  ORDER BY m.next_call_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
+    CAST(m.next_call_time AS char(26)),
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg m FORCE INDEX (PRIMARY)
+  WHERE
+    m.def_id + 0 = $2
+    AND $7 = 3
+    AND m.status + 0 = $3
+    AND m.id IN ($8)
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND m.next_call_time >= CAST($4 AS datetime(6))
+    AND m.next_call_time <= CAST($5 AS datetime(6))
+    AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $15)
+  ORDER BY m.next_call_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
+    CAST(m.next_call_time AS char(26)),
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg m FORCE INDEX (notify_msg_tag)
+  WHERE
+    m.def_id = $2
+    AND $7 = 4
+    AND m.status + 0 = $3
+    AND m.tag = $9
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND m.next_call_time >= CAST($4 AS datetime(6))
+    AND m.next_call_time <= CAST($5 AS datetime(6))
+    AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $15)
+  ORDER BY m.next_call_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
+    CAST(m.next_call_time AS char(26)),
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg m FORCE INDEX (notify_msg_order)
+  WHERE
+    m.def_id = $2
+    AND $7 = 5
+    AND m.status + 0 = $3
+    AND m.ordering_key = $10
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND m.next_call_time >= CAST($4 AS datetime(6))
+    AND m.next_call_time <= CAST($5 AS datetime(6))
+    AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $15)
+  ORDER BY m.next_call_time DESC, m.id DESC
+  LIMIT $6
+);
+
+-- list_narrow_live_oldest
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
+    CAST(m.next_call_time AS char(26)),
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg m FORCE INDEX (notify_msg_due)
+  WHERE
+    m.def_id = $2
+    AND $7 = 1
+    AND m.status = $3
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND m.next_call_time >= CAST($4 AS datetime(6))
+    AND m.next_call_time <= CAST($5 AS datetime(6))
+    AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $15)
+  ORDER BY m.next_call_time, m.id
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
+    CAST(m.next_call_time AS char(26)),
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg m FORCE INDEX (PRIMARY)
+  WHERE
+    m.def_id + 0 = $2
+    AND $7 = 3
+    AND m.status + 0 = $3
+    AND m.id IN ($8)
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND m.next_call_time >= CAST($4 AS datetime(6))
+    AND m.next_call_time <= CAST($5 AS datetime(6))
+    AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $15)
+  ORDER BY m.next_call_time, m.id
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
+    CAST(m.next_call_time AS char(26)),
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg m FORCE INDEX (notify_msg_tag)
+  WHERE
+    m.def_id = $2
+    AND $7 = 4
+    AND m.status + 0 = $3
+    AND m.tag = $9
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND m.next_call_time >= CAST($4 AS datetime(6))
+    AND m.next_call_time <= CAST($5 AS datetime(6))
+    AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $15)
+  ORDER BY m.next_call_time, m.id
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
+    CAST(m.next_call_time AS char(26)),
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  FROM notify_msg m FORCE INDEX (notify_msg_order)
+  WHERE
+    m.def_id = $2
+    AND $7 = 5
+    AND m.status + 0 = $3
+    AND m.ordering_key = $10
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND m.next_call_time >= CAST($4 AS datetime(6))
+    AND m.next_call_time <= CAST($5 AS datetime(6))
+    AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $15)
+  ORDER BY m.next_call_time, m.id
+  LIMIT $6
+);
+
+-- count_narrow_ended
+SELECT count(*)
+FROM (
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dedupe)
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+) AS counted;
+
+-- count_narrow_live
+SELECT count(*)
+FROM (
+  (
+    SELECT 1 AS one
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg m FORCE INDEX (notify_msg_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg m FORCE INDEX (notify_msg_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+) AS counted;
 
 -- read_counts
 SELECT
@@ -2205,6 +3301,21 @@ FOR UPDATE
 /*!80000 OF m */
 SKIP LOCKED;
 
+-- hold_purged
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status = 3 THEN m.errors END, m.end_reason
+FROM
+  JSON_TABLE(
+    $2,
+    '$[*]' COLUMNS (notice_id bigint PATH '$.notice_id', fence bigint PATH '$.fence', was bigint PATH '$.was')
+  ) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE
+  m.fence = b.fence
+  AND m.status + 0 = b.was
+  AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id)
+FOR UPDATE
+/*!80000 OF m */
+SKIP LOCKED;
+
 -- revive
 INSERT INTO
   notify_msg (
@@ -2226,6 +3337,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at
   )
@@ -2251,6 +3363,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   CASE
     WHEN m.expires_at > greatest(
@@ -2283,6 +3396,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     finish_time,
@@ -2307,6 +3421,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),

@@ -23,6 +23,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -37,13 +38,14 @@ SELECT
   $7,
   ($8 = 1),
   $9,
-  ('epoch'::timestamptz + $10::bigint * interval '1 millisecond'),
+  $10,
+  ('epoch'::timestamptz + $11::bigint * interval '1 millisecond'),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   greatest(
     coalesce(
-      ('epoch'::timestamptz + $11::bigint * interval '1 millisecond'),
+      ('epoch'::timestamptz + $12::bigint * interval '1 millisecond'),
       (
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $12 * interval '1 millisecond'
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $13 * interval '1 millisecond'
       )
     ),
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
@@ -79,6 +81,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -93,13 +96,14 @@ SELECT
   $7,
   ($8 = 1),
   $9,
-  ('epoch'::timestamptz + $10::bigint * interval '1 millisecond'),
+  $10,
+  ('epoch'::timestamptz + $11::bigint * interval '1 millisecond'),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   greatest(
     coalesce(
-      ('epoch'::timestamptz + $11::bigint * interval '1 millisecond'),
+      ('epoch'::timestamptz + $12::bigint * interval '1 millisecond'),
       (
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $12 * interval '1 millisecond'
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $13 * interval '1 millisecond'
       )
     ),
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
@@ -120,6 +124,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -133,6 +138,7 @@ SELECT
   b.ordering_key,
   b.dedupe_key,
   (b.until_ended = 1),
+  b.tag,
   b.max_tries,
   ('epoch'::timestamptz + b.expires_at::bigint * interval '1 millisecond'),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
@@ -155,6 +161,7 @@ FROM
     ordering_key text,
     dedupe_key text,
     until_ended bigint,
+    tag text,
     max_tries bigint,
     expires_at bigint,
     send_at bigint,
@@ -174,6 +181,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -187,6 +195,7 @@ SELECT
   b.ordering_key,
   b.dedupe_key,
   (b.until_ended = 1),
+  b.tag,
   b.max_tries,
   ('epoch'::timestamptz + b.expires_at::bigint * interval '1 millisecond'),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
@@ -209,6 +218,7 @@ FROM
     ordering_key text,
     dedupe_key text,
     until_ended bigint,
+    tag text,
     max_tries bigint,
     expires_at bigint,
     send_at bigint,
@@ -976,6 +986,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     finish_time,
@@ -1000,6 +1011,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
@@ -1147,6 +1159,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     finish_time,
@@ -1171,6 +1184,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
@@ -1249,6 +1263,7 @@ kept AS (
       dedupe_until_ended,
       ordering_key,
       trace_context,
+      tag,
       max_tries,
       expires_at,
       finish_time,
@@ -1273,6 +1288,7 @@ kept AS (
     m.dedupe_until_ended,
     m.ordering_key,
     m.trace_context,
+    m.tag,
     m.max_tries,
     m.expires_at,
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
@@ -1332,6 +1348,7 @@ kept AS (
       dedupe_until_ended,
       ordering_key,
       trace_context,
+      tag,
       max_tries,
       expires_at,
       finish_time,
@@ -1356,6 +1373,7 @@ kept AS (
     m.dedupe_until_ended,
     m.ordering_key,
     m.trace_context,
+    m.tag,
     m.max_tries,
     m.expires_at,
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
@@ -2351,6 +2369,7 @@ SELECT
   END,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CASE
@@ -2393,6 +2412,7 @@ SELECT
   END,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CASE
@@ -2440,6 +2460,7 @@ SELECT
   END,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CASE
@@ -2484,6 +2505,7 @@ SELECT
   END,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CASE
@@ -2528,6 +2550,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
@@ -2576,6 +2599,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
@@ -2624,6 +2648,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
@@ -2672,6 +2697,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
@@ -2720,6 +2746,7 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
@@ -2768,6 +2795,7 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
@@ -2845,6 +2873,1380 @@ WHERE
   AND o.id <> $4
 ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
 LIMIT 1;
+
+-- list_narrow_ended_newest
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.finish_time::text
+    END,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+    ORDER BY m.finish_time DESC
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.finish_time::text
+    END,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+    ORDER BY m.finish_time DESC
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.finish_time::text
+    END,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg_history m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id = ANY ($8::text::bigint[])
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND (m.finish_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND (m.finish_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+    ORDER BY m.finish_time DESC
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.finish_time::text
+    END,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+    ORDER BY m.finish_time DESC
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.finish_time::text
+    END,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+    ORDER BY m.finish_time DESC
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.finish_time::text
+    END,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+    ORDER BY m.finish_time DESC
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+);
+
+-- list_narrow_ended_oldest
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.finish_time::text
+    END,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+    ORDER BY m.finish_time
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.finish_time::text
+    END,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+    ORDER BY m.finish_time
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.finish_time::text
+    END,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg_history m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id = ANY ($8::text::bigint[])
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND (m.finish_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND (m.finish_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+    ORDER BY m.finish_time
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.finish_time::text
+    END,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+    ORDER BY m.finish_time
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.finish_time::text
+    END,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+    ORDER BY m.finish_time
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+      WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+      WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.finish_time::text
+    END,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+    ORDER BY m.finish_time
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+);
+
+-- list_narrow_live_newest
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
+      WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
+      WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.next_call_time::text
+    END,
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+    ORDER BY m.next_call_time DESC
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.next_call_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
+      WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
+      WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.next_call_time::text
+    END,
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id = ANY ($8::text::bigint[])
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND (m.next_call_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND (m.next_call_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+    ORDER BY m.next_call_time DESC
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.next_call_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
+      WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
+      WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.next_call_time::text
+    END,
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+    ORDER BY m.next_call_time DESC
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.next_call_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
+      WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
+      WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.next_call_time::text
+    END,
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $15)
+    ORDER BY m.next_call_time DESC
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.next_call_time DESC, m.id DESC
+  LIMIT $6
+);
+
+-- list_narrow_live_oldest
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
+      WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
+      WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.next_call_time::text
+    END,
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+    ORDER BY m.next_call_time
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.next_call_time, m.id
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
+      WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
+      WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.next_call_time::text
+    END,
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id = ANY ($8::text::bigint[])
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND (m.next_call_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND (m.next_call_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+    ORDER BY m.next_call_time
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.next_call_time, m.id
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
+      WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
+      WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.next_call_time::text
+    END,
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+    ORDER BY m.next_call_time
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.next_call_time, m.id
+  LIMIT $6
+)
+UNION ALL
+(
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CASE
+      WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+      WHEN m.create_time < 'epoch'::timestamptz THEN 0
+      WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
+      WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
+      WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
+    END,
+    CASE
+      WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+      ELSE m.next_call_time::text
+    END,
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CASE
+      WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+      WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+      WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+    END
+  FROM (
+    SELECT m.*
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+      AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $15)
+    ORDER BY m.next_call_time
+    FETCH FIRST ($6) ROWS
+    WITH TIES
+  ) AS m
+  ORDER BY m.next_call_time, m.id
+  LIMIT $6
+);
+
+-- count_narrow_ended
+SELECT count(*)
+FROM (
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id = ANY ($8::text::bigint[])
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND (m.finish_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND (m.finish_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+) AS counted;
+
+-- count_narrow_live
+SELECT count(*)
+FROM (
+  (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id = ANY ($8::text::bigint[])
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND (m.next_call_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND (m.next_call_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+) AS counted;
 
 -- read_counts
 SELECT
@@ -3055,6 +4457,21 @@ CROSS JOIN
     FOR UPDATE OF m SKIP LOCKED
   ) AS m;
 
+-- hold_purged
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status = 3 THEN m.errors END, m.end_reason
+FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, was bigint)
+CROSS JOIN
+  LATERAL (
+    SELECT m.*
+    FROM notify_msg_history m
+    WHERE
+      m.id = b.notice_id
+      AND m.fence = b.fence
+      AND m.status + 0 = b.was
+      AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id)
+    FOR UPDATE OF m SKIP LOCKED
+  ) AS m;
+
 -- revive
 INSERT INTO
   notify_msg (
@@ -3076,6 +4493,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at
   )
@@ -3101,6 +4519,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   CASE
     WHEN m.expires_at > greatest(
@@ -3132,6 +4551,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     finish_time,
@@ -3156,6 +4576,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),

@@ -23,6 +23,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -37,15 +38,16 @@ SELECT
   $7,
   ($8 = 1),
   $9,
-  strftime('%Y-%m-%d %H:%M:%f', $10 / 1000.0, 'unixepoch'),
+  $10,
+  strftime('%Y-%m-%d %H:%M:%f', $11 / 1000.0, 'unixepoch'),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   max(
     coalesce(
-      strftime('%Y-%m-%d %H:%M:%f', $11 / 1000.0, 'unixepoch'),
+      strftime('%Y-%m-%d %H:%M:%f', $12 / 1000.0, 'unixepoch'),
       strftime(
         '%Y-%m-%d %H:%M:%f',
         coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        printf('%+.3f seconds', ($12) / 1000.0)
+        printf('%+.3f seconds', ($13) / 1000.0)
       )
     ),
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
@@ -80,6 +82,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -94,15 +97,16 @@ SELECT
   $7,
   ($8 = 1),
   $9,
-  strftime('%Y-%m-%d %H:%M:%f', $10 / 1000.0, 'unixepoch'),
+  $10,
+  strftime('%Y-%m-%d %H:%M:%f', $11 / 1000.0, 'unixepoch'),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   max(
     coalesce(
-      strftime('%Y-%m-%d %H:%M:%f', $11 / 1000.0, 'unixepoch'),
+      strftime('%Y-%m-%d %H:%M:%f', $12 / 1000.0, 'unixepoch'),
       strftime(
         '%Y-%m-%d %H:%M:%f',
         coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        printf('%+.3f seconds', ($12) / 1000.0)
+        printf('%+.3f seconds', ($13) / 1000.0)
       )
     ),
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
@@ -123,6 +127,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -136,6 +141,7 @@ SELECT
   b.ordering_key,
   b.dedupe_key,
   (b.until_ended = 1),
+  b.tag,
   b.max_tries,
   strftime('%Y-%m-%d %H:%M:%f', b.expires_at / 1000.0, 'unixepoch'),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
@@ -160,6 +166,7 @@ FROM (
     value ->> 'ordering_key' AS ordering_key,
     value ->> 'dedupe_key' AS dedupe_key,
     value ->> 'until_ended' AS until_ended,
+    value ->> 'tag' AS tag,
     value ->> 'max_tries' AS max_tries,
     value ->> 'expires_at' AS expires_at,
     value ->> 'send_at' AS send_at,
@@ -180,6 +187,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -193,6 +201,7 @@ SELECT
   b.ordering_key,
   b.dedupe_key,
   (b.until_ended = 1),
+  b.tag,
   b.max_tries,
   strftime('%Y-%m-%d %H:%M:%f', b.expires_at / 1000.0, 'unixepoch'),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
@@ -217,6 +226,7 @@ FROM (
     value ->> 'ordering_key' AS ordering_key,
     value ->> 'dedupe_key' AS dedupe_key,
     value ->> 'until_ended' AS until_ended,
+    value ->> 'tag' AS tag,
     value ->> 'max_tries' AS max_tries,
     value ->> 'expires_at' AS expires_at,
     value ->> 'send_at' AS send_at,
@@ -846,6 +856,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     finish_time,
@@ -870,6 +881,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
@@ -983,6 +995,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     finish_time,
@@ -1007,6 +1020,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
@@ -1736,6 +1750,7 @@ SELECT
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
@@ -1762,6 +1777,7 @@ SELECT
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
@@ -1789,6 +1805,7 @@ SELECT
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
@@ -1816,6 +1833,7 @@ SELECT
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
@@ -1840,6 +1858,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
@@ -1867,6 +1886,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
@@ -1894,6 +1914,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
@@ -1921,6 +1942,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
@@ -1948,6 +1970,7 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
 FROM notify_msg m
 WHERE
@@ -1975,6 +1998,7 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
 FROM notify_msg m
 WHERE
@@ -2033,6 +2057,990 @@ WHERE
   AND o.id <> $4
 ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
 LIMIT 1;
+
+-- list_narrow_ended_newest
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+    m.finish_time,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg_history m
+  WHERE
+    m.def_id = $2
+    AND $7 = 1
+    AND m.status = $3
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+      OR ($14 = 1 AND instr(m.param, $13) > 0)
+    )
+    AND m.finish_time >= $4
+    AND m.finish_time <= $5
+    AND (m.finish_time < $5 OR m.id < $15)
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+    m.finish_time,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg_history m
+  WHERE
+    m.def_id = $2
+    AND $7 = 2
+    AND m.status + 0 = $3
+    AND m.dead_class = $12
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+      OR ($14 = 1 AND instr(m.param, $13) > 0)
+    )
+    AND m.finish_time >= $4
+    AND m.finish_time <= $5
+    AND (m.finish_time < $5 OR m.id < $15)
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+    m.finish_time,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg_history m
+  WHERE
+    m.def_id + 0 = $2
+    AND $7 = 3
+    AND m.status + 0 = $3
+    AND m.id IN (SELECT value FROM json_each($8))
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+      OR ($14 = 1 AND instr(m.param, $13) > 0)
+    )
+    AND m.finish_time >= $4
+    AND m.finish_time <= $5
+    AND (m.finish_time < $5 OR m.id < $15)
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+    m.finish_time,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg_history m
+  WHERE
+    m.def_id = $2
+    AND $7 = 4
+    AND m.status = $3
+    AND m.tag = $9
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+      OR ($14 = 1 AND instr(m.param, $13) > 0)
+    )
+    AND m.finish_time >= $4
+    AND m.finish_time <= $5
+    AND (m.finish_time < $5 OR m.id < $15)
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+    m.finish_time,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg_history m
+  WHERE
+    m.def_id = $2
+    AND $7 = 5
+    AND m.status = $3
+    AND m.ordering_key = $10
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+      OR ($14 = 1 AND instr(m.param, $13) > 0)
+    )
+    AND m.finish_time >= $4
+    AND m.finish_time <= $5
+    AND (m.finish_time < $5 OR m.id < $15)
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+    m.finish_time,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg_history m
+  WHERE
+    m.def_id = $2
+    AND $7 = 6
+    AND m.status = $3
+    AND m.dedupe_key = $11
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+      OR ($14 = 1 AND instr(m.param, $13) > 0)
+    )
+    AND m.finish_time >= $4
+    AND m.finish_time <= $5
+    AND (m.finish_time < $5 OR m.id < $15)
+  ORDER BY m.finish_time DESC, m.id DESC
+  LIMIT $6
+);
+
+-- list_narrow_ended_oldest
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+    m.finish_time,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg_history m
+  WHERE
+    m.def_id = $2
+    AND $7 = 1
+    AND m.status = $3
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+      OR ($14 = 1 AND instr(m.param, $13) > 0)
+    )
+    AND m.finish_time >= $4
+    AND m.finish_time <= $5
+    AND (m.finish_time > $4 OR m.id > $15)
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+)
+UNION ALL
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+    m.finish_time,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg_history m
+  WHERE
+    m.def_id = $2
+    AND $7 = 2
+    AND m.status + 0 = $3
+    AND m.dead_class = $12
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+      OR ($14 = 1 AND instr(m.param, $13) > 0)
+    )
+    AND m.finish_time >= $4
+    AND m.finish_time <= $5
+    AND (m.finish_time > $4 OR m.id > $15)
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+)
+UNION ALL
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+    m.finish_time,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg_history m
+  WHERE
+    m.def_id + 0 = $2
+    AND $7 = 3
+    AND m.status + 0 = $3
+    AND m.id IN (SELECT value FROM json_each($8))
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+      OR ($14 = 1 AND instr(m.param, $13) > 0)
+    )
+    AND m.finish_time >= $4
+    AND m.finish_time <= $5
+    AND (m.finish_time > $4 OR m.id > $15)
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+)
+UNION ALL
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+    m.finish_time,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg_history m
+  WHERE
+    m.def_id = $2
+    AND $7 = 4
+    AND m.status = $3
+    AND m.tag = $9
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+      OR ($14 = 1 AND instr(m.param, $13) > 0)
+    )
+    AND m.finish_time >= $4
+    AND m.finish_time <= $5
+    AND (m.finish_time > $4 OR m.id > $15)
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+)
+UNION ALL
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+    m.finish_time,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg_history m
+  WHERE
+    m.def_id = $2
+    AND $7 = 5
+    AND m.status = $3
+    AND m.ordering_key = $10
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+      OR ($14 = 1 AND instr(m.param, $13) > 0)
+    )
+    AND m.finish_time >= $4
+    AND m.finish_time <= $5
+    AND (m.finish_time > $4 OR m.id > $15)
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+)
+UNION ALL
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+    m.finish_time,
+    substr(m.end_reason, 1, 500),
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg_history m
+  WHERE
+    m.def_id = $2
+    AND $7 = 6
+    AND m.status = $3
+    AND m.dedupe_key = $11
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND ($12 IS NULL OR m.dead_class = $12)
+    AND (
+      $13 IS NULL
+      OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+      OR ($14 = 1 AND instr(m.param, $13) > 0)
+    )
+    AND m.finish_time >= $4
+    AND m.finish_time <= $5
+    AND (m.finish_time > $4 OR m.id > $15)
+  ORDER BY m.finish_time, m.id
+  LIMIT $6
+);
+
+-- list_narrow_live_newest
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
+    m.next_call_time,
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg m
+  WHERE
+    m.def_id = $2
+    AND $7 = 1
+    AND m.status = $3
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND m.next_call_time >= $4
+    AND m.next_call_time <= $5
+    AND (m.next_call_time < $5 OR m.id < $15)
+  ORDER BY m.next_call_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
+    m.next_call_time,
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg m
+  WHERE
+    m.def_id + 0 = $2
+    AND $7 = 3
+    AND m.status + 0 = $3
+    AND m.id IN (SELECT value FROM json_each($8))
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND m.next_call_time >= $4
+    AND m.next_call_time <= $5
+    AND (m.next_call_time < $5 OR m.id < $15)
+  ORDER BY m.next_call_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
+    m.next_call_time,
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg m
+  WHERE
+    m.def_id = $2
+    AND $7 = 4
+    AND m.status + 0 = $3
+    AND m.tag = $9
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND m.next_call_time >= $4
+    AND m.next_call_time <= $5
+    AND (m.next_call_time < $5 OR m.id < $15)
+  ORDER BY m.next_call_time DESC, m.id DESC
+  LIMIT $6
+)
+UNION ALL
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
+    m.next_call_time,
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg m
+  WHERE
+    m.def_id = $2
+    AND $7 = 5
+    AND m.status + 0 = $3
+    AND m.ordering_key = $10
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND m.next_call_time >= $4
+    AND m.next_call_time <= $5
+    AND (m.next_call_time < $5 OR m.id < $15)
+  ORDER BY m.next_call_time DESC, m.id DESC
+  LIMIT $6
+);
+
+-- list_narrow_live_oldest
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
+    m.next_call_time,
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg m
+  WHERE
+    m.def_id = $2
+    AND $7 = 1
+    AND m.status = $3
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND m.next_call_time >= $4
+    AND m.next_call_time <= $5
+    AND (m.next_call_time > $4 OR m.id > $15)
+  ORDER BY m.next_call_time, m.id
+  LIMIT $6
+)
+UNION ALL
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
+    m.next_call_time,
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg m
+  WHERE
+    m.def_id + 0 = $2
+    AND $7 = 3
+    AND m.status + 0 = $3
+    AND m.id IN (SELECT value FROM json_each($8))
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND m.next_call_time >= $4
+    AND m.next_call_time <= $5
+    AND (m.next_call_time > $4 OR m.id > $15)
+  ORDER BY m.next_call_time, m.id
+  LIMIT $6
+)
+UNION ALL
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
+    m.next_call_time,
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg m
+  WHERE
+    m.def_id = $2
+    AND $7 = 4
+    AND m.status + 0 = $3
+    AND m.tag = $9
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND m.next_call_time >= $4
+    AND m.next_call_time <= $5
+    AND (m.next_call_time > $4 OR m.id > $15)
+  ORDER BY m.next_call_time, m.id
+  LIMIT $6
+)
+UNION ALL
+SELECT *
+FROM (
+  SELECT
+    m.id,
+    m.def_id,
+    m.status,
+    m.fence,
+    m.failures,
+    m.crashes,
+    m.last_class,
+    substr(m.description, 1, 200),
+    CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+    CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
+    m.next_call_time,
+    NULL,
+    m.ordering_key,
+    m.dedupe_key,
+    m.tag,
+    CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  FROM notify_msg m
+  WHERE
+    m.def_id = $2
+    AND $7 = 5
+    AND m.status + 0 = $3
+    AND m.ordering_key = $10
+    AND ($9 IS NULL OR m.tag = $9)
+    AND ($10 IS NULL OR m.ordering_key = $10)
+    AND ($11 IS NULL OR m.dedupe_key = $11)
+    AND m.next_call_time >= $4
+    AND m.next_call_time <= $5
+    AND (m.next_call_time > $4 OR m.id > $15)
+  ORDER BY m.next_call_time, m.id
+  LIMIT $6
+);
+
+-- count_narrow_ended
+SELECT count(*)
+FROM (
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+) AS counted;
+
+-- count_narrow_live
+SELECT count(*)
+FROM (
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+    LIMIT $6
+  )
+) AS counted;
 
 -- read_counts
 SELECT
@@ -2184,6 +3192,18 @@ WHERE
   AND m.status + 0 = b.was
   AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id);
 
+-- hold_purged
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status = 3 THEN m.errors END, m.end_reason
+FROM (
+  SELECT value ->> 'notice_id' AS notice_id, value ->> 'fence' AS fence, value ->> 'was' AS was
+  FROM json_each($2)
+) AS b
+CROSS JOIN notify_msg_history m ON m.id = b.notice_id
+WHERE
+  m.fence = b.fence
+  AND m.status + 0 = b.was
+  AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id);
+
 -- revive
 INSERT INTO
   notify_msg (
@@ -2205,6 +3225,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at
   )
@@ -2230,6 +3251,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   CASE
     WHEN m.expires_at > max(
@@ -2262,6 +3284,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     finish_time,
@@ -2286,6 +3309,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),

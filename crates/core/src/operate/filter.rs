@@ -50,7 +50,14 @@ pub const NO_CLASS: &str = "-";
 
 impl Filter {
     fn of(statuses: &[Status]) -> Self {
-        Self { statuses: statuses.to_vec(), definition: None, class: None, from: None, until: None, only: Only::default() }
+        Self {
+            statuses: statuses.to_vec(),
+            definition: None,
+            class: None,
+            from: None,
+            until: None,
+            only: Only::default(),
+        }
     }
 
     /// Selects dead letters.
@@ -185,13 +192,18 @@ impl Filter {
         let TextSearch { text, .. } = text.as_ref()?;
         let length = text.chars().count();
         if !(1..=TEXT_LIMIT).contains(&length) || text.contains('\0') {
-            return Some(format!("its text has {length} characters; it may have 1 to {TEXT_LIMIT}, and no NUL character"));
+            return Some(format!(
+                "its text has {length} characters; it may have 1 to {TEXT_LIMIT}, and no NUL character"
+            ));
         }
         if let Some(live) = self.statuses.iter().find(|status| !status.is_final()) {
             let live = name_of(*live);
-            return Some(format!("a text is searched in ended notices only, not in those {live}; use `Filter::ended()`"));
+            return Some(format!(
+                "a text is searched in ended notices only, not in those {live}; use `Filter::ended()`"
+            ));
         }
-        let problem = "a text is searched only within a range of time, because each notice of it is read; add `from(time)`";
+        let problem =
+            "a text is searched only within a range of time, because each notice of it is read; add `from(time)`";
         self.from.is_none().then(|| problem.to_owned())
     }
 }
@@ -273,7 +285,10 @@ mod tests {
             (ended().ids(0..1001), "it has 1001 ids; it may have 1 to 1000"),
             (ended().ids([]), "it has 0 ids; it may have 1 to 1000"),
             (dated().text(""), "its text has 0 characters; it may have 1 to 1000"),
-            (ended().text("refused"), "only within a range of time, because each notice of it is read; add `from(time)`"),
+            (
+                ended().text("refused"),
+                "only within a range of time, because each notice of it is read; add `from(time)`",
+            ),
             (
                 Filter::live().from(DateTime::UNIX_EPOCH).text("refused"),
                 "a text is searched in ended notices only, not in those not sent; use `Filter::ended()`",

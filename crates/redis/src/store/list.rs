@@ -63,8 +63,7 @@ impl RedisStore {
 
     /// Returns the notices of a queue slice that have one of these ids, in the order of the slice.
     async fn picked(&self, slice: &QueueSlice, ids: &[i64]) -> Result<Vec<Listed>, StoreError> {
-        let members: Vec<String> =
-            ids.iter().filter(|id| def_of(**id) == slice.def_id).map(|id| member(*id)).collect();
+        let members: Vec<String> = ids.iter().filter(|id| def_of(**id) == slice.def_id).map(|id| member(*id)).collect();
         if members.is_empty() {
             return Ok(Vec::new());
         }
@@ -78,8 +77,7 @@ impl RedisStore {
             let (from, until) = (slice.from, slice.until);
             after && from.is_none_or(|from| listed.time >= from) && until.is_none_or(|until| listed.time <= until)
         };
-        let mut picked: Vec<Listed> =
-            found.iter().map(|words| listed(slice.def_id, words)).filter(is_in).collect();
+        let mut picked: Vec<Listed> = found.iter().map(|words| listed(slice.def_id, words)).filter(is_in).collect();
         picked.sort_by(|a, b| a.position.cmp(&b.position));
         if slice.newest_first {
             picked.reverse();

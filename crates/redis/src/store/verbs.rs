@@ -78,8 +78,7 @@ impl RedisStore {
             let (_, changed, taken, _): Seen = self.run(&CHANGE, step.def_id, &change(None), DOING).await?;
             let seen = format!("{}/{}", changed.join(" "), taken.join(" "));
             let ids = |members: &[String]| members.iter().filter_map(|member| member.parse().ok()).collect();
-            let mut done =
-                BulkStepDone { changed: ids(&changed), dedupe_key_taken: ids(&taken), purged: Vec::new() };
+            let mut done = BulkStepDone { changed: ids(&changed), dedupe_key_taken: ids(&taken), purged: Vec::new() };
             let audit = codec::audit_text(&done.entry(step, DateTime::UNIX_EPOCH));
             let take = change(Some(SeenStep { seen, audit }));
             let (reply, _, _, purged): Seen = self.run(&CHANGE, step.def_id, &take, DOING).await?;

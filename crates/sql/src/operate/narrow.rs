@@ -1,6 +1,6 @@
 //! Queue slices that are narrowed by ids, a tag, keys or a text ([`solid_notify_core::store::Only`]).
 //!
-//! A statement has a part for each way to find such notices, each with its index, and runs only the part that `$7` names. So there is one
+//! A statement has a part for each way to find the ids of such notices, each with its index, and runs only the part that `$7` names. So there is one
 //! statement for each table and direction, however many conditions are combined: a part checks all of them, and those that
 //! were not given are null.
 
@@ -35,19 +35,20 @@ enum Way {
 impl NarrowStatements {
     fn new(kind: Kind) -> Self {
         let (ended, live) = (ended(kind), live(kind));
-        let page = |slices: &[Slice], newest_first| {
-            let parts = slices.iter().map(|slice| slice.page(kind, newest_first, "$15", "$6"));
-            Statement::new(kind, &kind.one_of(parts))
+        let (of_ended, of_live) = (Slice::ended(kind, "PRIMARY", "true"), Slice::live(kind, "PRIMARY", "true"));
+        let page = |of: &Slice, slices: &[Slice], newest_first| {
+            let parts = slices.iter().map(|slice| slice.page_of_ids(kind, newest_first, "$15", "$6"));
+            Statement::new(kind, &of.lines_of(kind, &kind.one_of(parts), newest_first))
         };
         let count = |slices: &[Slice]| {
             let parts = slices.iter().map(|slice| slice.rows(kind, "$6"));
             Statement::new(kind, &format!("SELECT count(*) FROM ({}) AS counted", kind.one_of(parts)))
         };
         Self {
-            list_narrow_ended_newest: page(&ended, true),
-            list_narrow_ended_oldest: page(&ended, false),
-            list_narrow_live_newest: page(&live, true),
-            list_narrow_live_oldest: page(&live, false),
+            list_narrow_ended_newest: page(&of_ended, &ended, true),
+            list_narrow_ended_oldest: page(&of_ended, &ended, false),
+            list_narrow_live_newest: page(&of_live, &live, true),
+            list_narrow_live_oldest: page(&of_live, &live, false),
             count_narrow_ended: count(&ended),
             count_narrow_live: count(&live),
         }
@@ -70,7 +71,8 @@ impl NarrowStatements {
 }
 
 /// The conditions that apply in each way, where they are given.
-const CONDITIONS: &str = "($9 IS NULL OR m.tag = $9) AND ($10 IS NULL OR m.ordering_key = $10) AND ($11 IS NULL OR m.dedupe_key = $11)";
+const CONDITIONS: &str =
+    "($9 IS NULL OR m.tag = $9) AND ($10 IS NULL OR m.ordering_key = $10) AND ($11 IS NULL OR m.dedupe_key = $11)";
 
 /// The ways to ended notices. Of those that do not need the status for their index, `+ 0` keeps it from another one.
 fn ended(kind: Kind) -> Vec<Slice> {

@@ -99,8 +99,8 @@ impl Kind {
         }
     }
 
-    /// A time that no index has. With the statistics of an empty table, Postgres would search any index for it; MySQL is told which index
-    /// to use, and SQLite prefers the ids.
+    /// A time that no index has. With the statistics of an empty table, Postgres would search any index for it; MySQL gets the
+    /// index by name, and SQLite prefers the ids.
     pub(crate) fn time_without_index(self, time: &str) -> String {
         if self == Postgres { format!("({time} + interval '0')") } else { time.to_owned() }
     }

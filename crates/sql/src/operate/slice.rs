@@ -32,8 +32,8 @@ columns! {
 /// A queue slice: the notices of a definition and status, or class, in the order of an index. `$2` is its definition, `$3` its status,
 /// `$4` and `$5` are the first and the last time.
 pub(super) struct Slice {
-    /// The table `m` and its index.
-    from: String,
+    table: &'static str,
+    by_index: String,
     /// True where ids find its notices: then no other column may be looked up in an index.
     by_id: bool,
     /// The condition on its notices.
@@ -48,7 +48,8 @@ impl Slice {
     /// Ended notices that meet a condition, by an index.
     pub(super) fn ended(kind: Kind, index: &str, which: &str) -> Self {
         Self {
-            from: format!("notify_msg_history m{}", kind.by_index(index)),
+            table: "notify_msg_history",
+            by_index: kind.by_index(index),
             by_id: index == "PRIMARY",
             which: which.to_owned(),
             time: "m.finish_time",
@@ -60,7 +61,8 @@ impl Slice {
     /// Live notices that meet a condition, by an index.
     pub(super) fn live(kind: Kind, index: &str, which: &str) -> Self {
         Self {
-            from: format!("notify_msg m{}", kind.by_index(index)),
+            table: "notify_msg",
+            by_index: kind.by_index(index),
             by_id: index == "PRIMARY",
             which: which.to_owned(),
             time: "m.next_call_time",
@@ -71,25 +73,49 @@ impl Slice {
 
     /// A page of at most `limit` notices: newest first before the position `$5` and `id`, or oldest first after `$4` and `id`.
     pub(super) fn page(&self, kind: Kind, newest_first: bool, id: &str, limit: &str) -> String {
+        self.selected(kind, &Line::list(kind, self), newest_first, id, limit)
+    }
+
+    /// The ids of such a page.
+    pub(super) fn page_of_ids(&self, kind: Kind, newest_first: bool, id: &str, limit: &str) -> String {
+        self.selected(kind, "m.id AS notice_id", newest_first, id, limit)
+    }
+
+    fn selected(&self, kind: Kind, columns: &str, newest_first: bool, id: &str, limit: &str) -> String {
         let time = self.time;
         let (order, behind) = match newest_first {
             true => (" DESC", format!("{time} < {} OR m.id < {id}", kind.text_time("$5"))),
             false => ("", format!("{time} > {} OR m.id > {id}", kind.text_time("$4"))),
         };
-        let rows = format!("FROM {} WHERE {} AND ({behind})", self.from, self.within(kind));
+        let rows = format!("FROM {} WHERE {} AND ({behind})", self.from(), self.within(kind));
         format!(
             "SELECT {columns}
              {first}
              ORDER BY {time}{order}, m.id{order}
              LIMIT {limit}",
-            columns = Line::list(kind, self),
             first = kind.first_by(&rows, &format!("{time}{order}"), limit),
+        )
+    }
+
+    /// The lines of the notices whose ids a query returns as `notice_id`.
+    pub(super) fn lines_of(&self, kind: Kind, ids: &str, newest_first: bool) -> String {
+        let (time, order) = (self.time, if newest_first { " DESC" } else { "" });
+        format!(
+            "SELECT {columns}
+             {rows}
+             ORDER BY {time}{order}, m.id{order}",
+            columns = Line::list(kind, self),
+            rows = kind.batch_rows(&format!("({ids}) AS b"), self.table, "true", "")
         )
     }
 
     /// A row for each of its notices, at most `limit`.
     pub(super) fn rows(&self, kind: Kind, limit: &str) -> String {
-        format!("SELECT 1 AS one FROM {} WHERE {} LIMIT {limit}", self.from, self.within(kind))
+        format!("SELECT 1 AS one FROM {} WHERE {} LIMIT {limit}", self.from(), self.within(kind))
+    }
+
+    fn from(&self) -> String {
+        format!("{} m{}", self.table, self.by_index)
     }
 
     fn within(&self, kind: Kind) -> String {

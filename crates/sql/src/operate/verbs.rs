@@ -44,7 +44,8 @@ impl VerbStatements {
         let ids = kind.batch("$2", &[("notice_id", Ty::Int), ("fence", Ty::Int), ("was", Ty::Int)]);
         // The notices of a step that are unchanged. Locked ones are skipped, because another session purges or revives
         // them. So is an ended notice whose id a live notice has as well (a restored sequence).
-        let unchanged = format!("{} AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id)", fence::holds("b.was"));
+        let unchanged =
+            format!("{} AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id)", fence::holds("b.was"));
         let held = kind.batch_rows(&ids, "notify_msg_history", &unchanged, kind.lock());
         let due = |at: &str| kind.later(&kind.epoch_time(at), &now);
         Self {

@@ -165,7 +165,10 @@ pub async fn ids_select_those_that_are_in_the_state(b: &dyn Backend) {
     assert_eq!(b.found(&Filter::dead_letters().ids(some).definition("other")).await, [ended[1]]);
     assert_eq!(b.counted(&Filter::ended().ids(some)).await, 3);
     assert_eq!(b.counted(&Filter::live().ids(some)).await, 2);
-    assert_eq!(b.counted(&Filter::dead_letters().ids(1..=1000)).await, b.found(&Filter::dead_letters().ids(1..=1000)).await.len() as u64);
+    assert_eq!(
+        b.counted(&Filter::dead_letters().ids(1..=1000)).await,
+        b.found(&Filter::dead_letters().ids(1..=1000)).await.len() as u64
+    );
     let tagged = b.add_new(new("sync").tag("t")).await.id();
     assert_eq!(b.found(&Filter::live().ids([tagged, live[0]]).tag("t")).await, [tagged], "all conditions apply");
     assert!(b.found(&Filter::live().ids([live[0]]).tag("t")).await.is_empty());

@@ -11,8 +11,8 @@ use solid_notify_core::operate::NO_CLASS;
 use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
 use solid_notify_core::store::was_seen;
 use solid_notify_core::store::{
-    AuditEntry, AuditQuery, BrowseStore, BulkStep, BulkStepDone, BulkVerb, DefinitionCounts, Listed, OperateStore, Position,
-    QueueSlice, RetryGroup, SeenNode, Switch,
+    AuditEntry, AuditQuery, BrowseStore, BulkStep, BulkStepDone, BulkVerb, DefinitionCounts, Listed, OperateStore,
+    Position, QueueSlice, RetryGroup, SeenNode, Switch,
 };
 
 use super::{Ended, Live, MemoryStore, State};

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub(super) use search::{Only, Pick, Search};
+pub(super) use search::{After, Only, Pick, Search};
 pub(super) use sending::{Beside, Claim, ClaimMode, DueTime, Insert, New, Outcome, Plain, Settle, SettleMode};
 pub(super) use text::{Millis, Text};
 
@@ -68,13 +68,6 @@ pub(super) enum Look<'a> {
     },
     Alarms,
     Limits,
-}
-
-/// Where a page begins.
-#[derive(Clone, Serialize)]
-pub(super) struct After {
-    pub(super) after_score: String,
-    pub(super) after_member: String,
 }
 
 /// A part of a stream of audit entries.

@@ -2,7 +2,14 @@
 
 use serde::Serialize;
 
-use super::{After, Text};
+use super::text::Text;
+
+/// Where a page begins.
+#[derive(Clone, Serialize)]
+pub(in crate::store) struct After {
+    pub(in crate::store) after_score: String,
+    pub(in crate::store) after_member: String,
+}
 
 /// A part of a sorted set, of which only some notices are listed.
 #[derive(Serialize)]
