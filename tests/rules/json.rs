@@ -9,7 +9,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use solid_notify::operate::{AuditFilter, DefinitionCounts, NoticeCounts};
 use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
-use solid_notify::{ErrorClass, Failure, Filter, NewNotice, Notice, NotifyDef, Operator, OutboxExt, add_notice};
+use solid_notify::{
+    ErrorClass, Failure, Filter, NewNotice, Notice, NotifyDef, Operator, OutboxExt, Response, add_notice,
+};
 use solid_notify_tests::sending::eventually;
 
 const CHAPTER: &str = "docs/src/json.md";
@@ -28,8 +30,12 @@ impl Blocks {
 /// Replaces a duration that was measured.
 fn with_measured(json: &str) -> String {
     const NAME: &str = "\"duration_ms\": ";
-    let Some((before, after)) = json.split_once(NAME) else { return json.to_owned() };
-    format!("{before}{NAME}83{}", after.trim_start_matches(|digit: char| digit.is_ascii_digit()))
+    let mut parts = json.split(NAME);
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        shown.push_str(&format!("{NAME}83{}", part.trim_start_matches(|digit: char| digit.is_ascii_digit())));
+    }
+    shown
 }
 
 async fn story() -> Blocks {
@@ -43,7 +49,10 @@ async fn story() -> Blocks {
         .node_name("node")
         .handler("sync_order", |notice: Notice<Value>| async move {
             match notice.param()["order"].as_i64() {
-                Some(7) => Err(Failure::give_up("the customer does not exist").class(ErrorClass::Invalid)),
+                Some(7) => {
+                    notice.set_response(Response::new(404).body(r#"{"error":"unknown customer"}"#));
+                    Err(Failure::give_up("the customer does not exist").class(ErrorClass::Invalid))
+                }
                 _ => Err(Failure::retry("connection refused").class(ErrorClass::Network)),
             }
         })

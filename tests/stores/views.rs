@@ -1,6 +1,6 @@
 //! The views for people and reports: each notice is in one of them, with its status in words and without its parameter.
 
-use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, add_notice};
+use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, Response, add_notice};
 use solid_notify_tests::{Database, TestDb, on_each_database};
 
 on_each_database!(each_notice_is_in_one_view_with_its_status_in_words, a_damaged_list_of_errors_breaks_no_view);
@@ -24,7 +24,10 @@ async fn sent<D: Database>() -> (TestDb<D>, Vec<i64>) {
     }
     let sweeper = db.outbox.sweeper().handler("sync", |notice: Notice<i64>| async move {
         match notice.param() {
-            0 => Ok(()),
+            0 => {
+                notice.set_response(Response::new(201));
+                Ok(())
+            }
             1 => Err(Failure::skip("a test order")),
             2 => Err(Failure::give_up("refused")),
             _ => Err(Failure::retry("down")),
@@ -55,6 +58,8 @@ async fn each_notice_is_in_one_view_with_its_status_in_words<D: Database>() {
             line(&[&text(skipped), "sync", "cancelled", "a test order"])
         ]
     );
+    let shown = rows(&db, "coalesce(response_status, '-')", "notify_done").await;
+    assert_eq!(shown, ["201", "-"]);
     let shown = rows(&db, "id, definition, status, last_error", "notify_error").await;
     assert_eq!(shown, [line(&[&text(dead), "sync", "dead letter", "refused"])]);
     db.close().await;
@@ -63,8 +68,12 @@ async fn each_notice_is_in_one_view_with_its_status_in_words<D: Database>() {
 async fn a_damaged_list_of_errors_breaks_no_view<D: Database>() {
     let (db, ids) = sent::<D>().await;
     for damaged in ["'[]'", "'{}'", "'7'", "NULL"] {
-        db.sql(&format!("UPDATE notify_msg_history SET errors = {damaged} WHERE id = {}", ids[2])).await;
-        let shown = rows(&db, "coalesce(last_error, '-')", "notify_error").await;
+        db.sql(&format!(
+            "UPDATE notify_msg_history SET errors = {damaged}, response = {damaged} WHERE id = {}",
+            ids[2]
+        ))
+        .await;
+        let shown = rows(&db, "coalesce(last_error, response_status, '-')", "notify_error").await;
         assert_eq!(shown, ["-"], "{damaged}");
     }
     db.close().await;

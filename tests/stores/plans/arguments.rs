@@ -28,7 +28,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
     let each_ids = || [1, 500].map(|count| vec![ids(count)]).to_vec();
     let settled = |id: i64| {
         json!({ "notice_id": id, "new_status": 1, "after_ms": 5, "new_failures": 1, "new_crashes": 0,
-                "new_errors": null, "new_class": null, "new_description": null, "reason": null })
+                "new_errors": null, "new_class": null, "new_description": null, "new_response": null, "reason": null })
     };
     let new = |id: i64| {
         json!({ "place": id, "owner": 1, "param": "{}", "description": null, "trace_context": null,
@@ -71,7 +71,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         }
         "settle" => batches(|id| {
             json!({ "notice_id": id, "fence": 0, "was": 5, "overdue": 0, "ends": id % 2, "keep": 1, "new_status": 1, "after_ms": 5,
-                    "new_failures": 1, "new_crashes": 0, "new_errors": null, "new_class": null, "new_description": null,
+                    "new_failures": 1, "new_crashes": 0, "new_errors": null, "new_class": null, "new_description": null, "new_response": null,
                     "reason": null })
         }),
         "settle_kept" | "settle_gone" => [1, 500].map(|count| vec![ids(count), listed(count, |_| 0)]).to_vec(),

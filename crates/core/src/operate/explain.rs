@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::definition::{NotifyDef, Policy, Problem};
 use crate::limit::{QuotaStop, allowance};
 use crate::notice::rfc3339;
-use crate::notice::{NoticeRecord, Status, millis_from_time};
+use crate::notice::{NoticeRecord, Response, Status, millis_from_time};
 use crate::store::{Paused, SeenNode, SendLimits};
 
 /// Why a notice is not sent yet, or how it ended. If there are several reasons, it is the one to fix first.
@@ -26,6 +26,8 @@ pub enum Explanation {
         at: Option<DateTime<Utc>>,
         /// Why.
         reason: Option<String>,
+        /// What the receiver answered to the last attempt, if the handler reported it.
+        response: Option<Response>,
     },
     /// The row of its definition is missing, because it was deleted by SQL.
     DefinitionMissing {
@@ -66,6 +68,8 @@ pub enum Explanation {
         last_class: Option<String>,
         /// The message of the last error.
         last_error: Option<String>,
+        /// What the receiver answered to the last attempt, if the handler reported it.
+        response: Option<Response>,
     },
     /// It is due, but no node is alive.
     NoNode {
@@ -166,7 +170,8 @@ impl Explanation {
         let worker = || notice.worker.clone().unwrap_or_default();
         match notice.status {
             status if status.is_final() => {
-                Self::Ended { status, at: notice.finish_time, reason: notice.end_reason.clone() }
+                let (reason, response) = (notice.end_reason.clone(), last_response(notice));
+                Self::Ended { status, at: notice.finish_time, reason, response }
             }
             Status::AwaitingAck => Self::AwaitingAck { until: notice.next_call_time },
             Status::Sending if next > now => Self::BeingSent { worker: worker(), until: next },
@@ -193,6 +198,7 @@ impl Explanation {
                     at: next,
                     last_class: notice.last_class.clone(),
                     last_error: notice.errors.last().map(|last| last.message.clone()),
+                    response: last_response(notice),
                 },
                 _ => Self::NotDueUntil { at: next },
             };
@@ -230,6 +236,15 @@ impl Explanation {
     }
 }
 
+/// Returns what the receiver answered to the last attempt.
+fn last_response(notice: &NoticeRecord) -> Option<Response> {
+    notice.response.as_ref().filter(|last| last.fence == notice.fence).map(|last| last.response.clone())
+}
+
+fn answered(f: &mut fmt::Formatter<'_>, response: Option<&Response>) -> fmt::Result {
+    response.map_or(Ok(()), |response| write!(f, "; its receiver answered {response}"))
+}
+
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lives = |nodes: usize| match nodes {
@@ -239,7 +254,7 @@ impl fmt::Display for Explanation {
         };
         match self {
             Self::NotFound => f.write_str("there is no such notice: never added, rolled back, or purged"),
-            Self::Ended { status, at, reason } => {
+            Self::Ended { status, at, reason, response } => {
                 f.write_str(match status {
                     Status::Succeeded => "delivered",
                     Status::DeadLetter => "finally failed",
@@ -248,7 +263,8 @@ impl fmt::Display for Explanation {
                 if let Some(at) = at {
                     write!(f, " at {}", rfc3339(*at))?;
                 }
-                reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
+                reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))?;
+                answered(f, response.as_ref())
             }
             Self::DefinitionMissing { def_id } => {
                 write!(f, "the row {def_id} of notify_def, its definition, is gone; insert it again with this id")
@@ -264,10 +280,11 @@ impl fmt::Display for Explanation {
                 until.map_or(Ok(()), |until| write!(f, " until {}", rfc3339(until)))
             }
             Self::NotDueUntil { at } => write!(f, "it is not due until {}", rfc3339(*at)),
-            Self::RetryAt { at, last_class, last_error } => {
+            Self::RetryAt { at, last_class, last_error, response } => {
                 let class = last_class.as_deref().unwrap_or("unknown");
                 write!(f, "it failed ({class}) and is retried at {}", rfc3339(*at))?;
-                last_error.as_ref().map_or(Ok(()), |error| write!(f, "; the last error: {error}"))
+                last_error.as_ref().map_or(Ok(()), |error| write!(f, "; the last error: {error}"))?;
+                answered(f, response.as_ref())
             }
             Self::NoNode { since } => {
                 write!(f, "it is due since {}, but no sweeper is running: start one", rfc3339(*since))

@@ -32,6 +32,8 @@ pub struct Settle {
     pub last_class: Option<String>,
     /// The new description.
     pub description: Option<String>,
+    /// What the receiver answered, as [`crate::LastResponse::to_stored`] returns it. `None` leaves what is stored.
+    pub response: Option<String>,
     /// The alarm that it raises, stored in the same transaction.
     pub alarm: Option<Box<Alarm>>,
     /// What the circuit breaker evaluates, if the definition has one.
@@ -41,7 +43,7 @@ pub struct Settle {
 /// How outcomes are written together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shape {
-    /// Successes without earlier failures, alarms or a description.
+    /// Successes without earlier failures, alarms, a description or a response.
     Bare {
         /// Whether they move to history.
         keep: bool,
@@ -58,7 +60,8 @@ impl Settle {
         if self.alarm.is_some() || self.for_breaker.is_some() {
             return Shape::Full;
         }
-        let tells_nothing = self.errors.is_none() && self.last_class.is_none() && self.description.is_none();
+        let texts = [&self.errors, &self.last_class, &self.description, &self.response];
+        let tells_nothing = texts.into_iter().all(Option::is_none);
         match &self.transition {
             Transition {
                 next: Next::Finish { status: Status::Succeeded, reason: None, keep },
@@ -103,7 +106,7 @@ impl Settle {
             let Alarm { message, description, cause, .. } = &mut **alarm;
             [Some(message), description.as_mut(), cause.end_reason.as_mut()]
         });
-        let texts = [self.errors.as_mut(), self.description.as_mut(), reason];
+        let texts = [self.errors.as_mut(), self.description.as_mut(), self.response.as_mut(), reason];
         let mut reduced = false;
         for text in texts.into_iter().chain(of_alarm).flatten().filter(|text| !text.is_ascii()) {
             *text = text.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect();

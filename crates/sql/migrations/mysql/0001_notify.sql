@@ -85,6 +85,8 @@ CREATE TABLE IF NOT EXISTS notify_msg (
     -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
     max_tries      integer,
     expires_at     datetime(6),
+    -- What the receiver answered last, as JSON; see the chapter on handlers. Null: its handler reported nothing.
+    response       longtext,
     -- Set while the notice waits behind an unfinished one of its ordering key: the time at which it was due. Then next_call_time
     -- is the time of the next look.
     blocked_since  datetime(6),
@@ -129,6 +131,7 @@ CREATE TABLE IF NOT EXISTS notify_msg_history (
     trace_context  varchar(1000),
     max_tries      integer,
     expires_at     datetime(6),
+    response       longtext,
     finish_time    datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     end_reason     text,
     -- The class of a dead letter ('-': none); null for successes and cancelled notices.

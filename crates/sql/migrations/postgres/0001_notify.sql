@@ -81,6 +81,8 @@ CREATE TABLE notify_msg (
     -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
     max_tries      integer,
     expires_at     timestamptz,
+    -- What the receiver answered last, as JSON; see the chapter on handlers. Null: its handler reported nothing.
+    response       json,
     -- Set while the notice waits behind an unfinished one of its ordering key: the time at which it was due. Then next_call_time
     -- is the time of the next look.
     blocked_since  timestamptz
@@ -119,6 +121,7 @@ CREATE TABLE notify_msg_history (
     trace_context  text,
     max_tries      integer,
     expires_at     timestamptz,
+    response       json,
     finish_time    timestamptz NOT NULL DEFAULT statement_timestamp(),
     end_reason     text,
     CONSTRAINT notify_msg_history_times CHECK (isfinite(finish_time))

@@ -86,6 +86,8 @@ CREATE TABLE notify_msg (
     -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
     max_tries      integer,
     expires_at     text,
+    -- What the receiver answered last, as JSON; see the chapter on handlers. Null: its handler reported nothing.
+    response       text,
     -- Set while the notice waits behind an unfinished one of its ordering key: the time at which it was due. Then next_call_time
     -- is the time of the next look.
     blocked_since  text,
@@ -135,6 +137,7 @@ CREATE TABLE notify_msg_history (
     trace_context  text,
     max_tries      integer,
     expires_at     text,
+    response       text,
     finish_time    text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     end_reason     text,
     -- The class of a dead letter ('-': none); null for successes and cancelled notices.

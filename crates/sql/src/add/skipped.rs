@@ -43,6 +43,7 @@ pub(crate) async fn end_skipped<DB: Dialect>(
         errors: None,
         last_class: None,
         description: notice.description_text().map(str::to_owned),
+        response: None,
         alarm: None,
         for_breaker: None,
     };

@@ -48,6 +48,7 @@ impl Worker {
         culprit.settle.for_breaker = None;
         culprit.settle.errors = None;
         culprit.settle.description = None;
+        culprit.settle.response = None;
         if let Some(alarm) = &mut culprit.settle.alarm {
             (alarm.reason, alarm.message) = (AlertReason::FinalFailure, SAFE_REASON.to_owned());
         }

@@ -21,6 +21,7 @@ pub mod limiting;
 pub mod operating;
 pub mod own_limits;
 pub mod purging;
+pub mod responding;
 pub mod retiming;
 pub mod settling;
 pub mod silencing;
@@ -150,6 +151,10 @@ macro_rules! conformance_suite {
                 any_text_can_be_an_error_or_a_description,
                 a_large_batch_settles_at_once,
                 a_stale_outcome_beside_one_of_the_next_attempt_changes_nothing;
+            responding: a_response_is_kept_with_a_failure_and_with_the_final_success,
+                an_outcome_without_a_response_keeps_the_last_one,
+                a_response_stays_with_a_notice_that_is_acked_cancelled_or_retried,
+                any_text_can_be_a_response;
             leases: an_expired_lease_is_overdue_and_a_running_one_is_not,
                 a_rescue_loses_against_a_settle_that_was_faster,
                 a_late_settle_loses_against_a_rescue,
@@ -360,6 +365,7 @@ pub fn outcome(claimed: &ClaimedNotice, next: Next) -> Settle {
         errors: claimed.errors.clone(),
         last_class: None,
         description: claimed.description.clone(),
+        response: None,
         alarm: None,
         for_breaker: None,
     }

@@ -17,7 +17,7 @@ use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand};
 use solid_notify_core::limit::LimitRow;
-use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status, duration_from_millis, later};
+use solid_notify_core::notice::{ClaimedNotice, LastResponse, NoticeRecord, Status, duration_from_millis, later};
 use solid_notify_core::store::{
     AuditEntry, Edit, Edited, LastTick, NoticeCounts, Paused, Purged, SeenNode, Settle, Settled, StoredState,
 };
@@ -57,6 +57,7 @@ pub(crate) struct Live {
     notice: ClaimedNotice,
     next_call_time: Option<DateTime<Utc>>,
     last_class: Option<String>,
+    response: Option<String>,
     called: bool,
     dedupe_key: Option<String>,
     until_ended: bool,
@@ -176,6 +177,9 @@ impl State {
         live.notice.errors.clone_from(&settle.errors);
         live.notice.description.clone_from(&settle.description);
         live.last_class.clone_from(&settle.last_class);
+        if settle.response.is_some() {
+            live.response.clone_from(&settle.response);
+        }
         match &settle.transition.next {
             Next::Wait { status, after } => {
                 live.notice.status = *status;
@@ -230,6 +234,7 @@ impl Live {
             notice,
             next_call_time: Some(next),
             last_class: None,
+            response: None,
             called: false,
             dedupe_key: None,
             until_ended: false,
@@ -263,6 +268,7 @@ impl Live {
         record.worker = self.called.then(|| notice.worker.clone());
         record.last_call_time = self.called.then_some(notice.last_call_time);
         record.last_class.clone_from(&self.last_class);
+        record.response = LastResponse::from_stored(self.response.as_deref());
         record.next_call_time = self.next_call_time;
         record.trace_context.clone_from(&notice.trace_context);
         record.ordering_key.clone_from(&notice.ordering_key);
