@@ -175,6 +175,7 @@ pub fn of_live(reply: &Reply, live: &ClaimedNotice) -> OfLive {
                 last_class: None,
                 description: live.description.clone(),
                 response: None,
+                error_group: None,
                 alarm: None,
                 for_breaker: None,
             }))

@@ -19,6 +19,7 @@ pub mod definition;
 pub mod dispatch;
 pub mod engine;
 pub mod error;
+pub mod error_group;
 pub mod inbox;
 mod json;
 pub mod limit;

@@ -128,6 +128,11 @@ pub fn append_attempt(stored: Option<&str>, record: AttemptRecord) -> String {
     serde_json::to_string(&list[skip..]).unwrap_or_else(|_| "[]".to_owned())
 }
 
+/// Returns the last record of a stored list of failed attempts.
+pub fn last_record(stored: Option<&str>) -> Option<AttemptRecord> {
+    serde_json::from_str::<Vec<AttemptRecord>>(stored?).ok()?.pop()
+}
+
 /// A claimed notice, or an overdue one that must be settled.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClaimedNotice {
@@ -202,7 +207,7 @@ impl ClaimedNotice {
 
     /// Returns the record of the last attempt that failed.
     pub fn last_record(&self) -> Option<AttemptRecord> {
-        serde_json::from_str::<Vec<AttemptRecord>>(self.errors.as_deref()?).ok()?.pop()
+        last_record(self.errors.as_deref())
     }
 }
 

@@ -15,6 +15,7 @@ mod definitions;
 mod meters;
 mod monitor;
 mod running;
+mod series;
 mod settling;
 mod signals;
 mod sleep;

@@ -14,6 +14,7 @@ mod limits;
 mod masks;
 mod own_limits;
 mod responses;
+mod series;
 mod slices;
 mod testkit;
 mod timetables;
@@ -69,6 +70,8 @@ macro_rules! sending_suite {
                 response_before_a_panic_or_a_time_out_is_kept,
                 status_of_an_http_error_is_kept_by_itself,
                 response_that_may_repeat_the_parameter_is_masked;
+            series: what_attempts_came_to_is_counted_once_over_two_sweepers,
+                the_minutes_of_a_running_sweeper_are_stored_apart;
             own_limits: an_expired_notice_is_a_dead_letter_that_no_handler_saw,
                 a_notice_that_expires_before_its_retry_ends_at_once,
                 a_missed_ack_that_expires_before_its_retry_ends_at_once,

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::alert::{Alert, AlertKind, AlertReason};
+use crate::error_group::{error_group, message_to_group};
 use crate::limit::{Breaker, TargetSign};
-use crate::notice::{Status, rfc3339, time_from_millis};
+use crate::notice::{Status, last_record, rfc3339, time_from_millis};
 use crate::transition::{Next, Transition};
 
 /// An outcome to persist.
@@ -34,6 +35,8 @@ pub struct Settle {
     pub description: Option<String>,
     /// What the receiver answered, as [`crate::LastResponse::to_stored`] returns it. `None` leaves what is stored.
     pub response: Option<String>,
+    /// Of a dead letter its group ([`Self::regroup`]).
+    pub error_group: Option<i64>,
     /// The alarm that it raises, stored in the same transaction.
     pub alarm: Option<Box<Alarm>>,
     /// What the circuit breaker evaluates, if the definition has one.
@@ -55,6 +58,18 @@ pub enum Shape {
 }
 
 impl Settle {
+    /// Sets the group by the class, the last error and the end reason; of no other outcome than a dead letter is there one.
+    pub fn regroup(&mut self) {
+        self.error_group = match &self.transition.next {
+            Next::Finish { status: Status::DeadLetter, reason, .. } => {
+                let last = last_record(self.errors.as_deref());
+                let message = message_to_group(last.as_ref(), reason.as_deref());
+                Some(error_group(self.def_id, self.last_class.as_deref(), message))
+            }
+            _ => None,
+        };
+    }
+
     /// Returns its shape.
     pub fn shape(&self) -> Shape {
         if self.alarm.is_some() || self.for_breaker.is_some() {

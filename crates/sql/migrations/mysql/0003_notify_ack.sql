@@ -63,7 +63,8 @@ BEGIN
         IF ended IS NOT NULL THEN
             IF ended = 3 THEN
                 UPDATE notify_msg_history
-                SET status = 1, finish_time = UTC_TIMESTAMP(6), end_reason = 'acked after it had been given up'
+                SET status = 1, finish_time = UTC_TIMESTAMP(6), end_reason = 'acked after it had been given up',
+            error_group = NULL
                 WHERE id = the_id;
                 INSERT INTO notify_audit (who, act, def_id, notice_id, detail)
                 VALUES (left(current_user(), 200), 'ack', owner, the_id,

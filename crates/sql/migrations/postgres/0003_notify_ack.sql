@@ -37,7 +37,8 @@ BEGIN
         IF FOUND THEN
             IF ended.status = 3 THEN
                 UPDATE notify_msg_history h
-                SET status = 1, finish_time = statement_timestamp(), end_reason = 'acked after it had been given up'
+                SET status = 1, finish_time = statement_timestamp(), end_reason = 'acked after it had been given up',
+            error_group = NULL
                 WHERE h.id = notify_ack.notice_id;
                 INSERT INTO notify_audit (who, act, def_id, notice_id, detail)
                 VALUES (left(current_user, 200), 'ack', ended.def_id, ended.id,

@@ -11,7 +11,8 @@ BEGIN
     SELECT 'plain SQL', 'ack', def_id, id, 'a late ack made a success of the dead letter'
     FROM notify_msg_history WHERE id = NEW.id AND status = 3;
     UPDATE notify_msg_history
-    SET status = 1, finish_time = strftime('%Y-%m-%d %H:%M:%f', 'now'), end_reason = 'acked after it had been given up'
+    SET status = 1, finish_time = strftime('%Y-%m-%d %H:%M:%f', 'now'), end_reason = 'acked after it had been given up',
+            error_group = NULL
     WHERE id = NEW.id AND status = 3;
     -- Deletes an ended notice that has the same id (an id that was given twice).
     DELETE FROM notify_msg_history WHERE id = NEW.id AND EXISTS (SELECT 1 FROM notify_msg WHERE id = NEW.id);

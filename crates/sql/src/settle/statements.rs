@@ -27,6 +27,7 @@ pub(crate) const SETTLED: &[(&str, Ty)] = &[
     ("new_class", Ty::Text),
     ("new_description", Ty::Text),
     ("new_response", Ty::Text),
+    ("new_group", Ty::Int),
     ("reason", Ty::Text),
 ];
 
@@ -75,11 +76,11 @@ pub(crate) fn archived(kind: Kind, of: &str) -> String {
     let new_errors = kind.to_json(&format!("{of}.new_errors"));
     let new_response = kind.to_json(&format!("{of}.new_response"));
     format!(
-        "INSERT INTO notify_msg_history ({HISTORY})
+        "INSERT INTO notify_msg_history ({HISTORY}, error_group)
                  SELECT m.id, m.def_id, m.param, {of}.new_description, {new_errors}, {of}.new_status, m.fence,
                         {of}.new_failures, {of}.new_crashes, m.worker, {of}.new_class, m.last_call_time, NULL,
                         m.create_time, m.dedupe_key, m.dedupe_until_ended, m.ordering_key, m.trace_context,
-                        m.max_tries, m.expires_at, coalesce({new_response}, m.response), {now}, {of}.reason"
+                        m.max_tries, m.expires_at, coalesce({new_response}, m.response), {now}, {of}.reason, {of}.new_group"
     )
 }
 

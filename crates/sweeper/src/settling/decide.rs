@@ -64,7 +64,7 @@ fn to_settle(outcome: &Outcome, transition: Transition) -> Settle {
             (Some(append_attempt(claimed.errors.as_deref(), record)), Some(class.as_str().to_owned()))
         }
     };
-    Settle {
+    let mut settle = Settle {
         id: claimed.id,
         def_id: claimed.def_id,
         ordering_key: claimed.ordering_key.clone(),
@@ -76,9 +76,12 @@ fn to_settle(outcome: &Outcome, transition: Transition) -> Settle {
         last_class,
         description: claimed.description.as_deref().map(|text| clean_text(text, DESCRIPTION_LIMIT)),
         response: outcome.response.as_ref().and_then(|response| stored(claimed, outcome.duration, response)),
+        error_group: None,
         alarm: None,
         for_breaker: None,
-    }
+    };
+    settle.regroup();
+    settle
 }
 
 /// Returns a response as the notice keeps it.

@@ -53,6 +53,7 @@ impl Worker {
             (alarm.reason, alarm.message) = (AlertReason::FinalFailure, SAFE_REASON.to_owned());
         }
         culprit.settle.last_class = Some(ErrorClass::Invalid.as_str().to_owned());
+        culprit.settle.regroup();
         pending.put_first(vec![culprit]);
     }
 }

@@ -14,6 +14,7 @@ pub mod browsing;
 pub mod claiming;
 pub mod counting;
 pub mod definitions;
+pub mod grouping;
 pub mod inbox;
 pub mod keys;
 pub mod leases;
@@ -23,6 +24,7 @@ pub mod own_limits;
 pub mod purging;
 pub mod responding;
 pub mod retiming;
+pub mod series;
 pub mod settling;
 pub mod silencing;
 pub mod ticking;
@@ -256,6 +258,14 @@ macro_rules! conformance_suite {
                 a_bulk_retry_passes_over_taken_dedupe_keys_and_ends,
                 a_bulk_retry_takes_only_dead_letters_and_cancelled_notices,
                 a_bulk_cancel_ends_what_waits_and_leaves_what_is_being_sent;
+            grouping: dead_letters_are_grouped_by_definition_class_and_message,
+                a_group_is_listed_counted_and_retried_alone,
+                a_dead_letter_that_is_retried_or_acked_leaves_its_group,
+                the_message_of_a_group_is_masked;
+            series: counters_are_summed_over_nodes_and_steps,
+                a_write_that_is_repeated_or_late_counts_nothing_twice,
+                old_minutes_are_purged,
+                a_series_that_cannot_be_read_is_refused;
             auditing: the_audit_is_read_page_by_page_the_latest_first,
                 the_audit_is_filtered_by_what_it_is_about_by_whom_and_when,
                 the_audit_of_a_notice_has_the_steps_that_changed_it,
@@ -366,6 +376,7 @@ pub fn outcome(claimed: &ClaimedNotice, next: Next) -> Settle {
         last_class: None,
         description: claimed.description.clone(),
         response: None,
+        error_group: None,
         alarm: None,
         for_breaker: None,
     }

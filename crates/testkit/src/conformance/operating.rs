@@ -24,6 +24,7 @@ pub(crate) fn dead(claimed: &ClaimedNotice, class: Option<ErrorClass>) -> Settle
     settle.last_class = class.map(|class| class.as_str().to_owned());
     let record = AttemptRecord::new(claimed, SECOND, class.unwrap_or(ErrorClass::Unknown), "no");
     settle.errors = Some(append_attempt(None, record));
+    settle.regroup();
     settle
 }
 

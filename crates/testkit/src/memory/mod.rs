@@ -19,7 +19,8 @@ use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand};
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::notice::{ClaimedNotice, LastResponse, NoticeRecord, Status, duration_from_millis, later};
 use solid_notify_core::store::{
-    AuditEntry, Edit, Edited, LastTick, NoticeCounts, Paused, Purged, SeenNode, Settle, Settled, StoredState,
+    AuditEntry, Edit, Edited, LastTick, NoticeCounts, Paused, Purged, SeenNode, SeriesCounts, Settle, Settled,
+    StoredState,
 };
 use solid_notify_core::transition::Next;
 use solid_notify_core::{HandClock, NewNotice};
@@ -47,6 +48,8 @@ pub(crate) struct State {
     versions: BTreeMap<i64, Vec<StoredVersion>>,
     /// When each key of a receiver was first seen.
     pub(crate) inbox: BTreeMap<(String, String), DateTime<Utc>>,
+    /// What nodes counted, by definition, minute and node.
+    series: BTreeMap<(i64, DateTime<Utc>, String), SeriesCounts>,
     last_id: i64,
     last_definition_id: i64,
 }
@@ -66,6 +69,7 @@ pub(crate) struct Live {
 #[derive(Clone)]
 struct Ended {
     live: Live,
+    error_group: Option<i64>,
     finish_time: DateTime<Utc>,
     reason: Option<String>,
 }
@@ -190,7 +194,8 @@ impl State {
                 live.notice.status = *status;
                 live.next_call_time = None;
                 if *keep {
-                    self.history.insert(settle.id, Ended { live, finish_time: now, reason: reason.clone() });
+                    let (error_group, reason) = (settle.error_group, reason.clone());
+                    self.history.insert(settle.id, Ended { live, error_group, finish_time: now, reason });
                 }
             }
         }

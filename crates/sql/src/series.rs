@@ -1,0 +1,162 @@
+//! The table `notify_series`: nodes write their own rows, people read sums, and old rows are purged.
+
+use serde_json::{Map, Value};
+use solid_notify_core::notice::{duration_millis, millis_from_time};
+use solid_notify_core::store::{SeriesCounts, SeriesQuery, SeriesRow};
+
+use crate::connections::Share;
+use crate::dialect::Dialect;
+use crate::dialect::kind::Kind::{self, MySql, Postgres, Sqlite};
+use crate::dialect::kind::Ty;
+use crate::dialect::row::required;
+use crate::dialect::statement::{Arg, Statement, int, json, statements};
+
+statements! {
+    SeriesStatements:
+    write_series,
+    series,
+    series_of_all,
+    purge_series,
+}
+
+/// The columns that a row of the table has beside its key.
+fn columns(each: impl Fn(&str, bool) -> String) -> String {
+    let columns = SeriesCounts::COLUMNS.iter().map(|(name, is_max)| each(name, *is_max));
+    columns.collect::<Vec<_>>().join(", ")
+}
+
+impl SeriesStatements {
+    fn new(kind: Kind) -> Self {
+        let now = kind.now();
+        let statement = |text: String| Statement::new(kind, &text);
+        let mut batch = vec![("owner", Ty::Int), ("minute_ms", Ty::Int)];
+        batch.extend(SeriesCounts::COLUMNS.iter().map(|(name, _)| (*name, Ty::Int)));
+        // `$3` and `$4` are the begin and the end, `$5` the step, in milliseconds.
+        let sums = |which: &str, by_index: &str| {
+            let step = kind.whole_part(&format!("({}) - $3", kind.epoch("minute")), "$5");
+            format!(
+                "SELECT {step} AS step, {sums} FROM notify_series{by_index}
+                 WHERE {which}minute >= {from} AND minute < {until}
+                 GROUP BY step",
+                sums = columns(
+                    |name, is_max| kind.whole_number(&format!("{}({name})", if is_max { "max" } else { "sum" }))
+                ),
+                by_index = kind.by_index(by_index),
+                from = kind.epoch_time("$3"),
+                until = kind.epoch_time("$4")
+            )
+        };
+        let old = format!("minute < {}", kind.plus(&now, "-$2"));
+        Self {
+            // The counters of a minute only grow. So a repeated write changes nothing, and neither does one that is executed late.
+            write_series: statement(format!(
+                "INSERT INTO notify_series (def_id, minute, node, {names})
+                 SELECT b.owner, {minute}, $3, {values} FROM {batch} WHERE true
+                 {replaced}",
+                names = columns(|name, _| name.to_owned()),
+                minute = kind.epoch_time("b.minute_ms"),
+                values = columns(|name, _| format!("b.{name}")),
+                batch = kind.batch("$2", &batch),
+                replaced = match kind {
+                    Postgres | Sqlite => {
+                        let larger =
+                            |name: &str| kind.later(&format!("notify_series.{name}"), &format!("excluded.{name}"));
+                        let set = columns(|name, _| format!("{name} = {}", larger(name)));
+                        format!("ON CONFLICT (def_id, minute, node) DO UPDATE SET {set}")
+                    }
+                    MySql => {
+                        let larger =
+                            |name: &str| kind.later(&format!("notify_series.{name}"), &format!("VALUES({name})"));
+                        format!("ON DUPLICATE KEY UPDATE {}", columns(|name, _| format!("{name} = {}", larger(name))))
+                    }
+                }
+            )),
+            series: statement(sums("def_id = $2 AND ", "PRIMARY")),
+            series_of_all: statement(sums("", "notify_series_minute")),
+            purge_series: statement(match kind {
+                Postgres => format!(
+                    "DELETE FROM notify_series WHERE ctid = ANY (ARRAY(SELECT ctid FROM notify_series WHERE {old} LIMIT $3))"
+                ),
+                Sqlite => format!(
+                    "DELETE FROM notify_series WHERE rowid IN (SELECT rowid FROM notify_series WHERE {old} LIMIT $3)"
+                ),
+                MySql => format!("DELETE FROM notify_series WHERE {old} ORDER BY minute LIMIT $3"),
+            }),
+        }
+    }
+}
+
+impl Kind {
+    /// A quotient of whole numbers without its fraction. A division of whole numbers drops it, except on MySQL, which needs DIV.
+    fn whole_part(self, dividend: &str, divisor: &str) -> String {
+        let divided = if self == MySql { "DIV" } else { "/" };
+        format!("({dividend}) {divided} {divisor}")
+    }
+
+    /// A sum as a number of 64 bits: Postgres and MySQL sum them to decimals.
+    fn whole_number(self, sum: &str) -> String {
+        match self {
+            Postgres => format!("({sum})::bigint"),
+            MySql => format!("CAST({sum} AS SIGNED)"),
+            Sqlite => sum.to_owned(),
+        }
+    }
+}
+
+pub(crate) async fn write<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    node: &str,
+    rows: &[SeriesRow],
+) -> sqlx::Result<()> {
+    let row = |row: &SeriesRow| {
+        let mut columns = Map::from_iter([
+            ("owner".to_owned(), Value::from(row.def_id)),
+            ("minute_ms".to_owned(), Value::from(millis_from_time(row.minute))),
+        ]);
+        let values = SeriesCounts::COLUMNS.iter().zip(row.counts.values());
+        columns.extend(values.map(|((name, _), value)| ((*name).to_owned(), Value::from(stored(value)))));
+        columns
+    };
+    let mut conn = on.get().await?;
+    let batch = json(&rows.iter().map(row).collect::<Vec<_>>())?;
+    DB::execute(&mut conn, &SeriesStatements::of(DB::KIND).write_series, &[now, batch.as_str().into(), node.into()])
+        .await?;
+    conn.done();
+    Ok(())
+}
+
+pub(crate) async fn series<DB: Dialect>(
+    on: &Share<DB>,
+    now: Arg<'_>,
+    query: &SeriesQuery,
+) -> sqlx::Result<Vec<(i64, SeriesCounts)>> {
+    let statements = SeriesStatements::of(DB::KIND);
+    let statement = if query.def_id.is_some() { &statements.series } else { &statements.series_of_all };
+    let times = [query.from, query.until].map(|time| millis_from_time(time).into());
+    let step = duration_millis(query.step).into();
+    let rows = on.rows(statement, &[now, Arg::Int(query.def_id), times[0], times[1], step]).await?;
+    let read = |row: &DB::Row| {
+        let mut values = Vec::with_capacity(SeriesCounts::COLUMNS.len());
+        for column in 1..=SeriesCounts::COLUMNS.len() {
+            values.push(u64::try_from(required::<DB>(row, column)?).unwrap_or(0));
+        }
+        Ok((required::<DB>(row, 0)?, SeriesCounts::from_values(values)))
+    };
+    rows.iter().map(read).collect()
+}
+
+/// Deletes at most `limit` rows of minutes that are older. Returns how many.
+pub(crate) async fn purge<DB: Dialect>(
+    conn: &mut DB::Connection,
+    now: Arg<'_>,
+    (age, limit): (i64, usize),
+) -> sqlx::Result<usize> {
+    let args = [now, age.into(), int(limit).into()];
+    let purged = DB::execute(conn, &SeriesStatements::of(DB::KIND).purge_series, &args).await?.rows;
+    Ok(usize::try_from(purged).unwrap_or(limit))
+}
+
+fn stored(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
