@@ -27,7 +27,7 @@ impl dyn Backend + '_ {
     }
 
     async fn read(&self, name: Option<&str>, from: DateTime<Utc>, steps: u32, step: Duration) -> Vec<(u64, u64)> {
-        let points = self.alice().series(name, from, from + steps * step, step).await.unwrap();
+        let points = self.alice().series(name, from, minute_of(from) + steps * step, step).await.unwrap();
         let begins = |(n, point): (u32, &SeriesPoint)| point.time == minute_of(from) + n * step;
         assert!((0..).zip(&points).all(begins), "{points:?}");
         points.iter().map(|point| (point.counts.succeeded, point.counts.duration_max_ms)).collect()
