@@ -25,7 +25,7 @@ pub(crate) fn texts(kind: Kind) -> Vec<(&'static str, String)> {
         crate::definitions::tick::TickStatements::of(kind).texts(),
         crate::definitions::versions::VersionStatements::of(kind).texts(),
         crate::nodes::NodeStatements::of(kind).texts(),
-        crate::series::SeriesStatements::of(kind).texts(),
+        crate::series::statements::SeriesStatements::of(kind).texts(),
         crate::record::RecordStatements::of(kind).texts(),
         crate::operate::list::ListStatements::of(kind).texts(),
         crate::operate::groups::GroupStatements::of(kind).texts(),

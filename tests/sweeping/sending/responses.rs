@@ -28,7 +28,7 @@ pub async fn what_the_receiver_answered_is_kept_for_failures_and_successes(b: &d
     b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("1s")).await.unwrap();
     let id = b.add_new(NewNotice::new("sync", 1).unwrap()).await.id();
     let sweeper = b.outbox().sweeper().handler("sync", |notice: Notice<i64>| async move {
-        notice.set_response(Response::new("nobody sees this"));
+        notice.set_response(Response::new("a first answer"));
         match notice.attempt() {
             1 => {
                 notice.set_response(Response::new("QUOTA").body("over the quota\u{1}"));
@@ -60,7 +60,7 @@ pub async fn what_the_receiver_answered_is_kept_for_failures_and_successes(b: &d
     let done = reaches(b, id, Status::Succeeded).await;
     assert_eq!((text(&done).as_deref(), done.response.as_ref().unwrap().attempt), (Some("201: stored"), 3));
     let shown: Vec<String> = done.errors.iter().map(|error| error.response.as_ref().unwrap().to_string()).collect();
-    assert_eq!(shown, ["QUOTA: over the quota\u{FFFD}", "nobody sees this"]);
+    assert_eq!(shown, ["QUOTA: over the quota\u{FFFD}", "a first answer"]);
     let explained = alice.explain(id).await.unwrap().to_string();
     assert!(explained.ends_with("; its receiver answered 201: stored"), "{explained}");
     sweeper.shutdown().await;

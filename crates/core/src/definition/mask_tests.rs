@@ -111,7 +111,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_response_is_masked_like_a_parameter_if_it_is_json_and_as_a_whole_if_not() {
+fn a_json_response_is_masked_like_a_parameter_and_another_as_a_whole() {
     let mask: Mask = r#"["$.card"]"#.parse().unwrap();
     let param = r#"{"card":"4111222","amount":5}"#;
     let shown = |status: &str, body: &str| mask.masked_response(param, Response::new(status).body(body)).to_string();

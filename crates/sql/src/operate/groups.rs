@@ -31,23 +31,24 @@ statements! {
 impl GroupStatements {
     fn new(kind: Kind) -> Self {
         let statement = |text: String| Statement::new(kind, &text);
+        let largest = format!(
+            "(SELECT m.error_group, count(*) AS dead, min(m.finish_time) AS first_time, max(m.finish_time) AS last_time,
+                     max(m.id) AS example
+              FROM notify_msg_history m{by_index}
+              WHERE m.def_id = $2 AND m.error_group IS NOT NULL AND m.finish_time >= {from} AND m.finish_time <= {until}
+              GROUP BY m.error_group ORDER BY dead DESC, m.error_group LIMIT $5) AS g",
+            by_index = kind.by_index("notify_msg_history_group"),
+            from = kind.text_time("$3"),
+            until = kind.text_time("$4"),
+        );
         Self {
             // The inner query reads the index of groups alone, which has an entry of each dead letter. `$3` and `$4` are the first and
-            // the last time.
+            // the last time. Each group then finds its example by the id.
             groups: statement(format!(
-                "SELECT {columns} FROM (
-                     SELECT m.error_group, count(*) AS dead, min(m.finish_time) AS first_time, max(m.finish_time) AS last_time,
-                            max(m.id) AS example
-                     FROM notify_msg_history m{by_index}
-                     WHERE m.def_id = $2 AND m.error_group IS NOT NULL AND m.finish_time >= {from} AND m.finish_time <= {until}
-                     GROUP BY m.error_group ORDER BY dead DESC, m.error_group LIMIT $5) AS g
-                 {join} notify_msg_history m ON m.id = g.example
+                "SELECT {columns} {examples}
                  ORDER BY g.dead DESC, g.error_group",
                 columns = Group::list(kind),
-                by_index = kind.by_index("notify_msg_history_group"),
-                from = kind.text_time("$3"),
-                until = kind.text_time("$4"),
-                join = kind.join_in_order(),
+                examples = kind.rows_by(&largest, "notify_msg_history", ["PRIMARY", "m.id = g.example"], "true", "")
             )),
         }
     }
