@@ -107,14 +107,14 @@ pub async fn a_row_that_was_edited_since_the_plan_is_not_touched(b: &dyn Backend
     for name in ["edited", "left_out"] {
         let seen = b.definition(name).await;
         let edited = alice.edit_definition(&seen, seen.clone().timeout("1s")).await.unwrap();
-        assert!(matches!(edited, Updated::Done(_)), "{edited:?}");
+        assert!(matches!(edited, Updated::Stored(_)), "{edited:?}");
     }
     let seen = b.definition("renamed").await;
     let mut renamed = seen.clone();
     renamed.name = "by alice".to_owned();
-    assert!(matches!(alice.edit_definition(&seen, renamed).await.unwrap(), Updated::Done(_)));
+    assert!(matches!(alice.edit_definition(&seen, renamed).await.unwrap(), Updated::Stored(_)));
     let deleted = alice.delete_definition(&b.definition("gone").await).await.unwrap();
-    assert!(matches!(deleted, Updated::Done(_)), "{deleted:?}");
+    assert!(matches!(deleted, Updated::Stored(_)), "{deleted:?}");
     b.define(NotifyDef::new("created").timeout("1s")).await;
     b.define(of_file("same")).await;
     let before = b.outbox().definitions().await.unwrap();
