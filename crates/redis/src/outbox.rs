@@ -243,9 +243,9 @@ impl Insert for RedisBatch {
         let ids = self.outbox.number(&notices).await?;
         let mut added = Vec::with_capacity(ids.len());
         for (id, notice) in ids.into_iter().zip(notices) {
-            if let Some(key) = notice.dedupe_key_text() {
+            if let Some(key) = notice.taken_key_text() {
                 let same =
-                    |other: &&(i64, NewNotice)| def_of(other.0) == def_of(id) && other.1.dedupe_key_text() == Some(key);
+                    |other: &&(i64, NewNotice)| def_of(other.0) == def_of(id) && other.1.taken_key_text() == Some(key);
                 let own = self.notices.iter().find(same).map(|(id, _)| *id);
                 let other = match own {
                     Some(own) => Some(own),

@@ -243,7 +243,7 @@ impl MemoryTx {
         let now = self.outbox.store.time();
         let id = {
             let mut state = self.outbox.store.state();
-            if let Some(key) = notice.dedupe_key_text() {
+            if let Some(key) = notice.taken_key_text() {
                 let own = self.rows.iter().filter(|(_, row)| row.1.is_none()).map(|(id, row)| (id, &row.0));
                 let same = state.live.iter().chain(own).find(|(_, live)| live.has_dedupe_key(def_id, key));
                 if let Some((id, _)) = same {

@@ -96,6 +96,9 @@ macro_rules! conformance_suite {
                 limits_that_no_notice_can_have_are_refused,
                 a_skipped_notice_is_in_history_from_its_commit_on,
                 a_skipped_notice_takes_no_dedupe_key,
+                a_skipped_notice_of_the_same_call_takes_no_dedupe_key,
+                a_skipped_notice_is_no_duplicate_of_a_live_one,
+                a_skipped_notice_has_no_first_attempt,
                 a_revived_notice_keeps_an_expiry_ahead_and_drops_a_past_one,
                 waiting_retries_are_counted_by_their_own_limit_of_tries;
             definitions: a_definition_with_only_a_name_has_the_documented_defaults,
