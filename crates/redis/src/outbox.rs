@@ -9,7 +9,7 @@ use std::sync::Arc;
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::add::nearest_name;
 use solid_notify_core::connection::Insert;
-use solid_notify_core::dispatch::{FirstAttemptReceiver, FirstAttemptSender, Fresh};
+use solid_notify_core::dispatch::{FirstAttempt, FirstAttemptReceiver, FirstAttemptSender, Fresh};
 use solid_notify_core::engine::Engine;
 use solid_notify_core::{AnyOutbox, Error, HandClock, NewNotice, Receipt, Result, Stores};
 use solid_notify_redis_connection::Redis;
@@ -110,6 +110,10 @@ impl RedisOutbox {
         let (mut fresh, mut wake) = (Vec::new(), false);
         for ((_, notice, mut report), (id, added)) in notices.into_iter().zip(&stored) {
             if !added {
+                continue;
+            }
+            if notice.skip_reason().is_some() {
+                report.tell(FirstAttempt::NotHere);
                 continue;
             }
             report.committed();
