@@ -273,6 +273,7 @@ macro_rules! conformance_suite {
                 a_preview_of_an_edit_changes_nothing_and_counts_retimed_notices,
                 retiming_moves_waiting_retries_by_the_new_intervals_and_counts_nothing,
                 retiming_leaves_alone_what_does_not_wait_for_its_retry,
+                retiming_and_its_preview_obey_the_limits_of_a_notice,
                 retiming_many_takes_steps_and_each_once,
                 retiming_changes_only_what_is_as_it_was_seen,
                 a_definition_that_cannot_be_followed_is_not_retimed;
