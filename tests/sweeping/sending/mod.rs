@@ -65,6 +65,7 @@ macro_rules! sending_suite {
             masks: masked_value_is_on_no_way_out_to_people,
                 wrong_or_later_mask_shows_nothing_that_it_may_hide;
             own_limits: an_expired_notice_is_a_dead_letter_that_no_handler_saw,
+                expired_notices_keep_none_from_being_sent_at_the_rate,
                 a_notice_that_expires_before_its_retry_ends_at_once,
                 a_missed_ack_that_expires_before_its_retry_ends_at_once,
                 an_expired_retry_keeps_its_last_error,

@@ -166,6 +166,8 @@ macro_rules! conformance_suite {
                 node_is_listed_with_what_it_last_reported,
                 node_lives_near_the_time_at_which_it_was_seen;
             limiting: no_more_begin_within_any_window_than_the_rate_allows,
+                an_expired_notice_uses_up_no_place_of_a_rate,
+                an_expired_notice_is_no_probe_of_an_open_circuit,
                 no_more_are_sent_at_once_than_the_total_allows,
                 of_sixteen_claimers_all_together_get_what_the_quota_allows,
                 claimers_of_different_notices_share_the_quota,
