@@ -145,6 +145,7 @@ macro_rules! sending_suite {
                 an_overdue_ack_raises_an_alert,
                 conditions_outside_of_attempts_raise_alerts_too,
                 a_pile_of_dead_letters_raises_an_alert_by_default,
+                a_pile_that_is_not_checked_has_not_recovered,
                 a_notice_behind_its_ordering_key_is_backlog,
                 a_silenced_alert_is_a_digest_when_the_silence_ends,
                 a_silence_that_ends_after_the_problem_has_no_digest,
