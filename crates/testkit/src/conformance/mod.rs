@@ -114,6 +114,7 @@ macro_rules! conformance_suite {
                 applying_what_is_stored_writes_nothing,
                 a_row_that_was_edited_since_the_plan_is_not_touched,
                 what_is_not_listed_is_deleted_only_if_asked_and_never_if_built_in,
+                a_list_that_names_a_built_in_definition_edits_its_row, the_rows_of_a_table_applied_to_it_change_nothing,
                 of_ten_who_apply_at_once_each_change_is_made_once;
             claiming: a_claim_takes_the_longest_due_up_to_its_limit,
                 claim_takes_only_its_definition_and_slice,
@@ -181,7 +182,7 @@ macro_rules! conformance_suite {
                 the_switch_is_turned_once_and_written_down,
                 explain_returns_the_limit_that_delays_a_due_notice;
             purging: only_what_is_old_enough_is_purged_in_steps,
-                a_purge_returns_what_the_log_needs_of_a_dead_letter,
+                a_purge_returns_what_the_log_needs_of_an_undelivered_notice,
                 a_purge_takes_only_its_definition_and_status,
                 a_deleted_definition_is_purged_when_nothing_refers_to_it;
             ticking: of_many_nodes_that_see_a_tick_one_adds_its_notices,
@@ -221,7 +222,7 @@ macro_rules! conformance_suite {
                 alarms_of_many_who_settle_at_once_are_counted_once_each,
                 an_alert_that_is_over_is_closed_and_the_facts_show_it;
             silencing: alarms_of_a_silenced_definition_are_counted_and_not_sent,
-                a_silence_of_one_reason_leaves_the_others,
+                a_silence_of_one_reason_leaves_the_others, a_silence_needs_a_person_and_a_reason,
                 the_end_of_a_silence_makes_what_was_suppressed_due,
                 an_open_alert_is_acknowledged_once,
                 silences_are_listed_until_they_end,

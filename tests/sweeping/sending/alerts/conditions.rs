@@ -126,11 +126,13 @@ pub async fn a_pile_that_is_not_checked_has_not_recovered(b: &dyn Backend) {
             "invalid" => edit_by_hand(b, "sync", |def| def.retry_interval("[5x]")).await,
             _ => drop(alice.pause_all("the target moves").await.unwrap()),
         }
+        b.outbox().wake();
         minutes_pass(10).await;
         match turn {
             "paused" => drop(alice.resume_all().await.unwrap()),
             _ => edit_by_hand(b, "sync", |def| def.enabled(true).retry_interval("5s")).await,
         }
+        b.outbox().wake();
         minutes_pass(10).await;
         assert_eq!(piles(AlertKind::Recovered), 0, "{turn}");
     }
