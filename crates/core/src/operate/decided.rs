@@ -35,23 +35,11 @@ fn delay_of_last(policy: &Policy, group: &RetryGroup, unit: f64) -> Option<Durat
 
 /// Returns the decision of the send path on `event` for notices with these counters and limits of their own, this long after the
 /// beginning of their last attempt.
-pub(super) fn decided(
-    policy: &Policy,
-    group: &RetryGroup,
-    event: &Event,
-    unit: f64,
-    elapsed: Duration,
-) -> Transition {
+pub(super) fn decided(policy: &Policy, group: &RetryGroup, event: &Event, unit: f64, elapsed: Duration) -> Transition {
     let called = DateTime::UNIX_EPOCH;
     let new = ClaimedNotice::new(0, policy.def_id, Status::Sending, String::new(), called);
     let own = OwnLimits::new(group.max_tries, group.expires_after.and_then(|after| later(called, after)));
-    let notice = ClaimedNotice {
-        failures: group.failures,
-        crashes: group.crashes,
-        last_call_time: called,
-        own,
-        ..new
-    };
+    let notice = ClaimedNotice { failures: group.failures, crashes: group.crashes, last_call_time: called, own, ..new };
     transition(policy, &notice, event, &Chance { unit, elapsed, strategy: &|_| Duration::ZERO })
 }
 

@@ -289,7 +289,6 @@ fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<Listed> {
     listed.ordering_key = DB::text(row, AT.ordering_key)?;
     listed.dedupe_key = DB::text(row, AT.dedupe_key)?;
     listed.last_call_time = DB::int(row, AT.last_call_time)?.map(time_from_millis);
-    listed.own =
-        OwnLimits::new(DB::int(row, AT.max_tries)?, DB::int(row, AT.expires_at)?.map(time_from_millis));
+    listed.own = OwnLimits::new(DB::int(row, AT.max_tries)?, DB::int(row, AT.expires_at)?.map(time_from_millis));
     Ok(listed)
 }

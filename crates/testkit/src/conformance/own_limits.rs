@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use solid_notify_core::dispatch::FirstAttempt;
 use solid_notify_core::notice::{Status, later};
 use solid_notify_core::store::verb::VerbResult;
-use solid_notify_core::dispatch::FirstAttempt;
 use solid_notify_core::transition::Next;
 use solid_notify_core::{Error, ErrorClass, NewNotice, NotifyDef, Receipt};
 
