@@ -200,6 +200,11 @@ impl ClaimedNotice {
         self.failures.saturating_add(self.crashes)
     }
 
+    /// Returns whether it was claimed at its expiry or later: it ends without an attempt.
+    pub fn is_expired(&self) -> bool {
+        self.own.is_expired(self.last_call_time)
+    }
+
     /// Returns the number of the attempt of this claim: one more than the tries used.
     pub fn attempt(&self) -> i64 {
         self.tries().saturating_add(1)

@@ -65,6 +65,7 @@ macro_rules! sending_suite {
             masks: masked_value_is_on_no_way_out_to_people,
                 wrong_or_later_mask_shows_nothing_that_it_may_hide;
             own_limits: an_expired_notice_is_a_dead_letter_that_no_handler_saw,
+                expired_notices_keep_none_from_being_sent_at_the_rate,
                 a_notice_that_expires_before_its_retry_ends_at_once,
                 a_missed_ack_that_expires_before_its_retry_ends_at_once,
                 an_expired_retry_keeps_its_last_error,
@@ -109,7 +110,7 @@ macro_rules! sending_suite {
                 a_dropped_sweeper_ends_what_is_running_and_claims_nothing_more,
                 run_until_idle_sends_what_is_due_and_ends,
                 history_is_purged_by_what_the_definition_says,
-                a_purged_dead_letter_is_logged_without_its_parameter,
+                a_purged_undelivered_notice_is_logged_without_its_parameter,
                 a_broken_row_purges_nothing;
             timetables: each_tick_is_sent_once_by_two_sweepers,
                 ticks_that_were_missed_follow_the_rule_of_the_definition,
@@ -144,6 +145,7 @@ macro_rules! sending_suite {
                 an_overdue_ack_raises_an_alert,
                 conditions_outside_of_attempts_raise_alerts_too,
                 a_pile_of_dead_letters_raises_an_alert_by_default,
+                a_pile_that_is_not_checked_has_not_recovered,
                 a_notice_behind_its_ordering_key_is_backlog,
                 a_silenced_alert_is_a_digest_when_the_silence_ends,
                 a_silence_that_ends_after_the_problem_has_no_digest,

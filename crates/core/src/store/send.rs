@@ -239,7 +239,7 @@ pub struct Purged {
     pub tries: i64,
     /// The class of the last error.
     pub class: Option<String>,
-    /// The last error. Of dead letters only, because no other purged notice is logged.
+    /// The last error. Not of successes, because these are not logged.
     pub error: Option<String>,
     /// Why it ended.
     pub reason: Option<String>,

@@ -71,7 +71,7 @@ impl Drop for WithoutOutcome<'_> {
 /// Runs one attempt and always returns an outcome. A panic in user code (the handler, an error's text, a drop) is caught
 /// and becomes a failed attempt.
 async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, claimed: ClaimedNotice) -> Outcome {
-    if claimed.own.is_expired(claimed.last_call_time) {
+    if claimed.is_expired() {
         return Outcome::new(claimed, ready, Event::Expired);
     }
     if ready.policy.within(&claimed.own).is_exhausted_in_all(claimed.tries()) {

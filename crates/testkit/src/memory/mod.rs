@@ -74,7 +74,7 @@ impl Ended {
         let Live { notice, last_class, .. } = self.live;
         let purged =
             Purged { id: notice.id, tries: notice.tries(), class: last_class, error: None, reason: self.reason };
-        let errors = notice.errors.filter(|_| notice.status == Status::DeadLetter);
+        let errors = notice.errors.filter(|_| notice.status != Status::Succeeded);
         purged.with_errors(errors.as_deref())
     }
 }
