@@ -201,7 +201,7 @@ impl World {
         assert!(self.outbox.engine().stores().browse.refresh_counts(def_id, SECOND).await.unwrap());
         let (last, schedule) = (self.own.clock.now(), Some(HOURLY.to_owned()));
         let tick = Tick { def_id, schedule, seen: LastTick::default(), last, params: Vec::new() };
-        assert_eq!(self.outbox.engine().stores().send.tick(&tick).await.unwrap(), Advanced::Done);
+        assert_eq!(self.outbox.engine().stores().send.tick(&tick).await.unwrap(), Advanced::Stored);
         let (minute, counts) = (minute_of(self.own.clock.now()), SeriesCounts::from_values(1..));
         let row = SeriesRow { def_id, minute, counts };
         self.outbox.engine().stores().send.write_series("node-1", &[row]).await.unwrap();
@@ -217,7 +217,7 @@ impl World {
         let lease = TaskLease::of(60 * SECOND);
         assert!(tasks.claim::<i64>(KIND, 10, &lease).await.unwrap().tasks.is_empty());
         for (id, outcome) in [
-            ("held", None),
+            ("claimed", None),
             ("dead", Some(TaskOutcome::Dead("no such number".to_owned()))),
             ("aside", Some(TaskOutcome::Aside("unusable".to_owned()))),
             ("retried", Some(TaskOutcome::Retry((60 * SECOND).into()))),

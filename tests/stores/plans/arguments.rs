@@ -46,6 +46,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         }
         "insert_many" | "insert_many_keyed" => batches(new),
         "duplicates" | "hold_duplicates" => batches(|id| json!({ "owner": 1, "own_key": id.to_string() })),
+        "keep_skipped_key" => vec![list(&["107", "'one key'", "1"])],
         "due" => {
             let marks = json!([{ "owner": 1, "from_0": 5, "from_2": 5, "from_5": 5, "from_4": 5 }]);
             vec![list(&["'[]'"]), vec![format!("'{marks}'")]]

@@ -27,7 +27,7 @@ impl dyn Backend + '_ {
         let record = AttemptRecord::new(&claimed, SECOND, class.unwrap_or(ErrorClass::Unknown), message);
         settle.errors = Some(append_attempt(None, record));
         settle.regroup();
-        assert_eq!(self.settle_one(settle).await, Settled::Done);
+        assert_eq!(self.settle_one(settle).await, Settled::Stored);
         self.clock().advance(SECOND);
         id
     }
@@ -123,14 +123,14 @@ pub async fn a_dead_letter_that_is_retried_or_acked_leaves_its_group(b: &dyn Bac
     b.add_dead_by("sync", Some(ErrorClass::Busy), "busy 3").await;
     let count = async || b.groups(&Filter::dead_letters()).await.iter().map(|group| group.count).collect::<Vec<_>>();
     assert_eq!(count().await, [3]);
-    assert_eq!(b.alice().retry(retried).await.unwrap(), VerbResult::Done);
+    assert_eq!(b.alice().retry(retried).await.unwrap(), VerbResult::Applied);
     assert_eq!(count().await, [2]);
     b.apply_ack(&Reply::ack(acked), true).await;
     assert_eq!(count().await, [1]);
     let group = b.groups(&Filter::dead_letters()).await.remove(0).group;
     let claimed = b.claim_slice(def_id, Status::Failed, 1).await.remove(0);
     let settled = b.settle_one(super::succeed(&claimed)).await;
-    assert_eq!((settled, count().await), (Settled::Done, vec![1]));
+    assert_eq!((settled, count().await), (Settled::Stored, vec![1]));
     assert_eq!(b.alice().retry_all(&Filter::dead_letters().group(group), Rate::AT_ONCE).await.unwrap().changed, 1);
     assert!(count().await.is_empty());
 }

@@ -30,13 +30,13 @@ pub async fn a_response_is_kept_with_a_failure_and_with_the_final_success(b: &dy
     let mut record = AttemptRecord::new(&claimed, SECOND, ErrorClass::Unavailable, "HTTP status 503");
     record.response = Some(busy);
     failed.errors = Some(append_attempt(None, record.clone()));
-    assert_eq!(b.settle_one(failed).await, Settled::Done);
+    assert_eq!(b.settle_one(failed).await, Settled::Stored);
     let stored = b.record(id).await;
     assert_eq!((stored.response, stored.errors), (Some(last), vec![record]));
     b.clock().advance(SECOND);
     let again = b.claim_slice(def_id, Status::Failed, 1).await.remove(0);
     let (done, last) = answered(succeed(&again), &again, Response::new(201));
-    assert_eq!(b.settle_one(done).await, Settled::Done);
+    assert_eq!(b.settle_one(done).await, Settled::Stored);
     let stored = b.record(id).await;
     assert_eq!((stored.status, stored.response, stored.errors.len()), (Status::Succeeded, Some(last), 1));
     // At the first attempt, too, where a success without a response is bare.
@@ -45,7 +45,7 @@ pub async fn a_response_is_kept_with_a_failure_and_with_the_final_success(b: &dy
     assert_eq!(succeed(&claimed).shape(), Shape::Bare { keep: true });
     let (done, last) = answered(succeed(&claimed), &claimed, Response::new("ACCEPTED").body("{}"));
     assert_eq!(done.shape(), Shape::NoticeOnly);
-    assert_eq!(b.settle_one(done).await, Settled::Done);
+    assert_eq!(b.settle_one(done).await, Settled::Stored);
     assert_eq!(b.record(id).await.response, Some(last));
 }
 
@@ -79,9 +79,9 @@ pub async fn a_response_stays_with_a_notice_that_is_acked_cancelled_or_retried(b
     b.apply_ack(&Reply::ack(*acked), true).await;
     let record = b.record(*acked).await;
     assert_eq!((record.status, record.response.as_ref()), (Status::Succeeded, Some(of_acked)));
-    assert_eq!(b.alice().cancel(*cancelled, "no").await.unwrap(), VerbResult::Done);
+    assert_eq!(b.alice().cancel(*cancelled, "no").await.unwrap(), VerbResult::Applied);
     assert_eq!(b.record(*cancelled).await.response.as_ref(), Some(of_cancelled));
-    assert_eq!(b.alice().retry(*cancelled).await.unwrap(), VerbResult::Done);
+    assert_eq!(b.alice().retry(*cancelled).await.unwrap(), VerbResult::Applied);
     let record = b.record(*cancelled).await;
     assert_eq!((record.status, record.response.as_ref()), (Status::Failed, Some(of_cancelled)));
 }
@@ -94,7 +94,7 @@ pub async fn any_text_can_be_a_response(b: &dyn Backend) {
         let id = b.add_to("sync").await;
         let claimed = b.claim_one(def_id).await;
         let (done, last) = answered(succeed(&claimed), &claimed, Response::new(text).body(text));
-        assert_eq!(b.settle_one(done).await, Settled::Done);
+        assert_eq!(b.settle_one(done).await, Settled::Stored);
         assert_eq!(b.record(id).await.response, Some(last), "{text}");
     }
 }
