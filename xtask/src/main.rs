@@ -20,7 +20,7 @@ mod table;
 mod test;
 mod tool;
 mod unpack;
-mod verdict;
+mod mutant_result;
 
 use std::process::ExitCode;
 

@@ -55,7 +55,7 @@ pub(crate) struct Worker {
 #[derive(Default)]
 pub(crate) struct Totals {
     pub(crate) succeeded: AtomicU64,
-    pub(crate) awaiting: AtomicU64,
+    pub(crate) awaiting_ack: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) dead: AtomicU64,
 }

@@ -1,4 +1,4 @@
-//! The promises of sweepers, on every store: delivery, verdicts, definitions that change meanwhile, start and end of a
+//! The promises of sweepers, on every store: delivery, handler results, definitions that change meanwhile, start and end of a
 //! sweeper.
 
 mod ack;
@@ -16,7 +16,7 @@ mod own_limits;
 mod slices;
 mod testkit;
 mod timetables;
-mod verdicts;
+mod handler_results;
 mod versions;
 mod windows;
 
@@ -32,7 +32,7 @@ macro_rules! sending_suite {
                 a_notice_whose_sender_died_is_sent_again_and_the_crash_is_counted,
                 a_notice_that_kills_its_process_each_time_runs_out,
                 a_long_wait_for_the_handler_keeps_its_lease;
-            verdicts: a_skipped_notice_is_cancelled_with_its_reason,
+            handler_results: a_skipped_notice_is_cancelled_with_its_reason,
                 a_handler_can_say_when_to_retry,
                 a_handler_can_give_up_at_once,
                 a_panic_is_a_failure_of_its_notice_alone,

@@ -68,12 +68,12 @@ impl Operator {
         let mut applied = Applied { unchanged: plan.unchanged, kept: plan.keep, ..Applied::default() };
         for new in plan.create {
             match self.outbox.edit(Edit::Create(new.clone()), &self.who).await? {
-                Edited::Done(row) => applied.created.push(row),
+                Edited::Stored(row) => applied.created.push(row),
                 Edited::Conflict(seen) if is_untouched(&seen) && !seen.differences(&new).is_empty() => {
                     // A sweeper has created it since the plan. No editor has changed it, so the listed row replaces it.
                     let new = NotifyDef { id: seen.id, ..new };
                     match self.outbox.edit(Edit::Replace { seen, new: new.clone() }, &self.who).await? {
-                        Edited::Done(row) => applied.changed.push(row),
+                        Edited::Stored(row) => applied.changed.push(row),
                         other => applied.met(other, &new),
                     }
                 }
@@ -82,13 +82,13 @@ impl Operator {
         }
         for PlannedChange { seen, new, .. } in plan.change {
             match self.outbox.edit(Edit::Replace { seen, new: new.clone() }, &self.who).await? {
-                Edited::Done(row) => applied.changed.push(row),
+                Edited::Stored(row) => applied.changed.push(row),
                 other => applied.met(other, &new),
             }
         }
         for seen in plan.delete {
             match self.outbox.edit(Edit::Delete { seen: seen.clone() }, &self.who).await? {
-                Edited::Done(_) => applied.deleted.push(seen),
+                Edited::Stored(_) => applied.deleted.push(seen),
                 Edited::Conflict(_) => applied.conflicts.push(seen.name),
                 // Another process deleted it.
                 Edited::Missing => {}

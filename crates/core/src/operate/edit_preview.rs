@@ -17,6 +17,7 @@ use crate::transition::{Event, Next, Transition};
 
 /// The live notices of a definition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InFlight {
     /// The notices that wait for their retry.
     pub retries: Vec<RetryGroup>,
@@ -27,7 +28,7 @@ pub struct InFlight {
     /// The notices that are being sent.
     pub sending: Counted,
     /// The notices that await their ack.
-    pub awaiting: Counted,
+    pub awaiting_ack: Counted,
     /// The handlers of all living nodes.
     pub handlers: BTreeSet<String>,
 }
@@ -62,7 +63,7 @@ pub struct EditPreview {
     /// The notices that are being sent; they keep the time-out with which they began.
     pub sending: Counted,
     /// The notices that await their ack, and keep their deadlines.
-    pub awaiting: Counted,
+    pub awaiting_ack: Counted,
     /// The new value of `enabled`, if it changes.
     pub enabled: Option<bool>,
     /// The change of the handler, if there is one.
@@ -114,7 +115,7 @@ pub fn preview(seen: &NotifyDef, new: &NotifyDef, in_flight: &InFlight) -> EditP
         changes: seen.differences(new),
         not_sent: in_flight.not_sent,
         sending: in_flight.sending,
-        awaiting: in_flight.awaiting,
+        awaiting_ack: in_flight.awaiting_ack,
         enabled: (seen.enabled != new.enabled).then_some(new.enabled),
         handler: (handler(seen) != handler(new)).then(|| HandlerChange {
             from: handler(seen),
@@ -281,8 +282,8 @@ impl fmt::Display for EditPreview {
         if self.alerts.0 != self.alerts.1 {
             write!(f, "\n{} of the next failures alert instead of {}", self.alerts.1, self.alerts.0)?;
         }
-        if self.awaiting.count > 0 && self.differs_in(&["need_confirm", "max_confirm_delay"]) {
-            write!(f, "\n{} that await their ack keep their deadlines", self.awaiting)?;
+        if self.awaiting_ack.count > 0 && self.differs_in(&["need_confirm", "max_confirm_delay"]) {
+            write!(f, "\n{} that await their ack keep their deadlines", self.awaiting_ack)?;
         }
         if self.sending.count > 0 && self.differs_in(&["timeout"]) {
             write!(f, "\n{} that are being sent keep their time-out", self.sending)?;

@@ -105,7 +105,7 @@ fn rules_and_caps_and_strategies_count() {
 fn a_preview_shows_switch_handler_and_deadlines() {
     let mut in_flight = InFlight { retries: vec![group(1, 0, "network", 5, 2)], ..InFlight::default() };
     in_flight.not_sent = Counted { count: 10_000, more: true };
-    (in_flight.awaiting.count, in_flight.sending.count) = (3, 4);
+    (in_flight.awaiting_ack.count, in_flight.sending.count) = (3, 4);
     in_flight.handlers.insert("a".to_owned());
     let new = def().enabled(false).handler("b").timeout("1s").max_confirm_delay("1h");
     let text = preview(&def(), &new, &in_flight).to_string();

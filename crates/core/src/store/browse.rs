@@ -191,7 +191,8 @@ impl SeenNode {
     }
 }
 
-/// Failed notices that wait for their retry and for which the decision is the same.
+/// Failed notices that wait for their retry and for which the decision is the same. Exhaustive, because
+/// stores construct it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct RetryGroup {
     /// The failed attempts of each.

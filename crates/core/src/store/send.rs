@@ -102,7 +102,7 @@ pub struct Tick {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advanced {
     /// It is stored, and its notices are inserted.
-    Done,
+    Stored,
     /// Nothing was done, because the row has changed since it was read: another node was faster, the timetable was edited, or
     /// another alarm came.
     Changed,

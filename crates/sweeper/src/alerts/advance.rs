@@ -30,7 +30,7 @@ impl Worker {
         for (def_id, reason) in self.stores().alerts.due_alerts(AT_ONCE).await? {
             match self.advance_alert(def_id, reason).await {
                 // The new notice is due, and there may be more.
-                Ok(Advanced::Done) => again_in = Duration::ZERO,
+                Ok(Advanced::Stored) => again_in = Duration::ZERO,
                 // Another node was faster, or another alarm came.
                 Ok(Advanced::Changed) => again_in = again_in.min(SHORTEST_SLEEP),
                 // Tried again with the next poll: an outcome is just being stored, or an editor has locked the row for long.
@@ -67,7 +67,7 @@ impl Worker {
         let (alert, new) = advance(alert, &seen, facts, policy, checks);
         let notice = alert.as_ref().map(|alert| (alert_def, alert.to_json()));
         let result = self.stores().alerts.advance_alert(&step(new, notice)).await?;
-        if let (Advanced::Done, Some(alert)) = (result, alert) {
+        if let (Advanced::Stored, Some(alert)) = (result, alert) {
             self.meters.alerts_suppressed(alert.more);
         }
         Ok(result)

@@ -81,13 +81,13 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, cl
     let facts = Facts::new(claimed, Arc::clone(&definition.row), worker.outbox.clone());
     let result = AssertUnwindSafe(call_handler(worker, &ready, &facts)).catch_unwind().await;
     let Called { event, trouble, error_type } = result.unwrap_or_else(|panic| {
-        let message = told(&ready, &facts, format!("the handler panicked: {}", panic_text(&*panic)));
+        let message = masked(&ready, &facts, format!("the handler panicked: {}", panic_text(&*panic)));
         // The panic's payload may panic again when it is dropped.
         std::mem::forget(panic);
         Called::failed(ErrorClass::Unknown, message)
     });
     let mut claimed = facts.without_param();
-    claimed.description = claimed.description.map(|text| told(&ready, &facts, text));
+    claimed.description = claimed.description.map(|text| masked(&ready, &facts, text));
     let mut outcome = Outcome::new(claimed, ready, event);
     outcome.duration = began.elapsed();
     (outcome.trouble, outcome.error_type) = (trouble, error_type);
@@ -128,10 +128,10 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
             Called::well(facts.required_ack().map_or(Event::Succeeded, wait))
         }
         Ok(Ok(Err(skip))) if skip.next == AfterFailure::Skip => {
-            Called::well(Event::Skipped(told(ready, facts, skip.error().to_string())))
+            Called::well(Event::Skipped(masked(ready, facts, skip.error().to_string())))
         }
         Ok(Ok(Err(failure))) => {
-            let message = told(ready, facts, with_causes(failure.error()));
+            let message = masked(ready, facts, with_causes(failure.error()));
             let class = worker.classifier.class_of(&**failure.error());
             let event = match failure.next {
                 AfterFailure::RetryIn(delay) => Event::RetryIn(delay, class),
@@ -147,7 +147,7 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
 
 /// Returns a text of the handler without the values of the parameter that people must not see. All such texts pass here before they
 /// are stored, logged, or part of an alert.
-fn told(ready: &Ready, facts: &Facts, text: String) -> String {
+fn masked(ready: &Ready, facts: &Facts, text: String) -> String {
     match &ready.policy.mask {
         Some(mask) => mask.without_values_of(facts.param(), text),
         None => text,

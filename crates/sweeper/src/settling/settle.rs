@@ -122,7 +122,7 @@ impl Worker {
         let mut locked = Vec::new();
         for (decided, reply) in std::mem::take(&mut batch.decided).into_iter().zip(replies) {
             match reply {
-                Settled::Done => self.settled(decided),
+                Settled::Stored => self.settled(decided),
                 Settled::Locked if !decided.outcome.overdue => locked.push(decided),
                 Settled::Locked | Settled::LostLease | Settled::Ended(_) => self.lost(&decided, reply),
             }
@@ -192,7 +192,7 @@ impl Worker {
             Next::Wait { .. } if matches!(outcome.event, Event::HandedBack(_)) => FirstAttempt::StillDue,
             Next::Wait { status: Status::AwaitingAck, .. } => {
                 report(|| tracing::debug!(%definition, id, attempt, "delivered, awaiting its ack"));
-                self.count(outcome, |totals| &totals.awaiting);
+                self.count(outcome, |totals| &totals.awaiting_ack);
                 FirstAttempt::Succeeded
             }
             Next::Wait { after, .. } => {

@@ -107,14 +107,14 @@ pub async fn a_row_that_was_edited_since_the_plan_is_not_touched(b: &dyn Backend
     for name in ["edited", "left_out"] {
         let seen = b.definition(name).await;
         let edited = alice.edit_definition(&seen, seen.clone().timeout("1s")).await.unwrap();
-        assert!(matches!(edited, Updated::Done(_)), "{edited:?}");
+        assert!(matches!(edited, Updated::Stored(_)), "{edited:?}");
     }
     let seen = b.definition("renamed").await;
     let mut renamed = seen.clone();
     renamed.name = "by alice".to_owned();
-    assert!(matches!(alice.edit_definition(&seen, renamed).await.unwrap(), Updated::Done(_)));
+    assert!(matches!(alice.edit_definition(&seen, renamed).await.unwrap(), Updated::Stored(_)));
     let deleted = alice.delete_definition(&b.definition("gone").await).await.unwrap();
-    assert!(matches!(deleted, Updated::Done(_)), "{deleted:?}");
+    assert!(matches!(deleted, Updated::Stored(_)), "{deleted:?}");
     b.define(NotifyDef::new("created").timeout("1s")).await;
     b.define(of_file("same")).await;
     let before = b.outbox().definitions().await.unwrap();
@@ -165,7 +165,7 @@ pub async fn a_list_that_names_a_built_in_definition_edits_its_row(b: &dyn Backe
     b.define(NotifyDef::new(DEAD_LETTERS_DEFINITION)).await;
     let seen = b.definition(DEAD_LETTERS_DEFINITION).await;
     let edited = b.outbox().operator("alice").edit_definition(&seen, seen.clone().timeout("1s")).await.unwrap();
-    assert!(matches!(edited, Updated::Done(_)), "{edited:?}");
+    assert!(matches!(edited, Updated::Stored(_)), "{edited:?}");
     let applied = b.outbox().apply_plan(plan).await.unwrap();
     assert_eq!((applied.created.len(), names(&applied.changed)), (0, vec![PURGE_DEFINITION, ALERT_DEFINITION]));
     assert_eq!(applied.conflicts, [DEAD_LETTERS_DEFINITION], "the operator's edit is not overwritten unseen");

@@ -65,7 +65,7 @@ impl dyn Backend + '_ {
     async fn fail_one(&self, def_id: i64) -> ClaimedNotice {
         let claimed = self.claims(&claim(def_id, 1, breaking())).await.notices.remove(0);
         let settle = for_breaker(fail(&claimed, 1000 * MINUTE), def_id, TargetSign::Unwell);
-        assert_eq!(self.settle_one(settle).await, Settled::Done);
+        assert_eq!(self.settle_one(settle).await, Settled::Stored);
         claimed
     }
 }
@@ -195,11 +195,11 @@ pub async fn failures_in_a_row_open_the_circuit_and_one_probe_closes_it(b: &dyn 
     assert_eq!(b.takes(def_id, breaking()).await, (0, Some(QuotaStop::Circuit { after: LEASE })));
     b.clock().advance(SECOND);
     let failed = for_breaker(fail(&probe.notices[0], 1000 * MINUTE), def_id, TargetSign::Unwell);
-    assert_eq!(b.settle_one(failed).await, Settled::Done);
+    assert_eq!(b.settle_one(failed).await, Settled::Stored);
     assert_eq!(b.takes(def_id, breaking()).await, (0, Some(QuotaStop::Circuit { after: MINUTE })));
     b.clock().advance(MINUTE);
     let probe = b.claims(&claim(def_id, 10, breaking())).await.notices.remove(0);
-    assert_eq!(b.settle_one(for_breaker(succeed(&probe), def_id, TargetSign::Well)).await, Settled::Done);
+    assert_eq!(b.settle_one(for_breaker(succeed(&probe), def_id, TargetSign::Well)).await, Settled::Stored);
     assert_eq!(b.limit(def_id).await, Some(LimitRow::default()));
     assert_eq!(b.takes(def_id, breaking()).await, (10, None));
 }
@@ -269,7 +269,7 @@ pub async fn signs_of_many_who_settle_at_once_are_all_counted(b: &dyn Backend) {
         // A conflict with other nodes is transient.
         for _ in 0..50 {
             if let Ok(settled) = b.stores().send.settle(std::slice::from_ref(&settle)).await {
-                assert_eq!(settled, [Settled::Done]);
+                assert_eq!(settled, [Settled::Stored]);
                 return;
             }
         }

@@ -82,7 +82,7 @@ pub async fn a_skipped_notice_is_in_history_from_its_commit_on(b: &dyn Backend) 
         assert_eq!(b.outbox().find(rolled_back).await.unwrap(), None);
     }
     assert_eq!(b.claim_one(def_id).await.id, many[1].id(), "the only one that is to be sent");
-    assert_eq!(b.outbox().operator("alice").retry(one).await.unwrap(), VerbResult::Done);
+    assert_eq!(b.outbox().operator("alice").retry(one).await.unwrap(), VerbResult::Applied);
     assert_eq!(b.claim_one(def_id).await.id, one, "an operator sends it after all");
 }
 
@@ -143,7 +143,7 @@ pub async fn a_skipped_notice_is_no_duplicate_of_a_live_one(b: &dyn Backend) {
     assert_eq!(taken, VerbResult::DedupeKeyTaken(live), "the key is that of the live notice");
     let claimed = b.claim_slice(def_id, Status::NotSent, 1).await.remove(0);
     b.settle_one(outcome(&claimed, Next::Finish { status: Status::Succeeded, reason: None, keep: true })).await;
-    assert_eq!(alice.retry(skipped.id()).await.unwrap(), VerbResult::Done);
+    assert_eq!(alice.retry(skipped.id()).await.unwrap(), VerbResult::Applied);
     assert!(b.add(keyed()).await.unwrap().is_duplicate(), "retried, it has the key");
 }
 
@@ -161,12 +161,12 @@ pub async fn a_revived_notice_keeps_an_expiry_ahead_and_drops_a_past_one(b: &dyn
     let expiry = later(b.clock().now(), HOUR).unwrap();
     let id = b.add_new(sync().max_tries(7).expires_at(expiry)).await.id();
     let alice = b.outbox().operator("alice");
-    assert_eq!(alice.cancel(id, "wrong").await.unwrap(), VerbResult::Done);
-    assert_eq!(alice.retry(id).await.unwrap(), VerbResult::Done);
+    assert_eq!(alice.cancel(id, "wrong").await.unwrap(), VerbResult::Applied);
+    assert_eq!(alice.retry(id).await.unwrap(), VerbResult::Applied);
     assert_eq!(b.record(id).await.own.expires_at, Some(expiry));
-    assert_eq!(alice.cancel(id, "wrong").await.unwrap(), VerbResult::Done);
+    assert_eq!(alice.cancel(id, "wrong").await.unwrap(), VerbResult::Applied);
     b.clock().advance(HOUR);
-    assert_eq!(alice.retry(id).await.unwrap(), VerbResult::Done);
+    assert_eq!(alice.retry(id).await.unwrap(), VerbResult::Applied);
     let record = b.record(id).await;
     assert_eq!((record.own.max_tries, record.own.expires_at), (Some(7), None));
     assert_eq!(b.claim_one(def_id).await.own.expires_at, None);

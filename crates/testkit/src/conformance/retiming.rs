@@ -55,7 +55,7 @@ impl dyn Backend + '_ {
     async fn edit_to(&self, change: impl FnOnce(NotifyDef) -> NotifyDef) {
         let seen = self.definition("sync").await;
         let edited = self.alice().edit_definition(&seen, change(seen.clone())).await.unwrap();
-        assert!(matches!(edited, Updated::Done(_)), "{edited:?}");
+        assert!(matches!(edited, Updated::Stored(_)), "{edited:?}");
     }
 }
 

@@ -141,7 +141,7 @@ impl OperateStore for MemoryStore {
             Err(result) => result,
             Ok(change) => state.carry_out(&record, &change, now),
         };
-        if result.is_done() {
+        if result.is_applied() {
             let mut entry = AuditEntry::new(now, who, verb.act());
             (entry.def_id, entry.notice_id) = (Some(record.def_id), Some(id));
             entry.detail = Some(detail(&record, verb));
@@ -230,7 +230,7 @@ impl State {
             }
             Change::Nothing => {}
         }
-        change.answer()
+        change.result()
     }
 
     /// Moves an ended notice back to the live ones. If another notice has its dedupe key, returns that one's id.

@@ -30,7 +30,7 @@ elseif what == 'overdue' then
     if notice then out[#out + 1] = notice else put_aside_without_entry(member) end
   end
   return out
-elseif what == 'held' then
+elseif what == 'claimed' then
   -- The `worker`; `most`, the maximum.
   local out = {}
   -- sending
