@@ -69,6 +69,11 @@ JOIN
   AND (m.fence = 0 OR m.dedupe_until_ended)
 FOR SHARE OF m;
 
+-- keep_skipped_key
+UPDATE notify_msg_history SET
+  dedupe_key = $3, dedupe_until_ended = ($4 = 1)
+WHERE id = $2;
+
 -- insert_keyed
 INSERT INTO
   notify_msg (
@@ -2702,6 +2707,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2750,6 +2761,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2798,6 +2815,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2846,6 +2869,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2990,6 +3019,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -3038,6 +3073,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -3324,7 +3365,7 @@ DELETE FROM notify_count
 WHERE def_id = $2;
 
 -- retry_groups
-SELECT failures, crashes, last_class, max_tries, wait, due, count(*)
+SELECT failures, crashes, last_class, max_tries, wait, expires_after, due, count(*)
 FROM (
   SELECT
     m.failures,
@@ -3346,6 +3387,21 @@ FROM (
         END
       )
     ) / 1000 AS wait,
+    (
+      (
+        CASE
+          WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+          WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+          WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
+        END
+      ) - (
+        CASE
+          WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+          WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+          WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+        END
+      ) + 999
+    ) / 1000 AS expires_after,
     CASE
       WHEN m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) THEN 1
       ELSE 0
@@ -3355,7 +3411,7 @@ FROM (
     AND m.status = 2
   LIMIT $3
 ) AS waiting
-GROUP BY failures, crashes, last_class, max_tries, wait, due;
+GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
 -- hold_ended
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
@@ -3530,7 +3586,7 @@ ORDER BY m.finish_time
 LIMIT $5;
 
 -- hold_purgeable
-SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status = 3 THEN m.errors END, m.end_reason
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM notify_msg_history AS m
 WHERE
   m.id = ANY ($2::text::bigint[])

@@ -70,6 +70,11 @@ CROSS JOIN
   AND m.dedupe_key = b.own_key
   AND (m.fence = 0 OR m.dedupe_until_ended);
 
+-- keep_skipped_key
+UPDATE notify_msg_history SET
+  dedupe_key = $3, dedupe_until_ended = ($4 = 1)
+WHERE id = $2;
+
 -- insert_keyed
 INSERT INTO
   notify_msg (
@@ -1984,7 +1989,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -2011,7 +2018,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -2038,7 +2047,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -2065,7 +2076,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -2146,7 +2159,9 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg m
 WHERE
   m.def_id = $2
@@ -2173,7 +2188,9 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg m
 WHERE
   m.def_id = $2
@@ -2386,7 +2403,7 @@ DELETE FROM notify_count
 WHERE def_id = $2;
 
 -- retry_groups
-SELECT failures, crashes, last_class, max_tries, wait, due, count(*)
+SELECT failures, crashes, last_class, max_tries, wait, expires_after, due, count(*)
 FROM (
   SELECT
     m.failures,
@@ -2396,6 +2413,9 @@ FROM (
     (
       (CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer)) - (CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer))
     ) / 1000 AS wait,
+    (
+      (CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)) - (CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)) + 999
+    ) / 1000 AS expires_after,
     CASE
       WHEN m.next_call_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')) THEN 1
       ELSE 0
@@ -2405,7 +2425,7 @@ FROM (
     AND m.status = 2
   LIMIT $3
 ) AS waiting
-GROUP BY failures, crashes, last_class, max_tries, wait, due;
+GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
 -- hold_ended
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
@@ -2577,7 +2597,7 @@ ORDER BY m.finish_time
 LIMIT $5;
 
 -- hold_purgeable
-SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status = 3 THEN m.errors END, m.end_reason
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM notify_msg_history AS m
 WHERE
   m.id IN (SELECT value FROM json_each($2))
