@@ -58,7 +58,7 @@ impl AckStatements {
                 kind.to_json("$3")
             )),
             ack_late: statement(format!(
-                "UPDATE notify_msg_history SET status = 1, finish_time = {now}, end_reason = $3 WHERE id = $2"
+                "UPDATE notify_msg_history SET status = 1, finish_time = {now}, end_reason = $3, error_group = NULL WHERE id = $2"
             )),
         }
     }
@@ -102,7 +102,7 @@ pub(crate) async fn apply_ack<DB: Dialect>(
             if let Some(entry) = given.entry(DateTime::UNIX_EPOCH, Some(live.def_id), live.status) {
                 write_entry::<DB>(conn, now, &entry).await?;
             }
-            return Ok(AckResult::Done);
+            return Ok(AckResult::Applied);
         }
         if stored.is_empty() {
             return Ok(AckResult::Unknown);

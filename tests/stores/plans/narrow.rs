@@ -7,13 +7,14 @@ use super::{Access, Plans};
 /// A way: its number, the index, and whether the found notices, which are few, are sorted.
 type Way = (&'static str, &'static str, bool);
 
-const ENDED: [Way; 6] = [
+const ENDED: [Way; 7] = [
     ("1", "notify_msg_history_finished", false),
     ("2", "notify_msg_history_dead", false),
     ("3", "PRIMARY", true),
     ("4", "notify_msg_history_tag", false),
     ("5", "notify_msg_history_order", false),
     ("6", "notify_msg_history_dedupe", false),
+    ("7", "notify_msg_history_group", false),
 ];
 const LIVE: [Way; 4] = [
     ("1", "notify_msg_due", false),
@@ -73,7 +74,23 @@ fn arguments(database: &str, status: &str, way: &str) -> Vec<String> {
         _ => "'[777,200777]'",
     };
     let (from, until) = ("'1970-01-01 00:00:00'", "'9999-12-31 23:59:59'");
-    ["1", status, from, until, "51", way, ids, "'one tag'", "'one key'", "'17'", "'auth'", "'refused'", "1", "1000"]
-        .map(str::to_owned)
-        .to_vec()
+    [
+        "1",
+        status,
+        from,
+        until,
+        "51",
+        way,
+        ids,
+        "'one tag'",
+        "'one key'",
+        "'17'",
+        "'auth'",
+        "'refused'",
+        "1",
+        "7",
+        "1000",
+    ]
+    .map(str::to_owned)
+    .to_vec()
 }

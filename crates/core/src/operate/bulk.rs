@@ -117,8 +117,8 @@ impl Operator {
     /// [`Self::cancel_all`] ends them.
     ///
     /// It only deletes notices that had ended before the call began. Each step of 500 is its own transaction with one entry in the audit,
-    /// which has their ids; another call continues. As `notify.purge` does, it logs a line at `warn` for each dead letter, without its parameter; for other
-    /// notices it logs a line for each step.
+    /// which has their ids; another call continues. As `notify.purge` does, it logs a line at `warn` for each dead letter and each
+    /// cancelled notice, without its parameter; for successes it logs a line for each step.
     ///
     /// ```
     /// use solid_notify_core::Filter;
@@ -229,10 +229,15 @@ impl Operator {
 /// Logs what a step deleted: nothing else remains of it, except its ids in the audit.
 fn log_purged(part: &Part, done: &BulkStepDone) {
     let definition = part.definition.as_str();
-    if part.slice.status == Status::DeadLetter {
-        done.purged.iter().for_each(|row| row.log_dead_letter(definition));
+    let what = match part.slice.status {
+        Status::DeadLetter => Some("dead letter"),
+        Status::Cancelled => Some("cancelled notice"),
+        _ => None,
+    };
+    if let Some(what) = what {
+        done.purged.iter().for_each(|row| row.log(definition, what));
     } else if !done.purged.is_empty() {
-        let (count, status) = (done.purged.len(), part.slice.status.code());
-        tracing::warn!(definition, count, status, "purged ended notices for an operator");
+        let count = done.purged.len();
+        tracing::warn!(definition, count, "purged successes for an operator");
     }
 }

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 
 use crate::add::problem_of_key;
 use crate::error::{Error, Result};
+pub use crate::error_group::NO_CLASS;
 use crate::notice::Status;
 use crate::notice::rfc3339;
 use crate::store::{Only, TextSearch};
@@ -33,6 +34,7 @@ pub struct Filter {
     pub(super) statuses: Vec<Status>,
     pub(super) definition: Option<String>,
     pub(super) class: Option<String>,
+    pub(super) group: Option<i64>,
     pub(super) from: Option<DateTime<Utc>>,
     pub(super) until: Option<DateTime<Utc>>,
     pub(super) only: Only,
@@ -45,15 +47,13 @@ const TEXT_LIMIT: usize = 1000;
 /// How many ids the text of a filter names.
 const SHOWN_IDS: usize = 5;
 
-/// The class name that stands for dead letters without a class.
-pub const NO_CLASS: &str = "-";
-
 impl Filter {
     fn of(statuses: &[Status]) -> Self {
         Self {
             statuses: statuses.to_vec(),
             definition: None,
             class: None,
+            group: None,
             from: None,
             until: None,
             only: Only::default(),
@@ -102,6 +102,13 @@ impl Filter {
     #[must_use]
     pub fn class(mut self, class: impl Into<String>) -> Self {
         self.class = Some(class.into());
+        self
+    }
+
+    /// Only of this group, as [`super::Operator::groups`] returns it; a group has one definition and one class. For dead letters only.
+    #[must_use]
+    pub fn group(mut self, group: i64) -> Self {
+        self.group = Some(group);
         self
     }
 
@@ -169,6 +176,9 @@ impl Filter {
                 "only dead letters can be filtered by class, because no index has the class of others".to_owned(),
             );
         }
+        if self.group.is_some() && (self.statuses != [Status::DeadLetter] || self.class.is_some()) {
+            return wrong("a group is one of dead letters, and has one class: filter by the group alone".to_owned());
+        }
         if let Some(problem) = self.problem_of_only() {
             return wrong(problem);
         }
@@ -231,6 +241,9 @@ impl fmt::Display for Filter {
         if let Some(class) = &self.class {
             write!(f, ", class {class}")?;
         }
+        if let Some(group) = &self.group {
+            write!(f, ", group {group}")?;
+        }
         let Only { ids, tag, ordering_key, dedupe_key, text } = &self.only;
         for (word, value) in [("tag", tag), ("ordering key", ordering_key), ("dedupe key", dedupe_key)] {
             if let Some(value) = value {
@@ -266,6 +279,10 @@ mod tests {
     fn a_class_is_known_of_dead_letters_only() {
         assert!(Filter::dead_letters().class("timeout").check(&[Status::DeadLetter], "").is_ok());
         assert!(Filter::cancelled().class("timeout").check(&[Status::Cancelled], "").is_err());
+        assert!(Filter::dead_letters().group(-7).check(&[Status::DeadLetter], "").is_ok());
+        assert!(Filter::ended().group(-7).check(&Filter::ended().statuses, "").is_err());
+        assert!(Filter::dead_letters().group(-7).class("timeout").check(&[Status::DeadLetter], "").is_err());
+        assert_eq!(Filter::dead_letters().group(-7).to_string(), "dead letters of all definitions, group -7");
         let error = Filter::live().check(&[Status::DeadLetter], "they have not ended").unwrap_err().to_string();
         assert!(error.contains("not sent: they have not ended"), "{error}");
     }

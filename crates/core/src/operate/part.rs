@@ -29,9 +29,10 @@ impl Part {
     /// Returns what a filter selects of a queue slice.
     pub(super) fn of(row: &NotifyDef, status: Status, filter: &Filter, newest_first: bool) -> Self {
         let mut part = Self::whole(row, status);
-        let Filter { class, from, until, only, .. } = filter;
+        let Filter { class, group, from, until, only, .. } = filter;
         part.slice = QueueSlice {
             class: class.clone(),
+            group: *group,
             from: *from,
             until: *until,
             only: only.clone(),

@@ -6,8 +6,8 @@ use solid_notify_core::StoreError;
 use solid_notify_core::notice::{NEVER, Status, duration_millis, time_from_millis};
 use solid_notify_core::store::{Listed, Only, Position, QueueSlice};
 
-use super::given::{self, After};
-use super::row::{Words, number, score, word};
+use super::given::{self, After, Text};
+use super::row::{Words, number, number_if_there, own_limits, score, word};
 use super::{LOOK, RedisStore, def_of, keys, member};
 
 /// How many notices a script reads at most while it looks for some of them.
@@ -89,14 +89,16 @@ impl RedisStore {
 /// True if a queue slice is all notices of its sorted set between two scores.
 fn is_whole(slice: &QueueSlice) -> bool {
     let tag = slice.only.tag.clone();
-    slice.only == Only { tag, ..Only::default() } && (slice.only.tag.is_none() || slice.class.is_none())
+    slice.only == Only { tag, ..Only::default() }
+        && (slice.only.tag.is_none() || (slice.class.is_none() && slice.group.is_none()))
 }
 
 /// The sorted set of a queue slice.
 fn set_of(slice: &QueueSlice) -> String {
-    match (&slice.only.tag, &slice.class) {
-        (Some(tag), _) => keys::tagged(slice.status, tag),
-        (None, Some(class)) if slice.status == Status::DeadLetter => keys::dead_letters(class),
+    match (&slice.only.tag, slice.group, &slice.class) {
+        (Some(tag), ..) => keys::tagged(slice.status, tag),
+        (None, Some(group), _) => keys::error_group(group),
+        (None, None, Some(class)) if slice.status == Status::DeadLetter => keys::dead_letters(class),
         _ => keys::status(slice.status),
     }
 }
@@ -109,13 +111,14 @@ fn conditions(slice: &QueueSlice) -> given::Only<'_> {
         ordering_key: only.ordering_key.as_deref(),
         dedupe_key: only.dedupe_key.as_deref(),
         class: slice.class.as_deref(),
+        group: slice.group.map(Text),
         text: only.text.as_ref().map(|search| search.text.as_str()),
         in_param: only.text.as_ref().is_some_and(|search| search.in_param),
     }
 }
 
 /// The first and the last score. Times are stored to the millisecond.
-fn bounds(slice: &QueueSlice) -> (String, String) {
+pub(super) fn bounds(slice: &QueueSlice) -> (String, String) {
     let since = |time: DateTime<Utc>| (time - DateTime::UNIX_EPOCH).to_std().unwrap_or_default();
     let low = slice.from.map_or_else(|| "-inf".to_owned(), |from| duration_millis(since(from)).to_string());
     let high = slice.until.map_or_else(|| "+inf".to_owned(), |until| since(until).as_millis().to_string());
@@ -124,8 +127,8 @@ fn bounds(slice: &QueueSlice) -> (String, String) {
 
 fn listed(def_id: i64, words: &Words) -> Listed {
     let cut = |text: Option<String>, limit: usize| text.map(|text| text.chars().take(limit).collect::<String>());
-    let at = word(words, 13).and_then(|text| score(&text));
-    let id = number(words, 12);
+    let at = word(words, 15).and_then(|text| score(&text));
+    let id = number(words, 14);
     let position = Position::new(at.map_or_else(|| "infinity".to_owned(), |at| format!("{at:016}")), id);
     let status = Status::from_code(number(words, 0)).unwrap_or(Status::NotSent);
     let time = time_from_millis(at.unwrap_or(NEVER));
@@ -136,5 +139,6 @@ fn listed(def_id: i64, words: &Words) -> Listed {
     listed.last_call_time = word(words, 7).map(|_| time_from_millis(number(words, 7)));
     listed.end_reason = cut(word(words, 8), 500);
     (listed.ordering_key, listed.dedupe_key, listed.tag) = (word(words, 9), word(words, 10), word(words, 11));
+    listed.own = own_limits(number_if_there(words, 12), number_if_there(words, 13));
     listed
 }

@@ -1,6 +1,6 @@
 -- Acknowledges a notice by plain SQL: in the caller's transaction, in triggers, from any language.
 --     CALL notify_ack(7, @answer);
--- The answer is what it did: 'done' (the notice has ended as succeeded), 'dead_letter_acked' (it was a dead letter and is
+-- The answer is what it did: 'applied' (the notice has ended as succeeded), 'dead_letter_acked' (it was a dead letter and is
 -- a success now), 'already_succeeded', 'cancelled', or 'unknown' (there is no notice with this id, or it was purged).
 -- It has several steps, and outside a transaction each of them commits by itself, so begin one.
 -- It runs with the rights of its caller, in a trigger of its definer, which needs EXECUTE; SELECT, UPDATE and DELETE on
@@ -36,10 +36,10 @@ BEGIN
             DELETE FROM notify_msg_history WHERE id = the_id;
             INSERT INTO notify_msg_history (id, def_id, param, description, errors, status, fence, failures, crashes, worker,
                 last_class, last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag,
-                max_tries, expires_at, finish_time,
+                max_tries, expires_at, response, finish_time,
                 end_reason)
             SELECT id, def_id, param, description, errors, 1, fence, failures, crashes, worker, NULL, last_call_time, NULL,
-                   create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag, max_tries, expires_at,
+                   create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag, max_tries, expires_at, response,
                    UTC_TIMESTAMP(6), 'acked'
             FROM notify_msg WHERE id = the_id;
             SELECT def_id, ordering_key INTO owner, the_key FROM notify_msg WHERE id = the_id;
@@ -52,7 +52,7 @@ BEGIN
                 UPDATE notify_msg SET next_call_time = UTC_TIMESTAMP(6), blocked_since = NULL
                 WHERE id = next_id AND blocked_since IS NOT NULL;
             END IF;
-            SET answer = 'done';
+            SET answer = 'applied';
             LEAVE looks;
         END IF;
         SELECT status, def_id INTO ended, owner FROM notify_msg_history WHERE id = the_id;
@@ -63,7 +63,8 @@ BEGIN
         IF ended IS NOT NULL THEN
             IF ended = 3 THEN
                 UPDATE notify_msg_history
-                SET status = 1, finish_time = UTC_TIMESTAMP(6), end_reason = 'acked after it had been given up'
+                SET status = 1, finish_time = UTC_TIMESTAMP(6), end_reason = 'acked after it had been given up',
+            error_group = NULL
                 WHERE id = the_id;
                 INSERT INTO notify_audit (who, act, def_id, notice_id, detail)
                 VALUES (left(current_user(), 200), 'ack', owner, the_id,

@@ -19,10 +19,13 @@ statements! {
     list_ended_oldest,
     list_dead_newest,
     list_dead_oldest,
+    list_group_newest,
+    list_group_oldest,
     list_live_newest,
     list_live_oldest,
     count_ended,
     count_dead,
+    count_group,
     count_live,
     next_class,
     ahead,
@@ -33,19 +36,23 @@ impl ListStatements {
         let statement = |text: String| Statement::new(kind, &text);
         let page = |slice: &Slice, newest_first| statement(slice.page(kind, newest_first, "$6", "$7"));
         let count = |slice: &Slice| statement(format!("SELECT count(*) FROM ({}) AS counted", slice.rows(kind, "$6")));
-        // A queue slice: `$3` is its status or class.
+        // A queue slice: `$3` is its status, class or group.
         let ended = Slice::ended(kind, "notify_msg_history_finished", "m.status = $3");
         let dead = Slice::ended(kind, "notify_msg_history_dead", &format!("{} = $3", kind.dead_class()));
+        let group = Slice::ended(kind, "notify_msg_history_group", "m.error_group = $3");
         let live = Slice::live(kind, "notify_msg_due", "m.status = $3");
         Self {
             list_ended_newest: page(&ended, true),
             list_ended_oldest: page(&ended, false),
             list_dead_newest: page(&dead, true),
             list_dead_oldest: page(&dead, false),
+            list_group_newest: page(&group, true),
+            list_group_oldest: page(&group, false),
             list_live_newest: page(&live, true),
             list_live_oldest: page(&live, false),
             count_ended: count(&ended),
             count_dead: count(&dead),
+            count_group: count(&group),
             count_live: count(&live),
             // The class after `$3`: one index search, however many dead letters there are. One definition at a time, because
             // MySQL searches a range only between constants.
@@ -74,6 +81,8 @@ pub(crate) async fn list<DB: Dialect>(
     }
     let statements = ListStatements::of(DB::KIND);
     let statement = match (slice.status.is_final(), &slice.class, slice.newest_first) {
+        (true, _, true) if slice.group.is_some() => &statements.list_group_newest,
+        (true, _, false) if slice.group.is_some() => &statements.list_group_oldest,
         (true, None, true) => &statements.list_ended_newest,
         (true, None, false) => &statements.list_ended_oldest,
         (true, Some(_), true) => &statements.list_dead_newest,
@@ -97,6 +106,7 @@ pub(crate) async fn count<DB: Dialect>(
     let rows = if slice.only.selects_all() {
         let statements = ListStatements::of(DB::KIND);
         let statement = match (slice.status.is_final(), &slice.class) {
+            (true, _) if slice.group.is_some() => &statements.count_group,
             (true, None) => &statements.count_ended,
             (true, Some(_)) => &statements.count_dead,
             (false, _) => &statements.count_live,
@@ -144,14 +154,14 @@ pub(crate) async fn classes<DB: Dialect>(
 }
 
 /// The times between which a queue slice is read, as text of the database, and the id after which the page begins.
-struct Bounds {
+pub(crate) struct Bounds {
     from: String,
     until: String,
     id: i64,
 }
 
 impl Bounds {
-    fn of<DB: Dialect>(slice: &QueueSlice) -> Self {
+    pub(crate) fn of<DB: Dialect>(slice: &QueueSlice) -> Self {
         let text = |time: DateTime<Utc>| {
             let text = rfc3339(time);
             DB::KIND.padded_time(&text.trim_end_matches('Z').replace('T', " "))
@@ -175,15 +185,16 @@ impl Bounds {
         }
     }
 
-    fn args(&self) -> [Arg<'_>; 2] {
+    pub(crate) fn args(&self) -> [Arg<'_>; 2] {
         [self.from.as_str().into(), self.until.as_str().into()]
     }
 }
 
-/// The argument that selects a queue slice among those of its definition: the class or the status.
+/// The argument that selects a queue slice among those of its definition: the group, the class or the status.
 fn which(slice: &QueueSlice) -> Arg<'_> {
-    match &slice.class {
-        Some(class) => class.as_str().into(),
-        None => slice.status.code().into(),
+    match (slice.group, &slice.class) {
+        (Some(group), _) => group.into(),
+        (None, Some(class)) => class.as_str().into(),
+        (None, None) => slice.status.code().into(),
     }
 }

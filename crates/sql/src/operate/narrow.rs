@@ -30,6 +30,7 @@ enum Way {
     Tag,
     OrderingKey,
     DedupeKey,
+    Group,
 }
 
 impl NarrowStatements {
@@ -37,7 +38,7 @@ impl NarrowStatements {
         let (ended, live) = (ended(kind), live(kind));
         let (of_ended, of_live) = (Slice::ended(kind, "PRIMARY", "true"), Slice::live(kind, "PRIMARY", "true"));
         let page = |of: &Slice, slices: &[Slice], newest_first| {
-            let parts = slices.iter().map(|slice| slice.page_of_ids(kind, newest_first, "$15", "$6"));
+            let parts = slices.iter().map(|slice| slice.page_of_ids(kind, newest_first, "$16", "$6"));
             Statement::new(kind, &of.lines_of(kind, &kind.one_of(parts), newest_first))
         };
         let count = |slices: &[Slice]| {
@@ -80,7 +81,7 @@ fn ended(kind: Kind) -> Vec<Slice> {
     let error = kind.contains(kind.last_error(), "$13");
     let param = kind.contains(&kind.json_text("m.param"), "$13");
     let all = format!(
-        "{CONDITIONS} AND ($12 IS NULL OR {class} = $12) AND ($13 IS NULL OR {error} OR ($14 = 1 AND {param}))"
+        "{CONDITIONS} AND ($12 IS NULL OR {class} = $12) AND ($15 IS NULL OR m.error_group = $15) AND ($13 IS NULL OR {error} OR ($14 = 1 AND {param}))"
     );
     let part = |way: Way, index: &str, found: &str| {
         Slice::ended(kind, index, &format!("$7 = {} AND {found} AND {all}", way as i64))
@@ -91,6 +92,7 @@ fn ended(kind: Kind) -> Vec<Slice> {
         part(Way::Ids, "PRIMARY", &format!("m.status + 0 = $3 AND {}", kind.listed("m.id", "$8"))),
         part(Way::Tag, "notify_msg_history_tag", "m.status = $3 AND m.tag = $9"),
         part(Way::OrderingKey, "notify_msg_history_order", "m.status = $3 AND m.ordering_key = $10"),
+        part(Way::Group, "notify_msg_history_group", "m.status + 0 = $3 AND m.error_group = $15"),
         part(Way::DedupeKey, "notify_msg_history_dedupe", "m.status = $3 AND m.dedupe_key = $11"),
     ]
 }
@@ -120,6 +122,8 @@ fn way(slice: &QueueSlice) -> Way {
         Way::OrderingKey
     } else if only.dedupe_key.is_some() && slice.status.is_final() {
         Way::DedupeKey
+    } else if slice.group.is_some() {
+        Way::Group
     } else if slice.class.is_some() {
         Way::Class
     } else {
@@ -128,7 +132,7 @@ fn way(slice: &QueueSlice) -> Way {
 }
 
 /// Returns the arguments of these statements; `bounds` are the first time, the last time, and the limit.
-pub(super) fn args<'a>(now: Arg<'a>, slice: &'a QueueSlice, bounds: [Arg<'a>; 3], id: i64) -> [Arg<'a>; 15] {
+pub(super) fn args<'a>(now: Arg<'a>, slice: &'a QueueSlice, bounds: [Arg<'a>; 3], id: i64) -> [Arg<'a>; 16] {
     let only = &slice.only;
     let [from, until, limit] = bounds;
     [
@@ -146,6 +150,7 @@ pub(super) fn args<'a>(now: Arg<'a>, slice: &'a QueueSlice, bounds: [Arg<'a>; 3]
         Arg::Text(slice.class.as_deref()),
         Arg::Text(only.text.as_ref().map(|search| search.text.as_str())),
         Arg::Int(Some(i64::from(only.text.as_ref().is_some_and(|search| search.in_param)))),
+        Arg::Int(slice.group),
         id.into(),
     ]
 }

@@ -1,6 +1,6 @@
 //! The SQL of a queue slice: its rows in the order of an index, a page of them, and their number.
 
-use solid_notify_core::notice::{Status, time_from_millis};
+use solid_notify_core::notice::{OwnLimits, Status, time_from_millis};
 use solid_notify_core::store::{Listed, Position};
 
 use crate::dialect::Dialect;
@@ -27,6 +27,8 @@ columns! {
     dedupe_key = "m.dedupe_key";
     tag = "m.tag";
     last_call_time = kind.epoch("m.last_call_time");
+    max_tries = "m.max_tries";
+    expires_at = kind.epoch("m.expires_at");
 }
 
 /// A queue slice: the notices of a definition and status, or class, in the order of an index. `$2` is its definition, `$3` its status,
@@ -150,5 +152,6 @@ pub(super) fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<Listed> {
     listed.dedupe_key = DB::text(row, AT.dedupe_key)?;
     listed.tag = DB::text(row, AT.tag)?;
     listed.last_call_time = DB::int(row, AT.last_call_time)?.map(time_from_millis);
+    listed.own = OwnLimits::new(DB::int(row, AT.max_tries)?, DB::int(row, AT.expires_at)?.map(time_from_millis));
     Ok(listed)
 }

@@ -20,6 +20,7 @@ pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
             Ok(measured) => {
                 worker.health.beaten();
                 offset = measured;
+                worker.series.set_offset(measured);
             }
             Err(error) => worker.health.mention(&error),
         }
@@ -47,21 +48,21 @@ impl Worker {
             ..Node::new(&self.id, handlers)
         };
         let asked = Utc::now();
-        let pulse = self.stores().send.beat(&node).await?;
+        let view = self.stores().send.beat(&node).await?;
         let answered = Utc::now();
-        let measured = i64::midpoint(millis_from_time(asked), millis_from_time(answered)) - millis_from_time(pulse.now);
+        let measured = i64::midpoint(millis_from_time(asked), millis_from_time(answered)) - millis_from_time(view.now);
         // After an outage other nodes may not have reported yet: a node that is listed lives, but one that is not listed
         // may live too.
         let may_miss_nodes = self.known.alerts_elsewhere().is_some() && self.health.grace_left(self.moment()).is_some();
-        if !may_miss_nodes || pulse.handlers.contains(ALERT_DEFINITION) {
-            self.learn_handlers(&pulse.handlers);
+        if !may_miss_nodes || view.handlers.contains(ALERT_DEFINITION) {
+            self.learn_handlers(&view.handlers);
         }
         if may_miss_nodes {
             return Ok(measured);
         }
         // Against a clock that a test turns, every real clock is off.
         let off = if self.outbox.engine().hand_clock().is_some() { 0 } else { measured };
-        node.alarms = self.conditions(&pulse.handlers, off).await?;
+        node.alarms = self.conditions(&view.handlers, off).await?;
         if !node.alarms.is_empty() {
             self.stores().send.beat(&node).await?;
             self.signals.sweep_soon();

@@ -43,7 +43,7 @@ impl Worker {
             }
             match self.stores().send.tick(&definition.tick(due, last, &ticks)).await {
                 // The new notices are due, and there may be more ticks.
-                Ok(Advanced::Done) => {
+                Ok(Advanced::Stored) => {
                     self.locked_rows.goes_on(definition.row.id, &definition.row.name, Work::Ticks);
                     sleep = Duration::ZERO;
                 }

@@ -80,6 +80,7 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>) {
             written_at = Instant::now();
         }
     }
+    worker.write_last_series().await;
 }
 
 impl Worker {
@@ -122,7 +123,7 @@ impl Worker {
         let mut locked = Vec::new();
         for (decided, reply) in std::mem::take(&mut batch.decided).into_iter().zip(replies) {
             match reply {
-                Settled::Done => self.settled(decided),
+                Settled::Stored => self.settled(decided),
                 Settled::Locked if !decided.outcome.overdue => locked.push(decided),
                 Settled::Locked | Settled::LostLease | Settled::Ended(_) => self.lost(&decided, reply),
             }
@@ -175,7 +176,14 @@ impl Worker {
         let message = outcome.trouble.as_ref().map_or("", |(_, message)| message.as_str());
         let (id, attempt) = (settle.id, outcome.claimed.attempt());
         let Outcome { claimed, event, duration, .. } = outcome;
-        report(|| outcome.ready.meters.settled(claimed, event, outcome.class(), *duration, &settle.transition.next));
+        let next = &settle.transition.next;
+        report(|| {
+            if let Some(word) = outcome.ready.meters.settled(claimed, event, outcome.class(), *duration, next)
+                && !is_built_in(definition)
+            {
+                self.series.settled(self.store_millis(), outcome, word);
+            }
+        });
         let first_attempt = match &settle.transition.next {
             Next::Finish { status: Status::DeadLetter, reason, .. } => {
                 let reason = reason.as_deref().unwrap_or_default();
@@ -192,7 +200,7 @@ impl Worker {
             Next::Wait { .. } if matches!(outcome.event, Event::HandedBack(_)) => FirstAttempt::StillDue,
             Next::Wait { status: Status::AwaitingAck, .. } => {
                 report(|| tracing::debug!(%definition, id, attempt, "delivered, awaiting its ack"));
-                self.count(outcome, |totals| &totals.awaiting);
+                self.count(outcome, |totals| &totals.awaiting_ack);
                 FirstAttempt::Succeeded
             }
             Next::Wait { after, .. } => {

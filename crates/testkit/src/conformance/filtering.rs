@@ -367,6 +367,8 @@ pub async fn a_bad_filter_is_refused_by_each_call(b: &dyn Backend) {
             assert!(refused.contains(expected), "{refused}");
         }
     }
+    let refused = alice.groups(&Filter::dead_letters().tag("x")).await.unwrap_err().to_string();
+    assert!(refused.contains("by definition and time"), "{refused}");
     let refused = alice.cancel_all(&Filter::waiting().ordering_key("\0"), "x").await.unwrap_err().to_string();
     assert!(refused.contains("its ordering key has 1 characters"), "{refused}");
 }

@@ -34,7 +34,7 @@ pub(in crate::store) struct Pick<'a> {
 }
 
 /// The conditions that a notice must meet.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Serialize)]
 pub(in crate::store) struct Only<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) tag: Option<&'a str>,
@@ -44,6 +44,8 @@ pub(in crate::store) struct Only<'a> {
     pub(in crate::store) dedupe_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) class: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::store) group: Option<Text<i64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) text: Option<&'a str>,
     pub(in crate::store) in_param: bool,

@@ -31,6 +31,11 @@ local function tag_set(status, tag)
   return prefix .. ':tagged:' .. STATUS[status] .. ':' .. tag
 end
 
+-- The dead letters of a group.
+local function error_group_set(group)
+  return prefix .. ':error_group:' .. group
+end
+
 -- Members have 19 digits, as many as the largest id, so that notices of the same time are in the order of their ids. Scripts
 -- never convert one to a number, because numbers in Lua are exact only up to 2^53.
 local function notice_key(member)
