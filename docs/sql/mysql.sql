@@ -1976,6 +1976,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -2005,6 +2006,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -2034,6 +2036,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -2063,6 +2066,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -2092,7 +2096,10 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  m.tag,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_group)
 WHERE
   m.def_id = $2
@@ -2119,7 +2126,10 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  m.tag,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_group)
 WHERE
   m.def_id = $2
@@ -2146,6 +2156,7 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -2175,6 +2186,7 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -2263,6 +2275,970 @@ UNION ALL
   LIMIT 1
 );
 
+-- list_narrow_ended_newest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+  CAST(m.finish_time AS char(26)),
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_group)
+    WHERE
+      m.def_id = $2
+      AND $7 = 7
+      AND m.status + 0 = $3
+      AND m.error_group = $15
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dedupe)
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY m.finish_time DESC, m.id DESC;
+
+-- list_narrow_ended_oldest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+  CAST(m.finish_time AS char(26)),
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_group)
+    WHERE
+      m.def_id = $2
+      AND $7 = 7
+      AND m.status + 0 = $3
+      AND m.error_group = $15
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dedupe)
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY m.finish_time, m.id;
+
+-- list_narrow_live_newest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
+  CAST(m.next_call_time AS char(26)),
+  NULL,
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY m.next_call_time DESC, m.id DESC;
+
+-- list_narrow_live_oldest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
+  CAST(m.next_call_time AS char(26)),
+  NULL,
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY m.next_call_time, m.id;
+
+-- count_narrow_ended
+SELECT count(*)
+FROM (
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_group)
+    WHERE
+      m.def_id = $2
+      AND $7 = 7
+      AND m.status + 0 = $3
+      AND m.error_group = $15
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dedupe)
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+) AS counted;
+
+-- count_narrow_live
+SELECT count(*)
+FROM (
+  (
+    SELECT 1 AS one
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg m FORCE INDEX (notify_msg_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg m FORCE INDEX (notify_msg_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+) AS counted;
+
 -- groups
 SELECT
   g.error_group,
@@ -2289,7 +3265,8 @@ FROM (
   GROUP BY m.error_group
   ORDER BY dead DESC, m.error_group
   LIMIT $5
-) AS g STRAIGHT_JOIN notify_msg_history m ON m.id = g.example
+) AS g STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = g.example
+WHERE true
 ORDER BY g.dead DESC, g.error_group;
 
 -- read_counts
@@ -2472,7 +3449,7 @@ FOR UPDATE
 SKIP LOCKED;
 
 -- hold_purged
-SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status = 3 THEN m.errors END, m.end_reason
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM
   JSON_TABLE(
     $2,

@@ -2007,6 +2007,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
@@ -2036,6 +2037,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
@@ -2065,6 +2067,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
@@ -2094,6 +2097,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
@@ -2123,7 +2127,10 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  m.tag,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -2150,7 +2157,10 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  m.tag,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -2177,6 +2187,7 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
@@ -2206,6 +2217,7 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
@@ -2277,6 +2289,860 @@ WHERE
 ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
 LIMIT 1;
 
+-- list_narrow_ended_newest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+  m.finish_time,
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
+FROM (
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 7
+      AND m.status + 0 = $3
+      AND m.error_group = $15
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN notify_msg_history m ON m.id = b.notice_id
+WHERE true
+ORDER BY m.finish_time DESC, m.id DESC;
+
+-- list_narrow_ended_oldest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+  m.finish_time,
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
+FROM (
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 7
+      AND m.status + 0 = $3
+      AND m.error_group = $15
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN notify_msg_history m ON m.id = b.notice_id
+WHERE true
+ORDER BY m.finish_time, m.id;
+
+-- list_narrow_live_newest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
+  m.next_call_time,
+  NULL,
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
+FROM (
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time < $5 OR m.id < $16)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time < $5 OR m.id < $16)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time < $5 OR m.id < $16)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time < $5 OR m.id < $16)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN notify_msg m ON m.id = b.notice_id
+WHERE true
+ORDER BY m.next_call_time DESC, m.id DESC;
+
+-- list_narrow_live_oldest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
+  m.next_call_time,
+  NULL,
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
+FROM (
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time > $4 OR m.id > $16)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time > $4 OR m.id > $16)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time > $4 OR m.id > $16)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time > $4 OR m.id > $16)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN notify_msg m ON m.id = b.notice_id
+WHERE true
+ORDER BY m.next_call_time, m.id;
+
+-- count_narrow_ended
+SELECT count(*)
+FROM (
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 7
+      AND m.status + 0 = $3
+      AND m.error_group = $15
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+) AS counted;
+
+-- count_narrow_live
+SELECT count(*)
+FROM (
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+    LIMIT $6
+  )
+) AS counted;
+
 -- groups
 SELECT
   g.error_group,
@@ -2302,6 +3168,7 @@ FROM (
   LIMIT $5
 ) AS g
 CROSS JOIN notify_msg_history m ON m.id = g.example
+WHERE true
 ORDER BY g.dead DESC, g.error_group;
 
 -- read_counts
@@ -2458,7 +3325,7 @@ WHERE
   AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id);
 
 -- hold_purged
-SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status = 3 THEN m.errors END, m.end_reason
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM (
   SELECT value ->> 'notice_id' AS notice_id, value ->> 'fence' AS fence, value ->> 'was' AS was
   FROM json_each($2)
