@@ -55,7 +55,7 @@ impl Meters {
         duration: Duration,
         next: &Next,
     ) -> Option<&'static str> {
-        let Some(label) = label(event, next) else { return None };
+        let label = label(event, next)?;
         let counter = || {
             let class = class.map_or(NO_CLASS, ErrorClass::as_str);
             let definition = self.definition.clone();
