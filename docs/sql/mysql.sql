@@ -2082,7 +2082,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_group)
 WHERE
   m.def_id = $2
@@ -2109,7 +2111,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_group)
 WHERE
   m.def_id = $2
@@ -2279,7 +2283,8 @@ FROM (
   GROUP BY m.error_group
   ORDER BY dead DESC, m.error_group
   LIMIT $5
-) AS g STRAIGHT_JOIN notify_msg_history m ON m.id = g.example
+) AS g STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = g.example
+WHERE true
 ORDER BY g.dead DESC, g.error_group;
 
 -- read_counts

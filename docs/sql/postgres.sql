@@ -2923,6 +2923,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2971,6 +2977,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -3201,7 +3213,7 @@ FROM (
   ORDER BY dead DESC, m.error_group
   LIMIT $5
 ) AS g
-JOIN notify_msg_history m ON m.id = g.example
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg_history m WHERE m.id = g.example AND true OFFSET 0) AS m
 ORDER BY g.dead DESC, g.error_group;
 
 -- read_counts

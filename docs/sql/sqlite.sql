@@ -2105,7 +2105,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -2132,7 +2134,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -2284,6 +2288,7 @@ FROM (
   LIMIT $5
 ) AS g
 CROSS JOIN notify_msg_history m ON m.id = g.example
+WHERE true
 ORDER BY g.dead DESC, g.error_group;
 
 -- read_counts
