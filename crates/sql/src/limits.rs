@@ -1,9 +1,9 @@
 //! Limits over all nodes, in the database. A claim under a quota and a settle that a circuit breaker watches lock the definition's
 //! row of `notify_limit`. [`solid_notify_core::limit`] makes the decisions.
 
-use solid_notify_core::limit::{CLOSE_CIRCUIT, LimitRow, breaker_inputs, end};
+use solid_notify_core::limit::{CLOSE_CIRCUIT, LimitRow, end};
 use solid_notify_core::notice::time_from_millis;
-use solid_notify_core::store::{Alarm, AuditEntry, Paused, SendLimits, Settle};
+use solid_notify_core::store::{Alarm, AuditEntry, Paused, SendLimits, Settle, breaker_inputs};
 
 use crate::connections::Share;
 use crate::dialect::Dialect;

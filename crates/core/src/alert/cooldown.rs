@@ -7,9 +7,8 @@
 
 use std::time::Duration;
 
-use super::AlertReason;
+use crate::alarm::{Alarm, AlertReason};
 use crate::notice::duration_from_millis;
-use crate::store::Alarm;
 
 /// A row of `notify_alert`. Times are milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -201,7 +200,7 @@ pub fn advanced(row: &AlertRow, news: News, now: i64, cooldown: Duration) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Cause;
+    use crate::alarm::Cause;
     use proptest::prelude::*;
 
     const MINUTE: i64 = 60_000;

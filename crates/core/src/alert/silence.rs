@@ -92,7 +92,7 @@ mod tests {
     use super::super::cooldown::{AlertFacts, News, advanced, news, raise};
     use super::*;
     use crate::notice::time_from_millis;
-    use crate::store::{Alarm, Cause};
+    use crate::alarm::{Alarm, Cause};
 
     fn silence(until: i64) -> AlertVerb {
         AlertVerb::Silence { until: time_from_millis(until), reason: "maintenance".to_owned() }

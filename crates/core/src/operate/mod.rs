@@ -14,9 +14,9 @@ mod filter;
 mod listing;
 mod operator;
 mod plan;
-mod rate;
 mod retime;
 
+pub use crate::limit::Rate;
 pub use alerts::OpenAlert;
 pub use audit::{AuditFilter, AuditPage};
 pub use bulk::{Bulk, Preview};
@@ -27,4 +27,3 @@ pub use filter::{Filter, NO_CLASS};
 pub use listing::{ClassCount, Counted, Page};
 pub use operator::Operator;
 pub use plan::{Applied, DefinitionsPlan, PlannedChange};
-pub use rate::Rate;
