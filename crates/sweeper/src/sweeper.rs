@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use crate::background::{counts, lease, maintenance, versions};
 use crate::claiming::{first_send, successor, sweep};
-use crate::settling::settle;
+use crate::settling::{Totals, settle};
 use crate::supervise::supervised;
-use crate::worker::{Totals, Worker};
+use crate::worker::Worker;
 
 /// Sends the notices of an outbox. Any number of processes can run a sweeper at once.
 ///
@@ -152,12 +152,12 @@ impl Sweeper {
             tracing::error!("the database did not answer; notices of the last claim count a crash");
             self.claiming.iter().for_each(JoinHandle::abort);
         }
-        worker.tasks.close();
-        if tokio::time::timeout(left(grace), worker.tasks.wait()).await.is_err() {
+        worker.in_flight.tasks.close();
+        if tokio::time::timeout(left(grace), worker.in_flight.tasks.wait()).await.is_err() {
             tracing::warn!("handlers still run after the grace period; their notices are handed back");
         }
         worker.signals.cancel_handlers();
-        if tokio::time::timeout(left(end - BLOCKED_END), worker.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(left(end - BLOCKED_END), worker.in_flight.tasks.wait()).await.is_err() {
             tracing::error!(
                 "a handler blocks its thread and cannot be cancelled; its notice is sent again when its lease expires"
             );
@@ -174,7 +174,7 @@ impl Sweeper {
 
     /// Returns the counts since the start.
     pub(crate) fn so_far(&self) -> Tally {
-        let Totals { succeeded, awaiting, failed, dead } = &self.worker.totals;
+        let Totals { succeeded, awaiting, failed, dead } = self.worker.outcomes.totals();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Tally {
             succeeded: count(succeeded),
@@ -200,8 +200,8 @@ impl Drop for Sweeper {
                 for task in claiming.into_iter().filter(|task| !task.is_finished()) {
                     let _ = task.await;
                 }
-                worker.tasks.close();
-                worker.tasks.wait().await;
+                worker.in_flight.tasks.close();
+                worker.in_flight.tasks.wait().await;
                 worker.outcomes.close();
                 lease.abort();
             });

@@ -65,8 +65,7 @@ fn a_circle_over_a_name_that_a_macro_declares_is_found() {
 }
 
 /// Folders that may need each other, with the reason.
-const CIRCLES_OF_FOLDERS: [(&str, &[&str]); 2] = [
-];
+const CIRCLES_OF_FOLDERS: [(&str, &[&str]); 2] = [];
 
 #[test]
 fn no_folders_of_a_crate_import_each_other() {
