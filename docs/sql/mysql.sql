@@ -839,8 +839,7 @@ FROM
       new_description longtext CHARACTER SET utf8mb4 PATH '$.new_description',
       reason longtext CHARACTER SET utf8mb4 PATH '$.reason'
     )
-  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
-WHERE true;
+  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id;
 
 -- remove
 DELETE m
@@ -877,17 +876,16 @@ SET
       b.after_ms * 1000,
       coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
     )
-  END
-WHERE true;
+  END;
 
 -- verify
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
-WHERE m.id IN ($2) AND true
+WHERE m.id IN ($2)
 UNION ALL
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
-WHERE m.id IN ($2) AND true;
+WHERE m.id IN ($2);
 
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
@@ -956,7 +954,7 @@ SELECT
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   NULL
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
-WHERE m.id IN ($2) AND true;
+WHERE m.id IN ($2);
 
 -- stored_where
 SELECT 1

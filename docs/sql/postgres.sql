@@ -582,7 +582,13 @@ SELECT
   )
 FROM notify_def d
 LEFT JOIN
-  json_to_recordset($2::json) AS b(owner bigint, from_0 bigint, from_2 bigint, from_5 bigint, from_4 bigint) ON b.owner = d.id;
+  json_to_recordset($2::json) AS b(
+    owner bigint,
+    from_0 bigint,
+    from_2 bigint,
+    from_5 bigint,
+    from_4 bigint
+  ) ON b.owner = d.id;
 
 -- overdue
 SELECT
@@ -953,7 +959,7 @@ CROSS JOIN
 
 -- evict
 DELETE FROM notify_msg_history AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true;
+WHERE m.id = ANY ($2::text::bigint[]);
 
 -- archive
 INSERT INTO
@@ -1016,11 +1022,11 @@ FROM
     new_description text,
     reason text
   )
-CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true OFFSET 0) AS m;
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id OFFSET 0) AS m;
 
 -- remove
 DELETE FROM notify_msg AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true;
+WHERE m.id = ANY ($2::text::bigint[]);
 
 -- reschedule
 UPDATE notify_msg AS m SET
@@ -1071,11 +1077,11 @@ WHERE
 -- verify
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true
+WHERE m.id = ANY ($2::text::bigint[])
 UNION ALL
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true;
+WHERE m.id = ANY ($2::text::bigint[]);
 
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
@@ -1176,7 +1182,7 @@ SELECT
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   NULL
 FROM notify_msg AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true;
+WHERE m.id = ANY ($2::text::bigint[]);
 
 -- settle
 WITH
@@ -1295,7 +1301,10 @@ moved AS (
       )
     END
   FROM held b
-  WHERE m.id = b.notice_id AND b.ends = 0 AND m.id = ANY (ARRAY(SELECT notice_id FROM held WHERE ends = 0))
+  WHERE
+    m.id = b.notice_id
+    AND b.ends = 0
+    AND m.id = ANY (ARRAY(SELECT notice_id FROM held WHERE ends = 0))
 )
 SELECT notice_id, fence, was
 FROM held;

@@ -823,7 +823,7 @@ WHERE
 
 -- evict
 DELETE FROM notify_msg_history AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
+WHERE m.id IN (SELECT value FROM json_each($2));
 
 -- archive
 INSERT INTO
@@ -887,12 +887,11 @@ FROM (
     value ->> 'reason' AS reason
   FROM json_each($2)
 ) AS b
-CROSS JOIN notify_msg m ON m.id = b.notice_id
-WHERE true;
+CROSS JOIN notify_msg m ON m.id = b.notice_id;
 
 -- remove
 DELETE FROM notify_msg AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
+WHERE m.id IN (SELECT value FROM json_each($2));
 
 -- reschedule
 UPDATE notify_msg AS m SET
@@ -945,11 +944,11 @@ WHERE
 -- verify
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true
+WHERE m.id IN (SELECT value FROM json_each($2))
 UNION ALL
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
+WHERE m.id IN (SELECT value FROM json_each($2));
 
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
@@ -1012,7 +1011,7 @@ SELECT
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   NULL
 FROM notify_msg AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
+WHERE m.id IN (SELECT value FROM json_each($2));
 
 -- stored_where
 SELECT 1

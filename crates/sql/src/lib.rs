@@ -12,6 +12,8 @@
 mod ack;
 mod add;
 mod alerts;
+mod audit;
+mod caller;
 mod claim;
 mod connections;
 mod definitions;

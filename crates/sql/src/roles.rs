@@ -18,11 +18,12 @@ use solid_notify_core::store::{
     Position, Purge, Purged, QueueSlice, RetryGroup, SeenNode, SendLimits, SendStore, Settle, Settled, Switch, Tick,
 };
 
+use crate::audit;
 use crate::claim::{self, due, leases};
 use crate::connections::Purpose;
 use crate::definitions::{self, tick, versions};
 use crate::dialect::Dialect;
-use crate::operate::{audit, counts, list, purge, retries, switch, verbs};
+use crate::operate::{counts, list, purge, retries, switch, verbs};
 use crate::store::{SqlStore, past_collisions};
 use crate::{ack, alerts, limits, nodes, ordering, record, settle};
 

@@ -1,5 +1,5 @@
 //! Files of a crate import downwards only: no file needs, over any number of imports, a file that needs it. The same holds of the
-//! folders of a crate, with exceptions that are listed here.
+//! folders of a crate; the files beside them stand between these.
 //!
 //! `modules.rs` reads the modules of a crate and finds the file that defines a name. A re-export is no need of its own: who
 //! imports a name by it needs the file that defines the name.
@@ -64,26 +64,21 @@ fn a_circle_over_a_name_that_a_macro_declares_is_found() {
     assert_eq!(circles_in(&Crate::read(folder.path()).needs()), [["a.rs", "b.rs"]]);
 }
 
-/// Folders that may need each other, with the reason.
-const CIRCLES_OF_FOLDERS: [(&str, &[&str]); 2] = [];
-
 #[test]
 fn no_folders_of_a_crate_import_each_other() {
     let mut circles = Vec::new();
     for (name, needs) in crates() {
         let folders = folders_of(&needs);
-        for circle in circles_in(&folders) {
-            if !CIRCLES_OF_FOLDERS.iter().any(|(of, allowed)| *of == name && circle == *allowed) {
-                circles.push(format!("{name}:{}", drawn(&circle, &folders)));
-            }
-        }
+        circles.extend(circles_in(&folders).iter().map(|circle| format!("{name}:{}", drawn(circle, &folders))));
     }
     assert!(circles.is_empty(), "{} circles of folders:\n  {}", circles.len(), circles.join("\n  "));
 }
 
-/// Returns which folders below the root of a crate need each other directly. Files beside the folders count for none.
+/// Returns which folders below the root of a crate need each other directly. Files beside the folders count for none, and so does the
+/// folder of shortcuts: the plain paths ask for them, and they use the statements of the plain paths.
 fn folders_of(needs: &Needs) -> Needs {
-    let folder = |file: &str| file.split_once('/').map(|(folder, _)| folder.to_owned());
+    let folder =
+        |file: &str| file.split_once('/').map(|(folder, _)| folder.to_owned()).filter(|folder| folder != "shortcuts");
     let mut folders = Needs::new();
     for (file, needed) in needs {
         let Some(of) = folder(file) else { continue };

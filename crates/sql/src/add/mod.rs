@@ -1,7 +1,6 @@
 //! Inserting a notice through each kind of sqlx connection. The plain path of all of them ends in [`insert`] or, for many notices at
 //! once, in [`insert_many`].
 
-pub(crate) mod caller;
 mod find;
 pub(crate) mod known_ids;
 mod many;
@@ -18,9 +17,9 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Connection, Transaction};
 
 use crate::ack::apply_ack;
-use crate::add::caller::{Caller, DOING, Inserted};
 use crate::add::many::insert_many;
 use crate::add::one::insert;
+use crate::caller::{Caller, DOING, Inserted};
 use crate::dialect::Dialect;
 use crate::dialect::fault::failed;
 use crate::dialect::statement::Arg;

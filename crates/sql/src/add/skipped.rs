@@ -7,7 +7,7 @@ use solid_notify_core::store::Settle;
 use solid_notify_core::transition::{Next, Transition};
 use sqlx::Connection;
 
-use crate::add::caller::{DOING, Inserted};
+use crate::caller::{DOING, Inserted};
 use crate::dialect::Dialect;
 use crate::dialect::fault::failed;
 use crate::dialect::statement::Arg;

@@ -9,7 +9,7 @@ use crate::claim::hints::ClaimHints;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::{Kind, Ty};
-use crate::dialect::row::{Claimed, read_claimed, required};
+use crate::dialect::row::{Claimed, numbers, read_claimed};
 use crate::dialect::statement::{Arg, Statement, int, statements};
 use crate::fence;
 
@@ -100,7 +100,7 @@ pub(crate) async fn extend<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, leases: &[
     let mut conn = on.get().await?;
     let mut tx = conn.begin().await?;
     let rows = DB::fetch(&mut tx, &statements.extendable, &[now, all.as_str().into()]).await?;
-    let free = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<HashSet<i64>>>()?;
+    let free: HashSet<i64> = numbers::<DB>(&rows)?.into_iter().collect();
     if !free.is_empty() {
         let free = json(&mut leases.iter().filter(|lease| free.contains(&lease.id)));
         DB::execute(&mut tx, &statements.extend, &[now, free.as_str().into()]).await?;

@@ -3,6 +3,7 @@
 
 use solid_notify_core::add::NewNotice;
 
+use crate::add::statements::Returned;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind::{self, MySql, Postgres, Sqlite};
 use crate::dialect::statement::{Arg, Statement, statements};
@@ -17,14 +18,14 @@ impl BareInsertStatements {
     fn new(kind: Kind) -> Self {
         // `$1` is the definition: its name, or on MySQL its id, which was read in the database `$3`. All other columns have their
         // defaults: the notice is due at once by the database's clock.
-        let param = kind.to_json("$2");
+        let (param, returned) = (kind.to_json("$2"), Returned::list());
         let insert_bare = match kind {
             Postgres | Sqlite => format!(
                 "INSERT INTO notify_msg (def_id, param)
                  SELECT d.id, {param}
                  FROM notify_def d
                  WHERE d.name = $1 AND d.delete_time IS NULL
-                 RETURNING id, def_id, dedupe_key"
+                 RETURNING {returned}"
             ),
             MySql => format!(
                 "INSERT INTO notify_msg (def_id, param)

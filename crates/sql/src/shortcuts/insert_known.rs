@@ -5,9 +5,9 @@ use std::sync::Arc;
 use solid_notify_core::add::NewNotice;
 use solid_notify_core::error::Result;
 
-use crate::add::caller::{Caller, DOING, Inserted};
+use crate::caller::{Caller, DOING, Inserted};
 use crate::dialect::fault::failed;
-use crate::dialect::row::required;
+use crate::dialect::row::one_number;
 use crate::dialect::statement::Arg;
 use crate::dialect::{Changed, Dialect};
 use crate::shortcuts::insert_bare::{BareInsertStatements, is_bare};
@@ -37,7 +37,7 @@ pub(crate) async fn insert_known<DB: Dialect>(
     let args = [def_id.into(), notice.param_json().into(), Arg::Bool(seen_open), Arg::Text(Some(&*tables))];
     let inserted = if DB::KIND.insert_returns_its_id() {
         let rows = DB::fetch(conn, statement, &args).await;
-        rows.and_then(|rows| rows.first().map(|row| required::<DB>(row, 0)).transpose())
+        rows.and_then(|rows| one_number::<DB>(&rows))
     } else {
         DB::execute(conn, statement, &args).await.map(|Changed { last_id, .. }| Some(last_id))
     };

@@ -6,10 +6,12 @@
 //! The plain paths that have shortcuts (`add/one.rs`, `claim/mod.rs`, `settle/mod.rs`, `tx.rs`) ask for them. Without this folder and
 //! these calls the stores are correct and slower. What only shortcuts use elsewhere is then unused: the compiler names it.
 
+pub(crate) mod archive_bare;
 pub(crate) mod fresh;
 pub(crate) mod insert_bare;
 pub(crate) mod insert_known;
-pub(crate) mod settle;
+pub(crate) mod settle_at_once;
+pub(crate) mod settle_bare;
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +26,7 @@ const CAREFUL: Duration = Duration::from_secs(10);
 pub(crate) struct MetLock(Mutex<Option<Instant>>);
 
 impl MetLock {
-    fn note(&self) {
+    pub(crate) fn note(&self) {
         *self.0.lock() = Some(Instant::now());
     }
 
