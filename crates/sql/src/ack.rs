@@ -29,7 +29,7 @@ statements! {
     stored_where,
     answerable,
     ended,
-    refuse,
+    nack,
     ack_late,
 }
 
@@ -56,7 +56,7 @@ impl AckStatements {
                 kind.lock_wait()
             )),
             // The new status makes the settle of a sender that is still running fail.
-            refuse: statement(format!(
+            nack: statement(format!(
                 "UPDATE notify_msg SET status = 4, errors = {}, next_call_time = {now} WHERE id = $2",
                 kind.to_json("$3")
             )),
@@ -98,7 +98,7 @@ pub(crate) async fn apply_ack<DB: Dialect>(
             match of_live(given, &live) {
                 OfLive::End(settle) => end_one::<DB>(conn, now, &settle).await?,
                 OfLive::Fail(errors) => {
-                    DB::execute(conn, &statements.refuse, &[now, id, errors.as_str().into()]).await?;
+                    DB::execute(conn, &statements.nack, &[now, id, errors.as_str().into()]).await?;
                 }
                 OfLive::Nothing(answered) => return Ok(answered),
             }

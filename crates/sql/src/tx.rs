@@ -305,7 +305,7 @@ fn statements_of_adds(kind: Kind) -> Vec<&'static Statement> {
         &add.insert,
         &add.definition_ids,
         &add.duplicates,
-        &add.hold_duplicates,
+        &add.lock_duplicates,
         &add.definition_names,
     ];
     of_all.into_iter().chain(&add.definition_id).chain(&add.id_step).collect()

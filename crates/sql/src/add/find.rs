@@ -100,13 +100,13 @@ impl DedupeKey<'_> {
     }
 }
 
-/// Returns the ids of the visible notices that have these keys. `hold` locks them: no sweeper claims them before this transaction
+/// Returns the ids of the visible notices that have these keys. `lock` locks them: no sweeper claims them before this transaction
 /// ends.
 pub(crate) async fn duplicates<DB: Dialect>(
     conn: &mut DB::Connection,
     keys: impl Iterator<Item = DedupeKey<'_>>,
     now: Arg<'_>,
-    hold: bool,
+    lock: bool,
 ) -> sqlx::Result<HashMap<(i64, String), i64>> {
     const AT: Duplicate = Duplicate::AT;
     let keys = keys.collect::<Vec<_>>();
@@ -115,7 +115,7 @@ pub(crate) async fn duplicates<DB: Dialect>(
     }
     let json = json(&keys)?;
     let statements = AddStatements::of(DB::KIND);
-    let statement = if hold { &statements.hold_duplicates } else { &statements.duplicates };
+    let statement = if lock { &statements.lock_duplicates } else { &statements.duplicates };
     let rows = DB::fetch(conn, statement, &[now, json.as_str().into()]).await?;
     let entry = |row| {
         let key = (required::<DB>(row, AT.def_id)?, DB::text(row, AT.dedupe_key)?.unwrap_or_default());
@@ -124,7 +124,7 @@ pub(crate) async fn duplicates<DB: Dialect>(
     rows.iter().map(entry).collect()
 }
 
-/// Returns the id of the notice that has the dedupe key, if this transaction sees one. `hold` locks it: where the key lasts until
+/// Returns the id of the notice that has the dedupe key, if this transaction sees one. `lock` locks it: where the key lasts until
 /// the claim, no sweeper may claim the notice before this transaction ends, because the handler would not see this transaction's
 /// changes.
 pub(crate) async fn duplicate_of<DB: Dialect>(
@@ -132,8 +132,8 @@ pub(crate) async fn duplicate_of<DB: Dialect>(
     def_id: i64,
     notice: &NewNotice,
     now: Arg<'_>,
-    hold: bool,
+    lock: bool,
 ) -> sqlx::Result<Option<i64>> {
     let key = notice.dedupe_key_text().map(|own_key| DedupeKey { owner: def_id, own_key });
-    Ok(duplicates::<DB>(conn, key.into_iter(), now, hold).await?.into_values().next())
+    Ok(duplicates::<DB>(conn, key.into_iter(), now, lock).await?.into_values().next())
 }

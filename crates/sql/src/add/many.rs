@@ -234,9 +234,9 @@ async fn insert_batches<DB: Dialect>(
             }
         }
     }
-    for hold in [true, false] {
-        let of_kind = || missing.iter().filter(|row| row.until_ended.is_none() == hold);
-        let duplicates = duplicates::<DB>(conn, of_kind().filter_map(|row| row.key()), now, hold).await?;
+    for lock in [true, false] {
+        let of_kind = || missing.iter().filter(|row| row.until_ended.is_none() == lock);
+        let duplicates = duplicates::<DB>(conn, of_kind().filter_map(|row| row.key()), now, lock).await?;
         for row in of_kind() {
             let id = row.key().and_then(|key| duplicates.get(&key.owned()).copied());
             inserted[row.asked] = id.map(Inserted::Duplicate);

@@ -76,8 +76,8 @@ async fn insert_by_name<DB: Dialect>(
         let Some(def_id) = def_ids.get(notice.name()) else {
             return Err(unknown_definition::<DB>(conn, notice.name(), now).await);
         };
-        let hold = !notice.is_unique_until_ended();
-        if let Some(id) = duplicate_of::<DB>(conn, *def_id, notice, now, hold).await.map_err(failed)? {
+        let lock = !notice.is_unique_until_ended();
+        if let Some(id) = duplicate_of::<DB>(conn, *def_id, notice, now, lock).await.map_err(failed)? {
             return Ok(Inserted::Duplicate(id));
         }
     }

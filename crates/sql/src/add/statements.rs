@@ -11,7 +11,7 @@ statements! {
     definition_ids,
     insert,
     duplicates,
-    hold_duplicates,
+    lock_duplicates,
     [
         definition_id,
         definition_id_now,
@@ -176,7 +176,7 @@ impl AddStatements {
             insert_many: insert_many(""),
             insert_many_keyed: insert_many(&unless_duplicate),
             duplicates: duplicates(""),
-            hold_duplicates: duplicates(kind.lock_shared()),
+            lock_duplicates: duplicates(kind.lock_shared()),
             id_step: kind.id_step().map(|text| statement(text.into())),
         }
     }

@@ -16,7 +16,7 @@ use crate::fence;
 statements! {
     LeaseStatements:
     overdue,
-    held_by,
+    claimed_by,
     extendable,
     extend,
 }
@@ -39,7 +39,7 @@ impl LeaseStatements {
                 from_mark = kind.from_mark("$5")
             )),
             // By the index, definition by definition, because few notices are being sent.
-            held_by: statement(format!(
+            claimed_by: statement(format!(
                 "SELECT {claimed} {} ORDER BY m.id LIMIT $3",
                 kind.rows_by(
                     "(SELECT id AS owner FROM notify_def) AS b",
@@ -81,7 +81,7 @@ pub(crate) async fn look<DB: Dialect>(
         }
         Look::ClaimedBy { worker } => {
             let args = [now, worker.as_str().into(), limit];
-            (on.rows(&statements.held_by, &args).await?, Status::Sending)
+            (on.rows(&statements.claimed_by, &args).await?, Status::Sending)
         }
     };
     Ok(read_claimed::<DB>(&rows, status))

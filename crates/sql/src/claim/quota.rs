@@ -52,7 +52,7 @@ pub(crate) async fn claim_within<DB: Dialect>(
     };
     let most = match allowance(&row, quota, time, sending, claim.lease) {
         Ok(most) => most,
-        Err(hold) => return Ok(Claims { notices: Vec::new(), stopped_by: Some(hold) }),
+        Err(stop) => return Ok(Claims { notices: Vec::new(), stopped_by: Some(stop) }),
     };
     let by_parts = needs_parts(hints, claim);
     let notices = plain_claim::<DB>(tx, now, hints, claim, claim.limit.min(most), by_parts).await?;

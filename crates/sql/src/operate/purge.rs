@@ -40,7 +40,7 @@ columns! {
 statements! {
     PurgeStatements:
     purgeable,
-    hold_purgeable,
+    lock_purgeable,
     purge_definition,
 }
 
@@ -61,7 +61,7 @@ impl PurgeStatements {
                 begin = kind.epoch_time("$6")
             )),
             // Checks again, because a dead letter may have been revived, and have failed again, since it was found.
-            hold_purgeable: statement(format!(
+            lock_purgeable: statement(format!(
                 "SELECT {} {}",
                 Ended::list(),
                 kind.listed_rows(
@@ -146,7 +146,7 @@ pub(crate) async fn purge<DB: Dialect>(
             if !ids.is_empty() {
                 let mut tx = conn.begin().await?;
                 let args = [now, Arg::Ids(&ids), status.code().into(), age.into()];
-                for row in &DB::fetch(&mut tx, &statements.hold_purgeable, &args).await? {
+                for row in &DB::fetch(&mut tx, &statements.lock_purgeable, &args).await? {
                     purged.push(read::<DB>(row)?);
                 }
                 let ids: Vec<i64> = purged.iter().map(|row| row.id).collect();

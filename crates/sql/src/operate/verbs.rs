@@ -29,7 +29,7 @@ columns! {
 
 statements! {
     VerbStatements:
-    hold_ended,
+    lock_to_revive,
     revive,
     cancel,
     retime,
@@ -51,7 +51,7 @@ impl VerbStatements {
         Self {
             // The notices of a step that are unchanged. Locked ones are skipped, because another session purges or revives
             // them. So is an ended notice whose id a live notice has as well (a restored sequence).
-            hold_ended: statement(format!(
+            lock_to_revive: statement(format!(
                 "SELECT {} {}",
                 Held::list(),
                 kind.batch_rows(
@@ -100,7 +100,7 @@ impl VerbStatements {
     }
 }
 
-/// A notice of a step, as the statements `hold`, `hold_ended` and `revive` read it.
+/// A notice of a step, as the statements `lock`, `lock_to_revive` and `revive` read it.
 #[derive(Serialize)]
 struct VerbRow {
     notice_id: i64,
@@ -269,7 +269,7 @@ async fn carry_out_step<DB: Dialect>(
     let mut done = BulkStepDone::default();
     match &step.verb {
         Verb::Retry if step.status.is_final() => {
-            let held = DB::fetch(tx, &verbs.hold_ended, &args).await?;
+            let held = DB::fetch(tx, &verbs.lock_to_revive, &args).await?;
             let mut keys = HashMap::new();
             for row in &held {
                 keys.insert(required::<DB>(row, Held::AT.id)?, DB::text(row, Held::AT.key)?);
@@ -297,7 +297,7 @@ async fn carry_out_step<DB: Dialect>(
             done.changed = revived.iter().map(|row| row.notice_id).collect();
         }
         Verb::Reschedule { .. } if matches!(step.status, Status::NotSent | Status::Failed) => {
-            let held = DB::fetch(tx, &settle.hold, &args).await?;
+            let held = DB::fetch(tx, &settle.lock, &args).await?;
             done.changed = numbers::<DB>(&held)?;
             if !done.changed.is_empty() {
                 let held: HashSet<i64> = done.changed.iter().copied().collect();
@@ -307,7 +307,7 @@ async fn carry_out_step<DB: Dialect>(
             }
         }
         Verb::Cancel { reason } if !step.status.is_final() => {
-            let held = DB::fetch(tx, &settle.hold, &args).await?;
+            let held = DB::fetch(tx, &settle.lock, &args).await?;
             done.changed = numbers::<DB>(&held)?;
             if !done.changed.is_empty() {
                 cancel::<DB>(tx, now, &done.changed, reason).await?;

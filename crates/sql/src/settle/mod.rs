@@ -138,7 +138,7 @@ async fn settle_by_steps<DB: Dialect>(
 ) -> sqlx::Result<Fences> {
     let statements = SettleStatements::of(DB::KIND);
     let sent = json(&batch.iter().map(Fenced::new).collect::<Vec<_>>())?;
-    let held = Fences::read::<DB>(&DB::fetch(tx, &statements.hold, &[now, sent.as_str().into()]).await?)?;
+    let held = Fences::read::<DB>(&DB::fetch(tx, &statements.lock, &[now, sent.as_str().into()]).await?)?;
     let (mut ended, mut kept, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
     for settle in held.of(batch) {
         match &settle.transition.next {

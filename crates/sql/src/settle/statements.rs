@@ -1,4 +1,4 @@
-//! The statements that settle, one for each step: lock (`hold`), copy to history (`archive`), delete (`remove`), set the next time
+//! The statements that settle, one for each step: lock (`lock`), copy to history (`archive`), delete (`remove`), set the next time
 //! (`reschedule`).
 //!
 //! On every database the batch is read first, and its notices by their ids: PostgreSQL does not flatten a subquery that has a lock or
@@ -12,7 +12,7 @@ use crate::settle::row::Judged;
 
 statements! {
     SettleStatements:
-    hold,
+    lock,
     evict,
     archive,
     remove,
@@ -54,7 +54,7 @@ impl SettleStatements {
              next_call_time = CASE WHEN b.after_ms IS NULL THEN {never} ELSE {next} END",
             next = kind.plus(&now, "b.after_ms")
         );
-        // The notices of the batch, locked by `hold` before.
+        // The notices of the batch, locked by `lock` before.
         let notices = match kind {
             Postgres => "CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id OFFSET 0) AS m",
             MySql => "STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id",
@@ -62,7 +62,7 @@ impl SettleStatements {
         };
         Self {
             // The rows `b` of the batch and their notices `m`, as far as their fence holds and no other session locks them.
-            hold: statement(match kind {
+            lock: statement(match kind {
                 Postgres => format!(
                     "SELECT {columns}
                      FROM {claims}
