@@ -148,3 +148,7 @@ pub enum Settled {
     /// Another transaction has locked the row: settle it again later.
     Locked,
 }
+
+#[cfg(test)]
+#[path = "settle_tests.rs"]
+mod tests;

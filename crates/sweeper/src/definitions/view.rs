@@ -193,3 +193,27 @@ fn report(definition: &Definition) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use solid_notify_testkit::MemoryOutbox;
+
+    use super::*;
+    use crate::OutboxExt;
+    use crate::worker::Worker;
+
+    #[tokio::test]
+    async fn alerts_are_logged_only_where_no_living_node_has_their_handler() {
+        let worker = Worker::new(MemoryOutbox::new().sweeper().setup);
+        let sends_alerts = async || {
+            worker.reload_definitions().await.unwrap();
+            let definitions = worker.definitions();
+            definitions.named(ALERT_DEFINITION).is_some_and(|alerts| alerts.ready().is_some())
+        };
+        assert!(!sends_alerts().await, "it is unknown which handlers other nodes have");
+        for elsewhere in [false, true, false] {
+            worker.known.set_alerts_elsewhere(elsewhere);
+            assert_eq!(sends_alerts().await, !elsewhere);
+        }
+    }
+}

@@ -7,6 +7,8 @@
 mod alarm;
 mod decide;
 pub(crate) mod overdue;
+#[cfg(test)]
+mod outcome_tests;
 mod pending;
 mod queue;
 mod refused;
