@@ -16,6 +16,7 @@ pub(crate) fn texts(kind: Kind) -> Vec<(&'static str, String)> {
         crate::limits::LimitStatements::of(kind).texts(),
         crate::settle::statements::SettleStatements::of(kind).texts(),
         crate::shortcuts::insert_bare::BareInsertStatements::of(kind).texts(),
+        crate::shortcuts::insert_known::KnownInsertStatements::of(kind).texts(),
         crate::shortcuts::fresh::FreshStatements::of(kind).texts(),
         crate::shortcuts::archive_bare::BareArchiveStatements::of(kind).texts(),
         crate::shortcuts::settle_at_once::AtOnceStatements::of(kind).texts(),

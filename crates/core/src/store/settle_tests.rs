@@ -121,7 +121,10 @@ fn texts_that_a_database_cannot_store_become_ascii() {
     let mut settle = Settle {
         errors: Some("[\"ü\"]".to_owned()),
         description: Some("plain".to_owned()),
-        alarm: Some(Box::new(Alarm { cause: Cause { end_reason: Some("ö".to_owned()), ..Cause::default() }, ..alarm() })),
+        alarm: Some(Box::new(Alarm {
+            cause: Cause { end_reason: Some("ö".to_owned()), ..Cause::default() },
+            ..alarm()
+        })),
         ..ended(Status::DeadLetter, Some("größer"), true)
     };
     assert!(settle.reduce_to_ascii());

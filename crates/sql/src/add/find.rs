@@ -7,12 +7,11 @@ use solid_notify_core::add::{NewNotice, nearest_name};
 use solid_notify_core::error::{Error, Result};
 
 use crate::add::statements::{AddStatements, Duplicate, Looked, Named};
-use crate::caller::{Caller, DOING};
+use crate::caller::{Caller, Context, DOING};
 use crate::dialect::Dialect;
 use crate::dialect::fault::failed;
 use crate::dialect::row::required;
 use crate::dialect::statement::{Arg, Statement, json};
-use crate::tx::Context;
 
 /// Reads the id of the notice's definition by the statement `look`, and the tables in which it was read. `look_now` is the same as
 /// a locking read.

@@ -29,11 +29,14 @@ use crate::tx::NoticeTx;
 
 impl<DB: Dialect> Insert for NoticeTx<'_, DB> {
     async fn insert(&mut self, notice: NewNotice) -> Result<Receipt> {
-        let inserted = if let Some(inserted) = insert_known(self, &notice).await? {
-            inserted
-        } else {
-            let (conn, context) = self.parts(DOING)?;
-            insert::<DB>(conn, &notice, Caller::Ours(context)).await?
+        let seen_open = self.seen_open;
+        let (conn, context) = self.parts(DOING)?;
+        let inserted = match insert_known::<DB>(conn, context, seen_open, &notice).await? {
+            Some(inserted) => {
+                self.seen_open();
+                inserted
+            }
+            None => insert::<DB>(conn, &notice, Caller::Ours(context)).await?,
         };
         Ok(self.remember(&notice, inserted))
     }

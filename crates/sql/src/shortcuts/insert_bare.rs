@@ -1,5 +1,4 @@
-//! Inserts of bare notices: those that have only a parameter. Most notices are bare. `insert_known.rs` has the call of the second
-//! statement.
+//! Inserts of bare notices: those that have only a parameter. Most notices are bare.
 
 use solid_notify_core::add::NewNotice;
 
@@ -11,7 +10,6 @@ use crate::dialect::statement::{Arg, Statement, statements};
 statements! {
     BareInsertStatements:
     insert_bare,
-    insert_known,
 }
 
 impl BareInsertStatements {
@@ -32,27 +30,7 @@ impl BareInsertStatements {
                  VALUES (IF(database() = $3, $1, NULL), {param})"
             ),
         };
-        let tables = kind.tables_at_hand();
-        // `$1` is the definition's id, `$2` the parameter. The statement inserts where a transaction is open and the tables are
-        // those in which the id was read (`$4`): an application may choose a tenant's schema by `SET LOCAL search_path` or `USE`.
-        let insert_known = match kind {
-            // `$3` or the transaction's id shows that it is open; the id exists once something was written.
-            Postgres => format!(
-                "INSERT INTO notify_msg (def_id, param)
-                 SELECT $1, $2::json
-                 WHERE ($3 OR pg_current_xact_id_if_assigned() IS NOT NULL) AND {tables} = $4
-                 RETURNING id"
-            ),
-            // MariaDB reports an open transaction (without autocommit it may be another one, which began by itself). Where it sees
-            // none, a null fails an insert that would commit by itself. MySQL ignores that comment; there the commit detects it.
-            // `INSERT … SELECT … WHERE` would keep a lock on the ids.
-            MySql => "INSERT INTO notify_msg (def_id, param)
-                 VALUES (IF(database() = $4 /*M! AND @@in_transaction AND @@autocommit */, $1, NULL), $2)"
-                .to_owned(),
-            // A COMMIT without a transaction fails by itself.
-            Sqlite => "INSERT INTO notify_msg (def_id, param) VALUES ($1, $2)".to_owned(),
-        };
-        Self { insert_bare: Statement::new(kind, &insert_bare), insert_known: Statement::new(kind, &insert_known) }
+        Self { insert_bare: Statement::new(kind, &insert_bare) }
     }
 }
 

@@ -6,9 +6,9 @@
 
 mod alarm;
 mod decide;
-pub(crate) mod overdue;
 #[cfg(test)]
 mod outcome_tests;
+pub(crate) mod overdue;
 mod pending;
 mod queue;
 mod refused;

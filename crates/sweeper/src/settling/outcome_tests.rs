@@ -136,7 +136,9 @@ async fn refused_outcome_is_written_in_simpler_forms_until_none_is_left() {
     assert!(matches!(&settle.transition.next, Next::Finish { status: Status::DeadLetter, keep: true, .. }));
     assert_eq!((&settle.errors, &settle.description, settle.last_class.as_deref()), (&None, &None, Some("invalid")));
     let def_id = settle.def_id;
-    settle.alarm = worker.alarms.alarm(def_id, "sync", solid_notify_core::AlertReason::Failure, Duration::ZERO, String::new())
+    settle.alarm = worker
+        .alarms
+        .alarm(def_id, "sync", solid_notify_core::AlertReason::Failure, Duration::ZERO, String::new())
         .map(Box::new);
     assert!(settle.alarm.is_some());
     // The same without its alarm.
