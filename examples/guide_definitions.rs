@@ -105,7 +105,7 @@ async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
     let cancelled = alice.cancel(id, "ordered by mistake").await?;
     let retried = alice.retry(id).await?; // also brings back a cancelled notice
     // [end]
-    ensure!([edited, cancelled, retried] == [VerbResult::Done; 3]);
+    ensure!([edited, cancelled, retried] == [VerbResult::Applied; 3]);
 
     // [pages]
     let (live, mut after) = (Filter::live(), None);
@@ -145,7 +145,7 @@ async fn versions(outbox: &Outbox<Sqlite>) -> Result<()> {
     let rows = outbox.definitions().await?.into_iter().map(|state| state.row);
     let seen = rows.into_iter().find(|row| row.name == "send_invoice").context("no such definition")?;
     match outbox.update(&seen, seen.clone().timeout("15s")).await? {
-        Updated::Done(row) => println!("the timeout is now {}", row.timeout),
+        Updated::Stored(row) => println!("the timeout is now {}", row.timeout),
         Updated::Conflict(row) => println!("another editor was faster: {row:?}"), // begin again with this row
         _ => println!("the row was deleted"),
     }
@@ -156,7 +156,7 @@ async fn versions(outbox: &Outbox<Sqlite>) -> Result<()> {
     let seen = alice.definition("send_invoice").await?;
     let new = seen.clone().retry_interval("[1m,1h]").max_retry_times(2);
     println!("{}", alice.preview_edit(&seen, &new).await?); // the effect on the notices in flight; changes nothing
-    let Updated::Done(row) = alice.edit_definition(&seen, new).await? else { bail!("not changed") };
+    let Updated::Stored(row) = alice.edit_definition(&seen, new).await? else { bail!("not changed") };
     alice.retime("send_invoice", "100/1m".parse()?).await?; // waiting retries take the new intervals, too
 
     for version in alice.versions("send_invoice").await? {
@@ -164,6 +164,6 @@ async fn versions(outbox: &Outbox<Sqlite>) -> Result<()> {
     }
     let rolled_back = alice.roll_back(&row, 1).await?; // only if the row is still the one that she saw
     // [end]
-    ensure!(matches!(rolled_back, Updated::Done(row) if row.retry_interval == "[5s,5m,1h,1d]"));
+    ensure!(matches!(rolled_back, Updated::Stored(row) if row.retry_interval == "[5s,5m,1h,1d]"));
     Ok(())
 }

@@ -85,14 +85,14 @@ async fn until_acked() -> Result<()> {
     announce(&mut tx, 7).await?;
     tx.commit().await?;
     let id = assert_added(&outbox, "sync_order").times(1).await[0].id;
-    assert_eq!(sweeper.drain().await.awaiting, 1); // delivered, and awaiting ack
+    assert_eq!(sweeper.drain().await.awaiting_ack, 1); // delivered, and awaiting ack
     let record = outbox.find(id).await?.context("it was added")?;
     assert_eq!(record.status, Status::AwaitingAck);
 
     // No ack comes within the hour: the attempt fails with the class `unacked`, and is repeated after 5 min.
     assert_eq!(sweeper.advance(Duration::from_secs(3600)).await.failed, 1);
-    assert_eq!(sweeper.advance(Duration::from_secs(300)).await.awaiting, 1);
-    assert_eq!(outbox.ack(id).await?, AckResult::Done);
+    assert_eq!(sweeper.advance(Duration::from_secs(300)).await.awaiting_ack, 1);
+    assert_eq!(outbox.ack(id).await?, AckResult::Applied);
     let record = outbox.find(id).await?.context("it was added")?;
     assert_eq!((record.status, record.errors[0].class.as_str()), (Status::Succeeded, "unacked"));
     // [end]

@@ -120,7 +120,7 @@ async fn main() -> Result<()> {
         println!("{} {} {}", entry.who, entry.act, entry.detail.unwrap_or_default());
     }
     // [end]
-    anyhow::ensure!(edited == solid_notify::VerbResult::Done);
+    anyhow::ensure!(edited == solid_notify::VerbResult::Applied);
     anyhow::ensure!(outbox.find(dead).await?.is_some_and(|notice| notice.status == Status::Succeeded));
 
     // [edit]

@@ -160,7 +160,7 @@ async fn redrive(outbox: &Outbox<Sqlite>, declined: i64) -> Result<()> {
     let done = alice.retry_all(&missed, "1".parse()?).await?; // one per second, so that the provider is not overloaded
     println!("{} are sent again, the last one at {:?}", done.changed, done.last_due);
     // [end]
-    ensure!(edited == VerbResult::Done && done.changed == 3);
+    ensure!(edited == VerbResult::Applied && done.changed == 3);
     let who: Vec<String> =
         alice.audit(&AuditFilter::all(), None, 2).await?.entries.into_iter().map(|entry| entry.who).collect();
     ensure!(who == ["alice", "alice"], "the audit has both: {who:?}");

@@ -50,7 +50,7 @@ async fn main() -> Result<()> {
     // [end]
 
     // [change]
-    ensure!(tasks.reschedule(KIND, &dentist, 15 * MINUTE).await? == Rescheduled::Done);
+    ensure!(tasks.reschedule(KIND, &dentist, 15 * MINUTE).await? == Rescheduled::Rescheduled);
     ensure!(tasks.delete(KIND, &["lunch of Cleo"]).await? == 1);
     // [end]
     println!("waiting: {:?}", tasks.count(KIND).await?);

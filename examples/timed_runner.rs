@@ -72,7 +72,7 @@ async fn main() -> Result<()> {
     let until = async |waiting, dead| -> Result<()> {
         for _ in 0..2000 {
             let counts = tasks.count(KIND).await?;
-            if (counts.waiting, counts.held, counts.dead) == (waiting, 0, dead) {
+            if (counts.waiting, counts.claimed, counts.dead) == (waiting, 0, dead) {
                 println!("{waiting} wait, {dead} are dead");
                 return Ok(());
             }

@@ -60,7 +60,7 @@ async fn retry(
     let result = operator(&outbox, &headers).retry(id).await?;
     let status = match result {
         VerbResult::NotFound => StatusCode::NOT_FOUND,
-        done if done.is_done() => StatusCode::OK,
+        done if done.is_applied() => StatusCode::OK,
         _ => StatusCode::CONFLICT, // nothing was changed: the text says why
     };
     Ok((status, result.to_string()))
@@ -89,7 +89,7 @@ async fn set_retry_interval(
     let row = operator.definition(id).await?;
     let seen = row.clone().retry_interval(edit.seen);
     Ok(match operator.edit_definition(&seen, row.retry_interval(edit.new)).await? {
-        Updated::Done(row) => (StatusCode::OK, row.retry_interval),
+        Updated::Stored(row) => (StatusCode::OK, row.retry_interval),
         Updated::Conflict(row) => (StatusCode::CONFLICT, row.retry_interval), // it is no longer as the operator saw it
         _ => (StatusCode::NOT_FOUND, String::new()),
     })

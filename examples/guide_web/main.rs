@@ -185,14 +185,14 @@ async fn nack(
     Path(token): Path<String>,
     reason: String,
 ) -> (StatusCode, &'static str) {
-    answer(outbox.nack_token(&token, reason).await, AckResult::NotAwaiting)
+    answer(outbox.nack_token(&token, reason).await, AckResult::NotAwaitingAck)
 }
 
 /// Returns 2xx if the reply counts, 4xx if it can never count, 5xx if the receiver must repeat it. `repeated` is the result of
 /// a reply that comes a second time: a receiver whose connection broke repeats it.
 fn answer(replied: solid_notify::Result<AckResult>, repeated: AckResult) -> (StatusCode, &'static str) {
     let status = match &replied {
-        Ok(AckResult::Done | AckResult::DeadLetterAcked) => StatusCode::OK,
+        Ok(AckResult::Applied | AckResult::DeadLetterAcked) => StatusCode::OK,
         Ok(result) if *result == repeated => StatusCode::OK,
         Ok(AckResult::Cancelled | AckResult::Purged) => StatusCode::GONE,
         Ok(AckResult::Unknown | AckResult::OtherNotice) => StatusCode::NOT_FOUND,
@@ -290,13 +290,13 @@ mod tests {
         let mut tx = outbox.begin().await?;
         let id = announce(&mut tx, &order).await?.id();
         tx.commit().await?;
-        assert_eq!(sweeper.drain().await.awaiting, 1); // delivered, and awaiting ack
+        assert_eq!(sweeper.drain().await.awaiting_ack, 1); // delivered, and awaiting ack
         let first = next(&mut deliveries).await?;
         assert_eq!(first.order, order);
 
         // No ack comes within the hour of `max_confirm_delay`: the attempt fails, and is repeated after 100 ms.
         assert_eq!(sweeper.advance(Duration::from_secs(3600)).await.failed, 1);
-        assert_eq!(sweeper.advance(Duration::from_millis(100)).await.awaiting, 1);
+        assert_eq!(sweeper.advance(Duration::from_millis(100)).await.awaiting_ack, 1);
         let second = next(&mut deliveries).await?;
         assert_ne!(second.reply_to, first.reply_to); // each attempt has a token of its own
 

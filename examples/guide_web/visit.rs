@@ -17,17 +17,17 @@ pub(super) async fn all(app: &App, mut deliveries: UnboundedReceiver<Delivery>) 
     while app.warehouse.http.get(&url).send().await?.status() != reqwest::StatusCode::OK {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    reply(app, &bolts, "ack", 200, "done").await?;
+    reply(app, &bolts, "ack", 200, "applied").await?;
     reply(app, &bolts, "ack", 200, "already_succeeded").await?; // a repeated ack
     reply(app, &bolts, "nack", 409, "already_succeeded").await?;
 
     order = Order { id: 2, item: "7 wheels".to_owned() };
     let wheels = delivered(app, &order, &mut deliveries).await?;
-    reply(app, &wheels, "nack", 200, "done").await?;
-    reply(app, &wheels, "nack", 200, "not_awaiting").await?; // a repeated nack
+    reply(app, &wheels, "nack", 200, "applied").await?;
+    reply(app, &wheels, "nack", 200, "not_awaiting_ack").await?; // a repeated nack
     let again = next(&mut deliveries).await?;
     ensure!(again.order == order && again.reply_to != wheels.reply_to, "each attempt has a token of its own");
-    reply(app, &again, "ack", 200, "done").await?;
+    reply(app, &again, "ack", 200, "applied").await?;
 
     order = Order { id: 3, item: "1 engine".to_owned() };
     let engine = delivered(app, &order, &mut deliveries).await?;
@@ -35,7 +35,7 @@ pub(super) async fn all(app: &App, mut deliveries: UnboundedReceiver<Delivery>) 
     let live = alice.list(&Filter::live().definition(SHIP_ORDER), None, 10).await?.notices;
     ensure!(live.len() == 1, "{live:?}");
     let cancelled = alice.cancel(live[0].id, "the customer changed her mind").await?;
-    ensure!(cancelled.is_done(), "{cancelled}");
+    ensure!(cancelled.is_applied(), "{cancelled}");
     reply(app, &engine, "ack", 410, "cancelled").await?;
 
     let garbage = Delivery { order: order.clone(), reply_to: format!("{}/deliveries/garbage", app.warehouse.own_url) };
@@ -73,7 +73,7 @@ pub(super) async fn operators(app: &App) -> Result<()> {
     operate(app, Method::PUT, &path_of_row, &edit(&row.retry_interval, "[1s,2h]"), 409).await?;
     operate(app, Method::PUT, "definitions/4711/retry-interval", &edit("[1s]", "[2s]"), 404).await?;
     operate(app, Method::GET, "notices/4711", "", 404).await?;
-    ensure!(operate(app, Method::POST, &format!("{path}/retry"), "", 200).await? == "done");
+    ensure!(operate(app, Method::POST, &format!("{path}/retry"), "", 200).await? == "applied");
     operate(app, Method::POST, "notices/4711/retry", "", 404).await?;
     operate(app, Method::GET, "dead-letters?after=yesterday", "", 400).await?;
     let audit: Value = serde_json::from_str(&operate(app, Method::GET, &format!("{path}/audit"), "", 200).await?)?;

@@ -194,7 +194,7 @@ impl World {
         assert!(self.outbox.engine().stores().browse.refresh_counts(def_id, SECOND).await.unwrap());
         let (last, schedule) = (self.own.clock.now(), Some(HOURLY.to_owned()));
         let tick = Tick { def_id, schedule, seen: LastTick::default(), last, params: Vec::new() };
-        assert_eq!(self.outbox.engine().stores().send.tick(&tick).await.unwrap(), Advanced::Done);
+        assert_eq!(self.outbox.engine().stores().send.tick(&tick).await.unwrap(), Advanced::Stored);
         // A member without a notice.
         let ready = format!("{{{}#{def_id}}}:ready:first_sends", self.own.prefix);
         self.own.by_hand(&["ZADD", &ready, "1", "0000000000009900001"]);
@@ -207,7 +207,7 @@ impl World {
         let lease = TaskLease::of(60 * SECOND);
         assert!(tasks.claim::<i64>(KIND, 10, &lease).await.unwrap().tasks.is_empty());
         for (id, outcome) in [
-            ("held", None),
+            ("claimed", None),
             ("dead", Some(TaskOutcome::Dead("no such number".to_owned()))),
             ("aside", Some(TaskOutcome::Aside("unusable".to_owned()))),
             ("retried", Some(TaskOutcome::Retry((60 * SECOND).into()))),

@@ -194,7 +194,7 @@ async fn private_redis_that_is_away_ends_no_runner_and_is_not_flooded() {
     eventually("it is reached", async || tasks.add("kind", Duration::ZERO, &2).await.is_ok()).await;
     eventually("the runner goes on", async || calls.all().iter().any(|(value, _)| *value == 2)).await;
     eventually("all are done", async || {
-        tasks.count("kind").await.is_ok_and(|counts| (counts.waiting, counts.held) == (0, 0))
+        tasks.count("kind").await.is_ok_and(|counts| (counts.waiting, counts.claimed) == (0, 0))
     })
     .await;
     let tally = runner.shutdown().await;

@@ -55,7 +55,7 @@ impl World {
     async fn has(&self, waiting: u64, held: u64, dead: u64) {
         eventually(&format!("{waiting} wait, {held} are held, {dead} are dead"), async || {
             let counts = self.tasks.count(KIND).await.unwrap();
-            (counts.waiting, counts.held, counts.dead) == (waiting, held, dead)
+            (counts.waiting, counts.claimed, counts.dead) == (waiting, held, dead)
         })
         .await;
     }

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use solid_notify_tests::RedisServer;
 use solid_notify_tests::redis::OwnPrefix;
+use solid_notify_tests::sending::eventually;
 use solid_notify_timed::{ClaimedTask, ConnectionError, Rescheduled, TaskLease, TaskOutcome, TimedTasks, When};
 
 pub const KIND: &str = "remind";
@@ -75,7 +76,7 @@ async fn tasks_are_deleted_rescheduled_looked_up_and_counted<R: RedisServer>() {
     assert_eq!(ids.len(), 1001);
     w.own.clock.advance(2 * SECOND);
     let counts = w.tasks.count(KIND).await.unwrap();
-    assert_eq!((counts.waiting, counts.due, counts.held), (1001, 2, 0));
+    assert_eq!((counts.waiting, counts.due, counts.claimed), (1001, 2, 0));
     assert_eq!(w.tasks.delete(KIND, &[&ids[0], &ids[2], "no-such-task"]).await.unwrap(), 2);
     assert!(w.tasks.is_scheduled(KIND, &ids[1]).await.unwrap());
     assert!(!w.tasks.is_scheduled(KIND, &ids[0]).await.unwrap());
@@ -86,11 +87,11 @@ async fn tasks_are_deleted_rescheduled_looked_up_and_counted<R: RedisServer>() {
         let (tasks, id) = (w.tasks.clone(), id.to_owned());
         async move { tasks.reschedule(KIND, &id, at).await.unwrap() }
     };
-    assert_eq!(moved(&held.id, When::After(SECOND)).await, Rescheduled::Held);
+    assert_eq!(moved(&held.id, When::After(SECOND)).await, Rescheduled::Claimed);
     assert_eq!(moved("no-such-task", When::After(SECOND)).await, Rescheduled::Unknown);
-    assert_eq!(moved(&ids[1000], When::At(w.own.clock.now())).await, Rescheduled::Done);
+    assert_eq!(moved(&ids[1000], When::At(w.own.clock.now())).await, Rescheduled::Rescheduled);
     assert_eq!(w.due().await, [json!({ "n": 1000 })]);
-    assert_eq!(moved(&ids[1000], When::After(SECOND)).await, Rescheduled::Done);
+    assert_eq!(moved(&ids[1000], When::After(SECOND)).await, Rescheduled::Rescheduled);
     assert!(w.due().await.is_empty());
     assert_eq!(w.tasks.delete(KIND, &[&held.id]).await.unwrap(), 1);
     assert!(!w.settle(&held, TaskOutcome::Finish).await, "it is gone");
@@ -236,7 +237,7 @@ async fn an_unusable_entry_is_put_aside_and_stops_nothing<R: RedisServer>() {
     );
     assert_eq!((told[2].1["value"].as_str(), told[3].1["value"].as_str()), (Some("7"), Some("{")));
     let counts = w.tasks.count(KIND).await.unwrap();
-    assert_eq!((counts.waiting, counts.held, counts.aside), (0, 1, 4));
+    assert_eq!((counts.waiting, counts.claimed, counts.aside), (0, 1, 4));
     // The same for a reader that claims nothing.
     w.own.by_hand(&["HSET", &w.key("values"), "undecodable", "{"]);
     w.own.by_hand(&["ZADD", &w.key("due"), "2", "undecodable"]);
@@ -325,6 +326,22 @@ async fn a_prefix_that_could_meet_another_is_refused<R: RedisServer>() {
     }
 }
 
+async fn a_panic_of_retry_delay_is_a_failure_as_any<R: RedisServer>() {
+    let w = World::new::<R>().await;
+    let handler = |task: ClaimedTask<i64>| async move { if task.tries == 1 { Err("busy".into()) } else { Ok(()) } };
+    let run = w.tasks.run(KIND, handler).poll(Duration::from_millis(5));
+    let runner = run.retry_delay(|_| panic!("no delay")).start().unwrap();
+    w.tasks.add_batch(KIND, (0..3).map(|n| (Duration::ZERO, n))).await.unwrap();
+    eventually("all are done", async || {
+        w.own.clock.advance(SECOND);
+        w.tasks.count(KIND).await.is_ok_and(|counts| counts.waiting + counts.claimed == 0)
+    })
+    .await;
+    let tally = runner.shutdown().await;
+    assert_eq!((tally.finished, tally.retried), (3, 3));
+    w.own.close();
+}
+
 solid_notify_tests::on_each_redis!(
     tasks_are_due_at_their_time_and_in_its_order,
     tasks_are_deleted_rescheduled_looked_up_and_counted,
@@ -341,4 +358,5 @@ solid_notify_tests::on_each_redis!(
     scripts_that_the_server_has_forgotten_are_sent_again,
     without_a_clock_of_ours_time_is_that_of_redis,
     a_prefix_that_could_meet_another_is_refused,
+    a_panic_of_retry_delay_is_a_failure_as_any,
 );

@@ -105,9 +105,9 @@ fn of_an_outbox() {
         outbox.define_if_missing(def.clone()).await.unwrap();
         outbox.define_or_replace(def.clone()).await.unwrap();
         outbox.plan(&def).await.unwrap();
-        outbox.plan_all(&never::<Definitions>()).await.unwrap();
-        outbox.apply(never::<Definitions>()).await.unwrap();
-        outbox.apply_plan(never::<DefinitionsPlan>()).await.unwrap();
+        let _ = outbox.plan_all(&never::<Definitions>()).await.unwrap();
+        let _ = outbox.apply(never::<Definitions>()).await.unwrap();
+        let _ = outbox.apply_plan(never::<DefinitionsPlan>()).await.unwrap();
         outbox.update(&def, def.clone()).await.unwrap();
         outbox.delete(&def).await.unwrap();
         outbox.definitions().await.unwrap();
@@ -153,8 +153,8 @@ fn of_an_operator() {
         operator.roll_back(&def, 1).await.unwrap();
         operator.at_version(&def, 1).await.unwrap();
         operator.retime("sync", never::<Rate>()).await.unwrap();
-        operator.apply(never::<Definitions>()).await.unwrap();
-        operator.apply_plan(never::<DefinitionsPlan>()).await.unwrap();
+        let _ = operator.apply(never::<Definitions>()).await.unwrap();
+        let _ = operator.apply_plan(never::<DefinitionsPlan>()).await.unwrap();
         operator.nodes().await.unwrap();
         operator.open_alerts(10).await.unwrap();
         operator.silence("sync", None, Utc::now(), "why").await.unwrap();

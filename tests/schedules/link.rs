@@ -175,7 +175,7 @@ impl SendStore for Link {
                     // of them is of the current attempt; the others find the state that it left.
                     let carried_out = |m: &usize| {
                         let (other, stored) = (&batch[*m], before[*m].as_ref());
-                        other.id == settle.id && settled[*m] == Settled::Done && is_held(other, stored)
+                        other.id == settle.id && settled[*m] == Settled::Stored && is_held(other, stored)
                     };
                     let by_another = (0..batch.len()).find(carried_out).is_some_and(|m| m != n);
                     let met = if by_another { &after[n] } else { &before[n] };

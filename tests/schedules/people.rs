@@ -96,7 +96,7 @@ impl World {
         let Some(id) = rng.choice(ids) else { return };
         let answer = self.outbox.operator("eve").cancel(id, "as planned").await.unwrap();
         self.tell(format_args!("{id} is cancelled: {answer:?}"));
-        if answer.is_done() {
+        if answer.is_applied() {
             self.ledger().cancelled.insert(id);
         }
     }

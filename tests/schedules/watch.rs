@@ -154,7 +154,7 @@ impl World {
         }
         let now = self.now();
         ledger.tell(now, format_args!("{id} (attempt {fence}) is settled: {:?}, {answer:?}", settle.transition));
-        if !held || before == after || answer != Settled::Done {
+        if !held || before == after || answer != Settled::Stored {
             return;
         }
         let began = ledger.claims.iter().find(|claim| (claim.id, claim.fence) == (id, fence)).map(|claim| claim.at);

@@ -153,7 +153,7 @@ impl Load {
         self.stop_adding().await;
         for source in 0..SOURCES {
             within("no task is left", async || {
-                self.tasks.count(&kind(source)).await.is_ok_and(|counts| (counts.waiting, counts.held) == (0, 0))
+                self.tasks.count(&kind(source)).await.is_ok_and(|counts| (counts.waiting, counts.claimed) == (0, 0))
             })
             .await;
         }

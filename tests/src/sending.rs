@@ -99,7 +99,7 @@ pub async fn definition(b: &dyn Backend, name: &str) -> NotifyDef {
 pub async fn update(b: &dyn Backend, name: &str, change: impl FnOnce(NotifyDef) -> NotifyDef) {
     let seen = definition(b, name).await;
     let done = b.outbox().update(&seen, change(seen.clone())).await.unwrap();
-    assert!(matches!(done, Updated::Done(_)), "{done:?}");
+    assert!(matches!(done, Updated::Stored(_)), "{done:?}");
 }
 
 /// Changes a definition as an operator does by hand: nothing is validated, no sweeper is woken.
@@ -107,7 +107,7 @@ pub async fn edit_by_hand(b: &dyn Backend, name: &str, change: impl FnOnce(Notif
     let seen = definition(b, name).await;
     let new = change(seen.clone());
     let done = b.outbox().engine().stores().definitions.edit(&Edit::Replace { seen, new }, "a test").await.unwrap();
-    assert!(matches!(done, Edited::Done(_)), "{done:?}");
+    assert!(matches!(done, Edited::Stored(_)), "{done:?}");
 }
 
 /// Seconds between two times.

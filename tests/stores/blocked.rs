@@ -39,7 +39,7 @@ async fn claimed<D: Database>(db: &TestDb<D>, def_id: i64) -> Vec<i64> {
 }
 
 async fn settle<D: Database>(db: &TestDb<D>, settle: Settle) {
-    assert_eq!(db.outbox.engine().stores().send.settle(&[settle]).await.unwrap(), [Settled::Done]);
+    assert_eq!(db.outbox.engine().stores().send.settle(&[settle]).await.unwrap(), [Settled::Stored]);
 }
 
 async fn is_due<D: Database>(db: &TestDb<D>) -> bool {

@@ -72,7 +72,7 @@ async fn an_id_that_was_given_twice_replaces_the_ended_notice<D: Database>() {
                 let claimed = claim(&db, def_id).await.unwrap();
                 assert_eq!(
                     db.outbox.engine().stores().send.settle(&[succeed(&claimed[0])]).await.unwrap(),
-                    [Settled::Done]
+                    [Settled::Stored]
                 );
             } else if param == 1 {
                 db.sql("DELETE FROM notify_msg WHERE id = 200").await;
@@ -81,7 +81,7 @@ async fn an_id_that_was_given_twice_replaces_the_ended_notice<D: Database>() {
     }
     let claimed = claim(&db, def_id).await.unwrap();
     let batch: Vec<_> = claimed.iter().map(succeed).collect();
-    assert_eq!(db.outbox.engine().stores().send.settle(&batch).await.unwrap(), [Settled::Done; 2]);
+    assert_eq!(db.outbox.engine().stores().send.settle(&batch).await.unwrap(), [Settled::Stored; 2]);
     for id in [100, 200] {
         let record = db.outbox.find(id).await.unwrap().unwrap();
         assert_eq!((record.status, record.param.as_str()), (Status::Succeeded, "2"));
@@ -95,7 +95,7 @@ async fn an_id_that_was_given_twice_is_reported_by_the_live_notice<D: Database>(
     let insert = format!("INSERT INTO notify_msg (id, def_id, param) VALUES (100, {def_id}, '1')");
     db.sql(&insert).await;
     let ended = claim(&db, def_id).await.unwrap();
-    assert_eq!(db.outbox.engine().stores().send.settle(&[succeed(&ended[0])]).await.unwrap(), [Settled::Done]);
+    assert_eq!(db.outbox.engine().stores().send.settle(&[succeed(&ended[0])]).await.unwrap(), [Settled::Stored]);
     db.sql(&insert).await;
     db.sql("UPDATE notify_msg SET fence = 1").await;
     assert_eq!(claim(&db, def_id).await.unwrap()[0].fence, 2);
@@ -114,7 +114,7 @@ async fn a_notice_that_comes_late_waits_for_the_claimed_one_of_its_key<D: Databa
     let second = claim(&db, def_id).await.unwrap();
     db.sql(&insert(100)).await;
     assert!(claim(&db, def_id).await.unwrap().is_empty());
-    assert_eq!(db.outbox.engine().stores().send.settle(&[succeed(&second[0])]).await.unwrap(), [Settled::Done]);
+    assert_eq!(db.outbox.engine().stores().send.settle(&[succeed(&second[0])]).await.unwrap(), [Settled::Stored]);
     assert_eq!(claim(&db, def_id).await.unwrap()[0].id, 100);
     db.close().await;
 }

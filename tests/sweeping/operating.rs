@@ -171,7 +171,7 @@ async fn of_many_operators_who_retry_a_dead_letter_at_once_one_revives_it<D: Dat
     let (db, dead) = with_dead_letters::<D>(1).await;
     let operators: Vec<_> = (0..8).map(|n| db.outbox.operator(&format!("operator {n}"))).collect();
     let answers = futures_util::future::join_all(operators.iter().map(|operator| operator.retry(dead[0]))).await;
-    assert!(answers.iter().all(|answer| *answer.as_ref().unwrap() == VerbResult::Done), "{answers:?}");
+    assert!(answers.iter().all(|answer| *answer.as_ref().unwrap() == VerbResult::Applied), "{answers:?}");
     let entries = operators[0].audit(&AuditFilter::all().notice(dead[0]), None, 100).await.unwrap().entries;
     let revivals = entries.iter().filter(|entry| entry.detail.as_ref().unwrap().starts_with("it was a dead letter"));
     assert_eq!(revivals.count(), 1, "{entries:?}");
@@ -194,9 +194,9 @@ async fn a_dedupe_key_goes_to_one_however_many_want_it<D: Database>() {
     let alice = db.outbox.operator("alice");
     let answers = futures_util::future::join_all(dead.iter().map(|id| alice.retry(*id))).await;
     let answers: Vec<VerbResult> = answers.into_iter().map(Result::unwrap).collect();
-    let winner = dead[answers.iter().position(|answer| *answer == VerbResult::Done).unwrap()];
+    let winner = dead[answers.iter().position(|answer| *answer == VerbResult::Applied).unwrap()];
     for (id, answer) in dead.iter().zip(&answers) {
-        let expected = if *id == winner { VerbResult::Done } else { VerbResult::DedupeKeyTaken(winner) };
+        let expected = if *id == winner { VerbResult::Applied } else { VerbResult::DedupeKeyTaken(winner) };
         assert_eq!(*answer, expected);
     }
     db.close().await;
@@ -209,7 +209,7 @@ async fn a_dead_letter_whose_id_was_given_again_is_passed_over<D: Database>() {
     let alice = db.outbox.operator("alice");
     let done = alice.retry_all(&Filter::dead_letters(), Rate::AT_ONCE).await.unwrap();
     assert_eq!((done.changed, done.passed_over), (2, 1));
-    assert_eq!(alice.cancel(dead[1], "the live one").await.unwrap(), VerbResult::Done);
+    assert_eq!(alice.cancel(dead[1], "the live one").await.unwrap(), VerbResult::Applied);
     let record = db.outbox.find(dead[1]).await.unwrap().unwrap();
     assert_eq!((record.status, record.param.as_str()), (Status::Cancelled, "7"));
     db.close().await;
@@ -241,7 +241,7 @@ async fn an_edited_dead_letter_is_sent_again_by_the_sweepers<D: Database>() {
     let id = add(&db, "sync").await;
     reaches(&db, id, Status::DeadLetter).await;
     let alice = db.outbox.operator("alice");
-    assert_eq!(alice.edit(id, 2).await.unwrap(), VerbResult::Done);
+    assert_eq!(alice.edit(id, 2).await.unwrap(), VerbResult::Applied);
     assert_eq!(reaches(&db, id, Status::Succeeded).await.fence, 2);
     sweeper.shutdown().await;
     db.close().await;

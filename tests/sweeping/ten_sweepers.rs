@@ -109,7 +109,7 @@ async fn edit_for_ever(outbox: AnyOutbox, edits: Arc<AtomicUsize>) {
         new.max_concurrency = 1 + i64::try_from(n % 7).unwrap();
         new.email = n.is_multiple_of(2).then(|| "operator@example.com".to_owned());
         let updated = outbox.update(&seen, new).await.unwrap();
-        assert!(matches!(updated, Updated::Done(_)), "{updated:?}");
+        assert!(matches!(updated, Updated::Stored(_)), "{updated:?}");
         edits.fetch_add(1, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(2)).await;
     }

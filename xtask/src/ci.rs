@@ -52,13 +52,13 @@ pub(crate) fn ci(selection: &Selection, nightly: bool) -> Result<ExitCode> {
         println!("\n==> {name}");
         let begin = Instant::now();
         // An error that prevents a step is a failure of this step, and the other steps still run.
-        let verdict = perform().unwrap_or_else(|error| StepResult::Failed(format!("{error:#}")));
-        let words = match &verdict {
+        let result = perform().unwrap_or_else(|error| StepResult::Failed(format!("{error:#}")));
+        let words = match &result {
             StepResult::Passed => "passed".to_owned(),
             StepResult::Skipped(reason) => format!("not done: {reason}"),
             StepResult::Failed(reason) => format!("FAILED: {reason}"),
         };
-        if matches!(verdict, StepResult::Failed(_)) {
+        if matches!(result, StepResult::Failed(_)) {
             code = 1;
         }
         println!("{words}");

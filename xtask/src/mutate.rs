@@ -12,11 +12,11 @@ use anyhow::{Context, Result, bail, ensure};
 use xtask::mutants::{Mutant, read};
 
 use crate::copy::Copy;
+use crate::mutant_result::{MutantResult, Results};
 use crate::provide::{Provided, provide};
 use crate::run::{CommandResult, interrupted, run, workspace_root};
 use crate::selection::Selection;
 use crate::table;
-use crate::verdict::{MutantResult, Results};
 
 /// How long the tests of one mutant may take. Tests that take longer have found it, too.
 pub(crate) const TIME_TO_TEST: Duration = Duration::from_secs(120);
@@ -33,16 +33,16 @@ pub(crate) fn mutants(selection: &Selection, only: Option<&str>, write: bool) ->
     let (mut found, mut holes) = (Vec::new(), 0);
     for (n, mutant) in (1..).zip(&chosen) {
         let began = Instant::now();
-        let verdict = bench.without(mutant)?;
-        let (word, details) = match &verdict {
+        let result = bench.without(mutant)?;
+        let (word, details) = match &result {
             MutantResult::Red(failed) => ("red", failed.join(", ")),
             MutantResult::Green => ("GREEN", format!("it survives these tests: {}", mutant.tests)),
             MutantResult::DoesNotCompile(error) => ("DOES NOT COMPILE", error.clone()),
         };
-        holes += usize::from(!matches!(verdict, MutantResult::Red(_)));
+        holes += usize::from(!matches!(result, MutantResult::Red(_)));
         let (count, took) = (chosen.len(), began.elapsed().as_secs_f64());
         println!("{n:>3}/{count} {took:>5.1} s  {word}: {}\n                 {details}", mutant.name);
-        found.push((*mutant, verdict));
+        found.push((*mutant, result));
         if write {
             table::write(&workspace_root(), &all, &found)?;
         }

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use xtask::mutants::{LIST, Mutant, TABLE, rows};
 
-use crate::verdict::MutantResult;
+use crate::mutant_result::MutantResult;
 
 /// How many of the tests that find a mutant are named.
 const NAMED: usize = 3;
@@ -17,7 +17,7 @@ pub(crate) fn write(root: &Path, all: &[Mutant], found: &[(&Mutant, MutantResult
     let path = root.join(TABLE);
     let before = fs::read_to_string(&path).unwrap_or_default();
     let mut known: BTreeMap<String, String> = rows(&before).into_iter().collect();
-    known.extend(found.iter().map(|(mutant, verdict)| (mutant.name.clone(), row(mutant, verdict))));
+    known.extend(found.iter().map(|(mutant, result)| (mutant.name.clone(), row(mutant, result))));
     let rows: Vec<&str> = all.iter().filter_map(|mutant| known.get(&mutant.name)).map(String::as_str).collect();
     let head = format!(
         "# Mutants and the tests that find them\n\n\
@@ -29,8 +29,8 @@ pub(crate) fn write(root: &Path, all: &[Mutant], found: &[(&Mutant, MutantResult
     fs::write(&path, format!("{head}{}\n", rows.join("\n"))).with_context(|| format!("cannot write {TABLE}"))
 }
 
-fn row(mutant: &Mutant, verdict: &MutantResult) -> String {
-    let tests = match verdict {
+fn row(mutant: &Mutant, result: &MutantResult) -> String {
+    let tests = match result {
         MutantResult::Red(failed) => {
             let named: Vec<String> = failed.iter().take(NAMED).map(|name| code(name)).collect();
             let more = if failed.len() > NAMED { " …" } else { "" };

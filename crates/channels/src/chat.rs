@@ -68,7 +68,8 @@ pub trait ChatService: Send + Sync + 'static {
     }
 }
 
-/// A `POST` request with a JSON body. `Debug` does not show the URL, because it is a secret.
+/// A `POST` request with a JSON body. `Debug` does not show the URL, because it is a secret. Exhaustive, because
+/// the chat services of an application construct it.
 pub struct Post {
     /// The target.
     pub url: String,

@@ -100,13 +100,13 @@ impl Reply {
 pub enum AckResult {
     /// Ack: the notice has ended as succeeded, whether it was awaiting its ack, being sent, waiting for a retry or not
     /// yet sent. Nack: the attempt has failed, and the notice is retried or given up as after any failure.
-    Done,
+    Applied,
     /// Ack of a dead letter: it is now a success, and the audit records that.
     DeadLetterAcked,
     /// The notice had already succeeded. Nothing was changed.
     AlreadySucceeded,
     /// Nack of an attempt that had already failed, or was never made. Nothing was changed.
-    NotAwaiting,
+    NotAwaitingAck,
     /// The notice had been cancelled. Nothing was changed.
     Cancelled,
     /// There is no such notice: it never existed, was purged, or succeeded without history.
@@ -119,13 +119,13 @@ pub enum AckResult {
 }
 
 impl AckResult {
-    /// Returns the name used in plain SQL: `done`, `dead_letter_acked` …
+    /// Returns the name used in plain SQL: `applied`, `dead_letter_acked` …
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Done => "done",
+            Self::Applied => "applied",
             Self::DeadLetterAcked => "dead_letter_acked",
             Self::AlreadySucceeded => "already_succeeded",
-            Self::NotAwaiting => "not_awaiting",
+            Self::NotAwaitingAck => "not_awaiting_ack",
             Self::Cancelled => "cancelled",
             Self::Unknown => "unknown",
             Self::Purged => "purged",
@@ -183,7 +183,7 @@ pub fn of_live(reply: &Reply, live: &ClaimedNotice) -> OfLive {
         {
             if live.refused().is_some() {
                 // An earlier nack of the same attempt.
-                return OfLive::Nothing(AckResult::NotAwaiting);
+                return OfLive::Nothing(AckResult::NotAwaitingAck);
             }
             let message = match &reply.who {
                 None => format!("its receiver refused it: {reason}"),
@@ -192,7 +192,7 @@ pub fn of_live(reply: &Reply, live: &ClaimedNotice) -> OfLive {
             let record = AttemptRecord::new(live, Duration::ZERO, ErrorClass::Unacked, &message);
             OfLive::Fail(append_attempt(live.errors.as_deref(), record))
         }
-        ReplyKind::Nack(_) => OfLive::Nothing(AckResult::NotAwaiting),
+        ReplyKind::Nack(_) => OfLive::Nothing(AckResult::NotAwaitingAck),
     }
 }
 
@@ -206,7 +206,7 @@ pub fn of_ended(reply: &Reply, status: Status, fence: i64, created: DateTime<Utc
     }
     match (status, &reply.kind) {
         (Status::DeadLetter, ReplyKind::Ack) => None,
-        (Status::DeadLetter, ReplyKind::Nack(_)) => Some(AckResult::NotAwaiting),
+        (Status::DeadLetter, ReplyKind::Nack(_)) => Some(AckResult::NotAwaitingAck),
         (Status::Cancelled, _) => Some(AckResult::Cancelled),
         _ => Some(AckResult::AlreadySucceeded),
     }

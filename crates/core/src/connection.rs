@@ -107,7 +107,8 @@ impl Reply {
 /// itself.
 ///
 /// Implemented for the transactions of every outbox, for sqlx's `Transaction`, `PoolConnection` and the connections of the
-/// three databases. It has no methods; use it as a bound, and [`add_notice`] or [`NewNotice::add`].
+/// three databases. It has no methods; use it as a bound, and [`add_notice`] or [`NewNotice::add`]. Only a type
+/// that implements [`Insert`] implements it, and `Insert` is for authors of stores (module `spi` of `solid_notify`).
 ///
 /// `B` tells who began the transaction: [`ByOutbox`], the default, for the transactions of `outbox.begin()` on every store; `BySqlx`
 /// for those of sqlx. The functions infer it. A generic function that takes only the transactions of an outbox is bound by

@@ -13,7 +13,8 @@ pub use crate::own_limits::OwnLimits;
 /// The state of a notice, as stored in the column `status`.
 ///
 /// Live states (`0`, `2`, `4`, `5`) are rows of `notify_msg`; final ones (`1`, `3`, `6`) rows of
-/// `notify_msg_history`.
+/// `notify_msg_history`. Exhaustive: the numbers are the contract with plain SQL, and a further state would change what every
+/// reader of the tables must handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[repr(u8)]
 #[serde(rename_all = "snake_case")]
@@ -197,6 +198,11 @@ impl ClaimedNotice {
     /// Returns the tries used so far: failed attempts and crashes.
     pub fn tries(&self) -> i64 {
         self.failures.saturating_add(self.crashes)
+    }
+
+    /// Returns whether it was claimed at its expiry or later: it ends without an attempt.
+    pub fn is_expired(&self) -> bool {
+        self.own.is_expired(self.last_call_time)
     }
 
     /// Returns the number of the attempt of this claim: one more than the tries used.

@@ -42,7 +42,7 @@ impl AnyOutbox {
     pub async fn define_if_missing(&self, def: NotifyDef) -> Result<Defined> {
         self.engine.validate(&def)?;
         let defined = match self.edit(Edit::Create(def.clone()), APPLICATION).await? {
-            Edited::Done(row) => Defined::Created(row),
+            Edited::Stored(row) => Defined::Created(row),
             Edited::Conflict(row) => {
                 let differences = row.differences(&def);
                 if differences.is_empty() {
@@ -69,14 +69,14 @@ impl AnyOutbox {
         for _ in 0..EDITS {
             match self.plan(&def).await? {
                 Plan::Create => {
-                    if let Edited::Done(row) = self.edit(Edit::Create(def.clone()), APPLICATION).await? {
+                    if let Edited::Stored(row) = self.edit(Edit::Create(def.clone()), APPLICATION).await? {
                         return Ok(Defined::Created(row));
                     }
                 }
                 Plan::Same(row) => return Ok(Defined::Same(row)),
                 Plan::Replace { row: seen, differences } => {
                     let new = NotifyDef { id: seen.id, ..def.clone() };
-                    if let Edited::Done(row) = self.edit(Edit::Replace { seen, new }, APPLICATION).await? {
+                    if let Edited::Stored(row) = self.edit(Edit::Replace { seen, new }, APPLICATION).await? {
                         return Ok(Defined::Replaced { row, differences });
                     }
                 }
@@ -122,7 +122,7 @@ impl AnyOutbox {
 
     pub(crate) async fn edit(&self, edit: Edit, who: &str) -> Result<Edited> {
         let edited = self.engine.stores().definitions.edit(&edit, who).await?;
-        if matches!(edited, Edited::Done(_)) {
+        if matches!(edited, Edited::Stored(_)) {
             self.engine.edited();
         }
         Ok(edited)
@@ -266,7 +266,7 @@ pub enum Plan {
 #[serde(tag = "result", content = "row", rename_all = "snake_case")]
 pub enum Updated {
     /// The change is stored. Contains the row as it is now.
-    Done(NotifyDef),
+    Stored(NotifyDef),
     /// Another editor changed the row since it was read (or another row has the new name). Contains that row.
     Conflict(NotifyDef),
     /// There is no such row any more.
@@ -276,7 +276,7 @@ pub enum Updated {
 impl From<Edited> for Updated {
     fn from(edited: Edited) -> Self {
         match edited {
-            Edited::Done(row) => Self::Done(row),
+            Edited::Stored(row) => Self::Stored(row),
             Edited::Conflict(row) => Self::Conflict(row),
             Edited::Missing => Self::Missing,
         }

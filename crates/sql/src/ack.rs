@@ -105,7 +105,7 @@ pub(crate) async fn apply_ack<DB: Dialect>(
             if let Some(entry) = given.entry(DateTime::UNIX_EPOCH, Some(live.def_id), live.status) {
                 write_entry::<DB>(conn, now, &entry).await?;
             }
-            return Ok(AckResult::Done);
+            return Ok(AckResult::Applied);
         }
         if stored.is_empty() {
             return Ok(AckResult::Unknown);

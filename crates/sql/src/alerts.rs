@@ -187,14 +187,14 @@ pub(crate) async fn advance_alert<DB: Dialect>(
             if let Some((alert_def, param)) = &step.notice {
                 add::<DB>(&mut tx, now, *alert_def, param).await?;
             }
-            Advanced::Done
+            Advanced::Stored
         }
         Ok(_) => Advanced::Changed,
         Err(error) if fault::<DB>(&error) == FaultKind::Conflict => Advanced::Locked,
         Err(error) => return Err(error),
     };
     match advanced {
-        Advanced::Done => tx.commit().await?,
+        Advanced::Stored => tx.commit().await?,
         Advanced::Changed | Advanced::Locked => tx.rollback().await?,
     }
     conn.done();

@@ -61,7 +61,7 @@ pub struct Tally {
     pub succeeded: u64,
     /// Attempts that delivered a notice which then awaited its ack. An acked notice stays counted here, because an ack is stored
     /// by the process that it reaches, and is no outcome of a sweeper.
-    pub awaiting: u64,
+    pub awaiting_ack: u64,
     /// Attempts that failed and will be retried.
     pub failed: u64,
     /// Notices that became dead letters.
@@ -74,7 +74,7 @@ impl Tally {
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             succeeded: self.succeeded - earlier.succeeded,
-            awaiting: self.awaiting - earlier.awaiting,
+            awaiting_ack: self.awaiting_ack - earlier.awaiting_ack,
             failed: self.failed - earlier.failed,
             dead_letters: self.dead_letters - earlier.dead_letters,
         }
@@ -174,11 +174,11 @@ impl Sweeper {
 
     /// Returns the counts since the start.
     pub(crate) fn so_far(&self) -> Tally {
-        let Totals { succeeded, awaiting, failed, dead } = self.worker.outcomes.totals();
+        let Totals { succeeded, awaiting_ack, failed, dead } = self.worker.outcomes.totals();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Tally {
             succeeded: count(succeeded),
-            awaiting: count(awaiting),
+            awaiting_ack: count(awaiting_ack),
             failed: count(failed),
             dead_letters: count(dead),
         }

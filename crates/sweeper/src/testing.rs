@@ -264,7 +264,7 @@ mod tests {
         let mut tx = outbox.begin().await.unwrap();
         add_notice(&mut tx, "sync", 7).await.unwrap();
         tx.commit().await.unwrap();
-        assert_eq!(sweeper.drain().await.awaiting, 1);
+        assert_eq!(sweeper.drain().await.awaiting_ack, 1);
         assert_eq!(sweeper.advance(Duration::from_secs(3)).await.failed, 1);
         sweeper.shutdown().await;
     }

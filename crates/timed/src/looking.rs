@@ -54,7 +54,7 @@ impl TimedTasks {
     }
 
     /// Returns the time at which a claim may next find a task: the due time of the earliest task, which may be over, or the end of
-    /// the earliest lease. `None` if no task waits or is held.
+    /// the earliest lease. `None` if no task waits or is claimed.
     ///
     /// # Errors
     /// [`crate::Error::Kind`], [`crate::Error::Redis`].
@@ -77,7 +77,7 @@ impl TimedTasks {
         Ok((at(0).unwrap_or_default(), at(1)))
     }
 
-    /// Returns whether a task waits or is held.
+    /// Returns whether a task waits or is claimed.
     ///
     /// # Errors
     /// [`crate::Error::Kind`], [`crate::Error::Redis`].
@@ -91,9 +91,9 @@ impl TimedTasks {
     /// # Errors
     /// [`crate::Error::Kind`], [`crate::Error::Redis`].
     pub async fn count(&self, kind: &str) -> Result<TaskCounts> {
-        let (open, due, held, dead, aside): (u64, u64, u64, u64, u64) =
+        let (open, due, claimed, dead, aside): (u64, u64, u64, u64, u64) =
             self.run_script(&LOOK, kind, &given::Look::Count, "counting tasks").await?;
-        Ok(TaskCounts { waiting: open.saturating_sub(held), due, held, dead, aside })
+        Ok(TaskCounts { waiting: open.saturating_sub(claimed), due, claimed, dead, aside })
     }
 
     /// Returns dead tasks, the latest first, at most 500, with their stored values.

@@ -178,9 +178,9 @@ impl TaskSettled {
 #[non_exhaustive]
 pub enum Rescheduled {
     /// It is due at the new time.
-    Done,
+    Rescheduled,
     /// A consumer holds it, and its outcome decides.
-    Held,
+    Claimed,
     /// No task with this id waits.
     Unknown,
 }
@@ -191,10 +191,10 @@ pub enum Rescheduled {
 pub struct TaskCounts {
     /// Waiting for their time, or due.
     pub waiting: u64,
-    /// Tasks that a claim would find now: due, or held under an expired lease.
+    /// Tasks that a claim would find now: due, or under an expired lease.
     pub due: u64,
-    /// Held by consumers, including those whose consumer died, until the next claim after their lease.
-    pub held: u64,
+    /// Claimed by consumers, including those whose consumer died, until the next claim after their lease.
+    pub claimed: u64,
     /// Dead.
     pub dead: u64,
     /// Put aside.

@@ -190,16 +190,16 @@ impl TimedTasks {
         Ok(due)
     }
 
-    /// Stores the outcomes of claimed tasks. Returns false for a task that its consumer no longer held; nothing was changed then.
+    /// Stores the outcomes of claimed tasks. Returns false for a task that its consumer no longer had the claim of; nothing was changed then.
     ///
     /// # Errors
     /// [`Error::Kind`], [`Error::Redis`]. The call can be repeated after one; it returns false then for what the first call stored.
     pub async fn settle(&self, kind: &str, outcomes: &[TaskSettled]) -> Result<Vec<bool>> {
-        let mut held = Vec::with_capacity(outcomes.len());
+        let mut kept = Vec::with_capacity(outcomes.len());
         for batch in outcomes.chunks(AT_ONCE) {
             let runs = batch.chunk_by(TaskSettled::is_like).filter_map(given::Run::new).collect();
             let lost: Vec<usize> = self.run_script(&SETTLE, kind, &given::Settle { runs }, "settling tasks").await?;
-            held.extend((1..=batch.len()).map(|place| !lost.contains(&place)));
+            kept.extend((1..=batch.len()).map(|place| !lost.contains(&place)));
         }
         for settled in outcomes {
             match settled.outcome {
@@ -208,10 +208,10 @@ impl TimedTasks {
                 _ => {}
             }
         }
-        Ok(held)
+        Ok(kept)
     }
 
-    /// Deletes tasks in any state: waiting, held (the consumer loses it), dead or put aside. Returns how many existed.
+    /// Deletes tasks in any state: waiting, claimed (the consumer loses it), dead or put aside. Returns how many existed.
     ///
     /// # Errors
     /// [`Error::Kind`], [`Error::Redis`].
@@ -229,8 +229,8 @@ impl TimedTasks {
         let done = self.change(kind, given::Verb::Reschedule(at.into()), &[id], "rescheduling a task").await?;
         self.news.tell(kind, at);
         Ok(match done.first() {
-            Some(1) => Rescheduled::Done,
-            Some(2) => Rescheduled::Held,
+            Some(1) => Rescheduled::Rescheduled,
+            Some(2) => Rescheduled::Claimed,
             _ => Rescheduled::Unknown,
         })
     }

@@ -126,7 +126,7 @@ where
         other.rollback().await.unwrap();
     };
     let (settled, ()) = tokio::join!(stores.send.settle(&batch), frees);
-    assert_eq!(settled.unwrap(), [Settled::Done]);
+    assert_eq!(settled.unwrap(), [Settled::Stored]);
     assert_eq!(claim_slice(&db, 100).await.unwrap().len(), 1);
     db.close().await;
 }
@@ -183,11 +183,11 @@ where
             let settled = tokio::time::timeout(SOON, db.outbox.engine().stores().send.settle(outcomes)).await;
             settled.expect("it does not wait").unwrap()
         };
-        assert_eq!(settle(&outcomes[..3]).await, [Settled::Done, Settled::Locked, Settled::Done]);
-        assert_eq!(settle(&outcomes[3..]).await, [Settled::Done, Settled::Done]);
+        assert_eq!(settle(&outcomes[..3]).await, [Settled::Stored, Settled::Locked, Settled::Stored]);
+        assert_eq!(settle(&outcomes[3..]).await, [Settled::Stored, Settled::Stored]);
         assert_eq!(settle(&outcomes[1..2]).await, [Settled::Locked]);
         other.rollback().await.unwrap();
-        assert_eq!(settle(&outcomes[1..2]).await, [Settled::Done]);
+        assert_eq!(settle(&outcomes[1..2]).await, [Settled::Stored]);
         db.close().await;
     }
 }
@@ -321,7 +321,7 @@ async fn inserting_a_duplicate_does_not_block_settling_the_other<D: Database>() 
     let settled = tokio::time::timeout(SOON, db.outbox.engine().stores().send.settle(&[succeed(&claimed[0])]))
         .await
         .expect("it does not wait");
-    assert_eq!(settled.unwrap(), [Settled::Done]);
+    assert_eq!(settled.unwrap(), [Settled::Stored]);
     tx.rollback().await.unwrap();
     db.close().await;
 }

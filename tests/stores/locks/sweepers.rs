@@ -283,7 +283,7 @@ where
     };
     let (acks, sent) = tokio::join!(acks, sending);
     let failed = acks.into_iter().filter_map(|ack| match ack.unwrap() {
-        Ok(AckResult::Done) => None,
+        Ok(AckResult::Applied) => None,
         other => Some(format!("{other:?}")),
     });
     let failed: Vec<String> = failed.collect();

@@ -36,7 +36,7 @@ async fn an_ack_counts_if_and_only_if_its_transaction_commits<D: Plain>() {
     assert_eq!(record(&db, id).await.status, Status::AwaitingAck);
     let before = record(&db, id).await;
     let said = db.shell().run(format!("BEGIN; {} COMMIT;", D::ack(id))).well();
-    assert!(D::ANSWERS.is_none_or(|[done, ..]| said.contains(done)), "{said}");
+    assert!(D::ANSWERS.is_none_or(|[applied, ..]| said.contains(applied)), "{said}");
     let after = record(&db, id).await;
     assert_eq!((after.status, after.end_reason.as_deref()), (Status::Succeeded, Some("acked")));
     assert!(after.finish_time.unwrap() >= after.create_time);

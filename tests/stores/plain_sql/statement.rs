@@ -67,9 +67,9 @@ pub trait Plain: Database {
     /// The error for a parameter that is no JSON.
     const NOT_JSON: &'static str = "notify_add: the parameter is not JSON";
 
-    /// The results of an ack: done, already succeeded, cancelled, of a dead letter, unknown. None where it returns nothing.
+    /// The results of an ack: applied, already succeeded, cancelled, of a dead letter, unknown. None where it returns nothing.
     const ANSWERS: Option<[&'static str; 5]> =
-        Some(["done", "already_succeeded", "cancelled", "dead_letter_acked", "unknown"]);
+        Some(["applied", "already_succeeded", "cancelled", "dead_letter_acked", "unknown"]);
     /// A business table whose trigger acks the notice of each row.
     const ANSWERS_TABLE: &'static str;
 

@@ -45,6 +45,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
             vec![list(&["'most'", "'{}'", "NULL", "NULL", "'one key'", "'17'", "1", "7", "5", "NULL", "0"])]
         }
         "insert_many" | "insert_many_keyed" => batches(new),
+        "keep_skipped_key" => vec![list(&["107", "'one key'", "1"])],
         "duplicates" | "lock_duplicates" => batches(|id| json!({ "owner": 1, "own_key": id.to_string() })),
         "due" => {
             let marks = json!([{ "owner": 1, "from_0": 5, "from_2": 5, "from_5": 5, "from_4": 5 }]);

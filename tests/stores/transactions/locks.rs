@@ -50,7 +50,7 @@ async fn an_operator_does_not_wait_for_a_transaction_that_added_a_notice<D: Data
         scene.outbox().update(seen, seen.clone().timeout("8s")).await.unwrap()
     };
     let updated = tokio::time::timeout(SOON, operator).await.expect("an edit never waits for business transactions");
-    assert!(matches!(updated, Updated::Done(_)), "{updated:?}");
+    assert!(matches!(updated, Updated::Stored(_)), "{updated:?}");
     old.commit().await.unwrap();
     plain.commit().await.unwrap();
     tx.commit().await.unwrap();
@@ -94,9 +94,9 @@ async fn an_outcome_whose_row_others_lock_is_left_for_later<D: Database<Db: Sql>
     let mut other = scene.db.pool.begin().await.unwrap();
     run::<D>(&mut other, &format!("SELECT id FROM notify_msg WHERE id = {} FOR UPDATE", batch[1].id)).await.unwrap();
     let settled = tokio::time::timeout(SOON, stores.send.settle(&batch)).await.expect("it does not wait").unwrap();
-    assert_eq!(settled, [Settled::Done, Settled::Locked, Settled::Done]);
+    assert_eq!(settled, [Settled::Stored, Settled::Locked, Settled::Stored]);
     other.rollback().await.unwrap();
-    assert_eq!(stores.send.settle(&batch).await.unwrap(), [Settled::Done; 3]);
+    assert_eq!(stores.send.settle(&batch).await.unwrap(), [Settled::Stored; 3]);
     scene.ends_with_rows(&[], &[1, 2, 3]).await;
 }
 

@@ -258,7 +258,7 @@ mod alert_in_a_test {
 
         // A person retries the dead letter. It succeeds with its ack, and nothing fails for the length of the cool-down.
         outbox.operator("alice").retry(id).await?;
-        assert_eq!(sweeper.drain().await.awaiting, 1);
+        assert_eq!(sweeper.drain().await.awaiting_ack, 1);
         outbox.ack(id).await?;
         sweeper.advance(Duration::from_secs(10)).await;
         assert!(posted.try_recv()?.contains("recovered after"));

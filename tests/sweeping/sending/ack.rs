@@ -29,7 +29,7 @@ pub async fn a_delivery_that_needs_an_ack_waits_for_it(b: &dyn Backend) {
     assert_eq!((waiting.next_call_time, waiting.failures), (None, 0), "for ever");
     b.clock().advance(Duration::from_secs(365 * 86_400));
     sweeper.idle().await;
-    assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::Done);
+    assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::Applied);
     assert_eq!(record(b, id).await.status, Status::Succeeded);
     assert_eq!(calls.all(), [1]);
     sweeper.shutdown().await;
@@ -62,11 +62,11 @@ pub async fn a_refusal_is_a_failed_attempt_with_its_reason(b: &dyn Backend) {
     let sweeper = delivering(b, &calls).start().await.unwrap();
     let id = add(b, "sync").await;
     reaches(b, id, Status::AwaitingAck).await;
-    assert_eq!(b.outbox().nack(id, "no such customer").await.unwrap(), AckResult::Done);
+    assert_eq!(b.outbox().nack(id, "no such customer").await.unwrap(), AckResult::Applied);
     let failed = reaches(b, id, Status::Failed).await;
     assert_eq!((failed.failures, failed.errors.len(), failed.last_class.as_deref()), (1, 1, Some("unacked")));
     assert_eq!(failed.errors[0].message, "its receiver refused it: no such customer");
-    assert_eq!(b.outbox().nack(id, "again").await.unwrap(), AckResult::NotAwaiting);
+    assert_eq!(b.outbox().nack(id, "again").await.unwrap(), AckResult::NotAwaitingAck);
     b.clock().advance(MINUTE);
     reaches(b, id, Status::AwaitingAck).await;
     b.outbox().nack(id, "still none").await.unwrap();
@@ -120,10 +120,10 @@ pub async fn a_token_acks_a_later_attempt_too(b: &dyn Backend) {
     reaches(b, id, Status::AwaitingAck).await;
     let sent = tokens.all();
     assert!(sent.len() == 2 && sent[0] != sent[1]);
-    assert_eq!(b.outbox().nack_token(&sent[0], "no").await.unwrap(), AckResult::NotAwaiting, "an earlier attempt");
+    assert_eq!(b.outbox().nack_token(&sent[0], "no").await.unwrap(), AckResult::NotAwaitingAck, "an earlier attempt");
     let forged = format!("{}A", &sent[0][..sent[0].len() - 1]);
     assert!(forged == sent[0] || matches!(b.outbox().ack_token(&forged).await, Err(Error::Token { .. })));
-    assert_eq!(b.outbox().ack_token(&sent[0]).await.unwrap(), AckResult::Done);
+    assert_eq!(b.outbox().ack_token(&sent[0]).await.unwrap(), AckResult::Applied);
     assert_eq!(record(b, id).await.status, Status::Succeeded);
     assert_eq!(b.outbox().ack_token(&sent[1]).await.unwrap(), AckResult::AlreadySucceeded);
     let purged = b.outbox().engine().sign_token(AckToken::new(id + 1000, 1, b.clock().now()), MINUTE).unwrap();
@@ -138,7 +138,7 @@ pub async fn a_token_acks_a_later_attempt_too(b: &dyn Backend) {
         assert_eq!(b.outbox().nack_token(&elsewhere, "no").await.unwrap(), AckResult::OtherNotice);
         let here = b.outbox().engine().sign_token(AckToken::new(id, 0, added_at), MINUTE).unwrap();
         let acked = b.outbox().ack_token(&here).await.unwrap();
-        assert_eq!(acked, if id == live { AckResult::Done } else { AckResult::AlreadySucceeded });
+        assert_eq!(acked, if id == live { AckResult::Applied } else { AckResult::AlreadySucceeded });
     }
     // Rotated, then the old secret is left out.
     b.outbox().use_token_keys(TokenKeys::new(&[8; 32]).unwrap().accept(&[7; 32]).unwrap());
@@ -158,8 +158,8 @@ pub async fn ack_or_nack_before_the_handler_returned_decides(b: &dyn Backend) {
         b.outbox().sweeper().handler("sync", gated(&calls, &gate)).outage_grace(Duration::ZERO).start().await.unwrap();
     let (acked, refused) = (add(b, "sync").await, add(b, "sync").await);
     eventually("both are being sent", async || calls.count() == 2).await;
-    assert_eq!(b.outbox().ack(acked).await.unwrap(), AckResult::Done);
-    assert_eq!(b.outbox().nack(refused, "no").await.unwrap(), AckResult::Done);
+    assert_eq!(b.outbox().ack(acked).await.unwrap(), AckResult::Applied);
+    assert_eq!(b.outbox().nack(refused, "no").await.unwrap(), AckResult::Applied);
     gate.add_permits(2);
     let failed = reaches(b, refused, Status::Failed).await;
     assert_eq!((failed.failures, failed.errors.len()), (1, 1));

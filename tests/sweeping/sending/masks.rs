@@ -74,7 +74,7 @@ pub async fn masked_value_is_on_no_way_out_to_people(b: &dyn Backend) {
     }
     let dead = alice.list(&Filter::dead_letters(), None, 1).await.unwrap().notices.remove(0).id;
     sweeper.shutdown().await;
-    assert!(alice.edit(dead, json!({ "card": { "number": SECRET } })).await.unwrap().is_done());
+    assert!(alice.edit(dead, json!({ "card": { "number": SECRET } })).await.unwrap().is_applied());
     let rate: Rate = "100/1m".parse().unwrap();
     shown.push(format!("{:?}", alice.retry_all(&Filter::cancelled(), rate).await.unwrap()));
     shown.push(format!("{:?}", alice.audit(&AuditFilter::all(), None, 100).await.unwrap()));

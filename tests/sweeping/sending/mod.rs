@@ -1,4 +1,4 @@
-//! The promises of sweepers, on every store: delivery, verdicts, definitions that change meanwhile, start and end of a
+//! The promises of sweepers, on every store: delivery, handler results, definitions that change meanwhile, start and end of a
 //! sweeper.
 
 mod ack;
@@ -9,6 +9,7 @@ mod clocks;
 mod configs;
 mod definitions;
 mod delivery;
+mod handler_results;
 mod lifecycle;
 mod limits;
 mod masks;
@@ -16,7 +17,6 @@ mod own_limits;
 mod slices;
 mod testkit;
 mod timetables;
-mod verdicts;
 mod versions;
 mod windows;
 
@@ -32,7 +32,7 @@ macro_rules! sending_suite {
                 a_notice_whose_sender_died_is_sent_again_and_the_crash_is_counted,
                 a_notice_that_kills_its_process_each_time_runs_out,
                 a_long_wait_for_the_handler_keeps_its_lease;
-            verdicts: a_skipped_notice_is_cancelled_with_its_reason,
+            handler_results: a_skipped_notice_is_cancelled_with_its_reason,
                 a_handler_can_say_when_to_retry,
                 a_handler_can_give_up_at_once,
                 a_panic_is_a_failure_of_its_notice_alone,
@@ -65,6 +65,7 @@ macro_rules! sending_suite {
             masks: masked_value_is_on_no_way_out_to_people,
                 wrong_or_later_mask_shows_nothing_that_it_may_hide;
             own_limits: an_expired_notice_is_a_dead_letter_that_no_handler_saw,
+                expired_notices_keep_none_from_being_sent_at_the_rate,
                 a_notice_that_expires_before_its_retry_ends_at_once,
                 a_missed_ack_that_expires_before_its_retry_ends_at_once,
                 an_expired_retry_keeps_its_last_error,
@@ -109,7 +110,7 @@ macro_rules! sending_suite {
                 a_dropped_sweeper_ends_what_is_running_and_claims_nothing_more,
                 run_until_idle_sends_what_is_due_and_ends,
                 history_is_purged_by_what_the_definition_says,
-                a_purged_dead_letter_is_logged_without_its_parameter,
+                a_purged_undelivered_notice_is_logged_without_its_parameter,
                 a_broken_row_purges_nothing;
             timetables: each_tick_is_sent_once_by_two_sweepers,
                 ticks_that_were_missed_follow_the_rule_of_the_definition,
@@ -144,6 +145,7 @@ macro_rules! sending_suite {
                 an_overdue_ack_raises_an_alert,
                 conditions_outside_of_attempts_raise_alerts_too,
                 a_pile_of_dead_letters_raises_an_alert_by_default,
+                a_pile_that_is_not_checked_has_not_recovered,
                 a_notice_behind_its_ordering_key_is_backlog,
                 a_silenced_alert_is_a_digest_when_the_silence_ends,
                 a_silence_that_ends_after_the_problem_has_no_digest,

@@ -93,12 +93,12 @@ pub async fn the_clock_stops_at_ticks_openings_and_ack_deadlines(b: &dyn Backend
     }
     let sweeper = TestSweeper::start(noting(b, "sync", &calls)).await.unwrap();
     let order = add(b, "order").await;
-    assert_eq!(sweeper.drain().await.awaiting, 1);
+    assert_eq!(sweeper.drain().await.awaiting_ack, 1);
     add(b, "at night").await;
     assert_eq!(sweeper.drain().await, solid_notify::Tally::default());
     let done = sweeper.advance(3 * HOUR).await;
     // Sent again an hour after the first ack was overdue, and once more.
-    assert_eq!((done.succeeded, done.failed, done.awaiting), (3, 2, 1));
+    assert_eq!((done.succeeded, done.failed, done.awaiting_ack), (3, 2, 1));
     assert_eq!(assert_added(b.outbox(), "hourly").times(3).await.len(), 3);
     assert_eq!(sweeper.advance(2 * HOUR).await.succeeded, 3);
     let minutes: Vec<u64> = calls.all().iter().map(|call| call.as_secs() / 60).collect();

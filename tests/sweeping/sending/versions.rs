@@ -50,7 +50,7 @@ pub async fn a_preview_shows_the_effects_on_the_notices(b: &dyn Backend) {
     assert_eq!(preview.steps.len(), 1, "{preview}");
     assert_eq!((preview.steps[0].count, &preview.steps[0].to), (3, &NextStep::DeadLetter));
     assert_eq!((preview.earlier, preview.later), (3, 0));
-    assert!(matches!(alice.edit_definition(&seen, new).await.unwrap(), Updated::Done(_)));
+    assert!(matches!(alice.edit_definition(&seen, new).await.unwrap(), Updated::Stored(_)));
     let done = alice.retime("sync", Rate::AT_ONCE).await.unwrap();
     assert_eq!(done.changed, 3);
     sweeper.idle().await;

@@ -135,19 +135,29 @@ pub struct AlertFacts {
     pub still_failing: bool,
 }
 
+/// How nodes check a condition, which no outcome of an attempt shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checks {
+    /// The time between two checks.
+    pub interval: Duration,
+    /// For how long this node has made them without a break. `None`: it makes none now, for instance because the definition is
+    /// disabled; then it does not learn that the condition is over.
+    pub lasted: Option<Duration>,
+}
+
 /// After this time without an alarm the alert is closed without a message.
 const STALE: i64 = 7 * 86_400_000;
 /// The longest pause between two looks at an alert.
 const LONGEST_PAUSE: i64 = 86_400_000;
 
-/// Returns the content of a due alert. `keeps_history`: successes stay in history for long enough. `check_interval`: the
-/// time between two checks of a condition; a condition that three checks in a row did not find is over.
+/// Returns the content of a due alert. `keeps_history`: successes stay in history for long enough. A condition that three checks in
+/// a row did not find is over.
 pub fn news(
     row: &AlertRow,
     reason: AlertReason,
     facts: AlertFacts,
     keeps_history: bool,
-    check_interval: Duration,
+    checks: Checks,
     cooldown: Duration,
 ) -> News {
     if let Some(until) = row.silenced_until.filter(|_| row.is_silenced(facts.now)) {
@@ -157,12 +167,15 @@ pub fn news(
         return News::Stale;
     }
     let quiet = facts.now.saturating_sub(row.last_seen);
+    if !reason.is_delivery() && checks.lasted.is_none() {
+        return if quiet >= STALE { News::Stale } else { News::Quiet(cooldown) };
+    }
     let over = match reason.is_delivery() {
         // One success among failures is no recovery.
         true if keeps_history => facts.succeeded.is_some() && quiet >= millis(cooldown),
         // Successes are not stored. The problem is over if nothing has failed for a cool-down and no notice waits for a retry.
         true => quiet >= millis(cooldown) && !facts.still_failing,
-        false => quiet >= millis(check_interval).saturating_mul(3),
+        false => quiet.min(millis(checks.lasted.unwrap_or_default())) >= millis(checks.interval).saturating_mul(3),
     };
     if over {
         News::Recovered
@@ -205,6 +218,7 @@ mod tests {
 
     const MINUTE: i64 = 60_000;
     const COOLDOWN: Duration = Duration::from_secs(300);
+    const CHECKS: Checks = Checks { interval: Duration::from_secs(60), lasted: Some(Duration::MAX) };
 
     fn alarm() -> Alarm {
         Alarm {
@@ -288,7 +302,7 @@ mod tests {
         let row = AlertRow { suppressed: 812, last_seen: 0, ..opened_at(0) };
         let look = |row: &AlertRow, now, succeeded: bool| {
             let facts = AlertFacts { now, succeeded: succeeded.then_some(1), still_failing: false };
-            news(row, AlertReason::FinalFailure, facts, true, Duration::from_secs(60), COOLDOWN)
+            news(row, AlertReason::FinalFailure, facts, true, CHECKS, COOLDOWN)
         };
         assert_eq!(look(&row, 5 * MINUTE, false), News::Digest);
         assert_eq!(look(&row, 5 * MINUTE, true), News::Recovered);
@@ -305,7 +319,7 @@ mod tests {
         let row = opened_at(0);
         let look = |now, still_failing| {
             let facts = AlertFacts { now, succeeded: None, still_failing };
-            news(&row, AlertReason::Failure, facts, false, Duration::from_secs(60), COOLDOWN)
+            news(&row, AlertReason::Failure, facts, false, CHECKS, COOLDOWN)
         };
         assert_eq!(look(5 * MINUTE, false), News::Recovered);
         assert!(matches!(look(5 * MINUTE, true), News::Quiet(_)));
@@ -317,10 +331,26 @@ mod tests {
         let row = AlertRow { suppressed: 3, ..opened_at(0) };
         let look = |now| {
             let facts = AlertFacts { now, succeeded: Some(1), still_failing: false };
-            news(&row, AlertReason::Backlog, facts, true, Duration::from_secs(60), COOLDOWN)
+            news(&row, AlertReason::Backlog, facts, true, CHECKS, COOLDOWN)
         };
         assert_eq!(look(2 * MINUTE), News::Quiet(COOLDOWN));
         assert_eq!(look(3 * MINUTE), News::Recovered);
+    }
+
+    #[test]
+    fn a_condition_that_is_not_checked_is_not_over() {
+        let row = AlertRow { suppressed: 3, ..opened_at(0) };
+        let look = |now, reason, lasted| {
+            let facts = AlertFacts { now, succeeded: Some(1), still_failing: false };
+            news(&row, reason, facts, true, Checks { lasted, ..CHECKS }, COOLDOWN)
+        };
+        let (hour, day, pile) = (60 * MINUTE, 86_400_000, AlertReason::DeadLetters);
+        assert_eq!(look(hour, pile, None), News::Quiet(COOLDOWN));
+        assert_eq!(look(8 * day, pile, None), News::Stale);
+        // Checked again since a moment ago: it may still be there.
+        assert!(!matches!(look(hour, pile, Some(Duration::from_secs(179))), News::Recovered | News::Stale));
+        assert_eq!(look(hour, pile, Some(Duration::from_secs(180))), News::Recovered);
+        assert_eq!(look(hour, AlertReason::FinalFailure, None), News::Recovered, "a success shows that it is over");
     }
 
     #[test]
@@ -328,7 +358,7 @@ mod tests {
         let seen = |row: &AlertRow, now| raise(row, 1, &Alarm { reason: AlertReason::Backlog, ..alarm() }, now);
         let news_at = |row: &AlertRow, now| {
             let facts = AlertFacts { now, succeeded: None, still_failing: false };
-            news(row, AlertReason::Backlog, facts, true, Duration::from_secs(60), COOLDOWN)
+            news(row, AlertReason::Backlog, facts, true, CHECKS, COOLDOWN)
         };
         let (mut row, mut notified) = (opened_at(0), Vec::new());
         for minute in 1..=200 {
@@ -379,7 +409,7 @@ mod tests {
                     prop_assert!(row.suppressed == 0 || row.due.is_some(), "what is suppressed will be reported");
                 } else if row.due.is_some_and(|due| due <= now) {
                     let facts = AlertFacts { now, succeeded: None, still_failing: true };
-                    let news = news(&row, AlertReason::FinalFailure, facts, true, COOLDOWN, COOLDOWN);
+                    let news = news(&row, AlertReason::FinalFailure, facts, true, CHECKS, COOLDOWN);
                     reported += if news == News::Digest { row.suppressed } else { 0 };
                     row = advanced(&row, news, now, COOLDOWN).unwrap();
                 }

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use crate::built_in;
 
-/// A column's value on its way to or from a store.
+/// A column's value on its way to or from a store. Exhaustive, because each store converts every kind of value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ColumnValue {
     /// A text, or null.

@@ -124,7 +124,7 @@ impl Operator {
         for (status, counted) in [
             (Status::NotSent, &mut in_flight.not_sent),
             (Status::Sending, &mut in_flight.sending),
-            (Status::AwaitingAck, &mut in_flight.awaiting),
+            (Status::AwaitingAck, &mut in_flight.awaiting_ack),
         ] {
             let found = self.stores().browse.count(&QueueSlice::of(seen.id, status), Counted::BOUND + 1).await?;
             *counted = Counted { count: found.min(Counted::BOUND) as u64, more: found > Counted::BOUND };

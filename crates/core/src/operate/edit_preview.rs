@@ -13,10 +13,11 @@ use crate::alert::trigger::trigger;
 use crate::definition::{ColumnValue, Difference, NotifyDef, Policy};
 use crate::notice::OwnLimits;
 use crate::store::RetryGroup;
-use crate::transition::Next;
+use crate::transition::{Event, Next, Transition};
 
 /// The live notices of a definition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InFlight {
     /// The notices that wait for their retry.
     pub retries: Vec<RetryGroup>,
@@ -27,7 +28,7 @@ pub struct InFlight {
     /// The notices that are being sent.
     pub sending: Counted,
     /// The notices that await their ack.
-    pub awaiting: Counted,
+    pub awaiting_ack: Counted,
     /// The handlers of all living nodes.
     pub handlers: BTreeSet<String>,
 }
@@ -62,7 +63,7 @@ pub struct EditPreview {
     /// The notices that are being sent; they keep the time-out with which they began.
     pub sending: Counted,
     /// The notices that await their ack, and keep their deadlines.
-    pub awaiting: Counted,
+    pub awaiting_ack: Counted,
     /// The new value of `enabled`, if it changes.
     pub enabled: Option<bool>,
     /// The change of the handler, if there is one.
@@ -114,7 +115,7 @@ pub fn preview(seen: &NotifyDef, new: &NotifyDef, in_flight: &InFlight) -> EditP
         changes: seen.differences(new),
         not_sent: in_flight.not_sent,
         sending: in_flight.sending,
-        awaiting: in_flight.awaiting,
+        awaiting_ack: in_flight.awaiting_ack,
         enabled: (seen.enabled != new.enabled).then_some(new.enabled),
         handler: (handler(seen) != handler(new)).then(|| HandlerChange {
             from: handler(seen),
@@ -175,7 +176,7 @@ impl EditPreview {
 /// Returns how many more attempts there are if each fails as the last one did; `None`: no limit.
 fn tries_left(policy: &Policy, group: &RetryGroup) -> Option<u64> {
     let (class, tries) = (group.error_class(), group.tries());
-    if policy.is_exhausted_in_all(tries) {
+    if group.expires_first() || policy.is_exhausted_in_all(tries) {
         return Some(0);
     }
     let exhausted = |more: i64| policy.is_exhausted_in(class, tries.saturating_add(more));
@@ -192,7 +193,7 @@ fn tries_left(policy: &Policy, group: &RetryGroup) -> Option<u64> {
 }
 
 fn next_step(policy: &Policy, group: &RetryGroup) -> NextStep {
-    match decided(policy, group.failures, group.crashes, &group.failure(), 0.0).next {
+    match after_next_failure(policy, group, &group.failure()).next {
         Next::Finish { .. } => NextStep::DeadLetter,
         Next::Wait { after, .. } => match policy.interval_in(group.error_class()).strategy() {
             Some(name) => NextStep::Strategy(name.to_owned()),
@@ -204,7 +205,12 @@ fn next_step(policy: &Policy, group: &RetryGroup) -> NextStep {
 /// Returns whether the next failure of these raises an alert.
 fn raises_alert(policy: &Policy, group: &RetryGroup) -> bool {
     let event = group.failure();
-    trigger(policy, &event, &decided(policy, group.failures, group.crashes, &event, 0.0)).is_some()
+    trigger(policy, &event, &after_next_failure(policy, group, &event)).is_some()
+}
+
+/// Returns the decision on their next failure, if that attempt begins when it is due.
+fn after_next_failure(policy: &Policy, group: &RetryGroup, event: &Event) -> Transition {
+    decided(policy, group, event, 0.0, group.wait.unwrap_or_default())
 }
 
 impl fmt::Display for NextStep {
@@ -276,8 +282,8 @@ impl fmt::Display for EditPreview {
         if self.alerts.0 != self.alerts.1 {
             write!(f, "\n{} of the next failures alert instead of {}", self.alerts.1, self.alerts.0)?;
         }
-        if self.awaiting.count > 0 && self.differs_in(&["need_confirm", "max_confirm_delay"]) {
-            write!(f, "\n{} that await their ack keep their deadlines", self.awaiting)?;
+        if self.awaiting_ack.count > 0 && self.differs_in(&["need_confirm", "max_confirm_delay"]) {
+            write!(f, "\n{} that await their ack keep their deadlines", self.awaiting_ack)?;
         }
         if self.sending.count > 0 && self.differs_in(&["timeout"]) {
             write!(f, "\n{} that are being sent keep their time-out", self.sending)?;

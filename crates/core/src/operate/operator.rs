@@ -29,10 +29,10 @@ use crate::store::{DefinitionCounts, NODE_LIVES, QueueSlice, SeenNode, Stores};
 ///
 /// let alice = outbox.operator("alice");
 /// println!("{}", alice.explain(id).await?); // the definition sync_to_omp is switched off (enabled = false)
-/// assert_eq!(alice.cancel(id, "the order was deleted").await?, VerbResult::Done);
+/// assert_eq!(alice.cancel(id, "the order was deleted").await?, VerbResult::Applied);
 /// let page = alice.list(&Filter::cancelled(), None, 50).await?;
 /// assert_eq!(page.notices[0].end_reason.as_deref(), Some("the order was deleted"));
-/// assert_eq!(alice.retry(id).await?, VerbResult::Done);
+/// assert_eq!(alice.retry(id).await?, VerbResult::Applied);
 /// let timeline = alice.audit(&AuditFilter::all().notice(id), None, 10).await?.entries;
 /// let acts: Vec<String> = timeline.into_iter().map(|entry| entry.act).collect();
 /// assert_eq!(acts, ["retry", "cancel"]);
@@ -135,7 +135,7 @@ impl Operator {
 
     async fn change(&self, id: i64, verb: &Verb) -> Result<VerbResult> {
         let result = self.stores().operate.change(id, verb, &self.who).await?;
-        if result.is_done() {
+        if result.is_applied() {
             self.outbox.wake();
         }
         Ok(result)

@@ -3,6 +3,7 @@
 //! A store reads one queue slice at a time (a definition and a status), because its indexes begin with these.
 //! [`crate::operate::Operator`], the handle for people, combines queue slices and steps.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use super::{AuditEntry, AuditQuery, DefinitionCounts, Node, Position, RefusedConfig};
 use crate::error::StoreError;
-use crate::notice::{NoticeRecord, Status};
+use crate::notice::{NoticeRecord, OwnLimits, Status};
 
 /// Reading for people.
 ///
@@ -119,6 +120,8 @@ pub struct Listed {
     pub ordering_key: Option<String>,
     /// The key that no other live notice of its definition has.
     pub dedupe_key: Option<String>,
+    /// Its own limits.
+    pub own: OwnLimits,
     /// Its position in the list.
     pub position: Position,
 }
@@ -149,6 +152,7 @@ impl Listed {
             end_reason: None,
             ordering_key: None,
             dedupe_key: None,
+            own: OwnLimits::default(),
             position,
         }
     }
@@ -187,8 +191,9 @@ impl SeenNode {
     }
 }
 
-/// Failed notices that wait for their retry and for which the decision is the same.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// Failed notices that wait for their retry and for which the decision is the same. Exhaustive, because
+/// stores construct it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct RetryGroup {
     /// The failed attempts of each.
     pub failures: i64,
@@ -201,8 +206,22 @@ pub struct RetryGroup {
     /// From the beginning of their last attempt to their retry, in whole seconds.
     #[serde(serialize_with = "crate::json::optional_duration")]
     pub wait: Option<Duration>,
+    /// From the beginning of their last attempt to their own expiry, in whole seconds, rounded up.
+    #[serde(serialize_with = "crate::json::optional_duration")]
+    pub expires_after: Option<Duration>,
     /// True if they are due.
     pub due: bool,
     /// The number of notices.
     pub count: u64,
+}
+
+impl RetryGroup {
+    /// Returns the groups of single retries, each given with a count of 1.
+    pub fn grouped(retries: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let mut counts: HashMap<Self, u64> = HashMap::new();
+        for retry in retries {
+            *counts.entry(retry).or_default() += 1;
+        }
+        counts.into_iter().map(|(group, count)| Self { count, ..group }).collect()
+    }
 }

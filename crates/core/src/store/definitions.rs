@@ -77,7 +77,7 @@ impl Edit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edited {
     /// It is stored. Contains the row as it is now.
-    Done(NotifyDef),
+    Stored(NotifyDef),
     /// Nothing was changed, because of a conflict with this row.
     Conflict(NotifyDef),
     /// There is no such row.

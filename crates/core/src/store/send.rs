@@ -102,7 +102,7 @@ pub struct Tick {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advanced {
     /// It is stored, and its notices are inserted.
-    Done,
+    Stored,
     /// Nothing was done, because the row has changed since it was read: another node was faster, the timetable was edited, or
     /// another alarm came.
     Changed,
@@ -239,7 +239,7 @@ pub struct Purged {
     pub tries: i64,
     /// The class of the last error.
     pub class: Option<String>,
-    /// The last error. Of dead letters only, because no other purged notice is logged.
+    /// The last error. Not of successes, because these are not logged.
     pub error: Option<String>,
     /// Why it ended.
     pub reason: Option<String>,

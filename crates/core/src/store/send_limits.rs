@@ -20,6 +20,7 @@ pub struct SendLimits {
 }
 
 /// The pause of everything, from the row of `notify_switch`. A pause by plain SQL may lack operator, time and reason.
+/// Exhaustive, because stores construct it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Paused {
     /// The operator.

@@ -74,13 +74,13 @@ impl Settle {
         let Some(stored) = stored else {
             // It ended without history, as intended, or another worker ended it.
             let vanishes = matches!(next, Next::Finish { status: Status::Succeeded, keep: false, .. });
-            return if vanishes { Settled::Done } else { Settled::LostLease };
+            return if vanishes { Settled::Stored } else { Settled::LostLease };
         };
         let counters = (self.transition.failures, self.transition.crashes);
         if stored.fence != self.fence {
             Settled::LostLease
         } else if stored.status == Some(next.status()) && (stored.failures, stored.crashes) == counters {
-            Settled::Done
+            Settled::Stored
         } else if let Some(ended) = stored.status.filter(|status| status.is_final()) {
             Settled::Ended(ended)
         } else if stored.status == Some(self.from) && !self.overdue {
@@ -139,7 +139,7 @@ pub struct StoredState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
     /// It is stored, by this call or by an earlier one whose response was lost.
-    Done,
+    Stored,
     /// The notice has changed since the outcome was decided. Nothing was changed.
     LostLease,
     /// The notice ended otherwise during this attempt, with this status: it was acked, cancelled, settled by the worker with the

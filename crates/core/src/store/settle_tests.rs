@@ -49,12 +49,12 @@ fn alarm() -> Alarm {
 
 #[test]
 fn outcome_whose_reply_was_lost_counts_as_stored() {
-    assert_eq!(settle().judge(Some(&stored(Status::Failed, 2))), Settled::Done);
+    assert_eq!(settle().judge(Some(&stored(Status::Failed, 2))), Settled::Stored);
     assert_eq!(settle().judge(Some(&stored(Status::Failed, 1))), Settled::LostLease, "it is of another attempt");
     let crashed = StoredState { crashes: 1, ..stored(Status::Failed, 2) };
     assert_eq!(settle().judge(Some(&crashed)), Settled::LostLease);
     let dead = ended(Status::DeadLetter, Some("no"), true);
-    assert_eq!(dead.judge(Some(&stored(Status::DeadLetter, 0))), Settled::Done);
+    assert_eq!(dead.judge(Some(&stored(Status::DeadLetter, 0))), Settled::Stored);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn notice_that_ended_meanwhile_is_reported_with_its_status() {
 
 #[test]
 fn missing_notice_is_as_intended_only_where_a_success_leaves_no_history() {
-    assert_eq!(ended(Status::Succeeded, None, false).judge(None), Settled::Done);
+    assert_eq!(ended(Status::Succeeded, None, false).judge(None), Settled::Stored);
     assert_eq!(ended(Status::Succeeded, None, true).judge(None), Settled::LostLease);
     assert_eq!(ended(Status::DeadLetter, None, false).judge(None), Settled::LostLease);
     assert_eq!(settle().judge(None), Settled::LostLease);

@@ -59,8 +59,8 @@ impl std::fmt::Debug for Verb {
 #[non_exhaustive]
 #[serde(tag = "result", content = "detail", rename_all = "snake_case")]
 pub enum VerbResult {
-    /// Done, and written to the audit.
-    Done,
+    /// Applied, and written to the audit.
+    Applied,
     /// Cancelled, and written to the audit, but an attempt is running that may still deliver it. Its outcome is not stored.
     CancelledDuringAttempt,
     /// There is no such notice: it never existed, its transaction was rolled back, or it was purged.
@@ -79,15 +79,15 @@ pub enum VerbResult {
 
 impl VerbResult {
     /// Returns true if something was changed.
-    pub fn is_done(self) -> bool {
-        matches!(self, Self::Done | Self::CancelledDuringAttempt)
+    pub fn is_applied(self) -> bool {
+        matches!(self, Self::Applied | Self::CancelledDuringAttempt)
     }
 }
 
 impl std::fmt::Display for VerbResult {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Done => f.write_str("done"),
+            Self::Applied => f.write_str("applied"),
             Self::CancelledDuringAttempt => {
                 f.write_str("cancelled; a running attempt may still deliver it, but its outcome is not stored")
             }
@@ -134,10 +134,10 @@ pub enum Change {
 
 impl Change {
     /// Returns the result once the change is applied.
-    pub fn answer(&self) -> VerbResult {
+    pub fn result(&self) -> VerbResult {
         match self {
             Self::End { under_way: true, .. } => VerbResult::CancelledDuringAttempt,
-            _ => VerbResult::Done,
+            _ => VerbResult::Applied,
         }
     }
 }
@@ -229,12 +229,12 @@ mod tests {
         for verb in [Verb::Retry, Verb::Edit { param: "1".to_owned() }, Verb::Reschedule { at: NOW }] {
             assert_eq!(decide(&sending, &verb, NOW).err(), Some(VerbResult::BeingSent));
         }
-        let result = decide(&sending, &cancel, NOW).ok().map(|change| change.answer());
+        let result = decide(&sending, &cancel, NOW).ok().map(|change| change.result());
         assert_eq!(result, Some(VerbResult::CancelledDuringAttempt));
         sending.ordering_key = Some("key".to_owned());
         assert_eq!(decide(&sending, &cancel, NOW).err(), Some(VerbResult::BeingSent));
-        let expired = decide(&sending, &cancel, NOW + Duration::from_secs(1)).ok().map(|change| change.answer());
-        assert_eq!(expired, Some(VerbResult::Done));
+        let expired = decide(&sending, &cancel, NOW + Duration::from_secs(1)).ok().map(|change| change.result());
+        assert_eq!(expired, Some(VerbResult::Applied));
     }
 
     #[test]

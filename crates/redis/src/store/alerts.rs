@@ -147,7 +147,7 @@ impl RedisStore {
         };
         let write = given::Alert { common: &common, field: &field, source: None, what };
         let reply: String = self.run(&ALERT, alert_def, &write, "storing what becomes of an alert").await?;
-        Ok(if reply == "conflict" { Advanced::Changed } else { Advanced::Done })
+        Ok(if reply == "conflict" { Advanced::Changed } else { Advanced::Stored })
     }
 
     /// Returns the time, and all rows of alerts by their fields.

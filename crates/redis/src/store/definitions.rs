@@ -122,7 +122,7 @@ impl RedisStore {
             kept.keep(&seen, &new, &edit.act(), who, now);
             new.id = seen.id;
             if self.write_row(&seen, &kept, Some(&new)).await? {
-                return Ok(Edited::Done(new));
+                return Ok(Edited::Stored(new));
             }
         }
         Err(busy(DOING))

@@ -80,7 +80,7 @@ impl RedisStore {
             notices: (number..).zip(&tick.params).map(notice).collect(),
         };
         let done: i64 = self.run(&CHANGE, tick.def_id, &change, "storing a tick").await?;
-        Ok(if done == 1 { Advanced::Done } else { Advanced::Changed })
+        Ok(if done == 1 { Advanced::Stored } else { Advanced::Changed })
     }
 
     pub(super) async fn look_for(&self, look: &Look, limit: usize) -> Result<Vec<ClaimedNotice>, StoreError> {
@@ -92,9 +92,9 @@ impl RedisStore {
             }
             Look::ClaimedBy { worker } => {
                 let (_, rows) = self.rows().await?;
-                let held = given::Look::Held { worker, most: limit };
+                let of_worker = given::Look::Claimed { worker, most: limit };
                 let looks = rows.iter().map(|seen| {
-                    let look = self.run::<Vec<Words>>(&LOOK, seen.id, &held, "looking for held notices");
+                    let look = self.run::<Vec<Words>>(&LOOK, seen.id, &of_worker, "looking for claimed notices");
                     async {
                         look.await.map(|found| found.iter().map(|words| claimed(seen.id, words)).collect::<Vec<_>>())
                     }

@@ -16,7 +16,7 @@ use solid_notify_core::store::{
 };
 
 use super::given::{self, After, Millis, Text};
-use super::row::{Words, number, score, word};
+use super::row::{Words, number, number_if_there, own_limits, score, word};
 use super::{AT_ONCE, LOOK, RedisStore, codec, keys, member};
 
 #[async_trait]
@@ -109,36 +109,34 @@ impl BrowseStore for RedisStore {
     }
 
     async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError> {
-        let mut groups: Vec<RetryGroup> = Vec::new();
+        let mut retries: Vec<RetryGroup> = Vec::new();
         let mut at = 0;
         while at < most {
             let page = AT_ONCE.min(most - at);
-            type Raw = (i64, i64, Option<String>, Option<i64>, Option<i64>, String);
+            type Raw = (i64, i64, Option<String>, Option<i64>, Option<i64>, Option<i64>, String);
             let look = given::Look::Retries { skipped: at, most: page };
             let (now, found): (i64, Vec<Raw>) = self.run(&LOOK, def_id, &look, "looking at retries").await?;
-            for (failures, crashes, class, max_tries, called, due) in &found {
+            for (failures, crashes, class, max_tries, expires_at, called, due) in &found {
                 let due = score(due).unwrap_or(i64::MAX);
+                let after = |time: i64| called.map(|called| u64::try_from(time.saturating_sub(called)).unwrap_or(0));
                 let wait = called.and_then(|called| u64::try_from(due.saturating_sub(called)).ok());
-                let one = RetryGroup {
+                retries.push(RetryGroup {
                     failures: *failures,
                     crashes: *crashes,
                     class: class.clone(),
                     max_tries: *max_tries,
                     wait: wait.map(|ms| Duration::from_secs(ms / 1000)),
+                    expires_after: expires_at.and_then(after).map(|ms| Duration::from_secs(ms.div_ceil(1000))),
                     due: due <= now,
                     count: 1,
-                };
-                match groups.iter_mut().find(|group| RetryGroup { count: 1, ..(**group).clone() } == one) {
-                    Some(group) => group.count += 1,
-                    None => groups.push(one),
-                }
+                });
             }
             if found.len() < page {
                 break;
             }
             at += page;
         }
-        Ok(groups)
+        Ok(RetryGroup::grouped(retries))
     }
 
     async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
@@ -200,8 +198,8 @@ fn bounds(slice: &QueueSlice) -> (String, String) {
 
 fn listed(def_id: i64, words: &Words) -> Listed {
     let cut = |text: Option<String>, limit: usize| text.map(|text| text.chars().take(limit).collect::<String>());
-    let at = word(words, 12).and_then(|text| score(&text));
-    let id = number(words, 11);
+    let at = word(words, 14).and_then(|text| score(&text));
+    let id = number(words, 13);
     let position = Position::new(at.map_or_else(|| "infinity".to_owned(), |at| format!("{at:016}")), id);
     let status = Status::from_code(number(words, 0)).unwrap_or(Status::NotSent);
     let time = time_from_millis(at.unwrap_or(NEVER));
@@ -212,5 +210,6 @@ fn listed(def_id: i64, words: &Words) -> Listed {
     listed.last_call_time = word(words, 7).map(|_| time_from_millis(number(words, 7)));
     listed.end_reason = cut(word(words, 8), 500);
     (listed.ordering_key, listed.dedupe_key) = (word(words, 9), word(words, 10));
+    listed.own = own_limits(number_if_there(words, 11), number_if_there(words, 12));
     listed
 }

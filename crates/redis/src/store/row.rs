@@ -44,11 +44,11 @@ pub(super) fn claimed(def_id: i64, words: &Words) -> ClaimedNotice {
     }
 }
 
-fn number_if_there(words: &Words, at: usize) -> Option<i64> {
+pub(super) fn number_if_there(words: &Words, at: usize) -> Option<i64> {
     word(words, at)?.parse().ok()
 }
 
-fn own_limits(max_tries: Option<i64>, expires_at: Option<i64>) -> OwnLimits {
+pub(super) fn own_limits(max_tries: Option<i64>, expires_at: Option<i64>) -> OwnLimits {
     OwnLimits::new(max_tries, expires_at.map(time_from_millis))
 }
 

@@ -46,7 +46,7 @@ impl RedisStore {
     /// Returns true where this call has stored the outcome, and false where an earlier one had.
     pub(super) async fn settle_once(&self, settle: &Settle, audit: Option<&str>) -> Result<bool, StoreError> {
         let answers = self.write(def_of(settle.id), SettleMode::Once { audit }, &[settle]).await?;
-        Ok(answers.is_some_and(|answers| answers == [Settled::Done]))
+        Ok(answers.is_some_and(|answers| answers == [Settled::Stored]))
     }
 
     /// Settles outcomes that a circuit breaker watches.
@@ -95,9 +95,9 @@ impl RedisStore {
         let (_, answers): (String, Vec<String>) =
             redis::from_redis_value(reply).map_err(|error| super::fault(DOING, Error::unreadable(DOING, &error)))?;
         let settled = |(reply, outcome): (&String, &&Settle)| match reply.as_str() {
-            // An ack or nack is stored once: only the call that changed something returns `Done`.
+            // An ack or nack is stored once: only the call that changed something returns `Stored`.
             "was" if matches!(mode, SettleMode::Once { .. }) => Settled::Ended(outcome.transition.next.status()),
-            "done" | "was" => Settled::Done,
+            "done" | "was" => Settled::Stored,
             reply => reply
                 .strip_prefix("ended ")
                 .and_then(|code| Status::from_code(code.parse().ok()?))

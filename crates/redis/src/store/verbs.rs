@@ -29,7 +29,7 @@ impl RedisStore {
             entry.detail = Some(detail(&record, verb));
             let audit = Some(codec::audit_text(&entry));
             match self.carry_out(&stored, status, verb_of(&change), audit).await?.as_str() {
-                "done" => return Ok(change.answer()),
+                "done" => return Ok(change.result()),
                 "conflict" => {}
                 taken => return Ok(VerbResult::DedupeKeyTaken(taken.parse().unwrap_or_default())),
             }
@@ -111,7 +111,7 @@ impl RedisStore {
                 }
             };
             if done {
-                return Ok(AckResult::Done);
+                return Ok(AckResult::Applied);
             }
         }
         Err(busy("storing an ack or nack"))
@@ -144,7 +144,7 @@ impl RedisStore {
         }
         Ok(match of_live(reply, &stored.claimed(status)) {
             OfLive::Nothing(answered) => answered,
-            _ => AckResult::Done,
+            _ => AckResult::Applied,
         })
     }
 }

@@ -1,6 +1,6 @@
 -- Acknowledges a notice by plain SQL: in the caller's transaction, in triggers, from any language.
 --     CALL notify_ack(7, @result);
--- The result is what it did: 'done' (the notice has ended as succeeded), 'dead_letter_acked' (it was a dead letter and is
+-- The result is what it did: 'applied' (the notice has ended as succeeded), 'dead_letter_acked' (it was a dead letter and is
 -- a success now), 'already_succeeded', 'cancelled', or 'unknown' (there is no notice with this id, or it was purged).
 -- It has several steps, and outside a transaction each of them commits by itself, so begin one.
 -- It runs with the rights of its caller, in a trigger of its definer, which needs EXECUTE; SELECT, UPDATE and DELETE on
@@ -52,7 +52,7 @@ BEGIN
                 UPDATE notify_msg SET next_call_time = UTC_TIMESTAMP(6), blocked_since = NULL
                 WHERE id = next_id AND blocked_since IS NOT NULL;
             END IF;
-            SET result = 'done';
+            SET result = 'applied';
             LEAVE looks;
         END IF;
         SELECT status, def_id INTO ended, owner FROM notify_msg_history WHERE id = the_id;

@@ -1,6 +1,6 @@
 -- Acknowledges a notice by plain SQL: in the caller's transaction, in triggers, from any language.
 --     SELECT notify_ack(7);
--- Returns what it did: 'done' (the notice has ended as succeeded), 'dead_letter_acked' (it was a dead letter and is a
+-- Returns what it did: 'applied' (the notice has ended as succeeded), 'dead_letter_acked' (it was a dead letter and is a
 -- success now), 'already_succeeded', 'cancelled', or 'unknown' (there is no notice with this id, or it was purged).
 -- It runs with the rights of its caller, which needs USAGE on the schema; SELECT, UPDATE and DELETE on notify_msg; SELECT,
 -- INSERT, UPDATE and DELETE on notify_msg_history; INSERT on notify_audit.
@@ -31,7 +31,7 @@ BEGIN
                     SELECT o.id FROM notify_msg o WHERE o.def_id = gone.def_id AND o.ordering_key = gone.ordering_key
                     ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END) LIMIT 1);
             END IF;
-            RETURN 'done';
+            RETURN 'applied';
         END IF;
         SELECT * INTO ended FROM notify_msg_history h WHERE h.id = notify_ack.notice_id FOR UPDATE;
         IF FOUND THEN

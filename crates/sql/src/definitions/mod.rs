@@ -122,7 +122,7 @@ async fn edit_in<DB: Dialect>(tx: &mut DB::Connection, now: Arg<'_>, edit: &Edit
         }
         Edit::Delete { seen } => delete::<DB>(tx, now, seen, who).await?,
     };
-    if let Edited::Done(row) = &edited {
+    if let Edited::Stored(row) = &edited {
         write_version::<DB>(tx, now, row, &edit.act(), who).await?;
     }
     Ok(edited)
@@ -132,7 +132,7 @@ async fn create<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, def: &Noti
     let values = def.values();
     DB::execute(conn, &DefinitionStatements::of(DB::KIND).create_definition, &with_values(now, &values)).await?;
     let created = by_name::<DB>(conn, now, &def.name).await?;
-    Ok(created.map_or(Edited::Missing, Edited::Done))
+    Ok(created.map_or(Edited::Missing, Edited::Stored))
 }
 
 async fn replace<DB: Dialect>(
@@ -143,7 +143,7 @@ async fn replace<DB: Dialect>(
     who: &str,
 ) -> sqlx::Result<Edited> {
     match lock::<DB>(conn, now, seen, who).await? {
-        Edited::Done(_) => {}
+        Edited::Stored(_) => {}
         other => return Ok(other),
     }
     let values = new.values();
@@ -160,7 +160,7 @@ async fn delete<DB: Dialect>(
     who: &str,
 ) -> sqlx::Result<Edited> {
     match lock::<DB>(conn, now, seen, who).await? {
-        Edited::Done(_) => {}
+        Edited::Stored(_) => {}
         other => return Ok(other),
     }
     let free_name = deleted_name(seen);
@@ -169,7 +169,7 @@ async fn delete<DB: Dialect>(
     lock_row::<DB>(conn, now, seen.id).await
 }
 
-/// Locks the row. Returns [`Edited::Done`] where it still equals what the editor saw. First stores a version of an edit made
+/// Locks the row. Returns [`Edited::Stored`] where it still equals what the editor saw. First stores a version of an edit made
 /// by SQL that no node has seen yet.
 async fn lock<DB: Dialect>(
     conn: &mut DB::Connection,
@@ -178,11 +178,11 @@ async fn lock<DB: Dialect>(
     who: &str,
 ) -> sqlx::Result<Edited> {
     Ok(match lock_row::<DB>(conn, now, seen.id).await? {
-        Edited::Done(row) if row.delete_time.is_some() => Edited::Missing,
-        Edited::Done(row) if !row.differences(seen).is_empty() => Edited::Conflict(row),
-        Edited::Done(row) => {
+        Edited::Stored(row) if row.delete_time.is_some() => Edited::Missing,
+        Edited::Stored(row) if !row.differences(seen).is_empty() => Edited::Conflict(row),
+        Edited::Stored(row) => {
             write_version::<DB>(conn, now, &row, BY_HAND, &by_hand(who)).await?;
-            Edited::Done(row)
+            Edited::Stored(row)
         }
         other => other,
     })
@@ -190,7 +190,7 @@ async fn lock<DB: Dialect>(
 
 async fn lock_row<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, id: i64) -> sqlx::Result<Edited> {
     let rows = DB::fetch(conn, &DefinitionStatements::of(DB::KIND).lock_definition, &[now, id.into()]).await?;
-    Ok(rows.first().map(read_definition::<DB>).transpose()?.map_or(Edited::Missing, Edited::Done))
+    Ok(rows.first().map(read_definition::<DB>).transpose()?.map_or(Edited::Missing, Edited::Stored))
 }
 
 async fn by_name<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>, name: &str) -> sqlx::Result<Option<NotifyDef>> {
@@ -210,7 +210,7 @@ fn with_values<'a>(now: Arg<'a>, values: &'a [ColumnValue]) -> Vec<Arg<'a>> {
 /// Commits where the edit is done, else rolls back. After an error it rolls back and returns that error.
 async fn finish<DB: Dialect>(tx: sqlx::Transaction<'_, DB>, edited: sqlx::Result<Edited>) -> sqlx::Result<Edited> {
     match &edited {
-        Ok(Edited::Done(_)) => tx.commit().await?,
+        Ok(Edited::Stored(_)) => tx.commit().await?,
         _ => tx.rollback().await?,
     }
     edited

@@ -71,5 +71,5 @@ pub(crate) async fn tick<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, tick: &Tick)
     }
     tx.commit().await?;
     conn.done();
-    Ok(if first { Advanced::Done } else { Advanced::Changed })
+    Ok(if first { Advanced::Stored } else { Advanced::Changed })
 }

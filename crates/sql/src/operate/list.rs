@@ -2,7 +2,7 @@
 //! begins after a position, never at an offset.
 
 use chrono::{DateTime, Utc};
-use solid_notify_core::notice::{NoticeRecord, Status, rfc3339, time_from_millis};
+use solid_notify_core::notice::{NoticeRecord, OwnLimits, Status, rfc3339, time_from_millis};
 use solid_notify_core::store::{Listed, Position, QueueSlice};
 
 use crate::connections::Share;
@@ -30,6 +30,8 @@ columns! {
     ordering_key = "m.ordering_key";
     dedupe_key = "m.dedupe_key";
     last_call_time = kind.epoch("m.last_call_time");
+    max_tries = "m.max_tries";
+    expires_at = kind.epoch("m.expires_at");
 }
 
 statements! {
@@ -287,5 +289,6 @@ fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<Listed> {
     listed.ordering_key = DB::text(row, AT.ordering_key)?;
     listed.dedupe_key = DB::text(row, AT.dedupe_key)?;
     listed.last_call_time = DB::int(row, AT.last_call_time)?.map(time_from_millis);
+    listed.own = OwnLimits::new(DB::int(row, AT.max_tries)?, DB::int(row, AT.expires_at)?.map(time_from_millis));
     Ok(listed)
 }

@@ -26,8 +26,8 @@ columns! {
     failures = "m.failures";
     crashes = "m.crashes";
     class = "m.last_class";
-    // Up to 40 KiB, and the log shows those of dead letters only.
-    errors = "CASE WHEN m.status = 3 THEN m.errors END";
+    // Up to 40 KiB, and the log shows no successes.
+    errors = "CASE WHEN m.status <> 1 THEN m.errors END";
     reason = "m.end_reason";
 }
 

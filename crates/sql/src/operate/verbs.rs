@@ -136,7 +136,7 @@ pub(crate) async fn change<DB: Dialect>(
         Ok(change) => carry_out::<DB>(&mut tx, now, &notice, &change).await?,
         Err(answer) => answer,
     };
-    if answer.is_done() {
+    if answer.is_applied() {
         let mut entry = AuditEntry::new(time, who, verb.act());
         (entry.def_id, entry.notice_id) = (Some(notice.def_id), Some(id));
         entry.detail = Some(detail(&notice, verb));
@@ -178,7 +178,7 @@ async fn carry_out<DB: Dialect>(
         Change::End { reason, .. } => cancel::<DB>(tx, now, &[id], reason).await?,
         Change::Nothing => {}
     }
-    Ok(change.answer())
+    Ok(change.result())
 }
 
 async fn update<DB: Dialect>(

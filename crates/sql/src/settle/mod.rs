@@ -97,7 +97,7 @@ async fn settle_once<DB: Dialect>(
         // A single statement is its own transaction.
         write::<DB>(&mut conn, now, batch, way).await?
     };
-    let mut settled = vec![Settled::Done; batch.len()];
+    let mut settled = vec![Settled::Stored; batch.len()];
     if !unwritten.is_empty() {
         let ids = unwritten.of(batch).map(|settle| settle.id).collect::<Vec<_>>();
         let rows = DB::fetch(&mut conn, &SettleStatements::of(DB::KIND).verify, &[now, Arg::Ids(&ids)]).await?;

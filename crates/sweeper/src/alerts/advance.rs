@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use solid_notify_core::alert::advance::{DEFAULT_COOLDOWN, advance};
-use solid_notify_core::alert::cooldown::{News, advanced};
+use solid_notify_core::alert::cooldown::{Checks, News, advanced};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Advanced, AlertStep, DueTimes};
 use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind, AlertReason, StoreError};
@@ -29,7 +29,7 @@ pub(crate) async fn advance_alerts(worker: &Worker, due: &DueTimes) -> Result<Sw
     for (def_id, reason) in worker.stores().alerts.due_alerts(AT_ONCE).await? {
         match advance_alert(worker, def_id, reason).await {
             // The new notice is due, and there may be more.
-            Ok(Advanced::Done) => again_in = Duration::ZERO,
+            Ok(Advanced::Stored) => again_in = Duration::ZERO,
             // Another node was faster, or another alarm came.
             Ok(Advanced::Changed) => again_in = again_in.min(SHORTEST_SLEEP),
             // Tried again with the next poll: an outcome is just being stored, or an editor has locked the row for long.
@@ -60,10 +60,13 @@ async fn advance_alert(worker: &Worker, def_id: i64, reason: AlertReason) -> Res
         None => format!("definition {def_id}, whose row is gone"),
     };
     let alert = Alert::new(AlertKind::Digest, reason, name, "");
-    let (alert, new) = advance(alert, &seen, facts, policy, worker.settings.maintenance_interval);
+    let since = worker.definitions().checks_since(def_id, reason);
+    let lasted = since.map(|since| worker.moment().saturating_sub(since));
+    let checks = Checks { interval: worker.settings.maintenance_interval, lasted };
+    let (alert, new) = advance(alert, &seen, facts, policy, checks);
     let notice = alert.as_ref().map(|alert| (alert_def, alert.to_json()));
     let result = worker.stores().alerts.advance_alert(&step(new, notice)).await?;
-    if let (Advanced::Done, Some(alert)) = (result, alert) {
+    if let (Advanced::Stored, Some(alert)) = (result, alert) {
         worker.alarms.suppressed(alert.more);
     }
     Ok(result)

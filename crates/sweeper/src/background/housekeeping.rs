@@ -114,12 +114,12 @@ async fn purge(outbox: &AnyOutbox, keep: &Keep) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Logs a dead letter that was just deleted: nothing else remains of it. Its parameter is not logged, because it may be
+/// Logs an undelivered notice that was just deleted: nothing else remains of it. Its parameter is not logged, because it may be
 /// confidential.
-fn log_purged(definition: &str, row: &Purged) {
+fn log_purged(definition: &str, what: &str, row: &Purged) {
     let Purged { id, tries, class, error, reason } = row;
     let [class, error, reason] = [class, error, reason].map(Option::as_deref);
-    tracing::warn!(definition, id, tries, class, error, reason, param = "(masked)", "purged a dead letter");
+    tracing::warn!(definition, id, tries, class, error, reason, param = "(masked)", "purged a {what}");
 }
 
 async fn purge_in_steps(
@@ -131,8 +131,13 @@ async fn purge_in_steps(
     let step = Purge::History { def_id: definition.id, status, older_than, limit: STEP };
     loop {
         let purged = outbox.engine().stores().send.purge(&step).await?;
-        if status == Status::DeadLetter {
-            purged.iter().for_each(|row| log_purged(&definition.name, row));
+        let logged = match status {
+            Status::DeadLetter => Some("dead letter"),
+            Status::Cancelled => Some("cancelled notice"),
+            _ => None,
+        };
+        if let Some(what) = logged {
+            purged.iter().for_each(|row| log_purged(&definition.name, what, row));
         } else if !purged.is_empty() {
             let (definition, count, status) = (&definition.name, purged.len(), status.code());
             tracing::debug!(%definition, count, status, "purged notices");

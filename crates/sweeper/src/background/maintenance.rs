@@ -47,22 +47,22 @@ async fn beat(worker: &Worker, clock_offset_ms: i64) -> Result<i64, StoreError> 
         ..Node::new(&worker.id, handlers)
     };
     let asked = Utc::now();
-    let pulse = worker.stores().send.beat(&node).await?;
+    let view = worker.stores().send.beat(&node).await?;
     let answered = Utc::now();
-    let measured = i64::midpoint(millis_from_time(asked), millis_from_time(answered)) - millis_from_time(pulse.now);
+    let measured = i64::midpoint(millis_from_time(asked), millis_from_time(answered)) - millis_from_time(view.now);
     // After an outage other nodes may not have reported yet: a node that is listed lives, but one that is not listed
     // may live too.
     let may_miss_nodes =
         worker.known.alerts_elsewhere().is_some() && worker.health.grace_left(worker.moment()).is_some();
-    if !may_miss_nodes || pulse.handlers.contains(ALERT_DEFINITION) {
-        learn_handlers(worker, &pulse.handlers);
+    if !may_miss_nodes || view.handlers.contains(ALERT_DEFINITION) {
+        learn_handlers(worker, &view.handlers);
     }
     if may_miss_nodes {
         return Ok(measured);
     }
     // Against a clock that a test turns, every real clock is off.
     let off = if worker.outbox.engine().hand_clock().is_some() { 0 } else { measured };
-    node.alarms = conditions(worker, &pulse.handlers, off).await?;
+    node.alarms = conditions(worker, &view.handlers, off).await?;
     if !node.alarms.is_empty() {
         worker.stores().send.beat(&node).await?;
         worker.signals.sweep_soon();

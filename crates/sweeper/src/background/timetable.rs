@@ -42,7 +42,7 @@ pub(crate) async fn tick(worker: &Worker, due: &DueTimes) -> Result<Swept, Store
         }
         match worker.stores().send.tick(&definition.tick(due, last, &ticks)).await {
             // The new notices are due, and there may be more ticks.
-            Ok(Advanced::Done) => {
+            Ok(Advanced::Stored) => {
                 worker.alarms.locked_rows.goes_on(definition.row.id, &definition.row.name, Work::Ticks);
                 sleep = Duration::ZERO;
             }

@@ -40,9 +40,13 @@ impl KnownDefinitions {
         for row in rows {
             let definition = match before.by_id.get(&row.id) {
                 Some(known) if *known.row == row && !turned && !self.takes_alerts_anew(known) => Arc::clone(known),
-                _ => {
+                known => {
                     let readiness = self.readiness_of(&row, is_paused);
-                    let definition = Definition { readiness, row: Arc::new(row), ticks: Ticks::default() };
+                    let (row, ticks) = (Arc::new(row), Ticks::default());
+                    let mut definition = Definition { readiness, row, ticks, checks_since: moment };
+                    if let Some(known) = known.filter(|known| known.checks() == definition.checks()) {
+                        definition.checks_since = known.checks_since;
+                    }
                     if !is_paused {
                         report(&definition);
                     }
@@ -64,7 +68,8 @@ impl KnownDefinitions {
         let alerts = alerts.map(|definition| definition.row.id);
         let resumed = if turned && !is_paused { Some(moment) } else { before.resumed };
         let open = open_circuits(before, &by_id, limits);
-        Definitions { by_id, alerts, paused, resumed, open }
+        let began = if before.by_id.is_empty() { moment } else { before.began };
+        Definitions { by_id, alerts, paused, resumed, open, began }
     }
 
     /// Returns whether this node sends the notices of a row, and why not.

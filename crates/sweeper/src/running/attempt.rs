@@ -69,7 +69,7 @@ impl Drop for WithoutOutcome<'_> {
 /// Runs one attempt and always returns an outcome. A panic in user code (the handler, an error's text, a drop) is caught
 /// and becomes a failed attempt.
 async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, claimed: ClaimedNotice) -> Outcome {
-    if claimed.own.is_expired(claimed.last_call_time) {
+    if claimed.is_expired() {
         return Outcome::new(claimed, ready, Event::Expired);
     }
     if ready.policy.within(&claimed.own).is_exhausted_in_all(claimed.tries()) {
@@ -79,13 +79,13 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, cl
     let facts = Facts::new(claimed, Arc::clone(&definition.row), worker.outbox.clone());
     let result = AssertUnwindSafe(call_handler(worker, &ready, &facts)).catch_unwind().await;
     let Called { event, trouble, error_type } = result.unwrap_or_else(|panic| {
-        let message = told(&ready, &facts, format!("the handler panicked: {}", panic_text(&*panic)));
+        let message = masked(&ready, &facts, format!("the handler panicked: {}", panic_text(&*panic)));
         // The panic's payload may panic again when it is dropped.
         std::mem::forget(panic);
         Called::failed(ErrorClass::Unknown, message)
     });
     let mut claimed = facts.without_param();
-    claimed.description = claimed.description.map(|text| told(&ready, &facts, text));
+    claimed.description = claimed.description.map(|text| masked(&ready, &facts, text));
     let mut outcome = Outcome::new(claimed, ready, event);
     outcome.duration = began.elapsed();
     (outcome.trouble, outcome.error_type) = (trouble, error_type);
@@ -126,10 +126,10 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
             Called::well(facts.required_ack().map_or(Event::Succeeded, wait))
         }
         Ok(Ok(Err(skip))) if skip.next == AfterFailure::Skip => {
-            Called::well(Event::Skipped(told(ready, facts, skip.error().to_string())))
+            Called::well(Event::Skipped(masked(ready, facts, skip.error().to_string())))
         }
         Ok(Ok(Err(failure))) => {
-            let message = told(ready, facts, with_causes(failure.error()));
+            let message = masked(ready, facts, with_causes(failure.error()));
             let class = worker.known.registered.classifier.class_of(&**failure.error());
             let event = match failure.next {
                 AfterFailure::RetryIn(delay) => Event::RetryIn(delay, class),
@@ -145,7 +145,7 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
 
 /// Returns a text of the handler without the values of the parameter that people must not see. All such texts pass here before they
 /// are stored, logged, or part of an alert.
-fn told(ready: &Ready, facts: &Facts, text: String) -> String {
+fn masked(ready: &Ready, facts: &Facts, text: String) -> String {
     match &ready.policy.mask {
         Some(mask) => mask.without_values_of(facts.param(), text),
         None => text,

@@ -42,7 +42,7 @@ pub(crate) struct OutcomeQueue {
 #[derive(Default)]
 pub(crate) struct Totals {
     pub(crate) succeeded: AtomicU64,
-    pub(crate) awaiting: AtomicU64,
+    pub(crate) awaiting_ack: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) dead: AtomicU64,
 }

@@ -112,7 +112,7 @@ fn written(worker: &Worker, mut batch: Batch, settles: &[Settle], replies: Vec<S
     let mut locked = Vec::new();
     for (decided, reply) in std::mem::take(&mut batch.decided).into_iter().zip(replies) {
         match reply {
-            Settled::Done => settled(worker, decided),
+            Settled::Stored => settled(worker, decided),
             Settled::Locked if !decided.outcome.overdue => locked.push(decided),
             Settled::Locked | Settled::LostLease | Settled::Ended(_) => lost(worker, &decided, reply),
         }
@@ -187,7 +187,7 @@ fn settled(worker: &Worker, decided: Decided) {
         Next::Wait { .. } if matches!(outcome.event, Event::HandedBack(_)) => FirstAttempt::StillDue,
         Next::Wait { status: Status::AwaitingAck, .. } => {
             report(|| tracing::debug!(%definition, id, attempt, "delivered, awaiting its ack"));
-            worker.outcomes.count(outcome, |totals| &totals.awaiting);
+            worker.outcomes.count(outcome, |totals| &totals.awaiting_ack);
             FirstAttempt::Succeeded
         }
         Next::Wait { after, .. } => {

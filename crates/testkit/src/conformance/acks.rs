@@ -30,7 +30,7 @@ impl dyn Backend + '_ {
         let def_id = self.define(NotifyDef::new("sync")).await;
         let id = self.add_to("sync").await;
         let claimed = self.claim_one(def_id).await;
-        assert_eq!(self.settle_one(await_ack(&claimed, 10 * SECOND)).await, Settled::Done);
+        assert_eq!(self.settle_one(await_ack(&claimed, 10 * SECOND)).await, Settled::Stored);
         (def_id, id, claimed)
     }
 }
@@ -46,7 +46,7 @@ pub async fn a_delivery_that_awaits_its_ack_is_overdue_after_its_time(b: &dyn Ba
     assert_eq!((overdue.id, overdue.fence, overdue.status), (id, 1, Status::AwaitingAck));
     let mut failed = fail(&overdue, SECOND);
     (failed.from, failed.overdue) = (Status::AwaitingAck, true);
-    assert_eq!(b.settle_one(failed).await, Settled::Done);
+    assert_eq!(b.settle_one(failed).await, Settled::Stored);
     assert_eq!(b.record(id).await.status, Status::Failed);
 }
 
@@ -54,7 +54,7 @@ pub async fn an_ack_can_be_awaited_for_ever(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let id = b.add_to("sync").await;
     let claimed = b.claim_one(def_id).await;
-    assert_eq!(b.settle_one(await_ack(&claimed, FOREVER)).await, Settled::Done);
+    assert_eq!(b.settle_one(await_ack(&claimed, FOREVER)).await, Settled::Stored);
     b.clock().advance(Duration::from_secs(86_400 * 3650));
     assert!(b.unacked(def_id).await.is_empty());
     assert!(b.stores().send.due(true).await.unwrap().slices.is_empty(), "it is never due");
@@ -64,13 +64,13 @@ pub async fn an_ack_can_be_awaited_for_ever(b: &dyn Backend) {
     assert_eq!(listed[0].time, time_from_millis(NEVER));
     let explained = b.outbox().operator("alice").explain(id).await.unwrap();
     assert_eq!(explained, Explanation::AwaitingAck { until: None });
-    assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::Done);
+    assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::Applied);
 }
 
 pub async fn an_ack_ends_a_notice_in_every_live_state(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync").keep_history("none")).await;
     let unsent = b.add_to("sync").await;
-    assert_eq!(b.outbox().ack(unsent).await.unwrap(), AckResult::Done);
+    assert_eq!(b.outbox().ack(unsent).await.unwrap(), AckResult::Applied);
     for state in [Status::Sending, Status::Failed, Status::AwaitingAck] {
         let id = b.add_new(NewNotice::new("sync", 1).unwrap().description("d")).await.id();
         let claimed = b.claim_one(def_id).await;
@@ -79,7 +79,7 @@ pub async fn an_ack_ends_a_notice_in_every_live_state(b: &dyn Backend) {
             Status::AwaitingAck => drop(b.settle_one(await_ack(&claimed, SECOND)).await),
             _ => {}
         }
-        assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::Done, "{state:?}");
+        assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::Applied, "{state:?}");
         let record = b.record(id).await;
         assert_eq!((record.status, record.end_reason.as_deref()), (Status::Succeeded, Some("acked")), "{state:?}");
         assert_eq!((record.fence, record.description.as_deref()), (1, Some("d")));
@@ -105,8 +105,8 @@ pub async fn an_ack_of_an_earlier_attempt_ends_a_resend(b: &dyn Backend) {
     assert_eq!(resent.fence, 2);
     let never_made = Reply::ack(id).to_fence(3);
     assert_eq!(b.apply_ack(&never_made, true).await, AckResult::Unknown);
-    assert_eq!(b.apply_ack(&Reply::nack(id, "no").to_fence(1), true).await, AckResult::NotAwaiting);
-    assert_eq!(b.apply_ack(&Reply::ack(id).to_fence(1), true).await, AckResult::Done);
+    assert_eq!(b.apply_ack(&Reply::nack(id, "no").to_fence(1), true).await, AckResult::NotAwaitingAck);
+    assert_eq!(b.apply_ack(&Reply::ack(id).to_fence(1), true).await, AckResult::Applied);
     assert_eq!(b.settle_one(await_ack(&resent, SECOND)).await, Settled::Ended(Status::Succeeded));
     assert_eq!(b.record(id).await.status, Status::Succeeded);
 }
@@ -117,7 +117,7 @@ pub async fn an_acked_dead_letter_becomes_a_success_and_is_audited(b: &dyn Backe
     let claimed = b.claim_one(def_id).await;
     let next = Next::Finish { status: Status::DeadLetter, reason: Some("gave up".to_owned()), keep: true };
     b.settle_one(outcome(&claimed, next)).await;
-    assert_eq!(b.outbox().nack(id, "no").await.unwrap(), AckResult::NotAwaiting);
+    assert_eq!(b.outbox().nack(id, "no").await.unwrap(), AckResult::NotAwaitingAck);
     b.clock().advance(SECOND);
     assert_eq!(b.outbox().ack(id).await.unwrap(), AckResult::DeadLetterAcked);
     let record = b.record(id).await;
@@ -145,8 +145,8 @@ pub async fn acks_of_cancelled_and_of_missing_notices_differ(b: &dyn Backend) {
 
 pub async fn a_refusal_makes_the_delivery_overdue_at_once_with_its_reason(b: &dyn Backend) {
     let (def_id, id, _) = b.delivered().await;
-    assert_eq!(b.outbox().nack(id, "wrong address\0").await.unwrap(), AckResult::Done);
-    assert_eq!(b.outbox().nack(id, "twice").await.unwrap(), AckResult::NotAwaiting);
+    assert_eq!(b.outbox().nack(id, "wrong address\0").await.unwrap(), AckResult::Applied);
+    assert_eq!(b.outbox().nack(id, "twice").await.unwrap(), AckResult::NotAwaitingAck);
     let overdue = b.unacked(def_id).await.remove(0);
     assert_eq!((overdue.fence, overdue.failures), (1, 0), "a sweeper judges it");
     let record = b.record(id).await;
@@ -158,11 +158,11 @@ pub async fn a_refusal_makes_the_delivery_overdue_at_once_with_its_reason(b: &dy
 pub async fn acks_and_nacks_by_an_operator_are_audited(b: &dyn Backend) {
     let (def_id, id, claimed) = b.delivered().await;
     let alice = b.alice();
-    assert_eq!(alice.nack(id, "they never got it\0").await.unwrap(), AckResult::Done);
-    assert_eq!(alice.nack(id, "twice").await.unwrap(), AckResult::NotAwaiting);
+    assert_eq!(alice.nack(id, "they never got it\0").await.unwrap(), AckResult::Applied);
+    assert_eq!(alice.nack(id, "twice").await.unwrap(), AckResult::NotAwaitingAck);
     let message = b.record(id).await.errors.remove(0).message;
     assert!(message.contains("alice nacked it: they never got it"), "{message}");
-    assert_eq!(alice.ack(id).await.unwrap(), AckResult::Done);
+    assert_eq!(alice.ack(id).await.unwrap(), AckResult::Applied);
     assert_eq!(alice.ack(id).await.unwrap(), AckResult::AlreadySucceeded);
     assert_eq!(b.settle_one(await_ack(&claimed, SECOND)).await, Settled::Ended(Status::Succeeded));
     assert_eq!(alice.ack(id + 100_000).await.unwrap(), AckResult::Unknown);
@@ -175,14 +175,14 @@ pub async fn acks_and_nacks_by_an_operator_are_audited(b: &dyn Backend) {
     assert_eq!(entries[0].time, b.clock().now());
 
     let dead = b.add_dead("sync", None).await;
-    assert_eq!(alice.nack(dead, "no").await.unwrap(), AckResult::NotAwaiting);
+    assert_eq!(alice.nack(dead, "no").await.unwrap(), AckResult::NotAwaitingAck);
     assert_eq!(alice.ack(dead).await.unwrap(), AckResult::DeadLetterAcked);
     let entry = b.audit_of(dead).await.remove(0);
     assert_eq!((entry.who.as_str(), entry.act.as_str()), ("alice", "ack"));
 
     let by_its_receiver = b.add_to("sync").await;
     b.claim_one(def_id).await;
-    assert_eq!(b.outbox().ack(by_its_receiver).await.unwrap(), AckResult::Done);
+    assert_eq!(b.outbox().ack(by_its_receiver).await.unwrap(), AckResult::Applied);
     assert!(b.audit_of(by_its_receiver).await.is_empty(), "its record has that");
 }
 
@@ -190,7 +190,7 @@ pub async fn a_refusal_before_the_handler_returned_is_not_lost(b: &dyn Backend) 
     let def_id = b.define(NotifyDef::new("sync")).await;
     let id = b.add_to("sync").await;
     let claimed = b.claim_one(def_id).await;
-    assert_eq!(b.outbox().nack(id, "no").await.unwrap(), AckResult::Done);
+    assert_eq!(b.outbox().nack(id, "no").await.unwrap(), AckResult::Applied);
     assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::LostLease, "its receiver knows better");
     assert_eq!(b.unacked(def_id).await.len(), 1);
     assert_eq!(b.record(id).await.errors.len(), 1);
@@ -205,18 +205,18 @@ pub async fn an_outcome_beside_the_judgement_of_its_refusal_changes_nothing(b: &
     let mut failed = fail(&refused, SECOND);
     (failed.from, failed.overdue) = (Status::AwaitingAck, true);
     let batch = [await_ack(&claimed, FOREVER), failed];
-    assert_eq!(b.stores().send.settle(&batch).await.unwrap()[1], Settled::Done);
+    assert_eq!(b.stores().send.settle(&batch).await.unwrap()[1], Settled::Stored);
     let record = b.record(id).await;
     assert_eq!((record.status, record.failures), (Status::Failed, 1));
 }
 
 pub async fn ack_or_nack_counts_if_and_only_if_its_transaction_commits(b: &dyn Backend) {
     let (_, id, _) = b.delivered().await;
-    assert_eq!(b.apply_ack(&Reply::ack(id), false).await, AckResult::Done);
+    assert_eq!(b.apply_ack(&Reply::ack(id), false).await, AckResult::Applied);
     assert_eq!(b.record(id).await.status, Status::AwaitingAck);
-    assert_eq!(b.apply_ack(&Reply::nack(id, "no"), false).await, AckResult::Done);
+    assert_eq!(b.apply_ack(&Reply::nack(id, "no"), false).await, AckResult::Applied);
     assert!(b.record(id).await.errors.is_empty());
-    assert_eq!(b.apply_ack(&Reply::ack(id), true).await, AckResult::Done);
+    assert_eq!(b.apply_ack(&Reply::ack(id), true).await, AckResult::Applied);
     assert_eq!(b.record(id).await.status, Status::Succeeded);
 }
 
@@ -236,7 +236,7 @@ pub async fn a_notice_that_awaits_its_ack_blocks_its_ordering_key(b: &dyn Backen
 pub async fn of_many_who_ack_at_once_one_does(b: &dyn Backend) {
     let (_, id, _) = b.delivered().await;
     let all = futures_util::future::join_all((0..8).map(|_| b.outbox().ack(id))).await;
-    let done = all.into_iter().map(Result::unwrap).filter(|answered| *answered == AckResult::Done).count();
+    let done = all.into_iter().map(Result::unwrap).filter(|answered| *answered == AckResult::Applied).count();
     assert_eq!(done, 1);
     assert_eq!(b.record(id).await.status, Status::Succeeded);
 }

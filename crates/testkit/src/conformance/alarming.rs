@@ -59,7 +59,7 @@ impl Defs {
     pub(super) async fn fail_one(&self, b: &dyn Backend, message: &str) -> (i64, Settle) {
         let id = b.add_to("sync").await;
         let settle = self.dead(&b.claim_one(self.sync).await, message);
-        assert_eq!(b.settle_one(settle.clone()).await, Settled::Done);
+        assert_eq!(b.settle_one(settle.clone()).await, Settled::Stored);
         (id, settle)
     }
 
@@ -119,7 +119,7 @@ pub async fn an_alarm_of_an_outcome_that_is_not_stored_is_none(b: &dyn Backend) 
 pub async fn an_alarm_whose_answer_was_lost_is_stored_once(b: &dyn Backend) {
     let defs = Defs::new(b).await;
     let (_, settle) = defs.fail_one(b, "refused").await;
-    assert_eq!(b.settle_one(settle).await, Settled::Done);
+    assert_eq!(b.settle_one(settle).await, Settled::Stored);
     assert_eq!(defs.due(b).await.len(), 1);
     b.clock().advance(COOLDOWN);
     assert!(defs.due(b).await.is_empty(), "nothing was suppressed");
@@ -155,7 +155,7 @@ pub async fn the_step_of_a_due_alert_is_stored_with_its_notice_once(b: &dyn Back
     defs.due(b).await;
     b.clock().advance(COOLDOWN);
     let step = defs.digest(b, &defs.row(b).await);
-    assert_eq!(b.stores().alerts.advance_alert(&step).await.unwrap(), Advanced::Done);
+    assert_eq!(b.stores().alerts.advance_alert(&step).await.unwrap(), Advanced::Stored);
     assert_eq!(b.stores().alerts.advance_alert(&step).await.unwrap(), Advanced::Changed, "another node was faster");
     let digests = defs.due(b).await;
     assert_eq!(digests.iter().map(|alert| (alert.kind, alert.more)).collect::<Vec<_>>(), [(AlertKind::Digest, 2)]);
@@ -176,7 +176,7 @@ pub async fn an_alarm_before_the_step_of_a_due_alert_is_not_lost(b: &dyn Backend
     assert_eq!(b.stores().alerts.advance_alert(&step).await.unwrap(), Advanced::Changed);
     let row = defs.row(b).await;
     assert_eq!(row.suppressed, 3);
-    assert_eq!(b.stores().alerts.advance_alert(&defs.digest(b, &row)).await.unwrap(), Advanced::Done);
+    assert_eq!(b.stores().alerts.advance_alert(&defs.digest(b, &row)).await.unwrap(), Advanced::Stored);
     assert_eq!(defs.due(b).await[0].more, 3);
     defs.fail_one(b, "afterwards").await;
     assert!(defs.due(b).await.is_empty(), "the digest was the alert");
@@ -194,7 +194,7 @@ pub async fn of_sixteen_nodes_that_advance_an_alert_one_does(b: &dyn Backend) {
     let step = defs.digest(b, &defs.row(b).await);
     let steps = (0..16).map(|_| b.stores().alerts.advance_alert(&step));
     let done = futures_util::future::join_all(steps).await;
-    assert_eq!(done.into_iter().filter(|done| done.as_ref().is_ok_and(|done| *done == Advanced::Done)).count(), 1);
+    assert_eq!(done.into_iter().filter(|done| done.as_ref().is_ok_and(|done| *done == Advanced::Stored)).count(), 1);
     assert_eq!(defs.due(b).await.len(), 1);
 }
 
@@ -205,7 +205,7 @@ pub async fn many_alarms_of_one_batch_are_one_alert_and_a_digest(b: &dyn Backend
     }
     let claimed = b.claim_slice(defs.sync, Status::NotSent, 100).await;
     let batch: Vec<Settle> = claimed.iter().map(|claimed| defs.dead(claimed, "no")).collect();
-    assert!(b.stores().send.settle(&batch).await.unwrap().iter().all(|settled| *settled == Settled::Done));
+    assert!(b.stores().send.settle(&batch).await.unwrap().iter().all(|settled| *settled == Settled::Stored));
     assert_eq!(defs.due(b).await.len(), 1);
     let row = defs.row(b).await;
     assert_eq!((row.suppressed, defs.due_rows(b).await.1), (39, Some(COOLDOWN)));
@@ -256,7 +256,7 @@ pub async fn alarms_of_many_who_settle_at_once_are_counted_once_each(b: &dyn Bac
                 if let Ok(settled) = b.stores().send.settle(std::slice::from_ref(&settle)).await
                     && settled != [Settled::Locked]
                 {
-                    assert_eq!(settled, [Settled::Done]);
+                    assert_eq!(settled, [Settled::Stored]);
                     return;
                 }
             }
@@ -289,7 +289,7 @@ pub async fn an_alert_that_is_over_is_closed_and_the_facts_show_it(b: &dyn Backe
     assert!(facts.succeeded == Some(millis_from_time(b.clock().now())) && facts.still_failing);
     b.clock().advance(COOLDOWN);
     let step = AlertStep { new: None, notice: None, ..defs.digest(b, &row) };
-    assert_eq!(b.stores().alerts.advance_alert(&step).await.unwrap(), Advanced::Done);
+    assert_eq!(b.stores().alerts.advance_alert(&step).await.unwrap(), Advanced::Stored);
     assert!(b.stores().alerts.alert(defs.sync, AlertReason::FinalFailure).await.unwrap().is_none());
     assert_eq!(defs.due_rows(b).await, (vec![], None));
     assert!(defs.due(b).await.is_empty());

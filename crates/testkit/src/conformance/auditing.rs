@@ -77,7 +77,7 @@ pub async fn the_audit_is_filtered_by_what_it_is_about_by_whom_and_when(b: &dyn 
     bob.retry(elsewhere).await.unwrap();
     let row = b.definition("sync").await;
     let edited = bob.edit_definition(&row, row.clone().timeout("9s")).await.unwrap();
-    assert!(matches!(edited, Updated::Done(_)), "{edited:?}");
+    assert!(matches!(edited, Updated::Stored(_)), "{edited:?}");
     b.clock().advance(SECOND);
     alice.cancel(dead, "no").await.unwrap();
     alice.silence("sync", AlertReason::FinalFailure, b.clock().now() + SECOND, "why").await.unwrap();
@@ -113,7 +113,7 @@ pub async fn the_audit_of_a_notice_has_the_steps_that_changed_it(b: &dyn Backend
         dead.push(b.add_dead(name, None).await);
     }
     let alice = b.alice();
-    assert!(alice.retry(dead[2]).await.unwrap().is_done());
+    assert!(alice.retry(dead[2]).await.unwrap().is_applied());
     b.clock().advance(SECOND);
     let filter = Filter::dead_letters().definition("sync");
     assert_eq!(alice.retry_all(&filter, Rate::AT_ONCE).await.unwrap().changed, 2);

@@ -52,7 +52,8 @@ pub async fn every_column_of_a_definition_is_kept(b: &dyn Backend) {
     let row = b.definition("sync").await;
     (def.id, def.create_time, def.update_time) = (row.id, row.create_time, row.update_time);
     assert_eq!(row, def);
-    let Updated::Done(changed) = b.outbox().update(&row, row.clone().enabled(true).timeout("3s")).await.unwrap() else {
+    let Updated::Stored(changed) = b.outbox().update(&row, row.clone().enabled(true).timeout("3s")).await.unwrap()
+    else {
         panic!("the row was as seen")
     };
     assert_eq!(b.definition("sync").await, changed);
@@ -78,7 +79,7 @@ pub async fn an_update_succeeds_only_if_the_row_is_still_what_the_editor_saw(b: 
     let seen = b.definition("sync").await;
     b.clock().advance(std::time::Duration::from_secs(1));
     let done = b.outbox().update(&seen, seen.clone().timeout("1s")).await.unwrap();
-    let Updated::Done(row) = done else { panic!("{done:?}") };
+    let Updated::Stored(row) = done else { panic!("{done:?}") };
     assert_eq!((row.timeout.as_str(), row.update_time), ("1s", Some(b.clock().now())));
     assert_eq!(row.create_time, seen.create_time);
     // The second editor saw the row before the first one's change.
@@ -100,7 +101,7 @@ pub async fn a_name_that_is_taken_cannot_be_given_twice(b: &dyn Backend) {
     assert_eq!(b.outbox().update(&two, renamed).await.unwrap(), Updated::Conflict(one.clone()));
     let mut renamed = two.clone();
     renamed.name = "three".to_owned();
-    assert!(matches!(b.outbox().update(&two, renamed).await.unwrap(), Updated::Done(_)));
+    assert!(matches!(b.outbox().update(&two, renamed).await.unwrap(), Updated::Stored(_)));
     assert_eq!(b.definition("three").await.id, two.id);
     assert_eq!(b.definition("one").await, one);
 }
@@ -110,7 +111,7 @@ pub async fn a_deleted_definition_takes_no_notices_and_frees_its_name(b: &dyn Ba
     let id = b.add_to("sync").await;
     let seen = b.definition("sync").await;
     let deleted = b.outbox().delete(&seen).await.unwrap();
-    let Updated::Done(row) = deleted else { panic!("{deleted:?}") };
+    let Updated::Stored(row) = deleted else { panic!("{deleted:?}") };
     assert_eq!(row.delete_time, Some(b.clock().now()));
     assert_eq!(row.handler_name(), "sync", "notices in flight still find their handler");
     assert!(matches!(b.add(NewNotice::new("sync", 1).unwrap()).await, Err(Error::UnknownDefinition { .. })));
@@ -148,7 +149,7 @@ pub async fn the_code_wins_where_it_replaces_a_definition(b: &dyn Backend) {
     };
     let same = b.outbox().define_or_replace(in_code.clone()).await.unwrap();
     assert_eq!(same, Defined::Same(created.clone()));
-    let Updated::Done(edited) = b.outbox().update(&created, created.clone().timeout("1s")).await.unwrap() else {
+    let Updated::Stored(edited) = b.outbox().update(&created, created.clone().timeout("1s")).await.unwrap() else {
         panic!("nothing else edits it")
     };
     let Plan::Replace { row, differences } = b.outbox().plan(&in_code).await.unwrap() else { panic!("it differs") };

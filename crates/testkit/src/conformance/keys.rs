@@ -74,7 +74,7 @@ pub async fn a_revived_notice_waits_for_the_claimed_one_of_its_key(b: &dyn Backe
     b.settle_one(outcome(&sending, Next::Finish { status: Status::DeadLetter, reason: None, keep: true })).await;
     let behind = b.claim_one(def_id).await;
     assert!(behind.id > first);
-    assert_eq!(b.outbox().operator("alice").retry(first).await.unwrap(), VerbResult::Done);
+    assert_eq!(b.outbox().operator("alice").retry(first).await.unwrap(), VerbResult::Applied);
     assert!(claim(b, def_id, Status::Failed).await.is_empty(), "another one of its key is being sent");
     b.settle_one(succeed(&behind)).await;
     assert_eq!(claim(b, def_id, Status::Failed).await, [first]);
@@ -201,7 +201,7 @@ pub async fn a_key_that_is_unique_until_claimed_is_free_after_the_claim(b: &dyn 
     let again = b.add(keyed(7)).await.unwrap();
     assert!(again.is_duplicate() && again.id() == second, "the end of the first frees no key: {again:?}");
     // The revived notice comes back without its key.
-    assert_eq!(b.outbox().operator("alice").retry(first).await.unwrap(), VerbResult::Done);
+    assert_eq!(b.outbox().operator("alice").retry(first).await.unwrap(), VerbResult::Applied);
     let record = b.record(first).await;
     assert_eq!((record.dedupe_key.as_deref(), record.unique_key()), (Some("key"), None));
     assert_eq!(b.record(second).await.unique_key(), Some("key"));

@@ -23,7 +23,7 @@ pub async fn an_expired_lease_is_overdue_and_a_running_one_is_not(b: &dyn Backen
     assert_eq!(overdue.len(), 1);
     assert_eq!((overdue[0].id, overdue[0].fence, overdue[0].worker.as_str()), (id, 1, "worker-1"));
     assert_eq!(b.record(id).await.fence, 1, "looking claims nothing");
-    assert_eq!(b.settle_one(crash(&overdue[0])).await, Settled::Done);
+    assert_eq!(b.settle_one(crash(&overdue[0])).await, Settled::Stored);
     let record = b.record(id).await;
     assert_eq!((record.status, record.failures, record.crashes), (Status::Failed, 0, 1));
     assert_eq!(b.claim_slice(def_id, Status::Failed, 10).await.len(), 1, "it is sent again at once");
@@ -51,7 +51,7 @@ pub async fn a_late_settle_loses_against_a_rescue(b: &dyn Backend) {
     let claimed = b.claim_one(def_id).await;
     b.clock().advance(LEASE);
     let overdue = b.overdue(def_id).await.remove(0);
-    assert_eq!(b.settle_one(crash(&overdue)).await, Settled::Done);
+    assert_eq!(b.settle_one(crash(&overdue)).await, Settled::Stored);
     assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::LostLease);
     let record = b.record(id).await;
     assert_eq!((record.status, record.crashes), (Status::Failed, 1));
@@ -64,7 +64,7 @@ pub async fn a_late_outcome_of_a_dead_letter_is_not_stored_and_says_why(b: &dyn 
     b.clock().advance(LEASE + Duration::from_millis(1));
     let overdue = b.overdue(def_id).await.remove(0);
     let last_try = Settle { overdue: true, ..dead(&overdue, None) };
-    assert_eq!(b.settle_one(last_try).await, Settled::Done);
+    assert_eq!(b.settle_one(last_try).await, Settled::Stored);
     assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::Ended(Status::DeadLetter));
     assert_eq!(b.record(id).await.status, Status::DeadLetter);
 }
@@ -78,7 +78,7 @@ pub async fn a_rescue_loses_against_an_extension(b: &dyn Backend) {
     b.stores().send.extend(&[Lease { id, fence: claimed.fence, lease: LEASE }]).await.unwrap();
     assert_eq!(b.settle_one(crash(&overdue)).await, Settled::LostLease);
     assert_eq!(b.record(id).await.next_call_time, Some(b.clock().now() + LEASE));
-    assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::Done);
+    assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::Stored);
 }
 
 pub async fn of_two_rescuers_one_wins(b: &dyn Backend) {
@@ -88,9 +88,9 @@ pub async fn of_two_rescuers_one_wins(b: &dyn Backend) {
     b.clock().advance(LEASE);
     let one = b.overdue(def_id).await.remove(0);
     let two = b.overdue(def_id).await.remove(0);
-    assert_eq!(b.settle_one(crash(&one)).await, Settled::Done);
+    assert_eq!(b.settle_one(crash(&one)).await, Settled::Stored);
     // The same crash is stored already: for the second one it is done too, and it counts once.
-    assert!(matches!(b.settle_one(crash(&two)).await, Settled::Done | Settled::LostLease));
+    assert!(matches!(b.settle_one(crash(&two)).await, Settled::Stored | Settled::LostLease));
     assert_eq!(b.record(id).await.crashes, 1);
 }
 
@@ -144,9 +144,9 @@ pub async fn any_number_of_leases_is_extended_at_once(b: &dyn Backend) {
 
 pub async fn a_node_that_beats_hears_the_time_of_the_store(b: &dyn Backend) {
     let node = Node { clock_offset_ms: -5, ..Node::new("node-1", vec!["sync".to_owned()]) };
-    let pulse = b.stores().send.beat(&node).await.unwrap();
-    assert_eq!(pulse.now, b.clock().now());
-    assert!(pulse.handlers.contains("sync"));
+    let view = b.stores().send.beat(&node).await.unwrap();
+    assert_eq!(view.now, b.clock().now());
+    assert!(view.handlers.contains("sync"));
     b.clock().advance(SECOND);
     assert_eq!(b.stores().send.beat(&node).await.unwrap().now, b.clock().now());
 }
@@ -180,12 +180,8 @@ pub async fn node_lives_near_the_time_at_which_it_was_seen(b: &dyn Backend) {
         b.stores().send.beat(&node(id)).await.unwrap();
     }
     b.clock().set(minutes(2));
-    let pulse = b.stores().send.beat(&node("new")).await.unwrap();
-    assert_eq!(
-        pulse.handlers.into_iter().collect::<Vec<_>>(),
-        ["of-early", "of-new"],
-        "the others are of a wrong time"
-    );
+    let view = b.stores().send.beat(&node("new")).await.unwrap();
+    assert_eq!(view.handlers.into_iter().collect::<Vec<_>>(), ["of-early", "of-new"], "the others are of a wrong time");
     let listed = b.outbox().engine().stores().browse.nodes(180 * SECOND).await.unwrap();
     assert_eq!(listed.iter().map(|seen| seen.id.as_str()).collect::<Vec<_>>(), ["early", "new"]);
 }

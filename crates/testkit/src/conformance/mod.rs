@@ -96,6 +96,9 @@ macro_rules! conformance_suite {
                 limits_that_no_notice_can_have_are_refused,
                 a_skipped_notice_is_in_history_from_its_commit_on,
                 a_skipped_notice_takes_no_dedupe_key,
+                a_skipped_notice_of_the_same_call_takes_no_dedupe_key,
+                a_skipped_notice_is_no_duplicate_of_a_live_one,
+                a_skipped_notice_has_no_first_attempt,
                 a_revived_notice_keeps_an_expiry_ahead_and_drops_a_past_one,
                 waiting_retries_are_counted_by_their_own_limit_of_tries;
             definitions: a_definition_with_only_a_name_has_the_documented_defaults,
@@ -111,6 +114,7 @@ macro_rules! conformance_suite {
                 applying_what_is_stored_writes_nothing,
                 a_row_that_was_edited_since_the_plan_is_not_touched,
                 what_is_not_listed_is_deleted_only_if_asked_and_never_if_built_in,
+                a_list_that_names_a_built_in_definition_edits_its_row, the_rows_of_a_table_applied_to_it_change_nothing,
                 of_ten_who_apply_at_once_each_change_is_made_once;
             claiming: a_claim_takes_the_longest_due_up_to_its_limit,
                 claim_takes_only_its_definition_and_slice,
@@ -163,6 +167,8 @@ macro_rules! conformance_suite {
                 node_is_listed_with_what_it_last_reported,
                 node_lives_near_the_time_at_which_it_was_seen;
             limiting: no_more_begin_within_any_window_than_the_rate_allows,
+                an_expired_notice_uses_up_no_place_of_a_rate,
+                an_expired_notice_is_no_probe_of_an_open_circuit,
                 no_more_are_sent_at_once_than_the_total_allows,
                 of_sixteen_claimers_all_together_get_what_the_quota_allows,
                 claimers_of_different_notices_share_the_quota,
@@ -176,7 +182,7 @@ macro_rules! conformance_suite {
                 the_switch_is_turned_once_and_written_down,
                 explain_returns_the_limit_that_delays_a_due_notice;
             purging: only_what_is_old_enough_is_purged_in_steps,
-                a_purge_returns_what_the_log_needs_of_a_dead_letter,
+                a_purge_returns_what_the_log_needs_of_an_undelivered_notice,
                 a_purge_takes_only_its_definition_and_status,
                 a_deleted_definition_is_purged_when_nothing_refers_to_it;
             ticking: of_many_nodes_that_see_a_tick_one_adds_its_notices,
@@ -216,7 +222,7 @@ macro_rules! conformance_suite {
                 alarms_of_many_who_settle_at_once_are_counted_once_each,
                 an_alert_that_is_over_is_closed_and_the_facts_show_it;
             silencing: alarms_of_a_silenced_definition_are_counted_and_not_sent,
-                a_silence_of_one_reason_leaves_the_others,
+                a_silence_of_one_reason_leaves_the_others, a_silence_needs_a_person_and_a_reason,
                 the_end_of_a_silence_makes_what_was_suppressed_due,
                 an_open_alert_is_acknowledged_once,
                 silences_are_listed_until_they_end,
@@ -270,6 +276,7 @@ macro_rules! conformance_suite {
                 a_preview_of_an_edit_changes_nothing_and_counts_retimed_notices,
                 retiming_moves_waiting_retries_by_the_new_intervals_and_counts_nothing,
                 retiming_leaves_alone_what_does_not_wait_for_its_retry,
+                retiming_and_its_preview_obey_the_limits_of_a_notice,
                 retiming_many_takes_steps_and_each_once,
                 retiming_changes_only_what_is_as_it_was_seen,
                 a_definition_that_cannot_be_followed_is_not_retimed;

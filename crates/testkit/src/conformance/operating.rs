@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use solid_notify_core::error::Error;
-use solid_notify_core::notice::{AttemptRecord, ClaimedNotice, LATEST_TIME, NEVER, append_attempt, time_from_millis};
+use solid_notify_core::notice::{
+    AttemptRecord, ClaimedNotice, LATEST_TIME, NEVER, OwnLimits, append_attempt, time_from_millis,
+};
 use solid_notify_core::operate::{AuditFilter, Explanation};
 use solid_notify_core::store::verb::VerbResult;
 use solid_notify_core::store::{AuditEntry, Edit, Node, RefusedConfig, Settle, Settled};
@@ -43,7 +45,7 @@ impl dyn Backend + '_ {
         let id = self.add_new(notice).await.id();
         let claimed = self.claim_slice(def_id, Status::NotSent, 10).await;
         let claimed = claimed.iter().find(|claimed| claimed.id == id).expect("it is due");
-        assert_eq!(self.settle_one(dead(claimed, class)).await, Settled::Done);
+        assert_eq!(self.settle_one(dead(claimed, class)).await, Settled::Stored);
         id
     }
 
@@ -52,7 +54,7 @@ impl dyn Backend + '_ {
         self.add_to("sync").await;
         let claimed = self.claim_one(def_id).await;
         let wait = Next::Wait { status: Status::AwaitingAck, after: LEASE };
-        assert_eq!(self.settle_one(outcome(&claimed, wait)).await, Settled::Done);
+        assert_eq!(self.settle_one(outcome(&claimed, wait)).await, Settled::Stored);
         claimed.id
     }
 
@@ -78,7 +80,7 @@ pub async fn a_dead_letter_comes_back_with_its_attempts_and_all_its_tries(b: &dy
     let before = b.record(id).await;
     b.clock().advance(SECOND);
     let wakes = b.outbox().engine().wakes();
-    assert_eq!(b.alice().retry(id).await.unwrap(), VerbResult::Done);
+    assert_eq!(b.alice().retry(id).await.unwrap(), VerbResult::Applied);
     assert!(wakes.has_changed().unwrap(), "the sweepers look at once");
     let now = b.clock().now();
     let record = b.record(id).await;
@@ -106,8 +108,8 @@ pub async fn a_late_outcome_of_an_old_attempt_loses_against_a_revived_notice(b: 
     b.clock().advance(LEASE);
     let mut rescue = dead(&b.overdue(def_id).await.remove(0), Some(ErrorClass::Crash));
     rescue.overdue = true;
-    assert_eq!(b.settle_one(rescue).await, Settled::Done);
-    assert_eq!(b.alice().retry(id).await.unwrap(), VerbResult::Done);
+    assert_eq!(b.settle_one(rescue).await, Settled::Stored);
+    assert_eq!(b.alice().retry(id).await.unwrap(), VerbResult::Applied);
     for late in [succeed(&slow), fail(&slow, SECOND), dead(&slow, None)] {
         assert_eq!(b.settle_one(late).await, Settled::LostLease);
     }
@@ -115,15 +117,15 @@ pub async fn a_late_outcome_of_an_old_attempt_loses_against_a_revived_notice(b: 
     assert_eq!(again.fence, 2);
     assert_eq!(b.settle_one(succeed(&slow)).await, Settled::LostLease);
     assert_eq!(b.record(id).await.status, Status::Sending);
-    assert_eq!(b.settle_one(succeed(&again)).await, Settled::Done);
+    assert_eq!(b.settle_one(succeed(&again)).await, Settled::Stored);
 }
 
 pub async fn a_cancelled_notice_that_was_never_tried_comes_back_as_a_first_send(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let id = b.add_to("sync").await;
-    assert_eq!(b.alice().cancel(id, "wrong").await.unwrap(), VerbResult::Done);
+    assert_eq!(b.alice().cancel(id, "wrong").await.unwrap(), VerbResult::Applied);
     assert!(b.stores().send.due(true).await.unwrap().slices.is_empty());
-    assert_eq!(b.outbox().operator("bob").retry(id).await.unwrap(), VerbResult::Done);
+    assert_eq!(b.outbox().operator("bob").retry(id).await.unwrap(), VerbResult::Applied);
     assert_eq!(b.claim_one(def_id).await.fence, 1);
     let acts = [("bob", "retry"), ("alice", "cancel")].map(|(who, act)| (who.to_owned(), act.to_owned()));
     assert_eq!(b.acts(id).await, acts);
@@ -150,13 +152,13 @@ pub async fn retrying_what_waits_makes_it_due_now(b: &dyn Backend) {
     b.settle_one(fail(&claimed, 100 * SECOND)).await;
     let delayed = b.add_new(NewNotice::new("sync", 2).unwrap().delay(100 * SECOND)).await.id();
     for id in [claimed.id, delayed] {
-        assert_eq!(b.alice().retry(id).await.unwrap(), VerbResult::Done);
+        assert_eq!(b.alice().retry(id).await.unwrap(), VerbResult::Applied);
         assert_eq!(b.record(id).await.next_call_time, Some(b.clock().now()));
     }
     let failures = b.record(claimed.id).await.failures;
     assert_eq!(failures, 1, "a re-timing counts as before");
     b.clock().advance(SECOND);
-    assert_eq!(b.alice().retry(delayed).await.unwrap(), VerbResult::Done);
+    assert_eq!(b.alice().retry(delayed).await.unwrap(), VerbResult::Applied);
     assert_eq!(b.record(delayed).await.next_call_time, Some(b.clock().now() - SECOND), "it keeps its place");
 }
 
@@ -169,7 +171,7 @@ pub async fn a_waiting_notice_is_cancelled_and_an_ended_one_is_not(b: &dyn Backe
     b.settle_one(fail(&claimed, SECOND)).await;
     let fresh = b.add_to("sync").await;
     for id in [awaiting, claimed.id, fresh] {
-        assert_eq!(alice.cancel(id, "the order is gone").await.unwrap(), VerbResult::Done);
+        assert_eq!(alice.cancel(id, "the order is gone").await.unwrap(), VerbResult::Applied);
         let record = b.record(id).await;
         assert_eq!((record.status, record.end_reason.as_deref()), (Status::Cancelled, Some("the order is gone")));
         assert_eq!((record.finish_time, record.next_call_time), (Some(b.clock().now()), None));
@@ -189,7 +191,7 @@ pub async fn a_claimed_notice_is_cancelled_and_its_outcome_comes_too_late(b: &dy
     let claimed = b.claim_one(def_id).await;
     assert_eq!(b.alice().cancel(id, "stop").await.unwrap(), VerbResult::CancelledDuringAttempt);
     for late in [succeed(&claimed), fail(&claimed, SECOND)] {
-        assert_ne!(b.settle_one(late).await, Settled::Done);
+        assert_ne!(b.settle_one(late).await, Settled::Stored);
     }
     assert_eq!(b.record(id).await.status, Status::Cancelled);
     assert_eq!(b.acts(id).await, [("alice".to_owned(), "cancel".to_owned())]);
@@ -202,14 +204,14 @@ pub async fn a_claimed_ordered_notice_is_cancelled_only_after_its_lease(b: &dyn 
     assert_eq!(b.alice().cancel(id, "stop").await.unwrap(), VerbResult::BeingSent);
     assert!(b.acts(id).await.is_empty());
     b.clock().advance(LEASE);
-    assert_eq!(b.alice().cancel(id, "stop").await.unwrap(), VerbResult::Done);
+    assert_eq!(b.alice().cancel(id, "stop").await.unwrap(), VerbResult::Applied);
 }
 
 pub async fn an_edited_dead_letter_is_retried_with_its_new_parameter(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let id = b.kill(NewNotice::new("sync", "secret").unwrap(), Some(ErrorClass::Invalid)).await;
     let param = serde_json::json!({ "b": 1, "a": "hidden ü" });
-    assert_eq!(b.alice().edit(id, &param).await.unwrap(), VerbResult::Done);
+    assert_eq!(b.alice().edit(id, &param).await.unwrap(), VerbResult::Applied);
     let claimed = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
     assert_eq!((claimed.param, claimed.fence), (param.to_string(), 2));
     let entry = b.audit_of(id).await.remove(0);
@@ -225,7 +227,7 @@ pub async fn a_notice_that_waits_is_edited_in_its_place(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let alice = b.alice();
     let id = b.add_new(NewNotice::new("sync", 1).unwrap().delay(SECOND)).await.id();
-    assert_eq!(alice.edit(id, 2).await.unwrap(), VerbResult::Done);
+    assert_eq!(alice.edit(id, 2).await.unwrap(), VerbResult::Applied);
     let record = b.record(id).await;
     assert_eq!((record.param.as_str(), record.next_call_time), ("2", Some(b.clock().now() + SECOND)));
     let refused = alice.edit(id, "\0").await;
@@ -250,7 +252,7 @@ pub async fn a_notice_that_waits_is_due_when_the_operator_says(b: &dyn Backend) 
     let earliest = time_from_millis(-LATEST_TIME);
     let soon = now + 100 * SECOND;
     for (at, due) in [(soon, soon), (later, latest), (earliest, now), (now - SECOND, now)] {
-        assert_eq!(alice.reschedule(id, at).await.unwrap(), VerbResult::Done);
+        assert_eq!(alice.reschedule(id, at).await.unwrap(), VerbResult::Applied);
         assert_eq!(b.record(id).await.next_call_time, Some(due));
     }
     let detail = b.audit_of(id).await.remove(0).detail.unwrap();
@@ -273,7 +275,7 @@ pub async fn a_dead_letter_stays_while_a_live_notice_has_its_dedupe_key(b: &dyn 
     assert_eq!((b.record(id).await.status, b.acts(id).await.len()), (Status::DeadLetter, 0));
     let claimed = b.claim_one(def_id).await;
     b.settle_one(succeed(&claimed)).await;
-    assert_eq!(b.alice().retry(id).await.unwrap(), VerbResult::Done);
+    assert_eq!(b.alice().retry(id).await.unwrap(), VerbResult::Applied);
     assert!(b.add(keyed()).await.unwrap().is_duplicate(), "now it has the key");
 }
 
@@ -282,7 +284,7 @@ pub async fn a_revived_notice_goes_before_those_behind_it_in_its_key(b: &dyn Bac
     let keyed = || NewNotice::new("sync", 1).unwrap().ordering_key("k");
     let first = b.kill(keyed(), None).await;
     let second = b.add_new(keyed()).await.id();
-    assert_eq!(b.alice().retry(first).await.unwrap(), VerbResult::Done);
+    assert_eq!(b.alice().retry(first).await.unwrap(), VerbResult::Applied);
     assert!(b.claim_slice(def_id, Status::NotSent, 10).await.is_empty());
     assert_eq!(b.alice().explain(second).await.unwrap(), Explanation::NoNode { since: b.clock().now() });
     let claimed = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
@@ -329,14 +331,14 @@ pub async fn explain_returns_the_reason_why_a_notice_waits(b: &dyn Backend) {
     let mut crashed = crash(&claimed);
     crashed.transition.next = Next::Wait { status: Status::Failed, after: SECOND };
     crashed.last_class = Some("crash".to_owned());
-    assert_eq!(b.settle_one(crashed).await, Settled::Done);
+    assert_eq!(b.settle_one(crashed).await, Settled::Stored);
     let at = b.clock().now() + SECOND;
     let (last_class, last_error) =
         (Some("crash".to_owned()), b.record(first).await.errors.last().map(|last| last.message.clone()));
-    let retry = Explanation::RetryAt { at, last_class, last_error };
+    let retry = Explanation::RetryAt { at, last_class, last_error, tries: 1, own: OwnLimits::default() };
     assert_eq!(alice.explain(first).await.unwrap(), retry);
     let delayed = b.add_new(NewNotice::new("sync", 1).unwrap().delay(SECOND)).await.id();
-    assert_eq!(alice.explain(delayed).await.unwrap(), Explanation::NotDueUntil { at });
+    assert_eq!(alice.explain(delayed).await.unwrap(), Explanation::NotDueUntil { at, own: OwnLimits::default() });
     alice.cancel(delayed, "why").await.unwrap();
     let (status, reason) = (Status::Cancelled, Some("why".to_owned()));
     let ended = Explanation::Ended { status, at: Some(b.clock().now()), reason };

@@ -19,7 +19,7 @@ pub async fn a_success_moves_to_history(b: &dyn Backend) {
     b.clock().advance(SECOND);
     let claimed = b.claim_one(def_id).await;
     b.clock().advance(SECOND);
-    assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::Done);
+    assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::Stored);
     let record = b.record(id).await;
     assert_eq!((record.status, record.def_id, record.param.as_str()), (Status::Succeeded, def_id, "\"p\""));
     assert_eq!((record.description.as_deref(), record.trace_context.as_deref()), (Some("d"), Some("t")));
@@ -35,9 +35,9 @@ pub async fn success_without_history_is_deleted(b: &dyn Backend) {
     let id = b.add_to("sync").await;
     let claimed = b.claim_one(def_id).await;
     let vanish = outcome(&claimed, Next::Finish { status: Status::Succeeded, reason: None, keep: false });
-    assert_eq!(b.settle_one(vanish.clone()).await, Settled::Done);
+    assert_eq!(b.settle_one(vanish.clone()).await, Settled::Stored);
     assert!(b.outbox().find(id).await.unwrap().is_none());
-    assert_eq!(b.settle_one(vanish).await, Settled::Done, "its answer may have been lost");
+    assert_eq!(b.settle_one(vanish).await, Settled::Stored, "its answer may have been lost");
 }
 
 pub async fn a_failure_waits_for_its_time_with_its_errors(b: &dyn Backend) {
@@ -50,7 +50,7 @@ pub async fn a_failure_waits_for_its_time_with_its_errors(b: &dyn Backend) {
     failed.last_class = Some("timeout".to_owned());
     failed.description = Some("rewritten".to_owned());
     b.clock().advance(SECOND);
-    assert_eq!(b.settle_one(failed).await, Settled::Done);
+    assert_eq!(b.settle_one(failed).await, Settled::Stored);
     let stored = b.record(id).await;
     assert_eq!((stored.status, stored.fence, stored.failures, stored.crashes), (Status::Failed, 1, 1, 0));
     assert_eq!(stored.next_call_time, Some(b.clock().now() + 5 * SECOND), "counted from the settle");
@@ -72,7 +72,7 @@ pub async fn a_dead_letter_moves_to_history_with_its_reason(b: &dyn Backend) {
     let mut dead = outcome(&claimed, Next::Finish { status: Status::DeadLetter, reason: reason.clone(), keep: true });
     dead.transition.failures = 3;
     dead.transition.crashes = 2;
-    assert_eq!(b.settle_one(dead).await, Settled::Done);
+    assert_eq!(b.settle_one(dead).await, Settled::Stored);
     let record = b.record(id).await;
     assert_eq!((record.status, record.end_reason), (Status::DeadLetter, reason));
     assert_eq!((record.failures, record.crashes), (3, 2));
@@ -83,7 +83,7 @@ pub async fn a_notice_that_was_handed_back_is_due_and_counted_nothing(b: &dyn Ba
     let id = b.add_to("sync").await;
     let claimed = b.claim_one(def_id).await;
     let back = outcome(&claimed, Next::Wait { status: Status::NotSent, after: Duration::ZERO });
-    assert_eq!(b.settle_one(back).await, Settled::Done);
+    assert_eq!(b.settle_one(back).await, Settled::Stored);
     let again = b.claim_one(def_id).await;
     assert_eq!((again.id, again.fence, again.failures, again.crashes), (id, 2, 0, 0));
 }
@@ -105,14 +105,14 @@ pub async fn a_lost_lease_cannot_settle(b: &dyn Backend) {
     let slow = b.claim_one(def_id).await;
     b.clock().advance(LEASE);
     let expired = b.overdue(def_id).await.remove(0);
-    assert_eq!(b.settle_one(crash(&expired)).await, Settled::Done);
+    assert_eq!(b.settle_one(crash(&expired)).await, Settled::Stored);
     let other = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
     for late in [succeed(&slow), fail(&slow, SECOND)] {
         assert_eq!(b.settle_one(late).await, Settled::LostLease);
     }
     let record = b.record(id).await;
     assert_eq!((record.status, record.fence, record.failures), (Status::Sending, 2, 0));
-    assert_eq!(b.settle_one(succeed(&other)).await, Settled::Done);
+    assert_eq!(b.settle_one(succeed(&other)).await, Settled::Stored);
     assert_eq!(b.settle_one(fail(&slow, SECOND)).await, Settled::LostLease, "also after its end");
     assert_eq!(b.record(id).await.status, Status::Succeeded);
 }
@@ -122,7 +122,7 @@ pub async fn an_expired_lease_without_a_new_claim_can_still_settle(b: &dyn Backe
     let id = b.add_to("sync").await;
     let claimed = b.claim_one(def_id).await;
     b.clock().advance(10 * LEASE);
-    assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::Done);
+    assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::Stored);
     assert_eq!(b.record(id).await.status, Status::Succeeded);
 }
 
@@ -146,8 +146,8 @@ pub async fn outcomes_of_a_batch_are_independent(b: &dyn Backend) {
         outcome(&claimed[4], Next::Wait { status: Status::NotSent, after: Duration::ZERO }),
     ];
     let answers = b.stores().send.settle(&batch).await.unwrap();
-    use Settled::{Done, LostLease};
-    assert_eq!(answers, [Done, LostLease, LostLease, Done, Done, Done]);
+    use Settled::{LostLease, Stored};
+    assert_eq!(answers, [Stored, LostLease, LostLease, Stored, Stored, Stored]);
     let mut statuses = Vec::new();
     for notice in &claimed {
         statuses.push(b.record(notice.id).await.status);
@@ -164,7 +164,7 @@ pub async fn an_outcome_whose_answer_was_lost_is_settled_already(b: &dyn Backend
     let batch = [succeed(&claimed[0]), fail(&claimed[1], SECOND)];
     let first = b.stores().send.settle(&batch).await.unwrap();
     let second = b.stores().send.settle(&batch).await.unwrap();
-    assert_eq!((first, second), (vec![Settled::Done; 2], vec![Settled::Done; 2]));
+    assert_eq!((first, second), (vec![Settled::Stored; 2], vec![Settled::Stored; 2]));
     assert_eq!(b.record(claimed[1].id).await.failures, 1, "and it counted once");
     assert_eq!(b.settle_one(succeed(&claimed[1])).await, Settled::LostLease, "another outcome is not that one");
 }
@@ -192,7 +192,7 @@ pub async fn any_text_can_be_an_error_or_a_description(b: &dyn Backend) {
         let record = AttemptRecord::new(&claimed, SECOND, ErrorClass::Unknown, text);
         dead.errors = Some(append_attempt(None, record));
         dead.description = Some(text.to_owned());
-        assert_eq!(b.settle_one(dead).await, Settled::Done);
+        assert_eq!(b.settle_one(dead).await, Settled::Stored);
         let stored = b.record(id).await;
         assert_eq!(stored.errors[0].message, text);
         assert_eq!((stored.description.as_deref(), stored.end_reason.as_deref()), (Some(text), Some(text)));
@@ -207,7 +207,7 @@ pub async fn a_large_batch_settles_at_once(b: &dyn Backend) {
     let claimed = b.claim_slice(def_id, Status::NotSent, 500).await;
     assert_eq!(claimed.len(), 300);
     let batch: Vec<_> = claimed.iter().map(succeed).collect();
-    assert_eq!(b.stores().send.settle(&batch).await.unwrap(), vec![Settled::Done; 300]);
+    assert_eq!(b.stores().send.settle(&batch).await.unwrap(), vec![Settled::Stored; 300]);
     assert!(b.stores().send.due(true).await.unwrap().slices.is_empty());
 }
 
@@ -218,11 +218,11 @@ pub async fn a_stale_outcome_beside_one_of_the_next_attempt_changes_nothing(b: &
     let first = b.claim_one(def_id).await;
     b.clock().advance(LEASE);
     let expired = b.overdue(def_id).await.remove(0);
-    assert_eq!(b.settle_one(crash(&expired)).await, Settled::Done);
+    assert_eq!(b.settle_one(crash(&expired)).await, Settled::Stored);
     let second = b.claim_slice(def_id, Status::Failed, 10).await.remove(0);
     assert_eq!((first.fence, second.fence), (1, 2));
     let batch = [crash(&expired), fail(&second, SECOND)];
-    assert_eq!(b.stores().send.settle(&batch).await.unwrap(), [Settled::LostLease, Settled::Done]);
+    assert_eq!(b.stores().send.settle(&batch).await.unwrap(), [Settled::LostLease, Settled::Stored]);
     let stored = b.record(id).await;
     assert_eq!((stored.fence, stored.failures, stored.crashes), (2, 1, 1));
     assert_eq!(stored.next_call_time, Some(b.clock().now() + SECOND));

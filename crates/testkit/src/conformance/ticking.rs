@@ -35,7 +35,7 @@ pub async fn of_many_nodes_that_see_a_tick_one_adds_its_notices(b: &dyn Backend)
         let seen = tick(b, def_id, &[r#"{"tick":1}"#, r#"{"tick":2}"#]).await;
         let done = join_all((0..8).map(|_| b.stores().send.tick(&seen))).await;
         assert_eq!(
-            done.into_iter().filter(|done| *done.as_ref().unwrap() == Advanced::Done).count(),
+            done.into_iter().filter(|done| *done.as_ref().unwrap() == Advanced::Stored).count(),
             1,
             "round {round}"
         );
@@ -61,10 +61,12 @@ pub async fn a_tick_of_a_row_that_has_changed_adds_nothing(b: &dyn Backend) {
     ];
     for edit in edits {
         let row = b.definition("sync").await;
-        let Updated::Done(edited) = b.outbox().update(&row, edit(row.clone())).await.unwrap() else { panic!("edited") };
+        let Updated::Stored(edited) = b.outbox().update(&row, edit(row.clone())).await.unwrap() else {
+            panic!("edited")
+        };
         assert_eq!(b.stores().send.tick(&seen).await.unwrap(), Advanced::Changed, "{edited:?}");
         let back = b.outbox().update(&edited, row).await.unwrap();
-        assert!(matches!(back, Updated::Done(_)), "{back:?}");
+        assert!(matches!(back, Updated::Stored(_)), "{back:?}");
     }
     let other = LastTick { at: Some(DateTime::UNIX_EPOCH), schedule: None };
     assert_eq!(
@@ -79,7 +81,7 @@ pub async fn a_tick_of_a_row_that_has_changed_adds_nothing(b: &dyn Backend) {
         "another timetable was seen"
     );
     assert_eq!((due(b).await.ticks.len(), waiting(b, def_id).await), (0, 0));
-    assert_eq!(b.stores().send.tick(&seen).await.unwrap(), Advanced::Done, "now it is as it was seen");
+    assert_eq!(b.stores().send.tick(&seen).await.unwrap(), Advanced::Stored, "now it is as it was seen");
     b.outbox().delete(&b.definition("sync").await).await.unwrap();
     let seen = tick(b, def_id, &["1"]).await;
     assert_eq!(b.stores().send.tick(&seen).await.unwrap(), Advanced::Changed, "it was deleted");
@@ -90,11 +92,14 @@ pub async fn a_tick_is_no_edit(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync").schedule(HOURLY)).await;
     let seen = b.definition("sync").await;
     b.clock().advance(Duration::from_secs(1));
-    assert_eq!(b.stores().send.tick(&tick(b, def_id, &[]).await).await.unwrap(), Advanced::Done);
+    assert_eq!(b.stores().send.tick(&tick(b, def_id, &[]).await).await.unwrap(), Advanced::Stored);
     assert_eq!(b.definition("sync").await, seen, "its update_time stays");
     let ticked = due(b).await.ticks[&def_id].clone();
     let done = b.outbox().update(&seen, seen.clone().timeout("9s")).await.unwrap();
-    assert!(matches!(done, Updated::Done(_)), "an editor that saw the row before the tick can still edit it: {done:?}");
+    assert!(
+        matches!(done, Updated::Stored(_)),
+        "an editor that saw the row before the tick can still edit it: {done:?}"
+    );
     assert_eq!(due(b).await.ticks[&def_id], ticked, "and an edit does not touch the last tick");
 }
 
@@ -102,7 +107,7 @@ pub async fn many_ticks_are_added_at_once_in_their_order(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync").schedule(HOURLY)).await;
     let params: Vec<String> = (0..500).map(|n| n.to_string()).collect();
     let all = tick(b, def_id, &params.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    assert_eq!(b.stores().send.tick(&all).await.unwrap(), Advanced::Done);
+    assert_eq!(b.stores().send.tick(&all).await.unwrap(), Advanced::Stored);
     let added = b.claim_slice(def_id, Status::NotSent, 1000).await;
     assert_eq!(added.into_iter().map(|notice| notice.param).collect::<Vec<_>>(), params);
 }

@@ -47,10 +47,10 @@ pub async fn each_edit_keeps_one_version_with_who_made_it_and_what_it_changed(b:
     b.clock().advance(SECOND);
     let seen = b.alice().definition("sync").await.unwrap();
     let edited = b.alice().edit_definition(&seen, seen.clone().timeout("9s").enabled(false)).await.unwrap();
-    let Updated::Done(seen) = edited else { panic!("{edited:?}") };
-    let Updated::Done(seen) = b.outbox().update(&seen, seen.clone().enabled(true)).await.unwrap() else { panic!() };
+    let Updated::Stored(seen) = edited else { panic!("{edited:?}") };
+    let Updated::Stored(seen) = b.outbox().update(&seen, seen.clone().enabled(true)).await.unwrap() else { panic!() };
     let bob = b.outbox().operator("bob");
-    assert!(matches!(bob.delete_definition(&seen).await.unwrap(), Updated::Done(_)));
+    assert!(matches!(bob.delete_definition(&seen).await.unwrap(), Updated::Stored(_)));
     let expected = [
         line(4, "bob", "deleted"),
         line(3, "application", "edited"),
@@ -78,7 +78,7 @@ pub async fn each_edit_keeps_one_version_with_who_made_it_and_what_it_changed(b:
 pub async fn an_edit_that_changes_nothing_or_conflicts_keeps_no_version(b: &dyn Backend) {
     let id = b.define(NotifyDef::new("sync")).await;
     let seen = b.definition("sync").await;
-    assert!(matches!(b.alice().edit_definition(&seen, seen.clone()).await.unwrap(), Updated::Done(_)));
+    assert!(matches!(b.alice().edit_definition(&seen, seen.clone()).await.unwrap(), Updated::Stored(_)));
     let mut stale = seen.clone();
     stale.timeout = "1s".to_owned();
     assert!(matches!(
@@ -137,9 +137,25 @@ pub async fn numbers_of_older_conventions_in_a_row_are_read_as_words(b: &dyn Bac
     assert_eq!(words(&b.versions(id).await[0].row), expected, "a version has words, too");
     // An editor who saw the words changes the row, and its numbers become words.
     let edited = b.alice().edit_definition(&row, row.clone().timeout("9s")).await.unwrap();
-    assert!(matches!(&edited, Updated::Done(row) if words(row) == expected), "{edited:?}");
+    assert!(matches!(&edited, Updated::Stored(row) if words(row) == expected), "{edited:?}");
     b.edit_by_hand(id, "max_retry_interval", "-1").await;
     assert_eq!(b.alice().definition(id).await.unwrap().max_retry_interval, None);
+    for (number, word) in [("0", "final_failure"), ("1", "each_failure"), ("2", "never")] {
+        b.edit_by_hand(id, "alert_trigger_type", number).await;
+        let row = b.alice().definition(id).await.unwrap();
+        assert_eq!(row.alert_trigger_type, word);
+        assert!(row.policy().is_ok());
+    }
+    // Numbers without a meaning stay, and are reported.
+    for (column, value) in [("alert_trigger_type", "4"), ("max_confirm_delay", "-1"), ("max_retry_interval", "0")] {
+        let before = b.alice().definition(id).await.unwrap();
+        b.edit_by_hand(id, column, value).await;
+        let wrong = b.alice().definition(id).await.unwrap().policy().unwrap_err();
+        assert_eq!((wrong.len(), wrong[0].column), (1, column));
+        assert!(before.policy().is_ok());
+        let well = if column == "alert_trigger_type" { "never" } else { "1h" };
+        b.edit_by_hand(id, column, well).await;
+    }
 }
 
 pub async fn a_row_deleted_by_hand_is_kept_once_as_deleted(b: &dyn Backend) {
@@ -162,7 +178,7 @@ pub async fn an_edit_by_hand_becomes_a_version_before_it_is_overwritten(b: &dyn 
     let id = b.define(NotifyDef::new("sync")).await;
     b.edit_by_hand(id, "timeout", "9s").await;
     let seen = b.definition("sync").await;
-    assert!(matches!(b.alice().edit_definition(&seen, seen.clone().timeout("3s")).await.unwrap(), Updated::Done(_)));
+    assert!(matches!(b.alice().edit_definition(&seen, seen.clone().timeout("3s")).await.unwrap(), Updated::Stored(_)));
     let expected =
         [line(3, "alice", "edited"), line(2, "by hand, seen by alice", "by hand"), line(1, "application", "created")];
     assert_eq!(b.history_of(id).await, expected);
@@ -175,7 +191,7 @@ pub async fn an_operator_creates_a_definition_in_that_name(b: &dyn Backend) {
     let wrong = alice.create_definition(NotifyDef::new("sync").timeout("soon")).await;
     assert!(matches!(wrong, Err(Error::InvalidDefinition { .. })), "{wrong:?}");
     let created = alice.create_definition(NotifyDef::new("sync").timeout("7s")).await.unwrap();
-    let Updated::Done(row) = created else { panic!("{created:?}") };
+    let Updated::Stored(row) = created else { panic!("{created:?}") };
     assert_eq!((row.timeout.as_str(), b.definition("sync").await), ("7s", row.clone()));
     assert_eq!(alice.create_definition(NotifyDef::new("sync")).await.unwrap(), Updated::Conflict(row.clone()));
     assert_eq!(b.history_of(row.id).await, [line(1, "alice", "created")]);
@@ -191,10 +207,10 @@ pub async fn a_roll_back_makes_a_definition_what_it_was(b: &dyn Backend) {
     let first = b.definition("sync").await;
     let mut new = first.clone().timeout("1s").enabled(false);
     (new.handler, new.max_retry_times, new.name) = (None, None, "renamed".to_owned());
-    let Updated::Done(seen) = b.alice().edit_definition(&first, new).await.unwrap() else { panic!() };
+    let Updated::Stored(seen) = b.alice().edit_definition(&first, new).await.unwrap() else { panic!() };
     let wakes = b.outbox().engine().wakes();
     let preview = b.alice().at_version(&seen, 1).await.unwrap();
-    let Updated::Done(row) = b.alice().roll_back(&seen, 1).await.unwrap() else { panic!() };
+    let Updated::Stored(row) = b.alice().roll_back(&seen, 1).await.unwrap() else { panic!() };
     assert!(wakes.has_changed().unwrap(), "it is in force at once");
     assert!(row.differences(&first).is_empty() && preview.differences(&row).is_empty(), "{row:?}");
     assert_eq!(b.definition("sync").await, row);
@@ -202,7 +218,7 @@ pub async fn a_roll_back_makes_a_definition_what_it_was(b: &dyn Backend) {
     let entry = b.audit(&AuditFilter::all()).await.remove(0);
     assert_eq!((entry.who.as_str(), entry.act.as_str()), ("alice", "rolled back to 1"));
     // A rollback can be rolled back too.
-    assert!(matches!(b.alice().roll_back(&row, 2).await.unwrap(), Updated::Done(_)));
+    assert!(matches!(b.alice().roll_back(&row, 2).await.unwrap(), Updated::Stored(_)));
     assert_eq!(b.definition("renamed").await.timeout, "1s");
 }
 
@@ -230,10 +246,10 @@ pub async fn a_roll_back_to_an_unusable_version_says_why(b: &dyn Backend) {
 pub async fn of_many_who_roll_back_what_they_saw_one_does(b: &dyn Backend) {
     let id = b.define(NotifyDef::new("sync")).await;
     let first = b.definition("sync").await;
-    let Updated::Done(seen) = b.outbox().update(&first, first.clone().timeout("9s")).await.unwrap() else { panic!() };
+    let Updated::Stored(seen) = b.outbox().update(&first, first.clone().timeout("9s")).await.unwrap() else { panic!() };
     let operators: Vec<_> = (0..6).map(|n| b.outbox().operator(&format!("operator-{n}"))).collect();
     let answers = join_all(operators.iter().map(|operator| operator.roll_back(&seen, 1))).await;
-    let done = answers.iter().filter(|reply| matches!(reply.as_ref().unwrap(), Updated::Done(_))).count();
+    let done = answers.iter().filter(|reply| matches!(reply.as_ref().unwrap(), Updated::Stored(_))).count();
     let conflicts = answers.iter().filter(|reply| matches!(reply.as_ref().unwrap(), Updated::Conflict(_))).count();
     assert_eq!((done, conflicts), (1, 5), "{answers:?}");
     assert_eq!(b.history_of(id).await.len(), 3);

@@ -22,7 +22,7 @@ impl State {
                 OfLive::Nothing(answered) => return answered,
             }
             self.audit.extend(entry);
-            return AckResult::Done;
+            return AckResult::Applied;
         }
         let Some(ended) = self.history.get_mut(&reply.id) else { return AckResult::Unknown };
         let notice = &mut ended.live.notice;

@@ -61,7 +61,7 @@ impl State {
         if let Some((alert_def, param)) = &step.notice {
             self.add_alert(*alert_def, param.clone(), now);
         }
-        Advanced::Done
+        Advanced::Stored
     }
 
     pub(super) fn alert_rows(&self, limit: usize) -> Vec<(i64, AlertReason, AlertRow)> {

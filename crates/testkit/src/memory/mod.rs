@@ -74,7 +74,7 @@ impl Ended {
         let Live { notice, last_class, .. } = self.live;
         let purged =
             Purged { id: notice.id, tries: notice.tries(), class: last_class, error: None, reason: self.reason };
-        let errors = notice.errors.filter(|_| notice.status == Status::DeadLetter);
+        let errors = notice.errors.filter(|_| notice.status != Status::Succeeded);
         purged.with_errors(errors.as_deref())
     }
 }
@@ -146,7 +146,7 @@ impl State {
         (new.id, new.create_time, new.update_time) = (row.id, row.create_time, Some(now));
         self.definitions.insert(new.id, new.clone());
         self.write_version(&new, &edit.act(), who, now);
-        Edited::Done(new)
+        Edited::Stored(new)
     }
 
     /// Returns true if no other notice of its ordering key is under way or comes before it.
@@ -191,7 +191,7 @@ impl State {
             }
         }
         held_ones.push(settle);
-        Settled::Done
+        Settled::Stored
     }
 
     fn judge_missing(&self, settle: &Settle) -> Settled {

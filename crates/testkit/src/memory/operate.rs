@@ -83,25 +83,24 @@ impl BrowseStore for MemoryStore {
         let now = self.time();
         let state = self.state();
         let waiting = |live: &&Live| live.notice.def_id == def_id && live.notice.status == Status::Failed;
-        let mut groups: Vec<RetryGroup> = Vec::new();
-        for live in state.live.values().filter(waiting).take(most) {
-            let wait = live.next_call_time.filter(|_| live.called);
-            let wait = wait.and_then(|next| (next - live.notice.last_call_time).to_std().ok());
-            let one = RetryGroup {
+        let retries = state.live.values().filter(waiting).take(most).map(|live| {
+            let called = live.called.then_some(live.notice.last_call_time);
+            let wait = live.next_call_time.zip(called).and_then(|(next, called)| (next - called).to_std().ok());
+            let expires = live.notice.own.expires_at.zip(called);
+            let expires = expires.map(|(at, called)| (at - called).to_std().unwrap_or_default());
+            let up = |after: Duration| after.as_secs() + u64::from(after.subsec_millis() > 0);
+            RetryGroup {
                 failures: live.notice.failures,
                 crashes: live.notice.crashes,
                 class: live.last_class.clone(),
                 max_tries: live.notice.own.max_tries,
                 wait: wait.map(|wait| Duration::from_secs(wait.as_secs())),
+                expires_after: expires.map(|after| Duration::from_secs(up(after))),
                 due: live.is_due(now),
                 count: 1,
-            };
-            match groups.iter_mut().find(|group| RetryGroup { count: 1, ..(**group).clone() } == one) {
-                Some(group) => group.count += 1,
-                None => groups.push(one),
             }
-        }
-        Ok(groups)
+        });
+        Ok(RetryGroup::grouped(retries))
     }
 
     async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
@@ -142,7 +141,7 @@ impl OperateStore for MemoryStore {
             Err(result) => result,
             Ok(change) => state.carry_out(&record, &change, now),
         };
-        if result.is_done() {
+        if result.is_applied() {
             let mut entry = AuditEntry::new(now, who, verb.act());
             (entry.def_id, entry.notice_id) = (Some(record.def_id), Some(id));
             entry.detail = Some(detail(&record, verb));
@@ -231,7 +230,7 @@ impl State {
             }
             Change::Nothing => {}
         }
-        change.answer()
+        change.result()
     }
 
     /// Moves an ended notice back to the live ones. If another notice has its dedupe key, returns that one's id.
@@ -282,5 +281,6 @@ fn listed(live: &Live, ended: Option<&Ended>) -> Listed {
     listed.description = cut(record.description, 200);
     listed.end_reason = cut(record.end_reason, 500);
     (listed.ordering_key, listed.dedupe_key) = (record.ordering_key, record.dedupe_key);
+    listed.own = record.own;
     listed
 }

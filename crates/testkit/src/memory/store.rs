@@ -60,7 +60,7 @@ impl SendStore for MemoryStore {
             let id = state.next_id();
             state.live.insert(id, Live::of(id, tick.def_id, param.clone(), now, now));
         }
-        Ok(Advanced::Done)
+        Ok(Advanced::Stored)
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Claims, StoreError> {
@@ -216,7 +216,7 @@ impl DefinitionStore for MemoryStore {
                 (row.create_time, row.update_time, row.delete_time) = (Some(now), Some(now), None);
                 state.definitions.insert(row.id, row.clone());
                 state.write_version(&row, &edit.act(), who, now);
-                Edited::Done(row)
+                Edited::Stored(row)
             }
             Edit::Replace { seen, new } | Edit::RollBack { seen, new, .. } => {
                 let mut new = new.clone();

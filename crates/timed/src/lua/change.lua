@@ -1,5 +1,5 @@
 -- given: `what`: 'delete', 'revive', 'set_aside' with its `reason` (only tasks that no consumer holds), or 'reschedule' with the due
--- time; `ids`. Returns for each id: 1 done, 0 unknown, 2 held by a consumer.
+-- time; `ids`. Returns for each id: 1 done, 0 unknown, 2 claimed by a consumer.
 local what = given.what
 local out = {}
 for i, id in ipairs(given.ids) do

@@ -22,7 +22,7 @@ pub(super) enum Look<'a> {
         status: Text<i64>,
         most: usize,
     },
-    Held {
+    Claimed {
         worker: &'a str,
         most: usize,
     },

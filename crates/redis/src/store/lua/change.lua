@@ -115,8 +115,8 @@ elseif what == 'purge' then
   for _, member in ipairs(oldest) do
     if redis.call('EXISTS', notice_key(member)) == 1 then
       local failures, crashes, class, errors, reason = fields(member, 'failures', 'crashes', 'last_class', 'errors', 'end_reason')
-      -- dead_letter
-      if given.status ~= '3' then errors = false end
+      -- succeeded
+      if given.status == '1' then errors = false end
       purged[#purged + 1] = { member, failures, crashes, class, errors, reason }
       erase(member)
     else

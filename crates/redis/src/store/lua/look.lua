@@ -30,7 +30,7 @@ elseif what == 'overdue' then
     if notice then out[#out + 1] = notice else put_aside_without_entry(member) end
   end
   return out
-elseif what == 'held' then
+elseif what == 'claimed' then
   -- The `worker`; `most`, the maximum.
   local out = {}
   -- sending
@@ -59,7 +59,7 @@ elseif what == 'list' then
       if not passed and #out < given.most then
         local notice = redis.call(
           'HMGET', notice_key(member), 'status', 'fence', 'failures', 'crashes', 'last_class', 'description', 'create_time',
-          'last_call_time', 'end_reason', 'ordering_key', 'dedupe_key')
+          'last_call_time', 'end_reason', 'ordering_key', 'dedupe_key', 'max_tries', 'expires_at')
         if notice[1] then
           notice[#notice + 1] = member
           notice[#notice + 1] = score
@@ -113,10 +113,10 @@ elseif what == 'retries' then
   -- failed
   local page = redis.call('ZRANGE', status_set('2'), given.skipped, given.skipped + given.most - 1, 'WITHSCORES')
   for at = 1, #page, 2 do
-    local failures, crashes, last_class, max_tries, last_call_time =
-      fields(page[at], 'failures', 'crashes', 'last_class', 'max_tries', 'last_call_time')
+    local failures, crashes, last_class, max_tries, expires_at, last_call_time =
+      fields(page[at], 'failures', 'crashes', 'last_class', 'max_tries', 'expires_at', 'last_call_time')
     out[#out + 1] = {
-      failures or '0', crashes or '0', last_class, max_tries, last_call_time, page[at + 1],
+      failures or '0', crashes or '0', last_class, max_tries, expires_at, last_call_time, page[at + 1],
     }
   end
   return { text(now), out }

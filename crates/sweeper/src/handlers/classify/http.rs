@@ -13,7 +13,7 @@ use super::cause::{Cause, TypeClass};
 /// ```
 /// use solid_notify_sweeper::{HandlerResult, HttpStatus};
 ///
-/// fn verdict(status: u16) -> HandlerResult {
+/// fn result_of(status: u16) -> HandlerResult {
 ///     match status {
 ///         200..300 => Ok(()),
 ///         // 401 is of the class `auth` and not retried by default, 503 is `unavailable`.
