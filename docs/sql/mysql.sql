@@ -77,7 +77,7 @@ FROM
   ) AS b STRAIGHT_JOIN notify_msg m ON m.def_id = b.owner
   AND m.unique_key = b.own_key;
 
--- hold_duplicates
+-- lock_duplicates
 SELECT m.id, m.def_id, m.dedupe_key, m.fence
 FROM
   JSON_TABLE(
@@ -93,6 +93,11 @@ FROM
   AND m.unique_key = b.own_key
   /*M! LOCK IN SHARE MODE */
   /*!80000 FOR SHARE OF m */;
+
+-- keep_skipped_key
+UPDATE notify_msg_history SET
+  dedupe_key = $3, dedupe_until_ended = ($4 = 1)
+WHERE id = $2;
 
 -- definition_id
 SELECT id, CAST(
@@ -469,7 +474,7 @@ WHERE
 ORDER BY m.next_call_time
 LIMIT $4;
 
--- held_by
+-- claimed_by
 SELECT
   id,
   def_id,
@@ -748,7 +753,7 @@ SELECT
 FROM notify_switch
 WHERE paused;
 
--- hold
+-- lock
 SELECT m.id, m.fence, b.was
 FROM
   JSON_TABLE(
@@ -997,7 +1002,7 @@ FROM notify_msg_history
 WHERE id = $2
 FOR UPDATE;
 
--- refuse
+-- nack
 UPDATE notify_msg SET
   status = 4,
   errors = $3,
@@ -1819,7 +1824,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
 WHERE
   m.def_id = $2
@@ -1846,7 +1853,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
 WHERE
   m.def_id = $2
@@ -1873,7 +1882,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
 WHERE
   m.def_id = $2
@@ -1900,7 +1911,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
 WHERE
   m.def_id = $2
@@ -1927,7 +1940,9 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg m FORCE INDEX (notify_msg_due)
 WHERE
   m.def_id = $2
@@ -1954,7 +1969,9 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg m FORCE INDEX (notify_msg_due)
 WHERE
   m.def_id = $2
@@ -2167,7 +2184,7 @@ DELETE FROM notify_count
 WHERE def_id = $2;
 
 -- retry_groups
-SELECT failures, crashes, last_class, max_tries, wait, due, count(*)
+SELECT failures, crashes, last_class, max_tries, wait, expires_after, due, count(*)
 FROM (
   SELECT
     m.failures,
@@ -2177,6 +2194,9 @@ FROM (
     (
       (TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.next_call_time) DIV 1000) - (TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000)
     ) DIV 1000 AS wait,
+    (
+      (TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000) - (TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000) + 999
+    ) DIV 1000 AS expires_after,
     CASE
       WHEN m.next_call_time <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) THEN 1
       ELSE 0
@@ -2186,9 +2206,9 @@ FROM (
     AND m.status = 2
   LIMIT $3
 ) AS waiting
-GROUP BY failures, crashes, last_class, max_tries, wait, due;
+GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
--- hold_ended
+-- lock_to_revive
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
 FROM
   JSON_TABLE(
@@ -2352,8 +2372,8 @@ WHERE
 ORDER BY m.finish_time
 LIMIT $5;
 
--- hold_purgeable
-SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status = 3 THEN m.errors END, m.end_reason
+-- lock_purgeable
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
 WHERE
   m.id IN ($2)

@@ -60,7 +60,7 @@ JOIN
   AND m.dedupe_key = b.own_key
   AND (m.fence = 0 OR m.dedupe_until_ended);
 
--- hold_duplicates
+-- lock_duplicates
 SELECT m.id, m.def_id, m.dedupe_key, m.fence
 FROM json_to_recordset($2::json) AS b(owner bigint, own_key text)
 JOIN
@@ -68,6 +68,11 @@ JOIN
   AND m.dedupe_key = b.own_key
   AND (m.fence = 0 OR m.dedupe_until_ended)
 FOR SHARE OF m;
+
+-- keep_skipped_key
+UPDATE notify_msg_history SET
+  dedupe_key = $3, dedupe_until_ended = ($4 = 1)
+WHERE id = $2;
 
 -- insert_keyed
 INSERT INTO
@@ -616,7 +621,7 @@ WHERE
 ORDER BY m.next_call_time
 LIMIT $4;
 
--- held_by
+-- claimed_by
 SELECT
   id,
   def_id,
@@ -939,7 +944,7 @@ SELECT
 FROM notify_switch
 WHERE paused;
 
--- hold
+-- lock
 SELECT m.id, m.fence, b.was
 FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, was bigint, overdue bigint)
 CROSS JOIN
@@ -1439,7 +1444,7 @@ FROM notify_msg_history
 WHERE id = $2
 FOR UPDATE;
 
--- refuse
+-- nack
 UPDATE notify_msg SET
   status = 4,
   errors = $3::json,
@@ -2541,6 +2546,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2589,6 +2600,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2637,6 +2654,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2685,6 +2708,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2733,6 +2762,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2781,6 +2816,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -3016,7 +3057,7 @@ DELETE FROM notify_count
 WHERE def_id = $2;
 
 -- retry_groups
-SELECT failures, crashes, last_class, max_tries, wait, due, count(*)
+SELECT failures, crashes, last_class, max_tries, wait, expires_after, due, count(*)
 FROM (
   SELECT
     m.failures,
@@ -3038,6 +3079,21 @@ FROM (
         END
       )
     ) / 1000 AS wait,
+    (
+      (
+        CASE
+          WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+          WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+          WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
+        END
+      ) - (
+        CASE
+          WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+          WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+          WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+        END
+      ) + 999
+    ) / 1000 AS expires_after,
     CASE
       WHEN m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) THEN 1
       ELSE 0
@@ -3047,9 +3103,9 @@ FROM (
     AND m.status = 2
   LIMIT $3
 ) AS waiting
-GROUP BY failures, crashes, last_class, max_tries, wait, due;
+GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
--- hold_ended
+-- lock_to_revive
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
 FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, was bigint)
 CROSS JOIN
@@ -3217,8 +3273,8 @@ WHERE
 ORDER BY m.finish_time
 LIMIT $5;
 
--- hold_purgeable
-SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status = 3 THEN m.errors END, m.end_reason
+-- lock_purgeable
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM notify_msg_history AS m
 WHERE
   m.id = ANY ($2::text::bigint[])

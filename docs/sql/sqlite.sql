@@ -62,13 +62,18 @@ CROSS JOIN
   AND m.dedupe_key = b.own_key
   AND (m.fence = 0 OR m.dedupe_until_ended);
 
--- hold_duplicates
+-- lock_duplicates
 SELECT m.id, m.def_id, m.dedupe_key, m.fence
 FROM (SELECT value ->> 'owner' AS owner, value ->> 'own_key' AS own_key FROM json_each($2)) AS b
 CROSS JOIN
   notify_msg m ON m.def_id = b.owner
   AND m.dedupe_key = b.own_key
   AND (m.fence = 0 OR m.dedupe_until_ended);
+
+-- keep_skipped_key
+UPDATE notify_msg_history SET
+  dedupe_key = $3, dedupe_until_ended = ($4 = 1)
+WHERE id = $2;
 
 -- insert_keyed
 INSERT INTO
@@ -557,7 +562,7 @@ WHERE
 ORDER BY m.next_call_time
 LIMIT $4;
 
--- held_by
+-- claimed_by
 SELECT
   id,
   def_id,
@@ -802,7 +807,7 @@ SELECT 0, NULL, 0, NULL, NULL, who, CAST(round(unixepoch(since, 'subsec') * 1000
 FROM notify_switch
 WHERE paused;
 
--- hold
+-- lock
 SELECT m.id, m.fence, b.was
 FROM (
   SELECT
@@ -1048,7 +1053,7 @@ SELECT status, fence, def_id, CAST(round(unixepoch(create_time, 'subsec') * 1000
 FROM notify_msg_history
 WHERE id = $2;
 
--- refuse
+-- nack
 UPDATE notify_msg SET
   status = 4,
   errors = $3,
@@ -1839,7 +1844,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -1866,7 +1873,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -1893,7 +1902,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -1920,7 +1931,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -1947,7 +1960,9 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg m
 WHERE
   m.def_id = $2
@@ -1974,7 +1989,9 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg m
 WHERE
   m.def_id = $2
@@ -2150,7 +2167,7 @@ DELETE FROM notify_count
 WHERE def_id = $2;
 
 -- retry_groups
-SELECT failures, crashes, last_class, max_tries, wait, due, count(*)
+SELECT failures, crashes, last_class, max_tries, wait, expires_after, due, count(*)
 FROM (
   SELECT
     m.failures,
@@ -2160,6 +2177,9 @@ FROM (
     (
       (CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer)) - (CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer))
     ) / 1000 AS wait,
+    (
+      (CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)) - (CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)) + 999
+    ) / 1000 AS expires_after,
     CASE
       WHEN m.next_call_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')) THEN 1
       ELSE 0
@@ -2169,9 +2189,9 @@ FROM (
     AND m.status = 2
   LIMIT $3
 ) AS waiting
-GROUP BY failures, crashes, last_class, max_tries, wait, due;
+GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
--- hold_ended
+-- lock_to_revive
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
 FROM (
   SELECT value ->> 'notice_id' AS notice_id, value ->> 'fence' AS fence, value ->> 'was' AS was
@@ -2336,8 +2356,8 @@ WHERE
 ORDER BY m.finish_time
 LIMIT $5;
 
--- hold_purgeable
-SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status = 3 THEN m.errors END, m.end_reason
+-- lock_purgeable
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM notify_msg_history AS m
 WHERE
   m.id IN (SELECT value FROM json_each($2))
