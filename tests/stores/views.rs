@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::Utc;
-use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, add_notice};
+use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Response, add_notice};
 use solid_notify_tests::{Database, TestDb, on_each_database};
 
 on_each_database!(
@@ -32,7 +32,10 @@ async fn sent<D: Database>() -> (TestDb<D>, Vec<i64>) {
     }
     let sweeper = db.outbox.sweeper().handler("sync", |notice: Notice<i64>| async move {
         match notice.param() {
-            0 => Ok(()),
+            0 => {
+                notice.set_response(Response::new(201));
+                Ok(())
+            }
             1 => Err(Failure::skip("a test order")),
             2 => Err(Failure::give_up("refused")),
             _ => Err(Failure::retry("down")),
@@ -63,6 +66,8 @@ async fn each_notice_is_in_one_view_with_its_status_in_words<D: Database>() {
             line(&[&text(skipped), "sync", "cancelled", "a test order"])
         ]
     );
+    let shown = rows(&db, "coalesce(response_status, '-')", "notify_done").await;
+    assert_eq!(shown, ["201", "-"]);
     let shown = rows(&db, "id, definition, status, last_error", "notify_error").await;
     assert_eq!(shown, [line(&[&text(dead), "sync", "dead letter", "refused"])]);
     db.close().await;
@@ -151,8 +156,12 @@ async fn what_a_notice_has_not_is_null<D: Database>() {
 async fn a_damaged_list_of_errors_breaks_no_view<D: Database>() {
     let (db, ids) = sent::<D>().await;
     for damaged in ["'[]'", "'{}'", "'7'", "NULL"] {
-        db.sql(&format!("UPDATE notify_msg_history SET errors = {damaged} WHERE id = {}", ids[2])).await;
-        let shown = rows(&db, "coalesce(last_error, '-')", "notify_error").await;
+        db.sql(&format!(
+            "UPDATE notify_msg_history SET errors = {damaged}, response = {damaged} WHERE id = {}",
+            ids[2]
+        ))
+        .await;
+        let shown = rows(&db, "coalesce(last_error, response_status, '-')", "notify_error").await;
         assert_eq!(shown, ["-"], "{damaged}");
     }
     db.close().await;

@@ -27,6 +27,7 @@ mod operate;
 mod ordering;
 mod record;
 mod roles;
+mod series;
 mod settle;
 mod shortcuts;
 mod statements;

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::background::{counts, lease, maintenance, versions};
+use crate::background::{counts, lease, maintenance, series, versions};
 use crate::claiming::{first_send, successor, sweep};
 use crate::settling::{Totals, settle};
 use crate::supervise::supervised;
@@ -87,13 +87,22 @@ impl Sweeper {
             let worker = Arc::clone(&worker);
             move || run(Arc::clone(&worker))
         };
-        let settle = supervised("settle", with(|worker| Box::pin(settle::settle_loop(worker))));
+        let settle = supervised(
+            "settle",
+            with(|worker| {
+                Box::pin(async move {
+                    settle::settle_loop(Arc::clone(&worker)).await;
+                    series::write_last_series(&worker).await;
+                })
+            }),
+        );
         let lease = supervised("lease", with(|worker| Box::pin(lease::lease_loop(worker))));
         let mut claiming = vec![
             supervised("sweep", with(|worker| Box::pin(sweep::sweep_loop(worker)))),
             supervised("successor", with(|worker| Box::pin(successor::successor_loop(worker)))),
             supervised("versions", with(|worker| Box::pin(versions::versions_loop(worker)))),
             supervised("counts", with(|worker| Box::pin(counts::counts_loop(worker)))),
+            supervised("series", with(|worker| Box::pin(series::series_loop(worker)))),
             supervised("maintenance", with(|worker| Box::pin(maintenance::maintenance_loop(worker)))),
         ];
         if worker.settings.first_send {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::Utc;
 use solid_notify_core::{AnyOutbox, Stores, metrics};
 
 use crate::alerts::{Alarms, complete_alerts};
@@ -78,6 +79,14 @@ impl Worker {
     /// Returns the time for leases and outages: see [`Signals::moment`].
     pub(crate) fn moment(&self) -> Duration {
         self.signals.moment()
+    }
+
+    /// Returns the time of the store's clock, as far as this process knows it, in milliseconds since 1970.
+    pub(crate) fn store_millis(&self) -> i64 {
+        match self.outbox.engine().hand_clock() {
+            Some(clock) => clock.now_millis(),
+            None => Utc::now().timestamp_millis() - self.outcomes.series.offset(),
+        }
     }
 
     /// Passes an outcome on to the settle loop. It is urgent if a producer or an ordering key waits for it to be stored.

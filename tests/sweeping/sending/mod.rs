@@ -14,6 +14,8 @@ mod lifecycle;
 mod limits;
 mod masks;
 mod own_limits;
+mod responses;
+mod series;
 mod slices;
 mod testkit;
 mod timetables;
@@ -64,6 +66,12 @@ macro_rules! sending_suite {
                 check_that_panics_refuses_the_config;
             masks: masked_value_is_on_no_way_out_to_people,
                 wrong_or_later_mask_shows_nothing_that_it_may_hide;
+            responses: what_the_receiver_answered_is_kept_for_failures_and_successes,
+                response_before_a_panic_or_a_time_out_is_kept,
+                status_of_an_http_error_is_kept_by_itself,
+                response_that_may_repeat_the_parameter_is_masked;
+            series: what_attempts_came_to_is_counted_once_over_two_sweepers,
+                the_minutes_of_a_running_sweeper_are_stored_apart;
             own_limits: an_expired_notice_is_a_dead_letter_that_no_handler_saw,
                 expired_notices_keep_none_from_being_sent_at_the_rate,
                 a_notice_that_expires_before_its_retry_ends_at_once,

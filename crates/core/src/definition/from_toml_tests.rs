@@ -133,7 +133,8 @@ fn all_problems_are_reported_with_their_places() {
 fn a_value_of_the_wrong_type_fails_with_what_to_write() {
     for (line, expected) in [
         ("timeout = 30", "timeout: expected a text in quotes, such as \"30s\", found: integer"),
-        ("max_confirm_delay = 0", "max_confirm_delay: expected a text in quotes, such as \"0\", found: integer"),
+        ("keep_history = 0", "keep_history: expected a text in quotes, such as \"30d\", found: integer"),
+        ("max_confirm_delay = 0.5", "max_confirm_delay: expected a text in quotes, such as \"0\", found: float"),
         ("schedule = 03:00:00", "schedule: expected a text in quotes, found: datetime"),
         ("retry_rules = { busy = 20 }", "retry_rules: expected a text in quotes, found: table"),
         ("max_concurrency = \"5\"", "max_concurrency: expected a whole number, found: string"),

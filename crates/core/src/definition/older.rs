@@ -3,12 +3,10 @@
 
 use super::NotifyDef;
 
-/// The columns that may have a number of an older convention.
-const COLUMNS: [&str; 3] = ["alert_trigger_type", "max_confirm_delay", "max_retry_interval"];
-
 /// Returns whether a column of text may have a number of an older convention.
+#[cfg(feature = "toml")]
 pub(super) fn may_be_number(column: &str) -> bool {
-    COLUMNS.contains(&column)
+    ["alert_trigger_type", "max_confirm_delay", "max_retry_interval"].contains(&column)
 }
 
 impl NotifyDef {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::definition::{NotifyDef, Policy, Problem};
 use crate::limit::{QuotaStop, allowance};
 use crate::notice::rfc3339;
-use crate::notice::{NoticeRecord, OwnLimits, Status, millis_from_time};
+use crate::notice::{NoticeRecord, OwnLimits, Response, Status, millis_from_time};
 use crate::store::{Paused, SeenNode, SendLimits};
 
 /// Why a notice is not sent yet, or how it ended. If there are several reasons, it is the one to fix first.
@@ -26,6 +26,8 @@ pub enum Explanation {
         at: Option<DateTime<Utc>>,
         /// Why.
         reason: Option<String>,
+        /// What the receiver answered to the last attempt, if the handler reported it.
+        response: Option<Response>,
     },
     /// The row of its definition is missing, because it was deleted by SQL.
     DefinitionMissing {
@@ -68,6 +70,8 @@ pub enum Explanation {
         last_class: Option<String>,
         /// The message of the last error.
         last_error: Option<String>,
+        /// What the receiver answered to the last attempt, if the handler reported it.
+        response: Option<Response>,
         /// How many tries it has used.
         tries: i64,
         /// Its own limits. One that is expired when it is due becomes a dead letter then.
@@ -184,7 +188,8 @@ impl Explanation {
         let worker = || notice.worker.clone().unwrap_or_default();
         match notice.status {
             status if status.is_final() => {
-                Self::Ended { status, at: notice.finish_time, reason: notice.end_reason.clone() }
+                let (reason, response) = (notice.end_reason.clone(), last_response(notice));
+                Self::Ended { status, at: notice.finish_time, reason, response }
             }
             Status::AwaitingAck => Self::AwaitingAck { until: notice.next_call_time },
             Status::Sending if next > now => Self::BeingSent { worker: worker(), until: next },
@@ -215,6 +220,7 @@ impl Explanation {
                     at: next,
                     last_class: notice.last_class.clone(),
                     last_error: notice.errors.last().map(|last| last.message.clone()),
+                    response: last_response(notice),
                     tries,
                     own: notice.own,
                 },
@@ -257,6 +263,15 @@ impl Explanation {
     }
 }
 
+/// Returns what the receiver answered to the last attempt.
+fn last_response(notice: &NoticeRecord) -> Option<Response> {
+    notice.response.as_ref().filter(|last| last.fence == notice.fence).map(|last| last.response.clone())
+}
+
+fn answered(f: &mut fmt::Formatter<'_>, response: Option<&Response>) -> fmt::Result {
+    response.map_or(Ok(()), |response| write!(f, "; its receiver answered {response}"))
+}
+
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lives = |nodes: usize| match nodes {
@@ -266,7 +281,7 @@ impl fmt::Display for Explanation {
         };
         match self {
             Self::NotFound => f.write_str("there is no such notice: never added, rolled back, or purged"),
-            Self::Ended { status, at, reason } => {
+            Self::Ended { status, at, reason, response } => {
                 f.write_str(match status {
                     Status::Succeeded => "delivered",
                     Status::DeadLetter => "finally failed",
@@ -275,7 +290,8 @@ impl fmt::Display for Explanation {
                 if let Some(at) = at {
                     write!(f, " at {}", rfc3339(*at))?;
                 }
-                reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
+                reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))?;
+                answered(f, response.as_ref())
             }
             Self::DefinitionMissing { def_id } => {
                 write!(f, "the row {def_id} of notify_def, its definition, is gone; insert it again with this id")
@@ -294,14 +310,15 @@ impl fmt::Display for Explanation {
                 write!(f, "it is not due until {}", rfc3339(*at))?;
                 expiry(f, own, *at)
             }
-            Self::RetryAt { at, last_class, last_error, tries, own } => {
+            Self::RetryAt { at, last_class, last_error, response, tries, own } => {
                 let class = last_class.as_deref().unwrap_or("unknown");
                 write!(f, "it failed ({class}) and is retried at {}", rfc3339(*at))?;
                 if let Some(most) = own.max_tries {
                     write!(f, "; it has used {tries} of its own {most} tries")?;
                 }
                 expiry(f, own, *at)?;
-                last_error.as_ref().map_or(Ok(()), |error| write!(f, "; the last error: {error}"))
+                last_error.as_ref().map_or(Ok(()), |error| write!(f, "; the last error: {error}"))?;
+                answered(f, response.as_ref())
             }
             Self::Expired { since } => {
                 write!(f, "it is due, but expired at {}: the next sweep makes it a dead letter", rfc3339(*since))

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::{AuditEntry, AuditQuery, DefinitionCounts, Node, Position, RefusedConfig};
+use super::{AuditEntry, AuditQuery, DefinitionCounts, Node, Position, RefusedConfig, SeriesCounts, SeriesQuery};
 use crate::error::StoreError;
 use crate::notice::{NoticeRecord, OwnLimits, Status};
 
@@ -30,6 +30,9 @@ pub trait BrowseStore: Send + Sync + 'static {
 
     /// Returns the classes of the dead letters of these definitions: each definition with each of its classes.
     async fn classes(&self, def_ids: &[i64]) -> Result<Vec<(i64, String)>, StoreError>;
+
+    /// Returns the largest groups of the dead letters of a definition that ended between these times, the largest first.
+    async fn groups(&self, slice: &QueueSlice, limit: usize) -> Result<Vec<StoredGroup>, StoreError>;
 
     /// Returns the notice that this one waits for: the one before it in its ordering key, or the one of that key that is being
     /// sent.
@@ -52,6 +55,10 @@ pub trait BrowseStore: Send + Sync + 'static {
     /// `most` notices.
     async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError>;
 
+    /// Returns what was counted in each step ([`SeriesQuery::step_of`]) over all nodes; a step may occur several times, and one
+    /// without counters may be missing.
+    async fn series(&self, query: &SeriesQuery) -> Result<Vec<(i64, SeriesCounts)>, StoreError>;
+
     /// Returns the nodes that were seen within this time.
     async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError>;
 
@@ -68,6 +75,8 @@ pub struct QueueSlice {
     pub status: Status,
     /// Only dead letters of this class ([`crate::operate::NO_CLASS`]: those without a class).
     pub class: Option<String>,
+    /// Only dead letters of this group ([`crate::error_group`]).
+    pub group: Option<i64>,
     /// Only from this time on.
     pub from: Option<DateTime<Utc>>,
     /// Only up to this time.
@@ -81,7 +90,7 @@ pub struct QueueSlice {
 impl QueueSlice {
     /// Returns the whole queue slice of a definition and status.
     pub fn of(def_id: i64, status: Status) -> Self {
-        Self { def_id, status, class: None, from: None, until: None, after: None, newest_first: false }
+        Self { def_id, status, class: None, group: None, from: None, until: None, after: None, newest_first: false }
     }
 }
 
@@ -156,6 +165,27 @@ impl Listed {
             position,
         }
     }
+}
+
+/// Dead letters of one definition and group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredGroup {
+    /// The number of the group.
+    pub group: i64,
+    /// The number of dead letters.
+    pub count: u64,
+    /// When the first of them ended.
+    pub first: DateTime<Utc>,
+    /// When the last of them ended.
+    pub last: DateTime<Utc>,
+    /// The id of the one that was added last.
+    pub example: i64,
+    /// The class of that one's last error.
+    pub class: Option<String>,
+    /// The stored list of that one's failed attempts.
+    pub errors: Option<String>,
+    /// Why that one ended.
+    pub end_reason: Option<String>,
 }
 
 /// A sweeper process, as it was last seen.

@@ -17,6 +17,8 @@ fn settle() -> Settle {
         errors: None,
         last_class: None,
         description: None,
+        response: None,
+        error_group: None,
         alarm: None,
         for_breaker: None,
     }
@@ -108,6 +110,7 @@ fn only_a_success_that_changes_nothing_but_the_status_is_bare() {
         Settle { errors: Some("[]".to_owned()), ..success() },
         Settle { last_class: Some("timeout".to_owned()), ..success() },
         Settle { description: Some("an order".to_owned()), ..success() },
+        Settle { response: Some("{}".to_owned()), ..success() },
         Settle { from: Status::AwaitingAck, ..success() },
         Settle { overdue: true, ..success() },
     ] {

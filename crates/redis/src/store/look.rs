@@ -92,9 +92,9 @@ impl RedisStore {
             }
             Look::ClaimedBy { worker } => {
                 let (_, rows) = self.rows().await?;
-                let of_worker = given::Look::Claimed { worker, most: limit };
+                let by_worker = given::Look::Claimed { worker, most: limit };
                 let looks = rows.iter().map(|seen| {
-                    let look = self.run::<Vec<Words>>(&LOOK, seen.id, &of_worker, "looking for claimed notices");
+                    let look = self.run::<Vec<Words>>(&LOOK, seen.id, &by_worker, "looking for claimed notices");
                     async {
                         look.await.map(|found| found.iter().map(|words| claimed(seen.id, words)).collect::<Vec<_>>())
                     }
@@ -115,6 +115,7 @@ impl RedisStore {
                 let purged: Vec<Words> = self.run(&CHANGE, *def_id, &purge, DOING).await?;
                 Ok(purged.iter().map(purged_row).collect())
             }
+            Purge::Series { older_than, limit } => self.purge_series(*older_than, *limit).await,
             Purge::Inbox { older_than, limit } => self.purge_inbox(*older_than, *limit).await,
             Purge::Definition { def_id, older_than } => {
                 let (now, rows) = self.rows().await?;

@@ -12,7 +12,8 @@ use solid_notify_core::notice::{NEVER, NoticeRecord, Status, duration_millis, ti
 use solid_notify_core::store::verb::{Verb, VerbResult};
 use solid_notify_core::store::{
     AuditEntry, AuditQuery, BrowseStore, BulkStep, BulkStepDone, COUNT_HOLD, DefinitionCounts, Listed, NoticeCounts,
-    OperateStore, Paused, Position, QueueSlice, RECENT, RetryGroup, SeenNode, Switch, next_count, was_seen,
+    OperateStore, Paused, Position, QueueSlice, RECENT, RetryGroup, SeenNode, SeriesCounts, SeriesQuery, StoredGroup,
+    Switch, next_count, was_seen,
 };
 
 use super::given::{self, After, Millis, Text};
@@ -57,6 +58,26 @@ impl BrowseStore for RedisStore {
         classes.sort_unstable();
         classes.dedup();
         Ok(classes)
+    }
+
+    async fn groups(&self, slice: &QueueSlice, limit: usize) -> Result<Vec<StoredGroup>, StoreError> {
+        let (from, to) = bounds(slice);
+        let look = given::Look::Groups { from, to, most: limit };
+        let found: Vec<Words> = self.run(&LOOK, slice.def_id, &look, "grouping dead letters").await?;
+        let group = |words: &Words| {
+            let time = |at| word(words, at).and_then(|text| score(&text)).map(time_from_millis);
+            Some(StoredGroup {
+                group: word(words, 0)?.parse().ok()?,
+                count: u64::try_from(number(words, 1)).unwrap_or(0),
+                first: time(2)?,
+                last: time(3)?,
+                example: number(words, 4),
+                class: word(words, 5),
+                errors: word(words, 6),
+                end_reason: word(words, 7),
+            })
+        };
+        Ok(found.iter().filter_map(group).collect())
     }
 
     async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError> {
@@ -139,6 +160,10 @@ impl BrowseStore for RedisStore {
         Ok(RetryGroup::grouped(retries))
     }
 
+    async fn series(&self, query: &SeriesQuery) -> Result<Vec<(i64, SeriesCounts)>, StoreError> {
+        self.read_series(query).await
+    }
+
     async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
         let (now, nodes) = self.nodes_seen(None).await?;
         Ok(nodes.into_iter().filter(|node| was_seen(node.last_seen, now, seen_within)).collect())
@@ -182,8 +207,9 @@ impl OperateStore for RedisStore {
 
 /// The sorted set of a queue slice.
 fn set_of(slice: &QueueSlice) -> String {
-    match &slice.class {
-        Some(class) if slice.status == Status::DeadLetter => keys::dead_letters(class),
+    match (slice.group, &slice.class) {
+        (Some(group), _) => keys::error_group(group),
+        (None, Some(class)) if slice.status == Status::DeadLetter => keys::dead_letters(class),
         _ => keys::status(slice.status),
     }
 }

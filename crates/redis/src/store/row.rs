@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use solid_notify_core::definition::{ColumnValue, NotifyDef};
-use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, OwnLimits, Status, millis_from_time, time_from_millis};
+use solid_notify_core::notice::{
+    ClaimedNotice, LastResponse, NoticeRecord, OwnLimits, Status, millis_from_time, time_from_millis,
+};
 
 /// The words of a reply; `None`: the word is missing.
 pub(super) type Words = Vec<Option<Vec<u8>>>;
@@ -122,6 +124,7 @@ impl Stored {
         record.unique_until_ended = self.text("dedupe_until_ended").is_some();
         record.own = own_limits(self.number("max_tries"), self.number("expires_at"));
         record.end_reason = self.text("end_reason");
+        record.response = LastResponse::from_stored(self.text("response").as_deref());
         let at = score(&self.score).map(time_from_millis);
         match status.is_final() {
             true => record.finish_time = at,

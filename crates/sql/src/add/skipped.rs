@@ -44,6 +44,8 @@ pub(crate) async fn end_skipped<DB: Dialect>(
         errors: None,
         last_class: None,
         description: notice.description_text().map(str::to_owned),
+        response: None,
+        error_group: None,
         alarm: None,
         for_breaker: None,
     };

@@ -30,20 +30,22 @@ const SETTLED: &[(&str, Ty)] = &[
     ("new_errors", Ty::Text),
     ("new_class", Ty::Text),
     ("new_description", Ty::Text),
+    ("new_response", Ty::Text),
+    ("new_group", Ty::Int),
     ("reason", Ty::Text),
 ];
 
 /// The columns of history, in the order in which a copy selects them.
 pub(crate) const HISTORY: &str = "id, def_id, param, description, errors, status, fence, failures, crashes, worker, last_class, \
      last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, max_tries, \
-     expires_at, finish_time, end_reason";
+     expires_at, response, finish_time, end_reason";
 
 impl SettleStatements {
     fn new(kind: Kind) -> Self {
         let statement = |text: String| Statement::new(kind, &text);
         let (now, never, lock) = (kind.now(), kind.never(), kind.lock());
         let still_settles = still_settles(kind);
-        let new_errors = kind.to_json("b.new_errors");
+        let (new_errors, new_response) = (kind.to_json("b.new_errors"), kind.to_json("b.new_response"));
         let claims =
             kind.batch("$2", &[("notice_id", Ty::Int), ("fence", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int)]);
         let settled = kind.batch("$2", SETTLED);
@@ -51,6 +53,7 @@ impl SettleStatements {
         let changes = format!(
             "status = b.new_status, failures = b.new_failures, crashes = b.new_crashes, errors = {new_errors},
              last_class = b.new_class, description = b.new_description,
+             response = coalesce({new_response}, m.response),
              next_call_time = CASE WHEN b.after_ms IS NULL THEN {never} ELSE {next} END",
             next = kind.plus(&now, "b.after_ms")
         );
@@ -84,11 +87,11 @@ impl SettleStatements {
             // Ids that were given twice (a restored sequence, a TRUNCATE on MySQL): the live notice keeps its id.
             evict: statement(deleted(kind, "notify_msg_history")),
             archive: statement(format!(
-                "INSERT INTO notify_msg_history ({HISTORY})
+                "INSERT INTO notify_msg_history ({HISTORY}, error_group)
                  SELECT m.id, m.def_id, m.param, b.new_description, {new_errors}, b.new_status, m.fence,
                         b.new_failures, b.new_crashes, m.worker, b.new_class, m.last_call_time, NULL,
                         m.create_time, m.dedupe_key, m.dedupe_until_ended, m.ordering_key, m.trace_context,
-                        m.max_tries, m.expires_at, {now}, b.reason
+                        m.max_tries, m.expires_at, coalesce({new_response}, m.response), {now}, b.reason, b.new_group
                  FROM {settled}
                  {notices}"
             )),

@@ -28,10 +28,10 @@ fn settle(kind: Kind) -> String {
     format!(
         "WITH held AS MATERIALIZED (
              SELECT m.*, b.was, b.ends, b.keep, b.notice_id, b.new_status, b.after_ms, b.new_failures, b.new_crashes,
-                    b.new_errors, b.new_class, b.new_description, b.reason
+                    b.new_errors, b.new_class, b.new_description, b.new_response, b.new_group, b.reason
              FROM json_to_recordset($2::json) AS b(
                  notice_id bigint, new_status bigint, after_ms bigint, new_failures bigint, new_crashes bigint,
-                 new_errors text, new_class text, new_description text, reason text,
+                 new_errors text, new_class text, new_description text, new_response text, new_group bigint, reason text,
                  fence bigint, was bigint, overdue bigint, ends bigint, keep bigint
              )
              CROSS JOIN LATERAL (
@@ -46,12 +46,12 @@ fn settle(kind: Kind) -> String {
                  id, def_id, param, description, errors, status, fence,
                  failures, crashes, worker, last_class, last_call_time, next_call_time,
                  create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context,
-                 max_tries, expires_at, finish_time, end_reason
+                 max_tries, expires_at, response, finish_time, end_reason, error_group
              )
              SELECT m.id, m.def_id, m.param, m.new_description, m.new_errors::json, m.new_status, m.fence,
                     m.new_failures, m.new_crashes, m.worker, m.new_class, m.last_call_time, NULL,
                     m.create_time, m.dedupe_key, m.dedupe_until_ended, m.ordering_key, m.trace_context,
-                    m.max_tries, m.expires_at, {now}, m.reason
+                    m.max_tries, m.expires_at, coalesce(m.new_response::json, m.response), {now}, m.reason, m.new_group
              FROM held m
              WHERE m.ends = 1 AND m.keep = 1
          ),
@@ -59,6 +59,7 @@ fn settle(kind: Kind) -> String {
              UPDATE notify_msg AS m
              SET status = b.new_status, failures = b.new_failures, crashes = b.new_crashes, errors = b.new_errors::json,
                  last_class = b.new_class, description = b.new_description,
+                 response = coalesce(b.new_response::json, m.response),
                  next_call_time = CASE WHEN b.after_ms IS NULL THEN {never}
                                        ELSE ({now} + b.after_ms * interval '1 millisecond') END
              FROM held b

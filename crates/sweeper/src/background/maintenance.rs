@@ -21,6 +21,7 @@ pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
             Ok(measured) => {
                 worker.health.beaten();
                 offset = measured;
+                worker.outcomes.series.set_offset(measured);
             }
             Err(error) => worker.health.mention(&error),
         }

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use solid_notify_core::ErrorClass;
 use solid_notify_core::definition::FOREVER;
 use solid_notify_core::error::BoxError;
-use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::notice::{ClaimedNotice, Response};
 use solid_notify_core::transition::Event;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use tracing::Instrument;
 use super::in_flight::AttemptsInFlight;
 use super::span;
 use crate::definitions::{Definition, Ready};
-use crate::handlers::classify::chain;
+use crate::handlers::classify::{chain, http_status};
 use crate::handlers::handler::{AfterFailure, Facts};
 use crate::settling::Outcome;
 use crate::slots::Slot;
@@ -89,6 +89,9 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, cl
     let mut outcome = Outcome::new(claimed, ready, event);
     outcome.duration = began.elapsed();
     (outcome.trouble, outcome.error_type) = (trouble, error_type);
+    if !matches!(outcome.event, Event::HandedBack(_)) {
+        outcome.response = facts.response().map(|response| shown(&outcome.ready, &facts, response));
+    }
     outcome
 }
 
@@ -131,6 +134,7 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
         Ok(Ok(Err(failure))) => {
             let message = masked(ready, facts, with_causes(failure.error()));
             let class = worker.known.registered.classifier.class_of(&**failure.error());
+            facts.respond_if_unset(|| http_status(&**failure.error()).map(Response::new));
             let event = match failure.next {
                 AfterFailure::RetryIn(delay) => Event::RetryIn(delay, class),
                 AfterFailure::GiveUp => Event::GaveUp(format!("the handler gave up: {message}")),
@@ -149,6 +153,14 @@ fn masked(ready: &Ready, facts: &Facts, text: String) -> String {
     match &ready.policy.mask {
         Some(mask) => mask.without_values_of(facts.param(), text),
         None => text,
+    }
+}
+
+/// Returns a response without what people must not see. All responses pass here before they are stored.
+fn shown(ready: &Ready, facts: &Facts, response: Response) -> Response {
+    match &ready.policy.mask {
+        Some(mask) => mask.masked_response(facts.param(), response),
+        None => response,
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::pending::{Batch, Decided, Outcome, Pending, SETTLE_BATCH};
+use crate::series::Series;
 
 /// The pause between two batches, if the second one is not full: a single outcome is written at once, and under load one
 /// transaction settles many.
@@ -35,6 +36,8 @@ pub(crate) struct OutcomeQueue {
     delayed: Mutex<HashMap<i64, usize>>,
     urgency: Urgency,
     totals: Totals,
+    /// What outcomes came to, by minute.
+    pub(crate) series: Series,
     batch_sizes: Histogram,
 }
 
@@ -57,6 +60,7 @@ impl OutcomeQueue {
             delayed: Mutex::default(),
             urgency: Urgency::default(),
             totals: Totals::default(),
+            series: Series::default(),
             batch_sizes: metrics::histogram!(BATCH_SIZE),
         }
     }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use solid_notify_core::built_in::is_built_in;
 use solid_notify_core::dispatch::FirstAttempt;
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::duration_millis;
@@ -170,7 +171,14 @@ fn settled(worker: &Worker, decided: Decided) {
     let message = outcome.trouble.as_ref().map_or("", |(_, message)| message.as_str());
     let (id, attempt) = (settle.id, outcome.claimed.attempt());
     let Outcome { claimed, event, duration, .. } = outcome;
-    report(|| outcome.ready.meters.settled(claimed, event, outcome.class(), *duration, &settle.transition.next));
+    let next = &settle.transition.next;
+    report(|| {
+        if let Some(word) = outcome.ready.meters.settled(claimed, event, outcome.class(), *duration, next)
+            && !is_built_in(definition)
+        {
+            worker.outcomes.series.settled(worker.store_millis(), outcome, word);
+        }
+    });
     let first_attempt = match &settle.transition.next {
         Next::Finish { status: Status::DeadLetter, reason, .. } => {
             let reason = reason.as_deref().unwrap_or_default();

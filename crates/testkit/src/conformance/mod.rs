@@ -14,14 +14,18 @@ pub mod browsing;
 pub mod claiming;
 pub mod counting;
 pub mod definitions;
+pub mod grouping;
 pub mod inbox;
 pub mod keys;
 pub mod leases;
 pub mod limiting;
 pub mod operating;
+mod outcomes;
 pub mod own_limits;
 pub mod purging;
+pub mod responding;
 pub mod retiming;
+pub mod series;
 pub mod settling;
 pub mod silencing;
 pub mod ticking;
@@ -33,8 +37,10 @@ use async_trait::async_trait;
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{Claim, ClaimWhat, Look, Purge, Settle, Settled, Stores};
-use solid_notify_core::transition::{Next, Transition};
 use solid_notify_core::{AnyOutbox, Error, HandClock, Inbox, NewNotice, NoticeRecord, NotifyDef, Receipt, Status};
+
+pub(crate) use outcomes::{crash, fail};
+pub use outcomes::{outcome, succeed};
 
 /// A store under test, empty, with a clock of its own.
 #[async_trait]
@@ -154,6 +160,10 @@ macro_rules! conformance_suite {
                 any_text_can_be_an_error_or_a_description,
                 a_large_batch_settles_at_once,
                 a_stale_outcome_beside_one_of_the_next_attempt_changes_nothing;
+            responding: a_response_is_kept_with_a_failure_and_with_the_final_success,
+                an_outcome_without_a_response_keeps_the_last_one,
+                a_response_stays_with_a_notice_that_is_acked_cancelled_or_retried,
+                any_text_can_be_a_response;
             leases: an_expired_lease_is_overdue_and_a_running_one_is_not,
                 a_rescue_loses_against_a_settle_that_was_faster,
                 a_late_settle_loses_against_a_rescue,
@@ -257,6 +267,14 @@ macro_rules! conformance_suite {
                 a_bulk_retry_passes_over_taken_dedupe_keys_and_ends,
                 a_bulk_retry_takes_only_dead_letters_and_cancelled_notices,
                 a_bulk_cancel_ends_what_waits_and_leaves_what_is_being_sent;
+            grouping: dead_letters_are_grouped_by_definition_class_and_message,
+                a_group_is_listed_counted_and_retried_alone,
+                a_dead_letter_that_is_retried_or_acked_leaves_its_group,
+                the_message_of_a_group_is_masked;
+            series: counters_are_summed_over_nodes_and_steps,
+                a_write_that_is_repeated_or_late_counts_nothing_twice,
+                old_minutes_are_purged,
+                a_series_that_cannot_be_read_is_refused;
             auditing: the_audit_is_read_page_by_page_the_latest_first,
                 the_audit_is_filtered_by_what_it_is_about_by_whom_and_when,
                 the_audit_of_a_notice_has_the_steps_that_changed_it,
@@ -352,41 +370,4 @@ pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
 pub(crate) fn slice_claim(def_id: i64, status: Status, limit: usize) -> Claim {
     Claim { def_id, what: ClaimWhat::Slice(status), limit, lease: LEASE, worker: "worker-1".to_owned(), quota: None }
-}
-
-/// Returns an outcome of `claimed` with this next step and unchanged counters.
-pub fn outcome(claimed: &ClaimedNotice, next: Next) -> Settle {
-    Settle {
-        id: claimed.id,
-        def_id: claimed.def_id,
-        ordering_key: claimed.ordering_key.clone(),
-        fence: claimed.fence,
-        from: Status::Sending,
-        overdue: false,
-        transition: Transition { next, failures: claimed.failures, crashes: claimed.crashes },
-        errors: claimed.errors.clone(),
-        last_class: None,
-        description: claimed.description.clone(),
-        alarm: None,
-        for_breaker: None,
-    }
-}
-
-/// Returns the outcome of a delivery that is kept in history.
-pub fn succeed(claimed: &ClaimedNotice) -> Settle {
-    outcome(claimed, Next::Finish { status: Status::Succeeded, reason: None, keep: true })
-}
-
-pub(crate) fn fail(claimed: &ClaimedNotice, after: Duration) -> Settle {
-    let mut settle = outcome(claimed, Next::Wait { status: Status::Failed, after });
-    settle.transition.failures += 1;
-    settle
-}
-
-/// Returns the outcome that a rescuer settles.
-pub(crate) fn crash(expired: &ClaimedNotice) -> Settle {
-    let mut settle = outcome(expired, Next::Wait { status: Status::Failed, after: Duration::ZERO });
-    settle.transition.crashes += 1;
-    settle.overdue = true;
-    settle
 }

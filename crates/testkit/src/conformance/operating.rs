@@ -26,6 +26,7 @@ pub(crate) fn dead(claimed: &ClaimedNotice, class: Option<ErrorClass>) -> Settle
     settle.last_class = class.map(|class| class.as_str().to_owned());
     let record = AttemptRecord::new(claimed, SECOND, class.unwrap_or(ErrorClass::Unknown), "no");
     settle.errors = Some(append_attempt(None, record));
+    settle.regroup();
     settle
 }
 
@@ -335,13 +336,14 @@ pub async fn explain_returns_the_reason_why_a_notice_waits(b: &dyn Backend) {
     let at = b.clock().now() + SECOND;
     let (last_class, last_error) =
         (Some("crash".to_owned()), b.record(first).await.errors.last().map(|last| last.message.clone()));
-    let retry = Explanation::RetryAt { at, last_class, last_error, tries: 1, own: OwnLimits::default() };
+    let retry =
+        Explanation::RetryAt { at, last_class, last_error, response: None, tries: 1, own: OwnLimits::default() };
     assert_eq!(alice.explain(first).await.unwrap(), retry);
     let delayed = b.add_new(NewNotice::new("sync", 1).unwrap().delay(SECOND)).await.id();
     assert_eq!(alice.explain(delayed).await.unwrap(), Explanation::NotDueUntil { at, own: OwnLimits::default() });
     alice.cancel(delayed, "why").await.unwrap();
     let (status, reason) = (Status::Cancelled, Some("why".to_owned()));
-    let ended = Explanation::Ended { status, at: Some(b.clock().now()), reason };
+    let ended = Explanation::Ended { status, at: Some(b.clock().now()), reason, response: None };
     assert_eq!(alice.explain(delayed).await.unwrap(), ended);
     let awaiting = b.add_awaiting(def_id).await;
     let until = Some(b.clock().now() + LEASE);

@@ -78,6 +78,31 @@ elseif what == 'classes' then
     if redis.call('ZCARD', dead_letter_set(class)) > 0 then out[#out + 1] = class end
   end
   return out
+elseif what == 'groups' then
+  -- `from` and `to`; `most`, the maximum. Returns the largest groups: number, count, the first and the last time, and the notice that
+  -- was added last: its member, class, errors and reason.
+  local all = {}
+  for _, group in ipairs(redis.call('SMEMBERS', key('error_groups'))) do
+    local count = redis.call('ZCOUNT', error_group_set(group), given.from, given.to)
+    if count > 0 then all[#all + 1] = { group, count } end
+  end
+  table.sort(all, function(a, b) return a[2] > b[2] or (a[2] == b[2] and a[1] < b[1]) end)
+  local out = {}
+  for i = 1, math.min(#all, given.most) do
+    local group, count = all[i][1], all[i][2]
+    local set = error_group_set(group)
+    local first = redis.call('ZRANGEBYSCORE', set, given.from, given.to, 'WITHSCORES', 'LIMIT', 0, 1)
+    local last = redis.call('ZREVRANGEBYSCORE', set, given.to, given.from, 'WITHSCORES', 'LIMIT', 0, 1)
+    out[#out + 1] = { group, text(count), first[2], last[2], last[1], fields(last[1], 'last_class', 'errors', 'end_reason') }
+  end
+  return out
+elseif what == 'series' then
+  -- The `days`. Returns minute and node with their counters, one day after the other.
+  local out = {}
+  for _, day in ipairs(given.days) do
+    for _, word in ipairs(redis.call('HGETALL', key('series:' .. day))) do out[#out + 1] = word end
+  end
+  return out
 elseif what == 'counts' then
   -- `recent`: how many milliseconds back successes count.
   local oldest = ''

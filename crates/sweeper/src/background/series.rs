@@ -1,0 +1,39 @@
+//! Stores the series once a minute: the minutes that have changed, each as a whole.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::worker::Worker;
+
+/// How often the series is stored.
+const EVERY: Duration = Duration::from_secs(60);
+/// The most rows of one call.
+const AT_ONCE: usize = 500;
+/// How long the last write may take, after all outcomes are stored.
+const LAST_WRITE: Duration = Duration::from_secs(2);
+
+pub(crate) async fn series_loop(worker: Arc<Worker>) {
+    while !worker.signals.is_stopped() {
+        worker.signals.pause(EVERY).await;
+        write_series(&worker).await;
+    }
+}
+
+/// Stores what has changed. What the store does not take is stored by the next call.
+async fn write_series(worker: &Worker) {
+    let series = &worker.outcomes.series;
+    let _one_at_a_time = series.writing.lock().await;
+    for rows in series.changed(worker.store_millis()).chunks(AT_ONCE) {
+        match worker.stores().send.write_series(&worker.id, rows).await {
+            Ok(()) => series.stored(rows),
+            Err(error) => return worker.health.mention(&error),
+        }
+    }
+}
+
+/// Stores the last counts, if the store takes them within a moment.
+pub(crate) async fn write_last_series(worker: &Worker) {
+    if tokio::time::timeout(LAST_WRITE, write_series(worker)).await.is_err() {
+        tracing::warn!("the last minute of the series is not stored");
+    }
+}
