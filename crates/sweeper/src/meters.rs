@@ -94,24 +94,3 @@ fn label(event: &Event, next: &Next) -> Option<usize> {
         Next::Wait { .. } => Some(3),
     }
 }
-
-/// The metrics of a node that belong to no definition.
-pub(crate) struct NodeMeters {
-    pub(crate) settle_batch: Histogram,
-    alerts_suppressed: Counter,
-}
-
-impl NodeMeters {
-    pub(crate) fn new() -> Self {
-        names::describe();
-        Self {
-            settle_batch: metrics::histogram!(names::SETTLE_BATCH),
-            alerts_suppressed: metrics::counter!(names::ALERTS_SUPPRESSED),
-        }
-    }
-
-    /// Records that a digest reports so many suppressed alerts.
-    pub(crate) fn alerts_suppressed(&self, count: i64) {
-        self.alerts_suppressed.increment(u64::try_from(count).unwrap_or(0));
-    }
-}
