@@ -215,7 +215,7 @@ impl Looks {
             (self.is_due, self.at, self.took) = (false, began, began.elapsed());
         }
         if let Some(by) = self.clock.was_set(&reading) {
-            clock_was_set(&worker, by).await?;
+            clock_was_set(worker, by).await?;
         }
         self.clock.keep(reading);
         Ok(due)
