@@ -79,7 +79,7 @@ FROM
   ) AS b STRAIGHT_JOIN notify_msg m ON m.def_id = b.owner
   AND m.unique_key = b.own_key;
 
--- hold_duplicates
+-- lock_duplicates
 SELECT m.id, m.def_id, m.dedupe_key, m.fence
 FROM
   JSON_TABLE(
@@ -476,7 +476,7 @@ WHERE
 ORDER BY m.next_call_time
 LIMIT $4;
 
--- held_by
+-- claimed_by
 SELECT
   id,
   def_id,
@@ -755,7 +755,7 @@ SELECT
 FROM notify_switch
 WHERE paused;
 
--- hold
+-- lock
 SELECT m.id, m.fence, b.was
 FROM
   JSON_TABLE(
@@ -854,8 +854,7 @@ FROM
       new_group bigint PATH '$.new_group',
       reason longtext CHARACTER SET utf8mb4 PATH '$.reason'
     )
-  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
-WHERE true;
+  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id;
 
 -- remove
 DELETE m
@@ -895,17 +894,16 @@ SET
       b.after_ms * 1000,
       coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
     )
-  END
-WHERE true;
+  END;
 
 -- verify
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
-WHERE m.id IN ($2) AND true
+WHERE m.id IN ($2)
 UNION ALL
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
-WHERE m.id IN ($2) AND true;
+WHERE m.id IN ($2);
 
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
@@ -978,7 +976,7 @@ SELECT
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   NULL
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
-WHERE m.id IN ($2) AND true;
+WHERE m.id IN ($2);
 
 -- stored_where
 SELECT 1
@@ -1021,7 +1019,7 @@ FROM notify_msg_history
 WHERE id = $2
 FOR UPDATE;
 
--- refuse
+-- nack
 UPDATE notify_msg SET
   status = 4,
   errors = $3,
@@ -2096,7 +2094,6 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -2126,7 +2123,6 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -3433,7 +3429,7 @@ FROM (
 ) AS waiting
 GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
--- hold_ended
+-- lock_to_revive
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
 FROM
   JSON_TABLE(
@@ -3620,7 +3616,7 @@ WHERE
 ORDER BY m.finish_time
 LIMIT $5;
 
--- hold_purgeable
+-- lock_purgeable
 SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
 WHERE

@@ -7,8 +7,8 @@ use super::filter::Filter;
 use super::listing::{ClassCount, Counted, counts, definitions_of, merged, parts_of};
 use super::operator::{Operator, cut};
 use super::part::Part;
-use super::rate::Rate;
 use crate::error::Result;
+use crate::limit::Rate;
 use crate::notice::Status;
 use crate::store::{BulkStep, BulkStepDone, BulkVerb, Listed, Target};
 

@@ -16,10 +16,10 @@ mod listing;
 mod operator;
 mod part;
 mod plan;
-mod rate;
 mod retime;
 mod series;
 
+pub use crate::limit::Rate;
 pub use alerts::OpenAlert;
 pub use audit::{AuditFilter, AuditPage};
 pub use bulk::{Bulk, Preview};
@@ -31,5 +31,4 @@ pub use groups::ErrorGroup;
 pub use listing::{ClassCount, Counted, Page};
 pub use operator::Operator;
 pub use plan::{Applied, DefinitionsPlan, PlannedChange};
-pub use rate::Rate;
 pub use series::SeriesPoint;

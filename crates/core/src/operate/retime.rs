@@ -8,9 +8,9 @@ use super::decided::moved;
 use super::definitions::DefRef;
 use super::operator::Operator;
 use super::part::Part;
-use super::rate::Rate;
 use crate::definition::Policy;
 use crate::error::{Error, Result};
+use crate::limit::Rate;
 use crate::notice::{Status, later};
 use crate::store::{BulkVerb, Listed, RetryGroup};
 

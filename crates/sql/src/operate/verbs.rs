@@ -7,24 +7,31 @@ use solid_notify_core::notice::{NoticeRecord, Status, millis_from_time, time_fro
 use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
 use solid_notify_core::store::{AuditEntry, BulkStep, BulkStepDone, BulkVerb, Target};
 
-use crate::add::statements::AddStatements;
+use crate::add::statements::{AddStatements, Duplicate};
+use crate::audit::write_entry;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::{Kind, Ty};
-use crate::dialect::row::{ids_of_rows, required};
+use crate::dialect::row::{columns, numbers, required};
 use crate::dialect::statement::{Arg, Statement, json, statements};
 use crate::fence;
 use crate::nodes::time;
-use crate::operate::audit::write_entry;
 use crate::operate::purge::{PurgedRow, read_purged};
 use crate::ordering::{keys_of, unblock};
 use crate::record::lock_record;
 use crate::settle::statements::{HISTORY, SettleStatements};
 
+columns! {
+    /// A dead letter, and the dedupe key that it gets back when it is retried.
+    Held():
+    id = "m.id";
+    key = "CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END";
+}
+
 statements! {
     VerbStatements:
-    hold_ended,
-    hold_purged,
+    lock_to_revive,
+    lock_to_purge,
     revive,
     cancel,
     retime,
@@ -49,10 +56,8 @@ impl VerbStatements {
         let held = kind.batch_rows(&ids, "notify_msg_history", &unchanged, kind.lock());
         let due = |at: &str| kind.later(&kind.epoch_time(at), &now);
         Self {
-            hold_ended: statement(format!(
-                "SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END {held}"
-            )),
-            hold_purged: statement(format!("SELECT {} {held}", PurgedRow::list())),
+            lock_to_revive: statement(format!("SELECT {} {held}", Held::list())),
+            lock_to_purge: statement(format!("SELECT {} {held}", PurgedRow::list())),
             // Keeps the fence. A notice that was never claimed becomes "not sent". An expiry that has passed is dropped, because
             // an operator who retries the notice wants it sent.
             revive: statement(format!(
@@ -92,7 +97,7 @@ impl VerbStatements {
     }
 }
 
-/// A notice of a step, as the statements `hold`, `hold_ended` and `revive` read it.
+/// A notice of a step, as the statements `lock`, `lock_to_revive` and `revive` read it.
 #[derive(Serialize)]
 struct VerbRow {
     notice_id: i64,
@@ -200,7 +205,10 @@ async fn keys_taken<'k, DB: Dialect>(
     let rows = DB::fetch(tx, &AddStatements::of(DB::KIND).duplicates, &[now, batch.as_str().into()]).await?;
     let mut live = HashMap::new();
     for row in &rows {
-        live.insert(DB::text(row, 2)?.unwrap_or_default(), required::<DB>(row, 0)?);
+        live.insert(
+            DB::text(row, Duplicate::AT.dedupe_key)?.unwrap_or_default(),
+            required::<DB>(row, Duplicate::AT.id)?,
+        );
     }
     Ok(keys.into_iter().filter_map(|(id, key)| live.get(key).map(|other| (id, *other))).collect())
 }
@@ -258,10 +266,10 @@ async fn carry_out_step<DB: Dialect>(
     let mut done = BulkStepDone::default();
     match &step.verb {
         BulkVerb::Retry if step.status.is_final() => {
-            let held = DB::fetch(tx, &verbs.hold_ended, &args).await?;
+            let held = DB::fetch(tx, &verbs.lock_to_revive, &args).await?;
             let mut keys = HashMap::new();
             for row in &held {
-                keys.insert(required::<DB>(row, 0)?, DB::text(row, 1)?);
+                keys.insert(required::<DB>(row, Held::AT.id)?, DB::text(row, Held::AT.key)?);
             }
             let with_key = keys.iter().filter_map(|(id, key)| key.as_deref().map(|key| (*id, key)));
             let taken = keys_taken::<DB>(tx, now, step.def_id, with_key).await?;
@@ -286,8 +294,8 @@ async fn carry_out_step<DB: Dialect>(
             done.changed = revived.iter().map(|row| row.notice_id).collect();
         }
         BulkVerb::Reschedule if matches!(step.status, Status::NotSent | Status::Failed) => {
-            let held = DB::fetch(tx, &settle.hold, &args).await?;
-            done.changed = ids_of_rows::<DB>(&held)?;
+            let held = DB::fetch(tx, &settle.lock, &args).await?;
+            done.changed = numbers::<DB>(&held)?;
             if !done.changed.is_empty() {
                 let held: HashSet<i64> = done.changed.iter().copied().collect();
                 let rows: Vec<VerbRow> = rows.into_iter().filter(|row| held.contains(&row.notice_id)).collect();
@@ -296,14 +304,14 @@ async fn carry_out_step<DB: Dialect>(
             }
         }
         BulkVerb::Cancel { reason } if !step.status.is_final() => {
-            let held = DB::fetch(tx, &settle.hold, &args).await?;
-            done.changed = ids_of_rows::<DB>(&held)?;
+            let held = DB::fetch(tx, &settle.lock, &args).await?;
+            done.changed = numbers::<DB>(&held)?;
             if !done.changed.is_empty() {
                 cancel::<DB>(tx, now, &done.changed, reason).await?;
             }
         }
         BulkVerb::Purge { .. } if step.status.is_final() => {
-            let held = DB::fetch(tx, &verbs.hold_purged, &args).await?;
+            let held = DB::fetch(tx, &verbs.lock_to_purge, &args).await?;
             done.purged = held.iter().map(read_purged::<DB>).collect::<sqlx::Result<_>>()?;
             done.changed = done.purged.iter().map(|row| row.id).collect();
             if !done.changed.is_empty() {
