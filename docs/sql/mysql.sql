@@ -2094,6 +2094,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -2123,6 +2124,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -3444,7 +3446,7 @@ FOR UPDATE
 /*!80000 OF m */
 SKIP LOCKED;
 
--- hold_purged
+-- lock_to_purge
 SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM
   JSON_TABLE(

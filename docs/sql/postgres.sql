@@ -4504,7 +4504,7 @@ CROSS JOIN
     FOR UPDATE OF m SKIP LOCKED
   ) AS m;
 
--- hold_purged
+-- lock_to_purge
 SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, was bigint)
 CROSS JOIN

@@ -2126,6 +2126,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
@@ -2155,6 +2156,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
@@ -3321,7 +3323,7 @@ WHERE
   AND m.status + 0 = b.was
   AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id);
 
--- hold_purged
+-- lock_to_purge
 SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM (
   SELECT value ->> 'notice_id' AS notice_id, value ->> 'fence' AS fence, value ->> 'was' AS was
