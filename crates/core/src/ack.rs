@@ -176,6 +176,7 @@ pub fn of_live(reply: &Reply, live: &ClaimedNotice) -> OfLive {
                 description: live.description.clone(),
                 alarm: None,
                 for_breaker: None,
+                pass_to: Vec::new(),
             }))
         }
         ReplyKind::Nack(reason)

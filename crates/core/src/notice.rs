@@ -263,6 +263,8 @@ pub struct NoticeRecord {
     pub unique_until_ended: bool,
     /// Its own limits.
     pub own: OwnLimits,
+    /// The notice that was passed on to a target as this one.
+    pub parent_id: Option<i64>,
 }
 
 impl NoticeRecord {
@@ -290,6 +292,7 @@ impl NoticeRecord {
             dedupe_key: None,
             unique_until_ended: false,
             own: OwnLimits::default(),
+            parent_id: None,
         }
     }
 }

@@ -21,6 +21,7 @@ mod rules_tests;
 pub(crate) mod schedule;
 #[cfg(test)]
 mod schedule_tests;
+mod target;
 mod version;
 mod window;
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub use mask::{MASKED, Mask};
 pub use policy::{AlertTrigger, KeepHistory, Policy};
 pub use rules::{RetryRules, Rule};
 pub use schedule::{MISSED_AFTER, MissedTicks, Schedule, Step, TICKS_AT_ONCE};
+pub use target::{InForce, TargetFilter, in_force};
 pub(crate) use version::for_people;
 pub(crate) use version::{APPLICATION, CREATED};
 pub use version::{BY_HAND, DefVersion, StoredVersion, by_hand, unseen};

@@ -45,6 +45,7 @@ pub(crate) async fn end_skipped<DB: Dialect>(
         description: notice.description_text().map(str::to_owned),
         alarm: None,
         for_breaker: None,
+        pass_to: Vec::new(),
     };
     end_one::<DB>(conn, now, &settle).await.map_err(|error| failed::<DB>(DOING, error))
 }

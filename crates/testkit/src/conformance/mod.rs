@@ -362,6 +362,7 @@ pub fn outcome(claimed: &ClaimedNotice, next: Next) -> Settle {
         description: claimed.description.clone(),
         alarm: None,
         for_breaker: None,
+        pass_to: Vec::new(),
     }
 }
 
