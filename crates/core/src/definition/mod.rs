@@ -100,3 +100,8 @@ pub fn deleted_name(seen: &NotifyDef) -> String {
     let room = 200 - suffix.chars().count();
     seen.name.chars().take(room).chain(suffix.chars()).collect()
 }
+
+/// Returns the handler that a definition keeps when it is deleted: that of its name. A target inherits its handler.
+pub fn deleted_handler(seen: &NotifyDef) -> Option<&str> {
+    seen.handler.as_deref().or_else(|| seen.target_of.is_none().then_some(&seen.name))
+}

@@ -74,6 +74,12 @@ impl PartialEq for TargetFilter {
     }
 }
 
+impl fmt::Display for TargetFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 impl fmt::Debug for TargetFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TargetFilter").field(&self.text).finish()

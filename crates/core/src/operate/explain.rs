@@ -5,7 +5,7 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use crate::definition::{NotifyDef, Policy, Problem};
+use crate::definition::{InForce, NotifyDef, Policy, Problem};
 use crate::limit::{QuotaStop, allowance};
 use crate::notice::rfc3339;
 use crate::notice::{NoticeRecord, Status, millis_from_time};
@@ -145,8 +145,8 @@ pub enum Explanation {
 pub struct ExplainContext {
     /// The store's time.
     pub now: DateTime<Utc>,
-    /// The row of its definition.
-    pub definition: Option<NotifyDef>,
+    /// Its definition.
+    pub definition: Option<Explained>,
     /// The notice that blocks it by its ordering key.
     pub ahead: Option<i64>,
     /// The living nodes.
@@ -156,6 +156,15 @@ pub struct ExplainContext {
     /// The number of notices of its definition being sent, over all nodes. Counted up to `max_concurrency_total`, and only if
     /// that is set.
     pub sending: usize,
+}
+
+/// The definition of an explained notice.
+#[derive(Debug, Clone)]
+pub struct Explained {
+    /// The row as sweepers follow it.
+    pub followed: InForce,
+    /// Whether its notices are passed on to targets. Any node does that, in no window and without limits.
+    pub has_targets: bool,
 }
 
 impl Explanation {
@@ -176,8 +185,11 @@ impl Explanation {
     }
 
     fn waits(notice: &NoticeRecord, around: &ExplainContext, next: DateTime<Utc>) -> Self {
-        let Some(row) = &around.definition else { return Self::DefinitionMissing { def_id: notice.def_id } };
-        let policy = match row.policy() {
+        let Some(Explained { followed, has_targets }) = &around.definition else {
+            return Self::DefinitionMissing { def_id: notice.def_id };
+        };
+        let row = &followed.row;
+        let policy = match followed.policy() {
             Ok(policy) => policy,
             Err(problems) => return Self::InvalidDefinition { definition: row.name.clone(), problems },
         };
@@ -196,6 +208,9 @@ impl Explanation {
                 },
                 _ => Self::NotDueUntil { at: next },
             };
+        }
+        if let (true, nodes @ 1..) = (*has_targets, around.nodes.len()) {
+            return around.ahead.map_or(Self::Due { since: next, nodes }, |id| Self::Behind { id });
         }
         if let Some(window) = policy.window.as_ref().filter(|window| !window.is_open(around.now)) {
             return Self::OutsideWindow { definition: row.name.clone(), until: window.opens(around.now) };
@@ -325,7 +340,8 @@ mod tests {
         notice.next_call_time = next;
         let context = ExplainContext {
             now: DateTime::UNIX_EPOCH,
-            definition,
+            definition: definition
+                .map(|row| Explained { followed: InForce { row, problem: None }, has_targets: false }),
             ahead: Some(1),
             nodes: Vec::new(),
             send_limits: SendLimits::default(),

@@ -22,7 +22,7 @@ pub use audit::{AuditFilter, AuditPage};
 pub use bulk::{Bulk, Preview};
 pub use definitions::DefRef;
 pub use edit_preview::{EditPreview, HandlerChange, InFlight, IntervalChange, NextStep, preview};
-pub use explain::{ExplainContext, Explanation};
+pub use explain::{ExplainContext, Explained, Explanation};
 pub use filter::{Filter, NO_CLASS};
 pub use listing::{ClassCount, Counted, Page};
 pub use operator::Operator;

@@ -121,6 +121,7 @@ impl Stored {
             (self.text("trace_context"), self.text("ordering_key"), self.text("dedupe_key"));
         record.unique_until_ended = self.text("dedupe_until_ended").is_some();
         record.own = own_limits(self.number("max_tries"), self.number("expires_at"));
+        record.parent_id = self.number("parent_id");
         record.end_reason = self.text("end_reason");
         let at = score(&self.score).map(time_from_millis);
         match status.is_final() {

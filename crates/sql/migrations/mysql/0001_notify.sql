@@ -37,6 +37,9 @@ CREATE TABLE IF NOT EXISTS notify_def (
     owner                    text,
     runbook                  text,
     mask                     text,
+    -- Of a target: the id of the definition whose notices are passed on to it, and which of them it gets.
+    target_of                bigint,
+    target_filter            text,
     -- Written by sweepers: the last tick of the timetable, and the timetable that it belongs to.
     last_tick                datetime(6),
     tick_schedule            varchar(1000) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
@@ -85,6 +88,8 @@ CREATE TABLE IF NOT EXISTS notify_msg (
     -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
     max_tries      integer,
     expires_at     datetime(6),
+    -- The notice that was passed on to a target as this one.
+    parent_id      bigint,
     -- Set while the notice waits behind an unfinished one of its ordering key: the time at which it was due. Then next_call_time
     -- is the time of the next look.
     blocked_since  datetime(6),
@@ -129,6 +134,7 @@ CREATE TABLE IF NOT EXISTS notify_msg_history (
     trace_context  varchar(1000),
     max_tries      integer,
     expires_at     datetime(6),
+    parent_id      bigint,
     finish_time    datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     end_reason     text,
     -- The class of a dead letter ('-': none); null for successes and cancelled notices.

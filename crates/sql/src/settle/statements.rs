@@ -1,5 +1,5 @@
-//! The statements that settle, one for each step: lock (`hold`), copy to history (`archive`), delete (`remove`), set the next time
-//! (`reschedule`).
+//! The statements that settle, one for each step: lock (`hold`), insert the notices of targets (`pass_on`), copy to history
+//! (`archive`), delete (`remove`), set the next time (`reschedule`).
 
 use crate::dialect::kind::{Kind, Ty};
 use crate::dialect::statement::{Statement, statements};
@@ -14,6 +14,7 @@ statements! {
     remove,
     reschedule,
     verify,
+    pass_on,
 }
 
 /// The new state of a settled notice. The names differ from the table's, so that assignments need no alias.
@@ -31,7 +32,11 @@ pub(crate) const SETTLED: &[(&str, Ty)] = &[
 
 pub(crate) const HISTORY: &str = "id, def_id, param, description, errors, status, fence, failures, crashes, worker, last_class, \
      last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, max_tries, \
-     expires_at, finish_time, end_reason";
+     expires_at, parent_id, finish_time, end_reason";
+
+/// The columns of a notice that is passed on to a target.
+const PASSED_ON: &str = "def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended, max_tries, \
+     expires_at, parent_id, create_time, next_call_time";
 
 impl SettleStatements {
     fn new(kind: Kind) -> Self {
@@ -56,6 +61,22 @@ impl SettleStatements {
             )),
             remove: statement(kind.listed_delete("$2", "notify_msg")),
             reschedule: statement(kind.batch_update(&settled, "notify_msg", &rescheduled(kind), "")),
+            // A target has one live notice of a dedupe key. The batch has the notices in the order of their ids, so those of a key stay
+            // in their order.
+            pass_on: statement(kind.insert_unless_duplicate(&format!(
+                "INTO notify_msg ({PASSED_ON})
+                 SELECT b.target, m.param, m.description, m.trace_context, m.ordering_key, m.dedupe_key,
+                        m.dedupe_until_ended, m.max_tries, m.expires_at, m.id, {now}, {now}
+                 {passed}
+                 ORDER BY b.place",
+                now = kind.now(),
+                passed = kind.batch_rows(
+                    &kind.batch("$2", &[("place", Ty::Int), ("notice_id", Ty::Int), ("target", Ty::Int)]),
+                    "notify_msg",
+                    "true",
+                    ""
+                )
+            ))),
             verify: statement(format!(
                 "SELECT {columns} {live}
                  UNION ALL
@@ -77,7 +98,7 @@ pub(crate) fn archived(kind: Kind, of: &str) -> String {
                  SELECT m.id, m.def_id, m.param, {of}.new_description, {new_errors}, {of}.new_status, m.fence,
                         {of}.new_failures, {of}.new_crashes, m.worker, {of}.new_class, m.last_call_time, NULL,
                         m.create_time, m.dedupe_key, m.dedupe_until_ended, m.ordering_key, m.trace_context,
-                        m.max_tries, m.expires_at, {now}, {of}.reason"
+                        m.max_tries, m.expires_at, m.parent_id, {now}, {of}.reason"
     )
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use parking_lot::{Mutex, RwLock};
-use solid_notify_core::definition::Step;
+use solid_notify_core::definition::{Problem, Step};
 use solid_notify_core::store::{DefinitionCounts, DueTimes, Paused, RefusedConfig, Tick};
 use solid_notify_core::{ALERT_DEFINITION, NotifyDef, Policy, Status};
 
@@ -81,12 +81,19 @@ pub(crate) struct Definitions {
     resumed: Option<Duration>,
     /// The definitions whose circuits are open.
     open: BTreeSet<i64>,
+    /// The targets of each definition that has some, by name.
+    targets: BTreeMap<i64, Vec<Arc<Definition>>>,
 }
 
 /// A definition and whether this node sends its notices.
 pub(crate) struct Definition {
+    /// The row, of a target with what it inherits.
     pub(crate) row: Arc<NotifyDef>,
     pub(crate) readiness: Readiness,
+    /// Whether its notices are passed on to targets. No handler gets them.
+    pub(crate) has_targets: bool,
+    /// Why the row is no valid target, if it is none.
+    not_a_target: Option<Problem>,
     ticks: Ticks,
 }
 
@@ -144,6 +151,11 @@ impl Definitions {
     /// Returns whether the circuit of this definition was open at the last reading.
     pub(crate) fn is_open(&self, def_id: i64) -> bool {
         self.open.contains(&def_id)
+    }
+
+    /// Returns the targets of a definition, by name.
+    pub(crate) fn targets(&self, def_id: i64) -> &[Arc<Definition>] {
+        self.targets.get(&def_id).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Returns the definitions that have as many dead letters as their `dead_alert_count`, with the number in the snapshot.

@@ -7,18 +7,20 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use solid_notify_core::built_in::built_in;
+use solid_notify_core::definition::{InForce, in_force};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::metrics::BREAKER_OPEN;
 use solid_notify_core::notice::{MESSAGE_LIMIT, clean_text};
 use solid_notify_core::store::{Edit, Paused, SendLimits};
-use solid_notify_core::{ALERT_DEFINITION, NotifyDef, StoreError};
+use solid_notify_core::{ALERT_DEFINITION, StoreError};
 
 use super::ticks::Ticks;
 use super::{Definition, Definitions, Readiness, Ready, StrategyFn};
 use crate::alerts::{AlertHandler, log_alerts, recipients};
 use crate::meters::Meters;
 use crate::running::erased::AnyHandler;
+use crate::running::targets::{PassesOn, passing_on};
 use crate::supervise;
 use crate::worker::Worker;
 
@@ -56,6 +58,7 @@ impl Worker {
             }
             rows = self.stores().definitions.definitions().await?;
         }
+        let rows = in_force(rows);
         let SendLimits { paused, limits } = self.stores().definitions.send_limits().await?;
         let are_new = are_new(&self.definitions(), &rows);
         let refused = |definitions: &Definitions| definitions.refused().collect::<Vec<_>>();
@@ -75,7 +78,7 @@ impl Worker {
     fn next_view(
         &self,
         before: &Definitions,
-        rows: Vec<NotifyDef>,
+        rows: Vec<InForce>,
         paused: Option<Paused>,
         limits: &BTreeMap<i64, LimitRow>,
     ) -> Definitions {
@@ -85,18 +88,30 @@ impl Worker {
             report_switch(paused.as_ref());
         }
         let mut by_id = BTreeMap::new();
-        for row in rows {
-            let definition = match before.by_id.get(&row.id) {
-                Some(known) if *known.row == row && !turned && !self.takes_alerts_anew(known) => Arc::clone(known),
+        let mut targets = BTreeMap::<i64, Vec<Arc<Definition>>>::new();
+        let parents: BTreeSet<i64> = rows.iter().filter(|row| is_taking(row)).filter_map(InForce::parent).collect();
+        for followed in rows {
+            let has_targets = parents.contains(&followed.row.id);
+            let is_known = |known: &Definition| {
+                *known.row == followed.row
+                    && (known.has_targets, &known.not_a_target) == (has_targets, &followed.problem)
+            };
+            let parent = followed.parent().filter(|_| is_taking(&followed));
+            let definition = match before.by_id.get(&followed.row.id) {
+                Some(known) if is_known(known) && !turned && !self.takes_alerts_anew(known) => Arc::clone(known),
                 _ => {
-                    let readiness = self.readiness_of(&row, is_paused);
-                    let definition = Definition { readiness, row: Arc::new(row), ticks: Ticks::default() };
+                    let readiness = self.readiness_of(&followed, has_targets, is_paused);
+                    let (row, not_a_target, ticks) = (Arc::new(followed.row), followed.problem, Ticks::default());
+                    let definition = Definition { row, readiness, has_targets, not_a_target, ticks };
                     if !is_paused {
                         report(&definition);
                     }
                     Arc::new(definition)
                 }
             };
+            if let Some(parent) = parent {
+                targets.entry(parent).or_default().push(Arc::clone(&definition));
+            }
             by_id.insert(definition.row.id, definition);
         }
         for (id, lost) in
@@ -118,7 +133,8 @@ impl Worker {
         let alerts = alerts.map(|definition| definition.row.id);
         let resumed = if turned && !is_paused { Some(self.moment()) } else { before.resumed };
         let open = open_circuits(before, &by_id, limits);
-        Definitions { by_id, alerts, paused, resumed, open }
+        targets.values_mut().for_each(|targets| targets.sort_by(|a, b| a.row.name.cmp(&b.row.name)));
+        Definitions { by_id, alerts, paused, resumed, open, targets }
     }
 
     /// Logs that a handler cannot sign tokens for a definition whose deliveries must be acked.
@@ -133,8 +149,11 @@ impl Worker {
     }
 
     /// Returns whether this node sends the notices of a row, and why not.
-    fn readiness_of(&self, row: &NotifyDef, is_paused: bool) -> Readiness {
-        let policy = match row.policy() {
+    fn readiness_of(&self, followed: &InForce, has_targets: bool, is_paused: bool) -> Readiness {
+        let row = &followed.row;
+        let policy = match followed.policy() {
+            // Its targets have the limits, and what is passed on needs no ack.
+            Ok(policy) if has_targets => passing_on(policy),
             // No receiver acks an alert.
             Ok(mut policy) if row.name == ALERT_DEFINITION => {
                 policy.need_confirm = false;
@@ -148,6 +167,10 @@ impl Worker {
         };
         if !policy.enabled || is_paused {
             return Readiness::Paused(policy);
+        }
+        if has_targets {
+            let (handler, strategy) = (Arc::new(PassesOn) as Arc<dyn AnyHandler>, Arc::new(|_| FALLBACK_DELAY) as StrategyFn);
+            return Readiness::Ready(Arc::new(Ready { meters: Meters::new(&row.name), policy, handler, strategy }));
         }
         let Some(handler) = self.handler(&policy.handler) else {
             let reason = format!("no handler {:?} is registered on this node", policy.handler);
@@ -193,11 +216,16 @@ impl Worker {
     }
 }
 
+/// Returns whether notices are passed on to a target.
+fn is_taking(target: &InForce) -> bool {
+    target.row.delete_time.is_none()
+}
+
 /// Returns whether the definitions differ from the last reading. The first reading always differs, because edits before
 /// it were not seen.
-fn are_new(known: &Definitions, rows: &[NotifyDef]) -> bool {
+fn are_new(known: &Definitions, rows: &[InForce]) -> bool {
     // Compares whole rows first: each reading compares them all, and a list of differences is rarely needed.
-    let same = |row: &NotifyDef| {
+    let same = |InForce { row, .. }: &InForce| {
         known.get(row.id).map(|known| &*known.row).is_some_and(|known| {
             known == row
                 || (known.differences(row).is_empty() && known.delete_time.is_some() == row.delete_time.is_some())

@@ -8,5 +8,6 @@ pub(crate) mod erased;
 pub(crate) mod handler;
 mod in_flight;
 mod span;
+pub(crate) mod targets;
 
 pub(crate) use in_flight::AttemptsInFlight;

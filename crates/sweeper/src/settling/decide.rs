@@ -75,7 +75,7 @@ fn to_settle(outcome: &Outcome, transition: Transition) -> Settle {
         description: claimed.description.as_deref().map(|text| clean_text(text, DESCRIPTION_LIMIT)),
         alarm: None,
         for_breaker: None,
-        pass_to: Vec::new(),
+        pass_to: outcome.pass_to.clone(),
     }
 }
 

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub(super) use sending::{Beside, Claim, ClaimMode, DueTime, Insert, New, Outcome, Plain, Settle, SettleMode};
+pub(super) use sending::{
+    Beside, Claim, ClaimMode, DueTime, Insert, New, Outcome, ForTarget, PassedOn, Plain, Settle, SettleMode,
+};
 pub(super) use text::{Millis, Text};
 
 #[derive(Serialize)]
@@ -62,7 +64,7 @@ pub(super) enum Look<'a> {
     Dedupe {
         dedupe_key: &'a str,
     },
-    Alarms,
+    Outgoing,
     Limits,
 }
 
