@@ -103,7 +103,7 @@ pub(super) fn outgoing(text: &str) -> (i64, Option<Outgoing>) {
     let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
     let number = digits[..end].parse().unwrap_or_default();
     let outgoing = read("outgoing", text).map(|text: OutgoingText| match text {
-        OutgoingText::Notice { target, notice } => Outgoing::Notice(target, ForTarget { number, ..notice }),
+        OutgoingText::Notice { target, notice } => Outgoing::Notice(target, notice.numbered(number)),
         OutgoingText::Alarm(text) => Outgoing::Alarm(text.alarm()),
     });
     (number, outgoing)

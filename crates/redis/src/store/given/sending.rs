@@ -46,7 +46,7 @@ pub(in crate::store) struct PassedOn {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::store) struct ForTarget {
     #[serde(default)]
-    pub(in crate::store) number: i64,
+    number: i64,
     member: String,
     parent_id: String,
     param: String,
@@ -64,6 +64,12 @@ pub(in crate::store) struct ForTarget {
     max_tries: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
+}
+
+impl ForTarget {
+    pub(in crate::store) fn numbered(self, number: i64) -> Self {
+        Self { number, ..self }
+    }
 }
 
 /// When a notice is due, in milliseconds.
