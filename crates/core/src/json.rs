@@ -22,6 +22,11 @@ pub(crate) fn optional_duration<S: Serializer>(time: &Option<Duration>, serializ
     }
 }
 
+/// Writes a number as text, because some readers round numbers of more than 53 bits.
+pub(crate) fn text<S: Serializer>(number: &i64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(number)
+}
+
 /// Writes a parameter as the JSON that it is, byte for byte; text that is no JSON, of a row that was edited by SQL, as a string.
 pub(crate) fn param<S: Serializer>(param: &str, serializer: S) -> Result<S::Ok, S::Error> {
     match serde_json::from_str::<&RawValue>(param) {

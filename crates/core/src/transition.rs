@@ -119,9 +119,7 @@ pub fn transition(policy: &Policy, notice: &ClaimedNotice, event: &Event, chance
         Event::AwaitAck(within) => ack(*within),
         Event::Succeeded => finish(Status::Succeeded, None, policy.keep_history != KeepHistory::Never),
         Event::Skipped(reason) => finish(Status::Cancelled, Some(reason.clone()), true),
-        Event::PassedOn(to) => {
-            finish(Status::Succeeded, Some(to.clone()), policy.keep_history != KeepHistory::Never)
-        }
+        Event::PassedOn(to) => finish(Status::Succeeded, Some(to.clone()), policy.keep_history != KeepHistory::Never),
         Event::GaveUp(reason) => finish(Status::DeadLetter, Some(reason.clone()), true),
         Event::OutOfTries => finish(Status::DeadLetter, Some(exhausted(tries, crashes)), true),
         Event::Expired => expired(notice, "it was not delivered before"),
@@ -184,6 +182,20 @@ fn is_wish_exhausted(policy: &Policy, class: ErrorClass, tries: i64) -> bool {
         Some(_) => policy.is_exhausted_in(class, tries),
         None => policy.is_exhausted(tries),
     }
+}
+
+/// Returns how many tries a notice has in all, by what [`transition`] compares `tries` with after `event`; `None`: no limit. Where a
+/// failure of that class is not retried, these are all.
+pub fn tries_in_all(policy: &Policy, notice: &ClaimedNotice, event: &Event, tries: i64) -> Option<i64> {
+    let policy = &*policy.within(&notice.own);
+    let class = match event {
+        Event::Failed(class) if !policy.retries(*class) => return Some(tries),
+        Event::RetryIn(_, class) if policy.rules.of(*class) == Some(&Rule::Never) => return Some(tries),
+        Event::Failed(class) | Event::RetryIn(_, class) => Some(*class),
+        Event::Crashed => Some(ErrorClass::Crash),
+        _ => None,
+    };
+    policy.max_tries_in(class)
 }
 
 /// Returns a dead letter, because no try is left for a failure of `class`; the reason names the limit.

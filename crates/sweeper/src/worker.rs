@@ -21,6 +21,7 @@ use crate::meters::NodeMeters;
 use crate::running::AttemptsInFlight;
 use crate::running::classify::Classifier;
 use crate::running::erased::AnyHandler;
+use crate::series::Series;
 use crate::settling::OutcomeQueue;
 use crate::signals::Signals;
 
@@ -48,6 +49,7 @@ pub(crate) struct Worker {
     pub(crate) locked_rows: LockedRows,
     pub(crate) meters: NodeMeters,
     pub(crate) totals: Totals,
+    pub(crate) series: Series,
     started: Instant,
 }
 
@@ -78,6 +80,7 @@ impl Worker {
             locked_rows: LockedRows::default(),
             meters: NodeMeters::new(),
             totals: Totals::default(),
+            series: Series::default(),
             known: Arc::default(),
             outbox,
             settings,

@@ -29,9 +29,7 @@ fn sending(b: &dyn Backend, calls: &Calls<Call>, fails: &Arc<AtomicBool>) -> Swe
         let config = notice.handler_config().unwrap_or("-").to_owned();
         let fail = target == "erp" && fails.load(Ordering::SeqCst);
         calls.note((target, config, amount, notice.idempotency_key()));
-        async move {
-            if fail { Err(Failure::retry("down").class(ErrorClass::Unavailable)) } else { Ok(()) }
-        }
+        async move { if fail { Err(Failure::retry("down").class(ErrorClass::Unavailable)) } else { Ok(()) } }
     })
 }
 
@@ -102,7 +100,8 @@ pub async fn each_target_gets_each_notice_once_from_two_sweepers(b: &dyn Backend
 }
 
 pub async fn a_filter_lets_through_what_it_accepts(b: &dyn Backend) {
-    let (large, small) = (target("large").target_filter("@.amount > 100"), target("small").target_filter("@.amount < 10"));
+    let (large, small) =
+        (target("large").target_filter("@.amount > 100"), target("small").target_filter("@.amount < 10"));
     define(b, order(), &[large, small]).await;
     let calls = Calls::default();
     let sweeper = sending(b, &calls, &off()).start().await.unwrap();
@@ -116,7 +115,10 @@ pub async fn a_filter_lets_through_what_it_accepts(b: &dyn Backend) {
     }
     eventually("two are sent", async || calls.count() == 2).await;
     sweeper.idle().await;
-    assert_eq!((got(&calls, 9), got(&calls, 50), got(&calls, 500)), (vec!["small".into()], vec![], vec!["large".into()]));
+    assert_eq!(
+        (got(&calls, 9), got(&calls, 50), got(&calls, 500)),
+        (vec!["small".into()], vec![], vec!["large".into()])
+    );
     let explained = b.outbox().operator("alice").explain(fifty).await.unwrap().to_string();
     assert!(explained.contains("no target accepted it"), "{explained}");
     sweeper.shutdown().await;
@@ -186,7 +188,8 @@ pub async fn a_failing_target_has_its_own_circuit_retries_and_alerts(b: &dyn Bac
     }
     let count = |name: &str| calls.all().iter().filter(|call| call.0 == name).count();
     eventually("the other target gets all", async || count("mail") == 6).await;
-    eventually("the circuit opens", async || alerts.all().iter().any(|alert| alert.reason == AlertReason::CircuitOpen)).await;
+    eventually("the circuit opens", async || alerts.all().iter().any(|alert| alert.reason == AlertReason::CircuitOpen))
+        .await;
     sweeper.idle().await;
     assert_eq!(count("erp"), 2, "its circuit is open");
     assert!(alerts.all().iter().all(|alert| alert.definition == "order/erp"), "{:?}", alerts.all());
@@ -211,7 +214,8 @@ pub async fn a_target_that_fails_stops_the_order_of_no_other(b: &dyn Backend) {
     for amount in 0..3 {
         b.add_new(NewNotice::new("order", json!({ "amount": amount })).unwrap().ordering_key("customer 7")).await;
     }
-    let amounts = |name: &str| calls.all().into_iter().filter(|call| call.0 == name).map(|call| call.2).collect::<Vec<_>>();
+    let amounts =
+        |name: &str| calls.all().into_iter().filter(|call| call.0 == name).map(|call| call.2).collect::<Vec<_>>();
     eventually("the other target gets all", async || amounts("mail").len() == 3).await;
     sweeper.idle().await;
     assert_eq!((amounts("mail"), amounts("erp")), (vec![0, 1, 2], vec![0]));
@@ -227,7 +231,8 @@ pub async fn each_target_awaits_its_own_ack(b: &dyn Backend) {
     let sweeper = sending(b, &Calls::default(), &off()).start().await.unwrap();
     let parent = reaches(b, add(b, 1).await, Status::Succeeded).await;
     eventually("both wait", async || {
-        ids(b, "order/erp", Status::AwaitingAck).await.len() == 1 && ids(b, "order/mail", Status::AwaitingAck).await.len() == 1
+        ids(b, "order/erp", Status::AwaitingAck).await.len() == 1
+            && ids(b, "order/mail", Status::AwaitingAck).await.len() == 1
     })
     .await;
     let erp = ids(b, "order/erp", Status::AwaitingAck).await[0];

@@ -57,7 +57,8 @@ fn text_that_is_no_expression_is_refused() {
 
 #[test]
 fn target_inherits_what_it_does_not_set() {
-    let parent = stored(3, NotifyDef::new("order").timeout("7s").need_confirm(true).mask("[\"$.card\"]").max_concurrency(2));
+    let parent =
+        stored(3, NotifyDef::new("order").timeout("7s").need_confirm(true).mask("[\"$.card\"]").max_concurrency(2));
     let parent = parent.schedule("@daily");
     let own = stored(4, NotifyDef::new("order/erp").target_of(3).max_concurrency(9).handler_config("{}"));
     let InForce { row, problem } = own.among(&[parent.clone(), own.clone()]);

@@ -3,7 +3,8 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::explain::{ExplainContext, Explained, Explanation};
+use super::explain::Explanation;
+use super::explain_context::{ExplainContext, Explained};
 use super::filter::Filter;
 use super::listing::{ClassCount, Page, counts, definitions_of, merged, slices_of};
 use crate::ack::{AckResult, Reply};

@@ -7,7 +7,9 @@ use chrono::{DateTime, Utc};
 use futures_util::future::try_join_all;
 use solid_notify_core::StoreError;
 use solid_notify_core::alert::ALERT_DEFINITION;
-use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand, deleted_handler, deleted_name, unseen};
+use solid_notify_core::definition::{
+    BY_HAND, NotifyDef, StoredVersion, by_hand, deleted_handler, deleted_name, unseen,
+};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::time_from_millis;
 use solid_notify_core::store::{DefinitionStore, Edit, Edited, SendLimits};

@@ -82,7 +82,7 @@ impl Worker {
         paused: Option<Paused>,
         limits: &BTreeMap<i64, LimitRow>,
     ) -> Definitions {
-        let is_paused = paused.is_some();
+        let (is_paused, moment) = (paused.is_some(), self.moment());
         let turned = is_paused != before.is_paused();
         if turned || (is_paused && paused != before.paused) {
             report_switch(paused.as_ref());
@@ -99,10 +99,14 @@ impl Worker {
             let parent = followed.parent().filter(|_| is_taking(&followed));
             let definition = match before.by_id.get(&followed.row.id) {
                 Some(known) if is_known(known) && !turned && !self.takes_alerts_anew(known) => Arc::clone(known),
-                _ => {
+                known => {
                     let readiness = self.readiness_of(&followed, has_targets, is_paused);
                     let (row, not_a_target, ticks) = (Arc::new(followed.row), followed.problem, Ticks::default());
-                    let definition = Definition { row, readiness, has_targets, not_a_target, ticks };
+                    let checks_since = moment;
+                    let mut definition = Definition { row, readiness, has_targets, not_a_target, ticks, checks_since };
+                    if let Some(known) = known.filter(|known| known.checks() == definition.checks()) {
+                        definition.checks_since = known.checks_since;
+                    }
                     if !is_paused {
                         report(&definition);
                     }
@@ -131,10 +135,11 @@ impl Worker {
             }
         }
         let alerts = alerts.map(|definition| definition.row.id);
-        let resumed = if turned && !is_paused { Some(self.moment()) } else { before.resumed };
+        let resumed = if turned && !is_paused { Some(moment) } else { before.resumed };
         let open = open_circuits(before, &by_id, limits);
         targets.values_mut().for_each(|targets| targets.sort_by(|a, b| a.row.name.cmp(&b.row.name)));
-        Definitions { by_id, alerts, paused, resumed, open, targets }
+        let began = if before.by_id.is_empty() { moment } else { before.began };
+        Definitions { by_id, alerts, paused, resumed, open, targets, began }
     }
 
     /// Logs that a handler cannot sign tokens for a definition whose deliveries must be acked.
@@ -169,7 +174,8 @@ impl Worker {
             return Readiness::Paused(policy);
         }
         if has_targets {
-            let (handler, strategy) = (Arc::new(PassesOn) as Arc<dyn AnyHandler>, Arc::new(|_| FALLBACK_DELAY) as StrategyFn);
+            let (handler, strategy) =
+                (Arc::new(PassesOn) as Arc<dyn AnyHandler>, Arc::new(|_| FALLBACK_DELAY) as StrategyFn);
             return Readiness::Ready(Arc::new(Ready { meters: Meters::new(&row.name), policy, handler, strategy }));
         }
         let Some(handler) = self.handler(&policy.handler) else {

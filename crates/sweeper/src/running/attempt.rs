@@ -8,13 +8,13 @@ use futures_util::FutureExt;
 use solid_notify_core::ErrorClass;
 use solid_notify_core::definition::FOREVER;
 use solid_notify_core::error::BoxError;
-use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::notice::{ClaimedNotice, Response};
 use solid_notify_core::transition::Event;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::classify::chain;
+use super::classify::{chain, http_status};
 use super::handler::{AfterFailure, Facts};
 use super::in_flight::AttemptsInFlight;
 use super::span;
@@ -72,7 +72,7 @@ impl Drop for WithoutOutcome<'_> {
 /// Runs one attempt and always returns an outcome. A panic in user code (the handler, an error's text, a drop) is caught
 /// and becomes a failed attempt.
 async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mut claimed: ClaimedNotice) -> Outcome {
-    if claimed.own.is_expired(claimed.last_call_time) {
+    if claimed.is_expired() {
         return Outcome::new(claimed, ready, Event::Expired);
     }
     if definition.has_targets {
@@ -100,6 +100,9 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
     let mut outcome = Outcome::new(claimed, ready, event);
     outcome.duration = began.elapsed();
     (outcome.trouble, outcome.error_type) = (trouble, error_type);
+    if !matches!(outcome.event, Event::HandedBack(_)) {
+        outcome.response = facts.response().map(|response| shown(&outcome.ready, &facts, response));
+    }
     outcome
 }
 
@@ -142,6 +145,7 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
         Ok(Ok(Err(failure))) => {
             let message = masked(ready, facts, with_causes(failure.error()));
             let class = worker.classifier.class_of(&**failure.error());
+            facts.respond_if_unset(|| http_status(&**failure.error()).map(Response::new));
             let event = match failure.next {
                 AfterFailure::RetryIn(delay) => Event::RetryIn(delay, class),
                 AfterFailure::GiveUp => Event::GaveUp(format!("the handler gave up: {message}")),
@@ -160,6 +164,14 @@ fn masked(ready: &Ready, facts: &Facts, text: String) -> String {
     match &ready.policy.mask {
         Some(mask) => mask.without_values_of(facts.param(), text),
         None => text,
+    }
+}
+
+/// Returns a response without what people must not see. All responses pass here before they are stored.
+fn shown(ready: &Ready, facts: &Facts, response: Response) -> Response {
+    match &ready.policy.mask {
+        Some(mask) => mask.masked_response(facts.param(), response),
+        None => response,
     }
 }
 

@@ -52,7 +52,8 @@ pub async fn every_column_of_a_definition_is_kept(b: &dyn Backend) {
     let row = b.definition("sync").await;
     (def.id, def.create_time, def.update_time) = (row.id, row.create_time, row.update_time);
     assert_eq!(row, def);
-    let Updated::Stored(changed) = b.outbox().update(&row, row.clone().enabled(true).timeout("3s")).await.unwrap() else {
+    let Updated::Stored(changed) = b.outbox().update(&row, row.clone().enabled(true).timeout("3s")).await.unwrap()
+    else {
         panic!("the row was as seen")
     };
     assert_eq!(b.definition("sync").await, changed);

@@ -67,8 +67,14 @@ pub async fn a_notice_is_passed_on_to_each_target_with_what_was_said_of_it(b: &d
         assert_eq!((claimed.own.max_tries, claimed.own.expires_at), (Some(4), Some(expiry)));
         let record = b.record(claimed.id).await;
         assert_eq!((record.parent_id, record.def_id), (Some(id), target));
-        assert_eq!((record.description.as_deref(), record.trace_context.as_deref()), (Some("order 7"), Some("00-trace-01")));
-        assert_eq!((record.ordering_key.as_deref(), record.dedupe_key.as_deref()), (Some("customer 3"), Some("order 7")));
+        assert_eq!(
+            (record.description.as_deref(), record.trace_context.as_deref()),
+            (Some("order 7"), Some("00-trace-01"))
+        );
+        assert_eq!(
+            (record.ordering_key.as_deref(), record.dedupe_key.as_deref()),
+            (Some("customer 3"), Some("order 7"))
+        );
         assert!(record.unique_until_ended);
         assert_ne!(record.idempotency_key(), parent.idempotency_key());
         assert_eq!(b.settle_one(succeed(&claimed)).await, Settled::Stored);
@@ -142,7 +148,11 @@ pub async fn a_target_has_one_live_notice_of_a_dedupe_key(b: &dyn Backend) {
     defs.pass_on(b, keyed(true)).await;
     assert_eq!(defs.counts(b).await, (1, 1), "`mail` still has the first one");
     // A key that is unique until claimed is free after the claims.
-    let defs = Defs { erp: b.define(NotifyDef::target("order", "a")).await, mail: b.define(NotifyDef::target("order", "b")).await, ..defs };
+    let defs = Defs {
+        erp: b.define(NotifyDef::target("order", "a")).await,
+        mail: b.define(NotifyDef::target("order", "b")).await,
+        ..defs
+    };
     defs.pass_on(b, keyed(false)).await;
     assert_eq!(defs.counts(b).await, (1, 1));
     defs.pass_on(b, keyed(false)).await;
@@ -257,7 +267,10 @@ pub async fn a_list_of_definitions_has_targets(b: &dyn Backend) {
     assert_eq!((erp.target_of, erp.target_filter.as_deref()), (Some(order.id), Some("@.a")));
     assert!(b.outbox().plan_all(&list("@.a")).await.unwrap().changes_nothing());
     let changed = b.outbox().apply(list("@.b")).await.unwrap().changed;
-    assert_eq!((changed.len(), changed[0].target_of, changed[0].target_filter.as_deref()), (1, Some(order.id), Some("@.b")));
+    assert_eq!(
+        (changed.len(), changed[0].target_of, changed[0].target_filter.as_deref()),
+        (1, Some(order.id), Some("@.b"))
+    );
     let only = Definitions::of([NotifyDef::new("order")]).unwrap().delete_missing();
     assert_eq!(b.outbox().apply(only).await.unwrap().deleted.len(), 1);
 }

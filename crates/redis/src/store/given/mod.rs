@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub(super) use sending::{
-    Beside, Claim, ClaimMode, DueTime, Insert, New, Outcome, ForTarget, PassedOn, Plain, Settle, SettleMode,
+    Beside, Claim, ClaimMode, DueTime, ForTarget, Insert, New, Outcome, PassedOn, Plain, Settle, SettleMode,
 };
 pub(super) use text::{Millis, Text};
 
@@ -46,6 +46,14 @@ pub(super) enum Look<'a> {
         to: String,
     },
     Classes,
+    Groups {
+        from: String,
+        to: String,
+        most: usize,
+    },
+    Series {
+        days: &'a [String],
+    },
     Counts {
         recent: i64,
     },
@@ -114,6 +122,13 @@ pub(super) enum Change<'a> {
         minimum_age: i64,
         most: usize,
     },
+    Series {
+        rows: &'a [SeriesRow],
+    },
+    PurgeSeries {
+        minimum_age: i64,
+        most: usize,
+    },
     Drop,
     Tick {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,6 +148,15 @@ pub(super) enum Change<'a> {
         new_limits: String,
         audit: String,
     },
+}
+
+/// The counters of a node and minute.
+#[derive(Serialize)]
+pub(super) struct SeriesRow {
+    pub(super) day: String,
+    pub(super) begin: i64,
+    pub(super) field: String,
+    pub(super) counts: BTreeMap<&'static str, u64>,
 }
 
 /// A change of one notice.

@@ -160,6 +160,10 @@ pub(in crate::store) struct Outcome<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) description: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::store) response: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::store) error_group: Option<Text<i64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) alarm: Option<String>,
     #[serde(skip_serializing_if = "<[i64]>::is_empty")]
     pub(in crate::store) pass_to: &'a [i64],
