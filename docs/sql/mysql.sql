@@ -805,6 +805,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason,
     error_group
@@ -831,6 +832,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   coalesce(b.new_response, m.response),
+  m.parent_id,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   b.reason,
   b.new_group
@@ -903,6 +905,43 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
 WHERE m.id IN ($2) AND true;
 
+-- pass_on
+INSERT
+  IGNORE INTO notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    max_tries,
+    expires_at,
+    parent_id,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.target,
+  m.param,
+  m.description,
+  m.trace_context,
+  m.ordering_key,
+  m.dedupe_key,
+  m.dedupe_until_ended,
+  m.max_tries,
+  m.expires_at,
+  m.id,
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+FROM
+  JSON_TABLE(
+    $2,
+    '$[*]' COLUMNS (place bigint PATH '$.place', notice_id bigint PATH '$.notice_id', target bigint PATH '$.target')
+  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY b.place;
+
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
 VALUES (IF (database () = $3, $1, NULL), $2);
@@ -944,6 +983,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -969,6 +1009,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   NULL
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
@@ -1248,6 +1289,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1291,6 +1334,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1334,6 +1379,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1378,6 +1425,8 @@ INSERT INTO
     owner,
     runbook,
     mask,
+    target_of,
+    target_filter,
     create_time,
     update_time
   )
@@ -1413,6 +1462,8 @@ VALUES (
   $30,
   $31,
   $32,
+  $33,
+  $34,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
 );
@@ -1450,8 +1501,10 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
+  target_of = $33,
+  target_filter = $34,
   update_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-WHERE id = $33;
+WHERE id = $35;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -1577,6 +1630,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1620,6 +1675,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1859,6 +1916,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -1886,6 +1944,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
+  m.parent_id,
   m.response,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
   m.end_reason
@@ -1914,6 +1973,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -1943,6 +2003,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
+  m.parent_id,
   m.response,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
   m.end_reason
@@ -2082,7 +2143,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_group)
 WHERE
   m.def_id = $2
@@ -2109,7 +2172,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_group)
 WHERE
   m.def_id = $2
@@ -2279,7 +2344,8 @@ FROM (
   GROUP BY m.error_group
   ORDER BY dead DESC, m.error_group
   LIMIT $5
-) AS g STRAIGHT_JOIN notify_msg_history m ON m.id = g.example
+) AS g STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = g.example
+WHERE true
 ORDER BY g.dead DESC, g.error_group;
 
 -- read_counts
@@ -2484,7 +2550,8 @@ INSERT INTO
     trace_context,
     max_tries,
     expires_at,
-    response
+    response,
+    parent_id
   )
 SELECT
   m.id,
@@ -2515,7 +2582,8 @@ SELECT
       coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
     ) THEN m.expires_at
   END,
-  m.response
+  m.response,
+  m.parent_id
 FROM
   JSON_TABLE($2, '$[*]' COLUMNS (notice_id bigint PATH '$.notice_id', due bigint PATH '$.due')) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
 WHERE true;
@@ -2544,6 +2612,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -2569,6 +2638,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   $3
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
@@ -2633,7 +2703,8 @@ WHERE
     coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
   )
   AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
+  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2)
+  AND NOT EXISTS (SELECT 1 FROM (SELECT target_of FROM notify_def) t WHERE t.target_of = $2);
 
 -- open_switch
 INSERT IGNORE INTO notify_switch (id)

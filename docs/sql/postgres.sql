@@ -984,6 +984,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason,
     error_group
@@ -1010,6 +1011,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   coalesce(b.new_response::json, m.response),
+  m.parent_id,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   b.reason,
   b.new_group
@@ -1093,6 +1095,41 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
 WHERE m.id = ANY ($2::text::bigint[]) AND true;
 
+-- pass_on
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    max_tries,
+    expires_at,
+    parent_id,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.target,
+  m.param,
+  m.description,
+  m.trace_context,
+  m.ordering_key,
+  m.dedupe_key,
+  m.dedupe_until_ended,
+  m.max_tries,
+  m.expires_at,
+  m.id,
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+FROM json_to_recordset($2::json) AS b(place bigint, notice_id bigint, target bigint)
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true OFFSET 0) AS m
+ORDER BY b.place
+ON CONFLICT (def_id, dedupe_key)
+WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
+
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2::json
@@ -1166,6 +1203,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -1191,6 +1229,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   NULL
 FROM notify_msg AS m
@@ -1274,6 +1313,7 @@ kept AS (
       max_tries,
       expires_at,
       response,
+      parent_id,
       finish_time,
       end_reason,
       error_group
@@ -1300,6 +1340,7 @@ kept AS (
     m.max_tries,
     m.expires_at,
     coalesce(m.new_response::json, m.response),
+    m.parent_id,
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
     m.reason,
     m.new_group
@@ -1362,6 +1403,7 @@ kept AS (
       max_tries,
       expires_at,
       response,
+      parent_id,
       finish_time,
       end_reason
     )
@@ -1387,6 +1429,7 @@ kept AS (
     m.max_tries,
     m.expires_at,
     m.response,
+    m.parent_id,
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
     NULL
   FROM gone m
@@ -1802,6 +1845,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1857,6 +1902,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1912,6 +1959,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1968,6 +2017,8 @@ INSERT INTO
     owner,
     runbook,
     mask,
+    target_of,
+    target_filter,
     create_time,
     update_time
   )
@@ -2003,6 +2054,8 @@ VALUES (
   $30,
   $31,
   $32,
+  $33,
+  $34,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 );
@@ -2040,8 +2093,10 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
+  target_of = $33,
+  target_filter = $34,
   update_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-WHERE id = $33;
+WHERE id = $35;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -2176,6 +2231,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -2231,6 +2288,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -2529,6 +2588,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -2572,6 +2632,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.parent_id,
   m.response,
   CASE
     WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
@@ -2620,6 +2681,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -2665,6 +2727,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.parent_id,
   m.response,
   CASE
     WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
@@ -2923,6 +2986,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2971,6 +3040,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -3201,7 +3276,7 @@ FROM (
   ORDER BY dead DESC, m.error_group
   LIMIT $5
 ) AS g
-JOIN notify_msg_history m ON m.id = g.example
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg_history m WHERE m.id = g.example AND true OFFSET 0) AS m
 ORDER BY g.dead DESC, g.error_group;
 
 -- read_counts
@@ -3451,7 +3526,8 @@ INSERT INTO
     trace_context,
     max_tries,
     expires_at,
-    response
+    response,
+    parent_id
   )
 SELECT
   m.id,
@@ -3482,7 +3558,8 @@ SELECT
       coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
     ) THEN m.expires_at
   END,
-  m.response
+  m.response,
+  m.parent_id
 FROM json_to_recordset($2::json) AS b(notice_id bigint, due bigint)
 CROSS JOIN LATERAL (SELECT m.* FROM notify_msg_history m WHERE m.id = b.notice_id AND true OFFSET 0) AS m;
 
@@ -3510,6 +3587,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -3535,6 +3613,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   $3
 FROM notify_msg AS m
@@ -3602,7 +3681,8 @@ WHERE
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $3 * interval '1 millisecond'
   )
   AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
+  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2)
+  AND NOT EXISTS (SELECT 1 FROM (SELECT target_of FROM notify_def) t WHERE t.target_of = $2);
 
 -- open_switch
 INSERT INTO notify_switch (id)

@@ -854,6 +854,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason,
     error_group
@@ -880,6 +881,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   coalesce(b.new_response, m.response),
+  m.parent_id,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   b.reason,
   b.new_group
@@ -967,6 +969,45 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
 WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
 
+-- pass_on
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    max_tries,
+    expires_at,
+    parent_id,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.target,
+  m.param,
+  m.description,
+  m.trace_context,
+  m.ordering_key,
+  m.dedupe_key,
+  m.dedupe_until_ended,
+  m.max_tries,
+  m.expires_at,
+  m.id,
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+FROM (
+  SELECT value ->> 'place' AS place, value ->> 'notice_id' AS notice_id, value ->> 'target' AS target
+  FROM json_each($2)
+) AS b
+CROSS JOIN notify_msg m ON m.id = b.notice_id
+WHERE true
+ORDER BY b.place
+ON CONFLICT (def_id, dedupe_key)
+WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
+
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2
@@ -1002,6 +1043,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -1027,6 +1069,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   NULL
 FROM notify_msg AS m
@@ -1281,6 +1324,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1324,6 +1369,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1367,6 +1414,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1410,6 +1459,8 @@ INSERT INTO
     owner,
     runbook,
     mask,
+    target_of,
+    target_filter,
     create_time,
     update_time
   )
@@ -1445,6 +1496,8 @@ VALUES (
   $30,
   $31,
   $32,
+  $33,
+  $34,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
 );
@@ -1482,8 +1535,10 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
+  target_of = $33,
+  target_filter = $34,
   update_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-WHERE id = $33;
+WHERE id = $35;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -1598,6 +1653,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1641,6 +1698,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1884,6 +1943,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -1911,6 +1971,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
+  m.parent_id,
   m.response,
   CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
   m.end_reason
@@ -1939,6 +2000,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -1967,6 +2029,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
+  m.parent_id,
   m.response,
   CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
   m.end_reason
@@ -2105,7 +2168,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -2132,7 +2197,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -2284,6 +2351,7 @@ FROM (
   LIMIT $5
 ) AS g
 CROSS JOIN notify_msg_history m ON m.id = g.example
+WHERE true
 ORDER BY g.dead DESC, g.error_group;
 
 -- read_counts
@@ -2462,7 +2530,8 @@ INSERT INTO
     trace_context,
     max_tries,
     expires_at,
-    response
+    response,
+    parent_id
   )
 SELECT
   m.id,
@@ -2493,7 +2562,8 @@ SELECT
       coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
     ) THEN m.expires_at
   END,
-  m.response
+  m.response,
+  m.parent_id
 FROM (SELECT value ->> 'notice_id' AS notice_id, value ->> 'due' AS due FROM json_each($2)) AS b
 CROSS JOIN notify_msg_history m ON m.id = b.notice_id
 WHERE true;
@@ -2522,6 +2592,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -2547,6 +2618,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   $3
 FROM notify_msg AS m
@@ -2614,7 +2686,8 @@ WHERE
     printf('%+.3f seconds', (- $3) / 1000.0)
   )
   AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
+  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2)
+  AND NOT EXISTS (SELECT 1 FROM (SELECT target_of FROM notify_def) t WHERE t.target_of = $2);
 
 -- open_switch
 INSERT INTO notify_switch (id)

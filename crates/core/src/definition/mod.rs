@@ -7,6 +7,7 @@ mod columns;
 #[cfg(feature = "toml")]
 mod from_toml;
 mod handler_config;
+mod in_force;
 mod list;
 mod mask;
 #[cfg(test)]
@@ -31,12 +32,13 @@ pub use crate::retry::duration::FOREVER;
 pub(crate) use columns::as_changes;
 pub use columns::{ColumnValue, Difference, NotifyDef};
 pub use handler_config::{ExposeSecret, SecretError, SecretRef, SecretString, read_config};
+pub use in_force::{InForce, in_force};
 pub use list::Definitions;
 pub use mask::{MASKED, Mask};
 pub use policy::{AlertTrigger, KeepHistory, Policy};
 pub use rules::{RetryRules, Rule};
 pub use schedule::{MISSED_AFTER, MissedTicks, Schedule, Step, TICKS_AT_ONCE};
-pub use target::{InForce, TargetFilter, in_force};
+pub use target::TargetFilter;
 pub(crate) use version::for_people;
 pub(crate) use version::{APPLICATION, CREATED};
 pub use version::{BY_HAND, DefVersion, StoredVersion, by_hand, unseen};
