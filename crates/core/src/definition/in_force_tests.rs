@@ -21,7 +21,7 @@ fn target_inherits_what_it_does_not_set() {
     let off = own.among(&[NotifyDef { enabled: false, ..parent.clone() }]);
     assert!(!off.row.enabled, "what pauses the definition pauses its targets");
     let renamed = NotifyDef { handler: Some("http".to_owned()), ..parent.clone() };
-    assert_eq!(own.among(&[renamed.clone()]).row.handler.as_deref(), Some("http"));
+    assert_eq!(own.among(std::slice::from_ref(&renamed)).row.handler.as_deref(), Some("http"));
     let other = NotifyDef { handler: Some("mail".to_owned()), ..own };
     assert_eq!(other.among(&[renamed]).row.handler.as_deref(), Some("mail"));
     assert_eq!(in_force(vec![parent.clone()]), [InForce { row: parent, problem: None }]);

@@ -229,7 +229,7 @@ pub async fn a_definition_is_purged_after_its_targets(b: &dyn Backend) {
 
 pub async fn a_target_is_stored_with_the_id_of_its_definition(b: &dyn Backend) {
     let refused = |result: Result<(), Error>, text: &str| {
-        let error = result.err().expect("the target is refused").to_string();
+        let error = result.expect_err("the target is refused").to_string();
         assert!(error.contains(text), "{error}");
     };
     let orphan = NotifyDef::target("order", "erp");
