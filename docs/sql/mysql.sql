@@ -77,7 +77,7 @@ FROM
   ) AS b STRAIGHT_JOIN notify_msg m ON m.def_id = b.owner
   AND m.unique_key = b.own_key;
 
--- hold_duplicates
+-- lock_duplicates
 SELECT m.id, m.def_id, m.dedupe_key, m.fence
 FROM
   JSON_TABLE(
@@ -474,7 +474,7 @@ WHERE
 ORDER BY m.next_call_time
 LIMIT $4;
 
--- held_by
+-- claimed_by
 SELECT
   id,
   def_id,
@@ -753,7 +753,7 @@ SELECT
 FROM notify_switch
 WHERE paused;
 
--- hold
+-- lock
 SELECT m.id, m.fence, b.was
 FROM
   JSON_TABLE(
@@ -852,8 +852,7 @@ FROM
       new_group bigint PATH '$.new_group',
       reason longtext CHARACTER SET utf8mb4 PATH '$.reason'
     )
-  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
-WHERE true;
+  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id;
 
 -- remove
 DELETE m
@@ -893,17 +892,16 @@ SET
       b.after_ms * 1000,
       coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
     )
-  END
-WHERE true;
+  END;
 
 -- verify
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
-WHERE m.id IN ($2) AND true
+WHERE m.id IN ($2)
 UNION ALL
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
-WHERE m.id IN ($2) AND true;
+WHERE m.id IN ($2);
 
 -- pass_on
 INSERT
@@ -1013,7 +1011,7 @@ SELECT
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   NULL
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
-WHERE m.id IN ($2) AND true;
+WHERE m.id IN ($2);
 
 -- stored_where
 SELECT 1
@@ -1056,7 +1054,7 @@ FROM notify_msg_history
 WHERE id = $2
 FOR UPDATE;
 
--- refuse
+-- nack
 UPDATE notify_msg SET
   status = 4,
   errors = $3,
@@ -2512,7 +2510,7 @@ FROM (
 ) AS waiting
 GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
--- hold_ended
+-- lock_to_revive
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
 FROM
   JSON_TABLE(
@@ -2684,7 +2682,7 @@ WHERE
 ORDER BY m.finish_time
 LIMIT $5;
 
--- hold_purgeable
+-- lock_purgeable
 SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
 WHERE

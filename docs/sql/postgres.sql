@@ -60,7 +60,7 @@ JOIN
   AND m.dedupe_key = b.own_key
   AND (m.fence = 0 OR m.dedupe_until_ended);
 
--- hold_duplicates
+-- lock_duplicates
 SELECT m.id, m.def_id, m.dedupe_key, m.fence
 FROM json_to_recordset($2::json) AS b(owner bigint, own_key text)
 JOIN
@@ -587,7 +587,13 @@ SELECT
   )
 FROM notify_def d
 LEFT JOIN
-  json_to_recordset($2::json) AS b(owner bigint, from_0 bigint, from_2 bigint, from_5 bigint, from_4 bigint) ON b.owner = d.id;
+  json_to_recordset($2::json) AS b(
+    owner bigint,
+    from_0 bigint,
+    from_2 bigint,
+    from_5 bigint,
+    from_4 bigint
+  ) ON b.owner = d.id;
 
 -- overdue
 SELECT
@@ -615,7 +621,7 @@ WHERE
 ORDER BY m.next_call_time
 LIMIT $4;
 
--- held_by
+-- claimed_by
 SELECT
   id,
   def_id,
@@ -938,7 +944,7 @@ SELECT
 FROM notify_switch
 WHERE paused;
 
--- hold
+-- lock
 SELECT m.id, m.fence, b.was
 FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, was bigint, overdue bigint)
 CROSS JOIN
@@ -958,7 +964,7 @@ CROSS JOIN
 
 -- evict
 DELETE FROM notify_msg_history AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true;
+WHERE m.id = ANY ($2::text::bigint[]);
 
 -- archive
 INSERT INTO
@@ -1029,11 +1035,11 @@ FROM
     new_group bigint,
     reason text
   )
-CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true OFFSET 0) AS m;
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id OFFSET 0) AS m;
 
 -- remove
 DELETE FROM notify_msg AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true;
+WHERE m.id = ANY ($2::text::bigint[]);
 
 -- reschedule
 UPDATE notify_msg AS m SET
@@ -1089,11 +1095,11 @@ WHERE
 -- verify
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true
+WHERE m.id = ANY ($2::text::bigint[])
 UNION ALL
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true;
+WHERE m.id = ANY ($2::text::bigint[]);
 
 -- pass_on
 INSERT INTO
@@ -1233,7 +1239,7 @@ SELECT
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   NULL
 FROM notify_msg AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true;
+WHERE m.id = ANY ($2::text::bigint[]);
 
 -- settle
 WITH
@@ -1363,7 +1369,10 @@ moved AS (
       )
     END
   FROM held b
-  WHERE m.id = b.notice_id AND b.ends = 0 AND m.id = ANY (ARRAY(SELECT notice_id FROM held WHERE ends = 0))
+  WHERE
+    m.id = b.notice_id
+    AND b.ends = 0
+    AND m.id = ANY (ARRAY(SELECT notice_id FROM held WHERE ends = 0))
 )
 SELECT notice_id, fence, was
 FROM held;
@@ -1502,7 +1511,7 @@ FROM notify_msg_history
 WHERE id = $2
 FOR UPDATE;
 
--- refuse
+-- nack
 UPDATE notify_msg SET
   status = 4,
   errors = $3::json,
@@ -3488,7 +3497,7 @@ FROM (
 ) AS waiting
 GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
--- hold_ended
+-- lock_to_revive
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
 FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, was bigint)
 CROSS JOIN
@@ -3664,7 +3673,7 @@ WHERE
 ORDER BY m.finish_time
 LIMIT $5;
 
--- hold_purgeable
+-- lock_purgeable
 SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM notify_msg_history AS m
 WHERE

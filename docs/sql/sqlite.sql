@@ -62,7 +62,7 @@ CROSS JOIN
   AND m.dedupe_key = b.own_key
   AND (m.fence = 0 OR m.dedupe_until_ended);
 
--- hold_duplicates
+-- lock_duplicates
 SELECT m.id, m.def_id, m.dedupe_key, m.fence
 FROM (SELECT value ->> 'owner' AS owner, value ->> 'own_key' AS own_key FROM json_each($2)) AS b
 CROSS JOIN
@@ -562,7 +562,7 @@ WHERE
 ORDER BY m.next_call_time
 LIMIT $4;
 
--- held_by
+-- claimed_by
 SELECT
   id,
   def_id,
@@ -807,7 +807,7 @@ SELECT 0, NULL, 0, NULL, NULL, who, CAST(round(unixepoch(since, 'subsec') * 1000
 FROM notify_switch
 WHERE paused;
 
--- hold
+-- lock
 SELECT m.id, m.fence, b.was
 FROM (
   SELECT
@@ -828,7 +828,7 @@ WHERE
 
 -- evict
 DELETE FROM notify_msg_history AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
+WHERE m.id IN (SELECT value FROM json_each($2));
 
 -- archive
 INSERT INTO
@@ -900,12 +900,11 @@ FROM (
     value ->> 'reason' AS reason
   FROM json_each($2)
 ) AS b
-CROSS JOIN notify_msg m ON m.id = b.notice_id
-WHERE true;
+CROSS JOIN notify_msg m ON m.id = b.notice_id;
 
 -- remove
 DELETE FROM notify_msg AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
+WHERE m.id IN (SELECT value FROM json_each($2));
 
 -- reschedule
 UPDATE notify_msg AS m SET
@@ -963,11 +962,11 @@ WHERE
 -- verify
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true
+WHERE m.id IN (SELECT value FROM json_each($2))
 UNION ALL
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
+WHERE m.id IN (SELECT value FROM json_each($2));
 
 -- pass_on
 INSERT INTO
@@ -1073,7 +1072,7 @@ SELECT
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   NULL
 FROM notify_msg AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
+WHERE m.id IN (SELECT value FROM json_each($2));
 
 -- stored_where
 SELECT 1
@@ -1110,7 +1109,7 @@ SELECT status, fence, def_id, CAST(round(unixepoch(create_time, 'subsec') * 1000
 FROM notify_msg_history
 WHERE id = $2;
 
--- refuse
+-- nack
 UPDATE notify_msg SET
   status = 4,
   errors = $3,
@@ -2495,7 +2494,7 @@ FROM (
 ) AS waiting
 GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
--- hold_ended
+-- lock_to_revive
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
 FROM (
   SELECT value ->> 'notice_id' AS notice_id, value ->> 'fence' AS fence, value ->> 'was' AS was
@@ -2668,7 +2667,7 @@ WHERE
 ORDER BY m.finish_time
 LIMIT $5;
 
--- hold_purgeable
+-- lock_purgeable
 SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM notify_msg_history AS m
 WHERE

@@ -49,6 +49,11 @@ CALL notify_add('sync_order', '{"order": 7}');
 CALL notify_add_with('remind', '{"order": 7}', NULL, 3600, NULL, NULL, 'order 7', NULL, NULL, NULL, @id);
 -- [end]
 
+-- [ack_on_mysql]
+CALL notify_ack(7, @result);
+SELECT @result;
+-- [end]
+
 -- [add_on_sqlite]
 INSERT INTO notify_add (name, param, delay, unique_until_ended) VALUES ('remind', '{"order": 7}', 3600, 'order 7');
 -- [end]

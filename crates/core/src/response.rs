@@ -34,13 +34,13 @@ pub struct Response {
 
 impl Response {
     /// Creates a response with a status: the number of an HTTP status, or a code as text. Its first
-    /// [`RESPONSE_STATUS_LIMIT`] characters are kept, and each control character becomes U+FFFD.
+    /// 100 characters are kept, and each control character becomes U+FFFD.
     pub fn new(status: impl fmt::Display) -> Self {
         let status = status.to_string().chars().take(RESPONSE_STATUS_LIMIT).map(printable).collect();
         Self { status, body: None }
     }
 
-    /// Sets the body. Its first [`RESPONSE_BODY_LIMIT`] bytes are kept, cut between characters. What is not UTF-8, and each control
+    /// Sets the body. Its first 1,024 bytes are kept, cut between characters. What is not UTF-8, and each control
     /// character except a line feed and a tab, becomes U+FFFD.
     #[must_use]
     pub fn body(mut self, body: impl AsRef<[u8]>) -> Self {

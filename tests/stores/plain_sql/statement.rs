@@ -133,10 +133,10 @@ macro_rules! mysql_family {
 
             const ANSWERS_TABLE: &'static str = "
                 CREATE TABLE replies (notice bigint);
-                CREATE TRIGGER replied AFTER INSERT ON replies FOR EACH ROW CALL notify_ack(NEW.notice, @answer);";
+                CREATE TRIGGER replied AFTER INSERT ON replies FOR EACH ROW CALL notify_ack(NEW.notice, @result);";
 
             fn ack(id: i64) -> String {
-                format!("CALL notify_ack({id}, @answer); SELECT @answer;")
+                format!("CALL notify_ack({id}, @result); SELECT @result;")
             }
 
             fn add(notice: &Add) -> String {

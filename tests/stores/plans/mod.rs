@@ -62,10 +62,10 @@ impl Access {
             "claim_ids" | "claim_fresh" | "claim_keys" | "still_first" | "lock_first" | "first_blocked" => {
                 &[Self::Id, Self::Key]
             }
-            "duplicates" | "hold_duplicates" => &[Self::Key],
+            "duplicates" | "lock_duplicates" => &[Self::Key],
             "insert_many" | "insert_many_keyed" | "pass_on" => &[Self::Id, Self::Sort], // The batch is sorted.
             // Claimed notices are few, and so are groups.
-            "held_by" | "retry_groups" => &[Self::Status, Self::Sort],
+            "claimed_by" | "retry_groups" => &[Self::Status, Self::Sort],
             "purge_definition" => &[Self::Definition],
             "purge_inbox" | "old_keys" => &[Self::FirstSeen, Self::Id],
             _ => &[Self::Id],
@@ -286,7 +286,7 @@ async fn no_statement_reads_or_sorts_a_table_of_notices<D: Database<Db: Plans>>(
             continue;
         }
         // This one runs on the application's connections, whose plans we leave alone.
-        let ours = |name: &str| tables != "empty" || !["duplicates", "hold_duplicates"].contains(&name);
+        let ours = |name: &str| tables != "empty" || !["duplicates", "lock_duplicates"].contains(&name);
         for (name, text) in
             statement_texts::<D::Db>().into_iter().filter(|(name, text)| has_many_rows(name, text) && ours(name))
         {
@@ -334,7 +334,7 @@ async fn batches_find_their_rows_by_their_ids_in_small_tables<D: Database<Db = s
         db.sql("INSERT INTO notify_msg (def_id, param) VALUES (1, '1')").await;
     }
     let (mut conn, mut bad) = (our_connection(&db).await, Vec::new());
-    for name in ["hold", "remove", "reschedule", "extend", "extendable"] {
+    for name in ["lock", "remove", "reschedule", "extend", "extendable"] {
         let texts = statement_texts::<sqlx::MySql>();
         let (_, text) = texts.iter().find(|(other, _)| *other == name).unwrap();
         for arguments in arguments(name, "MySQL") {

@@ -16,10 +16,10 @@ mod groups;
 mod listing;
 mod operator;
 mod plan;
-mod rate;
 mod retime;
 mod series;
 
+pub use crate::limit::Rate;
 pub use alerts::OpenAlert;
 pub use audit::{AuditFilter, AuditPage};
 pub use bulk::{Bulk, Preview};
@@ -32,5 +32,4 @@ pub use groups::ErrorGroup;
 pub use listing::{ClassCount, Counted, Page};
 pub use operator::Operator;
 pub use plan::{Applied, DefinitionsPlan, PlannedChange};
-pub use rate::Rate;
 pub use series::SeriesPoint;

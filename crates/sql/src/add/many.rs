@@ -12,15 +12,15 @@ use solid_notify_core::add::NewNotice;
 use solid_notify_core::error::{Error, Result};
 use sqlx::Connection;
 
-use crate::add::caller::{Caller, DOING, Inserted};
 use crate::add::find::{DedupeKey, committed_ids, definition_ids, duplicates, unknown_definition};
 use crate::add::one::{ROUNDS, insert, insert_of, lost_again};
 use crate::add::skipped::{check_skipped, end_skipped};
-use crate::add::statements::{AddStatements, NEW_COLUMNS};
+use crate::add::statements::{AddStatements, Returned};
+use crate::caller::{Caller, DOING, Inserted};
 use crate::dialect::Dialect;
 use crate::dialect::fault::{failed, is_unique_violation};
 use crate::dialect::kind::Kind;
-use crate::dialect::row::required;
+use crate::dialect::row::{one_number, required};
 use crate::dialect::statement::{Arg, Statement, json, mysql_literal};
 
 /// Maximum number of notices in one statement.
@@ -208,14 +208,15 @@ async fn insert_batches<DB: Dialect>(
     now: Arg<'_>,
     inserted: &mut [Option<Inserted>],
 ) -> sqlx::Result<()> {
+    const AT: Returned = Returned::AT;
     let mut missing = Vec::new();
     for chunk in chunks(rows) {
         let json = json(&chunk)?;
         let returned = DB::fetch(conn, statement, &[now, json.as_str().into()]).await?;
         let (mut by_key, mut by_order) = (HashMap::new(), Vec::new());
         for row in &returned {
-            let (id, def_id) = (required::<DB>(row, 0)?, required::<DB>(row, 1)?);
-            match DB::text(row, 2)? {
+            let (id, def_id) = (required::<DB>(row, AT.id)?, required::<DB>(row, AT.def_id)?);
+            match DB::text(row, AT.dedupe_key)? {
                 Some(key) => drop(by_key.insert((def_id, key), id)),
                 None => by_order.push(id),
             }
@@ -233,9 +234,9 @@ async fn insert_batches<DB: Dialect>(
             }
         }
     }
-    for hold in [true, false] {
-        let of_kind = || missing.iter().filter(|row| row.until_ended.is_none() == hold);
-        let duplicates = duplicates::<DB>(conn, of_kind().filter_map(|row| row.key()), now, hold).await?;
+    for lock in [true, false] {
+        let of_kind = || missing.iter().filter(|row| row.until_ended.is_none() == lock);
+        let duplicates = duplicates::<DB>(conn, of_kind().filter_map(|row| row.key()), now, lock).await?;
         for row in of_kind() {
             let id = row.key().and_then(|key| duplicates.get(&key.owned()).copied());
             inserted[row.asked] = id.map(Inserted::Duplicate);
@@ -272,7 +273,7 @@ async fn values_lists<DB: Dialect>(
     let step = match &AddStatements::of(DB::KIND).id_step {
         Some(id_step) if !rows.is_empty() => {
             let answer = DB::fetch(conn, id_step, &[]).await?;
-            answer.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(1)
+            one_number::<DB>(&answer)?.unwrap_or(1)
         }
         _ => 1,
     };
@@ -343,5 +344,12 @@ fn values_list(kind: Kind, rows: &[NewRow<'_>], now: Arg<'_>, tables: &str) -> S
     };
     let rows = rows.iter().map(row).collect::<Vec<_>>();
     let tables = tables.replace('`', "``");
-    format!("INSERT INTO `{tables}`.notify_msg ({NEW_COLUMNS}) VALUES {}", rows.join(", "))
+    format!(
+        "INSERT INTO `{tables}`.notify_msg (
+             def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended, max_tries,
+             expires_at, create_time, next_call_time
+         )
+         VALUES {}",
+        rows.join(", ")
+    )
 }

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use solid_notify_core::add::NewNotice;
 use solid_notify_core::error::Result;
 
-use crate::add::caller::{Caller, DOING, Inserted};
 use crate::add::find::{definition_id, definition_ids, duplicate_of, unknown_definition};
 use crate::add::skipped::{check_skipped, end_skipped};
-use crate::add::statements::AddStatements;
+use crate::add::statements::{AddStatements, Returned};
+use crate::caller::{Caller, DOING, Inserted};
 use crate::dialect::Dialect;
 use crate::dialect::fault::{failed, is_unique_violation};
 use crate::dialect::row::required;
@@ -66,7 +66,8 @@ async fn insert_by_name<DB: Dialect>(
     for _ in 0..ROUNDS {
         let rows = DB::fetch(conn, statement, &args).await.map_err(failed)?;
         if let Some(row) = rows.first() {
-            let (id, def_id) = (required::<DB>(row, 0).map_err(failed)?, required::<DB>(row, 1).map_err(failed)?);
+            let [id, def_id] = [Returned::AT.id, Returned::AT.def_id].map(|at| required::<DB>(row, at).map_err(failed));
+            let (id, def_id) = (id?, def_id?);
             return Ok(Inserted::New { id, def_id });
         }
         // No row was inserted: the notice is a duplicate, or the definition does not exist.
@@ -75,8 +76,8 @@ async fn insert_by_name<DB: Dialect>(
         let Some(def_id) = def_ids.get(notice.name()) else {
             return Err(unknown_definition::<DB>(conn, notice.name(), now).await);
         };
-        let hold = !notice.is_unique_until_ended();
-        if let Some(id) = duplicate_of::<DB>(conn, *def_id, notice, now, hold).await.map_err(failed)? {
+        let lock = !notice.is_unique_until_ended();
+        if let Some(id) = duplicate_of::<DB>(conn, *def_id, notice, now, lock).await.map_err(failed)? {
             return Ok(Inserted::Duplicate(id));
         }
     }

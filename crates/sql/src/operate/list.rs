@@ -8,7 +8,7 @@ use solid_notify_core::store::{Listed, Position, QueueSlice};
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
-use crate::dialect::row::{columns, readable, required, required_text};
+use crate::dialect::row::{columns, one_number, one_text, readable, required};
 use crate::dialect::statement::{Arg, Statement, int, statements};
 use crate::record::DUE;
 
@@ -204,7 +204,7 @@ pub(crate) async fn count<DB: Dialect>(
     let [from, until] = bounds.args();
     let args = [now, slice.def_id.into(), which(slice), from, until, int(most).into()];
     let rows = on.rows(statement, &args).await?;
-    let count = rows.first().map(|row| required::<DB>(row, 0)).transpose()?;
+    let count = one_number::<DB>(&rows)?;
     Ok(count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0))
 }
 
@@ -217,7 +217,7 @@ pub(crate) async fn ahead<DB: Dialect>(
 ) -> sqlx::Result<Option<i64>> {
     let args = [now, notice.def_id.into(), key.into(), notice.id.into()];
     let rows = on.rows(&ListStatements::of(DB::KIND).ahead, &args).await?;
-    rows.first().map(|row| required::<DB>(row, 0)).transpose()
+    one_number::<DB>(&rows)
 }
 
 /// Reads class after class: one look for each class of a definition, and one more.
@@ -233,7 +233,7 @@ pub(crate) async fn classes<DB: Dialect>(
         loop {
             let args = [now, (*def_id).into(), last.as_str().into()];
             let rows = on.rows(&ListStatements::of(DB::KIND).next_class, &args).await?;
-            let Some(class) = rows.first().map(|row| required_text::<DB>(row, 0)).transpose()? else { break };
+            let Some(class) = one_text::<DB>(&rows)? else { break };
             found.push((*def_id, class.clone()));
             last = class;
         }

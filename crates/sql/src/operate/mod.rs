@@ -1,6 +1,5 @@
 //! Operator calls in the database: lists, counts, and the verbs, each in one transaction with its audit entry.
 
-pub(crate) mod audit;
 pub(crate) mod counts;
 pub(crate) mod groups;
 pub(crate) mod list;

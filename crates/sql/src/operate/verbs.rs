@@ -7,22 +7,29 @@ use solid_notify_core::notice::{NoticeRecord, Status, millis_from_time, time_fro
 use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
 use solid_notify_core::store::{AuditEntry, BulkStep, BulkStepDone, Target};
 
-use crate::add::statements::AddStatements;
+use crate::add::statements::{AddStatements, Duplicate};
+use crate::audit::write_entry;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::{Kind, Ty};
-use crate::dialect::row::{ids_of_rows, required};
+use crate::dialect::row::{columns, numbers, required};
 use crate::dialect::statement::{Arg, Statement, json, statements};
 use crate::fence;
 use crate::nodes::time;
-use crate::operate::audit::write_entry;
 use crate::ordering::{keys_of, unblock};
 use crate::record::lock_record;
 use crate::settle::statements::{HISTORY, SettleStatements};
 
+columns! {
+    /// A dead letter, and the dedupe key that it gets back when it is retried.
+    Held():
+    id = "m.id";
+    key = "CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END";
+}
+
 statements! {
     VerbStatements:
-    hold_ended,
+    lock_to_revive,
     revive,
     cancel,
     retime,
@@ -44,8 +51,9 @@ impl VerbStatements {
         Self {
             // The notices of a step that are unchanged. Locked ones are skipped, because another session purges or revives
             // them. So is an ended notice whose id a live notice has as well (a restored sequence).
-            hold_ended: statement(format!(
-                "SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END {}",
+            lock_to_revive: statement(format!(
+                "SELECT {} {}",
+                Held::list(),
                 kind.batch_rows(
                     &ids,
                     "notify_msg_history",
@@ -93,7 +101,7 @@ impl VerbStatements {
     }
 }
 
-/// A notice of a step, as the statements `hold`, `hold_ended` and `revive` read it.
+/// A notice of a step, as the statements `lock`, `lock_to_revive` and `revive` read it.
 #[derive(Serialize)]
 struct VerbRow {
     notice_id: i64,
@@ -201,7 +209,10 @@ async fn keys_taken<'k, DB: Dialect>(
     let rows = DB::fetch(tx, &AddStatements::of(DB::KIND).duplicates, &[now, batch.as_str().into()]).await?;
     let mut live = HashMap::new();
     for row in &rows {
-        live.insert(DB::text(row, 2)?.unwrap_or_default(), required::<DB>(row, 0)?);
+        live.insert(
+            DB::text(row, Duplicate::AT.dedupe_key)?.unwrap_or_default(),
+            required::<DB>(row, Duplicate::AT.id)?,
+        );
     }
     Ok(keys.into_iter().filter_map(|(id, key)| live.get(key).map(|other| (id, *other))).collect())
 }
@@ -259,10 +270,10 @@ async fn carry_out_step<DB: Dialect>(
     let mut done = BulkStepDone::default();
     match &step.verb {
         Verb::Retry if step.status.is_final() => {
-            let held = DB::fetch(tx, &verbs.hold_ended, &args).await?;
+            let held = DB::fetch(tx, &verbs.lock_to_revive, &args).await?;
             let mut keys = HashMap::new();
             for row in &held {
-                keys.insert(required::<DB>(row, 0)?, DB::text(row, 1)?);
+                keys.insert(required::<DB>(row, Held::AT.id)?, DB::text(row, Held::AT.key)?);
             }
             let with_key = keys.iter().filter_map(|(id, key)| key.as_deref().map(|key| (*id, key)));
             let taken = keys_taken::<DB>(tx, now, step.def_id, with_key).await?;
@@ -287,8 +298,8 @@ async fn carry_out_step<DB: Dialect>(
             done.changed = revived.iter().map(|row| row.notice_id).collect();
         }
         Verb::Reschedule { .. } if matches!(step.status, Status::NotSent | Status::Failed) => {
-            let held = DB::fetch(tx, &settle.hold, &args).await?;
-            done.changed = ids_of_rows::<DB>(&held)?;
+            let held = DB::fetch(tx, &settle.lock, &args).await?;
+            done.changed = numbers::<DB>(&held)?;
             if !done.changed.is_empty() {
                 let held: HashSet<i64> = done.changed.iter().copied().collect();
                 let rows: Vec<VerbRow> = rows.into_iter().filter(|row| held.contains(&row.notice_id)).collect();
@@ -297,8 +308,8 @@ async fn carry_out_step<DB: Dialect>(
             }
         }
         Verb::Cancel { reason } if !step.status.is_final() => {
-            let held = DB::fetch(tx, &settle.hold, &args).await?;
-            done.changed = ids_of_rows::<DB>(&held)?;
+            let held = DB::fetch(tx, &settle.lock, &args).await?;
+            done.changed = numbers::<DB>(&held)?;
             if !done.changed.is_empty() {
                 cancel::<DB>(tx, now, &done.changed, reason).await?;
             }

@@ -12,8 +12,8 @@ use solid_notify_core::definition::{KeepHistory, in_force};
 use solid_notify_core::store::{Purge, Purged, dead_letters};
 use solid_notify_core::{AnyOutbox, NotifyDef, Status, StoreError};
 
-use crate::running::erased::{AnyHandler, Closure, Typed, check_by};
-use crate::running::handler::{Failure, Handler, HandlerResult, Notice};
+use crate::handlers::erased::{AnyHandler, Closure, Typed, check_by};
+use crate::handlers::handler::{Failure, Handler, HandlerResult, Notice};
 
 /// The rows of one purge: few, so that other transactions do not wait for it.
 const STEP: usize = 500;

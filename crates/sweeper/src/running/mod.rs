@@ -1,13 +1,9 @@
-//! Running: one attempt of a claimed notice ([`attempt`]) calls its handler ([`handler`]) and finds the class of its error
-//! ([`classify`]). [`in_flight`] lists the attempts of this node until they are settled.
+//! Running: one attempt of a claimed notice ([`attempt`]) calls its handler and turns the result into an outcome. [`in_flight`] lists
+//! the attempts of this node until they are settled.
 
-mod attempt;
-pub(crate) mod batch;
-pub(crate) mod classify;
-pub(crate) mod erased;
-pub(crate) mod handler;
+pub(crate) mod attempt;
 mod in_flight;
 mod span;
-pub(crate) mod targets;
+mod targets;
 
 pub(crate) use in_flight::AttemptsInFlight;

@@ -6,14 +6,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
-use solid_notify_core::Policy;
-use solid_notify_core::definition::RetryRules;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::transition::Event;
 
-use super::erased::AnyHandler;
-use super::handler::{Facts, HandlerResult};
 use crate::definitions::{Definition, Definitions, Ready};
 use crate::settling::Outcome;
 
@@ -41,30 +36,4 @@ fn takes(target: &Definition, param: &str) -> bool {
         None => target.row.filter().and_then(Result::ok).map(Cow::Owned),
     };
     target.row.enabled && filter.is_none_or(|filter| filter.accepts(param))
-}
-
-/// Returns the policy of a definition whose notices are passed on. That is no delivery: it has no limits and needs no ack, and it is
-/// repeated until it is done.
-pub(crate) fn passing_on(policy: Policy) -> Policy {
-    let mut policy = policy;
-    (policy.quota, policy.window, policy.need_confirm) = (None, None, false);
-    (policy.max_retries, policy.rules) = (None, RetryRules::default());
-    policy
-}
-
-/// The handler of such a definition, which is never called.
-pub(crate) struct PassesOn;
-
-impl AnyHandler for PassesOn {
-    fn call(self: Arc<Self>, _facts: Arc<Facts>) -> BoxFuture<'static, Result<HandlerResult, String>> {
-        Box::pin(std::future::ready(Ok(Ok(()))))
-    }
-
-    fn check(&self, _handler_config: Option<&str>) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn check_recipients(&self, _email: &[String], _alert_to: &[String]) -> Result<(), String> {
-        Ok(())
-    }
 }
