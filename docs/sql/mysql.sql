@@ -808,6 +808,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason,
     error_group
@@ -835,6 +836,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   coalesce(b.new_response, m.response),
+  m.parent_id,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   b.reason,
   b.new_group
@@ -905,6 +907,43 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
 WHERE m.id IN ($2);
 
+-- pass_on
+INSERT
+  IGNORE INTO notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    max_tries,
+    expires_at,
+    parent_id,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.target,
+  m.param,
+  m.description,
+  m.trace_context,
+  m.ordering_key,
+  m.dedupe_key,
+  m.dedupe_until_ended,
+  m.max_tries,
+  m.expires_at,
+  m.id,
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
+  coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+FROM
+  JSON_TABLE(
+    $2,
+    '$[*]' COLUMNS (place bigint PATH '$.place', notice_id bigint PATH '$.notice_id', target bigint PATH '$.target')
+  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY b.place;
+
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
 VALUES (IF (database () = $3, $1, NULL), $2);
@@ -947,6 +986,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -973,6 +1013,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   NULL
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
@@ -1252,6 +1293,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1295,6 +1338,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1338,6 +1383,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1382,6 +1429,8 @@ INSERT INTO
     owner,
     runbook,
     mask,
+    target_of,
+    target_filter,
     create_time,
     update_time
   )
@@ -1417,6 +1466,8 @@ VALUES (
   $30,
   $31,
   $32,
+  $33,
+  $34,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
 );
@@ -1454,8 +1505,10 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
+  target_of = $33,
+  target_filter = $34,
   update_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-WHERE id = $33;
+WHERE id = $35;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -1581,6 +1634,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1624,6 +1679,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1864,6 +1921,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -1892,6 +1950,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
+  m.parent_id,
   m.response,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
   m.end_reason
@@ -1921,6 +1980,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -1951,6 +2011,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
+  m.parent_id,
   m.response,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
   m.end_reason
@@ -3485,7 +3546,8 @@ INSERT INTO
     tag,
     max_tries,
     expires_at,
-    response
+    response,
+    parent_id
   )
 SELECT
   m.id,
@@ -3517,7 +3579,8 @@ SELECT
       coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
     ) THEN m.expires_at
   END,
-  m.response
+  m.response,
+  m.parent_id
 FROM
   JSON_TABLE($2, '$[*]' COLUMNS (notice_id bigint PATH '$.notice_id', due bigint PATH '$.due')) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
 WHERE true;
@@ -3547,6 +3610,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -3573,6 +3637,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   $3
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
@@ -3637,7 +3702,8 @@ WHERE
     coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
   )
   AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
+  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2)
+  AND NOT EXISTS (SELECT 1 FROM (SELECT target_of FROM notify_def) t WHERE t.target_of = $2);
 
 -- open_switch
 INSERT IGNORE INTO notify_switch (id)

@@ -1001,6 +1001,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason,
     error_group
@@ -1028,6 +1029,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   coalesce(b.new_response::json, m.response),
+  m.parent_id,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   b.reason,
   b.new_group
@@ -1111,6 +1113,41 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
 WHERE m.id = ANY ($2::text::bigint[]);
 
+-- pass_on
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    max_tries,
+    expires_at,
+    parent_id,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.target,
+  m.param,
+  m.description,
+  m.trace_context,
+  m.ordering_key,
+  m.dedupe_key,
+  m.dedupe_until_ended,
+  m.max_tries,
+  m.expires_at,
+  m.id,
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+FROM json_to_recordset($2::json) AS b(place bigint, notice_id bigint, target bigint)
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true OFFSET 0) AS m
+ORDER BY b.place
+ON CONFLICT (def_id, dedupe_key)
+WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
+
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2::json
@@ -1185,6 +1222,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -1211,6 +1249,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   NULL
 FROM notify_msg AS m
@@ -1295,6 +1334,7 @@ kept AS (
       max_tries,
       expires_at,
       response,
+      parent_id,
       finish_time,
       end_reason,
       error_group
@@ -1322,6 +1362,7 @@ kept AS (
     m.max_tries,
     m.expires_at,
     coalesce(m.new_response::json, m.response),
+    m.parent_id,
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
     m.reason,
     m.new_group
@@ -1388,6 +1429,7 @@ kept AS (
       max_tries,
       expires_at,
       response,
+      parent_id,
       finish_time,
       end_reason
     )
@@ -1414,6 +1456,7 @@ kept AS (
     m.max_tries,
     m.expires_at,
     m.response,
+    m.parent_id,
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
     NULL
   FROM gone m
@@ -1829,6 +1872,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1884,6 +1929,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1939,6 +1986,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1995,6 +2044,8 @@ INSERT INTO
     owner,
     runbook,
     mask,
+    target_of,
+    target_filter,
     create_time,
     update_time
   )
@@ -2030,6 +2081,8 @@ VALUES (
   $30,
   $31,
   $32,
+  $33,
+  $34,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 );
@@ -2067,8 +2120,10 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
+  target_of = $33,
+  target_filter = $34,
   update_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-WHERE id = $33;
+WHERE id = $35;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -2203,6 +2258,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -2258,6 +2315,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -2557,6 +2616,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -2601,6 +2661,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.parent_id,
   m.response,
   CASE
     WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
@@ -2650,6 +2711,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -2696,6 +2758,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.parent_id,
   m.response,
   CASE
     WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
@@ -4543,7 +4606,8 @@ INSERT INTO
     tag,
     max_tries,
     expires_at,
-    response
+    response,
+    parent_id
   )
 SELECT
   m.id,
@@ -4575,7 +4639,8 @@ SELECT
       coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
     ) THEN m.expires_at
   END,
-  m.response
+  m.response,
+  m.parent_id
 FROM json_to_recordset($2::json) AS b(notice_id bigint, due bigint)
 CROSS JOIN LATERAL (SELECT m.* FROM notify_msg_history m WHERE m.id = b.notice_id AND true OFFSET 0) AS m;
 
@@ -4604,6 +4669,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -4630,6 +4696,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   $3
 FROM notify_msg AS m
@@ -4697,7 +4764,8 @@ WHERE
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $3 * interval '1 millisecond'
   )
   AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
+  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2)
+  AND NOT EXISTS (SELECT 1 FROM (SELECT target_of FROM notify_def) t WHERE t.target_of = $2);
 
 -- open_switch
 INSERT INTO notify_switch (id)

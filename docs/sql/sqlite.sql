@@ -865,6 +865,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason,
     error_group
@@ -892,6 +893,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   coalesce(b.new_response, m.response),
+  m.parent_id,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   b.reason,
   b.new_group
@@ -978,6 +980,45 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
 WHERE m.id IN (SELECT value FROM json_each($2));
 
+-- pass_on
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    max_tries,
+    expires_at,
+    parent_id,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.target,
+  m.param,
+  m.description,
+  m.trace_context,
+  m.ordering_key,
+  m.dedupe_key,
+  m.dedupe_until_ended,
+  m.max_tries,
+  m.expires_at,
+  m.id,
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
+FROM (
+  SELECT value ->> 'place' AS place, value ->> 'notice_id' AS notice_id, value ->> 'target' AS target
+  FROM json_each($2)
+) AS b
+CROSS JOIN notify_msg m ON m.id = b.notice_id
+WHERE true
+ORDER BY b.place
+ON CONFLICT (def_id, dedupe_key)
+WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
+
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2
@@ -1014,6 +1055,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -1040,6 +1082,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   NULL
 FROM notify_msg AS m
@@ -1294,6 +1337,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1337,6 +1382,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1380,6 +1427,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1423,6 +1472,8 @@ INSERT INTO
     owner,
     runbook,
     mask,
+    target_of,
+    target_filter,
     create_time,
     update_time
   )
@@ -1458,6 +1509,8 @@ VALUES (
   $30,
   $31,
   $32,
+  $33,
+  $34,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
 );
@@ -1495,8 +1548,10 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
+  target_of = $33,
+  target_filter = $34,
   update_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-WHERE id = $33;
+WHERE id = $35;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -1611,6 +1666,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1654,6 +1711,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1898,6 +1957,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -1926,6 +1986,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
+  m.parent_id,
   m.response,
   CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
   m.end_reason
@@ -1955,6 +2016,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -1984,6 +2046,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
+  m.parent_id,
   m.response,
   CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
   m.end_reason
@@ -3359,7 +3422,8 @@ INSERT INTO
     tag,
     max_tries,
     expires_at,
-    response
+    response,
+    parent_id
   )
 SELECT
   m.id,
@@ -3391,7 +3455,8 @@ SELECT
       coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
     ) THEN m.expires_at
   END,
-  m.response
+  m.response,
+  m.parent_id
 FROM (SELECT value ->> 'notice_id' AS notice_id, value ->> 'due' AS due FROM json_each($2)) AS b
 CROSS JOIN notify_msg_history m ON m.id = b.notice_id
 WHERE true;
@@ -3421,6 +3486,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -3447,6 +3513,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   $3
 FROM notify_msg AS m
@@ -3514,7 +3581,8 @@ WHERE
     printf('%+.3f seconds', (- $3) / 1000.0)
   )
   AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
+  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2)
+  AND NOT EXISTS (SELECT 1 FROM (SELECT target_of FROM notify_def) t WHERE t.target_of = $2);
 
 -- open_switch
 INSERT INTO notify_switch (id)

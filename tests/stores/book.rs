@@ -6,6 +6,7 @@ use solid_notify_tests::{Database, TestDb, on_each_database};
 on_each_database!(
     rows_inserted_as_in_the_book_are_valid_definitions,
     rows_edited_as_in_the_book_are_valid_definitions,
+    targets_inserted_as_in_the_book_get_what_is_passed_on,
     the_query_of_the_book_has_the_latest_dead_letter_first,
 );
 
@@ -50,6 +51,27 @@ async fn rows_edited_as_in_the_book_are_valid_definitions<D: Database>() {
     let sale = rows.iter().find(|row| row.name == "report_sale").unwrap();
     assert_eq!(sale.email.as_deref(), Some("final_failure=shift@example.org"));
     assert_eq!(sale.alert_to.as_deref(), Some("dead_letters=ops"));
+    db.close().await;
+}
+
+async fn targets_inserted_as_in_the_book_get_what_is_passed_on<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.shell().run(region("targets")).well();
+    valid_rows(&db).await;
+    for amount in [7, 7000] {
+        let mut tx = db.outbox.begin().await.unwrap();
+        add_notice(&mut tx, "order", &serde_json::json!({ "amount": amount, "country": "FR" })).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let sweeper = db.outbox.sweeper().handler("http", move |notice: Notice<serde_json::Value>| {
+        sender.send((notice.target().unwrap().to_owned(), notice.param()["amount"].as_i64().unwrap())).unwrap();
+        async { Ok(()) }
+    });
+    sweeper.run_until_idle().await.unwrap();
+    let mut got: Vec<_> = receiver.try_iter().collect();
+    got.sort_unstable();
+    assert_eq!(got, [("customs".to_owned(), 7000), ("erp".to_owned(), 7), ("erp".to_owned(), 7000)]);
     db.close().await;
 }
 

@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::clock::HandClock;
-use crate::definition::{NotifyDef, Problem};
+use crate::definition::{InForce, NotifyDef, Problem, in_force};
 use crate::dispatch::Dispatch;
 use crate::error::{Error, Result};
 use crate::metrics::{self, Commits};
@@ -53,7 +53,36 @@ impl Engine {
         self.config_checks.write().insert(handler, check);
     }
 
-    /// Checks a definition before it is stored: each column, and `handler_config` by its handler if this process has the handler.
+    /// Returns the definitions as sweepers follow them.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn in_force(&self) -> Result<Vec<InForce>> {
+        Ok(in_force(self.stores.definitions.definitions().await?))
+    }
+
+    /// Returns a definition as it would be followed among the stored ones, with the id of its parent if it is a target.
+    ///
+    /// # Errors
+    /// [`Error::InvalidDefinition`] if it is no valid target; those of the store.
+    pub(crate) async fn followed(&self, def: &NotifyDef) -> Result<NotifyDef> {
+        if def.target_of.is_none() {
+            return Ok(def.clone());
+        }
+        followed_among(def, &self.stores.definitions.definitions().await?)
+    }
+
+    /// Checks a definition before it is stored, as [`Self::validate`] does, a target with what it inherits. Returns the row to store.
+    ///
+    /// # Errors
+    /// [`Error::InvalidDefinition`] names every column that cannot work; those of the store.
+    pub(crate) async fn checked(&self, def: NotifyDef) -> Result<NotifyDef> {
+        let followed = self.followed(&def).await?;
+        self.validate(&followed)?;
+        Ok(NotifyDef { target_of: followed.target_of, ..def })
+    }
+
+    /// Checks a definition: each column, and `handler_config` by its handler if this process has the handler.
     pub(crate) fn validate(&self, def: &NotifyDef) -> Result<()> {
         let mut problems = def.policy().err().unwrap_or_default();
         let check = self.config_checks.read().get(def.handler_name()).cloned();
@@ -140,6 +169,18 @@ impl Engine {
     fn now(&self) -> DateTime<Utc> {
         self.clock.as_ref().map_or_else(Utc::now, HandClock::now)
     }
+}
+
+/// Returns a definition as it would be followed among these, with the id of its parent if it is a target.
+pub(crate) fn followed_among(def: &NotifyDef, rows: &[NotifyDef]) -> Result<NotifyDef> {
+    let InForce { mut row, problem } = def.among(rows);
+    if let Some(problem) = problem {
+        return Err(Error::InvalidDefinition { name: def.name.clone(), problems: vec![problem] });
+    }
+    if let Some(Ok(parent)) = def.parent_in(rows) {
+        row.target_of = Some(parent.id);
+    }
+    Ok(row)
 }
 
 const NO_KEYS: Error = Error::TokenKeys { problem: "no keys are set (`outbox.use_token_keys`)" };

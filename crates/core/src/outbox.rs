@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::ack::{AckResult, Reply};
-use crate::definition::{APPLICATION, ColumnValue, NotifyDef, Problem};
+use crate::definition::{APPLICATION, ColumnValue, NotifyDef, Problem, in_force};
 use crate::engine::Engine;
 use crate::error::{FaultKind, Result, StoreError};
 use crate::notice::NoticeRecord;
@@ -40,7 +40,7 @@ impl AnyOutbox {
     /// # Errors
     /// [`crate::Error::InvalidDefinition`] names every column that cannot work.
     pub async fn define_if_missing(&self, def: NotifyDef) -> Result<Defined> {
-        self.engine.validate(&def)?;
+        let def = self.engine.checked(def).await?;
         let defined = match self.edit(Edit::Create(def.clone()), APPLICATION).await? {
             Edited::Stored(row) => Defined::Created(row),
             Edited::Conflict(row) => {
@@ -66,6 +66,7 @@ impl AnyOutbox {
     /// [`crate::Error::InvalidDefinition`] names every column that cannot work; [`FaultKind::Conflict`] where other editors changed the
     /// row ten times meanwhile.
     pub async fn define_or_replace(&self, def: NotifyDef) -> Result<Defined> {
+        let def = self.engine.checked(def).await?;
         for _ in 0..EDITS {
             match self.plan(&def).await? {
                 Plan::Create => {
@@ -91,12 +92,12 @@ impl AnyOutbox {
     /// # Errors
     /// As [`Self::define_or_replace`].
     pub async fn plan(&self, def: &NotifyDef) -> Result<Plan> {
-        self.engine.validate(def)?;
+        let def = self.engine.checked(def.clone()).await?;
         let rows = self.engine.stores().definitions.definitions().await?;
         let Some(row) = rows.into_iter().find(|row| row.name == def.name && row.delete_time.is_none()) else {
             return Ok(Plan::Create);
         };
-        let differences = row.differences(def);
+        let differences = row.differences(&def);
         Ok(if differences.is_empty() { Plan::Same(row) } else { Plan::Replace { row, differences } })
     }
 
@@ -105,7 +106,7 @@ impl AnyOutbox {
     /// # Errors
     /// [`crate::Error::InvalidDefinition`] names every column that cannot work.
     pub async fn update(&self, seen: &NotifyDef, new: NotifyDef) -> Result<Updated> {
-        self.engine.validate(&new)?;
+        let new = self.engine.checked(new).await?;
         let edit = Edit::Replace { seen: seen.clone(), new };
         Ok(self.edit(edit, APPLICATION).await?.into())
     }
@@ -135,7 +136,9 @@ impl AnyOutbox {
     pub async fn definitions(&self) -> Result<Vec<DefinitionState>> {
         let rows = self.engine.stores().definitions.definitions().await?;
         let nodes = self.engine.stores().browse.nodes(NODE_LIVES).await?;
-        let mut states: Vec<_> = rows.into_iter().map(|row| DefinitionState::new(row, &nodes)).collect();
+        let problems = in_force(rows.clone()).into_iter().map(|followed| followed.policy().err().unwrap_or_default());
+        let states = rows.into_iter().zip(problems);
+        let mut states: Vec<_> = states.map(|(row, problems)| DefinitionState::new(row, problems, &nodes)).collect();
         states.sort_by(|a, b| a.row.name.cmp(&b.row.name));
         Ok(states)
     }
@@ -306,8 +309,7 @@ pub struct Refusal {
 }
 
 impl DefinitionState {
-    fn new(row: NotifyDef, nodes: &[SeenNode]) -> Self {
-        let problems = row.policy().err().unwrap_or_default();
+    fn new(row: NotifyDef, problems: Vec<Problem>, nodes: &[SeenNode]) -> Self {
         let refusal =
             |node: &SeenNode| Some(Refusal { node: node.id.clone(), problem: node.refuses(row.id)?.to_owned() });
         Self { problems, refused_by: nodes.iter().filter_map(refusal).collect(), row }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Mask, MissedTicks, NotifyDef, Problem, RetryRules, Rule, Schedule, SendWindow};
+use super::{Mask, MissedTicks, NotifyDef, Problem, RetryRules, Rule, Schedule, SendWindow, TargetFilter};
 use crate::class::ErrorClass;
 use crate::limit::{Breaker, Quota, Rate};
 use crate::notice::OwnLimits;
@@ -62,6 +62,8 @@ pub struct Policy {
     pub dead_alert_count: Option<usize>,
     /// The parts of the parameter that people must not see; none: they see all of it.
     pub mask: Option<Arc<Mask>>,
+    /// Which parameters it gets as a target; none: all.
+    pub filter: Option<Arc<TargetFilter>>,
 }
 
 /// Which outcomes of attempts raise an alert. An overdue ack raises one with each trigger but `Never`.
@@ -192,6 +194,8 @@ impl NotifyDef {
         let quota = check.quota(self);
         check.runbook(self.runbook.as_deref());
         let mask = check.optional::<Mask>("mask", self.mask.as_deref());
+        let filter = check.optional::<TargetFilter>("target_filter", self.target_filter.as_deref());
+        check.target(self);
         let keep_history = match self.keep_history.trim() {
             "none" => Some(KeepHistory::Never),
             "forever" => Some(KeepHistory::Forever),
@@ -223,6 +227,7 @@ impl NotifyDef {
                 backlog_alert_age: backlog_alert_age?,
                 dead_alert_count: dead_alert_count?,
                 mask: mask?.map(Arc::new),
+                filter: filter?.map(Arc::new),
             })
         };
         match policy() {
@@ -264,6 +269,16 @@ impl Check {
         let length = text.chars().count();
         if length == 0 || length > 200 || text.contains('\0') {
             self.wrong(column, text, "a name of 1 to 200 characters without NUL");
+        }
+    }
+
+    fn target(&mut self, def: &NotifyDef) {
+        match (def.target_of, &def.schedule, &def.target_filter) {
+            (Some(_), Some(schedule), _) => {
+                self.wrong("schedule", schedule, "null: a target gets notices of its definition")
+            }
+            (None, _, Some(filter)) => self.wrong("target_filter", filter, "null, because `target_of` is null"),
+            _ => {}
         }
     }
 

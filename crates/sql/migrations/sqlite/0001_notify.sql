@@ -42,6 +42,9 @@ CREATE TABLE notify_def (
     owner                    text,
     runbook                  text,
     mask                     text,
+    -- Of a target: the id of the definition whose notices are passed on to it, and which of them it gets.
+    target_of                integer,
+    target_filter            text,
     -- Written by sweepers: the last tick of the timetable, and the timetable that it belongs to.
     last_tick                text,
     tick_schedule            text,
@@ -88,6 +91,8 @@ CREATE TABLE notify_msg (
     -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
     max_tries      integer,
     expires_at     text,
+    -- The notice that was passed on to a target as this one.
+    parent_id      integer,
     -- What the receiver answered last, as JSON; see the chapter on handlers. Null: its handler reported nothing.
     response       text,
     -- Set while the notice waits behind an unfinished one of its ordering key: the time at which it was due. Then next_call_time
@@ -143,6 +148,7 @@ CREATE TABLE notify_msg_history (
     tag            text,
     max_tries      integer,
     expires_at     text,
+    parent_id      integer,
     response       text,
     finish_time    text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     end_reason     text,

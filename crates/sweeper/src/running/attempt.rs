@@ -16,6 +16,7 @@ use tracing::Instrument;
 
 use super::in_flight::AttemptsInFlight;
 use super::span;
+use super::targets::pass_on;
 use crate::definitions::{Definition, Ready};
 use crate::handlers::classify::{chain, http_status};
 use crate::handlers::handler::{AfterFailure, Facts};
@@ -68,9 +69,17 @@ impl Drop for WithoutOutcome<'_> {
 
 /// Runs one attempt and always returns an outcome. A panic in user code (the handler, an error's text, a drop) is caught
 /// and becomes a failed attempt.
-async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, claimed: ClaimedNotice) -> Outcome {
+async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mut claimed: ClaimedNotice) -> Outcome {
     if claimed.is_expired() {
         return Outcome::new(claimed, ready, Event::Expired);
+    }
+    if definition.has_targets {
+        return pass_on(&worker.definitions(), ready, claimed);
+    }
+    if let Some(filter) = ready.policy.filter.as_ref().filter(|filter| !filter.accepts(&claimed.param)) {
+        let why = format!("the target does not accept it: {filter}");
+        claimed.param = String::new();
+        return Outcome::new(claimed, ready, Event::Skipped(why));
     }
     if ready.policy.within(&claimed.own).is_exhausted_in_all(claimed.tries()) {
         return Outcome::new(claimed, ready, Event::OutOfTries);

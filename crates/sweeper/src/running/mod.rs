@@ -4,5 +4,6 @@
 pub(crate) mod attempt;
 mod in_flight;
 mod span;
+mod targets;
 
 pub(crate) use in_flight::AttemptsInFlight;
