@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
+use crate::cipher::{self, CipherError, ParamCipher, is_encrypted};
 use crate::clock::HandClock;
 use crate::definition::{NotifyDef, Problem};
 use crate::dispatch::Dispatch;
@@ -26,6 +27,7 @@ pub struct Engine {
     wake: watch::Sender<()>,
     edits: AtomicU64,
     token_keys: RwLock<Option<TokenKeys>>,
+    param_cipher: RwLock<Option<Arc<dyn ParamCipher>>>,
     config_checks: RwLock<HashMap<String, ConfigCheck>>,
 }
 
@@ -44,6 +46,7 @@ impl Engine {
             wake: watch::channel(()).0,
             edits: AtomicU64::new(0),
             token_keys: RwLock::default(),
+            param_cipher: RwLock::default(),
             config_checks: RwLock::default(),
         }
     }
@@ -114,6 +117,28 @@ impl Engine {
     /// Returns true if the secrets of ack tokens are set.
     pub fn has_token_keys(&self) -> bool {
         self.token_keys.read().is_some()
+    }
+
+    /// Sets the cipher of parameters. Sweepers of this process then read the definitions again, which may have waited for it.
+    pub fn set_param_cipher(&self, cipher: Arc<dyn ParamCipher>) {
+        *self.param_cipher.write() = Some(cipher);
+        self.edited();
+    }
+
+    /// Returns the cipher of parameters, if one is set.
+    pub fn param_cipher(&self) -> Option<Arc<dyn ParamCipher>> {
+        self.param_cipher.read().clone()
+    }
+
+    /// Decrypts the parameter of a notice; `None`: it is stored as it is.
+    ///
+    /// # Errors
+    /// Those of the cipher; [`CipherError::UnknownKey`] if none is set.
+    pub fn decrypted(&self, def_id: i64, param: &str) -> std::result::Result<Option<String>, CipherError> {
+        if !is_encrypted(param) {
+            return Ok(None);
+        }
+        cipher::decrypt(self.param_cipher().as_deref(), def_id, param).map(Some)
     }
 
     /// Signs an ack token, valid for `valid`.

@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::ack::{AckResult, Reply};
+use crate::cipher::ParamCipher;
 use crate::definition::{APPLICATION, ColumnValue, NotifyDef, Problem};
 use crate::engine::Engine;
 use crate::error::{FaultKind, Result, StoreError};
@@ -141,12 +142,18 @@ impl AnyOutbox {
     }
 
     /// Returns one notice, live or ended, by its id, with its whole parameter. For the application; [`crate::Operator::show`] returns
-    /// what people may see of it.
+    /// what people may see of it. A parameter that this process cannot decrypt is returned as it is stored.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn find(&self, id: i64) -> Result<Option<NoticeRecord>> {
-        Ok(self.engine.stores().browse.find(id).await?)
+        let mut found = self.engine.stores().browse.find(id).await?;
+        if let Some(notice) = &mut found
+            && let Ok(Some(param)) = self.engine.decrypted(notice.def_id, &notice.param)
+        {
+            notice.param = param;
+        }
+        Ok(found)
     }
 
     /// Acks a notice: it ends as succeeded, also if it is being sent, waits for a retry or is a dead letter. A cancelled one
@@ -192,6 +199,26 @@ impl AnyOutbox {
     /// Sets the secrets of ack tokens. Call it at the start, and again whenever they are rotated.
     pub fn use_token_keys(&self, keys: TokenKeys) {
         self.engine.set_token_keys(keys);
+    }
+
+    /// Sets the cipher for the parameters of definitions that have `encrypt_param`: notices added through this outbox are encrypted, and
+    /// its sweepers, operators and [`Self::find`] decrypt them. Call it at the start, and again to rotate keys.
+    ///
+    /// Without a cipher, adding a notice of such a definition is an [`crate::Error::Encryption`], and sweepers leave the definition to
+    /// other nodes.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use solid_notify_core::{AnyOutbox, NotifyDef, ParamCipher, Result};
+    ///
+    /// async fn set_up(outbox: &AnyOutbox, keys: impl ParamCipher + 'static) -> Result<()> {
+    ///     outbox.use_param_cipher(Arc::new(keys));
+    ///     outbox.define_if_missing(NotifyDef::new("charge_card").encrypt_param(true)).await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn use_param_cipher(&self, cipher: Arc<dyn ParamCipher>) {
+        self.engine.set_param_cipher(cipher);
     }
 
     /// Verifies an ack token and returns its content. Use it to ack or nack within your own transaction:

@@ -210,6 +210,8 @@ notify_def! {
     runbook: Option<String> = None,
     /// The parts of the parameter that people must not see, as JSON: see [`super::Mask`]; none: they see all of it.
     mask: Option<String> = None,
+    /// Whether parameters are stored encrypted: see [`crate::cipher::ParamCipher`].
+    encrypt_param: bool = false,
 }
 
 impl NotifyDef {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Mask, MissedTicks, NotifyDef, Problem, RetryRules, Rule, Schedule, SendWindow};
+use crate::built_in::is_built_in;
 use crate::class::ErrorClass;
 use crate::limit::{Breaker, Quota};
 use crate::notice::OwnLimits;
@@ -63,6 +64,8 @@ pub struct Policy {
     pub dead_alert_count: Option<usize>,
     /// The parts of the parameter that people must not see; none: they see all of it.
     pub mask: Option<Arc<Mask>>,
+    /// Whether parameters are stored encrypted.
+    pub encrypt_param: bool,
 }
 
 /// Which outcomes of attempts raise an alert. An overdue ack raises one with each trigger but `Never`.
@@ -185,6 +188,9 @@ impl NotifyDef {
         let quota = check.quota(self);
         check.runbook(self.runbook.as_deref());
         let mask = check.optional::<Mask>("mask", self.mask.as_deref());
+        if self.encrypt_param && is_built_in(&self.name) {
+            check.wrong("encrypt_param", true, "false, because sweepers add the notices of a built-in definition");
+        }
         let keep_history = match self.keep_history.trim() {
             "none" => Some(KeepHistory::Never),
             "forever" => Some(KeepHistory::Forever),
@@ -216,6 +222,7 @@ impl NotifyDef {
                 backlog_alert_age: backlog_alert_age?,
                 dead_alert_count: dead_alert_count?,
                 mask: mask?.map(Arc::new),
+                encrypt_param: self.encrypt_param,
             })
         };
         match policy() {

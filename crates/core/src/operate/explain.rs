@@ -5,7 +5,7 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use crate::definition::{NotifyDef, Policy, Problem};
+use crate::definition::{NotifyDef, Policy, Problem, is_about_encryption};
 use crate::limit::{QuotaStop, allowance};
 use crate::notice::rfc3339;
 use crate::notice::{NoticeRecord, Status, millis_from_time};
@@ -79,7 +79,8 @@ pub enum Explanation {
         /// The number of living nodes.
         nodes: usize,
     },
-    /// It is due, but the handler of every living node that has it refuses the definition's `handler_config`.
+    /// It is due, but the handler of every living node that has it refuses the definition's `handler_config`, or every such node cannot
+    /// decrypt its parameter: then the problem begins with `encrypt_param`.
     ConfigRefused {
         /// The handler's name.
         handler: String,
@@ -274,6 +275,9 @@ impl fmt::Display for Explanation {
             }
             Self::NoHandler { handler, nodes } => {
                 write!(f, "it is due, but no living node has the handler {handler:?} ({})", lives(*nodes))
+            }
+            Self::ConfigRefused { problem, .. } if is_about_encryption(problem) => {
+                write!(f, "it is due, but no node can decrypt it: {problem}")
             }
             Self::ConfigRefused { handler, problem } => {
                 write!(f, "it is due, but the handler {handler:?} refuses the definition's handler_config: {problem}")

@@ -92,9 +92,9 @@ impl RedisStore {
             }
             Look::ClaimedBy { worker } => {
                 let (_, rows) = self.rows().await?;
-                let claimed = given::Look::Claimed { worker, most: limit };
+                let by_worker = given::Look::Claimed { worker, most: limit };
                 let looks = rows.iter().map(|seen| {
-                    let look = self.run::<Vec<Words>>(&LOOK, seen.id, &claimed, "looking for claimed notices");
+                    let look = self.run::<Vec<Words>>(&LOOK, seen.id, &by_worker, "looking for claimed notices");
                     async {
                         look.await.map(|found| found.iter().map(|words| claimed(seen.id, words)).collect::<Vec<_>>())
                     }

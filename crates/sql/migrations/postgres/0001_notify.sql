@@ -40,6 +40,7 @@ CREATE TABLE notify_def (
     owner                    text,
     runbook                  text,
     mask                     text,
+    encrypt_param            boolean NOT NULL DEFAULT false,
     -- Written by sweepers: the last tick of the timetable, and the timetable that it belongs to.
     last_tick                timestamptz,
     tick_schedule            text,

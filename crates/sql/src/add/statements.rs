@@ -45,12 +45,13 @@ impl AddStatements {
     fn new(kind: Kind) -> Self {
         let statement = |text: String| Statement::new(kind, &text);
         let (now, tables, apart) = (kind.now(), kind.tables_at_hand(), !kind.insert_reads_freely());
+        let encrypts = "CASE WHEN encrypt_param THEN 1 ELSE 0 END";
         // Where an insert may not read the definition, this statement does. MariaDB reports whether the server still has an open transaction, which the driver does not know after a raw ROLLBACK;
         // MySQL ignores the executable comment. The cast: coalesce makes a decimal of the variable, which is unsigned.
         let definition_id = |lock: &str| {
             apart.then(|| {
                 statement(format!(
-                    "SELECT id, CAST(coalesce(/*M! @@in_transaction, */ 1) AS signed), {tables}
+                    "SELECT id, CAST(coalesce(/*M! @@in_transaction, */ 1) AS signed), {tables}, {encrypts}
                      FROM notify_def
                      WHERE name = $2 AND delete_time IS NULL{lock}"
                 ))
@@ -63,7 +64,8 @@ impl AddStatements {
         let keeps_its_key = kind.keeps_its_key("");
         let unless_duplicate =
             format!(" ON CONFLICT (def_id, dedupe_key) WHERE dedupe_key IS NOT NULL AND {keeps_its_key} DO NOTHING");
-        // `$2` is the definition: its name, or on MySQL its id, which was read in the database `$13`.
+        // `$2` is the definition: its name, or on MySQL its id, which was read in the database `$14`. `$13` is the definition for which the
+        // parameter is encrypted: where a definition stores only encrypted ones, no other is inserted.
         let insert = |unless: &str| {
             let (param, send_time) = (kind.to_json("$3"), send_time("$11", "$12"));
             let expires_at = kind.epoch_time("$10");
@@ -73,7 +75,7 @@ impl AddStatements {
                     "INSERT INTO notify_msg ({NEW_COLUMNS})
                      SELECT d.id, {param}, $4, $5, $6, $7, ($8 = 1), $9, {expires_at}, {now}, {send_time}
                      FROM notify_def d
-                     WHERE d.name = $2 AND d.delete_time IS NULL{unless}
+                     WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $13){unless}
                      RETURNING id, def_id, dedupe_key"
                 ),
                 // InnoDB locks what an `INSERT … SELECT` reads, and such an insert stores 0 instead of a null that the column
@@ -81,7 +83,7 @@ impl AddStatements {
                 // prepared statement in the database in which it was prepared, even after a `USE`.
                 MySql => format!(
                     "INSERT INTO notify_msg ({NEW_COLUMNS})
-                     VALUES (IF(database() = $13, $2, NULL), {param}, $4, $5, $6, $7, ($8 = 1), $9, {expires_at}, {now},
+                     VALUES (IF(database() = $14, $2, NULL), {param}, $4, $5, $6, $7, ($8 = 1), $9, {expires_at}, {now},
                              {send_time})"
                 ),
             })
@@ -121,7 +123,7 @@ impl AddStatements {
                 "SELECT name FROM notify_def WHERE delete_time IS NULL ORDER BY name LIMIT 1000".into(),
             ),
             definition_ids: statement(format!(
-                "SELECT d.id, d.name, {tables}
+                "SELECT d.id, d.name, {tables}, {encrypts}
                  FROM notify_def d
                  JOIN {} ON d.name = b.own_key
                  WHERE d.delete_time IS NULL",
