@@ -10,6 +10,7 @@ mod copy;
 mod hunt;
 mod install;
 mod list;
+mod mutant_result;
 mod mutate;
 mod provide;
 mod reach;
@@ -20,7 +21,6 @@ mod table;
 mod test;
 mod tool;
 mod unpack;
-mod mutant_result;
 
 use std::process::ExitCode;
 

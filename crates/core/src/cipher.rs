@@ -77,7 +77,9 @@ pub enum CipherError {
         known: Vec<String>,
     },
     /// The stored text was changed, or belongs to another definition.
-    #[error("it is not what was encrypted for this definition: the stored text was changed, or copied from another definition")]
+    #[error(
+        "it is not what was encrypted for this definition: the stored text was changed, or copied from another definition"
+    )]
     Altered,
     /// The cipher cannot work now, for this reason.
     #[error("the cipher does not work: {0}")]

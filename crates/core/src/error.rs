@@ -68,7 +68,9 @@ pub enum Error {
         problem: &'static str,
     },
     /// The definition has `encrypt_param`, and the parameter cannot be encrypted. Nothing was stored.
-    #[error("the definition {name:?} stores only encrypted parameters (encrypt_param), and this one cannot be encrypted: {problem}")]
+    #[error(
+        "the definition {name:?} stores only encrypted parameters (encrypt_param), and this one cannot be encrypted: {problem}"
+    )]
     Encryption {
         /// The definition's name, or the number of the notice.
         name: String,

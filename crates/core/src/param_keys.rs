@@ -68,7 +68,8 @@ impl ParamKey {
     /// # Errors
     /// [`Error::ParamKeys`] names the reference and what is wrong, and contains nothing of the key.
     pub fn read(reference: &str) -> Result<Self> {
-        let secret: SecretRef = reference.parse().map_err(|problem| refused(format!("a key cannot be read: {problem}")))?;
+        let secret: SecretRef =
+            reference.parse().map_err(|problem| refused(format!("a key cannot be read: {problem}")))?;
         let text = secret.read().map_err(|error| refused(error.to_string()))?;
         let expected = "expected 32 random bytes in Base64, as `openssl rand -base64 32` prints them";
         let wrong = |what: String| refused(format!("the key of {reference:?} {what}; {expected}"));
@@ -84,7 +85,10 @@ impl fmt::Debug for ParamKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ids = self.ids();
         let (encrypts, accepts) = (ids.first(), ids.get(1..).unwrap_or_default());
-        f.debug_struct("ParamKeys").field("encrypts", &encrypts.map_or("", String::as_str)).field("accepts", &accepts).finish()
+        f.debug_struct("ParamKeys")
+            .field("encrypts", &encrypts.map_or("", String::as_str))
+            .field("accepts", &accepts)
+            .finish()
     }
 }
 
@@ -105,7 +109,9 @@ impl ParamKeys {
         let id = id.into();
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if id.is_empty() || id.len() > ID_LIMIT || !id.bytes().all(is_part) {
-            return Err(refused(format!("{id:?} is no id of a key: write 1 to {ID_LIMIT} letters, digits, `-`, `_` or `.`")));
+            return Err(refused(format!(
+                "{id:?} is no id of a key: write 1 to {ID_LIMIT} letters, digits, `-`, `_` or `.`"
+            )));
         }
         if self.keys.iter().any(|(other, _)| *other == id) {
             return Err(refused(format!("two keys have the id {id:?}; give each key an id of its own")));
@@ -189,7 +195,10 @@ mod tests {
         let new = both.encrypt(PARAM, OWNER).unwrap();
         assert_eq!(new.key, "two");
         let error = keys().decrypt(&new.key, &new.bytes, OWNER).unwrap_err();
-        assert!(error.to_string().contains(r#"the key "two", which this process does not have; it has "one""#), "{error}");
+        assert!(
+            error.to_string().contains(r#"the key "two", which this process does not have; it has "one""#),
+            "{error}"
+        );
     }
 
     #[test]
@@ -215,7 +224,10 @@ mod tests {
         let same = ParamKeys::new("one", read(&format!("{encoded}\n")).unwrap()).unwrap();
         let Ciphertext { key, bytes } = same.encrypt(PARAM, OWNER).unwrap();
         assert_eq!(keys().decrypt(&key, &bytes, OWNER).unwrap(), PARAM);
-        assert_eq!(format!("{:?} {same:?}", read(&encoded).unwrap()), "ParamKey ParamKeys { encrypts: \"one\", accepts: [] }");
+        assert_eq!(
+            format!("{:?} {same:?}", read(&encoded).unwrap()),
+            "ParamKey ParamKeys { encrypts: \"one\", accepts: [] }"
+        );
         for (content, problem) in [("hunter2 hunter2", "is not Base64"), ("aHVudGVyMg==", "has 7 bytes")] {
             let error = read(content).err().unwrap().to_string();
             assert!(error.contains(problem) && error.contains(&reference) && !error.contains("unter2"), "{error}");

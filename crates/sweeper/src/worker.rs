@@ -20,6 +20,7 @@ use crate::definitions::{Definition, Definitions, KnownDefinitions, StrategyFn};
 use crate::meters::NodeMeters;
 use crate::running::AttemptsInFlight;
 use crate::running::classify::Classifier;
+use crate::running::decrypt::Undecrypted;
 use crate::running::erased::AnyHandler;
 use crate::settling::OutcomeQueue;
 use crate::signals::Signals;
@@ -46,6 +47,8 @@ pub(crate) struct Worker {
     pub(crate) health: Health,
     /// Ticks, claims and outcomes that wait because of other sessions' row locks.
     pub(crate) locked_rows: LockedRows,
+    /// Notices that wait because this node cannot decrypt them.
+    pub(crate) undecrypted: Undecrypted,
     pub(crate) meters: NodeMeters,
     pub(crate) totals: Totals,
     started: Instant,
@@ -76,6 +79,7 @@ impl Worker {
             tasks: TaskTracker::new(),
             health: Health::new(settings.outage_grace, moment(&outbox, started)),
             locked_rows: LockedRows::default(),
+            undecrypted: Undecrypted::default(),
             meters: NodeMeters::new(),
             totals: Totals::default(),
             known: Arc::default(),

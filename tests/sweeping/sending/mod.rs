@@ -9,6 +9,7 @@ mod clocks;
 mod configs;
 mod definitions;
 mod delivery;
+mod handler_results;
 mod lifecycle;
 mod limits;
 mod masks;
@@ -16,7 +17,6 @@ mod own_limits;
 mod slices;
 mod testkit;
 mod timetables;
-mod handler_results;
 mod versions;
 mod windows;
 

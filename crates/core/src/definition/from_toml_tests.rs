@@ -66,7 +66,8 @@ fn every_column_can_be_in_a_file() {
         .handler_config("{}")
         .owner("team orders")
         .runbook("https://wiki.example.org/orders")
-        .mask(r#"["$.card.number"]"#);
+        .mask(r#"["$.card.number"]"#)
+        .encrypt_param(true);
     let differing = NotifyDef::new("a").differences(&other).len();
     assert_eq!(differing, NotifyDef::COLUMNS.len() - 1, "each column but the name has a value other than its default");
     let lines = NotifyDef::COLUMNS.iter().zip(other.values()).skip(1).map(|(column, value)| match value {

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use solid_notify_core::store::{Alarm, DueSlice, dead_letters};
+use solid_notify_core::store::{Alarm, DueSlice, RefusedConfig, dead_letters};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Status, StoreError};
 
 use crate::alerts::{DEFAULT_COOLDOWN, circuit_open};
-use crate::definitions::{Definition, Readiness};
+use crate::definitions::{Definition, Readiness, refusal};
 use crate::worker::Worker;
 
 /// How long notices may be due while no node has their handler, because nodes start one after the other.
@@ -59,7 +59,7 @@ impl Worker {
             match &definition.readiness {
                 Readiness::Invalid(problems) => alarm(AlertReason::InvalidDefinition, problems.clone()),
                 Readiness::Refused(_, problem) => {
-                    alarm(AlertReason::InvalidDefinition, format!("its handler refuses handler_config: {problem}"));
+                    alarm(AlertReason::InvalidDefinition, refusal(problem));
                 }
                 _ => {}
             }
@@ -102,6 +102,11 @@ impl Worker {
             let Some(definition) = definitions.get(def_id).filter(is_reported) else { continue };
             let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
             alarms.extend(self.alarm(def_id, &definition.row.name, AlertReason::Locked, cooldown, message));
+        }
+        for RefusedConfig { def_id, problem, .. } in self.undecrypted.lasting(self.moment()) {
+            let Some(definition) = definitions.get(def_id).filter(is_reported) else { continue };
+            let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
+            alarms.extend(self.alarm(def_id, &definition.row.name, AlertReason::InvalidDefinition, cooldown, problem));
         }
         let off = Duration::from_millis(clock_offset_ms.unsigned_abs());
         if off > CLOCK_TOLERANCE

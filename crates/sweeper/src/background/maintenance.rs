@@ -43,7 +43,7 @@ impl Worker {
         let mut node = Node {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             clock_offset_ms,
-            refused: self.definitions().refused().collect(),
+            refused: self.definitions().refused().chain(self.undecrypted.lasting(self.moment())).collect(),
             ..Node::new(&self.id, handlers)
         };
         let asked = Utc::now();

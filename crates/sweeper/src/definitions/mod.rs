@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use parking_lot::{Mutex, RwLock};
-use solid_notify_core::definition::Step;
+use solid_notify_core::definition::{Step, is_about_encryption};
 use solid_notify_core::store::{DefinitionCounts, DueTimes, Paused, RefusedConfig, Tick};
 use solid_notify_core::{ALERT_DEFINITION, NotifyDef, Policy, Status};
 
@@ -101,8 +101,17 @@ pub(crate) enum Readiness {
     /// No handler or strategy of that name is registered on this node; the text says which. The policy applies to attempts
     /// under way.
     NotHere(Policy, String),
-    /// The handler refuses `handler_config`, for this reason. The policy applies to attempts under way.
+    /// The handler refuses `handler_config`, or this node has no cipher for `encrypt_param`; the text says why. The policy applies to
+    /// attempts under way.
     Refused(Policy, String),
+}
+
+/// Returns the problem of [`Readiness::Refused`] as people read it.
+pub(crate) fn refusal(problem: &str) -> String {
+    match is_about_encryption(problem) {
+        true => problem.to_owned(),
+        false => format!("its handler refuses handler_config: {problem}"),
+    }
 }
 
 /// A named retry strategy: the delay before retry number `n`, from 1.
@@ -156,7 +165,7 @@ impl Definitions {
         snapshot.iter().filter_map(pile).collect()
     }
 
-    /// Returns the definitions whose `handler_config` a handler of this node refuses.
+    /// Returns the definitions whose `handler_config` a handler of this node refuses, or whose parameters this node cannot decrypt.
     pub(crate) fn refused(&self) -> impl Iterator<Item = RefusedConfig> {
         self.all().filter_map(|definition| Some(RefusedConfig::new(definition.row.id, definition.refusal()?)))
     }
@@ -193,7 +202,7 @@ impl Definition {
         }
     }
 
-    /// Returns why its handler refuses its `handler_config`, if it does.
+    /// Returns why its handler refuses its `handler_config`, or that the cipher is missing.
     pub(crate) fn refusal(&self) -> Option<&str> {
         match &self.readiness {
             Readiness::Refused(_, problem) => Some(problem),

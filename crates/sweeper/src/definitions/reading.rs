@@ -15,7 +15,7 @@ use solid_notify_core::store::{Edit, Paused, SendLimits};
 use solid_notify_core::{ALERT_DEFINITION, NotifyDef, StoreError};
 
 use super::ticks::Ticks;
-use super::{Definition, Definitions, Readiness, Ready, StrategyFn};
+use super::{Definition, Definitions, Readiness, Ready, StrategyFn, refusal};
 use crate::alerts::{AlertHandler, log_alerts, recipients};
 use crate::meters::Meters;
 use crate::running::erased::AnyHandler;
@@ -87,7 +87,14 @@ impl Worker {
         let mut by_id = BTreeMap::new();
         for row in rows {
             let definition = match before.by_id.get(&row.id) {
-                Some(known) if *known.row == row && !turned && !self.takes_alerts_anew(known) => Arc::clone(known),
+                Some(known)
+                    if *known.row == row
+                        && !turned
+                        && !self.takes_alerts_anew(known)
+                        && !self.has_cipher_now(known) =>
+                {
+                    Arc::clone(known)
+                }
                 _ => {
                     let readiness = self.readiness_of(&row, is_paused);
                     let definition = Definition { readiness, row: Arc::new(row), ticks: Ticks::default() };
@@ -163,6 +170,9 @@ impl Worker {
                 }
             },
         };
+        if policy.encrypt_param && self.outbox.engine().param_cipher().is_none() {
+            return Readiness::Refused(policy, NO_CIPHER.to_owned());
+        }
         if let Err(problem) = handler.check(row.handler_config.as_deref()) {
             return Readiness::Refused(policy, clean_text(&problem, MESSAGE_LIMIT));
         }
@@ -183,6 +193,11 @@ impl Worker {
         self.known.alerts_elsewhere() == Some(false)
     }
 
+    /// Returns true if the cipher that a definition waited for is set.
+    fn has_cipher_now(&self, known: &Definition) -> bool {
+        known.refusal() == Some(NO_CIPHER) && self.outbox.engine().param_cipher().is_some()
+    }
+
     /// Returns true if logging alerts on this node must now begin or end.
     fn takes_alerts_anew(&self, known: &Definition) -> bool {
         known.row.handler_name() == ALERT_DEFINITION
@@ -192,6 +207,10 @@ impl Worker {
             && known.is_here() != self.logs_alerts()
     }
 }
+
+/// Why a definition with `encrypt_param` waits on a node that has no cipher.
+const NO_CIPHER: &str =
+    "encrypt_param: this node has no cipher; call `outbox.use_param_cipher` before its sweeper starts";
 
 /// Returns whether the definitions differ from the last reading. The first reading always differs, because edits before
 /// it were not seen.
@@ -272,7 +291,7 @@ fn report(definition: &Definition) {
             tracing::info!(definition = %name, %reason, "its notices are left to other nodes")
         }
         Readiness::Refused(_, problem) => {
-            tracing::error!(definition = %name, %problem, "its handler refuses handler_config: its notices wait until the row is corrected");
+            tracing::error!(definition = %name, problem = %refusal(problem), "this node sends none of its notices until that is corrected");
         }
     }
 }

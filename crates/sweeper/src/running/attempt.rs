@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use solid_notify_core::ErrorClass;
-use solid_notify_core::definition::FOREVER;
+use solid_notify_core::cipher::CipherError;
+use solid_notify_core::definition::{FOREVER, Mask};
 use solid_notify_core::error::BoxError;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::transition::Event;
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::classify::chain;
+use super::decrypt;
 use super::handler::{AfterFailure, Facts};
 use super::in_flight::AttemptsInFlight;
 use super::span;
@@ -78,7 +80,21 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, cl
         return Outcome::new(claimed, ready, Event::OutOfTries);
     }
     let began = Instant::now();
-    let facts = Facts::new(claimed, Arc::clone(&definition.row), worker.outbox.clone());
+    let mut claimed = claimed;
+    let encrypted = match worker.decrypt(&mut claimed) {
+        Ok(encrypted) => encrypted,
+        Err(CipherError::Altered) => {
+            let message = format!("its parameter cannot be decrypted: {}", CipherError::Altered);
+            let mut outcome = Outcome::new(claimed, ready, Event::GaveUp(message.clone()));
+            outcome.trouble = Some((ErrorClass::Invalid, message));
+            return outcome;
+        }
+        Err(error) => {
+            worker.cannot_decrypt(definition, claimed.id, &error);
+            return Outcome::new(claimed, ready, Event::HandedBack(decrypt::WAIT));
+        }
+    };
+    let facts = Facts::new(claimed, Arc::clone(&definition.row), worker.outbox.clone(), encrypted);
     let result = AssertUnwindSafe(call_handler(worker, &ready, &facts)).catch_unwind().await;
     let Called { event, trouble, error_type } = result.unwrap_or_else(|panic| {
         let message = masked(&ready, &facts, format!("the handler panicked: {}", panic_text(&*panic)));
@@ -87,7 +103,12 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, cl
         Called::failed(ErrorClass::Unknown, message)
     });
     let mut claimed = facts.without_param();
-    claimed.description = claimed.description.map(|text| masked(&ready, &facts, text));
+    // The description of the application is as public as it chose.
+    let is_own = claimed.description == facts.claimed.description;
+    claimed.description = claimed.description.map(|text| match is_own {
+        true => without_masked(&ready, &facts, text),
+        false => masked(&ready, &facts, text),
+    });
     let mut outcome = Outcome::new(claimed, ready, event);
     outcome.duration = began.elapsed();
     (outcome.trouble, outcome.error_type) = (trouble, error_type);
@@ -145,9 +166,17 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
     }
 }
 
-/// Returns a text of the handler without the values of the parameter that people must not see. All such texts pass here before they
-/// are stored, logged, or part of an alert.
+/// Returns a text of the handler without the values of the parameter that people must not see: all of an encrypted one. All such texts
+/// pass here before they are stored, logged, or part of an alert.
 fn masked(ready: &Ready, facts: &Facts, text: String) -> String {
+    match facts.encrypted {
+        true => Mask::whole().without_values_of(facts.param(), text),
+        false => without_masked(ready, facts, text),
+    }
+}
+
+/// Returns a text without the values that the column `mask` hides.
+fn without_masked(ready: &Ready, facts: &Facts, text: String) -> String {
     match &ready.policy.mask {
         Some(mask) => mask.without_values_of(facts.param(), text),
         None => text,

@@ -4,6 +4,7 @@
 mod attempt;
 pub(crate) mod batch;
 pub(crate) mod classify;
+pub(crate) mod decrypt;
 pub(crate) mod erased;
 pub(crate) mod handler;
 mod in_flight;

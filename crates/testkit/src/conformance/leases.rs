@@ -181,11 +181,7 @@ pub async fn node_lives_near_the_time_at_which_it_was_seen(b: &dyn Backend) {
     }
     b.clock().set(minutes(2));
     let view = b.stores().send.beat(&node("new")).await.unwrap();
-    assert_eq!(
-        view.handlers.into_iter().collect::<Vec<_>>(),
-        ["of-early", "of-new"],
-        "the others are of a wrong time"
-    );
+    assert_eq!(view.handlers.into_iter().collect::<Vec<_>>(), ["of-early", "of-new"], "the others are of a wrong time");
     let listed = b.outbox().engine().stores().browse.nodes(180 * SECOND).await.unwrap();
     assert_eq!(listed.iter().map(|seen| seen.id.as_str()).collect::<Vec<_>>(), ["early", "new"]);
 }

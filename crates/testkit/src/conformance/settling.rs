@@ -146,7 +146,7 @@ pub async fn outcomes_of_a_batch_are_independent(b: &dyn Backend) {
         outcome(&claimed[4], Next::Wait { status: Status::NotSent, after: Duration::ZERO }),
     ];
     let answers = b.stores().send.settle(&batch).await.unwrap();
-    use Settled::{Stored, LostLease};
+    use Settled::{LostLease, Stored};
     assert_eq!(answers, [Stored, LostLease, LostLease, Stored, Stored, Stored]);
     let mut statuses = Vec::new();
     for notice in &claimed {

@@ -61,7 +61,9 @@ pub async fn a_tick_of_a_row_that_has_changed_adds_nothing(b: &dyn Backend) {
     ];
     for edit in edits {
         let row = b.definition("sync").await;
-        let Updated::Stored(edited) = b.outbox().update(&row, edit(row.clone())).await.unwrap() else { panic!("edited") };
+        let Updated::Stored(edited) = b.outbox().update(&row, edit(row.clone())).await.unwrap() else {
+            panic!("edited")
+        };
         assert_eq!(b.stores().send.tick(&seen).await.unwrap(), Advanced::Changed, "{edited:?}");
         let back = b.outbox().update(&edited, row).await.unwrap();
         assert!(matches!(back, Updated::Stored(_)), "{back:?}");
@@ -94,7 +96,10 @@ pub async fn a_tick_is_no_edit(b: &dyn Backend) {
     assert_eq!(b.definition("sync").await, seen, "its update_time stays");
     let ticked = due(b).await.ticks[&def_id].clone();
     let done = b.outbox().update(&seen, seen.clone().timeout("9s")).await.unwrap();
-    assert!(matches!(done, Updated::Stored(_)), "an editor that saw the row before the tick can still edit it: {done:?}");
+    assert!(
+        matches!(done, Updated::Stored(_)),
+        "an editor that saw the row before the tick can still edit it: {done:?}"
+    );
     assert_eq!(due(b).await.ticks[&def_id], ticked, "and an edit does not touch the last tick");
 }
 

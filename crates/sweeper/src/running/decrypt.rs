@@ -1,0 +1,68 @@
+//! Decrypting a parameter before its handler is called, and the notices that wait because this node cannot decrypt them.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use solid_notify_core::cipher::CipherError;
+use solid_notify_core::notice::{ClaimedNotice, MESSAGE_LIMIT, clean_text};
+use solid_notify_core::store::RefusedConfig;
+
+use crate::definitions::Definition;
+use crate::worker::Worker;
+
+/// How long a notice waits that this node cannot decrypt. Another node may have the key.
+pub(super) const WAIT: Duration = Duration::from_secs(60);
+
+/// The definitions with notices that this node could not decrypt: when it last tried, on the time scale of [`Worker::moment`], and why not.
+#[derive(Default)]
+pub(crate) struct Undecrypted(Mutex<BTreeMap<i64, (Duration, String)>>);
+
+impl Undecrypted {
+    /// Records a notice. Returns true for the first one of its definition for a while.
+    fn note(&self, def_id: i64, now: Duration, problem: String) -> bool {
+        let mut all = self.0.lock();
+        let is_new = all.get(&def_id).is_none_or(|(at, _)| is_over(*at, now));
+        all.insert(def_id, (now, problem));
+        is_new
+    }
+
+    /// Returns the definitions whose notices wait now, and why.
+    pub(crate) fn lasting(&self, now: Duration) -> Vec<RefusedConfig> {
+        let mut all = self.0.lock();
+        all.retain(|_, (at, _)| !is_over(*at, now));
+        all.iter().map(|(def_id, (_, problem))| RefusedConfig::new(*def_id, problem)).collect()
+    }
+}
+
+/// A notice that still cannot be decrypted is tried again within that time.
+fn is_over(at: Duration, now: Duration) -> bool {
+    now.saturating_sub(at) > 2 * WAIT
+}
+
+impl Worker {
+    /// Replaces an encrypted parameter by the decrypted one. Returns whether it was encrypted.
+    pub(super) fn decrypt(&self, claimed: &mut ClaimedNotice) -> Result<bool, CipherError> {
+        let decrypt = || self.outbox.engine().decrypted(claimed.def_id, &claimed.param);
+        let decrypted = catch_unwind(AssertUnwindSafe(decrypt))
+            .unwrap_or_else(|_| Err(CipherError::Unavailable("it panicked".to_owned())))?;
+        let encrypted = decrypted.is_some();
+        if let Some(param) = decrypted {
+            claimed.param = param;
+        }
+        Ok(encrypted)
+    }
+
+    /// Records and reports that a notice waits because this node cannot decrypt it.
+    pub(super) fn cannot_decrypt(&self, definition: &Definition, id: i64, error: &CipherError) {
+        let problem = format!(
+            "encrypt_param: the parameter of notice {id} cannot be decrypted: {error}; it waits, and the others are sent"
+        );
+        let problem = clean_text(&problem, MESSAGE_LIMIT);
+        if self.undecrypted.note(definition.row.id, self.moment(), problem.clone()) {
+            tracing::error!(definition = %definition.row.name, notice = id, "{problem}");
+            self.signals.beat_soon();
+        }
+    }
+}
