@@ -9,6 +9,7 @@ mod clocks;
 mod configs;
 mod definitions;
 mod delivery;
+mod encryption;
 mod handler_results;
 mod lifecycle;
 mod limits;
@@ -64,6 +65,12 @@ macro_rules! sending_suite {
                 check_that_panics_refuses_the_config;
             masks: masked_value_is_on_no_way_out_to_people,
                 wrong_or_later_mask_shows_nothing_that_it_may_hide;
+            encryption: encrypted_parameter_is_on_no_way_out_to_people,
+                batch_handler_gets_decrypted_parameters_of_each_key,
+                node_without_the_cipher_leaves_the_definition_alone,
+                notice_of_an_unknown_key_waits_and_counts_nothing,
+                altered_or_moved_parameters_are_dead_letters,
+                plaintext_of_before_is_sent_and_stays_out_of_texts;
             own_limits: an_expired_notice_is_a_dead_letter_that_no_handler_saw,
                 a_notice_that_expires_before_its_retry_ends_at_once,
                 a_missed_ack_that_expires_before_its_retry_ends_at_once,
