@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redis::Commands;
+use ::redis::{Commands, Value as Stored, cmd};
 use serde_json::{Value, json};
 use solid_notify::alert::ALERT_DEFINITION;
 use solid_notify::cipher::{ParamKey, ParamKeys};
@@ -21,14 +21,14 @@ fn keys_with(own: &OwnPrefix, text: &str) -> usize {
     own.on_each_node(|node| {
         let keys: Vec<String> = node.scan_match(format!("*{}*", own.prefix)).unwrap().map(Result::unwrap).collect();
         for key in keys {
-            let kind: String = redis::cmd("TYPE").arg(&key).query(node).unwrap();
-            let value: redis::Value = match kind.as_str() {
+            let kind: String = cmd("TYPE").arg(&key).query(node).unwrap();
+            let value: Stored = match kind.as_str() {
                 "hash" => node.hgetall(&key),
                 "list" => node.lrange(&key, 0, -1),
                 "set" => node.smembers(&key),
                 "zset" => node.zrange_withscores(&key, 0, -1),
                 "string" => node.get(&key),
-                "stream" => redis::cmd("XRANGE").arg(&key).arg("-").arg("+").query(node),
+                "stream" => cmd("XRANGE").arg(&key).arg("-").arg("+").query(node),
                 kind => panic!("no test reads a key of the type {kind}"),
             }
             .unwrap();
@@ -39,12 +39,12 @@ fn keys_with(own: &OwnPrefix, text: &str) -> usize {
 }
 
 /// Returns all texts of a value.
-fn texts(value: &redis::Value) -> Vec<String> {
+fn texts(value: &Stored) -> Vec<String> {
     match value {
-        redis::Value::BulkString(bytes) => vec![String::from_utf8_lossy(bytes).into_owned()],
-        redis::Value::SimpleString(text) => vec![text.clone()],
-        redis::Value::Array(values) | redis::Value::Set(values) => values.iter().flat_map(texts).collect(),
-        redis::Value::Map(pairs) => pairs.iter().flat_map(|(one, other)| [texts(one), texts(other)].concat()).collect(),
+        Stored::BulkString(bytes) => vec![String::from_utf8_lossy(bytes).into_owned()],
+        Stored::SimpleString(text) => vec![text.clone()],
+        Stored::Array(values) | Stored::Set(values) => values.iter().flat_map(texts).collect(),
+        Stored::Map(pairs) => pairs.iter().flat_map(|(one, other)| [texts(one), texts(other)].concat()).collect(),
         _ => Vec::new(),
     }
 }

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use solid_notify::cipher::{ParamKey, ParamKeys};
+use solid_notify::cipher::{ParamCipher, ParamKey, ParamKeys};
+use solid_notify::sql::Dialect;
 use solid_notify::{Error, Failure, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, Status, add_notice, add_notices};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{eventually, reaches, record};
 use solid_notify_tests::{Database, TestDb, on_each_database};
+use sqlx::Pool;
 
 const SECRET: &str = "4111-7777-stored-nowhere";
 
-on_each_database!(no_table_has_a_plaintext, transaction_of_sqlx_cannot_add_a_plaintext);
+on_each_database!(no_table_has_a_plaintext, set_up_as_in_the_book, transaction_of_sqlx_cannot_add_a_plaintext);
 
 fn keys() -> Arc<ParamKeys> {
     Arc::new(ParamKeys::new("key-of-2026", ParamKey::new(&[7; 32]).unwrap()).unwrap())
@@ -89,6 +91,34 @@ async fn no_table_has_a_plaintext<D: Database>() {
     sweeper.shutdown().await;
     assert!(rows_with::<D>(&db, "key-of-2026").await >= 4, "the search finds what is stored");
     assert_eq!(rows_with::<D>(&db, SECRET).await, 0);
+    db.close().await;
+}
+
+/// The library refuses the key of the book, which does not exist in a test; the snippet is compiled, and its first line is run.
+async fn set_up_as_in_the_book<D: Database>() {
+    async fn book<DB: Dialect>(outbox: &Outbox<DB>) -> Result<(), Error> {
+        // [keys]
+        let keys = ParamKeys::new("2026", ParamKey::read("env:PARAM_KEY_2026")?)? // encrypts
+            .accept("2025", ParamKey::read("file:/run/secrets/param-key-2025")?)?; // still decrypts
+        outbox.use_param_cipher(Arc::new(keys));
+        outbox.define_if_missing(NotifyDef::new("charge_card").encrypt_param(true)).await?;
+        // [end]
+        Ok(())
+    }
+    async fn plain<DB: Dialect>(pool: &Pool<DB>, cipher: Arc<dyn ParamCipher>) -> anyhow::Result<()> {
+        // [own_cipher]
+        let mut tx = pool.begin().await?; // sqlx's own transaction knows no outbox
+        NewNotice::new("charge_card", 7)?.param_cipher(cipher).add(&mut tx).await?;
+        tx.commit().await?;
+        // [end]
+        Ok(())
+    }
+    let db = TestDb::<D>::with_real_clock().await;
+    let error = book(&db.outbox).await.unwrap_err();
+    assert!(error.to_string().contains("cannot read the secret \"env:PARAM_KEY_2026\""), "{error}");
+    db.outbox.define_if_missing(NotifyDef::new("charge_card").encrypt_param(true)).await.unwrap();
+    plain(&db.pool, keys()).await.unwrap();
+    assert_eq!(rows_with::<D>(&db, "key-of-2026").await, 1);
     db.close().await;
 }
 

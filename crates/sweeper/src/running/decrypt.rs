@@ -66,3 +66,19 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_definition_is_reported_once_until_it_is_over() {
+        let undecrypted = Undecrypted::default();
+        let note = |seconds| undecrypted.note(7, Duration::from_secs(seconds), "no key".to_owned());
+        let lasting = |seconds| undecrypted.lasting(Duration::from_secs(seconds)).len();
+        assert!(note(0));
+        assert!(!note(60), "each attempt finds it again");
+        assert_eq!((lasting(180), lasting(181)), (1, 0));
+        assert!(note(200));
+    }
+}
