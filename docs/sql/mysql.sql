@@ -9,7 +9,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, database ()
+SELECT d.id, d.name, database (), CASE WHEN encrypt_param THEN 1 ELSE 0 END
 FROM notify_def d
 JOIN
   JSON_TABLE(
@@ -39,7 +39,7 @@ INSERT INTO
     next_call_time
   )
 VALUES (
-  IF (database () = $13, $2, NULL),
+  IF (database () = $14, $2, NULL),
   $3,
   $4,
   $5,
@@ -95,22 +95,30 @@ FROM
   /*!80000 FOR SHARE OF m */;
 
 -- definition_id
-SELECT id, CAST(
-  coalesce(
-    /*M! @@in_transaction, */
-    1
-  ) AS signed
-), database ()
+SELECT
+  id,
+  CAST(
+    coalesce(
+      /*M! @@in_transaction, */
+      1
+    ) AS signed
+  ),
+  database (),
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END
 FROM notify_def
 WHERE name = $2 AND delete_time IS NULL;
 
 -- definition_id_now
-SELECT id, CAST(
-  coalesce(
-    /*M! @@in_transaction, */
-    1
-  ) AS signed
-), database ()
+SELECT
+  id,
+  CAST(
+    coalesce(
+      /*M! @@in_transaction, */
+      1
+    ) AS signed
+  ),
+  database (),
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END
 FROM notify_def
 WHERE name = $2 AND delete_time IS NULL LOCK IN SHARE MODE;
 
@@ -891,7 +899,7 @@ WHERE m.id IN ($2) AND true;
 
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
-VALUES (IF (database () = $3, $1, NULL), $2);
+VALUES (IF (database () = $4, $1, NULL), $2);
 
 -- insert_known
 INSERT INTO notify_msg (def_id, param)
@@ -1231,6 +1239,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1274,6 +1283,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1317,6 +1327,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1361,6 +1372,7 @@ INSERT INTO
     owner,
     runbook,
     mask,
+    encrypt_param,
     create_time,
     update_time
   )
@@ -1396,6 +1408,7 @@ VALUES (
   $30,
   $31,
   $32,
+  $33,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
 );
@@ -1433,8 +1446,9 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
+  encrypt_param = $33,
   update_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
-WHERE id = $33;
+WHERE id = $34;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -1560,6 +1574,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(
@@ -1603,6 +1618,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', create_time) DIV 1000,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', update_time) DIV 1000,
   coalesce(

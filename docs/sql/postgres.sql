@@ -8,7 +8,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, 'notify_msg'::regclass::oid::text
+SELECT d.id, d.name, 'notify_msg'::regclass::oid::text, CASE WHEN encrypt_param THEN 1 ELSE 0 END
 FROM notify_def d
 JOIN json_to_recordset($2::json) AS b(own_key text) ON d.name = b.own_key
 WHERE d.delete_time IS NULL;
@@ -49,7 +49,7 @@ SELECT
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $13)
 RETURNING id, def_id, dedupe_key;
 
 -- duplicates
@@ -105,7 +105,7 @@ SELECT
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $13)
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
 RETURNING id, def_id, dedupe_key;
@@ -1081,7 +1081,7 @@ WHERE m.id = ANY ($2::text::bigint[]) AND true;
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2::json
 FROM notify_def d
-WHERE d.name = $1 AND d.delete_time IS NULL
+WHERE d.name = $1 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $3)
 RETURNING id, def_id, dedupe_key;
 
 -- insert_known
@@ -1772,6 +1772,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1827,6 +1828,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1882,6 +1884,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1938,6 +1941,7 @@ INSERT INTO
     owner,
     runbook,
     mask,
+    encrypt_param,
     create_time,
     update_time
   )
@@ -1973,6 +1977,7 @@ VALUES (
   $30,
   $31,
   $32,
+  $33,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 );
@@ -2010,8 +2015,9 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
+  encrypt_param = $33,
   update_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-WHERE id = $33;
+WHERE id = $34;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -2146,6 +2152,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -2201,6 +2208,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0

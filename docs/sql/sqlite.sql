@@ -8,7 +8,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, ''
+SELECT d.id, d.name, '', CASE WHEN encrypt_param THEN 1 ELSE 0 END
 FROM notify_def d
 JOIN (SELECT value ->> 'own_key' AS own_key FROM json_each($2)) AS b ON d.name = b.own_key
 WHERE d.delete_time IS NULL;
@@ -51,7 +51,7 @@ SELECT
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $13)
 RETURNING id, def_id, dedupe_key;
 
 -- duplicates
@@ -108,7 +108,7 @@ SELECT
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $13)
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
 RETURNING id, def_id, dedupe_key;
@@ -955,7 +955,7 @@ WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2
 FROM notify_def d
-WHERE d.name = $1 AND d.delete_time IS NULL
+WHERE d.name = $1 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $3)
 RETURNING id, def_id, dedupe_key;
 
 -- insert_known
@@ -1262,6 +1262,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1305,6 +1306,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1348,6 +1350,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1391,6 +1394,7 @@ INSERT INTO
     owner,
     runbook,
     mask,
+    encrypt_param,
     create_time,
     update_time
   )
@@ -1426,6 +1430,7 @@ VALUES (
   $30,
   $31,
   $32,
+  $33,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
 );
@@ -1463,8 +1468,9 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
+  encrypt_param = $33,
   update_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-WHERE id = $33;
+WHERE id = $34;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -1579,6 +1585,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1622,6 +1629,7 @@ SELECT
   owner,
   runbook,
   mask,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(

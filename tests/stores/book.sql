@@ -20,7 +20,7 @@ UPDATE notify_def SET encrypt_param = true WHERE name = 'charge_card';
 
 -- [key_in_use]
 SELECT count(*)
-FROM (SELECT param FROM notify_msg UNION ALL SELECT param FROM notify_msg_history) stored
+FROM (SELECT param FROM notify_msg UNION ALL SELECT param FROM notify_msg_history) notices
 WHERE CAST(param AS char(120)) LIKE '{"$encrypted":"2025"%';
 -- [end]
 

@@ -20,8 +20,8 @@ use crate::definitions::{Definition, Definitions, KnownDefinitions, StrategyFn};
 use crate::meters::NodeMeters;
 use crate::running::AttemptsInFlight;
 use crate::running::classify::Classifier;
-use crate::running::decrypt::Undecrypted;
 use crate::running::erased::AnyHandler;
+use crate::running::undecrypted::Undecrypted;
 use crate::settling::OutcomeQueue;
 use crate::signals::Signals;
 

@@ -9,6 +9,7 @@ use solid_notify_core::dispatch::{FirstAttemptReceiver, Receipt};
 use solid_notify_core::error::{Error, Result};
 use sqlx::Connection;
 
+use crate::add::known_ids::Found;
 use crate::dialect::Dialect;
 use crate::tx::Context;
 
@@ -57,14 +58,6 @@ impl Caller<'_> {
         }
         Err(Error::TransactionLost { doing: DOING })
     }
-}
-
-/// A definition as an insert needs it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
-    pub(crate) id: i64,
-    /// Whether its parameters are stored encrypted.
-    pub(crate) encrypts: bool,
 }
 
 impl Found {

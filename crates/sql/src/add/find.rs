@@ -6,7 +6,8 @@ use serde::Serialize;
 use solid_notify_core::add::{NewNotice, nearest_name};
 use solid_notify_core::error::{Error, Result};
 
-use crate::add::caller::{Caller, DOING, Found};
+use crate::add::caller::{Caller, DOING};
+use crate::add::known_ids::Found;
 use crate::add::statements::AddStatements;
 use crate::dialect::Dialect;
 use crate::dialect::fault::failed;

@@ -12,7 +12,6 @@ use parking_lot::Mutex;
 use solid_notify_core::definition::NotifyDef;
 use tokio::time::Instant;
 
-use crate::add::caller::Found;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, required};
@@ -41,6 +40,14 @@ impl KnownIdStatements {
 const OLDEST: Duration = Duration::from_secs(3);
 /// Ids that were read longer ago are read again in the background, if this process inserts often enough.
 const RENEWED: Duration = Duration::from_secs(1);
+
+/// A definition as an insert needs it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) id: i64,
+    /// Whether its parameters are stored encrypted.
+    pub(crate) encrypts: bool,
+}
 
 /// The definition ids that this process has cached.
 #[derive(Default)]

@@ -12,8 +12,9 @@ use solid_notify_core::add::NewNotice;
 use solid_notify_core::error::{Error, Result};
 use sqlx::Connection;
 
-use crate::add::caller::{Caller, DOING, Found, Inserted};
+use crate::add::caller::{Caller, DOING, Inserted};
 use crate::add::find::{DedupeKey, committed_ids, definition_ids, duplicates, unknown_definition};
+use crate::add::known_ids::Found;
 use crate::add::one::{ROUNDS, insert, insert_of, lost_again};
 use crate::add::skipped::{check_skipped, end_skipped};
 use crate::add::statements::{AddStatements, NEW_COLUMNS};

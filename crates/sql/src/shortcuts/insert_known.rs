@@ -5,7 +5,8 @@ use std::sync::Arc;
 use solid_notify_core::add::NewNotice;
 use solid_notify_core::error::Result;
 
-use crate::add::caller::{Caller, DOING, Found, Inserted};
+use crate::add::caller::{Caller, DOING, Inserted};
+use crate::add::known_ids::Found;
 use crate::dialect::fault::failed;
 use crate::dialect::row::required;
 use crate::dialect::statement::Arg;

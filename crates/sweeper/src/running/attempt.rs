@@ -16,10 +16,9 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::classify::chain;
-use super::decrypt;
 use super::handler::{AfterFailure, Facts};
 use super::in_flight::AttemptsInFlight;
-use super::span;
+use super::{span, undecrypted};
 use crate::claiming::Slot;
 use crate::definitions::{Definition, Ready};
 use crate::settling::Outcome;
@@ -91,7 +90,7 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, cl
         }
         Err(error) => {
             worker.cannot_decrypt(definition, claimed.id, &error);
-            return Outcome::new(claimed, ready, Event::HandedBack(decrypt::WAIT));
+            return Outcome::new(claimed, ready, Event::HandedBack(undecrypted::WAIT));
         }
     };
     let facts = Facts::new(claimed, Arc::clone(&definition.row), worker.outbox.clone(), encrypted);

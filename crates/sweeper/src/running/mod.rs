@@ -4,10 +4,11 @@
 mod attempt;
 pub(crate) mod batch;
 pub(crate) mod classify;
-pub(crate) mod decrypt;
+mod decrypt;
 pub(crate) mod erased;
 pub(crate) mod handler;
 mod in_flight;
 mod span;
+pub(crate) mod undecrypted;
 
 pub(crate) use in_flight::AttemptsInFlight;
