@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use solid_notify::{
     AnyOutbox, Definition, ErrorClass, Failure, FirstAttempt, HandClock, Handler, HandlerResult, HttpStatus, NewNotice,
-    Notice, NoticeConnection, NotifyDef, Outbox, OutboxExt, Receipt, Status, SweeperBuilder, add_notice, add_notices,
+    Notice, NoticeConnection, NotifyDef, Outbox, OutboxExt, Receipt, Response, Status, SweeperBuilder, add_notice,
+    add_notices,
 };
 use sqlx::Sqlite;
 use sqlx::sqlite::SqlitePoolOptions;
@@ -69,6 +70,23 @@ impl Handler for Carrier {
         let key = config.api_key.read()?;
         println!("POST {} with a key of {} characters", config.url, key.expose_secret().len());
         Ok(())
+    }
+}
+// [end]
+
+// [response]
+/// Posts an order. Returns the status and the body of the response.
+async fn post_order(order: &Value) -> Result<(u16, String)> {
+    println!("POST {order}");
+    Ok((422, r#"{"error":"unknown customer"}"#.to_owned()))
+}
+
+async fn send_order(notice: Notice<Value>) -> HandlerResult {
+    let (status, body) = post_order(notice.param()).await?;
+    notice.set_response(Response::new(status).body(body));
+    match status {
+        200..300 => Ok(()),
+        _ => Err(HttpStatus(status).into()),
     }
 }
 // [end]
@@ -168,6 +186,7 @@ async fn main() -> Result<()> {
         .sweeper()
         .handler_type("sync_order", Partner { url: "https://partner.example.org/orders".to_owned() })
         .handler_type("ship_parcel", Carrier)
+        .handler("send_order", send_order)
         .handler("remind", |_: Notice<Value>| async { Ok(()) })
         .handler("customer_changed", |_: Notice<i64>| async { Ok(()) })
         .classify(|error| {

@@ -107,6 +107,16 @@ async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
     // [end]
     ensure!([edited, cancelled, retried] == [VerbResult::Applied; 3]);
 
+    // [groups]
+    for group in alice.groups(&Filter::dead_letters()).await? {
+        println!("{} of {}: {} ({})", group.count, group.definition, group.message, group.class);
+        if group.message == "HTTP status #" {
+            let of_group = Filter::dead_letters().group(group.group);
+            alice.retry_all(&of_group, "100/1m".parse()?).await?;
+        }
+    }
+    // [end]
+
     // [pages]
     let (live, mut after) = (Filter::live(), None);
     loop {

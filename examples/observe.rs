@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 // [imports]
+use chrono::Utc;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use solid_notify::metrics::SECONDS_BUCKETS;
+use solid_notify::operate::SeriesPoint;
 use solid_notify::{ErrorClass, Failure, NewNotice, Notice, NotifyDef, Outbox, OutboxExt, add_notices};
 // [end]
 use sqlx::sqlite::SqlitePoolOptions;
@@ -78,6 +80,17 @@ async fn main() -> Result<()> {
         }
     }
     // [end]
+
+    // [series]
+    let (minute, now) = (Duration::from_secs(60), Utc::now());
+    let points = outbox.operator("alice").series(Some("sync_order"), now - 60 * minute, now + minute, minute).await?;
+    for SeriesPoint { time, counts, .. } in points.iter().filter(|point| point.counts.timed > 0) {
+        let mean = counts.duration_ms / counts.timed;
+        println!("{time}: {} delivered, {} failed, {mean} ms on average", counts.succeeded, counts.failed);
+    }
+    // [end]
+    let delivered: u64 = points.iter().map(|point| point.counts.succeeded).sum();
+    ensure!(delivered == 19, "{points:?}");
 
     println!("\nfor Prometheus, among others:");
     let text = shown.render();

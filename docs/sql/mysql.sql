@@ -94,6 +94,11 @@ FROM
   /*M! LOCK IN SHARE MODE */
   /*!80000 FOR SHARE OF m */;
 
+-- keep_skipped_key
+UPDATE notify_msg_history SET
+  dedupe_key = $3, dedupe_until_ended = ($4 = 1)
+WHERE id = $2;
+
 -- definition_id
 SELECT
   id,
@@ -807,8 +812,10 @@ INSERT INTO
     trace_context,
     max_tries,
     expires_at,
+    response,
     finish_time,
-    end_reason
+    end_reason,
+    error_group
   )
 SELECT
   m.id,
@@ -831,8 +838,10 @@ SELECT
   m.trace_context,
   m.max_tries,
   m.expires_at,
+  coalesce(b.new_response, m.response),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
-  b.reason
+  b.reason,
+  b.new_group
 FROM
   JSON_TABLE(
     $2,
@@ -845,6 +854,8 @@ FROM
       new_errors longtext CHARACTER SET utf8mb4 PATH '$.new_errors',
       new_class longtext CHARACTER SET utf8mb4 PATH '$.new_class',
       new_description longtext CHARACTER SET utf8mb4 PATH '$.new_description',
+      new_response longtext CHARACTER SET utf8mb4 PATH '$.new_response',
+      new_group bigint PATH '$.new_group',
       reason longtext CHARACTER SET utf8mb4 PATH '$.reason'
     )
   ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
@@ -868,6 +879,8 @@ UPDATE
       new_errors longtext CHARACTER SET utf8mb4 PATH '$.new_errors',
       new_class longtext CHARACTER SET utf8mb4 PATH '$.new_class',
       new_description longtext CHARACTER SET utf8mb4 PATH '$.new_description',
+      new_response longtext CHARACTER SET utf8mb4 PATH '$.new_response',
+      new_group bigint PATH '$.new_group',
       reason longtext CHARACTER SET utf8mb4 PATH '$.reason'
     )
   ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
@@ -878,6 +891,7 @@ SET
   errors = b.new_errors,
   last_class = b.new_class,
   description = b.new_description,
+  response = coalesce(b.new_response, m.response),
   next_call_time = CASE
     WHEN b.after_ms IS NULL THEN TIMESTAMP '9999-12-31 00:00:00'
     ELSE TIMESTAMPADD(
@@ -937,6 +951,7 @@ INSERT INTO
     trace_context,
     max_tries,
     expires_at,
+    response,
     finish_time,
     end_reason
   )
@@ -961,6 +976,7 @@ SELECT
   m.trace_context,
   m.max_tries,
   m.expires_at,
+  m.response,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   NULL
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
@@ -1018,7 +1034,8 @@ WHERE id = $2;
 UPDATE notify_msg_history SET
   status = 1,
   finish_time = coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
-  end_reason = $3
+  end_reason = $3,
+  error_group = NULL
 WHERE id = $2;
 
 -- mark_seen
@@ -1712,6 +1729,130 @@ WHERE
   )
 ORDER BY id;
 
+-- write_series
+INSERT INTO
+  notify_series (
+    def_id,
+    minute,
+    node,
+    succeeded,
+    awaiting_ack,
+    skipped,
+    failed,
+    dead_letters,
+    unacked,
+    timed,
+    duration_ms,
+    duration_max_ms,
+    delivery_ms,
+    delivery_max_ms,
+    late_max_ms
+  )
+SELECT
+  b.owner,
+  TIMESTAMPADD(MICROSECOND, b.minute_ms * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+  $3,
+  b.succeeded,
+  b.awaiting_ack,
+  b.skipped,
+  b.failed,
+  b.dead_letters,
+  b.unacked,
+  b.timed,
+  b.duration_ms,
+  b.duration_max_ms,
+  b.delivery_ms,
+  b.delivery_max_ms,
+  b.late_max_ms
+FROM
+  JSON_TABLE(
+    $2,
+    '$[*]' COLUMNS (
+      owner bigint PATH '$.owner',
+      minute_ms bigint PATH '$.minute_ms',
+      succeeded bigint PATH '$.succeeded',
+      awaiting_ack bigint PATH '$.awaiting_ack',
+      skipped bigint PATH '$.skipped',
+      failed bigint PATH '$.failed',
+      dead_letters bigint PATH '$.dead_letters',
+      unacked bigint PATH '$.unacked',
+      timed bigint PATH '$.timed',
+      duration_ms bigint PATH '$.duration_ms',
+      duration_max_ms bigint PATH '$.duration_max_ms',
+      delivery_ms bigint PATH '$.delivery_ms',
+      delivery_max_ms bigint PATH '$.delivery_max_ms',
+      late_max_ms bigint PATH '$.late_max_ms'
+    )
+  ) AS b
+WHERE true ON DUPLICATE KEY
+UPDATE
+  succeeded = greatest(notify_series.succeeded, VALUES(succeeded)),
+  awaiting_ack = greatest(notify_series.awaiting_ack, VALUES(awaiting_ack)),
+  skipped = greatest(notify_series.skipped, VALUES(skipped)),
+  failed = greatest(notify_series.failed, VALUES(failed)),
+  dead_letters = greatest(notify_series.dead_letters, VALUES(dead_letters)),
+  unacked = greatest(notify_series.unacked, VALUES(unacked)),
+  timed = greatest(notify_series.timed, VALUES(timed)),
+  duration_ms = greatest(notify_series.duration_ms, VALUES(duration_ms)),
+  duration_max_ms = greatest(notify_series.duration_max_ms, VALUES(duration_max_ms)),
+  delivery_ms = greatest(notify_series.delivery_ms, VALUES(delivery_ms)),
+  delivery_max_ms = greatest(notify_series.delivery_max_ms, VALUES(delivery_max_ms)),
+  late_max_ms = greatest(notify_series.late_max_ms, VALUES(late_max_ms));
+
+-- series
+SELECT
+  ((TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', minute) DIV 1000) - $3) DIV $5 AS step,
+  CAST(sum(succeeded) AS SIGNED),
+  CAST(sum(awaiting_ack) AS SIGNED),
+  CAST(sum(skipped) AS SIGNED),
+  CAST(sum(failed) AS SIGNED),
+  CAST(sum(dead_letters) AS SIGNED),
+  CAST(sum(unacked) AS SIGNED),
+  CAST(sum(timed) AS SIGNED),
+  CAST(sum(duration_ms) AS SIGNED),
+  CAST(max(duration_max_ms) AS SIGNED),
+  CAST(sum(delivery_ms) AS SIGNED),
+  CAST(max(delivery_max_ms) AS SIGNED),
+  CAST(max(late_max_ms) AS SIGNED)
+FROM notify_series FORCE INDEX (PRIMARY)
+WHERE
+  def_id = $2
+  AND minute >= TIMESTAMPADD(MICROSECOND, $3 * 1000, TIMESTAMP '1970-01-01 00:00:00')
+  AND minute < TIMESTAMPADD(MICROSECOND, $4 * 1000, TIMESTAMP '1970-01-01 00:00:00')
+GROUP BY step;
+
+-- series_of_all
+SELECT
+  ((TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', minute) DIV 1000) - $3) DIV $5 AS step,
+  CAST(sum(succeeded) AS SIGNED),
+  CAST(sum(awaiting_ack) AS SIGNED),
+  CAST(sum(skipped) AS SIGNED),
+  CAST(sum(failed) AS SIGNED),
+  CAST(sum(dead_letters) AS SIGNED),
+  CAST(sum(unacked) AS SIGNED),
+  CAST(sum(timed) AS SIGNED),
+  CAST(sum(duration_ms) AS SIGNED),
+  CAST(max(duration_max_ms) AS SIGNED),
+  CAST(sum(delivery_ms) AS SIGNED),
+  CAST(max(delivery_max_ms) AS SIGNED),
+  CAST(max(late_max_ms) AS SIGNED)
+FROM notify_series FORCE INDEX (notify_series_minute)
+WHERE
+  minute >= TIMESTAMPADD(MICROSECOND, $3 * 1000, TIMESTAMP '1970-01-01 00:00:00')
+  AND minute < TIMESTAMPADD(MICROSECOND, $4 * 1000, TIMESTAMP '1970-01-01 00:00:00')
+GROUP BY step;
+
+-- purge_series
+DELETE FROM notify_series
+WHERE
+  minute < TIMESTAMPADD(
+    MICROSECOND,
+    - $2 * 1000,
+    coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
+  )
+ORDER BY minute
+LIMIT $3;
+
 -- find
 SELECT
   m.id,
@@ -1734,6 +1875,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
+  m.response,
   NULL,
   NULL
 FROM notify_msg m
@@ -1760,6 +1902,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
+  m.response,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
   m.end_reason
 FROM notify_msg_history m
@@ -1787,6 +1930,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
+  m.response,
   NULL,
   NULL
 FROM notify_msg m
@@ -1815,6 +1959,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
+  m.response,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
   m.end_reason
 FROM notify_msg_history m
@@ -1837,7 +1982,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
 WHERE
   m.def_id = $2
@@ -1864,7 +2011,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
 WHERE
   m.def_id = $2
@@ -1891,7 +2040,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
 WHERE
   m.def_id = $2
@@ -1918,11 +2069,71 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
 WHERE
   m.def_id = $2
   AND m.dead_class = $3
+  AND m.finish_time >= CAST($4 AS datetime(6))
+  AND m.finish_time <= CAST($5 AS datetime(6))
+  AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $6)
+ORDER BY m.finish_time, m.id
+LIMIT $7;
+
+-- list_group_newest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+  CAST(m.finish_time AS char(26)),
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
+FROM notify_msg_history m FORCE INDEX (notify_msg_history_group)
+WHERE
+  m.def_id = $2
+  AND m.error_group = $3
+  AND m.finish_time >= CAST($4 AS datetime(6))
+  AND m.finish_time <= CAST($5 AS datetime(6))
+  AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $6)
+ORDER BY m.finish_time DESC, m.id DESC
+LIMIT $7;
+
+-- list_group_oldest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+  CAST(m.finish_time AS char(26)),
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
+FROM notify_msg_history m FORCE INDEX (notify_msg_history_group)
+WHERE
+  m.def_id = $2
+  AND m.error_group = $3
   AND m.finish_time >= CAST($4 AS datetime(6))
   AND m.finish_time <= CAST($5 AS datetime(6))
   AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $6)
@@ -1945,7 +2156,9 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg m FORCE INDEX (notify_msg_due)
 WHERE
   m.def_id = $2
@@ -1972,7 +2185,9 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
-  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
 FROM notify_msg m FORCE INDEX (notify_msg_due)
 WHERE
   m.def_id = $2
@@ -2004,6 +2219,19 @@ FROM (
   WHERE
     m.def_id = $2
     AND m.dead_class = $3
+    AND m.finish_time >= CAST($4 AS datetime(6))
+    AND m.finish_time <= CAST($5 AS datetime(6))
+  LIMIT $6
+) AS counted;
+
+-- count_group
+SELECT count(*)
+FROM (
+  SELECT 1 AS one
+  FROM notify_msg_history m FORCE INDEX (notify_msg_history_group)
+  WHERE
+    m.def_id = $2
+    AND m.error_group = $3
     AND m.finish_time >= CAST($4 AS datetime(6))
     AND m.finish_time <= CAST($5 AS datetime(6))
   LIMIT $6
@@ -2044,6 +2272,36 @@ UNION ALL
   ORDER BY o.id
   LIMIT 1
 );
+
+-- groups
+SELECT
+  g.error_group,
+  g.dead,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', g.first_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', g.last_time) DIV 1000,
+  m.id,
+  m.last_class,
+  m.errors,
+  m.end_reason
+FROM (
+  SELECT
+    m.error_group,
+    count(*) AS dead,
+    min(m.finish_time) AS first_time,
+    max(m.finish_time) AS last_time,
+    max(m.id) AS example
+  FROM notify_msg_history m FORCE INDEX (notify_msg_history_group)
+  WHERE
+    m.def_id = $2
+    AND m.error_group IS NOT NULL
+    AND m.finish_time >= CAST($3 AS datetime(6))
+    AND m.finish_time <= CAST($4 AS datetime(6))
+  GROUP BY m.error_group
+  ORDER BY dead DESC, m.error_group
+  LIMIT $5
+) AS g STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = g.example
+WHERE true
+ORDER BY g.dead DESC, g.error_group;
 
 -- read_counts
 SELECT
@@ -2185,7 +2443,7 @@ DELETE FROM notify_count
 WHERE def_id = $2;
 
 -- retry_groups
-SELECT failures, crashes, last_class, max_tries, wait, due, count(*)
+SELECT failures, crashes, last_class, max_tries, wait, expires_after, due, count(*)
 FROM (
   SELECT
     m.failures,
@@ -2195,6 +2453,9 @@ FROM (
     (
       (TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.next_call_time) DIV 1000) - (TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000)
     ) DIV 1000 AS wait,
+    (
+      (TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000) - (TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000) + 999
+    ) DIV 1000 AS expires_after,
     CASE
       WHEN m.next_call_time <= coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)) THEN 1
       ELSE 0
@@ -2204,7 +2465,7 @@ FROM (
     AND m.status = 2
   LIMIT $3
 ) AS waiting
-GROUP BY failures, crashes, last_class, max_tries, wait, due;
+GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
 -- hold_ended
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
@@ -2243,7 +2504,8 @@ INSERT INTO
     ordering_key,
     trace_context,
     max_tries,
-    expires_at
+    expires_at,
+    response
   )
 SELECT
   m.id,
@@ -2273,7 +2535,8 @@ SELECT
       TIMESTAMPADD(MICROSECOND, b.due * 1000, TIMESTAMP '1970-01-01 00:00:00'),
       coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
     ) THEN m.expires_at
-  END
+  END,
+  m.response
 FROM
   JSON_TABLE($2, '$[*]' COLUMNS (notice_id bigint PATH '$.notice_id', due bigint PATH '$.due')) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
 WHERE true;
@@ -2301,6 +2564,7 @@ INSERT INTO
     trace_context,
     max_tries,
     expires_at,
+    response,
     finish_time,
     end_reason
   )
@@ -2325,6 +2589,7 @@ SELECT
   m.trace_context,
   m.max_tries,
   m.expires_at,
+  m.response,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   $3
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
@@ -2371,7 +2636,7 @@ ORDER BY m.finish_time
 LIMIT $5;
 
 -- hold_purgeable
-SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status = 3 THEN m.errors END, m.end_reason
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
 WHERE
   m.id IN ($2)

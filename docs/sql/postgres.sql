@@ -69,6 +69,11 @@ JOIN
   AND (m.fence = 0 OR m.dedupe_until_ended)
 FOR SHARE OF m;
 
+-- keep_skipped_key
+UPDATE notify_msg_history SET
+  dedupe_key = $3, dedupe_until_ended = ($4 = 1)
+WHERE id = $2;
+
 -- insert_keyed
 INSERT INTO
   notify_msg (
@@ -978,8 +983,10 @@ INSERT INTO
     trace_context,
     max_tries,
     expires_at,
+    response,
     finish_time,
-    end_reason
+    end_reason,
+    error_group
   )
 SELECT
   m.id,
@@ -1002,8 +1009,10 @@ SELECT
   m.trace_context,
   m.max_tries,
   m.expires_at,
+  coalesce(b.new_response::json, m.response),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  b.reason
+  b.reason,
+  b.new_group
 FROM
   json_to_recordset($2::json) AS b(
     notice_id bigint,
@@ -1014,6 +1023,8 @@ FROM
     new_errors text,
     new_class text,
     new_description text,
+    new_response text,
+    new_group bigint,
     reason text
   )
 CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true OFFSET 0) AS m;
@@ -1030,6 +1041,7 @@ UPDATE notify_msg AS m SET
   errors = b.new_errors::json,
   last_class = b.new_class,
   description = b.new_description,
+  response = coalesce(b.new_response::json, m.response),
   next_call_time = CASE
     WHEN b.after_ms IS NULL THEN 'infinity'::timestamptz
     ELSE (
@@ -1046,6 +1058,8 @@ FROM
     new_errors text,
     new_class text,
     new_description text,
+    new_response text,
+    new_group bigint,
     reason text
   )
 WHERE
@@ -1063,6 +1077,8 @@ WHERE
           new_errors text,
           new_class text,
           new_description text,
+          new_response text,
+          new_group bigint,
           reason text
         )
     )
@@ -1149,6 +1165,7 @@ INSERT INTO
     trace_context,
     max_tries,
     expires_at,
+    response,
     finish_time,
     end_reason
   )
@@ -1173,6 +1190,7 @@ SELECT
   m.trace_context,
   m.max_tries,
   m.expires_at,
+  m.response,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   NULL
 FROM notify_msg AS m
@@ -1194,6 +1212,8 @@ held AS MATERIALIZED (
     b.new_errors,
     b.new_class,
     b.new_description,
+    b.new_response,
+    b.new_group,
     b.reason
   FROM
     json_to_recordset($2::json) AS b(
@@ -1205,6 +1225,8 @@ held AS MATERIALIZED (
       new_errors text,
       new_class text,
       new_description text,
+      new_response text,
+      new_group bigint,
       reason text,
       fence bigint,
       was bigint,
@@ -1251,8 +1273,10 @@ kept AS (
       trace_context,
       max_tries,
       expires_at,
+      response,
       finish_time,
-      end_reason
+      end_reason,
+      error_group
     )
   SELECT
     m.id,
@@ -1275,8 +1299,10 @@ kept AS (
     m.trace_context,
     m.max_tries,
     m.expires_at,
+    coalesce(m.new_response::json, m.response),
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-    m.reason
+    m.reason,
+    m.new_group
   FROM held m
   WHERE m.ends = 1 AND m.keep = 1
 ),
@@ -1288,6 +1314,7 @@ moved AS (
     errors = b.new_errors::json,
     last_class = b.new_class,
     description = b.new_description,
+    response = coalesce(b.new_response::json, m.response),
     next_call_time = CASE
       WHEN b.after_ms IS NULL THEN 'infinity'::timestamptz
       ELSE (
@@ -1334,6 +1361,7 @@ kept AS (
       trace_context,
       max_tries,
       expires_at,
+      response,
       finish_time,
       end_reason
     )
@@ -1358,6 +1386,7 @@ kept AS (
     m.trace_context,
     m.max_tries,
     m.expires_at,
+    m.response,
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
     NULL
   FROM gone m
@@ -1441,7 +1470,8 @@ WHERE id = $2;
 UPDATE notify_msg_history SET
   status = 1,
   finish_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  end_reason = $3
+  end_reason = $3,
+  error_group = NULL
 WHERE id = $2;
 
 -- mark_seen
@@ -2328,6 +2358,147 @@ WHERE
   )
 ORDER BY id;
 
+-- write_series
+INSERT INTO
+  notify_series (
+    def_id,
+    minute,
+    node,
+    succeeded,
+    awaiting_ack,
+    skipped,
+    failed,
+    dead_letters,
+    unacked,
+    timed,
+    duration_ms,
+    duration_max_ms,
+    delivery_ms,
+    delivery_max_ms,
+    late_max_ms
+  )
+SELECT
+  b.owner,
+  ('epoch'::timestamptz + b.minute_ms::bigint * interval '1 millisecond'),
+  $3,
+  b.succeeded,
+  b.awaiting_ack,
+  b.skipped,
+  b.failed,
+  b.dead_letters,
+  b.unacked,
+  b.timed,
+  b.duration_ms,
+  b.duration_max_ms,
+  b.delivery_ms,
+  b.delivery_max_ms,
+  b.late_max_ms
+FROM
+  json_to_recordset($2::json) AS b(
+    owner bigint,
+    minute_ms bigint,
+    succeeded bigint,
+    awaiting_ack bigint,
+    skipped bigint,
+    failed bigint,
+    dead_letters bigint,
+    unacked bigint,
+    timed bigint,
+    duration_ms bigint,
+    duration_max_ms bigint,
+    delivery_ms bigint,
+    delivery_max_ms bigint,
+    late_max_ms bigint
+  )
+WHERE true
+ON CONFLICT (def_id, minute, node) DO UPDATE SET
+  succeeded = greatest(notify_series.succeeded, excluded.succeeded),
+  awaiting_ack = greatest(notify_series.awaiting_ack, excluded.awaiting_ack),
+  skipped = greatest(notify_series.skipped, excluded.skipped),
+  failed = greatest(notify_series.failed, excluded.failed),
+  dead_letters = greatest(notify_series.dead_letters, excluded.dead_letters),
+  unacked = greatest(notify_series.unacked, excluded.unacked),
+  timed = greatest(notify_series.timed, excluded.timed),
+  duration_ms = greatest(notify_series.duration_ms, excluded.duration_ms),
+  duration_max_ms = greatest(notify_series.duration_max_ms, excluded.duration_max_ms),
+  delivery_ms = greatest(notify_series.delivery_ms, excluded.delivery_ms),
+  delivery_max_ms = greatest(notify_series.delivery_max_ms, excluded.delivery_max_ms),
+  late_max_ms = greatest(notify_series.late_max_ms, excluded.late_max_ms);
+
+-- series
+SELECT
+  (
+    (
+      CASE
+        WHEN isfinite(minute) THEN (date_part('epoch', minute) * 1000)::bigint
+        WHEN minute < 'epoch'::timestamptz THEN 0
+        WHEN minute > 'epoch'::timestamptz THEN 253402214400000
+      END
+    ) - $3
+  ) / $5 AS step,
+  (sum(succeeded))::bigint,
+  (sum(awaiting_ack))::bigint,
+  (sum(skipped))::bigint,
+  (sum(failed))::bigint,
+  (sum(dead_letters))::bigint,
+  (sum(unacked))::bigint,
+  (sum(timed))::bigint,
+  (sum(duration_ms))::bigint,
+  (max(duration_max_ms))::bigint,
+  (sum(delivery_ms))::bigint,
+  (max(delivery_max_ms))::bigint,
+  (max(late_max_ms))::bigint
+FROM notify_series
+WHERE
+  def_id = $2
+  AND minute >= ('epoch'::timestamptz + $3::bigint * interval '1 millisecond')
+  AND minute < ('epoch'::timestamptz + $4::bigint * interval '1 millisecond')
+GROUP BY step;
+
+-- series_of_all
+SELECT
+  (
+    (
+      CASE
+        WHEN isfinite(minute) THEN (date_part('epoch', minute) * 1000)::bigint
+        WHEN minute < 'epoch'::timestamptz THEN 0
+        WHEN minute > 'epoch'::timestamptz THEN 253402214400000
+      END
+    ) - $3
+  ) / $5 AS step,
+  (sum(succeeded))::bigint,
+  (sum(awaiting_ack))::bigint,
+  (sum(skipped))::bigint,
+  (sum(failed))::bigint,
+  (sum(dead_letters))::bigint,
+  (sum(unacked))::bigint,
+  (sum(timed))::bigint,
+  (sum(duration_ms))::bigint,
+  (max(duration_max_ms))::bigint,
+  (sum(delivery_ms))::bigint,
+  (max(delivery_max_ms))::bigint,
+  (max(late_max_ms))::bigint
+FROM notify_series
+WHERE
+  minute >= ('epoch'::timestamptz + $3::bigint * interval '1 millisecond')
+  AND minute < ('epoch'::timestamptz + $4::bigint * interval '1 millisecond')
+GROUP BY step;
+
+-- purge_series
+DELETE FROM notify_series
+WHERE
+  ctid = ANY (
+    ARRAY(
+      SELECT ctid
+      FROM notify_series
+      WHERE
+        minute < (
+          coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $2 * interval '1 millisecond'
+        )
+      LIMIT $3
+    )
+  );
+
 -- find
 SELECT
   m.id,
@@ -2366,6 +2537,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.response,
   NULL,
   NULL
 FROM notify_msg m
@@ -2408,6 +2580,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.response,
   CASE
     WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
     WHEN m.finish_time < 'epoch'::timestamptz THEN 0
@@ -2455,6 +2628,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.response,
   NULL,
   NULL
 FROM notify_msg m
@@ -2499,6 +2673,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.response,
   CASE
     WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
     WHEN m.finish_time < 'epoch'::timestamptz THEN 0
@@ -2540,6 +2715,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2588,6 +2769,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2636,6 +2823,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2684,6 +2877,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2691,6 +2890,114 @@ FROM (
   WHERE
     m.def_id = $2
     AND (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $3
+    AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+    AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $6)
+  ORDER BY m.finish_time
+  FETCH FIRST ($7) ROWS
+  WITH TIES
+) AS m
+ORDER BY m.finish_time, m.id
+LIMIT $7;
+
+-- list_group_newest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CASE
+    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+    WHEN m.create_time < 'epoch'::timestamptz THEN 0
+    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+    WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+    WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    ELSE m.finish_time::text
+  END,
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  CASE
+    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM (
+  SELECT m.*
+  FROM notify_msg_history m
+  WHERE
+    m.def_id = $2
+    AND m.error_group = $3
+    AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+    AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $6)
+  ORDER BY m.finish_time DESC
+  FETCH FIRST ($7) ROWS
+  WITH TIES
+) AS m
+ORDER BY m.finish_time DESC, m.id DESC
+LIMIT $7;
+
+-- list_group_oldest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CASE
+    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+    WHEN m.create_time < 'epoch'::timestamptz THEN 0
+    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+    WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+    WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    ELSE m.finish_time::text
+  END,
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  CASE
+    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM (
+  SELECT m.*
+  FROM notify_msg_history m
+  WHERE
+    m.def_id = $2
+    AND m.error_group = $3
     AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
     AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
     AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $6)
@@ -2732,6 +3039,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2780,6 +3093,12 @@ SELECT
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
     WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END
 FROM (
   SELECT m.*
@@ -2823,6 +3142,19 @@ FROM (
   LIMIT $6
 ) AS counted;
 
+-- count_group
+SELECT count(*)
+FROM (
+  SELECT 1 AS one
+  FROM notify_msg_history m
+  WHERE
+    m.def_id = $2
+    AND m.error_group = $3
+    AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+    AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+  LIMIT $6
+) AS counted;
+
 -- count_live
 SELECT count(*)
 FROM (
@@ -2853,6 +3185,44 @@ WHERE
   AND o.id <> $4
 ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
 LIMIT 1;
+
+-- groups
+SELECT
+  g.error_group,
+  g.dead,
+  CASE
+    WHEN isfinite(g.first_time) THEN (date_part('epoch', g.first_time) * 1000)::bigint
+    WHEN g.first_time < 'epoch'::timestamptz THEN 0
+    WHEN g.first_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(g.last_time) THEN (date_part('epoch', g.last_time) * 1000)::bigint
+    WHEN g.last_time < 'epoch'::timestamptz THEN 0
+    WHEN g.last_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.id,
+  m.last_class,
+  m.errors,
+  m.end_reason
+FROM (
+  SELECT
+    m.error_group,
+    count(*) AS dead,
+    min(m.finish_time) AS first_time,
+    max(m.finish_time) AS last_time,
+    max(m.id) AS example
+  FROM notify_msg_history m
+  WHERE
+    m.def_id = $2
+    AND m.error_group IS NOT NULL
+    AND m.finish_time >= ($3::timestamp AT TIME ZONE 'UTC')
+    AND m.finish_time <= ($4::timestamp AT TIME ZONE 'UTC')
+  GROUP BY m.error_group
+  ORDER BY dead DESC, m.error_group
+  LIMIT $5
+) AS g
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg_history m WHERE m.id = g.example AND true OFFSET 0) AS m
+ORDER BY g.dead DESC, g.error_group;
 
 -- read_counts
 SELECT
@@ -3015,7 +3385,7 @@ DELETE FROM notify_count
 WHERE def_id = $2;
 
 -- retry_groups
-SELECT failures, crashes, last_class, max_tries, wait, due, count(*)
+SELECT failures, crashes, last_class, max_tries, wait, expires_after, due, count(*)
 FROM (
   SELECT
     m.failures,
@@ -3037,6 +3407,21 @@ FROM (
         END
       )
     ) / 1000 AS wait,
+    (
+      (
+        CASE
+          WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+          WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+          WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
+        END
+      ) - (
+        CASE
+          WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+          WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+          WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+        END
+      ) + 999
+    ) / 1000 AS expires_after,
     CASE
       WHEN m.next_call_time <= coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) THEN 1
       ELSE 0
@@ -3046,7 +3431,7 @@ FROM (
     AND m.status = 2
   LIMIT $3
 ) AS waiting
-GROUP BY failures, crashes, last_class, max_tries, wait, due;
+GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
 -- hold_ended
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
@@ -3085,7 +3470,8 @@ INSERT INTO
     ordering_key,
     trace_context,
     max_tries,
-    expires_at
+    expires_at,
+    response
   )
 SELECT
   m.id,
@@ -3115,7 +3501,8 @@ SELECT
       ('epoch'::timestamptz + b.due::bigint * interval '1 millisecond'),
       coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
     ) THEN m.expires_at
-  END
+  END,
+  m.response
 FROM json_to_recordset($2::json) AS b(notice_id bigint, due bigint)
 CROSS JOIN LATERAL (SELECT m.* FROM notify_msg_history m WHERE m.id = b.notice_id AND true OFFSET 0) AS m;
 
@@ -3142,6 +3529,7 @@ INSERT INTO
     trace_context,
     max_tries,
     expires_at,
+    response,
     finish_time,
     end_reason
   )
@@ -3166,6 +3554,7 @@ SELECT
   m.trace_context,
   m.max_tries,
   m.expires_at,
+  m.response,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   $3
 FROM notify_msg AS m
@@ -3217,7 +3606,7 @@ ORDER BY m.finish_time
 LIMIT $5;
 
 -- hold_purgeable
-SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status = 3 THEN m.errors END, m.end_reason
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM notify_msg_history AS m
 WHERE
   m.id = ANY ($2::text::bigint[])

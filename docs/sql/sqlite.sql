@@ -70,6 +70,11 @@ CROSS JOIN
   AND m.dedupe_key = b.own_key
   AND (m.fence = 0 OR m.dedupe_until_ended);
 
+-- keep_skipped_key
+UPDATE notify_msg_history SET
+  dedupe_key = $3, dedupe_until_ended = ($4 = 1)
+WHERE id = $2;
+
 -- insert_keyed
 INSERT INTO
   notify_msg (
@@ -848,8 +853,10 @@ INSERT INTO
     trace_context,
     max_tries,
     expires_at,
+    response,
     finish_time,
-    end_reason
+    end_reason,
+    error_group
   )
 SELECT
   m.id,
@@ -872,8 +879,10 @@ SELECT
   m.trace_context,
   m.max_tries,
   m.expires_at,
+  coalesce(b.new_response, m.response),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  b.reason
+  b.reason,
+  b.new_group
 FROM (
   SELECT
     value ->> 'notice_id' AS notice_id,
@@ -884,6 +893,8 @@ FROM (
     value ->> 'new_errors' AS new_errors,
     value ->> 'new_class' AS new_class,
     value ->> 'new_description' AS new_description,
+    value ->> 'new_response' AS new_response,
+    value ->> 'new_group' AS new_group,
     value ->> 'reason' AS reason
   FROM json_each($2)
 ) AS b
@@ -902,6 +913,7 @@ UPDATE notify_msg AS m SET
   errors = b.new_errors,
   last_class = b.new_class,
   description = b.new_description,
+  response = coalesce(b.new_response, m.response),
   next_call_time = CASE
     WHEN b.after_ms IS NULL THEN '9999-12-31 00:00:00.000'
     ELSE strftime(
@@ -920,6 +932,8 @@ FROM (
     value ->> 'new_errors' AS new_errors,
     value ->> 'new_class' AS new_class,
     value ->> 'new_description' AS new_description,
+    value ->> 'new_response' AS new_response,
+    value ->> 'new_group' AS new_group,
     value ->> 'reason' AS reason
   FROM json_each($2)
 ) AS b
@@ -937,6 +951,8 @@ WHERE
         value ->> 'new_errors' AS new_errors,
         value ->> 'new_class' AS new_class,
         value ->> 'new_description' AS new_description,
+        value ->> 'new_response' AS new_response,
+        value ->> 'new_group' AS new_group,
         value ->> 'reason' AS reason
       FROM json_each($2)
     ) AS b
@@ -985,6 +1001,7 @@ INSERT INTO
     trace_context,
     max_tries,
     expires_at,
+    response,
     finish_time,
     end_reason
   )
@@ -1009,6 +1026,7 @@ SELECT
   m.trace_context,
   m.max_tries,
   m.expires_at,
+  m.response,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   NULL
 FROM notify_msg AS m
@@ -1060,7 +1078,8 @@ WHERE id = $2;
 UPDATE notify_msg_history SET
   status = 1,
   finish_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  end_reason = $3
+  end_reason = $3,
+  error_group = NULL
 WHERE id = $2;
 
 -- mark_seen
@@ -1725,6 +1744,132 @@ WHERE
   )
 ORDER BY id;
 
+-- write_series
+INSERT INTO
+  notify_series (
+    def_id,
+    minute,
+    node,
+    succeeded,
+    awaiting_ack,
+    skipped,
+    failed,
+    dead_letters,
+    unacked,
+    timed,
+    duration_ms,
+    duration_max_ms,
+    delivery_ms,
+    delivery_max_ms,
+    late_max_ms
+  )
+SELECT
+  b.owner,
+  strftime('%Y-%m-%d %H:%M:%f', b.minute_ms / 1000.0, 'unixepoch'),
+  $3,
+  b.succeeded,
+  b.awaiting_ack,
+  b.skipped,
+  b.failed,
+  b.dead_letters,
+  b.unacked,
+  b.timed,
+  b.duration_ms,
+  b.duration_max_ms,
+  b.delivery_ms,
+  b.delivery_max_ms,
+  b.late_max_ms
+FROM (
+  SELECT
+    value ->> 'owner' AS owner,
+    value ->> 'minute_ms' AS minute_ms,
+    value ->> 'succeeded' AS succeeded,
+    value ->> 'awaiting_ack' AS awaiting_ack,
+    value ->> 'skipped' AS skipped,
+    value ->> 'failed' AS failed,
+    value ->> 'dead_letters' AS dead_letters,
+    value ->> 'unacked' AS unacked,
+    value ->> 'timed' AS timed,
+    value ->> 'duration_ms' AS duration_ms,
+    value ->> 'duration_max_ms' AS duration_max_ms,
+    value ->> 'delivery_ms' AS delivery_ms,
+    value ->> 'delivery_max_ms' AS delivery_max_ms,
+    value ->> 'late_max_ms' AS late_max_ms
+  FROM json_each($2)
+) AS b
+WHERE true
+ON CONFLICT (def_id, minute, node) DO UPDATE SET
+  succeeded = max(notify_series.succeeded, excluded.succeeded),
+  awaiting_ack = max(notify_series.awaiting_ack, excluded.awaiting_ack),
+  skipped = max(notify_series.skipped, excluded.skipped),
+  failed = max(notify_series.failed, excluded.failed),
+  dead_letters = max(notify_series.dead_letters, excluded.dead_letters),
+  unacked = max(notify_series.unacked, excluded.unacked),
+  timed = max(notify_series.timed, excluded.timed),
+  duration_ms = max(notify_series.duration_ms, excluded.duration_ms),
+  duration_max_ms = max(notify_series.duration_max_ms, excluded.duration_max_ms),
+  delivery_ms = max(notify_series.delivery_ms, excluded.delivery_ms),
+  delivery_max_ms = max(notify_series.delivery_max_ms, excluded.delivery_max_ms),
+  late_max_ms = max(notify_series.late_max_ms, excluded.late_max_ms);
+
+-- series
+SELECT
+  ((CAST(round(unixepoch(minute, 'subsec') * 1000) AS integer)) - $3) / $5 AS step,
+  sum(succeeded),
+  sum(awaiting_ack),
+  sum(skipped),
+  sum(failed),
+  sum(dead_letters),
+  sum(unacked),
+  sum(timed),
+  sum(duration_ms),
+  max(duration_max_ms),
+  sum(delivery_ms),
+  max(delivery_max_ms),
+  max(late_max_ms)
+FROM notify_series
+WHERE
+  def_id = $2
+  AND minute >= strftime('%Y-%m-%d %H:%M:%f', $3 / 1000.0, 'unixepoch')
+  AND minute < strftime('%Y-%m-%d %H:%M:%f', $4 / 1000.0, 'unixepoch')
+GROUP BY step;
+
+-- series_of_all
+SELECT
+  ((CAST(round(unixepoch(minute, 'subsec') * 1000) AS integer)) - $3) / $5 AS step,
+  sum(succeeded),
+  sum(awaiting_ack),
+  sum(skipped),
+  sum(failed),
+  sum(dead_letters),
+  sum(unacked),
+  sum(timed),
+  sum(duration_ms),
+  max(duration_max_ms),
+  sum(delivery_ms),
+  max(delivery_max_ms),
+  max(late_max_ms)
+FROM notify_series
+WHERE
+  minute >= strftime('%Y-%m-%d %H:%M:%f', $3 / 1000.0, 'unixepoch')
+  AND minute < strftime('%Y-%m-%d %H:%M:%f', $4 / 1000.0, 'unixepoch')
+GROUP BY step;
+
+-- purge_series
+DELETE FROM notify_series
+WHERE
+  rowid IN (
+    SELECT rowid
+    FROM notify_series
+    WHERE
+      minute < strftime(
+        '%Y-%m-%d %H:%M:%f',
+        coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
+        printf('%+.3f seconds', (- $2) / 1000.0)
+      )
+    LIMIT $3
+  );
+
 -- find
 SELECT
   m.id,
@@ -1747,6 +1892,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
+  m.response,
   NULL,
   NULL
 FROM notify_msg m
@@ -1773,6 +1919,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
+  m.response,
   CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
   m.end_reason
 FROM notify_msg_history m
@@ -1800,6 +1947,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
+  m.response,
   NULL,
   NULL
 FROM notify_msg m
@@ -1827,6 +1975,7 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
+  m.response,
   CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
   m.end_reason
 FROM notify_msg_history m
@@ -1848,7 +1997,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -1875,7 +2026,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -1902,7 +2055,9 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
@@ -1929,11 +2084,71 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg_history m
 WHERE
   m.def_id = $2
   AND m.dead_class = $3
+  AND m.finish_time >= $4
+  AND m.finish_time <= $5
+  AND (m.finish_time > $4 OR m.id > $6)
+ORDER BY m.finish_time, m.id
+LIMIT $7;
+
+-- list_group_newest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+  m.finish_time,
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
+FROM notify_msg_history m
+WHERE
+  m.def_id = $2
+  AND m.error_group = $3
+  AND m.finish_time >= $4
+  AND m.finish_time <= $5
+  AND (m.finish_time < $5 OR m.id < $6)
+ORDER BY m.finish_time DESC, m.id DESC
+LIMIT $7;
+
+-- list_group_oldest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+  m.finish_time,
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
+FROM notify_msg_history m
+WHERE
+  m.def_id = $2
+  AND m.error_group = $3
   AND m.finish_time >= $4
   AND m.finish_time <= $5
   AND (m.finish_time > $4 OR m.id > $6)
@@ -1956,7 +2171,9 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg m
 WHERE
   m.def_id = $2
@@ -1983,7 +2200,9 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
-  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
 FROM notify_msg m
 WHERE
   m.def_id = $2
@@ -2014,6 +2233,16 @@ FROM (
   LIMIT $6
 ) AS counted;
 
+-- count_group
+SELECT count(*)
+FROM (
+  SELECT 1 AS one
+  FROM notify_msg_history m
+  WHERE m.def_id = $2
+    AND m.error_group = $3 AND m.finish_time >= $4 AND m.finish_time <= $5
+  LIMIT $6
+) AS counted;
+
 -- count_live
 SELECT count(*)
 FROM (
@@ -2041,6 +2270,34 @@ WHERE
   AND o.id <> $4
 ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
 LIMIT 1;
+
+-- groups
+SELECT
+  g.error_group,
+  g.dead,
+  CAST(round(unixepoch(g.first_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(g.last_time, 'subsec') * 1000) AS integer),
+  m.id,
+  m.last_class,
+  m.errors,
+  m.end_reason
+FROM (
+  SELECT
+    m.error_group,
+    count(*) AS dead,
+    min(m.finish_time) AS first_time,
+    max(m.finish_time) AS last_time,
+    max(m.id) AS example
+  FROM notify_msg_history m
+  WHERE m.def_id = $2
+    AND m.error_group IS NOT NULL AND m.finish_time >= $3 AND m.finish_time <= $4
+  GROUP BY m.error_group
+  ORDER BY dead DESC, m.error_group
+  LIMIT $5
+) AS g
+CROSS JOIN notify_msg_history m ON m.id = g.example
+WHERE true
+ORDER BY g.dead DESC, g.error_group;
 
 -- read_counts
 SELECT
@@ -2159,7 +2416,7 @@ DELETE FROM notify_count
 WHERE def_id = $2;
 
 -- retry_groups
-SELECT failures, crashes, last_class, max_tries, wait, due, count(*)
+SELECT failures, crashes, last_class, max_tries, wait, expires_after, due, count(*)
 FROM (
   SELECT
     m.failures,
@@ -2169,6 +2426,9 @@ FROM (
     (
       (CAST(round(unixepoch(m.next_call_time, 'subsec') * 1000) AS integer)) - (CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer))
     ) / 1000 AS wait,
+    (
+      (CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)) - (CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer)) + 999
+    ) / 1000 AS expires_after,
     CASE
       WHEN m.next_call_time <= coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')) THEN 1
       ELSE 0
@@ -2178,7 +2438,7 @@ FROM (
     AND m.status = 2
   LIMIT $3
 ) AS waiting
-GROUP BY failures, crashes, last_class, max_tries, wait, due;
+GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
 -- hold_ended
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
@@ -2214,7 +2474,8 @@ INSERT INTO
     ordering_key,
     trace_context,
     max_tries,
-    expires_at
+    expires_at,
+    response
   )
 SELECT
   m.id,
@@ -2244,7 +2505,8 @@ SELECT
       strftime('%Y-%m-%d %H:%M:%f', b.due / 1000.0, 'unixepoch'),
       coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
     ) THEN m.expires_at
-  END
+  END,
+  m.response
 FROM (SELECT value ->> 'notice_id' AS notice_id, value ->> 'due' AS due FROM json_each($2)) AS b
 CROSS JOIN notify_msg_history m ON m.id = b.notice_id
 WHERE true;
@@ -2272,6 +2534,7 @@ INSERT INTO
     trace_context,
     max_tries,
     expires_at,
+    response,
     finish_time,
     end_reason
   )
@@ -2296,6 +2559,7 @@ SELECT
   m.trace_context,
   m.max_tries,
   m.expires_at,
+  m.response,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   $3
 FROM notify_msg AS m
@@ -2346,7 +2610,7 @@ ORDER BY m.finish_time
 LIMIT $5;
 
 -- hold_purgeable
-SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status = 3 THEN m.errors END, m.end_reason
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM notify_msg_history AS m
 WHERE
   m.id IN (SELECT value FROM json_each($2))

@@ -8,10 +8,13 @@ use std::time::Duration;
 use ::redis::{Commands, Connection, cmd};
 use solid_notify::alert::AlertReason;
 use solid_notify::definition::ALERT_DEFINITION;
-use solid_notify::{Filter, Inbox, NewNotice, NotifyDef, Status};
+use solid_notify::operate::{LastResponse, SeriesCounts};
+use solid_notify::{Filter, Inbox, NewNotice, NotifyDef, Response, Status};
 use solid_notify_core::limit::Quota;
 use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::{Advanced, Alarm, Cause, Claim, ClaimWhat, LastTick, Node, Settle, Tick};
+use solid_notify_core::store::{
+    Advanced, Alarm, Cause, Claim, ClaimWhat, LastTick, Node, SeriesRow, Settle, Tick, minute_of,
+};
 use solid_notify_core::transition::Next;
 use solid_notify_redis::RedisOutbox;
 use solid_notify_testkit::conformance::{outcome, succeed};
@@ -50,7 +53,7 @@ fn documented() -> BTreeMap<(String, String), Row> {
             rows.insert((heading.to_owned(), key.to_owned()), Row { kind: kind.to_owned(), words });
         }
     }
-    assert_eq!(rows.len(), 40, "14 keys of a definition, 15 of the outbox, 11 of timed tasks");
+    assert_eq!(rows.len(), 44, "18 keys of a definition, 15 of the outbox, 11 of timed tasks");
     rows
 }
 
@@ -69,6 +72,8 @@ fn listed(prefix: &str, key: &str) -> (String, String) {
         ("notice:", "<id>"),
         ("status:", "<status>"),
         ("dead_letters:", "<class>"),
+        ("error_group:", "<group>"),
+        ("series:", "<day>"),
         ("ready:", "<slice>"),
         ("definition:", "<id>"),
         ("versions:", "<id>"),
@@ -145,6 +150,8 @@ impl World {
         let mut claimed = self.claim(def_id, Status::NotSent, None).await;
         let mut dead = outcome(&claimed.remove(0), ended(Status::DeadLetter));
         (dead.errors, dead.last_class) = (Some("[]".to_owned()), Some("network".to_owned()));
+        dead.response = LastResponse::new(1, 1, self.own.clock.now(), 5, Response::new(500)).to_stored();
+        dead.regroup();
         let alarm = Alarm {
             alert_def: alerts,
             def_id,
@@ -195,6 +202,9 @@ impl World {
         let (last, schedule) = (self.own.clock.now(), Some(HOURLY.to_owned()));
         let tick = Tick { def_id, schedule, seen: LastTick::default(), last, params: Vec::new() };
         assert_eq!(self.outbox.engine().stores().send.tick(&tick).await.unwrap(), Advanced::Stored);
+        let (minute, counts) = (minute_of(self.own.clock.now()), SeriesCounts::from_values(1..));
+        let row = SeriesRow { def_id, minute, counts };
+        self.outbox.engine().stores().send.write_series("node-1", &[row]).await.unwrap();
         // A member without a notice.
         let ready = format!("{{{}#{def_id}}}:ready:first_sends", self.own.prefix);
         self.own.by_hand(&["ZADD", &ready, "1", "0000000000009900001"]);

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use solid_notify_tests::RedisServer;
 use solid_notify_tests::redis::OwnPrefix;
+use solid_notify_tests::sending::eventually;
 use solid_notify_timed::{ClaimedTask, ConnectionError, Rescheduled, TaskLease, TaskOutcome, TimedTasks, When};
 
 pub const KIND: &str = "remind";
@@ -325,6 +326,22 @@ async fn a_prefix_that_could_meet_another_is_refused<R: RedisServer>() {
     }
 }
 
+async fn a_panic_of_retry_delay_is_a_failure_as_any<R: RedisServer>() {
+    let w = World::new::<R>().await;
+    let handler = |task: ClaimedTask<i64>| async move { if task.tries == 1 { Err("busy".into()) } else { Ok(()) } };
+    let run = w.tasks.run(KIND, handler).poll(Duration::from_millis(5));
+    let runner = run.retry_delay(|_| panic!("no delay")).start().unwrap();
+    w.tasks.add_batch(KIND, (0..3).map(|n| (Duration::ZERO, n))).await.unwrap();
+    eventually("all are done", async || {
+        w.own.clock.advance(SECOND);
+        w.tasks.count(KIND).await.is_ok_and(|counts| counts.waiting + counts.claimed == 0)
+    })
+    .await;
+    let tally = runner.shutdown().await;
+    assert_eq!((tally.finished, tally.retried), (3, 3));
+    w.own.close();
+}
+
 solid_notify_tests::on_each_redis!(
     tasks_are_due_at_their_time_and_in_its_order,
     tasks_are_deleted_rescheduled_looked_up_and_counted,
@@ -341,4 +358,5 @@ solid_notify_tests::on_each_redis!(
     scripts_that_the_server_has_forgotten_are_sent_again,
     without_a_clock_of_ours_time_is_that_of_redis,
     a_prefix_that_could_meet_another_is_refused,
+    a_panic_of_retry_delay_is_a_failure_as_any,
 );

@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use solid_notify::operate::{AuditFilter, DefinitionCounts, NoticeCounts};
+use solid_notify::operate::{AuditFilter, DefinitionCounts, NoticeCounts, SeriesCounts};
 use solid_notify::testkit::{HandClock, MemoryOutbox, TestSweeper};
-use solid_notify::{ErrorClass, Failure, Filter, NewNotice, Notice, NotifyDef, Operator, OutboxExt, add_notice};
+use solid_notify::{
+    ErrorClass, Failure, Filter, NewNotice, Notice, NotifyDef, Operator, OutboxExt, Response, add_notice,
+};
+use solid_notify_core::store::SeriesRow;
 use solid_notify_tests::sending::eventually;
 
 const CHAPTER: &str = "docs/src/json.md";
@@ -28,8 +31,12 @@ impl Blocks {
 /// Replaces a duration that was measured.
 fn with_measured(json: &str) -> String {
     const NAME: &str = "\"duration_ms\": ";
-    let Some((before, after)) = json.split_once(NAME) else { return json.to_owned() };
-    format!("{before}{NAME}83{}", after.trim_start_matches(|digit: char| digit.is_ascii_digit()))
+    let mut parts = json.split(NAME);
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        shown.push_str(&format!("{NAME}83{}", part.trim_start_matches(|digit: char| digit.is_ascii_digit())));
+    }
+    shown
 }
 
 async fn story() -> Blocks {
@@ -43,7 +50,10 @@ async fn story() -> Blocks {
         .node_name("node")
         .handler("sync_order", |notice: Notice<Value>| async move {
             match notice.param()["order"].as_i64() {
-                Some(7) => Err(Failure::give_up("the customer does not exist").class(ErrorClass::Invalid)),
+                Some(7) => {
+                    notice.set_response(Response::new(404).body(r#"{"error":"unknown customer"}"#));
+                    Err(Failure::give_up("the customer does not exist").class(ErrorClass::Invalid))
+                }
                 _ => Err(Failure::retry("connection refused").class(ErrorClass::Network)),
             }
         })
@@ -66,6 +76,7 @@ async fn story() -> Blocks {
     blocks.add("ClassCount", &alice.counts(&filter).await.unwrap(), &node);
     blocks.add("Preview", &alice.preview(&filter).await.unwrap(), &node);
     blocks.add("Explanation", &alice.explain(failed).await.unwrap(), &node);
+    blocks.add("ErrorGroup", &alice.groups(&filter).await.unwrap()[0], &node);
     blocks.add("OpenAlert", &alice.open_alerts(10).await.unwrap(), &node);
     let now = "2026-11-21T12:00:07Z".parse().unwrap();
     let (counts, next) = (Some((NoticeCounts::default(), now)), Some(now + Duration::from_secs(30)));
@@ -95,6 +106,17 @@ async fn story() -> Blocks {
     let audit = alice.audit(&of_notice, None, 1).await.unwrap();
     blocks.add("AuditPage", &audit, &node);
     sweeper.advance(Duration::from_secs(1)).await;
+    let mut counts = SeriesCounts::default();
+    (counts.succeeded, counts.failed, counts.timed) = (118, 2, 120);
+    (counts.duration_ms, counts.duration_max_ms, counts.delivery_ms) = (9_840, 312, 11_210);
+    (counts.delivery_max_ms, counts.late_max_ms) = (5_321, 14);
+    let (minute, def_id) = ("2026-11-21T12:00:00Z".parse().unwrap(), row.id);
+    let stores = outbox.engine().stores();
+    stores.send.write_series("another", &[SeriesRow { def_id, minute, counts }]).await.unwrap();
+    let step = Duration::from_secs(60);
+    let points = alice.series(Some("sync_order"), minute, minute + step, step).await.unwrap();
+    let text = serde_json::to_string_pretty(&points[0]).unwrap();
+    blocks.0.insert("SeriesPoint", text);
     blocks
 }
 

@@ -143,6 +143,8 @@ fn of_an_operator() {
         operator.nack(7, "why").await.unwrap();
         operator.close_circuit("name").await.unwrap();
         operator.preview(&filter).await.unwrap();
+        operator.groups(&filter).await.unwrap();
+        operator.series(None, Utc::now(), Utc::now(), Duration::ZERO).await.unwrap();
         operator.retry_all(&filter, rate).await.unwrap();
         operator.cancel_all(&filter, "no").await.unwrap();
         operator.definition("sync").await.unwrap();

@@ -17,7 +17,7 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
     Advanced, AlertStep, AlertStore, Claim, Claims, ClusterView, DefinitionStore, DueTimes, Edit, Edited, Lease, Look,
-    Node as Beat, Purge, Purged, SendLimits, SendStore, Settle, Settled, Stores, Tick,
+    Node as Beat, Purge, Purged, SendLimits, SendStore, SeriesRow, Settle, Settled, Stores, Tick,
 };
 
 use crate::watch::is_held;
@@ -201,6 +201,15 @@ impl SendStore for Link {
         self.pass("purge", true, move |store| {
             let purge = purge.clone();
             async move { store.send.purge(&purge).await }
+        })
+        .await
+    }
+
+    async fn write_series(&self, node: &str, rows: &[SeriesRow]) -> Result<(), StoreError> {
+        let (node, rows) = (node.to_owned(), rows.to_vec());
+        self.pass("write_series", true, move |store| {
+            let (node, rows) = (node.clone(), rows.clone());
+            async move { store.send.write_series(&node, &rows).await }
         })
         .await
     }

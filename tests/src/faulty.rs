@@ -18,7 +18,7 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
     Advanced, AlertStep, AlertStore, Claim, Claims, ClusterView, DefinitionStore, DueTimes, Edit, Edited, Lease, Look,
-    Node, Purge, Purged, SendLimits, SendStore, Settle, Settled, Stores, Tick,
+    Node, Purge, Purged, SendLimits, SendStore, SeriesRow, Settle, Settled, Stores, Tick,
 };
 use solid_notify_testkit::conformance::Backend;
 use tokio::sync::Semaphore;
@@ -178,6 +178,10 @@ impl SendStore for Faulty {
 
     async fn purge(&self, purge: &Purge) -> Result<Vec<Purged>, StoreError> {
         self.pass("purge", self.inner.send.purge(purge)).await
+    }
+
+    async fn write_series(&self, node: &str, rows: &[SeriesRow]) -> Result<(), StoreError> {
+        self.pass("write_series", self.inner.send.write_series(node, rows)).await
     }
 
     async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError> {

@@ -16,7 +16,7 @@ use solid_notify_tests::sending::{Calls, add, definition, eventually, gated, rea
 #[tokio::test]
 async fn no_loop_ends_when_a_store_call_fails() {
     let kinds = [FaultKind::Outage, FaultKind::Conflict, FaultKind::Permanent];
-    for method in ["definitions", "due", "claim", "look", "settle", "extend", "purge", "beat"] {
+    for method in ["definitions", "due", "claim", "look", "settle", "extend", "purge", "beat", "write_series"] {
         let (b, store, outbox) = faulty();
         b.outbox().define_if_missing(NotifyDef::new("sync")).await.unwrap();
         let (builder, calls) = good(&outbox);

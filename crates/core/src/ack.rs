@@ -174,6 +174,8 @@ pub fn of_live(reply: &Reply, live: &ClaimedNotice) -> OfLive {
                 errors: live.errors.clone(),
                 last_class: None,
                 description: live.description.clone(),
+                response: None,
+                error_group: None,
                 alarm: None,
                 for_breaker: None,
             }))

@@ -202,6 +202,8 @@ impl NewNotice {
     /// Adds the notice as one that must not be sent, for this reason, at most 4 KiB: it is in history from the commit on, cancelled. So a
     /// report shows what was left out and why, and an operator can send it with `retry`.
     ///
+    /// Its dedupe key is stored for that `retry`, but it takes the key from no other notice, and is no duplicate of one.
+    ///
     /// On a connection of sqlx it needs a transaction, as `outbox.begin()` and `pool.begin()` begin one.
     #[must_use]
     pub fn skipped(mut self, reason: impl Into<String>) -> Self {
@@ -298,6 +300,11 @@ impl NewNotice {
     /// Returns the dedupe key.
     pub fn dedupe_key_text(&self) -> Option<&str> {
         self.dedupe_key.as_deref()
+    }
+
+    /// Returns the dedupe key that it takes: none if it is added as skipped, because such a notice is never live.
+    pub fn taken_key_text(&self) -> Option<&str> {
+        self.dedupe_key_text().filter(|_| self.skipped.is_none())
     }
 
     /// Returns true if its dedupe key lasts until it has ended, false if it lasts until its first claim or there is none.

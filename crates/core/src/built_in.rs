@@ -36,12 +36,12 @@ pub(crate) fn row(name: &str) -> Option<NotifyDef> {
 
 fn purge() -> NotifyDef {
     NotifyDef::plain(PURGE_DEFINITION)
-        .description("Housekeeping: deletes what is no longer kept. handler_config says how long dead letters, cancelled notices and keys of inboxes are.")
+        .description("Housekeeping: deletes what is no longer kept. handler_config says how long dead letters, cancelled notices, keys of inboxes and the series are.")
         .schedule("0 0 3 * * *")
         // After a timeout the next attempt continues.
         .timeout("10m")
         .keep_history("1d")
-        .handler_config(r#"{"dead_letters": "30d", "cancelled": "30d", "inbox": "30d"}"#)
+        .handler_config(r#"{"dead_letters": "30d", "cancelled": "30d", "inbox": "30d", "series": "14d"}"#)
 }
 
 fn dead_letters() -> NotifyDef {

@@ -24,7 +24,13 @@ pub(crate) fn optional_duration<S: Serializer>(time: &Option<Duration>, serializ
     }
 }
 
-/// Writes a parameter as the JSON that it is, byte for byte; [`ENCRYPTED`] instead of one that is still encrypted; text that is no JSON, of a row that was edited by SQL, as a string.
+/// Writes a number as text, because some readers round numbers of more than 53 bits.
+pub(crate) fn text<S: Serializer>(number: &i64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(number)
+}
+
+/// Writes a parameter as the JSON that it is, byte for byte; [`ENCRYPTED`] instead of one that is still encrypted; text that is no
+/// JSON, of a row that was edited by SQL, as a string.
 pub(crate) fn param<S: Serializer>(param: &str, serializer: S) -> Result<S::Ok, S::Error> {
     match serde_json::from_str::<&RawValue>(param) {
         _ if is_encrypted(param) => serializer.serialize_str(ENCRYPTED),

@@ -8,7 +8,9 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 pub use crate::class::ErrorClass;
+pub use crate::clean::clean_text;
 pub use crate::own_limits::OwnLimits;
+pub use crate::response::{LastResponse, Response};
 
 /// The state of a notice, as stored in the column `status`.
 ///
@@ -86,6 +88,9 @@ pub struct AttemptRecord {
     pub error_type: Option<String>,
     /// The error and its causes, cut at 2 KiB.
     pub message: String,
+    /// What the receiver answered, if the handler reported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<Response>,
 }
 
 /// How many attempts the column `errors` keeps.
@@ -105,6 +110,7 @@ impl AttemptRecord {
             class: class.as_str().to_owned(),
             error_type: None,
             message: clean_text(message, MESSAGE_LIMIT),
+            response: None,
         }
     }
 }
@@ -123,19 +129,9 @@ pub fn append_attempt(stored: Option<&str>, record: AttemptRecord) -> String {
     serde_json::to_string(&list[skip..]).unwrap_or_else(|_| "[]".to_owned())
 }
 
-/// Returns a text that every database can store: without NUL, at most `limit` bytes, cut between characters.
-pub fn clean_text(text: &str, limit: usize) -> String {
-    let mut clean: String = text.replace('\0', "\u{FFFD}");
-    if clean.len() > limit {
-        const MARK: &str = " […]";
-        let mut end = limit.saturating_sub(MARK.len());
-        while !clean.is_char_boundary(end) {
-            end -= 1;
-        }
-        clean.truncate(end);
-        clean.push_str(MARK);
-    }
-    clean
+/// Returns the last record of a stored list of failed attempts.
+pub fn last_record(stored: Option<&str>) -> Option<AttemptRecord> {
+    serde_json::from_str::<Vec<AttemptRecord>>(stored?).ok()?.pop()
 }
 
 /// A claimed notice, or an overdue one that must be settled.
@@ -200,6 +196,11 @@ impl ClaimedNotice {
         self.failures.saturating_add(self.crashes)
     }
 
+    /// Returns whether it was claimed at its expiry or later: it ends without an attempt.
+    pub fn is_expired(&self) -> bool {
+        self.own.is_expired(self.last_call_time)
+    }
+
     /// Returns the number of the attempt of this claim: one more than the tries used.
     pub fn attempt(&self) -> i64 {
         self.tries().saturating_add(1)
@@ -212,7 +213,7 @@ impl ClaimedNotice {
 
     /// Returns the record of the last attempt that failed.
     pub fn last_record(&self) -> Option<AttemptRecord> {
-        serde_json::from_str::<Vec<AttemptRecord>>(self.errors.as_deref()?).ok()?.pop()
+        last_record(self.errors.as_deref())
     }
 }
 
@@ -263,6 +264,8 @@ pub struct NoticeRecord {
     pub unique_until_ended: bool,
     /// Its own limits.
     pub own: OwnLimits,
+    /// What its receiver answered last, as far as its handler reported it.
+    pub response: Option<LastResponse>,
 }
 
 impl NoticeRecord {
@@ -290,11 +293,10 @@ impl NoticeRecord {
             dedupe_key: None,
             unique_until_ended: false,
             own: OwnLimits::default(),
+            response: None,
         }
     }
-}
 
-impl NoticeRecord {
     /// Returns the dedupe key that no other live notice of its definition may have while this one is live; `None` once the
     /// first claim has released it.
     pub fn unique_key(&self) -> Option<&str> {

@@ -181,6 +181,20 @@ fn is_wish_exhausted(policy: &Policy, class: ErrorClass, tries: i64) -> bool {
     }
 }
 
+/// Returns how many tries a notice has in all, by what [`transition`] compares `tries` with after `event`; `None`: no limit. Where a
+/// failure of that class is not retried, these are all.
+pub fn tries_in_all(policy: &Policy, notice: &ClaimedNotice, event: &Event, tries: i64) -> Option<i64> {
+    let policy = &*policy.within(&notice.own);
+    let class = match event {
+        Event::Failed(class) if !policy.retries(*class) => return Some(tries),
+        Event::RetryIn(_, class) if policy.rules.of(*class) == Some(&Rule::Never) => return Some(tries),
+        Event::Failed(class) | Event::RetryIn(_, class) => Some(*class),
+        Event::Crashed => Some(ErrorClass::Crash),
+        _ => None,
+    };
+    policy.max_tries_in(class)
+}
+
 /// Returns a dead letter, because no try is left for a failure of `class`; the reason names the limit.
 fn give_up(policy: &Policy, class: ErrorClass, tries: i64, crashes: i64) -> Next {
     let reason = match policy.rules.of(class) {

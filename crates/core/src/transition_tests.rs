@@ -52,6 +52,36 @@ fn failures_walk_the_list_and_then_end_as_a_dead_letter() {
 }
 
 #[test]
+fn the_shown_limit_of_tries_is_the_one_that_decides() {
+    use ErrorClass::{Auth, Busy, Invalid, Network, Timeout};
+    let def = NotifyDef::new("a").max_retry_times(4).retry_rules(r#"{"busy": 9, "auth": "never", "timeout": "5s"}"#);
+    let policy = policy(def);
+    let wish = |class| Event::RetryIn(Duration::from_secs(1), class);
+    for (event, expected) in [
+        (Event::Failed(Network), 5),
+        (Event::Failed(Busy), 9),
+        (Event::Failed(Timeout), 5),
+        (Event::Failed(Auth), 3),
+        (Event::Failed(Invalid), 3),
+        (wish(Invalid), 5),
+        (wish(Auth), 3),
+        (wish(Busy), 9),
+        (Event::Crashed, 5),
+        (Event::OutOfTries, 5),
+    ] {
+        let limit = tries_in_all(&policy, &notice(2, 0), &event, 3);
+        assert_eq!(limit, Some(expected), "{event:?}");
+        let at = |tries: i64| ends(&decide(&policy, &notice(tries - 1, 0), event.clone())).is_some();
+        if expected != 3 && matches!(event, Event::Failed(_) | Event::RetryIn(..)) {
+            assert_eq!((at(expected - 1), at(expected)), (false, true), "{event:?}");
+        }
+    }
+    let mut own = notice(2, 0);
+    own.own = OwnLimits::new(Some(7), None);
+    assert_eq!(tries_in_all(&policy, &own, &Event::Failed(Network), 3), Some(7));
+}
+
+#[test]
 fn a_crash_is_a_try_of_its_own_kind() {
     let policy = policy(NotifyDef::new("a").retry_interval("[5s,5m]"));
     let first = decide(&policy, &notice(0, 0), Event::Crashed);

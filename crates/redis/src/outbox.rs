@@ -9,7 +9,7 @@ use std::sync::Arc;
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::add::nearest_name;
 use solid_notify_core::connection::Insert;
-use solid_notify_core::dispatch::{FirstAttemptReceiver, FirstAttemptSender, Fresh};
+use solid_notify_core::dispatch::{FirstAttempt, FirstAttemptReceiver, FirstAttemptSender, Fresh};
 use solid_notify_core::engine::Engine;
 use solid_notify_core::{AnyOutbox, Error, HandClock, NewNotice, Receipt, Result, Stores};
 use solid_notify_redis_connection::Redis;
@@ -114,6 +114,10 @@ impl RedisOutbox {
         let (mut fresh, mut wake) = (Vec::new(), false);
         for ((_, notice, mut report), (id, added)) in notices.into_iter().zip(&stored) {
             if !added {
+                continue;
+            }
+            if notice.skip_reason().is_some() {
+                report.tell(FirstAttempt::NotHere);
                 continue;
             }
             report.committed();
@@ -247,9 +251,9 @@ impl Insert for RedisBatch {
         let ids = self.outbox.number(notices).await?;
         let mut added = Vec::with_capacity(ids.len());
         for (id, notice) in ids {
-            if let Some(key) = notice.dedupe_key_text() {
+            if let Some(key) = notice.taken_key_text() {
                 let same =
-                    |other: &&(i64, NewNotice)| def_of(other.0) == def_of(id) && other.1.dedupe_key_text() == Some(key);
+                    |other: &&(i64, NewNotice)| def_of(other.0) == def_of(id) && other.1.taken_key_text() == Some(key);
                 let own = self.notices.iter().find(same).map(|(id, _)| *id);
                 let other = match own {
                     Some(own) => Some(own),

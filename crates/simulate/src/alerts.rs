@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use solid_notify_core::alert::advance::advance;
-use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow, raise};
+use solid_notify_core::alert::cooldown::{AlertFacts, AlertRow, Checks, raise};
 use solid_notify_core::definition::KeepHistory;
 use solid_notify_core::notice::{duration_from_millis, rfc3339, time_from_millis};
 use solid_notify_core::store::{Alarm, Cause};
@@ -18,7 +18,7 @@ use super::report::SimulatedAlert;
 /// The most alerts that are kept; all of them are counted.
 const MOST: usize = 10_000;
 /// How often sweepers check their conditions; it has no effect on the simulation.
-const SIGHTINGS: Duration = Duration::from_secs(60);
+const SIGHTINGS: Checks = Checks { interval: Duration::from_secs(60), lasted: Some(Duration::MAX) };
 
 /// The alerts of one definition.
 pub(super) struct Desk {

@@ -19,8 +19,8 @@ pub use solid_notify_channels as channels;
 pub use solid_notify_core as spi;
 pub use solid_notify_core::{
     AckResult, Alert, AnyOutbox, Definition, Error, ErrorClass, Filter, FirstAttempt, HandClock, Inbox, NewNotice,
-    NoticeConnection, NoticeRecord, NotifyDef, Operator, Receipt, Result, Status, TokenKeys, VerbResult, ack_notice,
-    add_notice, add_notices, metrics, nack_notice, retry,
+    NoticeConnection, NoticeRecord, NotifyDef, Operator, Receipt, Response, Result, Status, TokenKeys, VerbResult,
+    ack_notice, add_notice, add_notices, metrics, nack_notice, retry,
 };
 #[cfg(feature = "redis")]
 pub use solid_notify_redis as redis;
@@ -88,14 +88,16 @@ pub mod error {
 
 /// What an [`Operator`] asks and gets: filters, lists, previews, explanations, the audit.
 pub mod operate {
-    pub use solid_notify_core::notice::{AttemptRecord, OwnLimits};
+    pub use solid_notify_core::notice::{AttemptRecord, LastResponse, OwnLimits};
     pub use solid_notify_core::operate::{
-        AuditFilter, AuditPage, Bulk, ClassCount, Counted, DefRef, EditPreview, Explanation, Filter, HandlerChange,
-        InFlight, IntervalChange, NO_CLASS, NextStep, OpenAlert, Operator, Page, Preview, Rate,
+        AuditFilter, AuditPage, Bulk, ClassCount, Counted, DefRef, EditPreview, ErrorGroup, Explanation, Filter,
+        HandlerChange, InFlight, IntervalChange, NO_CLASS, NextStep, OpenAlert, Operator, Page, Preview, Rate,
+        SeriesPoint,
     };
     pub use solid_notify_core::store::verb::VerbResult;
     pub use solid_notify_core::store::{
         AuditEntry, DefinitionCounts, Listed, NoticeCounts, Paused, Position, RefusedConfig, RetryGroup, SeenNode,
+        SeriesCounts,
     };
 }
 

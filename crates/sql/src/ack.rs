@@ -58,7 +58,7 @@ impl AckStatements {
                 kind.to_json("$3")
             )),
             ack_late: statement(format!(
-                "UPDATE notify_msg_history SET status = 1, finish_time = {now}, end_reason = $3 WHERE id = $2"
+                "UPDATE notify_msg_history SET status = 1, finish_time = {now}, end_reason = $3, error_group = NULL WHERE id = $2"
             )),
         }
     }

@@ -25,6 +25,7 @@ mod operate;
 mod ordering;
 mod record;
 mod roles;
+mod series;
 mod settle;
 mod shortcuts;
 mod statements;

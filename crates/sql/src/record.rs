@@ -1,6 +1,6 @@
 //! The whole record of a notice, live or ended: what people see, and what a verb decides by.
 
-use solid_notify_core::notice::{NEVER, NoticeRecord, OwnLimits, Status, time_from_millis};
+use solid_notify_core::notice::{LastResponse, NEVER, NoticeRecord, OwnLimits, Status, time_from_millis};
 
 use crate::connections::Share;
 use crate::dialect::Dialect;
@@ -36,6 +36,7 @@ columns! {
     until_ended = "CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END";
     max_tries = "m.max_tries";
     expires_at = kind.epoch("m.expires_at");
+    response = "m.response";
     finish_time = finished;
     end_reason = reason;
 }
@@ -111,6 +112,7 @@ fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeRecord> {
     record.dedupe_key = DB::text(row, AT.dedupe_key)?;
     record.unique_until_ended = DB::int(row, AT.until_ended)? == Some(1);
     record.own = OwnLimits::new(DB::int(row, AT.max_tries)?, DB::int(row, AT.expires_at)?.map(time_from_millis));
+    record.response = LastResponse::from_stored(DB::text(row, AT.response)?.as_deref());
     record.finish_time = DB::int(row, AT.finish_time)?.map(time_from_millis);
     record.end_reason = DB::text(row, AT.end_reason)?;
     Ok(record)

@@ -15,16 +15,17 @@ use solid_notify_core::store::verb::{Verb, VerbResult};
 use solid_notify_core::store::{
     Advanced, AlertStep, AlertStore, AuditEntry, AuditQuery, BrowseStore, BulkStep, BulkStepDone, Claim, Claims,
     ClusterView, DefinitionCounts, DefinitionStore, DueTimes, Edit, Edited, Lease, Listed, Look, Node, OperateStore,
-    Position, Purge, Purged, QueueSlice, RetryGroup, SeenNode, SendLimits, SendStore, Settle, Settled, Switch, Tick,
+    Position, Purge, Purged, QueueSlice, RetryGroup, SeenNode, SendLimits, SendStore, SeriesCounts, SeriesQuery,
+    SeriesRow, Settle, Settled, StoredGroup, Switch, Tick,
 };
 
 use crate::claim::{self, due, leases};
 use crate::connections::Purpose;
 use crate::definitions::{self, tick, versions};
 use crate::dialect::Dialect;
-use crate::operate::{audit, counts, list, purge, retries, switch, verbs};
+use crate::operate::{audit, counts, groups, list, purge, retries, switch, verbs};
 use crate::store::{SqlStore, past_collisions};
-use crate::{ack, alerts, limits, nodes, ordering, record, settle};
+use crate::{ack, alerts, limits, nodes, ordering, record, series, settle};
 
 /// How many leases one transaction extends.
 const LEASES_AT_ONCE: usize = 1000;
@@ -76,6 +77,13 @@ impl<DB: Dialect> SendStore for SqlStore<DB> {
 
     async fn purge(&self, purge: &Purge) -> Result<Vec<Purged>, StoreError> {
         self.call("purging", Purpose::Operate, |on, now| purge::purge(on, now, &self.purge_ends, purge)).await
+    }
+
+    async fn write_series(&self, node: &str, rows: &[SeriesRow]) -> Result<(), StoreError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.call("storing the series", Purpose::Operate, |on, now| series::write(on, now, node, rows)).await
     }
 
     async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError> {
@@ -170,6 +178,10 @@ impl<DB: Dialect> BrowseStore for SqlStore<DB> {
             .await
     }
 
+    async fn groups(&self, slice: &QueueSlice, limit: usize) -> Result<Vec<StoredGroup>, StoreError> {
+        self.call("grouping dead letters", Purpose::Operate, |on, now| groups::groups(on, now, slice, limit)).await
+    }
+
     async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError> {
         let Some(key) = notice.ordering_key.as_deref() else { return Ok(None) };
         let doing = "looking for the notice in front of a blocked one";
@@ -191,6 +203,10 @@ impl<DB: Dialect> BrowseStore for SqlStore<DB> {
 
     async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError> {
         self.call("counting retries", Purpose::Operate, |on, now| retries::retries(on, now, def_id, most)).await
+    }
+
+    async fn series(&self, query: &SeriesQuery) -> Result<Vec<(i64, SeriesCounts)>, StoreError> {
+        self.call("reading the series", Purpose::Operate, |on, now| series::series(on, now, query)).await
     }
 
     async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {

@@ -15,6 +15,7 @@ mod definitions;
 mod meters;
 mod monitor;
 mod running;
+mod series;
 mod settling;
 mod signals;
 mod sleep;
@@ -31,4 +32,5 @@ pub use running::classify::HttpStatus;
 #[doc(hidden)]
 pub use running::classify::class_by_type;
 pub use running::handler::{Failure, Handler, HandlerResult, Notice};
+pub use solid_notify_core::Response;
 pub use sweeper::{Sweeper, Tally};

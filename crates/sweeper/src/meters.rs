@@ -46,7 +46,7 @@ impl Meters {
         self.lateness.record(late);
     }
 
-    /// Records a stored outcome. The duration of an attempt that ended with its process is unknown: zero.
+    /// Records a stored outcome, and returns its word; `None` for a hand-back, which was no attempt. The duration of an attempt that ended with its process is unknown: zero.
     pub(crate) fn settled(
         &self,
         claimed: &ClaimedNotice,
@@ -54,8 +54,8 @@ impl Meters {
         class: Option<ErrorClass>,
         duration: Duration,
         next: &Next,
-    ) {
-        let Some(label) = label(event, next) else { return };
+    ) -> Option<&'static str> {
+        let Some(label) = label(event, next) else { return None };
         let counter = || {
             let class = class.map_or(NO_CLASS, ErrorClass::as_str);
             let definition = self.definition.clone();
@@ -74,11 +74,12 @@ impl Meters {
         if OUTCOMES[label] == "succeeded" || OUTCOMES[label] == "awaiting_ack" {
             self.delivery.record(delivered_after(claimed, duration));
         }
+        Some(OUTCOMES[label])
     }
 }
 
 /// Returns the time from the insert to the end of this attempt: by the database's clock, except for the attempt itself.
-fn delivered_after(claimed: &ClaimedNotice, attempt: Duration) -> Duration {
+pub(crate) fn delivered_after(claimed: &ClaimedNotice, attempt: Duration) -> Duration {
     (claimed.last_call_time - claimed.create_time).to_std().unwrap_or_default() + attempt
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::background::{counts, lease, maintenance, versions};
+use crate::background::{counts, lease, maintenance, series, versions};
 use crate::claiming::{first_send, successor, sweep};
 use crate::settling::settle;
 use crate::supervise::supervised;
@@ -94,6 +94,7 @@ impl Sweeper {
             supervised("successor", with(|worker| Box::pin(successor::successor_loop(worker)))),
             supervised("versions", with(|worker| Box::pin(versions::versions_loop(worker)))),
             supervised("counts", with(|worker| Box::pin(counts::counts_loop(worker)))),
+            supervised("series", with(|worker| Box::pin(series::series_loop(worker)))),
             supervised("maintenance", with(|worker| Box::pin(maintenance::maintenance_loop(worker)))),
         ];
         if worker.settings.first_send {

@@ -22,6 +22,7 @@ use crate::running::AttemptsInFlight;
 use crate::running::classify::Classifier;
 use crate::running::erased::AnyHandler;
 use crate::running::undecrypted::Undecrypted;
+use crate::series::Series;
 use crate::settling::OutcomeQueue;
 use crate::signals::Signals;
 
@@ -51,6 +52,7 @@ pub(crate) struct Worker {
     pub(crate) undecrypted: Undecrypted,
     pub(crate) meters: NodeMeters,
     pub(crate) totals: Totals,
+    pub(crate) series: Series,
     started: Instant,
 }
 
@@ -82,6 +84,7 @@ impl Worker {
             undecrypted: Undecrypted::default(),
             meters: NodeMeters::new(),
             totals: Totals::default(),
+            series: Series::default(),
             known: Arc::default(),
             outbox,
             settings,

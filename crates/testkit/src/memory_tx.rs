@@ -67,7 +67,8 @@ impl MemoryOutbox {
     }
 
     /// Replaces the row of a definition, or deletes it, like an edit by SQL: the store checks nothing, keeps no version and
-    /// wakes no sweeper. Sweepers find the change with their next reading.
+    /// wakes no sweeper. Sweepers find the change with their next reading. As in a table, `alert_trigger_type`, `max_confirm_delay` and
+    /// `max_retry_interval` may be numbers of older conventions.
     pub fn edit_by_hand(&self, def_id: i64, row: Option<NotifyDef>) {
         self.store.state().change_behind_the_back(def_id, row);
     }
@@ -249,7 +250,7 @@ impl MemoryTx {
         let now = self.outbox.store.time();
         let id = {
             let mut state = self.outbox.store.state();
-            if let Some(key) = notice.dedupe_key_text() {
+            if let Some(key) = notice.taken_key_text() {
                 let own = self.rows.iter().filter(|(_, row)| row.1.is_none()).map(|(id, row)| (id, &row.0));
                 let same = state.live.iter().chain(own).find(|(_, live)| live.has_dedupe_key(def_id, key));
                 if let Some((id, _)) = same {
@@ -275,5 +276,26 @@ impl MemoryTx {
             self.wake |= notice.is_due_soon();
         }
         Receipt::added(id, first_attempt)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn edit_by_hand_takes_numbers_of_older_conventions() {
+        let outbox = MemoryOutbox::new();
+        outbox.define_if_missing(NotifyDef::new("sync")).await.unwrap();
+        let row = async || outbox.definitions().await.unwrap().remove(0).row;
+        let seen = row().await;
+        for (number, word) in ["final_failure", "each_failure", "never", "after_failures"].iter().enumerate() {
+            let by_hand = seen.clone().alert_trigger_type(number.to_string()).max_confirm_delay("60");
+            outbox.edit_by_hand(seen.id, Some(by_hand.max_retry_interval("-1")));
+            let read = row().await;
+            assert_eq!((read.alert_trigger_type.as_str(), read.max_confirm_delay.as_str()), (*word, "60s"));
+            assert_eq!((read.max_retry_interval, read.create_time), (None, seen.create_time));
+        }
     }
 }

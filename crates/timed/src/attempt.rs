@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::sleep;
 
-use crate::failure::{TaskFailure, TaskResult};
+use crate::failure::{TaskFailure, TaskResult, panic_text};
 use crate::model::{ClaimedTask, TaskLease, TaskOutcome, TaskSettled};
 use crate::tasks::TimedTasks;
 
@@ -85,18 +85,12 @@ impl Attempts {
         let failure = match result.map(|result| result.map_err(JoinError::try_into_panic)) {
             Some(Ok(Ok(()))) => return TaskOutcome::Finish,
             Some(Ok(Err(failure))) => failure,
-            Some(Err(Ok(panic))) => {
-                let text = panic.downcast_ref::<&str>().copied();
-                let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
-                let failure = TaskFailure::retry(format!("the handler panicked: {text}"));
-                // The panic's payload may panic again when it is dropped.
-                std::mem::forget(panic);
-                failure
-            }
+            Some(Err(Ok(panic))) => TaskFailure::retry(format!("the handler panicked: {}", panic_text(panic))),
             Some(Err(Err(_))) | None => return TaskOutcome::Release,
         };
-        tracing::warn!(kind = %self.kind, id, tries, error = failure.to_text(), "a timed task failed");
-        failure.outcome(tries, &self.lease, &self.retry_delay)
+        let (error, outcome) = failure.judged(tries, &self.lease, &self.retry_delay);
+        tracing::warn!(kind = %self.kind, id, tries, error, "a timed task failed");
+        outcome
     }
 
     /// Extends the lease after each third of it, and returns when it is lost.

@@ -1,10 +1,18 @@
 //! [`TaskFailure`]: why a handler did not do a task, and what becomes of the task.
 
+use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use backon::{BackoffBuilder, ExponentialBuilder};
+
 use crate::model::{TaskLease, TaskOutcome, When};
+
+/// The longest default delay of a retry.
+const LONGEST_DELAY: Duration = Duration::from_secs(60);
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
@@ -52,8 +60,30 @@ impl TaskFailure {
         Self::new(Next::Aside, reason)
     }
 
+    /// Returns its text, and the outcome of a task that was claimed `tries` times. The text of an error, its drop and `delay` are
+    /// code of the application: where one of them panics, the task is retried after the default delay.
+    pub(crate) fn judged(
+        self,
+        tries: u64,
+        lease: &TaskLease,
+        delay: impl FnOnce(u64) -> Duration,
+    ) -> (String, TaskOutcome) {
+        // Not dropped while a panic unwinds, because a second panic would end the process.
+        let failure = ManuallyDrop::new(self);
+        let judge = move || {
+            let judged = (failure.to_text(), failure.outcome(tries, lease, delay));
+            drop(ManuallyDrop::into_inner(failure));
+            judged
+        };
+        catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|panic| {
+            let text = format!("the text of an error or `retry_delay` panicked: {}", panic_text(panic));
+            let outcome = Self::retry(text.as_str()).outcome(tries, lease, default_delay);
+            (text, outcome)
+        })
+    }
+
     /// Returns the outcome of a task that was claimed `tries` times.
-    pub(crate) fn outcome(&self, tries: u64, lease: &TaskLease, delay: impl FnOnce(u64) -> Duration) -> TaskOutcome {
+    fn outcome(&self, tries: u64, lease: &TaskLease, delay: impl FnOnce(u64) -> Duration) -> TaskOutcome {
         let text = self.to_text();
         match (self.next, lease.limit()) {
             (Next::Aside, _) => TaskOutcome::Aside(text),
@@ -79,6 +109,25 @@ impl TaskFailure {
         }
         text
     }
+}
+
+/// Returns 1 s, 2 s, 4 s and so on, up to a minute.
+pub(crate) fn default_delay(tries: u64) -> Duration {
+    const DELAYS: ExponentialBuilder = ExponentialBuilder::new()
+        .with_min_delay(Duration::from_secs(1))
+        .with_max_delay(LONGEST_DELAY)
+        .without_max_times();
+    // The delays are the longest one long before the hundredth.
+    let nth = usize::try_from(tries.saturating_sub(1)).unwrap_or(usize::MAX).min(100);
+    DELAYS.build().nth(nth).unwrap_or(LONGEST_DELAY)
+}
+
+/// Returns the message of a panic, and drops none of it: its payload may panic again.
+pub(crate) fn panic_text(panic: Box<dyn Any + Send>) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    std::mem::forget(panic);
+    text.unwrap_or_else(|| "no message".to_owned())
 }
 
 impl<E: Into<BoxError>> From<E> for TaskFailure {
@@ -113,6 +162,51 @@ mod tests {
         assert_eq!(outcome(TaskFailure::aside("{".to_owned()), 3), TaskOutcome::Aside("{".to_owned()));
         let any = TaskFailure::retry("busy").outcome(1000, &TaskLease::of(SECOND), |_| SECOND);
         assert_eq!(any, TaskOutcome::Retry(SECOND.into()));
+    }
+
+    #[test]
+    fn the_default_delay_doubles_up_to_a_minute() {
+        let seconds: Vec<u64> = (0..9).map(|tries| default_delay(tries).as_secs()).collect();
+        assert_eq!(seconds, [1, 1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(default_delay(u64::MAX), LONGEST_DELAY);
+    }
+
+    /// An error whose text, or whose drop, panics.
+    #[derive(Debug)]
+    struct Broken {
+        text: bool,
+    }
+
+    impl fmt::Display for Broken {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            assert!(!self.text, "a text");
+            f.write_str("broken")
+        }
+    }
+
+    impl StdError for Broken {}
+
+    impl Drop for Broken {
+        fn drop(&mut self) {
+            assert!(self.text, "a drop");
+        }
+    }
+
+    #[test]
+    fn a_panic_in_code_of_the_application_is_a_failure() {
+        let lease = TaskLease::of(SECOND).max_tries(3);
+        for (failure, panics, expected) in [
+            (TaskFailure::retry("busy"), true, "a delay"),
+            (TaskFailure::retry(Broken { text: true }), false, "a text"),
+            (TaskFailure::retry(Broken { text: false }), false, "a drop"),
+        ] {
+            let delay = |_| if panics { panic!("a delay") } else { 9 * SECOND };
+            let (text, outcome) = failure.judged(2, &lease, delay);
+            assert!(text.ends_with(&format!("panicked: {expected}")), "{text}");
+            assert_eq!(outcome, TaskOutcome::Retry((2 * SECOND).into()), "{expected}");
+        }
+        let (_, outcome) = TaskFailure::retry(Broken { text: true }).judged(3, &lease, |_| SECOND);
+        assert!(matches!(&outcome, TaskOutcome::Dead(text) if text.starts_with("all 3 tries used")), "{outcome:?}");
     }
 
     #[test]

@@ -14,21 +14,19 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::attempt::{Attempts, Ended, Handler, PAUSES};
 use crate::error::Result;
-use crate::failure::{TaskFailure, TaskResult};
+use crate::failure::{TaskFailure, TaskResult, default_delay};
 use crate::model::{ClaimedTask, TaskLease};
 use crate::names::check_kind;
 use crate::tasks::{TimedTasks, undecodable_reason};
 
 /// How long a shutdown takes at most in addition to the grace period.
 const CLEANUP: Duration = Duration::from_secs(10);
-/// The first default delay of a retry, and the longest one.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 impl TimedTasks {
     /// Returns the settings of a runner, which calls `handler` for each due task of `kind`. [`TaskRun::start`] starts it. Any number
     /// of processes may run the same kind.
     ///
-    /// `Ok(())` deletes the task. An error or a panic retries it, and the last try makes it dead ([`TaskFailure`]). A value that does
+    /// `Ok(())` deletes the task. An error, or a panic of the handler or of [`TaskRun::retry_delay`], retries it, and the last try makes it dead ([`TaskFailure`]). A value that does
     /// not fit `T` is put aside. While the handler runs, its lease is extended. It has no time limit: use `tokio::time::timeout` in
     /// it. The handler may be called again for a task that it has done, for instance after a crash, so receivers deduplicate by the
     /// kind and [`ClaimedTask::id`].
@@ -72,17 +70,11 @@ impl TimedTasks {
             kind: kind.into(),
             handler,
             lease: TaskLease::of(Duration::from_secs(30)).max_tries(4),
-            retry_delay: Box::new(doubling),
+            retry_delay: Box::new(default_delay),
         };
         let (poll, grace) = (Duration::from_secs(1), Duration::from_secs(15));
         TaskRun { attempts, concurrency: 10, poll, grace }
     }
-}
-
-/// Returns 1 s, 2 s, 4 s and so on, up to a minute.
-fn doubling(tries: u64) -> Duration {
-    let doublings = u32::try_from(tries.saturating_sub(1)).unwrap_or(u32::MAX);
-    RETRY.0.saturating_mul(2_u32.saturating_pow(doublings)).min(RETRY.1)
 }
 
 /// Settings of a runner; returned by [`TimedTasks::run`].
@@ -305,17 +297,5 @@ impl Running {
                 tracing::error!(kind = %self.attempts.kind, %error, "a timed task has no outcome; it is due again when its lease ends");
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_default_delay_doubles_up_to_a_minute() {
-        let seconds: Vec<u64> = (0..9).map(|tries| doubling(tries).as_secs()).collect();
-        assert_eq!(seconds, [1, 1, 2, 4, 8, 16, 32, 60, 60]);
-        assert_eq!(doubling(u64::MAX), RETRY.1);
     }
 }

@@ -28,7 +28,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
     let each_ids = || [1, 500].map(|count| vec![ids(count)]).to_vec();
     let settled = |id: i64| {
         json!({ "notice_id": id, "new_status": 1, "after_ms": 5, "new_failures": 1, "new_crashes": 0,
-                "new_errors": null, "new_class": null, "new_description": null, "reason": null })
+                "new_errors": null, "new_class": null, "new_description": null, "new_response": null, "new_group": null, "reason": null })
     };
     let new = |id: i64| {
         json!({ "place": id, "owner": 1, "param": "{}", "description": null, "trace_context": null,
@@ -46,6 +46,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         }
         "insert_many" | "insert_many_keyed" => batches(new),
         "duplicates" | "hold_duplicates" => batches(|id| json!({ "owner": 1, "own_key": id.to_string() })),
+        "keep_skipped_key" => vec![list(&["107", "'one key'", "1"])],
         "due" => {
             let marks = json!([{ "owner": 1, "from_0": 5, "from_2": 5, "from_5": 5, "from_4": 5 }]);
             vec![list(&["'[]'"]), vec![format!("'{marks}'")]]
@@ -71,7 +72,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         }
         "settle" => batches(|id| {
             json!({ "notice_id": id, "fence": 0, "was": 5, "overdue": 0, "ends": id % 2, "keep": 1, "new_status": 1, "after_ms": 5,
-                    "new_failures": 1, "new_crashes": 0, "new_errors": null, "new_class": null, "new_description": null,
+                    "new_failures": 1, "new_crashes": 0, "new_errors": null, "new_class": null, "new_description": null, "new_response": null, "new_group": null,
                     "reason": null })
         }),
         "settle_kept" | "settle_gone" => [1, 500].map(|count| vec![ids(count), listed(count, |_| 0)]).to_vec(),
@@ -87,6 +88,9 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "list_live_newest" | "list_live_oldest" => each_slice(["0", "5"], &times),
         "list_dead_newest" | "list_dead_oldest" => each_slice(["'auth'", "'timeout'"], &times),
         "count_ended" | "count_live" => each_slice(["0", "3"], &times),
+        "list_group_newest" | "list_group_oldest" => each_slice(["7", "0"], &times),
+        "count_group" => each_slice(["7", "0"], &times),
+        "groups" => ["1", "2", "5"].map(|id| list(&[id, times[0], times[1], "500"])).to_vec(),
         "count_dead" => each_slice(["'auth'", "'-'"], &times),
         "next_class" | "lock_alert" | "lock_alert_now" | "look_alert" => each_slice(["''", "'auth'"], &[]),
         "retry_groups" => ["1", "2", "4"].map(|def_id| list(&[def_id, "1000000"])).to_vec(),

@@ -28,6 +28,8 @@ enum Access {
     Definition,
     /// By definition and the class of dead letters.
     Class,
+    /// By definition and the group of dead letters.
+    Group,
     /// By definition and a key.
     Key,
     /// Idempotency keys by the time when they were first seen.
@@ -47,6 +49,9 @@ impl Access {
             "overdue" | "purgeable" | "count_ended" | "count_live" | "list_ended_newest" | "list_ended_oldest"
             | "list_live_newest" | "list_live_oldest" => &[Self::QueueSlice],
             "list_dead_newest" | "list_dead_oldest" | "count_dead" | "next_class" => &[Self::Class],
+            "list_group_newest" | "list_group_oldest" | "count_group" => &[Self::Group],
+            // The groups are sorted by their size, and each has an example.
+            "groups" => &[Self::Group, Self::Id, Self::Sort],
             "ahead" => &[Self::Key],
             // The first entry of the queue slice: nothing is sorted.
             "due" | "look_alert" | "take_count" | "count_sending" => &[Self::QueueSlice, Self::Status],
@@ -75,6 +80,9 @@ impl Access {
         }
         if has("def_id =") && (has("dead_class") || has("last_class")) {
             return Self::Class;
+        }
+        if has("def_id =") && has("error_group") {
+            return Self::Group;
         }
         match (has("def_id ="), has("status ="), has("next_call_time") || has("finish_time")) {
             (true, true, true) => Self::QueueSlice,
@@ -158,7 +166,10 @@ fn walk(node: &Value, steps: &mut Vec<Step>) -> bool {
             node["Index Cond"].as_str().or(node["TID Cond"].as_str()).unwrap_or_default().replace(")::text =", " =");
         let condition = condition.replace(")::smallint =", " =");
         let index = node["Index Name"].as_str().unwrap_or_default();
-        steps.push((Access::of_condition(&condition), format!("{kind} of {table} by {index} {condition}")));
+        // The index of groups has entries of dead letters alone.
+        let of_groups = index == "notify_msg_history_group" && condition.contains("def_id =");
+        let access = if of_groups { Access::Group } else { Access::of_condition(&condition) };
+        steps.push((access, format!("{kind} of {table} by {index} {condition}")));
     }
     for below in node["Plans"].as_array().into_iter().flatten() {
         reads |= walk(below, steps);
@@ -200,6 +211,8 @@ impl Plans for sqlx::MySql {
                 ) if length >= 811 => Access::Key,
                 // A class has 30 characters of four bytes.
                 ("range" | "ref", "notify_msg_history_dead") if length >= 131 => Access::Class,
+                // A group has 8 bytes, and may be null.
+                ("range" | "ref", "notify_msg_history_group") if length >= 17 => Access::Group,
                 // The used length of the key: the definition has 8 bytes, the status 2, a time 8 or 9. It does not show a
                 // search for the earliest time, but that needs only the first entry.
                 ("range", _) if length >= 18 => Access::QueueSlice,
@@ -357,9 +370,10 @@ async fn fill<D: Database<Db: Plans>>(db: &TestDb<D>) {
     .await;
     db.sql(&format!(
         "INSERT INTO notify_msg_history
-             (id, def_id, param, status, fence, failures, crashes, create_time, finish_time, last_class)
+             (id, def_id, param, status, fence, failures, crashes, create_time, finish_time, last_class, error_group)
          SELECT 200000 + n, {def_id}, '{{}}', CASE n % 3 WHEN 0 THEN 1 WHEN 1 THEN 3 ELSE 6 END,
-                1, 0, 0, {past}, {past}, CASE WHEN n % 1000 = 1 THEN 'auth' WHEN n % 2 = 0 THEN 'timeout' END
+                1, 0, 0, {past}, {past}, CASE WHEN n % 1000 = 1 THEN 'auth' WHEN n % 2 = 0 THEN 'timeout' END,
+                CASE WHEN n % 3 = 1 THEN n % 50 END
          FROM {numbers}"
     ))
     .await;

@@ -14,7 +14,7 @@ use solid_notify_core::alert::built_in;
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
 use solid_notify_tests::memory::MemoryBackend;
-use solid_notify_tests::sending::{Calls, eventually, reaches, record};
+use solid_notify_tests::sending::{Calls, eventually, reaches, record, update};
 
 /// The retry interval of the alerts' definition here.
 const INTERVAL: Duration = Duration::from_secs(3600);
@@ -43,6 +43,12 @@ impl Desk {
     /// Creates a definition and waits until the sweeper has read it.
     pub async fn define(&self, definition: NotifyDef) {
         self.backend.outbox().define_if_missing(definition).await.unwrap();
+        self.sweeper.idle().await;
+    }
+
+    /// Edits the row of alerts and waits until the sweeper has read it.
+    pub async fn edit_row_of_alerts(&self, change: impl FnOnce(NotifyDef) -> NotifyDef) {
+        update(&self.backend, ALERT_DEFINITION, change).await;
         self.sweeper.idle().await;
     }
 

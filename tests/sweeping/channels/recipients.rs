@@ -92,6 +92,18 @@ async fn recipients_that_cannot_be_reached_are_logged_when_the_row_is_read() {
 }
 
 #[tokio::test]
+async fn misspelt_entries_of_the_row_of_alerts_are_logged_when_it_is_read() {
+    let alerts = AlertChannels::builder().chat("ops", Slack::new("http://127.0.0.1:9/")).build().unwrap();
+    let desk = Desk::with(alerts).await;
+    for (list, expected) in [("dead_leters=ops", "known are: final_failure"), ("desk-of-alerts", "known are ops")] {
+        desk.edit_row_of_alerts(|row| row.alert_to(list)).await;
+        let told = log().errors_with(list);
+        assert!(told.len() == 1 && told[0].contains(expected), "{told:?}");
+    }
+    desk.close().await;
+}
+
+#[tokio::test]
 async fn addresses_without_a_mailer_are_an_error_and_chats_get_it_nevertheless() {
     let receiver = Receiver::accepting("ok").await;
     let alerts = AlertChannels::builder().chat("ops", Slack::new(receiver.url("/ops"))).build().unwrap();

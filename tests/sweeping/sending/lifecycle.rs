@@ -125,36 +125,56 @@ pub async fn history_is_purged_by_what_the_definition_says(b: &dyn Backend) {
     sweeper.shutdown().await;
 }
 
-pub async fn a_purged_dead_letter_is_logged_without_its_parameter(b: &dyn Backend) {
+pub async fn a_purged_undelivered_notice_is_logged_without_its_parameter(b: &dyn Backend) {
     static CASES: AtomicUsize = AtomicUsize::new(0);
     let log = Log::start();
     // The stores' cases share the log.
     let name = format!("purged_{:03}", CASES.fetch_add(1, Ordering::Relaxed));
-    b.outbox().define_if_missing(NotifyDef::new(&name).handler("any").max_retry_times(0)).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new(&name).handler("any").retry_interval("[1h]")).await.unwrap();
     let handler = |notice: Notice<String>| async move {
-        if notice.param() == "good" { Ok(()) } else { Err(Failure::retry("the door is shut")) }
+        match notice.param().as_str() {
+            "good" => Ok(()),
+            "unwanted, secret" => Err(Failure::skip("a test order")),
+            _ => Err(Failure::retry("the door is shut")),
+        }
     };
     let sweeper = b.outbox().sweeper().handler("any", handler).start().await.unwrap();
-    let add = async |param: &str| b.add_new(NewNotice::new(name.as_str(), param).unwrap()).await.id();
-    let (bad, good) = (add("secret").await, add("good").await);
+    let new = |param: &str| NewNotice::new(name.as_str(), param).unwrap();
+    let (bad, good) = (b.add_new(new("secret").max_tries(1)).await.id(), b.add_new(new("good")).await.id());
+    let (unwanted, stopped) = (b.add_new(new("unwanted, secret")).await.id(), b.add_new(new("secret")).await.id());
+    let skipped = b.add_new(new("secret").skipped("too late")).await.id();
     reaches(b, bad, Status::DeadLetter).await;
     reaches(b, good, Status::Succeeded).await;
+    reaches(b, unwanted, Status::Cancelled).await;
+    reaches(b, stopped, Status::Failed).await;
+    b.outbox().operator("alice").cancel(stopped, "the order was deleted").await.unwrap();
     sweeper.idle().await;
     b.clock().advance(31 * DAY);
-    eventually("both are purged", async || {
-        let find = async |id| b.outbox().find(id).await.unwrap();
-        find(bad).await.is_none() && find(good).await.is_none()
+    eventually("all are purged", async || {
+        let mut left = 0;
+        for id in [bad, good, unwanted, stopped, skipped] {
+            left += usize::from(b.outbox().find(id).await.unwrap().is_some());
+        }
+        left == 0
     })
     .await;
     sweeper.idle().await;
     let mut lines = log.warnings_with(&name);
-    // `notify.dead_letters` counts it.
-    lines.retain(|line| line.contains("purged a dead letter"));
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    let error = r#"error="the door is shut""#;
-    let reason = r#"reason="the only try failed; the last error: the door is shut""#;
-    for part in [&format!("id={bad} "), "tries=1 ", r#"class="unknown""#, error, reason, "(masked)"] {
-        assert!(lines[0].contains(part), "{part}: {lines:?}");
+    // `notify.dead_letters` counts one of them.
+    lines.retain(|line| line.contains("purged a "));
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    let (class, error) = (r#"class="unknown""#, r#"error="the door is shut""#);
+    for (id, parts) in [
+        (
+            bad,
+            &["purged a dead letter", "tries=1 ", class, error, r#"reason="the only try failed; the last error"#][..],
+        ),
+        (unwanted, &["purged a cancelled notice", "tries=0 ", r#"reason="a test order""#]),
+        (stopped, &["purged a cancelled notice", "tries=1 ", error, r#"reason="the order was deleted""#]),
+        (skipped, &["purged a cancelled notice", "tries=0 ", r#"reason="too late""#]),
+    ] {
+        let line = lines.iter().find(|line| line.contains(&format!("id={id} "))).unwrap();
+        assert!(parts.iter().chain(&["(masked)"]).all(|part| line.contains(part)), "{parts:?}: {line}");
     }
     assert!(!log.all().iter().any(|line| line.contains(&name) && line.contains("secret")));
     sweeper.shutdown().await;

@@ -15,6 +15,8 @@ mod lifecycle;
 mod limits;
 mod masks;
 mod own_limits;
+mod responses;
+mod series;
 mod slices;
 mod testkit;
 mod timetables;
@@ -71,7 +73,14 @@ macro_rules! sending_suite {
                 notice_of_an_unknown_key_waits_and_counts_nothing,
                 altered_or_moved_parameters_are_dead_letters,
                 plaintext_of_before_is_sent_and_stays_out_of_texts;
+            responses: what_the_receiver_answered_is_kept_for_failures_and_successes,
+                response_before_a_panic_or_a_time_out_is_kept,
+                status_of_an_http_error_is_kept_by_itself,
+                response_that_may_repeat_the_parameter_is_masked;
+            series: what_attempts_came_to_is_counted_once_over_two_sweepers,
+                the_minutes_of_a_running_sweeper_are_stored_apart;
             own_limits: an_expired_notice_is_a_dead_letter_that_no_handler_saw,
+                expired_notices_keep_none_from_being_sent_at_the_rate,
                 a_notice_that_expires_before_its_retry_ends_at_once,
                 a_missed_ack_that_expires_before_its_retry_ends_at_once,
                 an_expired_retry_keeps_its_last_error,
@@ -116,7 +125,7 @@ macro_rules! sending_suite {
                 a_dropped_sweeper_ends_what_is_running_and_claims_nothing_more,
                 run_until_idle_sends_what_is_due_and_ends,
                 history_is_purged_by_what_the_definition_says,
-                a_purged_dead_letter_is_logged_without_its_parameter,
+                a_purged_undelivered_notice_is_logged_without_its_parameter,
                 a_broken_row_purges_nothing;
             timetables: each_tick_is_sent_once_by_two_sweepers,
                 ticks_that_were_missed_follow_the_rule_of_the_definition,
@@ -151,6 +160,7 @@ macro_rules! sending_suite {
                 an_overdue_ack_raises_an_alert,
                 conditions_outside_of_attempts_raise_alerts_too,
                 a_pile_of_dead_letters_raises_an_alert_by_default,
+                a_pile_that_is_not_checked_has_not_recovered,
                 a_notice_behind_its_ordering_key_is_backlog,
                 a_silenced_alert_is_a_digest_when_the_silence_ends,
                 a_silence_that_ends_after_the_problem_has_no_digest,

@@ -38,6 +38,22 @@ pub async fn an_expired_notice_is_a_dead_letter_that_no_handler_saw(b: &dyn Back
     sweeper.shutdown().await;
 }
 
+pub async fn expired_notices_keep_none_from_being_sent_at_the_rate(b: &dyn Backend) {
+    b.outbox().define_if_missing(NotifyDef::new("sync").rate_limit("2/1h").retry_interval("1h")).await.unwrap();
+    let expiry = b.clock().now() + Duration::from_secs(60);
+    for _ in 0..5 {
+        add(b, sync().expires_at(expiry)).await;
+    }
+    b.clock().advance(Duration::from_secs(60));
+    let (one, two) = (add(b, sync()).await, add(b, sync()).await);
+    let (builder, calls) = failing(b);
+    let sweeper = builder.start().await.unwrap();
+    reaches(b, one, Status::Failed).await;
+    reaches(b, two, Status::Failed).await;
+    assert_eq!(calls.count(), 2);
+    sweeper.shutdown().await;
+}
+
 pub async fn a_notice_that_expires_before_its_retry_ends_at_once(b: &dyn Backend) {
     b.outbox().define_if_missing(NotifyDef::new("sync").retry_interval("1h")).await.unwrap();
     let (builder, calls) = failing(b);

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::cooldown::{AlertFacts, AlertRow, News, advanced, news};
+use super::cooldown::{AlertFacts, AlertRow, Checks, News, advanced, news};
 use super::{Alert, AlertKind};
 use crate::definition::{KeepHistory, Policy};
 use crate::notice::{rfc3339, time_from_millis};
@@ -13,13 +13,13 @@ use crate::notice::{rfc3339, time_from_millis};
 pub const DEFAULT_COOLDOWN: Duration = Duration::from_secs(300);
 
 /// Returns the alert to send for a due row, if there is news, and the row after it (`None`: the row is deleted). `alert` has its
-/// reason and definition set; this function fills in the rest. `check_interval`: see [`news`].
+/// reason and definition set; this function fills in the rest.
 pub fn advance(
     mut alert: Alert,
     row: &AlertRow,
     facts: AlertFacts,
     policy: Option<&Policy>,
-    check_interval: Duration,
+    checks: Checks,
 ) -> (Option<Alert>, Option<AlertRow>) {
     let cooldown = policy.map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
     // Successes that may be purged before the next look searches for them count as not kept.
@@ -28,7 +28,7 @@ pub fn advance(
         KeepHistory::For(time) => time > cooldown.saturating_mul(2),
         KeepHistory::Forever => true,
     });
-    let news = news(row, alert.reason, facts, keeps, check_interval, cooldown);
+    let news = news(row, alert.reason, facts, keeps, checks, cooldown);
     let kind = match news {
         News::Recovered => Some(AlertKind::Recovered),
         News::Digest => Some(AlertKind::Digest),
@@ -68,9 +68,10 @@ mod tests {
         succeeded: Option<i64>,
     ) -> (Option<String>, Option<AlertRow>) {
         let row = AlertRow { opened: 0, last_notified: Some(0), suppressed, last_seen: 60_000, ..AlertRow::default() };
+        let checks = Checks { interval: Duration::from_secs(60), lasted: None };
         let facts = AlertFacts { now: 660_000, succeeded, still_failing: false };
         let alert = Alert::new(AlertKind::Raised, AlertReason::FinalFailure, "sync", "");
-        let (alert, row) = advance(alert, &row, facts, Some(&def.policy().unwrap()), Duration::from_secs(60));
+        let (alert, row) = advance(alert, &row, facts, Some(&def.policy().unwrap()), checks);
         (alert.map(|alert| alert.title()), row)
     }
 

@@ -89,7 +89,7 @@ pub fn decide(row: Option<&AlertRow>, verb: &AlertVerb, who: &str, now: i64) -> 
 mod tests {
     use std::time::Duration;
 
-    use super::super::cooldown::{AlertFacts, News, advanced, news, raise};
+    use super::super::cooldown::{AlertFacts, Checks, News, advanced, news, raise};
     use super::*;
     use crate::notice::time_from_millis;
     use crate::store::{Alarm, Cause};
@@ -152,7 +152,8 @@ mod tests {
 
     fn looked_at(row: &AlertRow, reason: AlertReason, now: i64, succeeded: bool) -> News {
         let facts = AlertFacts { now, succeeded: succeeded.then_some(now), still_failing: false };
-        news(row, reason, facts, true, Duration::from_secs(60), COOLDOWN)
+        let checks = Checks { interval: Duration::from_secs(60), lasted: Some(Duration::MAX) };
+        news(row, reason, facts, true, checks, COOLDOWN)
     }
 
     #[test]

@@ -6,8 +6,9 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeInteger, DeTable, DeValue};
 
+use super::older::may_be_number;
 use super::{ColumnValue, Definitions, FileProblem, NotifyDef};
 use crate::add::nearest_name;
 use crate::error::{Error, Result};
@@ -92,7 +93,7 @@ impl Reader<'_> {
                 self.wrong(key.span(), Some(name), no_column(name, key, value));
                 continue;
             };
-            match read(slot, value.get_ref()) {
+            match read(key.get_ref(), slot, value.get_ref()) {
                 Some(read) => *slot = read,
                 None => {
                     let (expected, found) = (expected(slot), value.get_ref().type_str());
@@ -116,13 +117,16 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the value for a column whose present value is `slot`; `None`: it is of another type.
-fn read(slot: &ColumnValue, value: &DeValue<'_>) -> Option<ColumnValue> {
+/// Returns the value for a column whose present value is `slot`; `None`: it is of another type. A number of an older convention is
+/// read as a row of the table is.
+fn read(column: &str, slot: &ColumnValue, value: &DeValue<'_>) -> Option<ColumnValue> {
+    let whole = |number: &DeInteger<'_>| i64::from_str_radix(number.as_str(), number.radix()).ok();
     match (slot, value) {
         (ColumnValue::Text(_), DeValue::String(text)) => Some(ColumnValue::Text(Some(text.to_string()))),
-        (ColumnValue::Int(_), DeValue::Integer(number)) => {
-            i64::from_str_radix(number.as_str(), number.radix()).ok().map(|number| ColumnValue::Int(Some(number)))
+        (ColumnValue::Text(_), DeValue::Integer(number)) if may_be_number(column) => {
+            whole(number).map(|number| ColumnValue::Text(Some(number.to_string())))
         }
+        (ColumnValue::Int(_), DeValue::Integer(number)) => whole(number).map(|number| ColumnValue::Int(Some(number))),
         (ColumnValue::Bool(_), DeValue::Boolean(flag)) => Some(ColumnValue::Bool(*flag)),
         _ => None,
     }

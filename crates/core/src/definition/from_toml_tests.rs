@@ -35,6 +35,30 @@ fn columns_that_are_left_out_have_the_values_of_a_new_definition() {
 }
 
 #[test]
+fn numbers_of_older_conventions_are_read_as_those_of_a_row() {
+    let read = |lines: &str| {
+        let row = Definitions::from_toml(&format!("[a]\n{lines}")).unwrap().rows()[0].clone();
+        (row.alert_trigger_type, row.max_confirm_delay, row.max_retry_interval)
+    };
+    let words = |trigger: &str, ack: &str, cap: Option<&str>| (trigger.to_owned(), ack.to_owned(), cap.map(Into::into));
+    for quote in ["", "\""] {
+        for (number, trigger) in ["final_failure", "each_failure", "never", "after_failures"].iter().enumerate() {
+            let lines = format!(
+                "alert_trigger_type = {quote}{number}{quote}
+                 max_confirm_delay = {quote}3600{quote}
+                 max_retry_interval = {quote}30{quote}"
+            );
+            assert_eq!(read(&lines), words(trigger, "3600s", Some("30m")));
+        }
+        let lines = format!("max_confirm_delay = {quote}0{quote}\nmax_retry_interval = {quote}-1{quote}");
+        assert_eq!(read(&lines), words("final_failure", "0", None));
+    }
+    let wrong = problems("[a]\nalert_trigger_type = 4\ntimeout = 30\n");
+    assert!(wrong[0].contains("alert_trigger_type = \"4\": expected one of final_failure"), "{wrong:?}");
+    assert!(wrong[0].starts_with("line 2, ") && wrong[1].contains("timeout: expected a text in quotes"), "{wrong:?}");
+}
+
+#[test]
 fn every_column_can_be_in_a_file() {
     let other = NotifyDef::new("a")
         .handler("h")
@@ -110,7 +134,8 @@ fn all_problems_are_reported_with_their_places() {
 fn a_value_of_the_wrong_type_fails_with_what_to_write() {
     for (line, expected) in [
         ("timeout = 30", "timeout: expected a text in quotes, such as \"30s\", found: integer"),
-        ("max_confirm_delay = 0", "max_confirm_delay: expected a text in quotes, such as \"0\", found: integer"),
+        ("keep_history = 0", "keep_history: expected a text in quotes, such as \"30d\", found: integer"),
+        ("max_confirm_delay = 0.5", "max_confirm_delay: expected a text in quotes, such as \"0\", found: float"),
         ("schedule = 03:00:00", "schedule: expected a text in quotes, found: datetime"),
         ("retry_rules = { busy = 20 }", "retry_rules: expected a text in quotes, found: table"),
         ("max_concurrency = \"5\"", "max_concurrency: expected a whole number, found: string"),

@@ -29,12 +29,16 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    /// Returns these rows as definitions.
+    /// Returns these rows as definitions. Rows that were deleted are left out, so the rows of [`crate::AnyOutbox::definitions`] can be
+    /// applied to another table, or again to the same.
     ///
     /// # Errors
     /// [`Error::InvalidDefinition`] for the first row with a wrong column, [`Error::Invalid`] for a name that two rows have.
     pub fn of(rows: impl IntoIterator<Item = NotifyDef>) -> Result<Self> {
-        let (rows, mut names) = (Vec::from_iter(rows), BTreeSet::new());
+        let living = rows.into_iter().filter(|row| row.delete_time.is_none());
+        // The id and the times are those of one table.
+        let of_file = |row| NotifyDef { id: 0, create_time: None, update_time: None, ..row };
+        let (rows, mut names) = (living.map(of_file).collect::<Vec<_>>(), BTreeSet::new());
         for row in &rows {
             row.policy().map_err(|problems| Error::InvalidDefinition { name: row.name.clone(), problems })?;
             if !names.insert(&row.name) {

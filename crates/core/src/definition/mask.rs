@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::NotifyDef;
 use crate::cipher::{ENCRYPTED, is_encrypted};
-use crate::notice::NoticeRecord;
+use crate::notice::{NoticeRecord, Response};
 
 /// What people see instead of a masked value.
 pub const MASKED: &str = "***";
@@ -121,6 +121,18 @@ impl Mask {
         values.iter().fold(text, |text, value| text.replace(value, MASKED))
     }
 
+    /// Returns a response as people see it. It may repeat the parameter, so a body that is a JSON object or array is masked like a
+    /// parameter and has none of the masked values of `param`; of another body nothing is left. The number of an HTTP status stays;
+    /// another status has none of the masked values.
+    pub fn masked_response(&self, param: &str, response: Response) -> Response {
+        let status = |text: String| if is_http(&text) { text } else { self.without_values_of(param, text) };
+        let body = |text: String| match self.apply(&text).filter(|_| text.trim_start().starts_with(['{', '['])) {
+            Some((shown, _)) => self.without_values_of(param, shown),
+            None => MASKED.to_owned(),
+        };
+        response.shown(status, body)
+    }
+
     /// Returns the masked parameter, and the texts and numbers that were masked, the longest first.
     fn apply(&self, param: &str) -> Option<(String, Vec<String>)> {
         let paths: Vec<&[Step]> = self.0.iter().map(Vec::as_slice).collect();
@@ -203,6 +215,11 @@ fn collect(json: &str, depth: usize, values: &mut Vec<String>) -> Option<()> {
     Some(())
 }
 
+/// Returns true for the number of an HTTP status.
+fn is_http(status: &str) -> bool {
+    status.parse::<u16>().is_ok_and(|number| (100..600).contains(&number))
+}
+
 type Child<'a> = (Option<String>, &'a str);
 
 /// Returns the members of an object, with their names and also those of the same name, or the elements of an array.
@@ -255,26 +272,39 @@ impl NotifyDef {
 }
 
 impl NoticeRecord {
-    /// Returns the record as people see it, by the row of its definition as it is now: the parameter masked, and the description, the
-    /// errors and the reason without the masked values. Without the row nothing of the parameter is shown, and nothing of one that is
-    /// still encrypted, because this process has no cipher or not its key.
+    /// Returns the record as people see it, by the row of its definition as it is now: the parameter and the responses masked, and the
+    /// description, the errors and the reason without the masked values. Without the row nothing of the parameter is shown, and nothing of
+    /// one that is still encrypted, because this process has no cipher or not its key.
     #[must_use]
     pub fn for_people(mut self, definition: Option<&NotifyDef>) -> Self {
-        let Some(row) = definition else {
-            self.param = format!("\"{MASKED}\"");
+        if is_encrypted(&self.param) {
+            if definition.and_then(NotifyDef::parsed_mask).is_some() {
+                // The texts of the handler were stored without any value of the parameter; this one may be the application's.
+                self.description = self.description.map(|_| MASKED.to_owned());
+            }
+            self.param = format!("\"{ENCRYPTED}\"");
             return self;
+        }
+        let mask = match definition.map(NotifyDef::parsed_mask) {
+            Some(None) => return self,
+            Some(Some(mask)) => mask.ok(),
+            None => None,
         };
-        let mask = row.parsed_mask();
-        if mask.is_some() && is_encrypted(&self.param) {
-            // The texts of the handler were stored without any value of the parameter; this one may be the application's.
-            self.description = self.description.map(|_| MASKED.to_owned());
-        } else if let Some(Ok(mask)) = mask {
+        let of_attempts = self.errors.iter_mut().filter_map(|error| error.response.as_mut());
+        for response in of_attempts.chain(self.response.iter_mut().map(|last| &mut last.response)) {
+            let stored = response.clone();
+            *response = match &mask {
+                Some(mask) => mask.masked_response(&self.param, stored),
+                None => stored.shown(|status| status, |_| MASKED.to_owned()),
+            };
+        }
+        if let Some(mask) = &mask {
             let shown = |text: &mut String| *text = mask.without_values_of(&self.param, std::mem::take(text));
             self.description.iter_mut().for_each(shown);
             self.end_reason.iter_mut().for_each(shown);
             self.errors.iter_mut().for_each(|error| shown(&mut error.message));
         }
-        self.param = row.masked(&self.param);
+        self.param = definition.map_or_else(|| format!("\"{MASKED}\""), |row| row.masked(&self.param));
         self
     }
 }

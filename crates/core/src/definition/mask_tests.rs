@@ -1,9 +1,11 @@
 //! Tests of [`super::Mask`]: which paths can be written, what they mask, and what is left of texts.
 
+use std::time::Duration;
+
 use chrono::DateTime;
 
 use super::{Mask, NotifyDef};
-use crate::notice::{NoticeRecord, Status};
+use crate::notice::{AttemptRecord, ClaimedNotice, ErrorClass, LastResponse, NoticeRecord, Response, Status};
 
 fn masked(paths: &[&str], param: &str) -> String {
     serde_json::to_string(paths).unwrap().parse::<Mask>().unwrap().masked(param)
@@ -105,5 +107,44 @@ proptest::proptest! {
         let shown = masked(&["$..pin"], &value.to_string());
         proptest::prop_assert!(!shown.contains("SECRET"), "{}", shown);
         proptest::prop_assert!(serde_json::from_str::<serde_json::Value>(&shown).is_ok(), "{}", shown);
+    }
+}
+
+#[test]
+fn a_json_response_is_masked_like_a_parameter_and_another_as_a_whole() {
+    let mask: Mask = r#"["$.card"]"#.parse().unwrap();
+    let param = r#"{"card":"4111222","amount":5}"#;
+    let shown = |status: &str, body: &str| mask.masked_response(param, Response::new(status).body(body)).to_string();
+    assert_eq!(
+        shown("422", r#"{"card":"x","echo":"card 4111222","amount":5}"#),
+        r#"422: {"card":"***","echo":"card ***","amount":5}"#
+    );
+    for body in ["no account 4111222", "\"4111222\"", "4111222", r#"{"card":"4111"#, ""] {
+        assert_eq!(shown("422", body), "422: ***", "{body}");
+    }
+    assert_eq!(shown("NO_4111222", "[]"), "NO_***: []");
+    let without = mask.masked_response(param, Response::new(204));
+    assert_eq!(without.body_text(), None);
+    let unreadable = mask.masked_response("{", Response::new("CODE").body("[1]"));
+    assert_eq!(unreadable.to_string(), "***: ***", "nothing is known of the values to hide");
+}
+
+#[test]
+fn people_see_responses_by_the_mask_as_it_is_now() {
+    let mut record = NoticeRecord::new(7, 1, Status::Failed, r#"{"card":"4111222"}"#.to_owned(), DateTime::UNIX_EPOCH);
+    let response = Response::new(422).body("refused: 4111222");
+    record.response = Some(LastResponse::new(1, 1, DateTime::UNIX_EPOCH, 5, response.clone()));
+    let claimed = ClaimedNotice::new(7, 1, Status::Sending, String::new(), DateTime::UNIX_EPOCH);
+    let mut attempt = AttemptRecord::new(&claimed, Duration::ZERO, ErrorClass::Invalid, "no");
+    attempt.response = Some(response);
+    record.errors.push(attempt);
+    let seen = |definition: Option<&NotifyDef>| {
+        let record = record.clone().for_people(definition);
+        [record.response.unwrap().response, record.errors[0].response.clone().unwrap()]
+            .map(|response| response.to_string())
+    };
+    assert_eq!(seen(Some(&NotifyDef::new("a"))), ["422: refused: 4111222"; 2]);
+    for hidden in [Some(&NotifyDef::new("a").mask(r#"["$.card"]"#)), Some(&NotifyDef::new("a").mask("[")), None] {
+        assert_eq!(seen(hidden), ["422: ***"; 2]);
     }
 }

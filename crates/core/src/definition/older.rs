@@ -1,6 +1,13 @@
-//! Values of older conventions: numbers where this crate has words. Rows of the table may have them, and are read in words.
+//! Values of older conventions: numbers where this crate has words. Rows of the table and files of definitions may have them, and are
+//! read in words.
 
 use super::NotifyDef;
+
+/// Returns whether a column of text may have a number of an older convention.
+#[cfg(feature = "toml")]
+pub(super) fn may_be_number(column: &str) -> bool {
+    ["alert_trigger_type", "max_confirm_delay", "max_retry_interval"].contains(&column)
+}
 
 impl NotifyDef {
     /// Returns the row with words in place of numbers. A number that has no meaning stays, and is reported as invalid.

@@ -119,7 +119,15 @@ impl Policy {
         }
     }
 
-    /// Returns how many tries a notice has in all that fails in `class` each time; `None`: no limit.
+    /// Returns false if no failure of `class` is retried, however many tries are left.
+    pub fn retries(&self, class: ErrorClass) -> bool {
+        match self.rules.of(class) {
+            Some(rule) => *rule != Rule::Never,
+            None => class.is_retried_by_default(),
+        }
+    }
+
+    /// Returns how many tries a notice has in all that fails in `class` each time, if such failures are retried; `None`: no limit.
     pub fn max_tries_in(&self, class: Option<ErrorClass>) -> Option<i64> {
         match class.and_then(|class| self.rules.of(class)) {
             Some(Rule::Never) => Some(1),

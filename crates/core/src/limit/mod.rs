@@ -8,7 +8,7 @@ mod breaker;
 
 use std::time::Duration;
 
-use crate::notice::{duration_from_millis, duration_millis};
+use crate::notice::{ClaimedNotice, duration_from_millis, duration_millis};
 use crate::operate::Rate;
 use crate::retry::duration::FOREVER;
 
@@ -130,9 +130,18 @@ pub fn allowance(row: &LimitRow, quota: &Quota, now: i64, sending: usize, lease:
     Ok(most)
 }
 
-/// Returns the row after attempts have begun at `at`. They count against the rate. If the circuit is open, the first of them is
+/// Returns the ids of the claimed notices that are attempted, for [`begin`]. An expired one ends without an attempt, so it uses up no
+/// place of a rate, and is no probe.
+pub fn attempted(claimed: &[ClaimedNotice]) -> Vec<i64> {
+    claimed.iter().filter(|notice| !notice.is_expired()).map(|notice| notice.id).collect()
+}
+
+/// Returns the row after attempts of `ids` have begun at `at`. They count against the rate. If the circuit is open, the first of them is
 /// the probe. Its lease limits the probe: if its process dies, another probe follows.
 pub fn begin(row: &LimitRow, quota: &Quota, at: i64, ids: &[i64], lease: Duration) -> LimitRow {
+    if ids.is_empty() {
+        return row.clone();
+    }
     let mut new = row.clone();
     new.begun.clear();
     if let Some(rate) = quota.rate {

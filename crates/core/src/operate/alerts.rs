@@ -10,7 +10,7 @@ use super::operator::{Operator, REASON_LIMIT};
 use crate::alert::AlertReason;
 use crate::alert::cooldown::AlertRow;
 use crate::alert::silence::{AlertChange, AlertVerb};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::notice::{LATEST_TIME, clean_text, millis_from_time, time_from_millis};
 
 /// An alert that is not over, or a silence.
@@ -89,7 +89,7 @@ impl Operator {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::UnknownDefinition`]; those of the store.
+    /// [`Error::UnknownDefinition`]; [`Error::Invalid`] if `why` or the name of this operator is blank; those of the store.
     pub async fn silence(
         &self,
         definition: impl Into<DefRef>,
@@ -97,6 +97,10 @@ impl Operator {
         until: DateTime<Utc>,
         why: &str,
     ) -> Result<bool> {
+        if why.trim().is_empty() {
+            let problem = "its reason is blank: say why no alert is sent, for those who miss it".to_owned();
+            return Err(Error::Invalid { what: "silence", problem });
+        }
         let until = until.min(time_from_millis(LATEST_TIME));
         let verb = AlertVerb::Silence { until, reason: clean_text(why, REASON_LIMIT) };
         self.change_alerts(definition.into(), reason.into(), verb).await
@@ -105,7 +109,7 @@ impl Operator {
     /// Ends silences of the definition and reason (`None`: of all reasons) now. Returns false if there was none.
     ///
     /// # Errors
-    /// As [`Self::silence`].
+    /// [`Error::UnknownDefinition`]; [`Error::Invalid`] if the name of this operator is blank; those of the store.
     pub async fn unsilence(
         &self,
         definition: impl Into<DefRef>,
@@ -119,7 +123,7 @@ impl Operator {
     /// acknowledged already.
     ///
     /// # Errors
-    /// As [`Self::silence`].
+    /// As [`Self::unsilence`].
     pub async fn acknowledge(
         &self,
         definition: impl Into<DefRef>,
@@ -131,6 +135,10 @@ impl Operator {
     async fn change_alerts(&self, definition: DefRef, reason: Option<AlertReason>, verb: AlertVerb) -> Result<bool> {
         let def_id = self.definition(definition).await?.id;
         let change = AlertChange { def_id, reason, verb };
+        if self.who.trim().is_empty() {
+            let problem = "the name of the operator is blank: others must know whom to ask".to_owned();
+            return Err(Error::Invalid { what: change.act(), problem });
+        }
         let changed = self.stores().alerts.change_alerts(&change, &self.who).await?;
         if changed {
             self.outbox.wake();

@@ -4,7 +4,8 @@
 
 use super::operator::Operator;
 use super::plan::{Applied, DefinitionsPlan, PlannedChange, compare};
-use crate::definition::{APPLICATION, Definitions};
+use crate::built_in::is_built_in;
+use crate::definition::{APPLICATION, Definitions, NotifyDef};
 use crate::error::{Error, Result};
 use crate::outbox::AnyOutbox;
 use crate::store::{Edit, Edited};
@@ -37,7 +38,7 @@ impl AnyOutbox {
     }
 
     /// Does what a plan says. A row that is no longer as the plan saw it is not touched ([`Applied::conflicts`]), unless it has
-    /// become what the plan wants.
+    /// become what the plan wants. A built-in definition that a sweeper has created since the plan is edited.
     ///
     /// # Errors
     /// Those of the store.
@@ -68,6 +69,14 @@ impl Operator {
         for new in plan.create {
             match self.outbox.edit(Edit::Create(new.clone()), &self.who).await? {
                 Edited::Stored(row) => applied.created.push(row),
+                Edited::Conflict(seen) if is_untouched(&seen) && !seen.differences(&new).is_empty() => {
+                    // A sweeper has created it since the plan. No editor has changed it, so the listed row replaces it.
+                    let new = NotifyDef { id: seen.id, ..new };
+                    match self.outbox.edit(Edit::Replace { seen, new: new.clone() }, &self.who).await? {
+                        Edited::Stored(row) => applied.changed.push(row),
+                        other => applied.met(other, &new),
+                    }
+                }
                 other => applied.met(other, &new),
             }
         }
@@ -90,6 +99,11 @@ impl Operator {
         }
         Ok(applied)
     }
+}
+
+/// Returns whether a row is that of a built-in definition as sweepers create it.
+fn is_untouched(row: &NotifyDef) -> bool {
+    is_built_in(&row.name) && row.delete_time.is_none() && row.differences(&NotifyDef::new(&row.name)).is_empty()
 }
 
 /// Reads the rows and returns the plan, without the effects on live notices.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::DateTime;
 
 use crate::definition::Policy;
-use crate::notice::{ClaimedNotice, ErrorClass, Status};
+use crate::notice::{ClaimedNotice, ErrorClass, OwnLimits, Status, later};
 use crate::store::RetryGroup;
 use crate::transition::{Chance, Event, Next, Transition, transition};
 
@@ -26,22 +26,31 @@ fn delay_of_last(policy: &Policy, group: &RetryGroup, unit: f64) -> Option<Durat
         Event::Crashed => (group.failures, group.crashes - 1),
         _ => (group.failures - 1, group.crashes),
     };
-    match decided(policy, failures.max(0), crashes.max(0), &event, unit).next {
+    let before = RetryGroup { failures: failures.max(0), crashes: crashes.max(0), ..group.clone() };
+    match decided(policy, &before, &event, unit, Duration::ZERO).next {
         Next::Wait { after, .. } => Some(after),
         Next::Finish { .. } => None,
     }
 }
 
-/// Returns the decision of the send path on `event` for a notice with these counters.
-pub(super) fn decided(policy: &Policy, failures: i64, crashes: i64, event: &Event, unit: f64) -> Transition {
-    let new = ClaimedNotice::new(0, policy.def_id, Status::Sending, String::new(), DateTime::UNIX_EPOCH);
-    let notice = ClaimedNotice { failures, crashes, ..new };
-    transition(policy, &notice, event, &Chance { unit, elapsed: Duration::ZERO, strategy: &|_| Duration::ZERO })
+/// Returns the decision of the send path on `event` for notices with these counters and limits of their own, this long after the
+/// beginning of their last attempt.
+pub(super) fn decided(policy: &Policy, group: &RetryGroup, event: &Event, unit: f64, elapsed: Duration) -> Transition {
+    let called = DateTime::UNIX_EPOCH;
+    let new = ClaimedNotice::new(0, policy.def_id, Status::Sending, String::new(), called);
+    let own = OwnLimits::new(group.max_tries, group.expires_after.and_then(|after| later(called, after)));
+    let notice = ClaimedNotice { failures: group.failures, crashes: group.crashes, last_call_time: called, own, ..new };
+    transition(policy, &notice, event, &Chance { unit, elapsed, strategy: &|_| Duration::ZERO })
 }
 
 impl RetryGroup {
     pub(super) fn tries(&self) -> i64 {
         self.failures.saturating_add(self.crashes)
+    }
+
+    /// Returns true if they are expired when their retry is due: it ends them without an attempt.
+    pub(super) fn expires_first(&self) -> bool {
+        self.expires_after.zip(self.wait).is_some_and(|(expires, wait)| expires <= wait)
     }
 
     pub(super) fn error_class(&self) -> ErrorClass {

@@ -13,7 +13,7 @@ use crate::alert::trigger::trigger;
 use crate::definition::{ColumnValue, Difference, NotifyDef, Policy};
 use crate::notice::OwnLimits;
 use crate::store::RetryGroup;
-use crate::transition::Next;
+use crate::transition::{Event, Next, Transition};
 
 /// The live notices of a definition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -176,7 +176,7 @@ impl EditPreview {
 /// Returns how many more attempts there are if each fails as the last one did; `None`: no limit.
 fn tries_left(policy: &Policy, group: &RetryGroup) -> Option<u64> {
     let (class, tries) = (group.error_class(), group.tries());
-    if policy.is_exhausted_in_all(tries) {
+    if group.expires_first() || policy.is_exhausted_in_all(tries) {
         return Some(0);
     }
     let exhausted = |more: i64| policy.is_exhausted_in(class, tries.saturating_add(more));
@@ -193,7 +193,7 @@ fn tries_left(policy: &Policy, group: &RetryGroup) -> Option<u64> {
 }
 
 fn next_step(policy: &Policy, group: &RetryGroup) -> NextStep {
-    match decided(policy, group.failures, group.crashes, &group.failure(), 0.0).next {
+    match after_next_failure(policy, group, &group.failure()).next {
         Next::Finish { .. } => NextStep::DeadLetter,
         Next::Wait { after, .. } => match policy.interval_in(group.error_class()).strategy() {
             Some(name) => NextStep::Strategy(name.to_owned()),
@@ -205,7 +205,12 @@ fn next_step(policy: &Policy, group: &RetryGroup) -> NextStep {
 /// Returns whether the next failure of these raises an alert.
 fn raises_alert(policy: &Policy, group: &RetryGroup) -> bool {
     let event = group.failure();
-    trigger(policy, &event, &decided(policy, group.failures, group.crashes, &event, 0.0)).is_some()
+    trigger(policy, &event, &after_next_failure(policy, group, &event)).is_some()
+}
+
+/// Returns the decision on their next failure, if that attempt begins when it is due.
+fn after_next_failure(policy: &Policy, group: &RetryGroup, event: &Event) -> Transition {
+    decided(policy, group, event, 0.0, group.wait.unwrap_or_default())
 }
 
 impl fmt::Display for NextStep {

@@ -4,7 +4,7 @@ use super::*;
 
 fn group(failures: i64, crashes: i64, class: &str, wait: u64, count: u64) -> RetryGroup {
     let (class, wait) = (Some(class.to_owned()), Some(Duration::from_secs(wait)));
-    RetryGroup { failures, crashes, class, max_tries: None, wait, due: false, count }
+    RetryGroup { failures, crashes, class, max_tries: None, wait, expires_after: None, due: false, count }
 }
 
 fn of(seen: NotifyDef, new: NotifyDef, retries: Vec<RetryGroup>) -> EditPreview {
@@ -139,4 +139,20 @@ fn where_there_are_more_than_were_counted_it_says_so() {
     let in_flight = InFlight { retries: vec![group(1, 0, "network", 5, 2)], more: true, ..InFlight::default() };
     let text = preview(&def(), &def().timeout("1s"), &in_flight).to_string();
     assert!(text.contains("keep their times: at least 2"), "{text}");
+}
+
+#[test]
+fn an_expiry_ends_what_its_next_retry_would_not_reach() {
+    let expiring = |seconds: u64, count: u64| {
+        let expires_after = Some(Duration::from_secs(seconds));
+        RetryGroup { expires_after, ..group(1, 0, "network", 5, count) }
+    };
+    // The retry after the next failure would be due after 5s and 5m, then after 5s and 10m.
+    let retries = vec![expiring(5, 1), expiring(305, 20), expiring(306, 300), expiring(606, 4000)];
+    let preview = of(def(), def().retry_interval("[10s,10m,1h,1d]"), retries);
+    let step = |from: Option<NextStep>, to, count| IntervalChange { from, to, count };
+    let expected = [step(Some(retry(300)), retry(600), 4000), step(Some(retry(300)), NextStep::DeadLetter, 300)];
+    assert_eq!(preview.steps, expected, "the first two become dead letters with both rows");
+    assert_eq!((preview.earlier, preview.later), (0, 4320), "the first would be expired at its new time");
+    assert_eq!((preview.out_of_tries, preview.fewer_tries, preview.more_tries), (0, 0, 0));
 }

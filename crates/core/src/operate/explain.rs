@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::definition::{NotifyDef, Policy, Problem, is_about_encryption};
 use crate::limit::{QuotaStop, allowance};
 use crate::notice::rfc3339;
-use crate::notice::{NoticeRecord, Status, millis_from_time};
+use crate::notice::{NoticeRecord, OwnLimits, Response, Status, millis_from_time};
 use crate::store::{Paused, SeenNode, SendLimits};
 
 /// Why a notice is not sent yet, or how it ended. If there are several reasons, it is the one to fix first.
@@ -26,6 +26,8 @@ pub enum Explanation {
         at: Option<DateTime<Utc>>,
         /// Why.
         reason: Option<String>,
+        /// What the receiver answered to the last attempt, if the handler reported it.
+        response: Option<Response>,
     },
     /// The row of its definition is missing, because it was deleted by SQL.
     DefinitionMissing {
@@ -57,6 +59,8 @@ pub enum Explanation {
     NotDueUntil {
         /// When it is due.
         at: DateTime<Utc>,
+        /// Its own limits. One that is expired when it is due becomes a dead letter then.
+        own: OwnLimits,
     },
     /// It failed, and is retried later.
     RetryAt {
@@ -66,6 +70,24 @@ pub enum Explanation {
         last_class: Option<String>,
         /// The message of the last error.
         last_error: Option<String>,
+        /// What the receiver answered to the last attempt, if the handler reported it.
+        response: Option<Response>,
+        /// How many tries it has used.
+        tries: i64,
+        /// Its own limits. One that is expired when it is due becomes a dead letter then.
+        own: OwnLimits,
+    },
+    /// It is due, and has expired: the next sweep makes it a dead letter.
+    Expired {
+        /// Since when.
+        since: DateTime<Utc>,
+    },
+    /// It waits, but has no try left, because a limit was lowered. It becomes a dead letter when it is due.
+    OutOfTries {
+        /// How many tries it has used.
+        tries: i64,
+        /// When it is due.
+        at: DateTime<Utc>,
     },
     /// It is due, but no node is alive.
     NoNode {
@@ -167,7 +189,8 @@ impl Explanation {
         let worker = || notice.worker.clone().unwrap_or_default();
         match notice.status {
             status if status.is_final() => {
-                Self::Ended { status, at: notice.finish_time, reason: notice.end_reason.clone() }
+                let (reason, response) = (notice.end_reason.clone(), last_response(notice));
+                Self::Ended { status, at: notice.finish_time, reason, response }
             }
             Status::AwaitingAck => Self::AwaitingAck { until: notice.next_call_time },
             Status::Sending if next > now => Self::BeingSent { worker: worker(), until: next },
@@ -188,14 +211,21 @@ impl Explanation {
         if !row.enabled {
             return Self::Paused { definition: row.name.clone() };
         }
+        let tries = notice.failures.saturating_add(notice.crashes);
+        if policy.within(&notice.own).is_exhausted_in_all(tries) && !notice.own.is_expired(next) {
+            return Self::OutOfTries { tries, at: next };
+        }
         if next > around.now {
             return match notice.status {
                 Status::Failed => Self::RetryAt {
                     at: next,
                     last_class: notice.last_class.clone(),
                     last_error: notice.errors.last().map(|last| last.message.clone()),
+                    response: last_response(notice),
+                    tries,
+                    own: notice.own,
                 },
-                _ => Self::NotDueUntil { at: next },
+                _ => Self::NotDueUntil { at: next, own: notice.own },
             };
         }
         if let Some(window) = policy.window.as_ref().filter(|window| !window.is_open(around.now)) {
@@ -211,7 +241,10 @@ impl Explanation {
             (0, _, _) => Self::NoNode { since: next },
             (nodes, 0, _) => Self::NoHandler { handler: row.handler_name().to_owned(), nodes },
             (_, _, Some(id)) => Self::Behind { id },
-            (_, nodes, None) => Self::limited(&policy, row, around).unwrap_or(Self::Due { since: next, nodes }),
+            (_, nodes, None) => Self::limited(&policy, row, around).unwrap_or_else(|| match notice.own.expires_at {
+                Some(expires_at) if expires_at <= around.now => Self::Expired { since: expires_at },
+                _ => Self::Due { since: next, nodes },
+            }),
         }
     }
 
@@ -231,6 +264,15 @@ impl Explanation {
     }
 }
 
+/// Returns what the receiver answered to the last attempt.
+fn last_response(notice: &NoticeRecord) -> Option<Response> {
+    notice.response.as_ref().filter(|last| last.fence == notice.fence).map(|last| last.response.clone())
+}
+
+fn answered(f: &mut fmt::Formatter<'_>, response: Option<&Response>) -> fmt::Result {
+    response.map_or(Ok(()), |response| write!(f, "; its receiver answered {response}"))
+}
+
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lives = |nodes: usize| match nodes {
@@ -240,7 +282,7 @@ impl fmt::Display for Explanation {
         };
         match self {
             Self::NotFound => f.write_str("there is no such notice: never added, rolled back, or purged"),
-            Self::Ended { status, at, reason } => {
+            Self::Ended { status, at, reason, response } => {
                 f.write_str(match status {
                     Status::Succeeded => "delivered",
                     Status::DeadLetter => "finally failed",
@@ -249,7 +291,8 @@ impl fmt::Display for Explanation {
                 if let Some(at) = at {
                     write!(f, " at {}", rfc3339(*at))?;
                 }
-                reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
+                reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))?;
+                answered(f, response.as_ref())
             }
             Self::DefinitionMissing { def_id } => {
                 write!(f, "the row {def_id} of notify_def, its definition, is gone; insert it again with this id")
@@ -264,11 +307,25 @@ impl fmt::Display for Explanation {
                 write!(f, "it is due, but the definition {definition} is outside of its window")?;
                 until.map_or(Ok(()), |until| write!(f, " until {}", rfc3339(until)))
             }
-            Self::NotDueUntil { at } => write!(f, "it is not due until {}", rfc3339(*at)),
-            Self::RetryAt { at, last_class, last_error } => {
+            Self::NotDueUntil { at, own } => {
+                write!(f, "it is not due until {}", rfc3339(*at))?;
+                expiry(f, own, *at)
+            }
+            Self::RetryAt { at, last_class, last_error, response, tries, own } => {
                 let class = last_class.as_deref().unwrap_or("unknown");
                 write!(f, "it failed ({class}) and is retried at {}", rfc3339(*at))?;
-                last_error.as_ref().map_or(Ok(()), |error| write!(f, "; the last error: {error}"))
+                if let Some(most) = own.max_tries {
+                    write!(f, "; it has used {tries} of its own {most} tries")?;
+                }
+                expiry(f, own, *at)?;
+                last_error.as_ref().map_or(Ok(()), |error| write!(f, "; the last error: {error}"))?;
+                answered(f, response.as_ref())
+            }
+            Self::Expired { since } => {
+                write!(f, "it is due, but expired at {}: the next sweep makes it a dead letter", rfc3339(*since))
+            }
+            Self::OutOfTries { tries, at } => {
+                write!(f, "all {tries} tries are used: it becomes a dead letter when it is due at {}", rfc3339(*at))
             }
             Self::NoNode { since } => {
                 write!(f, "it is due since {}, but no sweeper is running: start one", rfc3339(*since))
@@ -320,58 +377,17 @@ impl fmt::Display for Explanation {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn explained(status: Status, definition: Option<NotifyDef>, next: Option<DateTime<Utc>>) -> Explanation {
-        let mut notice = NoticeRecord::new(7, 3, status, "1".to_owned(), DateTime::UNIX_EPOCH);
-        notice.next_call_time = next;
-        let context = ExplainContext {
-            now: DateTime::UNIX_EPOCH,
-            definition,
-            ahead: Some(1),
-            nodes: Vec::new(),
-            send_limits: SendLimits::default(),
-            sending: 0,
-        };
-        Explanation::of(&notice, &context)
-    }
-
-    #[test]
-    fn a_missing_or_wrong_definition_is_reported_before_anything_else() {
-        let missing = explained(Status::Failed, None, Some(DateTime::UNIX_EPOCH));
-        assert_eq!(missing, Explanation::DefinitionMissing { def_id: 3 });
-        let wrong = NotifyDef::new("sync").timeout("soon").enabled(false);
-        let text = explained(Status::NotSent, Some(wrong), Some(DateTime::UNIX_EPOCH)).to_string();
-        assert!(text.contains("sync is invalid: timeout = \"soon\""), "{text}");
-    }
-
-    #[test]
-    fn an_ack_without_a_deadline_is_awaited_for_ever() {
-        let waits = explained(Status::AwaitingAck, None, None);
-        assert_eq!(waits, Explanation::AwaitingAck { until: None });
-        assert!(waits.to_string().ends_with("without a deadline"));
-    }
-
-    #[test]
-    fn outside_of_its_window_a_due_notice_waits_for_it_to_open() {
-        let definition = NotifyDef::new("sync").send_window("01:00-06:00");
-        let waits = explained(Status::Failed, Some(definition), Some(DateTime::UNIX_EPOCH));
-        let text = "it is due, but the definition sync is outside of its window until 1970-01-01T01:00:00.000Z";
-        assert_eq!(waits.to_string(), text);
-        let open = explained(
-            Status::Failed,
-            Some(NotifyDef::new("sync").send_window("00:00-06:00")),
-            Some(DateTime::UNIX_EPOCH),
-        );
-        assert_eq!(open, Explanation::NoNode { since: DateTime::UNIX_EPOCH });
-    }
-
-    #[test]
-    fn without_a_node_a_due_notice_waits_for_one() {
-        let waits = explained(Status::NotSent, Some(NotifyDef::new("sync")), Some(DateTime::UNIX_EPOCH));
-        assert_eq!(waits, Explanation::NoNode { since: DateTime::UNIX_EPOCH });
-        assert_eq!(waits.to_string(), "it is due since 1970-01-01T00:00:00.000Z, but no sweeper is running: start one");
+/// Writes when a notice that is due at `at` expires, if it does.
+fn expiry(f: &mut fmt::Formatter<'_>, own: &OwnLimits, at: DateTime<Utc>) -> fmt::Result {
+    match own.expires_at {
+        None => Ok(()),
+        Some(time) if time <= at => {
+            write!(f, "; it expires before that, at {}, and becomes a dead letter when it is due", rfc3339(time))
+        }
+        Some(time) => write!(f, "; it expires at {}", rfc3339(time)),
     }
 }
+
+#[cfg(test)]
+#[path = "explain_tests.rs"]
+mod tests;

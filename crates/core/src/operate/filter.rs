@@ -5,6 +5,7 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 
 use crate::error::{Error, Result};
+pub use crate::error_group::NO_CLASS;
 use crate::notice::Status;
 use crate::notice::rfc3339;
 
@@ -26,16 +27,14 @@ pub struct Filter {
     pub(super) statuses: Vec<Status>,
     pub(super) definition: Option<String>,
     pub(super) class: Option<String>,
+    pub(super) group: Option<i64>,
     pub(super) from: Option<DateTime<Utc>>,
     pub(super) until: Option<DateTime<Utc>>,
 }
 
-/// The class name that stands for dead letters without a class.
-pub const NO_CLASS: &str = "-";
-
 impl Filter {
     fn of(statuses: &[Status]) -> Self {
-        Self { statuses: statuses.to_vec(), definition: None, class: None, from: None, until: None }
+        Self { statuses: statuses.to_vec(), definition: None, class: None, group: None, from: None, until: None }
     }
 
     /// Selects dead letters.
@@ -83,6 +82,13 @@ impl Filter {
         self
     }
 
+    /// Only of this group, as [`super::Operator::groups`] returns it; a group has one definition and one class. For dead letters only.
+    #[must_use]
+    pub fn group(mut self, group: i64) -> Self {
+        self.group = Some(group);
+        self
+    }
+
     /// Only from this time on.
     #[must_use]
     pub fn from(mut self, time: DateTime<Utc>) -> Self {
@@ -104,6 +110,9 @@ impl Filter {
             return wrong(
                 "only dead letters can be filtered by class, because no index has the class of others".to_owned(),
             );
+        }
+        if self.group.is_some() && (self.statuses != [Status::DeadLetter] || self.class.is_some()) {
+            return wrong("a group is one of dead letters, and has one class: filter by the group alone".to_owned());
         }
         match self.statuses.iter().find(|status| !allowed.contains(status)) {
             Some(status) => wrong(format!("{}: {otherwise}", name_of(*status))),
@@ -135,6 +144,9 @@ impl fmt::Display for Filter {
         if let Some(class) = &self.class {
             write!(f, ", class {class}")?;
         }
+        if let Some(group) = &self.group {
+            write!(f, ", group {group}")?;
+        }
         for (word, time) in [("from", self.from), ("until", self.until)] {
             if let Some(time) = time {
                 write!(f, ", {word} {}", rfc3339(time))?;
@@ -152,6 +164,10 @@ mod tests {
     fn a_class_is_known_of_dead_letters_only() {
         assert!(Filter::dead_letters().class("timeout").check(&[Status::DeadLetter], "").is_ok());
         assert!(Filter::cancelled().class("timeout").check(&[Status::Cancelled], "").is_err());
+        assert!(Filter::dead_letters().group(-7).check(&[Status::DeadLetter], "").is_ok());
+        assert!(Filter::ended().group(-7).check(&Filter::ended().statuses, "").is_err());
+        assert!(Filter::dead_letters().group(-7).class("timeout").check(&[Status::DeadLetter], "").is_err());
+        assert_eq!(Filter::dead_letters().group(-7).to_string(), "dead letters of all definitions, group -7");
         let error = Filter::live().check(&[Status::DeadLetter], "they have not ended").unwrap_err().to_string();
         assert!(error.contains("not sent: they have not ended"), "{error}");
     }

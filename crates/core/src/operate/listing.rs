@@ -59,7 +59,7 @@ pub struct ClassCount {
     pub definition: String,
     /// The state.
     pub status: Status,
-    /// The class, for dead letters ([`super::NO_CLASS`]: without one).
+    /// The class, for dead letters ([`super::NO_CLASS`]: without one); `None` where a filter selects a group.
     pub class: Option<String>,
     /// How many.
     pub count: Counted,
@@ -87,6 +87,7 @@ pub(super) fn slices_of(definitions: &[NotifyDef], filter: &Filter, newest_first
         def_id,
         status,
         class: filter.class.clone(),
+        group: filter.group,
         from: filter.from,
         until: filter.until,
         after: None,
@@ -151,7 +152,7 @@ pub(super) async fn counts(
     filter: &Filter,
 ) -> Result<Vec<ClassCount>> {
     let mut slices = slices_of(definitions, filter, false);
-    if filter.class.is_none() && filter.statuses.contains(&Status::DeadLetter) {
+    if filter.class.is_none() && filter.group.is_none() && filter.statuses.contains(&Status::DeadLetter) {
         let def_ids: Vec<i64> = definitions.iter().map(|def| def.id).collect();
         let classes = store.classes(&def_ids).await?;
         let (dead, others): (Vec<QueueSlice>, Vec<QueueSlice>) =

@@ -20,7 +20,9 @@ impl Operator {
     /// `rate`, but none is delayed by that beyond its old time.
     ///
     /// Not changed are retries that are due already, that would move by less than a second, that an operator retried and that
-    /// were not attempted since, and that have no try left. A time that a handler or an operator had set is replaced.
+    /// were not attempted since, and that have no try left or would be due at their expiry or later
+    /// ([`NewNotice::max_tries`](crate::NewNotice::max_tries), [`NewNotice::expires_at`](crate::NewNotice::expires_at)). A time that a
+    /// handler or an operator had set is replaced.
     ///
     /// Each step of 500 is its own transaction with one entry in the audit; another call continues.
     ///
@@ -58,13 +60,16 @@ fn retimed(policy: &Policy, notice: &Listed, now: DateTime<Utc>, place: DateTime
         failures: notice.failures,
         crashes: notice.crashes,
         class: notice.last_class.clone(),
-        max_tries: None,
+        max_tries: notice.own.max_tries,
+        expires_after: notice.own.expires_at.map(|at| (at - called).to_std().unwrap_or_default()),
         wait: (notice.time - called).to_std().ok(),
         due: notice.time <= now,
         count: 1,
     };
     let delay = moved(policy, &group, spread(notice.id, notice.fence))?;
     let wished = later(called, delay)?.max(now);
+    // A place in the spread must not be the reason why it expires.
+    let place = if notice.own.is_expired(place) { wished } else { place };
     let due = if wished < notice.time { wished.max(place).min(notice.time) } else { wished };
     // An unchanged time need not be written.
     (due != notice.time).then_some(due)
@@ -83,6 +88,7 @@ mod tests {
 
     use super::*;
     use crate::NotifyDef;
+    use crate::notice::OwnLimits;
     use crate::store::Position;
 
     const NOW: DateTime<Utc> = DateTime::UNIX_EPOCH;
@@ -129,6 +135,23 @@ mod tests {
         assert_eq!(due(def(), &waiting(2, "timeout", 30, 50), 90), Some(70), "what becomes later is not spread");
         assert_eq!(due(def(), &waiting(2, "timeout", 30, 0), 0), None, "one that is due keeps its place");
         assert_eq!(due(def(), &waiting(1, "timeout", 2, 8), 0), None, "nothing changes");
+    }
+
+    #[test]
+    fn limits_of_a_notice_apply_to_its_retry() {
+        let def = || NotifyDef::new("a").retry_interval("[10s,100s]").max_retry_times(1);
+        let limited = |failures, max_tries, expires_in: Option<u32>| {
+            let mut listed = waiting(failures, "timeout", 2, 50);
+            let expires_at = expires_in.map(|seconds| NOW + 1000 * SECOND + seconds * SECOND);
+            listed.own = OwnLimits::new(max_tries, expires_at);
+            listed
+        };
+        assert_eq!(due(def(), &limited(2, None, None), 0), None, "the row allows no more tries");
+        assert_eq!(due(def(), &limited(2, Some(9), None), 0), Some(98), "the notice does");
+        assert_eq!(due(def(), &limited(1, Some(1), None), 0), None, "the notice does not");
+        assert_eq!(due(def(), &limited(1, None, Some(8)), 0), None, "it would be expired");
+        assert_eq!(due(def(), &limited(1, None, Some(9)), 0), Some(8));
+        assert_eq!(due(def(), &limited(1, None, Some(20)), 20), Some(8), "its place would be too late");
     }
 
     #[test]

@@ -3,15 +3,16 @@
 //! A store reads one queue slice at a time (a definition and a status), because its indexes begin with these.
 //! [`crate::operate::Operator`], the handle for people, combines queue slices and steps.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::{AuditEntry, AuditQuery, DefinitionCounts, Node, Position, RefusedConfig};
+use super::{AuditEntry, AuditQuery, DefinitionCounts, Node, Position, RefusedConfig, SeriesCounts, SeriesQuery};
 use crate::error::StoreError;
-use crate::notice::{NoticeRecord, Status};
+use crate::notice::{NoticeRecord, OwnLimits, Status};
 
 /// Reading for people.
 ///
@@ -29,6 +30,9 @@ pub trait BrowseStore: Send + Sync + 'static {
 
     /// Returns the classes of the dead letters of these definitions: each definition with each of its classes.
     async fn classes(&self, def_ids: &[i64]) -> Result<Vec<(i64, String)>, StoreError>;
+
+    /// Returns the largest groups of the dead letters of a definition that ended between these times, the largest first.
+    async fn groups(&self, slice: &QueueSlice, limit: usize) -> Result<Vec<StoredGroup>, StoreError>;
 
     /// Returns the notice that this one waits for: the one before it in its ordering key, or the one of that key that is being
     /// sent.
@@ -51,6 +55,10 @@ pub trait BrowseStore: Send + Sync + 'static {
     /// `most` notices.
     async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError>;
 
+    /// Returns what was counted in each step ([`SeriesQuery::step_of`]) over all nodes; a step may occur several times, and one
+    /// without counters may be missing.
+    async fn series(&self, query: &SeriesQuery) -> Result<Vec<(i64, SeriesCounts)>, StoreError>;
+
     /// Returns the nodes that were seen within this time.
     async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError>;
 
@@ -67,6 +75,8 @@ pub struct QueueSlice {
     pub status: Status,
     /// Only dead letters of this class ([`crate::operate::NO_CLASS`]: those without a class).
     pub class: Option<String>,
+    /// Only dead letters of this group ([`crate::error_group`]).
+    pub group: Option<i64>,
     /// Only from this time on.
     pub from: Option<DateTime<Utc>>,
     /// Only up to this time.
@@ -80,7 +90,7 @@ pub struct QueueSlice {
 impl QueueSlice {
     /// Returns the whole queue slice of a definition and status.
     pub fn of(def_id: i64, status: Status) -> Self {
-        Self { def_id, status, class: None, from: None, until: None, after: None, newest_first: false }
+        Self { def_id, status, class: None, group: None, from: None, until: None, after: None, newest_first: false }
     }
 }
 
@@ -119,6 +129,8 @@ pub struct Listed {
     pub ordering_key: Option<String>,
     /// The key that no other live notice of its definition has.
     pub dedupe_key: Option<String>,
+    /// Its own limits.
+    pub own: OwnLimits,
     /// Its position in the list.
     pub position: Position,
 }
@@ -149,9 +161,31 @@ impl Listed {
             end_reason: None,
             ordering_key: None,
             dedupe_key: None,
+            own: OwnLimits::default(),
             position,
         }
     }
+}
+
+/// Dead letters of one definition and group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredGroup {
+    /// The number of the group.
+    pub group: i64,
+    /// The number of dead letters.
+    pub count: u64,
+    /// When the first of them ended.
+    pub first: DateTime<Utc>,
+    /// When the last of them ended.
+    pub last: DateTime<Utc>,
+    /// The id of the one that was added last.
+    pub example: i64,
+    /// The class of that one's last error.
+    pub class: Option<String>,
+    /// The stored list of that one's failed attempts.
+    pub errors: Option<String>,
+    /// Why that one ended.
+    pub end_reason: Option<String>,
 }
 
 /// A sweeper process, as it was last seen.
@@ -189,7 +223,7 @@ impl SeenNode {
 
 /// Failed notices that wait for their retry and for which the decision is the same. Exhaustive, because
 /// stores construct it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct RetryGroup {
     /// The failed attempts of each.
     pub failures: i64,
@@ -202,8 +236,22 @@ pub struct RetryGroup {
     /// From the beginning of their last attempt to their retry, in whole seconds.
     #[serde(serialize_with = "crate::json::optional_duration")]
     pub wait: Option<Duration>,
+    /// From the beginning of their last attempt to their own expiry, in whole seconds, rounded up.
+    #[serde(serialize_with = "crate::json::optional_duration")]
+    pub expires_after: Option<Duration>,
     /// True if they are due.
     pub due: bool,
     /// The number of notices.
     pub count: u64,
+}
+
+impl RetryGroup {
+    /// Returns the groups of single retries, each given with a count of 1.
+    pub fn grouped(retries: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let mut counts: HashMap<Self, u64> = HashMap::new();
+        for retry in retries {
+            *counts.entry(retry).or_default() += 1;
+        }
+        counts.into_iter().map(|(group, count)| Self { count, ..group }).collect()
+    }
 }

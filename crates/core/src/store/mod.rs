@@ -2,10 +2,10 @@
 //!
 //! | trait | for |
 //! |---|---|
-//! | [`SendStore`] | the send path: due times, claims, settles, leases, purges, heartbeats |
+//! | [`SendStore`] | the send path: due times, claims, settles, leases, purges, heartbeats, the series |
 //! | [`DefinitionStore`] | definitions, their versions, and the switch that pauses everything |
 //! | [`AlertStore`] | alerts that are due for a digest or for their end, and an operator's verbs on alerts |
-//! | [`BrowseStore`] | what people read: notices, lists, counts, the audit |
+//! | [`BrowseStore`] | what people read: notices, lists, groups, counts, series, the audit |
 //! | [`OperateStore`] | changes of notices by people and receivers |
 //!
 //! **The contract of every method.** It may be cancelled at any await without leaving a partial change, has its own time-out, and
@@ -25,6 +25,7 @@ mod operate;
 mod position;
 mod send;
 mod send_limits;
+mod series;
 mod settle;
 pub mod verb;
 
@@ -33,7 +34,7 @@ use std::sync::Arc;
 pub use crate::definition::schedule::LastTick;
 pub use alerts::{AlertStep, AlertStore};
 pub use audit::{AuditEntry, AuditQuery};
-pub use browse::{BrowseStore, Listed, QueueSlice, RetryGroup, SeenNode};
+pub use browse::{BrowseStore, Listed, QueueSlice, RetryGroup, SeenNode, StoredGroup};
 pub use counts::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, dead_letters, next_count};
 pub use definitions::{DefinitionStore, Edit, Edited};
 pub use operate::{BulkStep, BulkStepDone, OperateStore, Target};
@@ -43,6 +44,7 @@ pub use send::{
     Purge, Purged, RefusedConfig, SendStore, Tick, was_seen,
 };
 pub use send_limits::{Paused, SendLimits, Switch};
+pub use series::{MINUTE_MS, SeriesCounts, SeriesQuery, SeriesRow, minute_of};
 pub use settle::{Alarm, BreakerInput, Cause, Settle, Settled, Shape, StoredState};
 
 /// A store by its roles. A test can replace one of them.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::{Alarm, Settle, Settled};
+use super::{Alarm, SeriesRow, Settle, Settled};
 use crate::definition::Policy;
 use crate::definition::schedule::LastTick;
 use crate::error::StoreError;
@@ -52,6 +52,10 @@ pub trait SendStore: Send + Sync + 'static {
     /// Deletes one small batch of rows that are no longer kept, and returns exactly the deleted ones. The caller repeats the call
     /// until a batch is not full. The rows of a call whose response was lost are not returned by another call.
     async fn purge(&self, purge: &Purge) -> Result<Vec<Purged>, StoreError>;
+
+    /// Stores counters of a node. Of each the larger one of the stored and the given value stays: the counters of a minute only grow, so
+    /// a call may be repeated, and one that is executed late changes nothing.
+    async fn write_series(&self, node: &str, rows: &[SeriesRow]) -> Result<(), StoreError>;
 
     /// Records that a node is alive, and its alarms. Returns the store's time and the handlers of the living nodes.
     async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError>;
@@ -220,6 +224,13 @@ pub enum Purge {
         /// The maximum number of keys.
         limit: usize,
     },
+    /// Minutes of the series. Each deleted row is returned as an empty [`Purged`], because it has no id.
+    Series {
+        /// Only those that began longer ago than this.
+        older_than: Duration,
+        /// The maximum number of rows; a store that keeps days together deletes whole days.
+        limit: usize,
+    },
     /// A definition that was deleted longer ago than this and that no notice refers to, live or ended.
     Definition {
         /// The definition.
@@ -239,7 +250,7 @@ pub struct Purged {
     pub tries: i64,
     /// The class of the last error.
     pub class: Option<String>,
-    /// The last error. Of dead letters only, because no other purged notice is logged.
+    /// The last error. Not of successes, because these are not logged.
     pub error: Option<String>,
     /// Why it ended.
     pub reason: Option<String>,

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::alert::{Alert, AlertKind, AlertReason};
+use crate::error_group::{error_group, message_to_group};
 use crate::limit::{Breaker, TargetSign};
-use crate::notice::{Status, rfc3339, time_from_millis};
+use crate::notice::{Status, last_record, rfc3339, time_from_millis};
 use crate::transition::{Next, Transition};
 
 /// An outcome to persist.
@@ -32,6 +33,10 @@ pub struct Settle {
     pub last_class: Option<String>,
     /// The new description.
     pub description: Option<String>,
+    /// What the receiver answered, as [`crate::LastResponse::to_stored`] returns it. `None` leaves what is stored.
+    pub response: Option<String>,
+    /// Of a dead letter its group ([`Self::regroup`]).
+    pub error_group: Option<i64>,
     /// The alarm that it raises, stored in the same transaction.
     pub alarm: Option<Box<Alarm>>,
     /// What the circuit breaker evaluates, if the definition has one.
@@ -41,7 +46,7 @@ pub struct Settle {
 /// How outcomes are written together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shape {
-    /// Successes without earlier failures, alarms or a description.
+    /// Successes without earlier failures, alarms, a description or a response.
     Bare {
         /// Whether they move to history.
         keep: bool,
@@ -53,12 +58,25 @@ pub enum Shape {
 }
 
 impl Settle {
+    /// Sets the group by the class, the last error and the end reason; of no other outcome than a dead letter is there one.
+    pub fn regroup(&mut self) {
+        self.error_group = match &self.transition.next {
+            Next::Finish { status: Status::DeadLetter, reason, .. } => {
+                let last = last_record(self.errors.as_deref());
+                let message = message_to_group(last.as_ref(), reason.as_deref());
+                Some(error_group(self.def_id, self.last_class.as_deref(), message))
+            }
+            _ => None,
+        };
+    }
+
     /// Returns its shape.
     pub fn shape(&self) -> Shape {
         if self.alarm.is_some() || self.for_breaker.is_some() {
             return Shape::Full;
         }
-        let tells_nothing = self.errors.is_none() && self.last_class.is_none() && self.description.is_none();
+        let texts = [&self.errors, &self.last_class, &self.description, &self.response];
+        let tells_nothing = texts.into_iter().all(Option::is_none);
         match &self.transition {
             Transition {
                 next: Next::Finish { status: Status::Succeeded, reason: None, keep },
@@ -103,7 +121,7 @@ impl Settle {
             let Alarm { message, description, cause, .. } = &mut **alarm;
             [Some(message), description.as_mut(), cause.end_reason.as_mut()]
         });
-        let texts = [self.errors.as_mut(), self.description.as_mut(), reason];
+        let texts = [self.errors.as_mut(), self.description.as_mut(), self.response.as_mut(), reason];
         let mut reduced = false;
         for text in texts.into_iter().chain(of_alarm).flatten().filter(|text| !text.is_ascii()) {
             *text = text.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect();

@@ -48,18 +48,21 @@ impl RedisStore {
             pause(round).await;
             let (_, now, limits, sending, found, aside) = self.peek(claim, what, members).await?;
             report(claim.def_id, &aside);
-            let now = now.parse().unwrap_or_default();
+            let now: i64 = now.parse().unwrap_or_default();
             let row = codec::limit_row(&limits).unwrap_or_default();
             let most = match allowance(&row, quota, now, sending, claim.lease) {
                 Ok(most) => most.min(claim.limit),
                 Err(hold) => return Ok(Claims { notices: Vec::new(), stopped_by: Some(hold) }),
             };
-            let mut taken: Vec<String> = found.into_iter().take(most).collect();
-            if taken.is_empty() {
+            let mut found: Vec<(String, Option<i64>)> = found.into_iter().take(most).collect();
+            if found.is_empty() {
                 return Ok(Claims::default());
             }
-            taken.sort_unstable();
-            let ids: Vec<i64> = taken.iter().filter_map(|member| member.parse().ok()).collect();
+            found.sort_unstable();
+            // An expired notice ends without an attempt.
+            let attempted = found.iter().filter(|(_, expires_at)| expires_at.is_none_or(|at| at > now));
+            let ids: Vec<i64> = attempted.filter_map(|(member, _)| member.parse().ok()).collect();
+            let taken: Vec<String> = found.into_iter().map(|(member, _)| member).collect();
             let new = begin(&row, quota, now, &ids, claim.lease);
             let new_limits = codec::limit_text(&new);
             let take = ClaimMode::Take { seen_limits: &limits, new_limits: &new_limits, most_sending: sending };
@@ -73,8 +76,13 @@ impl RedisStore {
         Ok(Claims { notices: Vec::new(), stopped_by: Some(QuotaStop::Busy { after: Duration::from_millis(20) }) })
     }
 
-    /// Returns which notices could be claimed, and the limits.
-    async fn peek(&self, claim: &Claim, what: &str, members: &[String]) -> Result<ClaimReply<String>, StoreError> {
+    /// Returns which notices could be claimed, each with its expiry, and the limits.
+    async fn peek(
+        &self,
+        claim: &Claim,
+        what: &str,
+        members: &[String],
+    ) -> Result<ClaimReply<(String, Option<i64>)>, StoreError> {
         let look = arguments(claim, what, claim.limit, ClaimMode::Look, members);
         self.run(&CLAIM, claim.def_id, &look, DOING).await
     }

@@ -12,6 +12,10 @@
 //! | `status:<status>` | sorted set | members by status; live ones by `next_call_time`, ended ones by `finish_time` |
 //! | `dead_letters:<class>` | sorted set | members of dead letters by their class, `-` for none |
 //! | `dead_letter_classes` | set | all classes that dead letters ever had |
+//! | `error_group:<group>` | sorted set | members of dead letters by their group, by `finish_time` |
+//! | `error_groups` | set | the groups that have dead letters |
+//! | `series_days` | sorted set | the days that have a series, by their begin |
+//! | `series:<day>` | hash | minute and node to the JSON of its counters |
 //! | `ready:<slice>` | sorted set | what can be claimed: `first_sends`, `retries`, `crash_looping`. Not what waits behind another notice of its ordering key |
 //! | `ordering_keys` | sorted set | ordering key, a zero byte and the member of each live notice, sorted as text |
 //! | `ordering_keys:under_way` | hash | ordering key to the member of the notice that is sent or waits for its ack |
@@ -77,6 +81,11 @@ pub(super) fn status(status: Status) -> String {
 /// Returns what follows the prefix in the key of the dead letters of a class.
 pub(super) fn dead_letters(class: &str) -> String {
     format!(":dead_letters:{class}")
+}
+
+/// Returns what follows the prefix in the key of the dead letters of a group.
+pub(super) fn error_group(group: i64) -> String {
+    format!(":error_group:{group}")
 }
 
 /// Returns the id of the notice with this number.

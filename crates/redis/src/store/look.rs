@@ -115,6 +115,7 @@ impl RedisStore {
                 let purged: Vec<Words> = self.run(&CHANGE, *def_id, &purge, DOING).await?;
                 Ok(purged.iter().map(purged_row).collect())
             }
+            Purge::Series { older_than, limit } => self.purge_series(*older_than, *limit).await,
             Purge::Inbox { older_than, limit } => self.purge_inbox(*older_than, *limit).await,
             Purge::Definition { def_id, older_than } => {
                 let (now, rows) = self.rows().await?;

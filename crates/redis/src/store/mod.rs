@@ -17,6 +17,7 @@ mod look;
 mod operate;
 mod row;
 mod sending;
+mod series;
 mod settle;
 mod verbs;
 

@@ -12,11 +12,12 @@ use solid_notify_core::notice::{NEVER, NoticeRecord, Status, duration_millis, ti
 use solid_notify_core::store::verb::{Verb, VerbResult};
 use solid_notify_core::store::{
     AuditEntry, AuditQuery, BrowseStore, BulkStep, BulkStepDone, COUNT_HOLD, DefinitionCounts, Listed, NoticeCounts,
-    OperateStore, Paused, Position, QueueSlice, RECENT, RetryGroup, SeenNode, Switch, next_count, was_seen,
+    OperateStore, Paused, Position, QueueSlice, RECENT, RetryGroup, SeenNode, SeriesCounts, SeriesQuery, StoredGroup,
+    Switch, next_count, was_seen,
 };
 
 use super::given::{self, After, Millis, Text};
-use super::row::{Words, number, score, word};
+use super::row::{Words, number, number_if_there, own_limits, score, word};
 use super::{AT_ONCE, LOOK, RedisStore, codec, keys, member};
 
 #[async_trait]
@@ -57,6 +58,26 @@ impl BrowseStore for RedisStore {
         classes.sort_unstable();
         classes.dedup();
         Ok(classes)
+    }
+
+    async fn groups(&self, slice: &QueueSlice, limit: usize) -> Result<Vec<StoredGroup>, StoreError> {
+        let (from, to) = bounds(slice);
+        let look = given::Look::Groups { from, to, most: limit };
+        let found: Vec<Words> = self.run(&LOOK, slice.def_id, &look, "grouping dead letters").await?;
+        let group = |words: &Words| {
+            let time = |at| word(words, at).and_then(|text| score(&text)).map(time_from_millis);
+            Some(StoredGroup {
+                group: word(words, 0)?.parse().ok()?,
+                count: u64::try_from(number(words, 1)).unwrap_or(0),
+                first: time(2)?,
+                last: time(3)?,
+                example: number(words, 4),
+                class: word(words, 5),
+                errors: word(words, 6),
+                end_reason: word(words, 7),
+            })
+        };
+        Ok(found.iter().filter_map(group).collect())
     }
 
     async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError> {
@@ -109,36 +130,38 @@ impl BrowseStore for RedisStore {
     }
 
     async fn retries(&self, def_id: i64, most: usize) -> Result<Vec<RetryGroup>, StoreError> {
-        let mut groups: Vec<RetryGroup> = Vec::new();
+        let mut retries: Vec<RetryGroup> = Vec::new();
         let mut at = 0;
         while at < most {
             let page = AT_ONCE.min(most - at);
-            type Raw = (i64, i64, Option<String>, Option<i64>, Option<i64>, String);
+            type Raw = (i64, i64, Option<String>, Option<i64>, Option<i64>, Option<i64>, String);
             let look = given::Look::Retries { skipped: at, most: page };
             let (now, found): (i64, Vec<Raw>) = self.run(&LOOK, def_id, &look, "looking at retries").await?;
-            for (failures, crashes, class, max_tries, called, due) in &found {
+            for (failures, crashes, class, max_tries, expires_at, called, due) in &found {
                 let due = score(due).unwrap_or(i64::MAX);
+                let after = |time: i64| called.map(|called| u64::try_from(time.saturating_sub(called)).unwrap_or(0));
                 let wait = called.and_then(|called| u64::try_from(due.saturating_sub(called)).ok());
-                let one = RetryGroup {
+                retries.push(RetryGroup {
                     failures: *failures,
                     crashes: *crashes,
                     class: class.clone(),
                     max_tries: *max_tries,
                     wait: wait.map(|ms| Duration::from_secs(ms / 1000)),
+                    expires_after: expires_at.and_then(after).map(|ms| Duration::from_secs(ms.div_ceil(1000))),
                     due: due <= now,
                     count: 1,
-                };
-                match groups.iter_mut().find(|group| RetryGroup { count: 1, ..(**group).clone() } == one) {
-                    Some(group) => group.count += 1,
-                    None => groups.push(one),
-                }
+                });
             }
             if found.len() < page {
                 break;
             }
             at += page;
         }
-        Ok(groups)
+        Ok(RetryGroup::grouped(retries))
+    }
+
+    async fn series(&self, query: &SeriesQuery) -> Result<Vec<(i64, SeriesCounts)>, StoreError> {
+        self.read_series(query).await
     }
 
     async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
@@ -184,8 +207,9 @@ impl OperateStore for RedisStore {
 
 /// The sorted set of a queue slice.
 fn set_of(slice: &QueueSlice) -> String {
-    match &slice.class {
-        Some(class) if slice.status == Status::DeadLetter => keys::dead_letters(class),
+    match (slice.group, &slice.class) {
+        (Some(group), _) => keys::error_group(group),
+        (None, Some(class)) if slice.status == Status::DeadLetter => keys::dead_letters(class),
         _ => keys::status(slice.status),
     }
 }
@@ -200,8 +224,8 @@ fn bounds(slice: &QueueSlice) -> (String, String) {
 
 fn listed(def_id: i64, words: &Words) -> Listed {
     let cut = |text: Option<String>, limit: usize| text.map(|text| text.chars().take(limit).collect::<String>());
-    let at = word(words, 12).and_then(|text| score(&text));
-    let id = number(words, 11);
+    let at = word(words, 14).and_then(|text| score(&text));
+    let id = number(words, 13);
     let position = Position::new(at.map_or_else(|| "infinity".to_owned(), |at| format!("{at:016}")), id);
     let status = Status::from_code(number(words, 0)).unwrap_or(Status::NotSent);
     let time = time_from_millis(at.unwrap_or(NEVER));
@@ -212,5 +236,6 @@ fn listed(def_id: i64, words: &Words) -> Listed {
     listed.last_call_time = word(words, 7).map(|_| time_from_millis(number(words, 7)));
     listed.end_reason = cut(word(words, 8), 500);
     (listed.ordering_key, listed.dedupe_key) = (word(words, 9), word(words, 10));
+    listed.own = own_limits(number_if_there(words, 11), number_if_there(words, 12));
     listed
 }

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use solid_notify_core::definition::{ColumnValue, NotifyDef};
-use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, OwnLimits, Status, millis_from_time, time_from_millis};
+use solid_notify_core::notice::{
+    ClaimedNotice, LastResponse, NoticeRecord, OwnLimits, Status, millis_from_time, time_from_millis,
+};
 
 /// The words of a reply; `None`: the word is missing.
 pub(super) type Words = Vec<Option<Vec<u8>>>;
@@ -44,11 +46,11 @@ pub(super) fn claimed(def_id: i64, words: &Words) -> ClaimedNotice {
     }
 }
 
-fn number_if_there(words: &Words, at: usize) -> Option<i64> {
+pub(super) fn number_if_there(words: &Words, at: usize) -> Option<i64> {
     word(words, at)?.parse().ok()
 }
 
-fn own_limits(max_tries: Option<i64>, expires_at: Option<i64>) -> OwnLimits {
+pub(super) fn own_limits(max_tries: Option<i64>, expires_at: Option<i64>) -> OwnLimits {
     OwnLimits::new(max_tries, expires_at.map(time_from_millis))
 }
 
@@ -122,6 +124,7 @@ impl Stored {
         record.unique_until_ended = self.text("dedupe_until_ended").is_some();
         record.own = own_limits(self.number("max_tries"), self.number("expires_at"));
         record.end_reason = self.text("end_reason");
+        record.response = LastResponse::from_stored(self.text("response").as_deref());
         let at = score(&self.score).map(time_from_millis);
         match status.is_final() {
             true => record.finish_time = at,

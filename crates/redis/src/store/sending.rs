@@ -5,7 +5,8 @@ use chrono::{DateTime, Utc};
 use solid_notify_core::StoreError;
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{
-    Advanced, Claim, Claims, ClusterView, DueTimes, Lease, Look, Node, Purge, Purged, SendStore, Settle, Settled, Tick,
+    Advanced, Claim, Claims, ClusterView, DueTimes, Lease, Look, Node, Purge, Purged, SendStore, SeriesRow, Settle,
+    Settled, Tick,
 };
 
 use super::given::{self, Millis, Text};
@@ -56,6 +57,10 @@ impl SendStore for RedisStore {
 
     async fn purge(&self, purge: &Purge) -> Result<Vec<Purged>, StoreError> {
         self.purge_some(purge).await
+    }
+
+    async fn write_series(&self, node: &str, rows: &[SeriesRow]) -> Result<(), StoreError> {
+        self.store_series(node, rows).await
     }
 
     async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError> {

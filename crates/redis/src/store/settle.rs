@@ -131,6 +131,8 @@ fn outcome(settle: &Settle) -> Outcome<'_> {
         errors: settle.errors.as_deref(),
         last_class: settle.last_class.as_deref(),
         description: settle.description.as_deref(),
+        response: settle.response.as_deref(),
+        error_group: settle.error_group.map(Text),
         alarm: settle.alarm.as_deref().map(codec::alarm_text),
     }
 }

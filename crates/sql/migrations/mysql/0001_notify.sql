@@ -87,6 +87,8 @@ CREATE TABLE IF NOT EXISTS notify_msg (
     -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
     max_tries      integer,
     expires_at     datetime(6),
+    -- What the receiver answered last, as JSON; see the chapter on handlers. Null: its handler reported nothing.
+    response       longtext,
     -- Set while the notice waits behind an unfinished one of its ordering key: the time at which it was due. Then next_call_time
     -- is the time of the next look.
     blocked_since  datetime(6),
@@ -131,8 +133,11 @@ CREATE TABLE IF NOT EXISTS notify_msg_history (
     trace_context  varchar(1000),
     max_tries      integer,
     expires_at     datetime(6),
+    response       longtext,
     finish_time    datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     end_reason     text,
+    -- Of a dead letter the number of its group: the same definition, class and message, except for numbers, ids and quoted text.
+    error_group    bigint,
     -- The class of a dead letter ('-': none); null for successes and cancelled notices.
     dead_class     varchar(30) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */
                    GENERATED ALWAYS AS (CASE WHEN status = 3 THEN coalesce(nullif(last_class, ''), '-') END) STORED,
@@ -141,7 +146,9 @@ CREATE TABLE IF NOT EXISTS notify_msg_history (
     KEY notify_msg_history_finished (def_id, status, finish_time),
     -- Dead letters by their class, newest or oldest first. MySQL has no partial indexes, so a success has an entry too, which
     -- costs about a hundredth of sending it.
-    KEY notify_msg_history_dead (def_id, dead_class, finish_time)
+    KEY notify_msg_history_dead (def_id, dead_class, finish_time),
+    -- Dead letters by their group, newest or oldest first.
+    KEY notify_msg_history_group (def_id, error_group, finish_time)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
 CREATE TABLE IF NOT EXISTS notify_node (
@@ -242,6 +249,29 @@ CREATE TABLE IF NOT EXISTS notify_inbox (
     PRIMARY KEY (receiver, idempotency_key),
     -- Finds the old ones.
     KEY notify_inbox_first_seen (first_seen)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
+
+-- What attempts came to, by definition, minute and node; see the chapter on observing. A node replaces its own rows. notify.purge
+-- deletes old ones.
+CREATE TABLE IF NOT EXISTS notify_series (
+    def_id          bigint NOT NULL,
+    minute          datetime(6) NOT NULL,
+    node            varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */ NOT NULL,
+    succeeded       bigint NOT NULL DEFAULT 0,
+    awaiting_ack    bigint NOT NULL DEFAULT 0,
+    skipped         bigint NOT NULL DEFAULT 0,
+    failed          bigint NOT NULL DEFAULT 0,
+    dead_letters    bigint NOT NULL DEFAULT 0,
+    unacked         bigint NOT NULL DEFAULT 0,
+    timed           bigint NOT NULL DEFAULT 0,
+    duration_ms     bigint NOT NULL DEFAULT 0,
+    duration_max_ms bigint NOT NULL DEFAULT 0,
+    delivery_ms     bigint NOT NULL DEFAULT 0,
+    delivery_max_ms bigint NOT NULL DEFAULT 0,
+    late_max_ms     bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (def_id, minute, node),
+    -- Finds the minutes of all definitions, and the old ones.
+    KEY notify_series_minute (minute)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
 CREATE TABLE IF NOT EXISTS notify_audit (

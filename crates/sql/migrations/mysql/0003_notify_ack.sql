@@ -36,10 +36,10 @@ BEGIN
             DELETE FROM notify_msg_history WHERE id = the_id;
             INSERT INTO notify_msg_history (id, def_id, param, description, errors, status, fence, failures, crashes, worker,
                 last_class, last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context,
-                max_tries, expires_at, finish_time,
+                max_tries, expires_at, response, finish_time,
                 end_reason)
             SELECT id, def_id, param, description, errors, 1, fence, failures, crashes, worker, NULL, last_call_time, NULL,
-                   create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, max_tries, expires_at,
+                   create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, max_tries, expires_at, response,
                    UTC_TIMESTAMP(6), 'acked'
             FROM notify_msg WHERE id = the_id;
             SELECT def_id, ordering_key INTO owner, the_key FROM notify_msg WHERE id = the_id;
@@ -63,7 +63,8 @@ BEGIN
         IF ended IS NOT NULL THEN
             IF ended = 3 THEN
                 UPDATE notify_msg_history
-                SET status = 1, finish_time = UTC_TIMESTAMP(6), end_reason = 'acked after it had been given up'
+                SET status = 1, finish_time = UTC_TIMESTAMP(6), end_reason = 'acked after it had been given up',
+            error_group = NULL
                 WHERE id = the_id;
                 INSERT INTO notify_audit (who, act, def_id, notice_id, detail)
                 VALUES (left(current_user(), 200), 'ack', owner, the_id,

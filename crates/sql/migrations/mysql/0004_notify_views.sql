@@ -1,5 +1,6 @@
 -- Views for people and reports: what waits, what has ended, what finally failed. They leave out the parameter, which may have
--- personal data, so an account that reads them needs no right to read it. last_error is the message of the last failed attempt.
+-- personal data, so an account that reads them needs no right to read it. last_error is the message of the last failed attempt,
+-- response_status what its receiver answered last. The body of a response is left out, too.
 -- The definition is null if its row was deleted by SQL.
 -- The times are in UTC. A status is converted because a literal has the character set of the session that creates the view. MySQL
 -- refuses a path with a negative index, so an empty list of errors is read at index 0.
@@ -13,6 +14,8 @@ CREATE OR REPLACE VIEW notify_pending AS
            m.next_call_time,
            m.failures, m.crashes, m.last_class, CASE WHEN JSON_VALID(m.errors)
                 THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message'))) END AS last_error,
+           CASE WHEN JSON_VALID(m.response)
+                THEN JSON_UNQUOTE(JSON_EXTRACT(m.response, '$.status')) END AS response_status,
            m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time,
            m.max_tries, m.expires_at
     FROM notify_msg m LEFT JOIN notify_def d ON d.id = m.def_id;
@@ -24,6 +27,8 @@ CREATE OR REPLACE VIEW notify_done AS
            m.finish_time, m.end_reason,
            m.failures, m.crashes, m.last_class, CASE WHEN JSON_VALID(m.errors)
                 THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message'))) END AS last_error,
+           CASE WHEN JSON_VALID(m.response)
+                THEN JSON_UNQUOTE(JSON_EXTRACT(m.response, '$.status')) END AS response_status,
            m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
     FROM notify_msg_history m LEFT JOIN notify_def d ON d.id = m.def_id
     WHERE m.status IN (1, 6);
@@ -35,6 +40,8 @@ CREATE OR REPLACE VIEW notify_error AS
            m.finish_time, m.end_reason,
            m.failures, m.crashes, m.last_class, CASE WHEN JSON_VALID(m.errors)
                 THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message'))) END AS last_error,
+           CASE WHEN JSON_VALID(m.response)
+                THEN JSON_UNQUOTE(JSON_EXTRACT(m.response, '$.status')) END AS response_status,
            m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
     FROM notify_msg_history m LEFT JOIN notify_def d ON d.id = m.def_id
     WHERE m.status = 3;

@@ -1,5 +1,6 @@
 -- Views for people and reports: what waits, what has ended, what finally failed. They leave out the parameter, which may have
--- personal data, so an account that reads them needs no right to read it. last_error is the message of the last failed attempt.
+-- personal data, so an account that reads them needs no right to read it. last_error is the message of the last failed attempt,
+-- response_status what its receiver answered last. The body of a response is left out, too.
 -- The definition is null if its row was deleted by SQL.
 
 -- Live notices. next_call_time is when a sweeper must look at it: the time of the send or retry, the end of the lease of one that is
@@ -9,6 +10,7 @@ CREATE VIEW notify_pending AS
            CASE m.status WHEN 0 THEN 'not sent' WHEN 2 THEN 'failed' WHEN 4 THEN 'awaiting ack' ELSE 'being sent' END AS status,
            m.next_call_time,
            m.failures, m.crashes, m.last_class, m.errors -> -1 ->> 'message' AS last_error,
+           m.response ->> 'status' AS response_status,
            m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time,
            m.max_tries, m.expires_at
     FROM notify_msg m LEFT JOIN notify_def d ON d.id = m.def_id;
@@ -19,6 +21,7 @@ CREATE VIEW notify_done AS
            CASE m.status WHEN 1 THEN 'succeeded' ELSE 'cancelled' END AS status,
            m.finish_time, m.end_reason,
            m.failures, m.crashes, m.last_class, m.errors -> -1 ->> 'message' AS last_error,
+           m.response ->> 'status' AS response_status,
            m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
     FROM notify_msg_history m LEFT JOIN notify_def d ON d.id = m.def_id
     WHERE m.status IN (1, 6);
@@ -29,6 +32,7 @@ CREATE VIEW notify_error AS
            'dead letter' AS status,
            m.finish_time, m.end_reason,
            m.failures, m.crashes, m.last_class, m.errors -> -1 ->> 'message' AS last_error,
+           m.response ->> 'status' AS response_status,
            m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
     FROM notify_msg_history m LEFT JOIN notify_def d ON d.id = m.def_id
     WHERE m.status = 3;

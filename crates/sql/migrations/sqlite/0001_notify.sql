@@ -88,6 +88,8 @@ CREATE TABLE notify_msg (
     -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
     max_tries      integer,
     expires_at     text,
+    -- What the receiver answered last, as JSON; see the chapter on handlers. Null: its handler reported nothing.
+    response       text,
     -- Set while the notice waits behind an unfinished one of its ordering key: the time at which it was due. Then next_call_time
     -- is the time of the next look.
     blocked_since  text,
@@ -137,8 +139,11 @@ CREATE TABLE notify_msg_history (
     trace_context  text,
     max_tries      integer,
     expires_at     text,
+    response       text,
     finish_time    text NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     end_reason     text,
+    -- Of a dead letter the number of its group: the same definition, class and message, except for numbers, ids and quoted text.
+    error_group    integer,
     -- The class of a dead letter ('-': none); null for successes and cancelled notices.
     dead_class     text GENERATED ALWAYS AS (CASE WHEN status = 3 THEN coalesce(nullif(last_class, ''), '-') END) VIRTUAL,
     CONSTRAINT notify_msg_history_times CHECK (
@@ -150,6 +155,10 @@ CREATE INDEX notify_msg_history_finished ON notify_msg_history (def_id, status, 
 
 -- Dead letters by their class, newest or oldest first. It has no successes.
 CREATE INDEX notify_msg_history_dead ON notify_msg_history (def_id, dead_class, finish_time) WHERE dead_class IS NOT NULL;
+
+-- Dead letters by their group, newest or oldest first. It has no successes.
+CREATE INDEX notify_msg_history_group ON notify_msg_history (def_id, error_group, finish_time)
+    WHERE error_group IS NOT NULL;
 
 CREATE TABLE notify_node (
     id              text PRIMARY KEY,
@@ -266,6 +275,30 @@ CREATE TABLE notify_inbox (
 
 -- Finds the old ones.
 CREATE INDEX notify_inbox_first_seen ON notify_inbox (first_seen);
+
+-- What attempts came to, by definition, minute and node; see the chapter on observing. A node replaces its own rows. notify.purge
+-- deletes old ones.
+CREATE TABLE notify_series (
+    def_id          integer NOT NULL,
+    minute          text NOT NULL,
+    node            text NOT NULL,
+    succeeded       integer NOT NULL DEFAULT 0,
+    awaiting_ack    integer NOT NULL DEFAULT 0,
+    skipped         integer NOT NULL DEFAULT 0,
+    failed          integer NOT NULL DEFAULT 0,
+    dead_letters    integer NOT NULL DEFAULT 0,
+    unacked         integer NOT NULL DEFAULT 0,
+    timed           integer NOT NULL DEFAULT 0,
+    duration_ms     integer NOT NULL DEFAULT 0,
+    duration_max_ms integer NOT NULL DEFAULT 0,
+    delivery_ms     integer NOT NULL DEFAULT 0,
+    delivery_max_ms integer NOT NULL DEFAULT 0,
+    late_max_ms     integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (def_id, minute, node)
+);
+
+-- Finds the minutes of all definitions, and the old ones.
+CREATE INDEX notify_series_minute ON notify_series (minute);
 
 CREATE TABLE notify_audit (
     id        integer PRIMARY KEY AUTOINCREMENT,

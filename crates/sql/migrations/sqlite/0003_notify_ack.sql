@@ -11,15 +11,16 @@ BEGIN
     SELECT 'plain SQL', 'ack', def_id, id, 'a late ack made a success of the dead letter'
     FROM notify_msg_history WHERE id = NEW.id AND status = 3;
     UPDATE notify_msg_history
-    SET status = 1, finish_time = strftime('%Y-%m-%d %H:%M:%f', 'now'), end_reason = 'acked after it had been given up'
+    SET status = 1, finish_time = strftime('%Y-%m-%d %H:%M:%f', 'now'), end_reason = 'acked after it had been given up',
+            error_group = NULL
     WHERE id = NEW.id AND status = 3;
     -- Deletes an ended notice that has the same id (an id that was given twice).
     DELETE FROM notify_msg_history WHERE id = NEW.id AND EXISTS (SELECT 1 FROM notify_msg WHERE id = NEW.id);
     INSERT INTO notify_msg_history (id, def_id, param, description, errors, status, fence, failures, crashes, worker,
         last_class, last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context,
-        max_tries, expires_at, finish_time, end_reason)
+        max_tries, expires_at, response, finish_time, end_reason)
     SELECT id, def_id, param, description, errors, 1, fence, failures, crashes, worker, NULL, last_call_time, NULL,
-           create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, max_tries, expires_at,
+           create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, max_tries, expires_at, response,
            strftime('%Y-%m-%d %H:%M:%f', 'now'), 'acked'
     FROM notify_msg WHERE id = NEW.id;
     -- Unblocks the next notice of its ordering key.

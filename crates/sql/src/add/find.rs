@@ -138,6 +138,6 @@ pub(crate) async fn duplicate_of<DB: Dialect>(
     now: Arg<'_>,
     hold: bool,
 ) -> sqlx::Result<Option<i64>> {
-    let key = notice.dedupe_key_text().map(|own_key| DedupeKey { owner: def_id, own_key });
+    let key = notice.taken_key_text().map(|own_key| DedupeKey { owner: def_id, own_key });
     Ok(duplicates::<DB>(conn, key.into_iter(), now, hold).await?.into_values().next())
 }

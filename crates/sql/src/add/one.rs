@@ -57,7 +57,7 @@ async fn insert_by_name<DB: Dialect>(
 ) -> Result<Inserted> {
     let statements = AddStatements::of(DB::KIND);
     let failed = |error| failed::<DB>(DOING, error);
-    let keyed = notice.dedupe_key_text().is_some();
+    let keyed = notice.taken_key_text().is_some();
     let mut encrypted = caller.encrypted_early(notice)?;
     for _ in 0..ROUNDS {
         let notice = encrypted.as_ref().unwrap_or(notice);
@@ -99,7 +99,7 @@ pub(crate) async fn insert_of<DB: Dialect>(
     notice: &NewNotice,
     now: Arg<'_>,
 ) -> sqlx::Result<Inserted> {
-    if notice.dedupe_key_text().is_some()
+    if notice.taken_key_text().is_some()
         && let Some(id) = duplicate_of::<DB>(conn, def_id, notice, now, false).await?
     {
         // The lock is taken only where a row was seen, because a locking read that finds no row would lock the gap.
@@ -120,7 +120,7 @@ pub(crate) async fn insert_of<DB: Dialect>(
     for _ in 0..ROUNDS {
         match DB::execute(conn, statement, &args).await {
             Ok(done) => return Ok(Inserted::New { id: done.last_id, def_id }),
-            Err(error) if notice.dedupe_key_text().is_some() && is_unique_violation(&error) => {}
+            Err(error) if notice.taken_key_text().is_some() && is_unique_violation(&error) => {}
             Err(error) if DB::is_not_open(&error) => return Err(other_tables(tables)),
             Err(error) => return Err(error),
         }
@@ -161,8 +161,8 @@ fn values<'a>(now: Arg<'a>, (definition, tables): (Arg<'a>, &'a str), notice: &'
         Arg::Text(notice.description_text()),
         Arg::Text(notice.trace_context_text()),
         Arg::Text(notice.ordering_key_text()),
-        Arg::Text(notice.dedupe_key_text()),
-        Arg::Int(notice.is_unique_until_ended().then_some(1)),
+        Arg::Text(notice.taken_key_text()),
+        Arg::Int((notice.is_unique_until_ended() && notice.skip_reason().is_none()).then_some(1)),
         Arg::Int(notice.own_limits().max_tries),
         Arg::Int(notice.expires_millis()),
         Arg::Int(at),

@@ -8,6 +8,7 @@ use solid_notify_core::transition::{Next, Transition};
 use sqlx::Connection;
 
 use crate::add::caller::{DOING, Inserted};
+use crate::add::statements::AddStatements;
 use crate::dialect::Dialect;
 use crate::dialect::fault::failed;
 use crate::dialect::statement::Arg;
@@ -43,8 +44,20 @@ pub(crate) async fn end_skipped<DB: Dialect>(
         errors: None,
         last_class: None,
         description: notice.description_text().map(str::to_owned),
+        response: None,
+        error_group: None,
         alarm: None,
         for_breaker: None,
     };
-    end_one::<DB>(conn, now, &settle).await.map_err(|error| failed::<DB>(DOING, error))
+    let ended = async {
+        end_one::<DB>(conn, now, &settle).await?;
+        // Its row had no dedupe key while it was live, so it took none from another notice.
+        if let Some(key) = notice.dedupe_key_text() {
+            let until_ended = Arg::Int(notice.is_unique_until_ended().then_some(1));
+            let statement = &AddStatements::of(DB::KIND).keep_skipped_key;
+            DB::execute(conn, statement, &[now, id.into(), key.into(), until_ended]).await?;
+        }
+        Ok(())
+    };
+    ended.await.map_err(|error| failed::<DB>(DOING, error))
 }

@@ -11,6 +11,7 @@ statements! {
     insert,
     duplicates,
     hold_duplicates,
+    keep_skipped_key,
     [
         definition_id,
         definition_id_now,
@@ -137,6 +138,10 @@ impl AddStatements {
             insert_many_keyed: insert_many(&unless_duplicate),
             duplicates: duplicates(""),
             hold_duplicates: duplicates(kind.lock_shared()),
+            // An operator's retry of a skipped notice takes the key.
+            keep_skipped_key: statement(
+                "UPDATE notify_msg_history SET dedupe_key = $3, dedupe_until_ended = ($4 = 1) WHERE id = $2".into(),
+            ),
             id_step: kind.id_step().map(|text| statement(text.into())),
         }
     }

@@ -1,10 +1,10 @@
 //! The claim under a quota: how many attempts may begin over all nodes, and be under way.
 
-use solid_notify_core::limit::{Quota, QuotaStop, allowance, begin};
+use solid_notify_core::limit::{Quota, QuotaStop, allowance, attempted, begin};
 use solid_notify_core::store::{Claim, Claims};
 
 use crate::claim::hints::ClaimHints;
-use crate::claim::plain::{ids_of, needs_parts, plain_claim};
+use crate::claim::plain::{needs_parts, plain_claim};
 use crate::dialect::Dialect;
 use crate::dialect::fault::conflict_pause;
 use crate::dialect::kind::Kind;
@@ -62,7 +62,7 @@ pub(crate) async fn claim_within<DB: Dialect>(
     // The attempts began between the two times. Counted from the later one, no span of time has too many.
     let rows = DB::fetch(tx, &QuotaStatements::of(DB::KIND).time_up, &[now]).await?;
     let at = rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(time).max(time);
-    let new = begin(&row, quota, at, &ids_of(&notices), claim.lease);
+    let new = begin(&row, quota, at, &attempted(&notices), claim.lease);
     if new != row {
         write::<DB>(tx, now, claim.def_id, &new).await?;
     }

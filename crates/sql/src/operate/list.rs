@@ -2,7 +2,7 @@
 //! begins after a position, never at an offset.
 
 use chrono::{DateTime, Utc};
-use solid_notify_core::notice::{NoticeRecord, Status, rfc3339, time_from_millis};
+use solid_notify_core::notice::{NoticeRecord, OwnLimits, Status, rfc3339, time_from_millis};
 use solid_notify_core::store::{Listed, Position, QueueSlice};
 
 use crate::connections::Share;
@@ -30,6 +30,8 @@ columns! {
     ordering_key = "m.ordering_key";
     dedupe_key = "m.dedupe_key";
     last_call_time = kind.epoch("m.last_call_time");
+    max_tries = "m.max_tries";
+    expires_at = kind.epoch("m.expires_at");
 }
 
 statements! {
@@ -38,10 +40,13 @@ statements! {
     list_ended_oldest,
     list_dead_newest,
     list_dead_oldest,
+    list_group_newest,
+    list_group_oldest,
     list_live_newest,
     list_live_oldest,
     count_ended,
     count_dead,
+    count_group,
     count_live,
     next_class,
     ahead,
@@ -50,7 +55,7 @@ statements! {
 impl ListStatements {
     fn new(kind: Kind) -> Self {
         let statement = |text: String| Statement::new(kind, &text);
-        // A queue slice: `$2` is its definition, `$3` its status or class, `$4` and `$5` the first and the last time.
+        // A queue slice: `$2` is its definition, `$3` its status, class or group, `$4` and `$5` the first and the last time.
         let ended = |class: bool| match class {
             false => SliceStatements {
                 from: format!("notify_msg_history m{}", kind.by_index("notify_msg_history_finished")),
@@ -67,6 +72,11 @@ impl ListStatements {
                 reason: "substr(m.end_reason, 1, 500)",
             },
         };
+        let group = || SliceStatements {
+            from: format!("notify_msg_history m{}", kind.by_index("notify_msg_history_group")),
+            which: "m.error_group = $3".to_owned(),
+            ..ended(false)
+        };
         let live = || SliceStatements {
             from: format!("notify_msg m{}", kind.by_slice()),
             which: "m.status = $3".to_owned(),
@@ -79,10 +89,13 @@ impl ListStatements {
             list_ended_oldest: statement(ended(false).oldest(kind)),
             list_dead_newest: statement(ended(true).newest(kind)),
             list_dead_oldest: statement(ended(true).oldest(kind)),
+            list_group_newest: statement(group().newest(kind)),
+            list_group_oldest: statement(group().oldest(kind)),
             list_live_newest: statement(live().newest(kind)),
             list_live_oldest: statement(live().oldest(kind)),
             count_ended: statement(ended(false).count(kind)),
             count_dead: statement(ended(true).count(kind)),
+            count_group: statement(group().count(kind)),
             count_live: statement(live().count(kind)),
             // The class after `$3`: one index search, however many dead letters there are. One definition at a time, because
             // MySQL searches a range only between constants.
@@ -158,6 +171,8 @@ pub(crate) async fn list<DB: Dialect>(
 ) -> sqlx::Result<Vec<Listed>> {
     let statements = ListStatements::of(DB::KIND);
     let statement = match (slice.status.is_final(), &slice.class, slice.newest_first) {
+        (true, _, true) if slice.group.is_some() => &statements.list_group_newest,
+        (true, _, false) if slice.group.is_some() => &statements.list_group_oldest,
         (true, None, true) => &statements.list_ended_newest,
         (true, None, false) => &statements.list_ended_oldest,
         (true, Some(_), true) => &statements.list_dead_newest,
@@ -180,6 +195,7 @@ pub(crate) async fn count<DB: Dialect>(
 ) -> sqlx::Result<usize> {
     let statements = ListStatements::of(DB::KIND);
     let statement = match (slice.status.is_final(), &slice.class) {
+        (true, _) if slice.group.is_some() => &statements.count_group,
         (true, None) => &statements.count_ended,
         (true, Some(_)) => &statements.count_dead,
         (false, _) => &statements.count_live,
@@ -226,14 +242,14 @@ pub(crate) async fn classes<DB: Dialect>(
 }
 
 /// The times between which a queue slice is read, as text of the database, and the id after which the page begins.
-struct Bounds {
+pub(crate) struct Bounds {
     from: String,
     until: String,
     id: i64,
 }
 
 impl Bounds {
-    fn of<DB: Dialect>(slice: &QueueSlice) -> Self {
+    pub(crate) fn of<DB: Dialect>(slice: &QueueSlice) -> Self {
         let text = |time: DateTime<Utc>| {
             let text = rfc3339(time);
             DB::KIND.padded_time(&text.trim_end_matches('Z').replace('T', " "))
@@ -257,16 +273,17 @@ impl Bounds {
         }
     }
 
-    fn args(&self) -> [Arg<'_>; 2] {
+    pub(crate) fn args(&self) -> [Arg<'_>; 2] {
         [self.from.as_str().into(), self.until.as_str().into()]
     }
 }
 
-/// The argument that selects a queue slice among those of its definition: the class or the status.
+/// The argument that selects a queue slice among those of its definition: the group, the class or the status.
 fn which(slice: &QueueSlice) -> Arg<'_> {
-    match &slice.class {
-        Some(class) => class.as_str().into(),
-        None => slice.status.code().into(),
+    match (slice.group, &slice.class) {
+        (Some(group), _) => group.into(),
+        (None, Some(class)) => class.as_str().into(),
+        (None, None) => slice.status.code().into(),
     }
 }
 
@@ -287,5 +304,6 @@ fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<Listed> {
     listed.ordering_key = DB::text(row, AT.ordering_key)?;
     listed.dedupe_key = DB::text(row, AT.dedupe_key)?;
     listed.last_call_time = DB::int(row, AT.last_call_time)?.map(time_from_millis);
+    listed.own = OwnLimits::new(DB::int(row, AT.max_tries)?, DB::int(row, AT.expires_at)?.map(time_from_millis));
     Ok(listed)
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod counts;
+pub(crate) mod groups;
 pub(crate) mod list;
 mod pieces;
 pub(crate) mod purge;

@@ -56,6 +56,12 @@ impl Kind {
         format!("(({}) - ({})) {divided} 1000", self.epoch(to), self.epoch(from))
     }
 
+    /// As [`Self::seconds_between`], rounded up.
+    pub(crate) fn seconds_between_up(self, from: &str, to: &str) -> String {
+        let divided = if self == MySql { "DIV" } else { "/" };
+        format!("(({}) - ({}) + 999) {divided} 1000", self.epoch(to), self.epoch(from))
+    }
+
     /// The class of a dead letter, as its index has it. MySQL and SQLite have a column for it: MySQL has no partial index, and
     /// SQLite would prefer a worse index over one on an expression.
     pub(crate) fn dead_class(self) -> &'static str {

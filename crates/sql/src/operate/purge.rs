@@ -18,7 +18,7 @@ use crate::dialect::row::{columns, required};
 use crate::dialect::statement::{Arg, Statement, int, statements};
 use crate::operate::counts;
 use crate::settle::statements::SettleStatements;
-use crate::{inbox, limits};
+use crate::{inbox, limits, series};
 
 columns! {
     Ended():
@@ -26,8 +26,8 @@ columns! {
     failures = "m.failures";
     crashes = "m.crashes";
     class = "m.last_class";
-    // Up to 40 KiB, and the log shows those of dead letters only.
-    errors = "CASE WHEN m.status = 3 THEN m.errors END";
+    // Up to 40 KiB, and the log shows no successes.
+    errors = "CASE WHEN m.status <> 1 THEN m.errors END";
     reason = "m.end_reason";
 }
 
@@ -122,6 +122,10 @@ pub(crate) async fn purge<DB: Dialect>(
             let (purged, last) = inbox::purge::<DB>(&mut conn, now, (age, int(*limit), begin)).await?;
             ends.end(INBOX.0, INBOX.1, last.filter(|_| purged == *limit));
             vec![Purged::default(); purged]
+        }
+        Purge::Series { older_than, limit } => {
+            let old = (duration_millis(*older_than), *limit);
+            vec![Purged::default(); series::purge::<DB>(&mut conn, now, old).await?]
         }
         Purge::History { def_id, status, older_than, limit } => {
             let age = duration_millis(*older_than);

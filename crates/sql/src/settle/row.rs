@@ -46,6 +46,10 @@ pub(crate) struct NewState<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     new_description: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    new_response: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_group: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
 }
 
@@ -70,6 +74,8 @@ impl<'a> NewState<'a> {
             new_errors: settle.errors.as_deref(),
             new_class: settle.last_class.as_deref(),
             new_description: settle.description.as_deref(),
+            new_response: settle.response.as_deref(),
+            new_group: settle.error_group,
             reason,
         }
     }

@@ -26,12 +26,14 @@ pub(crate) const SETTLED: &[(&str, Ty)] = &[
     ("new_errors", Ty::Text),
     ("new_class", Ty::Text),
     ("new_description", Ty::Text),
+    ("new_response", Ty::Text),
+    ("new_group", Ty::Int),
     ("reason", Ty::Text),
 ];
 
 pub(crate) const HISTORY: &str = "id, def_id, param, description, errors, status, fence, failures, crashes, worker, last_class, \
      last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, max_tries, \
-     expires_at, finish_time, end_reason";
+     expires_at, response, finish_time, end_reason";
 
 impl SettleStatements {
     fn new(kind: Kind) -> Self {
@@ -72,22 +74,24 @@ impl SettleStatements {
 pub(crate) fn archived(kind: Kind, of: &str) -> String {
     let now = kind.now();
     let new_errors = kind.to_json(&format!("{of}.new_errors"));
+    let new_response = kind.to_json(&format!("{of}.new_response"));
     format!(
-        "INSERT INTO notify_msg_history ({HISTORY})
+        "INSERT INTO notify_msg_history ({HISTORY}, error_group)
                  SELECT m.id, m.def_id, m.param, {of}.new_description, {new_errors}, {of}.new_status, m.fence,
                         {of}.new_failures, {of}.new_crashes, m.worker, {of}.new_class, m.last_call_time, NULL,
                         m.create_time, m.dedupe_key, m.dedupe_until_ended, m.ordering_key, m.trace_context,
-                        m.max_tries, m.expires_at, {now}, {of}.reason"
+                        m.max_tries, m.expires_at, coalesce({new_response}, m.response), {now}, {of}.reason, {of}.new_group"
     )
 }
 
 /// What a settle changes where the notice stays live. `b` has its new state.
 pub(crate) fn rescheduled(kind: Kind) -> String {
     let (never, next) = (kind.never(), kind.plus(&kind.now(), "b.after_ms"));
-    let new_errors = kind.to_json("b.new_errors");
+    let (new_errors, new_response) = (kind.to_json("b.new_errors"), kind.to_json("b.new_response"));
     format!(
         "status = b.new_status, failures = b.new_failures, crashes = b.new_crashes, errors = {new_errors},
                  last_class = b.new_class, description = b.new_description,
+                 response = coalesce({new_response}, m.response),
                  next_call_time = CASE WHEN b.after_ms IS NULL THEN {never} ELSE {next} END"
     )
 }

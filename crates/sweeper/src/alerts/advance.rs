@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use solid_notify_core::alert::advance::{DEFAULT_COOLDOWN, advance};
-use solid_notify_core::alert::cooldown::{News, advanced};
+use solid_notify_core::alert::cooldown::{Checks, News, advanced};
 use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{Advanced, AlertStep, DueTimes};
 use solid_notify_core::{ALERT_DEFINITION, Alert, AlertKind, AlertReason, StoreError};
@@ -61,7 +61,10 @@ impl Worker {
             None => format!("definition {def_id}, whose row is gone"),
         };
         let alert = Alert::new(AlertKind::Digest, reason, name, "");
-        let (alert, new) = advance(alert, &seen, facts, policy, self.settings.maintenance_interval);
+        let since = self.definitions().checks_since(def_id, reason);
+        let lasted = since.map(|since| self.moment().saturating_sub(since));
+        let checks = Checks { interval: self.settings.maintenance_interval, lasted };
+        let (alert, new) = advance(alert, &seen, facts, policy, checks);
         let notice = alert.as_ref().map(|alert| (alert_def, alert.to_json()));
         let result = self.stores().alerts.advance_alert(&step(new, notice)).await?;
         if let (Advanced::Stored, Some(alert)) = (result, alert) {

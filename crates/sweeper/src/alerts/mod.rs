@@ -14,7 +14,7 @@ use solid_notify_core::limit::{Breaker, TargetSign};
 use solid_notify_core::notice::{MESSAGE_LIMIT, clean_text};
 use solid_notify_core::store::{Alarm, BreakerInput, Cause};
 use solid_notify_core::trace::trace_id;
-use solid_notify_core::transition::{Next, Transition};
+use solid_notify_core::transition::{Next, Transition, tries_in_all};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Policy};
 
 pub(crate) use self::sending::{AlertHandler, log_alerts};
@@ -34,11 +34,11 @@ impl Worker {
         let mut alarm = self.alarm(policy.def_id, &policy.name, reason, policy.alert_cooldown, message)?;
         alarm.notice_id = Some(outcome.claimed.id);
         alarm.description = outcome.claimed.description.as_deref().map(|text| clean_text(text, MESSAGE_LIMIT));
-        let class = outcome.trouble.as_ref().map(|(class, _)| *class);
-        alarm.class = class.map(|class| class.as_str().to_owned());
+        alarm.class = outcome.trouble.as_ref().map(|(class, _)| class.as_str().to_owned());
+        let tries = transition.failures.saturating_add(transition.crashes);
         alarm.cause = Cause {
-            tries: Some(transition.failures.saturating_add(transition.crashes)),
-            max_tries: policy.within(&outcome.claimed.own).max_tries_in(class),
+            tries: Some(tries),
+            max_tries: tries_in_all(policy, &outcome.claimed, &outcome.event, tries),
             end_reason: match &transition.next {
                 Next::Finish { reason: Some(reason), .. } => Some(clean_text(reason, MESSAGE_LIMIT)),
                 _ => None,

@@ -3,7 +3,7 @@
 
 use solid_notify_core::built_in::is_built_in;
 use solid_notify_core::definition::AlertTrigger;
-use solid_notify_core::{AlertReason, NotifyDef};
+use solid_notify_core::{ALERT_DEFINITION, AlertReason, NotifyDef};
 
 use crate::definitions::Definition;
 
@@ -66,7 +66,14 @@ fn entry(text: &str) -> Entry<'_> {
 
 fn for_reason(entries: Vec<Entry<'_>>, wanted: Option<AlertReason>) -> Vec<String> {
     let fits = |entry: &Entry<'_>| entry.reason.is_none() || wanted.is_none() || entry.reason == wanted;
-    entries.into_iter().filter(fits).map(|entry| entry.to.to_owned()).collect()
+    let mut all: Vec<String> = Vec::new();
+    for entry in entries.into_iter().filter(fits) {
+        // One who is named for all reasons and for this one gets the alert once.
+        if !all.iter().any(|known| known == entry.to) {
+            all.push(entry.to.to_owned());
+        }
+    }
+    all
 }
 
 /// Returns an entry that looks like one for a reason, but names none.
@@ -84,11 +91,13 @@ fn misspelt(row: &NotifyDef) -> Option<String> {
 /// Logs why the alerts of `definition` cannot reach their recipients, if the handler of `alerts` says so.
 pub(crate) fn check(definition: &Definition, alerts: Option<&Definition>) {
     let Some(ready) = alerts.and_then(Definition::ready) else { return };
-    if definition.policy().is_none_or(|policy| policy.alert_trigger == AlertTrigger::Never) {
+    let row = &definition.row;
+    let never = definition.policy().is_none_or(|policy| policy.alert_trigger == AlertTrigger::Never);
+    // The row of alerts raises none, but has recipients for the others.
+    if never && row.name != ALERT_DEFINITION {
         return;
     }
     // Built-in definitions without recipients need no line of their own: those of the application have one.
-    let row = &definition.row;
     if is_built_in(&row.name) && Recipients::of(Some(row), None, None) == Recipients::default() {
         return;
     }
@@ -141,6 +150,16 @@ mod tests {
         assert_eq!(of(Backlog), ("team@x all@x".to_owned(), String::new()));
         let none = NotifyDef::new("sync");
         assert_eq!(Recipients::of(Some(&none), Some(&alerts), Some(Backlog)).email, ["team@x", "all@x"]);
+    }
+
+    #[test]
+    fn recipient_of_two_entries_gets_an_alert_once() {
+        let row = NotifyDef::new("sync").email("a@x, final_failure=a@x; a@x").alert_to("backlog=ops, ops, dev");
+        let of = |reason| Recipients::of(Some(&row), None, reason);
+        let expected = Recipients { email: vec!["a@x".into()], alert_to: vec!["ops".into(), "dev".into()] };
+        for reason in [Some(FinalFailure), Some(Backlog), None] {
+            assert_eq!(of(reason), expected, "{reason:?}");
+        }
     }
 
     #[test]

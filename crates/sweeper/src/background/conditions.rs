@@ -42,9 +42,7 @@ impl Worker {
         let snapshot = self.stores().browse.counts().await?;
         let piles = definitions.piles(&snapshot);
         let mut alarms = Vec::new();
-        let is_reported = |definition: &&Arc<Definition>| {
-            definition.row.alert_trigger_type != "never" && definition.row.delete_time.is_none()
-        };
+        let is_reported = |definition: &&Arc<Definition>| definition.is_reported();
         if let Some(alerts) =
             definitions.alerts().and_then(|id| definitions.get(id)).filter(|_| !definitions.is_paused())
         {

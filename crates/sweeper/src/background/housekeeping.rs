@@ -60,10 +60,12 @@ struct Keep {
     cancelled: Duration,
     /// The idempotency keys that receivers have seen.
     inbox: Duration,
+    /// The minutes of the series.
+    series: Duration,
 }
 
 impl Keep {
-    /// Reads the column `handler_config`. A missing value means thirty days.
+    /// Reads the column `handler_config`. A missing value means thirty days, of `series` fourteen.
     fn read(config: Option<&str>) -> Result<Self, String> {
         #[derive(Default, Deserialize)]
         #[serde(default, deny_unknown_fields)]
@@ -71,21 +73,22 @@ impl Keep {
             dead_letters: Option<String>,
             cancelled: Option<String>,
             inbox: Option<String>,
+            series: Option<String>,
         }
         let config = config.filter(|text| !text.trim().is_empty()).unwrap_or("{}");
         let wrong = |why: &dyn std::fmt::Display| {
             format!(
                 "handler_config = {config:?}: expected JSON such as {{\"dead_letters\": \"30d\", \"cancelled\": \"30d\", \
-                 \"inbox\": \"30d\"}}; {why}"
+                 \"inbox\": \"30d\", \"series\": \"14d\"}}; {why}"
             )
         };
         let read: Config = serde_json::from_str(config).map_err(|error| wrong(&error))?;
-        let duration = |text: Option<String>| match text {
-            None => Ok(Duration::from_secs(30 * 86_400)),
+        let duration = |text: Option<String>, days: u64| match text {
+            None => Ok(Duration::from_secs(days * 86_400)),
             Some(text) => humantime::parse_duration(&text).map_err(|error| wrong(&format!("`{text}`: {error}"))),
         };
-        let (dead_letters, cancelled) = (duration(read.dead_letters)?, duration(read.cancelled)?);
-        Ok(Self { dead_letters, cancelled, inbox: duration(read.inbox)? })
+        let (dead_letters, cancelled) = (duration(read.dead_letters, 30)?, duration(read.cancelled, 30)?);
+        Ok(Self { dead_letters, cancelled, inbox: duration(read.inbox, 30)?, series: duration(read.series, 14)? })
     }
 }
 
@@ -111,15 +114,17 @@ async fn purge(outbox: &AnyOutbox, keep: &Keep) -> Result<(), StoreError> {
     }
     let step = Purge::Inbox { older_than: keep.inbox, limit: STEP };
     while outbox.engine().stores().send.purge(&step).await?.len() == STEP {}
+    let step = Purge::Series { older_than: keep.series, limit: STEP };
+    while outbox.engine().stores().send.purge(&step).await?.len() == STEP {}
     Ok(())
 }
 
-/// Logs a dead letter that was just deleted: nothing else remains of it. Its parameter is not logged, because it may be
+/// Logs an undelivered notice that was just deleted: nothing else remains of it. Its parameter is not logged, because it may be
 /// confidential.
-fn log_purged(definition: &str, row: &Purged) {
+fn log_purged(definition: &str, what: &str, row: &Purged) {
     let Purged { id, tries, class, error, reason } = row;
     let [class, error, reason] = [class, error, reason].map(Option::as_deref);
-    tracing::warn!(definition, id, tries, class, error, reason, param = "(masked)", "purged a dead letter");
+    tracing::warn!(definition, id, tries, class, error, reason, param = "(masked)", "purged a {what}");
 }
 
 async fn purge_in_steps(
@@ -131,8 +136,13 @@ async fn purge_in_steps(
     let step = Purge::History { def_id: definition.id, status, older_than, limit: STEP };
     loop {
         let purged = outbox.engine().stores().send.purge(&step).await?;
-        if status == Status::DeadLetter {
-            purged.iter().for_each(|row| log_purged(&definition.name, row));
+        let logged = match status {
+            Status::DeadLetter => Some("dead letter"),
+            Status::Cancelled => Some("cancelled notice"),
+            _ => None,
+        };
+        if let Some(what) = logged {
+            purged.iter().for_each(|row| log_purged(&definition.name, what, row));
         } else if !purged.is_empty() {
             let (definition, count, status) = (&definition.name, purged.len(), status.code());
             tracing::debug!(%definition, count, status, "purged notices");
@@ -168,14 +178,17 @@ mod tests {
     fn a_wrong_time_to_keep_is_reported_with_the_correction() {
         const DAY: u64 = 86_400;
         let days = |days| Duration::from_secs(days * DAY);
-        let keep =
-            |dead, cancelled, inbox| Keep { dead_letters: days(dead), cancelled: days(cancelled), inbox: days(inbox) };
+        let keep = |dead, cancelled, inbox| {
+            let (dead_letters, cancelled, inbox) = (days(dead), days(cancelled), days(inbox));
+            Keep { dead_letters, cancelled, inbox, series: days(14) }
+        };
         for nothing in [None, Some(""), Some("{}")] {
             assert_eq!(Keep::read(nothing), Ok(keep(30, 30, 30)));
         }
         assert_eq!(Keep::read(Some(r#"{"dead_letters": "7d"}"#)), Ok(keep(7, 30, 30)));
         assert_eq!(Keep::read(Some(r#"{"dead_letters": "1d", "cancelled": "2days"}"#)), Ok(keep(1, 2, 30)));
         assert_eq!(Keep::read(Some(r#"{"inbox": "90d"}"#)), Ok(keep(30, 30, 90)));
+        assert_eq!(Keep::read(Some(r#"{"series": "90d"}"#)), Ok(Keep { series: days(90), ..keep(30, 30, 30) }));
         for wrong in ["30d", "{", r#"{"dead_letter": "7d"}"#, r#"{"dead_letters": 7}"#, r#"{"cancelled": "soon"}"#] {
             let error = Keep::read(Some(wrong)).unwrap_err();
             assert!(error.contains(r#"{"dead_letters": "30d""#) && error.starts_with("handler_config = "), "{error}");

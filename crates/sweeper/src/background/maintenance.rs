@@ -20,6 +20,7 @@ pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
             Ok(measured) => {
                 worker.health.beaten();
                 offset = measured;
+                worker.series.set_offset(measured);
             }
             Err(error) => worker.health.mention(&error),
         }

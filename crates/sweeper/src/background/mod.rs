@@ -1,6 +1,6 @@
 //! What a sweeper does beside sending: it extends its leases ([`lease`]), reports that it lives ([`maintenance`]) and which
 //! conditions it finds ([`conditions`], [`locked`]), inserts the notices of timetables ([`timetable`]), keeps versions of
-//! definitions ([`versions`]), counts notices ([`counts`]) and purges tables ([`housekeeping`]). [`health`] says whether the
+//! definitions ([`versions`]), counts notices ([`counts`]), stores the series ([`series`]) and purges tables ([`housekeeping`]). [`health`] says whether the
 //! database answers.
 
 pub(crate) mod conditions;
@@ -10,5 +10,6 @@ pub(crate) mod housekeeping;
 pub(crate) mod lease;
 pub(crate) mod locked;
 pub(crate) mod maintenance;
+pub(crate) mod series;
 mod timetable;
 pub(crate) mod versions;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use solid_notify_core::limit::QuotaStop;
+use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{Claim, ClaimWhat, Claims};
 use solid_notify_core::{Policy, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
@@ -46,6 +47,10 @@ impl Worker {
         };
         if policy.quota.is_some() {
             self.note_quota(policy, stopped_by, ended_before);
+            if notices.iter().any(ClaimedNotice::is_expired) {
+                // They used up no place, but others may have found none in this claim.
+                self.signals.sweep_soon();
+            }
         }
         if notices.len() == claim.limit && !matches!(claim.what, ClaimWhat::Ids(_)) {
             // There may be more: the next freed slot wakes the sweep.

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use solid_notify_core::built_in::is_built_in;
 use solid_notify_core::store::{ClaimWhat, DueSlice};
 use solid_notify_core::{Status, StoreError};
 
@@ -114,6 +115,9 @@ impl Worker {
             // For the first claim the look reported since when its first notice was due.
             if let Some(late) = late.take_if(|_| !claimed.is_empty()) {
                 ready.meters.claimed(late);
+                if !is_built_in(&ready.policy.name) {
+                    self.series.claimed(self.store_millis(), ready.policy.def_id, late);
+                }
             }
         }
         Ok((more, busy))

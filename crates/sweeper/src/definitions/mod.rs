@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 use parking_lot::{Mutex, RwLock};
 use solid_notify_core::definition::{Step, is_about_encryption};
 use solid_notify_core::store::{DefinitionCounts, DueTimes, Paused, RefusedConfig, Tick};
-use solid_notify_core::{ALERT_DEFINITION, NotifyDef, Policy, Status};
+use solid_notify_core::{ALERT_DEFINITION, AlertReason, NotifyDef, Policy, Status};
 
 use self::ticks::Ticks;
 use crate::meters::Meters;
@@ -81,6 +81,8 @@ pub(crate) struct Definitions {
     resumed: Option<Duration>,
     /// The definitions whose circuits are open.
     open: BTreeSet<i64>,
+    /// When this node read the definitions for the first time, on the same time scale.
+    began: Duration,
 }
 
 /// A definition and whether this node sends its notices.
@@ -88,6 +90,8 @@ pub(crate) struct Definition {
     pub(crate) row: Arc<NotifyDef>,
     pub(crate) readiness: Readiness,
     ticks: Ticks,
+    /// Since when this node makes [`Self::checks`], on the time scale of [`crate::worker::Worker::moment`].
+    checks_since: Duration,
 }
 
 /// Whether this node sends a definition's notices, and why not.
@@ -165,6 +169,24 @@ impl Definitions {
         snapshot.iter().filter_map(pile).collect()
     }
 
+    /// Returns since when this node checks the condition behind `reason` of a definition, on the time scale of
+    /// [`crate::worker::Worker::moment`]; `None`: it does not check it, so it does not learn that the condition is over.
+    pub(crate) fn checks_since(&self, def_id: i64, reason: AlertReason) -> Option<Duration> {
+        let Some(definition) = self.get(def_id) else {
+            // A row that was deleted by SQL is such a condition itself.
+            return (reason == AlertReason::InvalidDefinition).then_some(self.began);
+        };
+        let checks = definition.checks();
+        let is_checked = match reason {
+            AlertReason::Clock => return Some(self.began),
+            AlertReason::DeadLetters => checks.dead_letters,
+            AlertReason::Backlog => checks.backlog,
+            AlertReason::NoHandler | AlertReason::CircuitOpen => checks.others,
+            _ => return definition.is_reported().then_some(self.began),
+        };
+        is_checked.then_some(definition.checks_since)
+    }
+
     /// Returns the definitions whose `handler_config` a handler of this node refuses, or whose parameters this node cannot decrypt.
     pub(crate) fn refused(&self) -> impl Iterator<Item = RefusedConfig> {
         self.all().filter_map(|definition| Some(RefusedConfig::new(definition.row.id, definition.refusal()?)))
@@ -175,7 +197,33 @@ impl Definitions {
     }
 }
 
+/// Which conditions of a definition this node checks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Checks {
+    dead_letters: bool,
+    backlog: bool,
+    /// Those that need no column of their own.
+    others: bool,
+}
+
 impl Definition {
+    /// Returns true if alerts are raised for conditions of it.
+    pub(crate) fn is_reported(&self) -> bool {
+        self.row.alert_trigger_type != "never" && self.row.delete_time.is_none()
+    }
+
+    fn checks(&self) -> Checks {
+        match &self.readiness {
+            Readiness::Paused(_) | Readiness::Invalid(_) => Checks::default(),
+            _ if !self.is_reported() => Checks::default(),
+            _ => Checks {
+                dead_letters: self.policy().is_some_and(|policy| policy.dead_alert_count.is_some()),
+                backlog: self.policy().is_some_and(|policy| policy.backlog_alert_age.is_some()),
+                others: true,
+            },
+        }
+    }
+
     /// Returns true for the built-in alert definition, and for one that was renamed or deleted with alerts in flight.
     pub(crate) fn is_alerts(&self) -> bool {
         self.row.name == ALERT_DEFINITION || self.row.handler_name() == ALERT_DEFINITION

@@ -79,7 +79,7 @@ impl Worker {
         paused: Option<Paused>,
         limits: &BTreeMap<i64, LimitRow>,
     ) -> Definitions {
-        let is_paused = paused.is_some();
+        let (is_paused, moment) = (paused.is_some(), self.moment());
         let turned = is_paused != before.is_paused();
         if turned || (is_paused && paused != before.paused) {
             report_switch(paused.as_ref());
@@ -95,9 +95,13 @@ impl Worker {
                 {
                     Arc::clone(known)
                 }
-                _ => {
+                known => {
                     let readiness = self.readiness_of(&row, is_paused);
-                    let definition = Definition { readiness, row: Arc::new(row), ticks: Ticks::default() };
+                    let (row, ticks) = (Arc::new(row), Ticks::default());
+                    let mut definition = Definition { readiness, row, ticks, checks_since: moment };
+                    if let Some(known) = known.filter(|known| known.checks() == definition.checks()) {
+                        definition.checks_since = known.checks_since;
+                    }
                     if !is_paused {
                         report(&definition);
                     }
@@ -123,9 +127,10 @@ impl Worker {
             }
         }
         let alerts = alerts.map(|definition| definition.row.id);
-        let resumed = if turned && !is_paused { Some(self.moment()) } else { before.resumed };
+        let resumed = if turned && !is_paused { Some(moment) } else { before.resumed };
         let open = open_circuits(before, &by_id, limits);
-        Definitions { by_id, alerts, paused, resumed, open }
+        let began = if before.by_id.is_empty() { moment } else { before.began };
+        Definitions { by_id, alerts, paused, resumed, open, began }
     }
 
     /// Logs that a handler cannot sign tokens for a definition whose deliveries must be acked.

@@ -9,13 +9,13 @@ use solid_notify_core::ErrorClass;
 use solid_notify_core::cipher::CipherError;
 use solid_notify_core::definition::{FOREVER, Mask};
 use solid_notify_core::error::BoxError;
-use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::notice::{ClaimedNotice, Response};
 use solid_notify_core::transition::Event;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::classify::chain;
+use super::classify::{chain, http_status};
 use super::handler::{AfterFailure, Facts};
 use super::in_flight::AttemptsInFlight;
 use super::{span, undecrypted};
@@ -72,7 +72,7 @@ impl Drop for WithoutOutcome<'_> {
 /// Runs one attempt and always returns an outcome. A panic in user code (the handler, an error's text, a drop) is caught
 /// and becomes a failed attempt.
 async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, claimed: ClaimedNotice) -> Outcome {
-    if claimed.own.is_expired(claimed.last_call_time) {
+    if claimed.is_expired() {
         return Outcome::new(claimed, ready, Event::Expired);
     }
     if ready.policy.within(&claimed.own).is_exhausted_in_all(claimed.tries()) {
@@ -111,6 +111,9 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, cl
     let mut outcome = Outcome::new(claimed, ready, event);
     outcome.duration = began.elapsed();
     (outcome.trouble, outcome.error_type) = (trouble, error_type);
+    if !matches!(outcome.event, Event::HandedBack(_)) {
+        outcome.response = facts.response().map(|response| shown(&outcome.ready, &facts, response));
+    }
     outcome
 }
 
@@ -153,6 +156,7 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
         Ok(Ok(Err(failure))) => {
             let message = masked(ready, facts, with_causes(failure.error()));
             let class = worker.classifier.class_of(&**failure.error());
+            facts.respond_if_unset(|| http_status(&**failure.error()).map(Response::new));
             let event = match failure.next {
                 AfterFailure::RetryIn(delay) => Event::RetryIn(delay, class),
                 AfterFailure::GiveUp => Event::GaveUp(format!("the handler gave up: {message}")),
@@ -179,6 +183,15 @@ fn without_masked(ready: &Ready, facts: &Facts, text: String) -> String {
     match &ready.policy.mask {
         Some(mask) => mask.without_values_of(facts.param(), text),
         None => text,
+    }
+}
+
+/// Returns a response without what people must not see. All responses pass here before they are stored.
+fn shown(ready: &Ready, facts: &Facts, response: Response) -> Response {
+    match &ready.policy.mask {
+        _ if facts.encrypted => Mask::whole().masked_response(facts.param(), response),
+        Some(mask) => mask.masked_response(facts.param(), response),
+        None => response,
     }
 }
 

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use solid_notify_core::cipher::ENCRYPTED;
 use solid_notify_core::definition::read_config;
 use solid_notify_core::error::BoxError;
-use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::notice::{ClaimedNotice, Response};
 use solid_notify_core::token::AckToken;
 use solid_notify_core::{AnyOutbox, ErrorClass, NotifyDef};
 
@@ -198,15 +198,16 @@ pub(crate) struct Facts {
     description: Mutex<Option<String>>,
     /// Within which time the handler requires an ack.
     require_ack: Mutex<Option<Duration>>,
+    response: Mutex<Option<Response>>,
 }
 
 impl Facts {
     /// `encrypted`: the parameter was stored encrypted.
     pub(crate) fn new(claimed: ClaimedNotice, row: Arc<NotifyDef>, outbox: AnyOutbox, encrypted: bool) -> Arc<Self> {
         let description = Mutex::new(claimed.description.clone());
-        let (completed, require_ack) = (OnceLock::new(), Mutex::default());
+        let (completed, require_ack, response) = (OnceLock::new(), Mutex::default(), Mutex::default());
         let encrypted = encrypted || row.encrypt_param;
-        Arc::new(Self { claimed, row, outbox, encrypted, completed, description, require_ack })
+        Arc::new(Self { claimed, row, outbox, encrypted, completed, description, require_ack, response })
     }
 
     /// Returns the parameter as JSON.
@@ -237,6 +238,19 @@ impl Facts {
     /// Returns the time within which the handler requires an ack; `None`: the definition decides.
     pub(crate) fn required_ack(&self) -> Option<Duration> {
         *self.require_ack.lock()
+    }
+
+    /// Returns what the receiver answered, as far as the handler reported it.
+    pub(crate) fn response(&self) -> Option<Response> {
+        self.response.lock().clone()
+    }
+
+    /// Reports what an error shows of the response, where the handler reported nothing.
+    pub(crate) fn respond_if_unset(&self, response: impl FnOnce() -> Option<Response>) {
+        let mut reported = self.response.lock();
+        if reported.is_none() {
+            *reported = response();
+        }
     }
 
     /// Returns the description that the handler set, or the stored one.
@@ -350,6 +364,23 @@ impl<T> Notice<T> {
     /// It takes effect when the handler returns `Ok`; without an ack in time the attempt fails.
     pub fn require_ack(&self, within: Duration) {
         *self.facts.require_ack.lock() = Some(within);
+    }
+
+    /// Reports what the receiver answered. It is stored with the outcome of this attempt, also if the handler then fails, panics or
+    /// runs into its time-out; a second call replaces the first. Where the handler reports nothing, the status of an [`crate::HttpStatus`]
+    /// or of a `reqwest::Error` that it returns is stored.
+    ///
+    /// ```
+    /// # use solid_notify_sweeper::{HandlerResult, HttpStatus, Notice, Response};
+    /// # async fn post(_: &Notice<serde_json::Value>) -> Result<(u16, String), std::io::Error> { Ok((200, String::new())) }
+    /// async fn send(notice: Notice<serde_json::Value>) -> HandlerResult {
+    ///     let (status, text) = post(&notice).await?;
+    ///     notice.set_response(Response::new(status).body(text));
+    ///     if status < 300 { Ok(()) } else { Err(HttpStatus(status).into()) }
+    /// }
+    /// ```
+    pub fn set_response(&self, response: Response) {
+        *self.facts.response.lock() = Some(response);
     }
 
     /// Returns the description: a text for people.

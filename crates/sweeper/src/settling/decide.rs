@@ -2,9 +2,10 @@
 //! and texts that every database accepts.
 
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use solid_notify_core::add::DESCRIPTION_LIMIT;
-use solid_notify_core::notice::{AttemptRecord, append_attempt, clean_text};
+use solid_notify_core::notice::{AttemptRecord, ClaimedNotice, LastResponse, Response, append_attempt, clean_text};
 use solid_notify_core::store::Settle;
 use solid_notify_core::transition::{Chance, Event, Next, Transition, transition};
 
@@ -59,10 +60,11 @@ fn to_settle(outcome: &Outcome, transition: Transition) -> Settle {
         Some((class, message)) => {
             let mut record = AttemptRecord::new(claimed, outcome.duration, *class, message);
             record.error_type = outcome.error_type.map(|name| clean_text(name, ERROR_TYPE_LIMIT));
+            record.response.clone_from(&outcome.response);
             (Some(append_attempt(claimed.errors.as_deref(), record)), Some(class.as_str().to_owned()))
         }
     };
-    Settle {
+    let mut settle = Settle {
         id: claimed.id,
         def_id: claimed.def_id,
         ordering_key: claimed.ordering_key.clone(),
@@ -73,9 +75,20 @@ fn to_settle(outcome: &Outcome, transition: Transition) -> Settle {
         errors,
         last_class,
         description: claimed.description.as_deref().map(|text| clean_text(text, DESCRIPTION_LIMIT)),
+        response: outcome.response.as_ref().and_then(|response| stored(claimed, outcome.duration, response)),
+        error_group: None,
         alarm: None,
         for_breaker: None,
-    }
+    };
+    settle.regroup();
+    settle
+}
+
+/// Returns a response as the notice keeps it.
+fn stored(claimed: &ClaimedNotice, duration: Duration, response: &Response) -> Option<String> {
+    let duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let (attempt, fence, time) = (claimed.attempt(), claimed.fence, claimed.last_call_time);
+    LastResponse::new(attempt, fence, time, duration_ms, response.clone()).to_stored()
 }
 
 /// Adds the last error to the end reason of a notice whose tries ran out. Reasons come from handlers, so NUL is removed and

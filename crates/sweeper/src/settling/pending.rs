@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solid_notify_core::ErrorClass;
-use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::notice::{ClaimedNotice, Response};
 use solid_notify_core::store::{Settle, Shape};
 use solid_notify_core::transition::Event;
 use tokio::sync::OwnedSemaphorePermit;
@@ -37,6 +37,8 @@ pub(crate) struct Outcome {
     pub(crate) trouble: Option<(ErrorClass, String)>,
     /// The name of the error's type, if it has one of its own.
     pub(crate) error_type: Option<&'static str>,
+    /// What the receiver answered, as people see it.
+    pub(crate) response: Option<Response>,
     /// True if this is an overdue notice that this node judges without having claimed it.
     pub(crate) overdue: bool,
     /// The permit for a crash-looping notice, released when the outcome is stored.
@@ -46,8 +48,9 @@ pub(crate) struct Outcome {
 impl Outcome {
     pub(crate) fn new(claimed: ClaimedNotice, ready: Arc<Ready>, event: Event) -> Self {
         let (duration, waited) = (Duration::ZERO, Duration::ZERO);
-        let (trouble, error_type, crash_loop_permit) = (None, None, None);
-        Self { claimed, ready, event, duration, waited, trouble, error_type, overdue: false, crash_loop_permit }
+        let (trouble, error_type, response, crash_loop_permit) = (None, None, None, None);
+        let overdue = false;
+        Self { claimed, ready, event, duration, waited, trouble, error_type, response, overdue, crash_loop_permit }
     }
 
     /// Returns the class of its error.
@@ -219,9 +222,8 @@ fn cut(decided: impl Iterator<Item = Decided>) -> Vec<Batch> {
     let mut batches = Vec::new();
     let (mut batch, mut bytes) = (Vec::new(), 0);
     for decided in decided {
-        let size = 300
-            + decided.settle.errors.as_ref().map_or(0, String::len)
-            + decided.settle.description.as_ref().map_or(0, String::len);
+        let Settle { errors, description, response, .. } = &decided.settle;
+        let size = 300 + [errors, description, response].into_iter().flatten().map(String::len).sum::<usize>();
         if !batch.is_empty() && (batch.len() == SETTLE_BATCH || bytes + size > BATCH_BYTES) {
             batches.push(Batch::new(std::mem::take(&mut batch)));
             bytes = 0;

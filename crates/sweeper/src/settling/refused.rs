@@ -48,10 +48,12 @@ impl Worker {
         culprit.settle.for_breaker = None;
         culprit.settle.errors = None;
         culprit.settle.description = None;
+        culprit.settle.response = None;
         if let Some(alarm) = &mut culprit.settle.alarm {
             (alarm.reason, alarm.message) = (AlertReason::FinalFailure, SAFE_REASON.to_owned());
         }
         culprit.settle.last_class = Some(ErrorClass::Invalid.as_str().to_owned());
+        culprit.settle.regroup();
         pending.put_first(vec![culprit]);
     }
 }

@@ -80,6 +80,7 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>) {
             written_at = Instant::now();
         }
     }
+    worker.write_last_series().await;
 }
 
 impl Worker {
@@ -175,7 +176,14 @@ impl Worker {
         let message = outcome.trouble.as_ref().map_or("", |(_, message)| message.as_str());
         let (id, attempt) = (settle.id, outcome.claimed.attempt());
         let Outcome { claimed, event, duration, .. } = outcome;
-        report(|| outcome.ready.meters.settled(claimed, event, outcome.class(), *duration, &settle.transition.next));
+        let next = &settle.transition.next;
+        report(|| {
+            if let Some(word) = outcome.ready.meters.settled(claimed, event, outcome.class(), *duration, next)
+                && !is_built_in(definition)
+            {
+                self.series.settled(self.store_millis(), outcome, word);
+            }
+        });
         let first_attempt = match &settle.transition.next {
             Next::Finish { status: Status::DeadLetter, reason, .. } => {
                 let reason = reason.as_deref().unwrap_or_default();

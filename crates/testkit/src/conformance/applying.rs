@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use solid_notify_core::definition::Definitions;
 use solid_notify_core::operate::{Applied, AuditFilter};
-use solid_notify_core::{ALERT_DEFINITION, NotifyDef, PURGE_DEFINITION, Updated};
+use solid_notify_core::{ALERT_DEFINITION, DEAD_LETTERS_DEFINITION, NotifyDef, PURGE_DEFINITION, Updated};
 
 use super::{Backend, fail};
 
@@ -152,6 +152,45 @@ pub async fn what_is_not_listed_is_deleted_only_if_asked_and_never_if_built_in(b
     let empty = b.outbox().apply(listed([]).delete_missing()).await.unwrap_err().to_string();
     assert!(empty.contains("would delete every definition"), "{empty}");
     b.definition("kept").await;
+}
+
+pub async fn a_list_that_names_a_built_in_definition_edits_its_row(b: &dyn Backend) {
+    let of_file = |name: &str| NotifyDef::new(name).max_retry_times(3).email("a@b.c");
+    let wanted = || listed([of_file(ALERT_DEFINITION), of_file(PURGE_DEFINITION), of_file(DEAD_LETTERS_DEFINITION)]);
+    b.define(NotifyDef::new(ALERT_DEFINITION)).await;
+    let plan = b.outbox().plan_all(&wanted()).await.unwrap();
+    assert_eq!((plan.create.len(), plan.change.len()), (2, 1), "{plan}");
+    // A sweeper starts, and an operator edits one of its rows.
+    b.define(NotifyDef::new(PURGE_DEFINITION)).await;
+    b.define(NotifyDef::new(DEAD_LETTERS_DEFINITION)).await;
+    let seen = b.definition(DEAD_LETTERS_DEFINITION).await;
+    let edited = b.outbox().operator("alice").edit_definition(&seen, seen.clone().timeout("1s")).await.unwrap();
+    assert!(matches!(edited, Updated::Stored(_)), "{edited:?}");
+    let applied = b.outbox().apply_plan(plan).await.unwrap();
+    assert_eq!((applied.created.len(), names(&applied.changed)), (0, vec![PURGE_DEFINITION, ALERT_DEFINITION]));
+    assert_eq!(applied.conflicts, [DEAD_LETTERS_DEFINITION], "the operator's edit is not overwritten unseen");
+    assert!(b.definition(PURGE_DEFINITION).await.differences(&of_file(PURGE_DEFINITION)).is_empty());
+    let applied = b.outbox().apply(wanted()).await.unwrap();
+    assert_eq!((names(&applied.changed), applied.conflicts.len()), (vec![DEAD_LETTERS_DEFINITION], 0), "{applied}");
+    assert!(b.outbox().plan_all(&wanted()).await.unwrap().changes_nothing());
+}
+
+pub async fn the_rows_of_a_table_applied_to_it_change_nothing(b: &dyn Backend) {
+    for row in [NotifyDef::new("sync").email("").max_retry_times(-1), NotifyDef::new(PURGE_DEFINITION).timeout("1h")] {
+        b.define(row).await;
+    }
+    let mut alerts = NotifyDef::new(ALERT_DEFINITION);
+    (alerts.max_retry_times, alerts.retry_rules) = (None, None);
+    b.define(alerts).await;
+    b.define(NotifyDef::new("gone")).await;
+    b.outbox().delete(&b.definition("gone").await).await.unwrap();
+    let rows = async || b.outbox().definitions().await.unwrap().into_iter().map(|state| state.row).collect::<Vec<_>>();
+    let before = rows().await;
+    let exported = listed(before.clone());
+    assert_eq!(names(exported.rows()), [ALERT_DEFINITION, PURGE_DEFINITION, "sync"], "no deleted row is a definition");
+    let applied = b.outbox().apply(exported.delete_missing()).await.unwrap();
+    assert_eq!((applied.unchanged.len(), applied.created.len() + applied.changed.len()), (3, 0), "{applied}");
+    assert_eq!(rows().await, before);
 }
 
 pub async fn of_ten_who_apply_at_once_each_change_is_made_once(b: &dyn Backend) {

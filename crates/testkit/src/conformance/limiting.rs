@@ -85,6 +85,38 @@ pub async fn no_more_begin_within_any_window_than_the_rate_allows(b: &dyn Backen
     assert_eq!(b.claim_slice(def_id, Status::NotSent, 5).await.len(), 5);
 }
 
+pub async fn an_expired_notice_uses_up_no_place_of_a_rate(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let expiry = b.clock().now() + SECOND;
+    let expiring = |n: i64| NewNotice::new("sync", n).unwrap().expires_at(expiry);
+    b.add_many((0..3).map(expiring).collect()).await.unwrap();
+    b.clock().advance(SECOND);
+    b.backlog("sync", 5).await;
+    let quota = rate("4/1m");
+    let first = b.claims(&claim(def_id, 10, quota)).await;
+    let expired = first.notices.iter().filter(|notice| notice.is_expired()).count();
+    assert_eq!((first.notices.len(), expired, first.stopped_by), (4, 3, None));
+    assert_eq!(b.takes(def_id, quota).await, (3, Some(QuotaStop::Rate { after: MINUTE })));
+}
+
+pub async fn an_expired_notice_is_no_probe_of_an_open_circuit(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    b.backlog("sync", 3).await;
+    for _ in 0..3 {
+        b.fail_one(def_id).await;
+    }
+    let expiry = b.clock().now() + SECOND;
+    b.add_new(NewNotice::new("sync", 1).unwrap().expires_at(expiry)).await;
+    b.clock().advance(MINUTE);
+    b.backlog("sync", 2).await;
+    let first = b.claims(&claim(def_id, 10, breaking())).await;
+    assert!(first.notices.len() == 1 && first.notices[0].is_expired(), "{first:?}");
+    assert_eq!((first.stopped_by, b.limit(def_id).await.unwrap().probe), (None, None));
+    let second = b.claims(&claim(def_id, 10, breaking())).await;
+    assert_eq!(b.limit(def_id).await.unwrap().probe, Some(second.notices[0].id));
+    assert!(second.notices.len() == 1 && second.stopped_by.is_some(), "{second:?}");
+}
+
 pub async fn no_more_are_sent_at_once_than_the_total_allows(b: &dyn Backend) {
     let def_id = b.define(NotifyDef::new("sync")).await;
     let other = b.define(NotifyDef::new("other")).await;

@@ -15,14 +15,18 @@ pub mod claiming;
 pub mod counting;
 pub mod definitions;
 pub mod encrypting;
+pub mod grouping;
 pub mod inbox;
 pub mod keys;
 pub mod leases;
 pub mod limiting;
 pub mod operating;
+mod outcomes;
 pub mod own_limits;
 pub mod purging;
+pub mod responding;
 pub mod retiming;
+pub mod series;
 pub mod settling;
 pub mod silencing;
 pub mod ticking;
@@ -34,8 +38,10 @@ use async_trait::async_trait;
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::{Claim, ClaimWhat, Look, Purge, Settle, Settled, Stores};
-use solid_notify_core::transition::{Next, Transition};
 use solid_notify_core::{AnyOutbox, Error, HandClock, Inbox, NewNotice, NoticeRecord, NotifyDef, Receipt, Status};
+
+pub(crate) use outcomes::{crash, fail};
+pub use outcomes::{outcome, succeed};
 
 /// A store under test, empty, with a clock of its own.
 #[async_trait]
@@ -97,6 +103,9 @@ macro_rules! conformance_suite {
                 limits_that_no_notice_can_have_are_refused,
                 a_skipped_notice_is_in_history_from_its_commit_on,
                 a_skipped_notice_takes_no_dedupe_key,
+                a_skipped_notice_of_the_same_call_takes_no_dedupe_key,
+                a_skipped_notice_is_no_duplicate_of_a_live_one,
+                a_skipped_notice_has_no_first_attempt,
                 a_revived_notice_keeps_an_expiry_ahead_and_drops_a_past_one,
                 waiting_retries_are_counted_by_their_own_limit_of_tries;
             encrypting: an_encrypting_definition_stores_no_plaintext,
@@ -118,6 +127,7 @@ macro_rules! conformance_suite {
                 applying_what_is_stored_writes_nothing,
                 a_row_that_was_edited_since_the_plan_is_not_touched,
                 what_is_not_listed_is_deleted_only_if_asked_and_never_if_built_in,
+                a_list_that_names_a_built_in_definition_edits_its_row, the_rows_of_a_table_applied_to_it_change_nothing,
                 of_ten_who_apply_at_once_each_change_is_made_once;
             claiming: a_claim_takes_the_longest_due_up_to_its_limit,
                 claim_takes_only_its_definition_and_slice,
@@ -157,6 +167,10 @@ macro_rules! conformance_suite {
                 any_text_can_be_an_error_or_a_description,
                 a_large_batch_settles_at_once,
                 a_stale_outcome_beside_one_of_the_next_attempt_changes_nothing;
+            responding: a_response_is_kept_with_a_failure_and_with_the_final_success,
+                an_outcome_without_a_response_keeps_the_last_one,
+                a_response_stays_with_a_notice_that_is_acked_cancelled_or_retried,
+                any_text_can_be_a_response;
             leases: an_expired_lease_is_overdue_and_a_running_one_is_not,
                 a_rescue_loses_against_a_settle_that_was_faster,
                 a_late_settle_loses_against_a_rescue,
@@ -170,6 +184,8 @@ macro_rules! conformance_suite {
                 node_is_listed_with_what_it_last_reported,
                 node_lives_near_the_time_at_which_it_was_seen;
             limiting: no_more_begin_within_any_window_than_the_rate_allows,
+                an_expired_notice_uses_up_no_place_of_a_rate,
+                an_expired_notice_is_no_probe_of_an_open_circuit,
                 no_more_are_sent_at_once_than_the_total_allows,
                 of_sixteen_claimers_all_together_get_what_the_quota_allows,
                 claimers_of_different_notices_share_the_quota,
@@ -183,7 +199,7 @@ macro_rules! conformance_suite {
                 the_switch_is_turned_once_and_written_down,
                 explain_returns_the_limit_that_delays_a_due_notice;
             purging: only_what_is_old_enough_is_purged_in_steps,
-                a_purge_returns_what_the_log_needs_of_a_dead_letter,
+                a_purge_returns_what_the_log_needs_of_an_undelivered_notice,
                 a_purge_takes_only_its_definition_and_status,
                 a_deleted_definition_is_purged_when_nothing_refers_to_it;
             ticking: of_many_nodes_that_see_a_tick_one_adds_its_notices,
@@ -223,7 +239,7 @@ macro_rules! conformance_suite {
                 alarms_of_many_who_settle_at_once_are_counted_once_each,
                 an_alert_that_is_over_is_closed_and_the_facts_show_it;
             silencing: alarms_of_a_silenced_definition_are_counted_and_not_sent,
-                a_silence_of_one_reason_leaves_the_others,
+                a_silence_of_one_reason_leaves_the_others, a_silence_needs_a_person_and_a_reason,
                 the_end_of_a_silence_makes_what_was_suppressed_due,
                 an_open_alert_is_acknowledged_once,
                 silences_are_listed_until_they_end,
@@ -258,6 +274,14 @@ macro_rules! conformance_suite {
                 a_bulk_retry_passes_over_taken_dedupe_keys_and_ends,
                 a_bulk_retry_takes_only_dead_letters_and_cancelled_notices,
                 a_bulk_cancel_ends_what_waits_and_leaves_what_is_being_sent;
+            grouping: dead_letters_are_grouped_by_definition_class_and_message,
+                a_group_is_listed_counted_and_retried_alone,
+                a_dead_letter_that_is_retried_or_acked_leaves_its_group,
+                the_message_of_a_group_is_masked;
+            series: counters_are_summed_over_nodes_and_steps,
+                a_write_that_is_repeated_or_late_counts_nothing_twice,
+                old_minutes_are_purged,
+                a_series_that_cannot_be_read_is_refused;
             auditing: the_audit_is_read_page_by_page_the_latest_first,
                 the_audit_is_filtered_by_what_it_is_about_by_whom_and_when,
                 the_audit_of_a_notice_has_the_steps_that_changed_it,
@@ -277,6 +301,7 @@ macro_rules! conformance_suite {
                 a_preview_of_an_edit_changes_nothing_and_counts_retimed_notices,
                 retiming_moves_waiting_retries_by_the_new_intervals_and_counts_nothing,
                 retiming_leaves_alone_what_does_not_wait_for_its_retry,
+                retiming_and_its_preview_obey_the_limits_of_a_notice,
                 retiming_many_takes_steps_and_each_once,
                 retiming_changes_only_what_is_as_it_was_seen,
                 a_definition_that_cannot_be_followed_is_not_retimed;
@@ -352,41 +377,4 @@ pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
 pub(crate) fn slice_claim(def_id: i64, status: Status, limit: usize) -> Claim {
     Claim { def_id, what: ClaimWhat::Slice(status), limit, lease: LEASE, worker: "worker-1".to_owned(), quota: None }
-}
-
-/// Returns an outcome of `claimed` with this next step and unchanged counters.
-pub fn outcome(claimed: &ClaimedNotice, next: Next) -> Settle {
-    Settle {
-        id: claimed.id,
-        def_id: claimed.def_id,
-        ordering_key: claimed.ordering_key.clone(),
-        fence: claimed.fence,
-        from: Status::Sending,
-        overdue: false,
-        transition: Transition { next, failures: claimed.failures, crashes: claimed.crashes },
-        errors: claimed.errors.clone(),
-        last_class: None,
-        description: claimed.description.clone(),
-        alarm: None,
-        for_breaker: None,
-    }
-}
-
-/// Returns the outcome of a delivery that is kept in history.
-pub fn succeed(claimed: &ClaimedNotice) -> Settle {
-    outcome(claimed, Next::Finish { status: Status::Succeeded, reason: None, keep: true })
-}
-
-pub(crate) fn fail(claimed: &ClaimedNotice, after: Duration) -> Settle {
-    let mut settle = outcome(claimed, Next::Wait { status: Status::Failed, after });
-    settle.transition.failures += 1;
-    settle
-}
-
-/// Returns the outcome that a rescuer settles.
-pub(crate) fn crash(expired: &ClaimedNotice) -> Settle {
-    let mut settle = outcome(expired, Next::Wait { status: Status::Failed, after: Duration::ZERO });
-    settle.transition.crashes += 1;
-    settle.overdue = true;
-    settle
 }

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use solid_notify_core::error::Error;
-use solid_notify_core::notice::{AttemptRecord, ClaimedNotice, LATEST_TIME, NEVER, append_attempt, time_from_millis};
+use solid_notify_core::notice::{
+    AttemptRecord, ClaimedNotice, LATEST_TIME, NEVER, OwnLimits, append_attempt, time_from_millis,
+};
 use solid_notify_core::operate::{AuditFilter, Explanation};
 use solid_notify_core::store::verb::VerbResult;
 use solid_notify_core::store::{AuditEntry, Edit, Node, RefusedConfig, Settle, Settled};
@@ -24,6 +26,7 @@ pub(crate) fn dead(claimed: &ClaimedNotice, class: Option<ErrorClass>) -> Settle
     settle.last_class = class.map(|class| class.as_str().to_owned());
     let record = AttemptRecord::new(claimed, SECOND, class.unwrap_or(ErrorClass::Unknown), "no");
     settle.errors = Some(append_attempt(None, record));
+    settle.regroup();
     settle
 }
 
@@ -333,13 +336,14 @@ pub async fn explain_returns_the_reason_why_a_notice_waits(b: &dyn Backend) {
     let at = b.clock().now() + SECOND;
     let (last_class, last_error) =
         (Some("crash".to_owned()), b.record(first).await.errors.last().map(|last| last.message.clone()));
-    let retry = Explanation::RetryAt { at, last_class, last_error };
+    let retry =
+        Explanation::RetryAt { at, last_class, last_error, response: None, tries: 1, own: OwnLimits::default() };
     assert_eq!(alice.explain(first).await.unwrap(), retry);
     let delayed = b.add_new(NewNotice::new("sync", 1).unwrap().delay(SECOND)).await.id();
-    assert_eq!(alice.explain(delayed).await.unwrap(), Explanation::NotDueUntil { at });
+    assert_eq!(alice.explain(delayed).await.unwrap(), Explanation::NotDueUntil { at, own: OwnLimits::default() });
     alice.cancel(delayed, "why").await.unwrap();
     let (status, reason) = (Status::Cancelled, Some("why".to_owned()));
-    let ended = Explanation::Ended { status, at: Some(b.clock().now()), reason };
+    let ended = Explanation::Ended { status, at: Some(b.clock().now()), reason, response: None };
     assert_eq!(alice.explain(delayed).await.unwrap(), ended);
     let awaiting = b.add_awaiting(def_id).await;
     let until = Some(b.clock().now() + LEASE);

@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
+use solid_notify_core::dispatch::FirstAttempt;
 use solid_notify_core::notice::{Status, later};
 use solid_notify_core::store::verb::VerbResult;
-use solid_notify_core::{Error, ErrorClass, NewNotice, NotifyDef};
+use solid_notify_core::transition::Next;
+use solid_notify_core::{Error, ErrorClass, NewNotice, NotifyDef, Receipt};
 
 use super::{Backend, fail, outcome};
 
@@ -41,7 +43,7 @@ pub async fn own_limits_stay_with_an_ended_notice(b: &dyn Backend) {
         let id = b.add_new(sync().max_tries(7).expires_at(expiry)).await.id();
         let reason = (status != Status::Succeeded).then(|| "a reason".to_owned());
         let claimed = b.claim_one(def_id).await;
-        let ended = solid_notify_core::transition::Next::Finish { status, reason, keep: true };
+        let ended = Next::Finish { status, reason, keep: true };
         b.settle_one(outcome(&claimed, ended)).await;
         let record = b.record(id).await;
         assert_eq!((record.status, record.own.max_tries, record.own.expires_at), (status, Some(7), Some(expiry)));
@@ -92,8 +94,66 @@ pub async fn a_skipped_notice_takes_no_dedupe_key(b: &dyn Backend) {
     assert!(many.iter().all(|receipt| !receipt.is_duplicate()));
     let sent = b.add_new(keyed()).await.id();
     assert_ne!(sent, skipped);
-    let duplicate = b.add(keyed().skipped("it is being sent already")).await.unwrap();
-    assert_eq!((duplicate.is_duplicate(), duplicate.id()), (true, sent));
+    assert!(b.add(keyed()).await.unwrap().is_duplicate());
+}
+
+pub async fn a_skipped_notice_of_the_same_call_takes_no_dedupe_key(b: &dyn Backend) {
+    b.define(NotifyDef::new("sync")).await;
+    let until_ended = || sync().unique_until_ended("order 7");
+    let until_claimed = || sync().unique_until_claimed("order 8");
+    let all = vec![
+        until_ended().skipped("a test order"),
+        until_claimed().skipped("a test order"),
+        until_ended(),
+        until_claimed(),
+        until_ended().skipped("too late"),
+        until_claimed().skipped("too late"),
+        until_ended(),
+        until_claimed(),
+    ];
+    let receipts = b.add_many(all).await.unwrap();
+    let duplicates: Vec<bool> = receipts.iter().map(Receipt::is_duplicate).collect();
+    assert_eq!(duplicates, [false, false, false, false, false, false, true, true]);
+    assert_eq!((receipts[6].id(), receipts[7].id()), (receipts[2].id(), receipts[3].id()));
+    for (at, status) in
+        [Status::Cancelled, Status::Cancelled, Status::NotSent, Status::NotSent, Status::Cancelled, Status::Cancelled]
+            .into_iter()
+            .enumerate()
+    {
+        let record = b.record(receipts[at].id()).await;
+        let key = if at % 2 == 0 { "order 7" } else { "order 8" };
+        assert_eq!((record.status, record.dedupe_key.as_deref()), (status, Some(key)), "{at}");
+        assert_eq!(record.unique_until_ended, at % 2 == 0, "{at}");
+    }
+}
+
+pub async fn a_skipped_notice_is_no_duplicate_of_a_live_one(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync")).await;
+    let keyed = || sync().unique_until_ended("order 7");
+    let live = b.add_new(keyed()).await.id();
+    let skipped = b.add(keyed().skipped("it is being sent already")).await.unwrap();
+    let many = b.add_many(vec![keyed().skipped("again"), sync()]).await.unwrap();
+    for id in [skipped.id(), many[0].id()] {
+        let record = b.record(id).await;
+        assert_eq!((record.status, record.dedupe_key.as_deref()), (Status::Cancelled, Some("order 7")));
+    }
+    assert!(!skipped.is_duplicate() && !many[0].is_duplicate());
+    let alice = b.outbox().operator("alice");
+    let taken = alice.retry(skipped.id()).await.unwrap();
+    assert_eq!(taken, VerbResult::DedupeKeyTaken(live), "the key is that of the live notice");
+    let claimed = b.claim_slice(def_id, Status::NotSent, 1).await.remove(0);
+    b.settle_one(outcome(&claimed, Next::Finish { status: Status::Succeeded, reason: None, keep: true })).await;
+    assert_eq!(alice.retry(skipped.id()).await.unwrap(), VerbResult::Applied);
+    assert!(b.add(keyed()).await.unwrap().is_duplicate(), "retried, it has the key");
+}
+
+pub async fn a_skipped_notice_has_no_first_attempt(b: &dyn Backend) {
+    b.define(NotifyDef::new("sync")).await;
+    let one = b.add_new(sync().skipped("a test order")).await;
+    let many = b.add_many(vec![sync().skipped("a test order"), sync().skipped("another")]).await.unwrap();
+    for receipt in many.into_iter().chain([one]) {
+        assert_eq!(receipt.first_attempt(Duration::ZERO).await, FirstAttempt::NotHere);
+    }
 }
 
 pub async fn a_revived_notice_keeps_an_expiry_ahead_and_drops_a_past_one(b: &dyn Backend) {

@@ -74,6 +74,7 @@ pub async fn waiting_retries_are_counted_by_what_decides_about_them(b: &dyn Back
         class: Some(class.to_owned()),
         max_tries: None,
         wait: Some(Duration::from_secs(wait)),
+        expires_after: None,
         due,
         count,
     };
@@ -177,6 +178,33 @@ pub async fn retiming_leaves_alone_what_does_not_wait_for_its_retry(b: &dyn Back
     assert_eq!(b.alice().retime("sync", Rate::AT_ONCE).await.unwrap().changed, 1);
     // Counted from the beginning of the attempt, 60 s ago.
     assert_eq!(b.waits(&[sending.id]).await, [(3540, 2)]);
+}
+
+pub async fn retiming_and_its_preview_obey_the_limits_of_a_notice(b: &dyn Backend) {
+    let def_id = b.define(NotifyDef::new("sync").retry_interval("10s").max_retry_times(0)).await;
+    let limited = |expires_in: u32| {
+        let expiry = b.clock().now() + expires_in * SECOND;
+        NewNotice::new("sync", 1).unwrap().max_tries(9).expires_at(expiry)
+    };
+    let plain = NewNotice::new("sync", 1).unwrap();
+    let added = b.add_many(vec![plain.clone(), plain.max_tries(9), limited(30), limited(31)]).await.unwrap();
+    let ids: Vec<i64> = added.iter().map(solid_notify_core::Receipt::id).collect();
+    for claimed in b.claim_slice(def_id, Status::NotSent, 10).await {
+        let mut failed = fail(&claimed, 10 * SECOND);
+        failed.last_class = Some(ErrorClass::Busy.as_str().to_owned());
+        b.settle_one(failed).await;
+    }
+    let mut groups = b.outbox().engine().stores().browse.retries(def_id, 100).await.unwrap();
+    groups.sort_by_key(|group| (group.max_tries, group.expires_after));
+    let limits: Vec<_> = groups.iter().map(|group| (group.max_tries, group.expires_after)).collect();
+    let after = |seconds| (Some(9), Some(Duration::from_secs(seconds)));
+    assert_eq!(limits, [(None, None), (Some(9), None), after(30), after(31)]);
+    let seen = b.definition("sync").await;
+    let preview = b.alice().preview_edit(&seen, &seen.clone().retry_interval("30s")).await.unwrap();
+    assert_eq!((preview.earlier, preview.later), (0, 2), "{preview}");
+    b.edit_to(|def| def.retry_interval("30s")).await;
+    assert_eq!(b.alice().retime("sync", Rate::AT_ONCE).await.unwrap().changed, 2);
+    assert_eq!(b.waits(&ids).await, [(10, 1), (30, 1), (10, 1), (30, 1)]);
 }
 
 pub async fn retiming_many_takes_steps_and_each_once(b: &dyn Backend) {

@@ -1,10 +1,12 @@
 //! Alerts that operators silence and acknowledge.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use solid_notify_core::alert::silence::{AlertChange, AlertVerb};
+use solid_notify_core::error::{Error, FaultKind};
 use solid_notify_core::notice::millis_from_time;
 use solid_notify_core::operate::AuditFilter;
 use solid_notify_core::store::{Alarm, Node};
@@ -58,6 +60,19 @@ pub async fn a_silence_of_one_reason_leaves_the_others(b: &dyn Backend) {
     assert_eq!(sent.iter().map(|alert| alert.reason).collect::<Vec<_>>(), [AlertReason::FinalFailure]);
     assert!(!alice.silence("sync", None, b.clock().now(), "too late").await.unwrap());
     assert_eq!(b.audit(&AuditFilter::all()).await.iter().filter(|entry| entry.act == "silence").count(), 1);
+}
+
+pub async fn a_silence_needs_a_person_and_a_reason(b: &dyn Backend) {
+    Defs::new(b).await;
+    let until = b.clock().now() + HOUR;
+    for (who, why) in [("alice", ""), ("alice", " \t\n"), ("", "maintenance"), ("  ", "maintenance")] {
+        let error = b.outbox().operator(who).silence("sync", None, until, why).await.unwrap_err();
+        assert!(matches!(error, Error::Invalid { what: "silence", .. }), "{error}");
+    }
+    let error = b.outbox().operator(" ").acknowledge("sync", None).await.unwrap_err();
+    assert!(matches!(error, Error::Invalid { what: "acknowledge", .. }), "{error}");
+    assert_eq!(b.outbox().operator("alice").open_alerts(10).await.unwrap(), []);
+    assert!(b.audit(&AuditFilter::all()).await.is_empty());
 }
 
 pub async fn the_end_of_a_silence_makes_what_was_suppressed_due(b: &dyn Backend) {
@@ -125,12 +140,19 @@ pub async fn alarms_beside_a_silence_are_sent_or_counted(b: &dyn Backend) {
         }
         panic!("always in conflict");
     };
+    // Calls that failed in another way than by a conflict: a time-out may come after the commit. They are not repeated.
+    let unknown = AtomicI64::new(0);
     let alarm = async || {
         let alarms = vec![defs.alarm("no")];
         let node = Node { alarms, ..Node::new("node-1".to_owned(), Vec::new()) };
         for _ in 0..200 {
-            if b.stores().send.beat(&node).await.is_ok() {
-                return;
+            match b.stores().send.beat(&node).await {
+                Ok(_) => return,
+                Err(error) if matches!(error.kind, FaultKind::Conflict | FaultKind::Busy) => {}
+                Err(_) => {
+                    unknown.fetch_add(1, Ordering::SeqCst);
+                    return;
+                }
             }
         }
         panic!("always in conflict");
@@ -148,5 +170,7 @@ pub async fn alarms_beside_a_silence_are_sent_or_counted(b: &dyn Backend) {
     join(join_all(silences), join_all(alarms)).await;
     let row = defs.row(b).await;
     let sent = i64::try_from(defs.due(b).await.len()).unwrap();
-    assert_eq!((row.suppressed + sent, row.silenced_until), (60, Some(millis_from_time(until))));
+    let least = 60 - unknown.into_inner();
+    assert!((least..=60).contains(&(row.suppressed + sent)), "{} and {sent} of {least} to 60", row.suppressed);
+    assert_eq!(row.silenced_until, Some(millis_from_time(until)));
 }

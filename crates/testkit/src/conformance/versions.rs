@@ -140,6 +140,21 @@ pub async fn numbers_of_older_conventions_in_a_row_are_read_as_words(b: &dyn Bac
     assert!(matches!(&edited, Updated::Stored(row) if words(row) == expected), "{edited:?}");
     b.edit_by_hand(id, "max_retry_interval", "-1").await;
     assert_eq!(b.alice().definition(id).await.unwrap().max_retry_interval, None);
+    for (number, word) in [("0", "final_failure"), ("1", "each_failure"), ("2", "never")] {
+        b.edit_by_hand(id, "alert_trigger_type", number).await;
+        let row = b.alice().definition(id).await.unwrap();
+        assert_eq!(row.alert_trigger_type, word);
+        assert!(row.policy().is_ok());
+    }
+    // Numbers without a meaning stay, and are reported. (Databases refuse another trigger.)
+    for (column, value) in [("max_confirm_delay", "-1"), ("max_retry_interval", "0")] {
+        let before = b.alice().definition(id).await.unwrap();
+        b.edit_by_hand(id, column, value).await;
+        let wrong = b.alice().definition(id).await.unwrap().policy().unwrap_err();
+        assert_eq!((wrong.len(), wrong[0].column), (1, column));
+        assert!(before.policy().is_ok());
+        b.edit_by_hand(id, column, "1h").await;
+    }
 }
 
 pub async fn a_row_deleted_by_hand_is_kept_once_as_deleted(b: &dyn Backend) {

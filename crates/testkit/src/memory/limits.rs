@@ -1,7 +1,7 @@
 //! Limits over all nodes, and the pause of everything, in memory.
 
 use chrono::{DateTime, Utc};
-use solid_notify_core::limit::{CLOSE_CIRCUIT, QuotaStop, allowance, begin, breaker_inputs, close, end};
+use solid_notify_core::limit::{CLOSE_CIRCUIT, QuotaStop, allowance, attempted, begin, breaker_inputs, close, end};
 use solid_notify_core::notice::{ClaimedNotice, Status, millis_from_time};
 use solid_notify_core::store::{Alarm, AuditEntry, Claim, Paused, SendLimits, Settle, Switch};
 
@@ -18,7 +18,7 @@ impl State {
     /// Records the claimed notices. Returns the reason if no more may be claimed.
     pub(super) fn begun(&mut self, claim: &Claim, claimed: &[ClaimedNotice], now: DateTime<Utc>) -> Option<QuotaStop> {
         let quota = claim.quota.as_ref().filter(|_| !claimed.is_empty())?;
-        let ids: Vec<i64> = claimed.iter().map(|notice| notice.id).collect();
+        let ids = attempted(claimed);
         let row = self.limits.entry(claim.def_id).or_default();
         *row = begin(row, quota, millis_from_time(now), &ids, claim.lease);
         self.allowance(claim, now).err()

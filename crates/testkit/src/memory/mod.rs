@@ -17,9 +17,10 @@ use solid_notify_core::alert::AlertReason;
 use solid_notify_core::alert::cooldown::AlertRow;
 use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand};
 use solid_notify_core::limit::LimitRow;
-use solid_notify_core::notice::{ClaimedNotice, NoticeRecord, Status, duration_from_millis, later};
+use solid_notify_core::notice::{ClaimedNotice, LastResponse, NoticeRecord, Status, duration_from_millis, later};
 use solid_notify_core::store::{
-    AuditEntry, Edit, Edited, LastTick, NoticeCounts, Paused, Purged, SeenNode, Settle, Settled, StoredState,
+    AuditEntry, Edit, Edited, LastTick, NoticeCounts, Paused, Purged, SeenNode, SeriesCounts, Settle, Settled,
+    StoredState,
 };
 use solid_notify_core::transition::Next;
 use solid_notify_core::{HandClock, NewNotice};
@@ -47,6 +48,8 @@ pub(crate) struct State {
     versions: BTreeMap<i64, Vec<StoredVersion>>,
     /// When each key of a receiver was first seen.
     pub(crate) inbox: BTreeMap<(String, String), DateTime<Utc>>,
+    /// What nodes counted, by definition, minute and node.
+    series: BTreeMap<(i64, DateTime<Utc>, String), SeriesCounts>,
     last_id: i64,
     last_definition_id: i64,
 }
@@ -57,6 +60,7 @@ pub(crate) struct Live {
     notice: ClaimedNotice,
     next_call_time: Option<DateTime<Utc>>,
     last_class: Option<String>,
+    response: Option<String>,
     called: bool,
     dedupe_key: Option<String>,
     until_ended: bool,
@@ -65,6 +69,7 @@ pub(crate) struct Live {
 #[derive(Clone)]
 struct Ended {
     live: Live,
+    error_group: Option<i64>,
     finish_time: DateTime<Utc>,
     reason: Option<String>,
 }
@@ -74,7 +79,7 @@ impl Ended {
         let Live { notice, last_class, .. } = self.live;
         let purged =
             Purged { id: notice.id, tries: notice.tries(), class: last_class, error: None, reason: self.reason };
-        let errors = notice.errors.filter(|_| notice.status == Status::DeadLetter);
+        let errors = notice.errors.filter(|_| notice.status != Status::Succeeded);
         purged.with_errors(errors.as_deref())
     }
 }
@@ -176,6 +181,9 @@ impl State {
         live.notice.errors.clone_from(&settle.errors);
         live.notice.description.clone_from(&settle.description);
         live.last_class.clone_from(&settle.last_class);
+        if settle.response.is_some() {
+            live.response.clone_from(&settle.response);
+        }
         match &settle.transition.next {
             Next::Wait { status, after } => {
                 live.notice.status = *status;
@@ -186,7 +194,8 @@ impl State {
                 live.notice.status = *status;
                 live.next_call_time = None;
                 if *keep {
-                    self.history.insert(settle.id, Ended { live, finish_time: now, reason: reason.clone() });
+                    let (error_group, reason) = (settle.error_group, reason.clone());
+                    self.history.insert(settle.id, Ended { live, error_group, finish_time: now, reason });
                 }
             }
         }
@@ -230,6 +239,7 @@ impl Live {
             notice,
             next_call_time: Some(next),
             last_class: None,
+            response: None,
             called: false,
             dedupe_key: None,
             until_ended: false,
@@ -263,6 +273,7 @@ impl Live {
         record.worker = self.called.then(|| notice.worker.clone());
         record.last_call_time = self.called.then_some(notice.last_call_time);
         record.last_class.clone_from(&self.last_class);
+        record.response = LastResponse::from_stored(self.response.as_deref());
         record.next_call_time = self.next_call_time;
         record.trace_context.clone_from(&notice.trace_context);
         record.ordering_key.clone_from(&notice.ordering_key);

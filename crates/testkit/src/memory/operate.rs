@@ -1,5 +1,6 @@
 //! Implements [`Operate`] in memory.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,7 +13,7 @@ use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
 use solid_notify_core::store::was_seen;
 use solid_notify_core::store::{
     AuditEntry, AuditQuery, BrowseStore, BulkStep, BulkStepDone, DefinitionCounts, Listed, OperateStore, Position,
-    QueueSlice, RetryGroup, SeenNode, Switch,
+    QueueSlice, RetryGroup, SeenNode, SeriesCounts, SeriesQuery, StoredGroup, Switch,
 };
 
 use super::{Ended, Live, MemoryStore, State};
@@ -57,6 +58,10 @@ impl BrowseStore for MemoryStore {
         Ok(classes)
     }
 
+    async fn groups(&self, slice: &QueueSlice, limit: usize) -> Result<Vec<StoredGroup>, StoreError> {
+        Ok(self.state().groups(slice, limit))
+    }
+
     async fn ahead(&self, notice: &NoticeRecord) -> Result<Option<i64>, StoreError> {
         let state = self.state();
         let others = state.live.values().map(|live| &live.notice).filter(|other| {
@@ -83,25 +88,31 @@ impl BrowseStore for MemoryStore {
         let now = self.time();
         let state = self.state();
         let waiting = |live: &&Live| live.notice.def_id == def_id && live.notice.status == Status::Failed;
-        let mut groups: Vec<RetryGroup> = Vec::new();
-        for live in state.live.values().filter(waiting).take(most) {
-            let wait = live.next_call_time.filter(|_| live.called);
-            let wait = wait.and_then(|next| (next - live.notice.last_call_time).to_std().ok());
-            let one = RetryGroup {
+        let retries = state.live.values().filter(waiting).take(most).map(|live| {
+            let called = live.called.then_some(live.notice.last_call_time);
+            let wait = live.next_call_time.zip(called).and_then(|(next, called)| (next - called).to_std().ok());
+            let expires = live.notice.own.expires_at.zip(called);
+            let expires = expires.map(|(at, called)| (at - called).to_std().unwrap_or_default());
+            let up = |after: Duration| after.as_secs() + u64::from(after.subsec_millis() > 0);
+            RetryGroup {
                 failures: live.notice.failures,
                 crashes: live.notice.crashes,
                 class: live.last_class.clone(),
                 max_tries: live.notice.own.max_tries,
                 wait: wait.map(|wait| Duration::from_secs(wait.as_secs())),
+                expires_after: expires.map(|after| Duration::from_secs(up(after))),
                 due: live.is_due(now),
                 count: 1,
-            };
-            match groups.iter_mut().find(|group| RetryGroup { count: 1, ..(**group).clone() } == one) {
-                Some(group) => group.count += 1,
-                None => groups.push(one),
             }
-        }
-        Ok(groups)
+        });
+        Ok(RetryGroup::grouped(retries))
+    }
+
+    async fn series(&self, query: &SeriesQuery) -> Result<Vec<(i64, SeriesCounts)>, StoreError> {
+        let wanted = |def_id: i64, minute| query.def_id.is_none_or(|wanted| wanted == def_id) && query.has(minute);
+        let state = self.state();
+        let found = state.series.iter().filter(|((def_id, minute, _), _)| wanted(*def_id, *minute));
+        Ok(found.map(|((_, minute, _), counts)| (query.step_of(*minute), *counts)).collect())
     }
 
     async fn nodes(&self, seen_within: Duration) -> Result<Vec<SeenNode>, StoreError> {
@@ -199,15 +210,43 @@ impl State {
     pub(super) fn slice(&self, slice: &QueueSlice) -> Vec<Listed> {
         let ended = self.history.values().map(|ended| (&ended.live, Some(ended)));
         let all = self.live.values().map(|live| (live, None)).chain(ended);
-        let wanted = |(live, _): &(&Live, Option<&Ended>)| {
+        let wanted = |(live, ended): &(&Live, Option<&Ended>)| {
             live.notice.def_id == slice.def_id
                 && live.notice.status == slice.status
                 && slice.class.as_deref().is_none_or(|class| class == class_of(live))
+                && slice.group.is_none_or(|group| ended.and_then(|ended| ended.error_group) == Some(group))
         };
         let within = |listed: &Listed| {
             slice.from.is_none_or(|from| listed.time >= from) && slice.until.is_none_or(|until| listed.time <= until)
         };
         all.filter(wanted).map(|(live, ended)| listed(live, ended)).filter(within).collect()
+    }
+
+    fn groups(&self, slice: &QueueSlice, limit: usize) -> Vec<StoredGroup> {
+        let mut groups = BTreeMap::<i64, Vec<Listed>>::new();
+        for listed in self.slice(slice) {
+            if let Some(group) = self.history.get(&listed.id).and_then(|ended| ended.error_group) {
+                groups.entry(group).or_default().push(listed);
+            }
+        }
+        let group = |(group, all): (i64, Vec<Listed>)| {
+            let example = all.iter().map(|listed| listed.id).max()?;
+            let ended = self.history.get(&example)?;
+            Some(StoredGroup {
+                group,
+                count: all.len() as u64,
+                first: all.iter().map(|listed| listed.time).min()?,
+                last: all.iter().map(|listed| listed.time).max()?,
+                example,
+                class: ended.live.last_class.clone(),
+                errors: ended.live.notice.errors.clone(),
+                end_reason: ended.reason.clone(),
+            })
+        };
+        let mut groups: Vec<StoredGroup> = groups.into_iter().filter_map(group).collect();
+        groups.sort_by_key(|group| (std::cmp::Reverse(group.count), group.group));
+        groups.truncate(limit);
+        groups
     }
 
     fn carry_out(&mut self, record: &NoticeRecord, change: &Change, now: DateTime<Utc>) -> VerbResult {
@@ -260,7 +299,8 @@ impl State {
         if let Some(mut live) = self.live.remove(&id) {
             live.notice.status = Status::Cancelled;
             live.next_call_time = None;
-            self.history.insert(id, Ended { live, finish_time: now, reason: Some(reason.to_owned()) });
+            let reason = Some(reason.to_owned());
+            self.history.insert(id, Ended { live, error_group: None, finish_time: now, reason });
         }
     }
 }
@@ -282,5 +322,6 @@ fn listed(live: &Live, ended: Option<&Ended>) -> Listed {
     listed.description = cut(record.description, 200);
     listed.end_reason = cut(record.end_reason, 500);
     (listed.ordering_key, listed.dedupe_key) = (record.ordering_key, record.dedupe_key);
+    listed.own = record.own;
     listed
 }

@@ -15,7 +15,7 @@ use solid_notify_core::notice::{ClaimedNotice, Status, duration_from_millis, lat
 use solid_notify_core::store::{
     Advanced, AlertStep, AlertStore, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DefinitionStore, DueSlice,
     DueTimes, Edit, Edited, LastTick, Lease, Look, NODE_LIVES, Node, Purge, Purged, SeenNode, SendLimits, SendStore,
-    Settle, Settled, Tick, was_seen,
+    SeriesRow, Settle, Settled, Tick, was_seen,
 };
 
 use super::{Live, MemoryStore};
@@ -169,6 +169,11 @@ impl SendStore for MemoryStore {
                 aged.truncate(*limit);
                 aged.iter().filter_map(|(_, key)| state.inbox.remove(key)).map(|_| Purged::default()).collect()
             }
+            Purge::Series { older_than, limit } => {
+                let aged = state.series.keys().filter(|(_, minute, _)| old(*minute, *older_than)).take(*limit);
+                let aged: Vec<_> = aged.cloned().collect();
+                aged.iter().filter_map(|key| state.series.remove(key)).map(|_| Purged::default()).collect()
+            }
             Purge::Definition { def_id, older_than } => {
                 let referred = state.live.values().any(|live| live.notice.def_id == *def_id)
                     || state.history.values().any(|ended| ended.live.notice.def_id == *def_id);
@@ -184,6 +189,14 @@ impl SendStore for MemoryStore {
                 vec![Purged { id: *def_id, ..Purged::default() }]
             }
         })
+    }
+
+    async fn write_series(&self, node: &str, rows: &[SeriesRow]) -> Result<(), StoreError> {
+        let mut state = self.state();
+        for row in rows {
+            state.series.entry((row.def_id, row.minute, node.to_owned())).or_default().grow(&row.counts);
+        }
+        Ok(())
     }
 
     async fn beat(&self, node: &Node) -> Result<ClusterView, StoreError> {

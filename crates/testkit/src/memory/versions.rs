@@ -34,8 +34,15 @@ impl State {
     /// Replaces or deletes a row without keeping a version or waking a sweeper.
     pub(crate) fn change_behind_the_back(&mut self, def_id: i64, row: Option<NotifyDef>) {
         match row {
-            Some(row) => drop(self.definitions.insert(def_id, row)),
+            Some(row) => drop(self.definitions.insert(def_id, as_read(row))),
             None => drop(self.definitions.remove(&def_id)),
         }
     }
+}
+
+/// Returns a row as a reader of the table gets it: numbers of older conventions become words.
+fn as_read(row: NotifyDef) -> NotifyDef {
+    let Some(mut read) = NotifyDef::from_values(row.id, row.values()) else { return row };
+    (read.create_time, read.update_time, read.delete_time) = (row.create_time, row.update_time, row.delete_time);
+    read
 }

@@ -1,8 +1,10 @@
 //! Alerts about conditions, which no outcome of an attempt shows.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use solid_notify::alert::{AlertKind, AlertReason};
+use solid_notify::alert::{Alert, AlertKind, AlertReason};
+use solid_notify::operate::{Filter, Rate};
 use solid_notify::{NewNotice, NotifyDef, Status};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches};
@@ -92,6 +94,53 @@ pub async fn a_pile_of_dead_letters_raises_an_alert_by_default(b: &dyn Backend) 
     assert_eq!(pile.definition, "sync");
     let text = "there are 100 dead letters, and 204 of all definitions: off 101, sync 100, report 3";
     assert_eq!(pile.message, text);
+    sweeper.shutdown().await;
+}
+
+pub async fn a_pile_that_is_not_checked_has_not_recovered(b: &dyn Backend) {
+    let def = NotifyDef::new("sync").max_retry_times(0).dead_alert_count(2).alert_cooldown("2m");
+    b.outbox().define_if_missing(def).await.unwrap();
+    let (alerts, fails) = (Calls::default(), on());
+    let sweeper = failing(b, &fails, &alerts).start().await.unwrap();
+    for _ in 0..2 {
+        let id = add(b, "sync").await;
+        reaches(b, id, Status::DeadLetter).await;
+    }
+    let piles = |kind: AlertKind| {
+        let of = |alert: &Alert| alert.reason == AlertReason::DeadLetters && alert.kind == kind;
+        alerts.all().iter().filter(|alert| of(alert)).count()
+    };
+    let minutes_pass = async |minutes: u32| {
+        for _ in 0..minutes {
+            sweeper.idle().await;
+            b.clock().advance(MINUTE);
+        }
+        sweeper.idle().await;
+    };
+    minutes_pass(2).await;
+    eventually("the pile is reported", async || piles(AlertKind::Raised) == 1).await;
+    let alice = b.outbox().operator("alice");
+    for turn in ["disabled", "invalid", "paused"] {
+        match turn {
+            "disabled" => edit_by_hand(b, "sync", |def| def.enabled(false)).await,
+            "invalid" => edit_by_hand(b, "sync", |def| def.retry_interval("[5x]")).await,
+            _ => drop(alice.pause_all("the target moves").await.unwrap()),
+        }
+        b.outbox().wake();
+        minutes_pass(10).await;
+        match turn {
+            "paused" => drop(alice.resume_all().await.unwrap()),
+            _ => edit_by_hand(b, "sync", |def| def.enabled(true).retry_interval("5s")).await,
+        }
+        b.outbox().wake();
+        minutes_pass(10).await;
+        assert_eq!(piles(AlertKind::Recovered), 0, "{turn}");
+    }
+    fails.store(false, Ordering::SeqCst);
+    let dead = Filter::dead_letters().definition("sync");
+    assert_eq!(alice.retry_all(&dead, Rate::AT_ONCE).await.unwrap().changed, 2);
+    minutes_pass(10).await;
+    eventually("the end of the pile is reported", async || piles(AlertKind::Recovered) == 1).await;
     sweeper.shutdown().await;
 }
 

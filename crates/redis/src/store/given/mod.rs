@@ -44,6 +44,14 @@ pub(super) enum Look<'a> {
         to: String,
     },
     Classes,
+    Groups {
+        from: String,
+        to: String,
+        most: usize,
+    },
+    Series {
+        days: &'a [String],
+    },
     Counts {
         recent: i64,
     },
@@ -112,6 +120,13 @@ pub(super) enum Change<'a> {
         minimum_age: i64,
         most: usize,
     },
+    Series {
+        rows: &'a [SeriesRow],
+    },
+    PurgeSeries {
+        minimum_age: i64,
+        most: usize,
+    },
     Drop,
     Tick {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,6 +146,15 @@ pub(super) enum Change<'a> {
         new_limits: String,
         audit: String,
     },
+}
+
+/// The counters of a node and minute.
+#[derive(Serialize)]
+pub(super) struct SeriesRow {
+    pub(super) day: String,
+    pub(super) begin: i64,
+    pub(super) field: String,
+    pub(super) counts: BTreeMap<&'static str, u64>,
 }
 
 /// A change of one notice.

@@ -123,6 +123,10 @@ pub(in crate::store) struct Outcome<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) description: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::store) response: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::store) error_group: Option<Text<i64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) alarm: Option<String>,
 }
 

@@ -115,8 +115,8 @@ elseif what == 'purge' then
   for _, member in ipairs(oldest) do
     if redis.call('EXISTS', notice_key(member)) == 1 then
       local failures, crashes, class, errors, reason = fields(member, 'failures', 'crashes', 'last_class', 'errors', 'end_reason')
-      -- dead_letter
-      if given.status ~= '3' then errors = false end
+      -- succeeded
+      if given.status == '1' then errors = false end
       purged[#purged + 1] = { member, failures, crashes, class, errors, reason }
       erase(member)
     else
@@ -124,14 +124,37 @@ elseif what == 'purge' then
     end
   end
   return purged
+elseif what == 'series' then
+  -- `rows`: each has the `day` and its `begin`, the `field` and the `counts` by name. The counters of a minute only grow.
+  for _, row in ipairs(given.rows) do
+    local set = key('series:' .. row.day)
+    local counts = cjson.decode(redis.call('HGET', set, row.field) or '{}')
+    for name, count in pairs(row.counts) do counts[name] = math.max(counts[name] or 0, count) end
+    local words = {}
+    for name, count in pairs(counts) do words[#words + 1] = '"' .. name .. '":' .. text(count) end
+    table.sort(words)
+    redis.call('HSET', set, row.field, '{' .. table.concat(words, ',') .. '}')
+    redis.call('ZADD', key('series_days'), text(row.begin), row.day)
+  end
+  return #given.rows
+elseif what == 'purge_series' then
+  -- Deletes the days that ended before `minimum_age`, in milliseconds, at most `most`. Returns how many.
+  local latest = text(now - given.minimum_age - 86400000)
+  local days = redis.call('ZRANGEBYSCORE', key('series_days'), '-inf', latest, 'LIMIT', 0, given.most)
+  for _, day in ipairs(days) do
+    redis.call('DEL', key('series:' .. day))
+    redis.call('ZREM', key('series_days'), day)
+  end
+  return #days
 elseif what == 'drop' then
   -- Deletes all keys of a definition that has no notices and no alarms.
   for status in pairs(STATUS) do
     if redis.call('EXISTS', status_set(status)) == 1 then return 0 end
   end
   if redis.call('LLEN', key('alarms')) > 0 then return 0 end
+  for _, day in ipairs(redis.call('ZRANGE', key('series_days'), 0, -1)) do redis.call('DEL', key('series:' .. day)) end
   redis.call(
-    'DEL', key('limit'), key('tick'), key('dead_letter_classes'), key('alarms'), key('last_alarm'), ordering_keys, under_way,
+    'DEL', key('series_days'), key('error_groups'), key('limit'), key('tick'), key('dead_letter_classes'), key('alarms'), key('last_alarm'), ordering_keys, under_way,
     dedupe_keys)
   return 1
 elseif what == 'tick' then

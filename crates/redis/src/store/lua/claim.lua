@@ -1,6 +1,6 @@
 -- given: `what`: 'first_sends', 'retries', 'crash_looping' (sets of ready notices), 'ids' (`members` among the first sends), 'any'
 -- (`members` in any of these sets) or 'keys' (`keys`); `most`, the maximum; `lease` in milliseconds; `worker`; `mode`: 'look'
--- (returns the notices and the limits), 'take' (claims these, if the limits are unchanged) or 'free' (no limits); to take:
+-- (returns the notices, each with its expiry, and the limits), 'take' (claims these, if the limits are unchanged) or 'free' (no limits); to take:
 -- `seen_limits`, `new_limits`, and `most_sending`, the maximum number under way before.
 local what, most, mode = given.what, given.most, given.mode
 local limits = redis.call('GET', key('limit')) or ''
@@ -46,7 +46,9 @@ end
 -- The number of notices that are being sent.
 local sending = redis.call('ZCARD', status_set('5'))
 if mode == 'look' then
-  return { 'seen', text(now), limits, sending, found, aside }
+  local seen_ones = {}
+  for i, member in ipairs(found) do seen_ones[i] = { member, (fields(member, 'expires_at')) } end
+  return { 'seen', text(now), limits, sending, seen_ones, aside }
 elseif mode == 'take' then
   -- Another client has changed something, so Rust must decide again.
   if limits ~= given.seen_limits or sending > given.most_sending or #found ~= #given.members then return { 'conflict' } end

@@ -1,9 +1,9 @@
 -- given: `call`, a random word that identifies the call; `notices`: each has `member`, `param`, its other texts if there are any, and
 -- when it is due: `at` a time, or `delay` from now, in milliseconds. Returns for each 'n' and its member, or 'd' and the member of
--- the notice that has its dedupe key. The call can be repeated after a lost reply.
+-- the notice that has its dedupe key; a skipped one never is a duplicate. The call can be repeated after a lost reply.
 local out = {}
 for i, notice in ipairs(given.notices) do
-  local taken = notice.dedupe_key and redis.call('HGET', dedupe_keys, notice.dedupe_key)
+  local taken = notice.dedupe_key and not notice.skipped and redis.call('HGET', dedupe_keys, notice.dedupe_key)
   if redis.call('HGET', notice_key(notice.member), 'insert_call') == given.call then
     out[i] = 'n' .. notice.member
   elseif taken then

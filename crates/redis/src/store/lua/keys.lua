@@ -26,6 +26,11 @@ local function dead_letter_set(class)
   return prefix .. ':dead_letters:' .. class
 end
 
+-- The dead letters of a group.
+local function error_group_set(group)
+  return prefix .. ':error_group:' .. group
+end
+
 -- Members have 19 digits, as many as the largest id, so that notices of the same time are in the order of their ids. Scripts
 -- never convert one to a number, because numbers in Lua are exact only up to 2^53.
 local function notice_key(member)

@@ -59,7 +59,7 @@ elseif what == 'list' then
       if not passed and #out < given.most then
         local notice = redis.call(
           'HMGET', notice_key(member), 'status', 'fence', 'failures', 'crashes', 'last_class', 'description', 'create_time',
-          'last_call_time', 'end_reason', 'ordering_key', 'dedupe_key')
+          'last_call_time', 'end_reason', 'ordering_key', 'dedupe_key', 'max_tries', 'expires_at')
         if notice[1] then
           notice[#notice + 1] = member
           notice[#notice + 1] = score
@@ -76,6 +76,31 @@ elseif what == 'classes' then
   local out = {}
   for _, class in ipairs(redis.call('SMEMBERS', key('dead_letter_classes'))) do
     if redis.call('ZCARD', dead_letter_set(class)) > 0 then out[#out + 1] = class end
+  end
+  return out
+elseif what == 'groups' then
+  -- `from` and `to`; `most`, the maximum. Returns the largest groups: number, count, the first and the last time, and the notice that
+  -- was added last: its member, class, errors and reason.
+  local all = {}
+  for _, group in ipairs(redis.call('SMEMBERS', key('error_groups'))) do
+    local count = redis.call('ZCOUNT', error_group_set(group), given.from, given.to)
+    if count > 0 then all[#all + 1] = { group, count } end
+  end
+  table.sort(all, function(a, b) return a[2] > b[2] or (a[2] == b[2] and a[1] < b[1]) end)
+  local out = {}
+  for i = 1, math.min(#all, given.most) do
+    local group, count = all[i][1], all[i][2]
+    local set = error_group_set(group)
+    local first = redis.call('ZRANGEBYSCORE', set, given.from, given.to, 'WITHSCORES', 'LIMIT', 0, 1)
+    local last = redis.call('ZREVRANGEBYSCORE', set, given.to, given.from, 'WITHSCORES', 'LIMIT', 0, 1)
+    out[#out + 1] = { group, text(count), first[2], last[2], last[1], fields(last[1], 'last_class', 'errors', 'end_reason') }
+  end
+  return out
+elseif what == 'series' then
+  -- The `days`. Returns minute and node with their counters, one day after the other.
+  local out = {}
+  for _, day in ipairs(given.days) do
+    for _, word in ipairs(redis.call('HGETALL', key('series:' .. day))) do out[#out + 1] = word end
   end
   return out
 elseif what == 'counts' then
@@ -113,10 +138,10 @@ elseif what == 'retries' then
   -- failed
   local page = redis.call('ZRANGE', status_set('2'), given.skipped, given.skipped + given.most - 1, 'WITHSCORES')
   for at = 1, #page, 2 do
-    local failures, crashes, last_class, max_tries, last_call_time =
-      fields(page[at], 'failures', 'crashes', 'last_class', 'max_tries', 'last_call_time')
+    local failures, crashes, last_class, max_tries, expires_at, last_call_time =
+      fields(page[at], 'failures', 'crashes', 'last_class', 'max_tries', 'expires_at', 'last_call_time')
     out[#out + 1] = {
-      failures or '0', crashes or '0', last_class, max_tries, last_call_time, page[at + 1],
+      failures or '0', crashes or '0', last_class, max_tries, expires_at, last_call_time, page[at + 1],
     }
   end
   return { text(now), out }

@@ -1,6 +1,7 @@
 -- given: `mode`: 'look' (returns which fences hold, and the limits), 'free' or 'once' (settle), 'take' (settle, if all is unchanged);
 -- `outcomes`: each has `member`, `fence`, `from` and `status` (the status before and after), `overdue`, `delay` of one that waits,
--- `keep` and `reason` of one that ends, `failures`, `crashes`; where there is one: `errors`, `last_class`, `description`, `alarm`;
+-- `keep` and `reason` of one that ends, `failures`, `crashes`; where there is one: `errors`, `last_class`, `description`, `response`, `error_group`,
+-- `alarm`;
 -- `history_limit`: how many successes of the definition are kept. To take: `seen_limits`, `new_limits`; `seen_mask`: which fences
 -- held, a word of 0 and 1; `alarm` of the circuit. Once: the `audit` entry of an operator's ack, if it is one.
 local mode = given.mode
@@ -45,6 +46,8 @@ for i, outcome in ipairs(given.outcomes) do
       set_or_delete(member, 'errors', outcome.errors)
       set_or_delete(member, 'last_class', outcome.last_class)
       set_or_delete(member, 'description', outcome.description)
+      set_if_given(member, 'response', outcome.response)
+      set_if_given(member, 'error_group', outcome.error_group)
     end
     if outcome.delay then
       enter(member, status, now + outcome.delay)

@@ -51,7 +51,13 @@ local function leave(member)
   local status, crashes, ordering_key, dedupe_key, last_class =
     fields(member, 'status', 'crashes', 'ordering_key', 'dedupe_key', 'last_class')
   redis.call('ZREM', status_set(status), member)
-  if status == '3' then redis.call('ZREM', dead_letter_set(class_name(last_class)), member) end
+  if status == '3' then
+    redis.call('ZREM', dead_letter_set(class_name(last_class)), member)
+    local group = fields(member, 'error_group')
+    if group and redis.call('ZREM', error_group_set(group), member) == 1 and redis.call('EXISTS', error_group_set(group)) == 0 then
+      redis.call('SREM', key('error_groups'), group)
+    end
+  end
   local ready = ready_set(status, crashes)
   if ready then redis.call('ZREM', ready, member) end
   if LIVE[status] then
@@ -78,6 +84,11 @@ local function enter(member, status, score)
   if status == '3' then
     redis.call('ZADD', dead_letter_set(class_name(last_class)), text(score), member)
     redis.call('SADD', key('dead_letter_classes'), class_name(last_class))
+    local group = fields(member, 'error_group')
+    if group then
+      redis.call('ZADD', error_group_set(group), text(score), member)
+      redis.call('SADD', key('error_groups'), group)
+    end
   end
   if LIVE[status] then
     local dedupe_key = unique_key(member)

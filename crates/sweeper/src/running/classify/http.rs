@@ -4,9 +4,7 @@ use std::fmt;
 
 use solid_notify_core::ErrorClass;
 
-#[cfg(feature = "reqwest")]
-use super::cause::chain;
-use super::cause::{Cause, TypeClass};
+use super::cause::{Cause, TypeClass, chain};
 
 /// An HTTP status as an error, for handlers whose HTTP client has no error type that the sweeper can classify.
 ///
@@ -49,6 +47,17 @@ impl fmt::Display for HttpStatus {
 }
 
 impl std::error::Error for HttpStatus {}
+
+/// Returns the HTTP status that an error or one of its causes has.
+pub(crate) fn status(error: Cause<'_>) -> Option<u16> {
+    chain(error).find_map(|cause| {
+        #[cfg(feature = "reqwest")]
+        if let Some(error) = cause.downcast_ref::<reqwest::Error>() {
+            return error.status().map(|status| status.as_u16());
+        }
+        cause.downcast_ref::<HttpStatus>().map(|status| status.0)
+    })
+}
 
 pub(super) fn class(error: Cause<'_>) -> Option<TypeClass> {
     #[cfg(feature = "reqwest")]

@@ -26,6 +26,7 @@ use solid_notify_core::{ErrorClass, class_of_own_error};
 
 pub(crate) use cause::{Cause, chain};
 pub use http::HttpStatus;
+pub(crate) use http::status as http_status;
 
 use cause::TypeClass;
 

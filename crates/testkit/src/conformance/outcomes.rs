@@ -1,0 +1,47 @@
+//! Outcomes of claimed notices, as cases settle them.
+
+use std::time::Duration;
+
+use solid_notify_core::Status;
+use solid_notify_core::notice::ClaimedNotice;
+use solid_notify_core::store::Settle;
+use solid_notify_core::transition::{Next, Transition};
+
+/// Returns an outcome of `claimed` with this next step and unchanged counters.
+pub fn outcome(claimed: &ClaimedNotice, next: Next) -> Settle {
+    Settle {
+        id: claimed.id,
+        def_id: claimed.def_id,
+        ordering_key: claimed.ordering_key.clone(),
+        fence: claimed.fence,
+        from: Status::Sending,
+        overdue: false,
+        transition: Transition { next, failures: claimed.failures, crashes: claimed.crashes },
+        errors: claimed.errors.clone(),
+        last_class: None,
+        description: claimed.description.clone(),
+        response: None,
+        error_group: None,
+        alarm: None,
+        for_breaker: None,
+    }
+}
+
+/// Returns the outcome of a delivery that is kept in history.
+pub fn succeed(claimed: &ClaimedNotice) -> Settle {
+    outcome(claimed, Next::Finish { status: Status::Succeeded, reason: None, keep: true })
+}
+
+pub(crate) fn fail(claimed: &ClaimedNotice, after: Duration) -> Settle {
+    let mut settle = outcome(claimed, Next::Wait { status: Status::Failed, after });
+    settle.transition.failures += 1;
+    settle
+}
+
+/// Returns the outcome that a rescuer settles.
+pub(crate) fn crash(expired: &ClaimedNotice) -> Settle {
+    let mut settle = outcome(expired, Next::Wait { status: Status::Failed, after: Duration::ZERO });
+    settle.transition.crashes += 1;
+    settle.overdue = true;
+    settle
+}
