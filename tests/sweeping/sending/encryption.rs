@@ -10,7 +10,7 @@ use solid_notify::cipher::{ParamKey, ParamKeys};
 use solid_notify::definition::ALERT_DEFINITION;
 use solid_notify::operate::AuditFilter;
 use solid_notify::sweeper::Batch;
-use solid_notify::{Alert, Failure, Filter, NewNotice, Notice, NotifyDef, OutboxExt, Status};
+use solid_notify::{Alert, Failure, Filter, NewNotice, Notice, NotifyDef, OutboxExt, Response, Status};
 use solid_notify_core::store::verb::Verb;
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
@@ -57,6 +57,7 @@ async fn charge(notice: Notice<Charge>) -> Result<(), Failure> {
     assert_eq!(card, SECRET, "the handler gets the parameter");
     assert!(notice.raw_param().contains(SECRET));
     let text = format!("card {card} is refused");
+    notice.set_response(Response::new(format!("NO {card}")).body(json!({ "card": card }).to_string()));
     if then != "retry" {
         notice.set_description(format!("card {card}"));
     }
@@ -108,6 +109,8 @@ pub async fn encrypted_parameter_is_on_no_way_out_to_people(b: &dyn Backend) {
         assert_eq!(notice.description.as_deref(), Some(description));
         shown.extend([format!("{whole:?} {notice:?}"), serde_json::to_string(&notice).unwrap()]);
         shown.extend(whole.errors.iter().map(|error| format!("{error:?}")));
+        let response = whole.response.as_ref().unwrap();
+        assert_eq!((response.response.status(), response.response.body_text()), ("NO ***", Some("\"***\"")));
         shown.extend([whole.description, whole.end_reason].into_iter().flatten());
         shown.push(alice.explain(id).await.unwrap().to_string());
         shown.push(format!("{:?}", receipt.first_attempt(Duration::from_secs(10)).await));
@@ -146,7 +149,9 @@ pub async fn batch_handler_gets_decrypted_parameters_of_each_key(b: &dyn Backend
     let calls = Calls::default();
     let seen = calls.clone();
     let handler = move |notices: Vec<Notice<String>>| {
-        notices.iter().for_each(|notice| drop(seen.note(notice.param().clone())));
+        for notice in &notices {
+            seen.note(notice.param().clone());
+        }
         async move { Ok(notices.iter().map(|_| Ok(())).collect()) }
     };
     let sweeper = b.outbox().sweeper().batch_handler("sync", Batch::up_to(3), handler).start().await.unwrap();
