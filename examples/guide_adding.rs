@@ -217,6 +217,7 @@ async fn main() -> Result<()> {
         .description("reminder of order 7") // for operators
         .ordering_key("customer 4711") // notices with this key are sent one at a time, in the order of insertion
         .unique_until_ended("reminder of order 7") // a dedupe key: see below
+        .tag("order:7") // operators find it by this: see below
         .add(&mut tx)
         .await?;
     tx.commit().await?;

@@ -117,6 +117,22 @@ async fn verbs(outbox: &Outbox<Sqlite>) -> Result<()> {
     }
     // [end]
 
+    // [filters]
+    let of_order = Filter::live().tag("order:42"); // what is on its way for an order
+    println!("{} are on their way", alice.list(&of_order, None, 50).await?.notices.len());
+
+    let today = Utc::now() - TimeDelta::days(1);
+    let refused = Filter::dead_letters().from(today).text("credit limit");
+    for notice in &alice.list(&refused, None, 50).await?.notices {
+        println!("{} {:?} {:?}", notice.id, notice.tag, notice.end_reason);
+    }
+    let chosen = Filter::dead_letters().ids([id]); // those that a person has marked in a list
+    alice.retry_all(&chosen, "100/1m".parse()?).await?;
+
+    let gone = alice.purge_all(&Filter::ended().tag("order:42"), "the customer asked for it").await?;
+    println!("{} are deleted for good", gone.changed);
+    // [end]
+
     // [pages]
     let (live, mut after) = (Filter::live(), None);
     loop {

@@ -33,6 +33,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -47,14 +48,15 @@ VALUES (
   $7,
   ($8 = 1),
   $9,
-  TIMESTAMPADD(MICROSECOND, $10 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+  $10,
+  TIMESTAMPADD(MICROSECOND, $11 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   greatest(
     coalesce(
-      TIMESTAMPADD(MICROSECOND, $11 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
+      TIMESTAMPADD(MICROSECOND, $12 * 1000, TIMESTAMP '1970-01-01 00:00:00'),
       TIMESTAMPADD(
         MICROSECOND,
-        $12 * 1000,
+        $13 * 1000,
         coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
       )
     ),
@@ -77,7 +79,7 @@ FROM
   ) AS b STRAIGHT_JOIN notify_msg m ON m.def_id = b.owner
   AND m.unique_key = b.own_key;
 
--- hold_duplicates
+-- lock_duplicates
 SELECT m.id, m.def_id, m.dedupe_key, m.fence
 FROM
   JSON_TABLE(
@@ -482,7 +484,7 @@ WHERE
 ORDER BY m.next_call_time
 LIMIT $4;
 
--- held_by
+-- claimed_by
 SELECT
   id,
   def_id,
@@ -761,7 +763,7 @@ SELECT
 FROM notify_switch
 WHERE paused;
 
--- hold
+-- lock
 SELECT m.id, m.fence, b.was
 FROM
   JSON_TABLE(
@@ -810,6 +812,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     response,
@@ -836,6 +839,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   coalesce(b.new_response, m.response),
@@ -858,8 +862,7 @@ FROM
       new_group bigint PATH '$.new_group',
       reason longtext CHARACTER SET utf8mb4 PATH '$.reason'
     )
-  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
-WHERE true;
+  ) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id;
 
 -- remove
 DELETE m
@@ -899,17 +902,16 @@ SET
       b.after_ms * 1000,
       coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6))
     )
-  END
-WHERE true;
+  END;
 
 -- verify
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
-WHERE m.id IN ($2) AND true
+WHERE m.id IN ($2)
 UNION ALL
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
-WHERE m.id IN ($2) AND true;
+WHERE m.id IN ($2);
 
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
@@ -949,6 +951,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     response,
@@ -974,13 +977,14 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   m.response,
   coalesce(TIMESTAMPADD(MICROSECOND, $1 * 1000, TIMESTAMP '1970-01-01 00:00:00'), UTC_TIMESTAMP(6)),
   NULL
 FROM notify_msg AS m FORCE INDEX (PRIMARY)
-WHERE m.id IN ($2) AND true;
+WHERE m.id IN ($2);
 
 -- stored_where
 SELECT 1
@@ -1023,7 +1027,7 @@ FROM notify_msg_history
 WHERE id = $2
 FOR UPDATE;
 
--- refuse
+-- nack
 UPDATE notify_msg SET
   status = 4,
   errors = $3,
@@ -1872,6 +1876,7 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
@@ -1899,6 +1904,7 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
@@ -1927,6 +1933,7 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
@@ -1956,6 +1963,7 @@ SELECT
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000,
@@ -1982,6 +1990,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -2011,6 +2020,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -2040,6 +2050,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -2069,6 +2080,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -2156,6 +2168,7 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -2185,6 +2198,7 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -2272,6 +2286,970 @@ UNION ALL
   ORDER BY o.id
   LIMIT 1
 );
+
+-- list_narrow_ended_newest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+  CAST(m.finish_time AS char(26)),
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_group)
+    WHERE
+      m.def_id = $2
+      AND $7 = 7
+      AND m.status + 0 = $3
+      AND m.error_group = $15
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dedupe)
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY m.finish_time DESC, m.id DESC;
+
+-- list_narrow_ended_oldest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.finish_time) DIV 1000,
+  CAST(m.finish_time AS char(26)),
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_group)
+    WHERE
+      m.def_id = $2
+      AND $7 = 7
+      AND m.status + 0 = $3
+      AND m.error_group = $15
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dedupe)
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+      AND (m.finish_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY m.finish_time, m.id;
+
+-- list_narrow_live_newest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
+  CAST(m.next_call_time AS char(26)),
+  NULL,
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time < CAST($5 AS datetime(6)) OR m.id < $16)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY m.next_call_time DESC, m.id DESC;
+
+-- list_narrow_live_oldest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.create_time) DIV 1000,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', coalesce(m.blocked_since, m.next_call_time)) DIV 1000,
+  CAST(m.next_call_time AS char(26)),
+  NULL,
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
+  m.max_tries,
+  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM notify_msg m FORCE INDEX (notify_msg_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+      AND (m.next_call_time > CAST($4 AS datetime(6)) OR m.id > $16)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+) AS b STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE true
+ORDER BY m.next_call_time, m.id;
+
+-- count_narrow_ended
+SELECT count(*)
+FROM (
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_finished)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dead)
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_group)
+    WHERE
+      m.def_id = $2
+      AND $7 = 7
+      AND m.status + 0 = $3
+      AND m.error_group = $15
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m FORCE INDEX (notify_msg_history_dedupe)
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR locate(
+          CAST($13 AS binary),
+          CAST(
+            CASE
+              WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message')))
+            END AS binary
+          )
+        ) > 0
+        OR ($14 = 1 AND locate(CAST($13 AS binary), CAST(m.param AS binary)) > 0)
+      )
+      AND m.finish_time >= CAST($4 AS datetime(6))
+      AND m.finish_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+) AS counted;
+
+-- count_narrow_live
+SELECT count(*)
+FROM (
+  (
+    SELECT 1 AS one
+    FROM notify_msg m FORCE INDEX (notify_msg_due)
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg m FORCE INDEX (PRIMARY)
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN ($8)
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg m FORCE INDEX (notify_msg_tag)
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg m FORCE INDEX (notify_msg_order)
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= CAST($4 AS datetime(6))
+      AND m.next_call_time <= CAST($5 AS datetime(6))
+    LIMIT $6
+  )
+) AS counted;
 
 -- groups
 SELECT
@@ -2467,8 +3445,23 @@ FROM (
 ) AS waiting
 GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
--- hold_ended
+-- lock_to_revive
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
+FROM
+  JSON_TABLE(
+    $2,
+    '$[*]' COLUMNS (notice_id bigint PATH '$.notice_id', fence bigint PATH '$.fence', was bigint PATH '$.was')
+  ) AS b STRAIGHT_JOIN notify_msg_history m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
+WHERE
+  m.fence = b.fence
+  AND m.status + 0 = b.was
+  AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id)
+FOR UPDATE
+/*!80000 OF m */
+SKIP LOCKED;
+
+-- hold_purged
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM
   JSON_TABLE(
     $2,
@@ -2503,6 +3496,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     response
@@ -2529,6 +3523,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   CASE
     WHEN m.expires_at > greatest(
@@ -2562,6 +3557,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     response,
@@ -2587,6 +3583,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   m.response,
@@ -2635,7 +3632,7 @@ WHERE
 ORDER BY m.finish_time
 LIMIT $5;
 
--- hold_purgeable
+-- lock_purgeable
 SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM notify_msg_history AS m FORCE INDEX (PRIMARY)
 WHERE

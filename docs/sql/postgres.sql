@@ -23,6 +23,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -37,13 +38,14 @@ SELECT
   $7,
   ($8 = 1),
   $9,
-  ('epoch'::timestamptz + $10::bigint * interval '1 millisecond'),
+  $10,
+  ('epoch'::timestamptz + $11::bigint * interval '1 millisecond'),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   greatest(
     coalesce(
-      ('epoch'::timestamptz + $11::bigint * interval '1 millisecond'),
+      ('epoch'::timestamptz + $12::bigint * interval '1 millisecond'),
       (
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $12 * interval '1 millisecond'
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $13 * interval '1 millisecond'
       )
     ),
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
@@ -60,7 +62,7 @@ JOIN
   AND m.dedupe_key = b.own_key
   AND (m.fence = 0 OR m.dedupe_until_ended);
 
--- hold_duplicates
+-- lock_duplicates
 SELECT m.id, m.def_id, m.dedupe_key, m.fence
 FROM json_to_recordset($2::json) AS b(owner bigint, own_key text)
 JOIN
@@ -84,6 +86,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -98,13 +101,14 @@ SELECT
   $7,
   ($8 = 1),
   $9,
-  ('epoch'::timestamptz + $10::bigint * interval '1 millisecond'),
+  $10,
+  ('epoch'::timestamptz + $11::bigint * interval '1 millisecond'),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   greatest(
     coalesce(
-      ('epoch'::timestamptz + $11::bigint * interval '1 millisecond'),
+      ('epoch'::timestamptz + $12::bigint * interval '1 millisecond'),
       (
-        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $12 * interval '1 millisecond'
+        coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + $13 * interval '1 millisecond'
       )
     ),
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
@@ -125,6 +129,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -138,6 +143,7 @@ SELECT
   b.ordering_key,
   b.dedupe_key,
   (b.until_ended = 1),
+  b.tag,
   b.max_tries,
   ('epoch'::timestamptz + b.expires_at::bigint * interval '1 millisecond'),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
@@ -160,6 +166,7 @@ FROM
     ordering_key text,
     dedupe_key text,
     until_ended bigint,
+    tag text,
     max_tries bigint,
     expires_at bigint,
     send_at bigint,
@@ -179,6 +186,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -192,6 +200,7 @@ SELECT
   b.ordering_key,
   b.dedupe_key,
   (b.until_ended = 1),
+  b.tag,
   b.max_tries,
   ('epoch'::timestamptz + b.expires_at::bigint * interval '1 millisecond'),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
@@ -214,6 +223,7 @@ FROM
     ordering_key text,
     dedupe_key text,
     until_ended bigint,
+    tag text,
     max_tries bigint,
     expires_at bigint,
     send_at bigint,
@@ -587,7 +597,13 @@ SELECT
   )
 FROM notify_def d
 LEFT JOIN
-  json_to_recordset($2::json) AS b(owner bigint, from_0 bigint, from_2 bigint, from_5 bigint, from_4 bigint) ON b.owner = d.id;
+  json_to_recordset($2::json) AS b(
+    owner bigint,
+    from_0 bigint,
+    from_2 bigint,
+    from_5 bigint,
+    from_4 bigint
+  ) ON b.owner = d.id;
 
 -- overdue
 SELECT
@@ -615,7 +631,7 @@ WHERE
 ORDER BY m.next_call_time
 LIMIT $4;
 
--- held_by
+-- claimed_by
 SELECT
   id,
   def_id,
@@ -938,7 +954,7 @@ SELECT
 FROM notify_switch
 WHERE paused;
 
--- hold
+-- lock
 SELECT m.id, m.fence, b.was
 FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, was bigint, overdue bigint)
 CROSS JOIN
@@ -958,7 +974,7 @@ CROSS JOIN
 
 -- evict
 DELETE FROM notify_msg_history AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true;
+WHERE m.id = ANY ($2::text::bigint[]);
 
 -- archive
 INSERT INTO
@@ -981,6 +997,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     response,
@@ -1007,6 +1024,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   coalesce(b.new_response::json, m.response),
@@ -1027,11 +1045,11 @@ FROM
     new_group bigint,
     reason text
   )
-CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true OFFSET 0) AS m;
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id OFFSET 0) AS m;
 
 -- remove
 DELETE FROM notify_msg AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true;
+WHERE m.id = ANY ($2::text::bigint[]);
 
 -- reschedule
 UPDATE notify_msg AS m SET
@@ -1087,11 +1105,11 @@ WHERE
 -- verify
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true
+WHERE m.id = ANY ($2::text::bigint[])
 UNION ALL
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true;
+WHERE m.id = ANY ($2::text::bigint[]);
 
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
@@ -1163,6 +1181,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     response,
@@ -1188,13 +1207,14 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   m.response,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   NULL
 FROM notify_msg AS m
-WHERE m.id = ANY ($2::text::bigint[]) AND true;
+WHERE m.id = ANY ($2::text::bigint[]);
 
 -- settle
 WITH
@@ -1271,6 +1291,7 @@ kept AS (
       dedupe_until_ended,
       ordering_key,
       trace_context,
+      tag,
       max_tries,
       expires_at,
       response,
@@ -1297,6 +1318,7 @@ kept AS (
     m.dedupe_until_ended,
     m.ordering_key,
     m.trace_context,
+    m.tag,
     m.max_tries,
     m.expires_at,
     coalesce(m.new_response::json, m.response),
@@ -1322,7 +1344,10 @@ moved AS (
       )
     END
   FROM held b
-  WHERE m.id = b.notice_id AND b.ends = 0 AND m.id = ANY (ARRAY(SELECT notice_id FROM held WHERE ends = 0))
+  WHERE
+    m.id = b.notice_id
+    AND b.ends = 0
+    AND m.id = ANY (ARRAY(SELECT notice_id FROM held WHERE ends = 0))
 )
 SELECT notice_id, fence, was
 FROM held;
@@ -1359,6 +1384,7 @@ kept AS (
       dedupe_until_ended,
       ordering_key,
       trace_context,
+      tag,
       max_tries,
       expires_at,
       response,
@@ -1384,6 +1410,7 @@ kept AS (
     m.dedupe_until_ended,
     m.ordering_key,
     m.trace_context,
+    m.tag,
     m.max_tries,
     m.expires_at,
     m.response,
@@ -1459,7 +1486,7 @@ FROM notify_msg_history
 WHERE id = $2
 FOR UPDATE;
 
--- refuse
+-- nack
 UPDATE notify_msg SET
   status = 4,
   errors = $3::json,
@@ -2530,6 +2557,7 @@ SELECT
   END,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CASE
@@ -2573,6 +2601,7 @@ SELECT
   END,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CASE
@@ -2621,6 +2650,7 @@ SELECT
   END,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CASE
@@ -2666,6 +2696,7 @@ SELECT
   END,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CASE
@@ -2711,6 +2742,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
@@ -2765,6 +2797,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
@@ -2819,6 +2852,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
@@ -2873,6 +2907,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
@@ -2927,6 +2962,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
@@ -2981,6 +3017,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
@@ -3035,6 +3072,7 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
@@ -3089,6 +3127,7 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE
     WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
     WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
@@ -3185,6 +3224,1031 @@ WHERE
   AND o.id <> $4
 ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
 LIMIT 1;
+
+-- list_narrow_ended_newest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CASE
+    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+    WHEN m.create_time < 'epoch'::timestamptz THEN 0
+    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+    WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+    WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    ELSE m.finish_time::text
+  END,
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CASE
+    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 1
+        AND m.status = $3
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND ($15 IS NULL OR m.error_group = $15)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $16)
+      ORDER BY m.finish_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 2
+        AND m.status + 0 = $3
+        AND (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND ($15 IS NULL OR m.error_group = $15)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $16)
+      ORDER BY m.finish_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id + 0 = $2
+        AND $7 = 3
+        AND m.status + 0 = $3
+        AND m.id = ANY ($8::text::bigint[])
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND ($15 IS NULL OR m.error_group = $15)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND (m.finish_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $16)
+      ORDER BY m.finish_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 4
+        AND m.status = $3
+        AND m.tag = $9
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND ($15 IS NULL OR m.error_group = $15)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $16)
+      ORDER BY m.finish_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 5
+        AND m.status = $3
+        AND m.ordering_key = $10
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND ($15 IS NULL OR m.error_group = $15)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $16)
+      ORDER BY m.finish_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 7
+        AND m.status + 0 = $3
+        AND m.error_group = $15
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND ($15 IS NULL OR m.error_group = $15)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $16)
+      ORDER BY m.finish_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 6
+        AND m.status = $3
+        AND m.dedupe_key = $11
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND ($15 IS NULL OR m.error_group = $15)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $16)
+      ORDER BY m.finish_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg_history m WHERE m.id = b.notice_id AND true OFFSET 0) AS m
+ORDER BY m.finish_time DESC, m.id DESC;
+
+-- list_narrow_ended_oldest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CASE
+    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+    WHEN m.create_time < 'epoch'::timestamptz THEN 0
+    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
+    WHEN m.finish_time < 'epoch'::timestamptz THEN 0
+    WHEN m.finish_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.finish_time) THEN to_char(m.finish_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    ELSE m.finish_time::text
+  END,
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CASE
+    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 1
+        AND m.status = $3
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND ($15 IS NULL OR m.error_group = $15)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $16)
+      ORDER BY m.finish_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 2
+        AND m.status + 0 = $3
+        AND (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND ($15 IS NULL OR m.error_group = $15)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $16)
+      ORDER BY m.finish_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id + 0 = $2
+        AND $7 = 3
+        AND m.status + 0 = $3
+        AND m.id = ANY ($8::text::bigint[])
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND ($15 IS NULL OR m.error_group = $15)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND (m.finish_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $16)
+      ORDER BY m.finish_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 4
+        AND m.status = $3
+        AND m.tag = $9
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND ($15 IS NULL OR m.error_group = $15)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $16)
+      ORDER BY m.finish_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 5
+        AND m.status = $3
+        AND m.ordering_key = $10
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND ($15 IS NULL OR m.error_group = $15)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $16)
+      ORDER BY m.finish_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 7
+        AND m.status + 0 = $3
+        AND m.error_group = $15
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND ($15 IS NULL OR m.error_group = $15)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $16)
+      ORDER BY m.finish_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg_history m
+      WHERE
+        m.def_id = $2
+        AND $7 = 6
+        AND m.status = $3
+        AND m.dedupe_key = $11
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+        AND ($15 IS NULL OR m.error_group = $15)
+        AND (
+          $13 IS NULL
+          OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+          OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+        )
+        AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.finish_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $16)
+      ORDER BY m.finish_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg_history m WHERE m.id = b.notice_id AND true OFFSET 0) AS m
+ORDER BY m.finish_time, m.id;
+
+-- list_narrow_live_newest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CASE
+    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+    WHEN m.create_time < 'epoch'::timestamptz THEN 0
+    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
+    WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
+    WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    ELSE m.next_call_time::text
+  END,
+  NULL,
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CASE
+    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 1
+        AND m.status = $3
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $16)
+      ORDER BY m.next_call_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id + 0 = $2
+        AND $7 = 3
+        AND m.status + 0 = $3
+        AND m.id = ANY ($8::text::bigint[])
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND (m.next_call_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $16)
+      ORDER BY m.next_call_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 4
+        AND m.status + 0 = $3
+        AND m.tag = $9
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $16)
+      ORDER BY m.next_call_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 5
+        AND m.status + 0 = $3
+        AND m.ordering_key = $10
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time < ($5::timestamp AT TIME ZONE 'UTC') OR m.id < $16)
+      ORDER BY m.next_call_time DESC
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true OFFSET 0) AS m
+ORDER BY m.next_call_time DESC, m.id DESC;
+
+-- list_narrow_live_oldest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CASE
+    WHEN isfinite(m.create_time) THEN (date_part('epoch', m.create_time) * 1000)::bigint
+    WHEN m.create_time < 'epoch'::timestamptz THEN 0
+    WHEN m.create_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(coalesce(m.blocked_since, m.next_call_time)) THEN (date_part('epoch', coalesce(m.blocked_since, m.next_call_time)) * 1000)::bigint
+    WHEN coalesce(m.blocked_since, m.next_call_time) < 'epoch'::timestamptz THEN 0
+    WHEN coalesce(m.blocked_since, m.next_call_time) > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  CASE
+    WHEN isfinite(m.next_call_time) THEN to_char(m.next_call_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    ELSE m.next_call_time::text
+  END,
+  NULL,
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CASE
+    WHEN isfinite(m.last_call_time) THEN (date_part('epoch', m.last_call_time) * 1000)::bigint
+    WHEN m.last_call_time < 'epoch'::timestamptz THEN 0
+    WHEN m.last_call_time > 'epoch'::timestamptz THEN 253402214400000
+  END,
+  m.max_tries,
+  CASE
+    WHEN isfinite(m.expires_at) THEN (date_part('epoch', m.expires_at) * 1000)::bigint
+    WHEN m.expires_at < 'epoch'::timestamptz THEN 0
+    WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
+  END
+FROM (
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 1
+        AND m.status = $3
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $16)
+      ORDER BY m.next_call_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id + 0 = $2
+        AND $7 = 3
+        AND m.status + 0 = $3
+        AND m.id = ANY ($8::text::bigint[])
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND (m.next_call_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $16)
+      ORDER BY m.next_call_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 4
+        AND m.status + 0 = $3
+        AND m.tag = $9
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $16)
+      ORDER BY m.next_call_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT m.id AS notice_id
+    FROM (
+      SELECT m.*
+      FROM notify_msg m
+      WHERE
+        m.def_id = $2
+        AND $7 = 5
+        AND m.status + 0 = $3
+        AND m.ordering_key = $10
+        AND ($9 IS NULL OR m.tag = $9)
+        AND ($10 IS NULL OR m.ordering_key = $10)
+        AND ($11 IS NULL OR m.dedupe_key = $11)
+        AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+        AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+        AND (m.next_call_time > ($4::timestamp AT TIME ZONE 'UTC') OR m.id > $16)
+      ORDER BY m.next_call_time
+      FETCH FIRST ($6) ROWS
+      WITH TIES
+    ) AS m
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true OFFSET 0) AS m
+ORDER BY m.next_call_time, m.id;
+
+-- count_narrow_ended
+SELECT count(*)
+FROM (
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id = ANY ($8::text::bigint[])
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND (m.finish_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND (m.finish_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 7
+      AND m.status + 0 = $3
+      AND m.error_group = $15
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR (CASE WHEN m.status = 3 THEN coalesce(nullif(m.last_class, ''), '-') END) = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR strpos((m.errors -> -1 ->> 'message'), $13) > 0
+        OR ($14 = 1 AND strpos(m.param::text, $13) > 0)
+      )
+      AND m.finish_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.finish_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+) AS counted;
+
+-- count_narrow_live
+SELECT count(*)
+FROM (
+  (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id = ANY ($8::text::bigint[])
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND (m.next_call_time + interval '0') >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND (m.next_call_time + interval '0') <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+  UNION ALL
+  (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= ($4::timestamp AT TIME ZONE 'UTC')
+      AND m.next_call_time <= ($5::timestamp AT TIME ZONE 'UTC')
+    LIMIT $6
+  )
+) AS counted;
 
 -- groups
 SELECT
@@ -3433,8 +4497,23 @@ FROM (
 ) AS waiting
 GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
--- hold_ended
+-- lock_to_revive
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
+FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, was bigint)
+CROSS JOIN
+  LATERAL (
+    SELECT m.*
+    FROM notify_msg_history m
+    WHERE
+      m.id = b.notice_id
+      AND m.fence = b.fence
+      AND m.status + 0 = b.was
+      AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id)
+    FOR UPDATE OF m SKIP LOCKED
+  ) AS m;
+
+-- hold_purged
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, was bigint)
 CROSS JOIN
   LATERAL (
@@ -3469,6 +4548,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     response
@@ -3495,6 +4575,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   CASE
     WHEN m.expires_at > greatest(
@@ -3527,6 +4608,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     response,
@@ -3552,6 +4634,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   m.response,
@@ -3605,7 +4688,7 @@ WHERE
 ORDER BY m.finish_time
 LIMIT $5;
 
--- hold_purgeable
+-- lock_purgeable
 SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM notify_msg_history AS m
 WHERE

@@ -23,6 +23,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -37,15 +38,16 @@ SELECT
   $7,
   ($8 = 1),
   $9,
-  strftime('%Y-%m-%d %H:%M:%f', $10 / 1000.0, 'unixepoch'),
+  $10,
+  strftime('%Y-%m-%d %H:%M:%f', $11 / 1000.0, 'unixepoch'),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   max(
     coalesce(
-      strftime('%Y-%m-%d %H:%M:%f', $11 / 1000.0, 'unixepoch'),
+      strftime('%Y-%m-%d %H:%M:%f', $12 / 1000.0, 'unixepoch'),
       strftime(
         '%Y-%m-%d %H:%M:%f',
         coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        printf('%+.3f seconds', ($12) / 1000.0)
+        printf('%+.3f seconds', ($13) / 1000.0)
       )
     ),
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
@@ -62,7 +64,7 @@ CROSS JOIN
   AND m.dedupe_key = b.own_key
   AND (m.fence = 0 OR m.dedupe_until_ended);
 
--- hold_duplicates
+-- lock_duplicates
 SELECT m.id, m.def_id, m.dedupe_key, m.fence
 FROM (SELECT value ->> 'owner' AS owner, value ->> 'own_key' AS own_key FROM json_each($2)) AS b
 CROSS JOIN
@@ -85,6 +87,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -99,15 +102,16 @@ SELECT
   $7,
   ($8 = 1),
   $9,
-  strftime('%Y-%m-%d %H:%M:%f', $10 / 1000.0, 'unixepoch'),
+  $10,
+  strftime('%Y-%m-%d %H:%M:%f', $11 / 1000.0, 'unixepoch'),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   max(
     coalesce(
-      strftime('%Y-%m-%d %H:%M:%f', $11 / 1000.0, 'unixepoch'),
+      strftime('%Y-%m-%d %H:%M:%f', $12 / 1000.0, 'unixepoch'),
       strftime(
         '%Y-%m-%d %H:%M:%f',
         coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-        printf('%+.3f seconds', ($12) / 1000.0)
+        printf('%+.3f seconds', ($13) / 1000.0)
       )
     ),
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
@@ -128,6 +132,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -141,6 +146,7 @@ SELECT
   b.ordering_key,
   b.dedupe_key,
   (b.until_ended = 1),
+  b.tag,
   b.max_tries,
   strftime('%Y-%m-%d %H:%M:%f', b.expires_at / 1000.0, 'unixepoch'),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
@@ -165,6 +171,7 @@ FROM (
     value ->> 'ordering_key' AS ordering_key,
     value ->> 'dedupe_key' AS dedupe_key,
     value ->> 'until_ended' AS until_ended,
+    value ->> 'tag' AS tag,
     value ->> 'max_tries' AS max_tries,
     value ->> 'expires_at' AS expires_at,
     value ->> 'send_at' AS send_at,
@@ -185,6 +192,7 @@ INSERT INTO
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
+    tag,
     max_tries,
     expires_at,
     create_time,
@@ -198,6 +206,7 @@ SELECT
   b.ordering_key,
   b.dedupe_key,
   (b.until_ended = 1),
+  b.tag,
   b.max_tries,
   strftime('%Y-%m-%d %H:%M:%f', b.expires_at / 1000.0, 'unixepoch'),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
@@ -222,6 +231,7 @@ FROM (
     value ->> 'ordering_key' AS ordering_key,
     value ->> 'dedupe_key' AS dedupe_key,
     value ->> 'until_ended' AS until_ended,
+    value ->> 'tag' AS tag,
     value ->> 'max_tries' AS max_tries,
     value ->> 'expires_at' AS expires_at,
     value ->> 'send_at' AS send_at,
@@ -562,7 +572,7 @@ WHERE
 ORDER BY m.next_call_time
 LIMIT $4;
 
--- held_by
+-- claimed_by
 SELECT
   id,
   def_id,
@@ -807,7 +817,7 @@ SELECT 0, NULL, 0, NULL, NULL, who, CAST(round(unixepoch(since, 'subsec') * 1000
 FROM notify_switch
 WHERE paused;
 
--- hold
+-- lock
 SELECT m.id, m.fence, b.was
 FROM (
   SELECT
@@ -828,7 +838,7 @@ WHERE
 
 -- evict
 DELETE FROM notify_msg_history AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
+WHERE m.id IN (SELECT value FROM json_each($2));
 
 -- archive
 INSERT INTO
@@ -851,6 +861,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     response,
@@ -877,6 +888,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   coalesce(b.new_response, m.response),
@@ -898,12 +910,11 @@ FROM (
     value ->> 'reason' AS reason
   FROM json_each($2)
 ) AS b
-CROSS JOIN notify_msg m ON m.id = b.notice_id
-WHERE true;
+CROSS JOIN notify_msg m ON m.id = b.notice_id;
 
 -- remove
 DELETE FROM notify_msg AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
+WHERE m.id IN (SELECT value FROM json_each($2));
 
 -- reschedule
 UPDATE notify_msg AS m SET
@@ -961,11 +972,11 @@ WHERE
 -- verify
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true
+WHERE m.id IN (SELECT value FROM json_each($2))
 UNION ALL
 SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
+WHERE m.id IN (SELECT value FROM json_each($2));
 
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
@@ -999,6 +1010,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     response,
@@ -1024,13 +1036,14 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   m.response,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   NULL
 FROM notify_msg AS m
-WHERE m.id IN (SELECT value FROM json_each($2)) AND true;
+WHERE m.id IN (SELECT value FROM json_each($2));
 
 -- stored_where
 SELECT 1
@@ -1067,7 +1080,7 @@ SELECT status, fence, def_id, CAST(round(unixepoch(create_time, 'subsec') * 1000
 FROM notify_msg_history
 WHERE id = $2;
 
--- refuse
+-- nack
 UPDATE notify_msg SET
   status = 4,
   errors = $3,
@@ -1889,6 +1902,7 @@ SELECT
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
@@ -1916,6 +1930,7 @@ SELECT
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
@@ -1944,6 +1959,7 @@ SELECT
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
@@ -1972,6 +1988,7 @@ SELECT
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
@@ -1997,6 +2014,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
@@ -2026,6 +2044,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
@@ -2055,6 +2074,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
@@ -2084,6 +2104,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
@@ -2171,6 +2192,7 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
@@ -2200,6 +2222,7 @@ SELECT
   NULL,
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
@@ -2270,6 +2293,860 @@ WHERE
   AND o.id <> $4
 ORDER BY (CASE WHEN o.status IN (4, 5) THEN 0 ELSE o.id END)
 LIMIT 1;
+
+-- list_narrow_ended_newest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+  m.finish_time,
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
+FROM (
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 7
+      AND m.status + 0 = $3
+      AND m.error_group = $15
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time < $5 OR m.id < $16)
+    ORDER BY m.finish_time DESC, m.id DESC
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN notify_msg_history m ON m.id = b.notice_id
+WHERE true
+ORDER BY m.finish_time DESC, m.id DESC;
+
+-- list_narrow_ended_oldest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
+  m.finish_time,
+  substr(m.end_reason, 1, 500),
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
+FROM (
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 7
+      AND m.status + 0 = $3
+      AND m.error_group = $15
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+      AND (m.finish_time > $4 OR m.id > $16)
+    ORDER BY m.finish_time, m.id
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN notify_msg_history m ON m.id = b.notice_id
+WHERE true
+ORDER BY m.finish_time, m.id;
+
+-- list_narrow_live_newest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
+  m.next_call_time,
+  NULL,
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
+FROM (
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time < $5 OR m.id < $16)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time < $5 OR m.id < $16)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time < $5 OR m.id < $16)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time < $5 OR m.id < $16)
+    ORDER BY m.next_call_time DESC, m.id DESC
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN notify_msg m ON m.id = b.notice_id
+WHERE true
+ORDER BY m.next_call_time DESC, m.id DESC;
+
+-- list_narrow_live_oldest
+SELECT
+  m.id,
+  m.def_id,
+  m.status,
+  m.fence,
+  m.failures,
+  m.crashes,
+  m.last_class,
+  substr(m.description, 1, 200),
+  CAST(round(unixepoch(m.create_time, 'subsec') * 1000) AS integer),
+  CAST(round(unixepoch(coalesce(m.blocked_since, m.next_call_time), 'subsec') * 1000) AS integer),
+  m.next_call_time,
+  NULL,
+  m.ordering_key,
+  m.dedupe_key,
+  m.tag,
+  CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
+  m.max_tries,
+  CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
+FROM (
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time > $4 OR m.id > $16)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time > $4 OR m.id > $16)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time > $4 OR m.id > $16)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT m.id AS notice_id
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+      AND (m.next_call_time > $4 OR m.id > $16)
+    ORDER BY m.next_call_time, m.id
+    LIMIT $6
+  )
+) AS b
+CROSS JOIN notify_msg m ON m.id = b.notice_id
+WHERE true
+ORDER BY m.next_call_time, m.id;
+
+-- count_narrow_ended
+SELECT count(*)
+FROM (
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 2
+      AND m.status + 0 = $3
+      AND m.dead_class = $12
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 7
+      AND m.status + 0 = $3
+      AND m.error_group = $15
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg_history m
+    WHERE
+      m.def_id = $2
+      AND $7 = 6
+      AND m.status = $3
+      AND m.dedupe_key = $11
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND ($12 IS NULL OR m.dead_class = $12)
+      AND ($15 IS NULL OR m.error_group = $15)
+      AND (
+        $13 IS NULL
+        OR instr(CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END, $13) > 0
+        OR ($14 = 1 AND instr(m.param, $13) > 0)
+      )
+      AND m.finish_time >= $4
+      AND m.finish_time <= $5
+    LIMIT $6
+  )
+) AS counted;
+
+-- count_narrow_live
+SELECT count(*)
+FROM (
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 1
+      AND m.status = $3
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id + 0 = $2
+      AND $7 = 3
+      AND m.status + 0 = $3
+      AND m.id IN (SELECT value FROM json_each($8))
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 4
+      AND m.status + 0 = $3
+      AND m.tag = $9
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+    LIMIT $6
+  )
+  UNION ALL
+  SELECT *
+  FROM (
+    SELECT 1 AS one
+    FROM notify_msg m
+    WHERE
+      m.def_id = $2
+      AND $7 = 5
+      AND m.status + 0 = $3
+      AND m.ordering_key = $10
+      AND ($9 IS NULL OR m.tag = $9)
+      AND ($10 IS NULL OR m.ordering_key = $10)
+      AND ($11 IS NULL OR m.dedupe_key = $11)
+      AND m.next_call_time >= $4
+      AND m.next_call_time <= $5
+    LIMIT $6
+  )
+) AS counted;
 
 -- groups
 SELECT
@@ -2440,8 +3317,20 @@ FROM (
 ) AS waiting
 GROUP BY failures, crashes, last_class, max_tries, wait, expires_after, due;
 
--- hold_ended
+-- lock_to_revive
 SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END
+FROM (
+  SELECT value ->> 'notice_id' AS notice_id, value ->> 'fence' AS fence, value ->> 'was' AS was
+  FROM json_each($2)
+) AS b
+CROSS JOIN notify_msg_history m ON m.id = b.notice_id
+WHERE
+  m.fence = b.fence
+  AND m.status + 0 = b.was
+  AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id);
+
+-- hold_purged
+SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM (
   SELECT value ->> 'notice_id' AS notice_id, value ->> 'fence' AS fence, value ->> 'was' AS was
   FROM json_each($2)
@@ -2473,6 +3362,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     response
@@ -2499,6 +3389,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   CASE
     WHEN m.expires_at > max(
@@ -2532,6 +3423,7 @@ INSERT INTO
     dedupe_until_ended,
     ordering_key,
     trace_context,
+    tag,
     max_tries,
     expires_at,
     response,
@@ -2557,6 +3449,7 @@ SELECT
   m.dedupe_until_ended,
   m.ordering_key,
   m.trace_context,
+  m.tag,
   m.max_tries,
   m.expires_at,
   m.response,
@@ -2609,7 +3502,7 @@ WHERE
 ORDER BY m.finish_time
 LIMIT $5;
 
--- hold_purgeable
+-- lock_purgeable
 SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM notify_msg_history AS m
 WHERE

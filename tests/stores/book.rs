@@ -113,6 +113,14 @@ async fn adds<D: Database>(name: &str, definitions: &[&str]) {
     db.close().await;
 }
 
+/// Runs the region, and asserts that it shows the result for an unknown id.
+#[cfg(any(mariadb, mysql))]
+async fn acks_by_a_procedure<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    assert_eq!(db.shell().run(region("ack_on_mysql")).well(), "unknown");
+    db.close().await;
+}
+
 #[cfg(postgres)]
 #[tokio::test]
 async fn postgres_marks_a_key_once_and_adds_by_a_function() {
@@ -131,12 +139,14 @@ async fn sqlite_marks_a_key_once_and_adds_by_a_view() {
 
 #[cfg(mariadb)]
 #[tokio::test]
-async fn mariadb_adds_by_procedures() {
+async fn mariadb_adds_and_acks_by_procedures() {
     adds::<solid_notify_tests::MariaDb>("add_on_mysql", &["remind", "sync_order"]).await;
+    acks_by_a_procedure::<solid_notify_tests::MariaDb>().await;
 }
 
 #[cfg(mysql)]
 #[tokio::test]
-async fn mysql_adds_by_procedures() {
+async fn mysql_adds_and_acks_by_procedures() {
     adds::<solid_notify_tests::MySql>("add_on_mysql", &["remind", "sync_order"]).await;
+    acks_by_a_procedure::<solid_notify_tests::MySql>().await;
 }

@@ -46,7 +46,12 @@ SELECT notify_add('remind', '{"order": 7}', delay => '1 hour', unique_until_ende
 
 -- [add_on_mysql]
 CALL notify_add('sync_order', '{"order": 7}');
-CALL notify_add_with('remind', '{"order": 7}', NULL, 3600, NULL, NULL, 'order 7', NULL, NULL, NULL, @id);
+CALL notify_add_with('remind', '{"order": 7}', NULL, 3600, NULL, NULL, 'order 7', NULL, NULL, NULL, NULL, @id);
+-- [end]
+
+-- [ack_on_mysql]
+CALL notify_ack(7, @result);
+SELECT @result;
 -- [end]
 
 -- [add_on_sqlite]

@@ -43,6 +43,7 @@ pub struct NewNotice {
     pub(crate) ordering_key: Option<String>,
     pub(crate) dedupe_key: Option<String>,
     pub(crate) until_ended: bool,
+    pub(crate) tag: Option<String>,
     own: OwnLimits,
     skipped: Option<String>,
     param_limit: usize,
@@ -70,7 +71,7 @@ const TRACE_CONTEXT_LIMIT: usize = 1000;
 const REASON_LIMIT: usize = 4096;
 /// The greatest limit of tries: what the column holds.
 const MOST_TRIES: i64 = i32::MAX as i64;
-/// The longest ordering or dedupe key in characters.
+/// The longest ordering key, dedupe key or tag in characters.
 pub const KEY_LIMIT: usize = 200;
 
 impl NewNotice {
@@ -94,6 +95,7 @@ impl NewNotice {
             ordering_key,
             dedupe_key,
             until_ended,
+            tag: None,
             own,
             skipped,
             param_limit,
@@ -180,6 +182,23 @@ impl NewNotice {
         self
     }
 
+    /// Sets its tag, of one to 200 characters: the object of the business that the notice is about, `"order:42"` for instance. Operators
+    /// find and change notices by it, live and ended ([`Filter::tag`](crate::Filter::tag)). It has no effect on sending, and a mask does not
+    /// hide it, so use no value that people must not see.
+    ///
+    /// ```
+    /// # use solid_notify_core::{NewNotice, NoticeConnection, Result};
+    /// # async fn add(tx: &mut impl NoticeConnection) -> Result<()> {
+    /// NewNotice::new("remind_customer", serde_json::json!({ "order": 42 }))?.tag("order:42").add(tx).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn tag(mut self, tag: impl Into<String>) -> Self {
+        self.tag = Some(tag.into());
+        self
+    }
+
     /// Sets how often this notice may be tried, 1 or more, instead of `1 + max_retry_times` of its definition. A rule of
     /// `retry_rules` for the class of the failure still applies.
     #[must_use]
@@ -235,14 +254,9 @@ impl NewNotice {
                 return Err(Error::InvalidNotice { name: self.name.clone(), problem });
             }
         }
-        for (part, key) in [("ordering key", &self.ordering_key), ("dedupe key", &self.dedupe_key)] {
-            let Some(key) = key else { continue };
-            let length = key.chars().count();
-            if length == 0 || length > KEY_LIMIT || key.contains('\0') {
-                let problem =
-                    format!("its {part} has {length} characters; it may have 1 to {KEY_LIMIT}, and no NUL character");
-                return Err(Error::InvalidNotice { name: self.name.clone(), problem });
-            }
+        let keys = [("ordering key", &self.ordering_key), ("dedupe key", &self.dedupe_key), ("tag", &self.tag)];
+        if let Some(problem) = keys.into_iter().find_map(|(part, key)| problem_of_key(part, key.as_deref()?)) {
+            return Err(Error::InvalidNotice { name: self.name.clone(), problem: format!("its {problem}") });
         }
         if let Some(problem) = self.problem_of_limits() {
             return Err(Error::InvalidNotice { name: self.name.clone(), problem });
@@ -302,6 +316,11 @@ impl NewNotice {
         self.dedupe_key.as_deref()
     }
 
+    /// Returns the tag.
+    pub fn tag_text(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+
     /// Returns the dedupe key that it takes: none if it is added as skipped, because such a notice is never live.
     pub fn taken_key_text(&self) -> Option<&str> {
         self.dedupe_key_text().filter(|_| self.skipped.is_none())
@@ -329,7 +348,8 @@ impl NewNotice {
 
     /// Returns true if only its name and parameter are set.
     pub fn is_bare(&self) -> bool {
-        let texts = [&self.description, &self.trace_context, &self.ordering_key, &self.dedupe_key, &self.skipped];
+        let texts =
+            [&self.description, &self.trace_context, &self.ordering_key, &self.dedupe_key, &self.tag, &self.skipped];
         self.is_due_at_once() && self.own == OwnLimits::default() && texts.into_iter().all(Option::is_none)
     }
 
@@ -357,6 +377,13 @@ impl NewNotice {
             SendTime::At(time) => (Some(millis_from_time(time).clamp(0, LATEST_TIME)), 0),
         }
     }
+}
+
+/// Returns what is wrong with a key or a tag, as a text that begins with its name `part`.
+pub(crate) fn problem_of_key(part: &str, key: &str) -> Option<String> {
+    let length = key.chars().count();
+    let is_bad = length == 0 || length > KEY_LIMIT || key.contains('\0');
+    is_bad.then(|| format!("{part} has {length} characters; it may have 1 to {KEY_LIMIT}, and no NUL character"))
 }
 
 /// Returns the known name that is most similar to `name`, if one is similar enough.

@@ -159,7 +159,7 @@ mod tests {
         ] {
             assert_eq!(group_message(message), normal, "{message}");
         }
-        assert_eq!(group_message(&"ab ".repeat(200)).chars().count(), 199, "cut, and no space at the end");
+        assert_eq!(group_message(&"abc ".repeat(200)).chars().count(), 199, "cut, and no space at the end");
     }
 
     #[test]

@@ -9,7 +9,9 @@
 
 pub mod ack;
 pub mod add;
+mod alarm;
 pub mod alert;
+mod audit;
 pub mod built_in;
 pub mod cipher;
 mod class;

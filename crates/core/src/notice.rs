@@ -262,6 +262,8 @@ pub struct NoticeRecord {
     pub dedupe_key: Option<String>,
     /// True if the dedupe key lasts until it has ended, false if it lasts until the first claim.
     pub unique_until_ended: bool,
+    /// Its tag.
+    pub tag: Option<String>,
     /// Its own limits.
     pub own: OwnLimits,
     /// What its receiver answered last, as far as its handler reported it.
@@ -292,6 +294,7 @@ impl NoticeRecord {
             ordering_key: None,
             dedupe_key: None,
             unique_until_ended: false,
+            tag: None,
             own: OwnLimits::default(),
             response: None,
         }

@@ -91,8 +91,8 @@ pub mod operate {
     pub use solid_notify_core::notice::{AttemptRecord, LastResponse, OwnLimits};
     pub use solid_notify_core::operate::{
         AuditFilter, AuditPage, Bulk, ClassCount, Counted, DefRef, EditPreview, ErrorGroup, Explanation, Filter,
-        HandlerChange, InFlight, IntervalChange, NO_CLASS, NextStep, OpenAlert, Operator, Page, Preview, Rate,
-        SeriesPoint,
+        HandlerChange, InFlight, IntervalChange, MOST_IDS, NO_CLASS, NextStep, OpenAlert, Operator, Page, Preview,
+        Rate, SeriesPoint,
     };
     pub use solid_notify_core::store::verb::VerbResult;
     pub use solid_notify_core::store::{

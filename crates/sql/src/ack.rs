@@ -4,13 +4,16 @@ use chrono::DateTime;
 use solid_notify_core::ack::{ACKED_LATE, AckResult, OfLive, Reply, of_ended, of_live};
 use solid_notify_core::notice::{Status, time_from_millis};
 
+use crate::audit::write_entry;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
-use crate::dialect::row::{Claimed, columns, read_claimed, required};
+use crate::dialect::row::{Claimed, columns, numbers, read_claimed, required};
 use crate::dialect::statement::{Arg, Statement, statements};
-use crate::operate::audit::write_entry;
 use crate::settle::end_one;
+
+/// Where `answerable` has the status, behind the columns of a claim.
+const STATUS_OF_LIVE: usize = Claimed::COUNT;
 
 columns! {
     /// An ended notice, as far as a late ack needs it.
@@ -26,7 +29,7 @@ statements! {
     stored_where,
     answerable,
     ended,
-    refuse,
+    nack,
     ack_late,
 }
 
@@ -53,7 +56,7 @@ impl AckStatements {
                 kind.lock_wait()
             )),
             // The new status makes the settle of a sender that is still running fail.
-            refuse: statement(format!(
+            nack: statement(format!(
                 "UPDATE notify_msg SET status = 4, errors = {}, next_call_time = {now} WHERE id = $2",
                 kind.to_json("$3")
             )),
@@ -84,18 +87,18 @@ pub(crate) async fn apply_ack<DB: Dialect>(
     // Two rounds, because an operator may revive the notice between the two looks.
     for _ in 0..2 {
         let stored = DB::fetch(conn, &statements.stored_where, &[now, id]).await?;
-        let stored = stored.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<_>>>()?;
+        let stored = numbers::<DB>(&stored)?;
         let rows = match stored.contains(&1) {
             true => DB::fetch(conn, &statements.answerable, &[now, id]).await?,
             false => Vec::new(),
         };
         if let Some(row) = rows.first() {
-            let status = Status::from_code(required::<DB>(row, Claimed::COUNT)?).unwrap_or(Status::NotSent);
+            let status = Status::from_code(required::<DB>(row, STATUS_OF_LIVE)?).unwrap_or(Status::NotSent);
             let Some(live) = read_claimed::<DB>(&rows, status).pop() else { return Ok(AckResult::Unknown) };
             match of_live(given, &live) {
                 OfLive::End(settle) => end_one::<DB>(conn, now, &settle).await?,
                 OfLive::Fail(errors) => {
-                    DB::execute(conn, &statements.refuse, &[now, id, errors.as_str().into()]).await?;
+                    DB::execute(conn, &statements.nack, &[now, id, errors.as_str().into()]).await?;
                 }
                 OfLive::Nothing(answered) => return Ok(answered),
             }

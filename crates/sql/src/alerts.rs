@@ -10,13 +10,13 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::time_from_millis;
 use solid_notify_core::store::{Advanced, Alarm, AlertStep, AuditEntry};
 
+use crate::audit::write_entry;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::fault::fault;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, locked_row, required, required_text};
 use crate::dialect::statement::{Arg, Statement, int, statements};
-use crate::operate::audit::write_entry;
 
 columns! {
     AlertKey():

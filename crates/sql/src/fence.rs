@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use solid_notify_core::store::Settle;
 
 use crate::dialect::Dialect;
-use crate::dialect::row::required;
+use crate::dialect::row::{columns, required};
 
 /// The condition that a row `b` of a batch has the fence of its notice `m`, and that the notice has this status. (`+ 0` for the
 /// reason of [`crate::claim::statements::due_by_ids`].)
@@ -23,13 +23,23 @@ fn fence_of(settle: &Settle) -> Fence {
     (settle.id, settle.fence, settle.from.code())
 }
 
+columns! {
+    /// What a statement of a settle returns of an outcome: the notice, the fence, and the status that it had.
+    pub(crate) OfClaim(id: &str, fence: &str, was: &str):
+    id = id;
+    fence = fence;
+    was = was;
+}
+
 /// The fences of some outcomes of a batch.
 pub(crate) struct Fences(HashSet<Fence>);
 
 impl Fences {
-    /// Reads the fences that a statement of a settle returns: id, fence and status.
+    /// Reads the fences that a statement of a settle returns.
     pub(crate) fn read<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<Self> {
-        let fence = |row| Ok((required::<DB>(row, 0)?, required::<DB>(row, 1)?, required::<DB>(row, 2)?));
+        const AT: OfClaim = OfClaim::AT;
+        let fence =
+            |row| Ok((required::<DB>(row, AT.id)?, required::<DB>(row, AT.fence)?, required::<DB>(row, AT.was)?));
         rows.iter().map(fence).collect::<sqlx::Result<_>>().map(Self)
     }
 

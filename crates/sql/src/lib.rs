@@ -12,6 +12,8 @@
 mod ack;
 mod add;
 mod alerts;
+mod audit;
+mod caller;
 mod claim;
 mod connections;
 mod definitions;
@@ -46,6 +48,7 @@ pub use dialect::SessionLimits;
 pub use tx::NoticeTx;
 
 use add::known_ids::KnownIds;
+use caller::Context;
 use dialect::ConnectionPlan;
 use dialect::fault::{CONFLICT_PAUSES, failed, fault};
 use solid_notify_core::clock::HandClock;
@@ -53,7 +56,6 @@ use solid_notify_core::engine::Engine;
 use solid_notify_core::error::{FaultKind, Result};
 use solid_notify_core::outbox::AnyOutbox;
 use solid_notify_core::store::Stores;
-use tx::Context;
 
 /// The outbox of an application: its own pool, and through `Deref` all methods of [`AnyOutbox`].
 ///

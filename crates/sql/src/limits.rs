@@ -1,16 +1,16 @@
 //! Limits over all nodes, in the database. A claim under a quota and a settle that a circuit breaker watches lock the definition's
 //! row of `notify_limit`. [`solid_notify_core::limit`] makes the decisions.
 
-use solid_notify_core::limit::{CLOSE_CIRCUIT, LimitRow, breaker_inputs, end};
+use solid_notify_core::limit::{CLOSE_CIRCUIT, LimitRow, end};
 use solid_notify_core::notice::time_from_millis;
-use solid_notify_core::store::{Alarm, AuditEntry, Paused, SendLimits, Settle};
+use solid_notify_core::store::{Alarm, AuditEntry, Paused, SendLimits, Settle, breaker_inputs};
 
+use crate::audit::write_entry;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, locked_row, readable, required};
 use crate::dialect::statement::{Arg, Statement, json, statements};
-use crate::operate::audit::write_entry;
 
 columns! {
     Limit(kind: Kind):
@@ -19,6 +19,17 @@ columns! {
     failures = "m.failures";
     open_until = kind.epoch("m.open_until");
     probe = "m.probe";
+}
+
+/// Where the statements that lock a row have the time, behind the columns of the row.
+const TIME: usize = Limit::COUNT;
+
+columns! {
+    /// Who pauses everything, in `send_limits` behind the columns of a limit.
+    Switch(who: &str, since: &str, reason: &str):
+    who = who;
+    since = since;
+    reason = reason;
 }
 
 statements! {
@@ -57,9 +68,10 @@ impl LimitStatements {
             ),
             forget_limit: statement("DELETE FROM notify_limit WHERE def_id = $2".into()),
             send_limits: statement(format!(
-                "SELECT {row}, NULL, NULL, NULL FROM notify_limit m
-                 UNION ALL SELECT 0, NULL, 0, NULL, NULL, who, {}, reason FROM notify_switch WHERE paused",
-                kind.epoch("since")
+                "SELECT {row}, {} FROM notify_limit m
+                 UNION ALL SELECT 0, NULL, 0, NULL, NULL, {} FROM notify_switch WHERE paused",
+                Switch::list("NULL", "NULL", "NULL"),
+                Switch::list("who", &kind.epoch("since"), "reason")
             )),
         }
     }
@@ -90,7 +102,7 @@ pub(crate) async fn send_limits<DB: Dialect>(on: &Share<DB>, now: Arg<'_>) -> sq
     let rows = DB::fetch(&mut conn, &LimitStatements::of(DB::KIND).send_limits, &[now]).await?;
     conn.done();
     let mut send_limits = SendLimits::default();
-    let [who, since, reason] = [Limit::COUNT, Limit::COUNT + 1, Limit::COUNT + 2];
+    let [who, since, reason] = [Switch::AT.who, Switch::AT.since, Switch::AT.reason].map(|at| Limit::COUNT + at);
     let read = |row: &DB::Row| match required::<DB>(row, Limit::AT.def_id)? {
         0 => {
             let since = DB::int(row, since)?.map(time_from_millis);
@@ -169,7 +181,7 @@ pub(crate) async fn close_circuit<DB: Dialect>(
 }
 
 fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<(LimitRow, i64)> {
-    Ok((limit_row::<DB>(row)?, required::<DB>(row, Limit::COUNT)?))
+    Ok((limit_row::<DB>(row)?, required::<DB>(row, TIME)?))
 }
 
 /// Reads a row. Values that cannot be read, after an edit by hand, count as missing.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use solid_notify_core::error::{FaultKind, StoreError};
 use sqlx::{SqlSafeStr, Transaction};
 
+use crate::dialect::row::one_number;
 use crate::dialect::statement::Statement;
 use crate::dialect::{Dialect, MigrationLock};
 
@@ -35,7 +36,7 @@ pub(crate) async fn migrate<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Res
         }
         MigrationLock::Session(_, lock, release) => {
             let taken = DB::fetch(conn, &Statement::new(DB::KIND, lock), &[]).await?;
-            if taken.first().map(|row| DB::int(row, 0)).transpose()?.flatten() != Some(1) {
+            if one_number::<DB>(&taken)? != Some(1) {
                 let why = "another process has been migrating these tables for a minute; try again when it has ended";
                 return Err(sqlx::Error::Configuration(why.into()));
             }
@@ -50,7 +51,7 @@ pub(crate) async fn migrate<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Res
 async fn stored_version<DB: Dialect>(conn: &mut DB::Connection) -> sqlx::Result<i64> {
     for (sql, least) in [(DB::KIND.has_bookkeeping(), 1), ("SELECT max(version) FROM notify_schema", 0)] {
         let rows = DB::fetch(conn, &Statement::new(DB::KIND, sql), &[]).await?;
-        let number = rows.first().map(|row| DB::int(row, 0)).transpose()?.flatten().unwrap_or(0);
+        let number = one_number::<DB>(&rows)?.unwrap_or(0);
         if number < least || least == 0 {
             return Ok(number);
         }

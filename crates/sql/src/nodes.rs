@@ -12,7 +12,7 @@ use crate::connections::{Borrowed, Share};
 use crate::dialect::Dialect;
 use crate::dialect::fault::{conflict_pause, fault};
 use crate::dialect::kind::Kind;
-use crate::dialect::row::{columns, required, required_text};
+use crate::dialect::row::{columns, one_number, required_text};
 use crate::dialect::statement::{Arg, Statement, json, statements};
 
 /// How long the alarms of a heartbeat wait for their rows in all.
@@ -71,7 +71,7 @@ pub(crate) async fn read_time<DB: Dialect>(on: &Share<DB>, now: Arg<'_>) -> sqlx
 
 pub(crate) async fn time<DB: Dialect>(conn: &mut DB::Connection, now: Arg<'_>) -> sqlx::Result<DateTime<Utc>> {
     let rows = DB::fetch(conn, &NodeStatements::of(DB::KIND).time, &[now]).await?;
-    Ok(time_from_millis(rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(0)))
+    Ok(time_from_millis(one_number::<DB>(&rows)?.unwrap_or(0)))
 }
 
 pub(crate) async fn beat<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, node: &Node) -> sqlx::Result<ClusterView> {

@@ -20,7 +20,7 @@ use crate::claim::hints::ClaimHints;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::{Kind, Ty};
-use crate::dialect::row::{columns, ids_of_rows, required};
+use crate::dialect::row::{columns, numbers, one_number, required};
 use crate::dialect::statement::{Arg, Statement, int, statements};
 
 /// How long a blocked notice stays out of the due part of its queue slice. A look costs about 20 µs of the server: with 100,000
@@ -184,8 +184,7 @@ pub(crate) async fn oldest_blocked<DB: Dialect>(
     let args = [now, def_id.into(), SAMPLE.into()];
     let rows = DB::fetch(&mut conn, &OrderingStatements::of(DB::KIND).oldest_blocked, &args).await?;
     conn.done();
-    let oldest = rows.first().map(|row| DB::int(row, 0)).transpose()?.flatten();
-    Ok(oldest.map(time_from_millis))
+    Ok(one_number::<DB>(&rows)?.map(time_from_millis))
 }
 
 /// Blocks notices of a definition where the first one of their key can be locked. Returns how many it blocked.
@@ -254,12 +253,12 @@ pub(crate) async fn unblock<DB: Dialect>(
     let batch = serde_json::Value::from_iter(batch).to_string();
     for _ in 0..TRIES {
         let rows = DB::fetch(conn, &statements.first_blocked, &[now, batch.as_str().into()]).await?;
-        let blocked = ids_of_rows::<DB>(&rows)?;
+        let blocked = numbers::<DB>(&rows)?;
         if blocked.is_empty() {
             return Ok(());
         }
         // A claim may have locked one of them. It skips the notice, but keeps the lock until its transaction ends.
-        let free = ids_of_rows::<DB>(&DB::fetch(conn, &statements.free, &[now, Arg::Ids(&blocked)]).await?)?;
+        let free = numbers::<DB>(&DB::fetch(conn, &statements.free, &[now, Arg::Ids(&blocked)]).await?)?;
         if !free.is_empty() {
             DB::execute(conn, &statements.unblock, &[now, Arg::Ids(&free)]).await?;
         }

@@ -33,6 +33,7 @@ columns! {
     last_call_time = kind.epoch("m.last_call_time");
     ordering_key = "m.ordering_key";
     dedupe_key = "m.dedupe_key";
+    tag = "m.tag";
     until_ended = "CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END";
     max_tries = "m.max_tries";
     expires_at = kind.epoch("m.expires_at");
@@ -110,6 +111,7 @@ fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<NoticeRecord> {
     record.last_call_time = DB::int(row, AT.last_call_time)?.map(time_from_millis);
     record.ordering_key = DB::text(row, AT.ordering_key)?;
     record.dedupe_key = DB::text(row, AT.dedupe_key)?;
+    record.tag = DB::text(row, AT.tag)?;
     record.unique_until_ended = DB::int(row, AT.until_ended)? == Some(1);
     record.own = OwnLimits::new(DB::int(row, AT.max_tries)?, DB::int(row, AT.expires_at)?.map(time_from_millis));
     record.response = LastResponse::from_stored(DB::text(row, AT.response)?.as_deref());

@@ -19,11 +19,12 @@ use solid_notify_core::store::{
     SeriesRow, Settle, Settled, StoredGroup, Switch, Tick,
 };
 
+use crate::audit;
 use crate::claim::{self, due, leases};
 use crate::connections::Purpose;
 use crate::definitions::{self, tick, versions};
 use crate::dialect::Dialect;
-use crate::operate::{audit, counts, groups, list, purge, retries, switch, verbs};
+use crate::operate::{counts, groups, list, purge, retries, switch, verbs};
 use crate::store::{SqlStore, past_collisions};
 use crate::{ack, alerts, limits, nodes, ordering, record, series, settle};
 

@@ -16,8 +16,11 @@ pub(crate) fn texts(kind: Kind) -> Vec<(&'static str, String)> {
         crate::limits::LimitStatements::of(kind).texts(),
         crate::settle::statements::SettleStatements::of(kind).texts(),
         crate::shortcuts::insert_bare::BareInsertStatements::of(kind).texts(),
+        crate::shortcuts::insert_known::KnownInsertStatements::of(kind).texts(),
         crate::shortcuts::fresh::FreshStatements::of(kind).texts(),
-        crate::shortcuts::settle::AtOnceStatements::of(kind).texts(),
+        crate::shortcuts::archive_bare::BareArchiveStatements::of(kind).texts(),
+        crate::shortcuts::settle_at_once::AtOnceStatements::of(kind).texts(),
+        crate::shortcuts::settle_bare::BareSettleStatements::of(kind).texts(),
         crate::ack::AckStatements::of(kind).texts(),
         crate::inbox::statements::InboxStatements::of(kind).texts(),
         crate::alerts::AlertStatements::of(kind).texts(),
@@ -28,13 +31,14 @@ pub(crate) fn texts(kind: Kind) -> Vec<(&'static str, String)> {
         crate::series::statements::SeriesStatements::of(kind).texts(),
         crate::record::RecordStatements::of(kind).texts(),
         crate::operate::list::ListStatements::of(kind).texts(),
+        crate::operate::narrow::NarrowStatements::of(kind).texts(),
         crate::operate::groups::GroupStatements::of(kind).texts(),
         crate::operate::counts::CountStatements::of(kind).texts(),
         crate::operate::retries::RetryStatements::of(kind).texts(),
         crate::operate::verbs::VerbStatements::of(kind).texts(),
         crate::operate::purge::PurgeStatements::of(kind).texts(),
         crate::operate::switch::SwitchStatements::of(kind).texts(),
-        crate::operate::audit::AuditStatements::of(kind).texts(),
+        crate::audit::AuditStatements::of(kind).texts(),
     ]
     .concat()
 }

@@ -8,21 +8,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use solid_notify_core::clock::HandClock;
 use solid_notify_core::dispatch::{FirstAttempt, FirstAttemptSender, Fresh};
 use solid_notify_core::error::{Error, FaultKind, Result};
-use solid_notify_core::outbox::AnyOutbox;
 use sqlx::pool::PoolConnection;
 use sqlx::{Acquire, Connection, Pool, SqlSafeStr, Transaction};
 
-use crate::add::known_ids::KnownIds;
 use crate::add::statements::AddStatements;
+use crate::caller::Context;
 use crate::connections::uncancelled::Uncancelled;
 use crate::dialect::fault::{failed, fault};
 use crate::dialect::kind::Kind;
 use crate::dialect::statement::Statement;
 use crate::dialect::{Committed, ConnectionPlan, Dialect};
 use crate::shortcuts::insert_bare::BareInsertStatements;
+use crate::shortcuts::insert_known::KnownInsertStatements;
 
 /// A transaction begun by `outbox.begin()`.
 ///
@@ -49,14 +48,6 @@ pub struct NoticeTx<'c, DB: Dialect> {
 /// exists, and later statements would commit by themselves.
 #[derive(Clone)]
 struct TransactionIntact(Arc<AtomicBool>);
-
-/// The parts of the outbox that a transaction needs.
-#[derive(Clone)]
-pub(crate) struct Context {
-    pub(crate) outbox: AnyOutbox,
-    pub(crate) known: Arc<KnownIds>,
-    pub(crate) clock: Option<HandClock>,
-}
 
 /// What the commit of the outermost transaction triggers.
 #[derive(Default)]
@@ -255,25 +246,6 @@ impl AfterCommit {
     }
 }
 
-impl Context {
-    fn run(&self, after: AfterCommit) {
-        let AfterCommit { fresh, later, hooks, wake, .. } = after;
-        let added = fresh.iter().map(|fresh| fresh.def_id).chain(later.iter().map(|(def_id, _)| *def_id));
-        self.outbox.engine().commits().count(added);
-        if wake {
-            self.outbox.wake();
-        }
-        if !fresh.is_empty() {
-            self.outbox.engine().dispatch().hand(fresh);
-        }
-        for hook in hooks {
-            if catch_unwind(AssertUnwindSafe(hook)).is_err() {
-                tracing::error!("an after-commit hook panicked; the commit stands");
-            }
-        }
-    }
-}
-
 impl<DB: Dialect> Deref for NoticeTx<'_, DB> {
     type Target = DB::Connection;
 
@@ -295,17 +267,35 @@ impl<DB: Dialect> std::fmt::Debug for NoticeTx<'_, DB> {
     }
 }
 
+impl Context {
+    fn run(&self, after: AfterCommit) {
+        let AfterCommit { fresh, later, hooks, wake, .. } = after;
+        let added = fresh.iter().map(|fresh| fresh.def_id).chain(later.iter().map(|(def_id, _)| *def_id));
+        self.outbox.engine().commits().count(added);
+        if wake {
+            self.outbox.wake();
+        }
+        if !fresh.is_empty() {
+            self.outbox.engine().dispatch().hand(fresh);
+        }
+        for hook in hooks {
+            if catch_unwind(AssertUnwindSafe(hook)).is_err() {
+                tracing::error!("an after-commit hook panicked; the commit stands");
+            }
+        }
+    }
+}
+
 /// The statements that adds prepare on a connection of the application.
 fn statements_of_adds(kind: Kind) -> Vec<&'static Statement> {
     let add = AddStatements::of(kind);
-    let bare = BareInsertStatements::of(kind);
     let of_all = [
-        &bare.insert_bare,
-        &bare.insert_known,
+        &BareInsertStatements::of(kind).insert_bare,
+        &KnownInsertStatements::of(kind).insert_known,
         &add.insert,
         &add.definition_ids,
         &add.duplicates,
-        &add.hold_duplicates,
+        &add.lock_duplicates,
         &add.definition_names,
     ];
     of_all.into_iter().chain(&add.definition_id).chain(&add.id_step).collect()

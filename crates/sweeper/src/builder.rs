@@ -7,9 +7,9 @@ use serde::de::DeserializeOwned;
 use solid_notify_core::store::NODE_LIVES;
 use solid_notify_core::{AnyOutbox, DefinitionName, ErrorClass, StoreError};
 
-use crate::running::batch::{Batch, BatchResult, Batching};
-use crate::running::erased::{AnyHandler, Closure, Typed, check_by};
-use crate::running::handler::{Handler, HandlerResult, Notice};
+use crate::handlers::batch::{Batch, BatchResult, Batching};
+use crate::handlers::erased::{AnyHandler, Closure, Typed, check_by};
+use crate::handlers::handler::{Handler, HandlerResult, Notice};
 use crate::sweeper::{Sweeper, Tally};
 use crate::worker::{Setup, Worker};
 
@@ -117,7 +117,7 @@ impl SweeperBuilder {
 
     fn register(&mut self, name: String, handler: Arc<dyn AnyHandler>) {
         check_by(&self.setup.outbox, &name, &handler);
-        if self.setup.handlers.insert(name.clone(), handler).is_some() {
+        if self.setup.registered.handlers.insert(name.clone(), handler).is_some() {
             self.setup.twice.get_or_insert(name);
         }
     }
@@ -129,7 +129,7 @@ impl SweeperBuilder {
         name: impl Into<String>,
         delay: impl Fn(u32) -> Duration + Send + Sync + 'static,
     ) -> Self {
-        self.setup.strategies.insert(name.into(), Arc::new(delay));
+        self.setup.registered.strategies.insert(name.into(), Arc::new(delay));
         self
     }
 
@@ -151,7 +151,7 @@ impl SweeperBuilder {
         mut self,
         classify: impl Fn(&(dyn std::error::Error + 'static)) -> Option<ErrorClass> + Send + Sync + 'static,
     ) -> Self {
-        self.setup.classifier.own.push(Arc::new(classify));
+        self.setup.registered.classifier.own.push(Arc::new(classify));
         self
     }
 

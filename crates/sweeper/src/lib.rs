@@ -12,13 +12,16 @@ mod background;
 mod builder;
 mod claiming;
 mod definitions;
+mod handlers;
 mod meters;
 mod monitor;
+mod reading;
 mod running;
 mod series;
 mod settling;
 mod signals;
 mod sleep;
+mod slots;
 mod supervise;
 mod sweeper;
 #[cfg(feature = "testkit")]
@@ -26,11 +29,11 @@ pub mod testing;
 mod worker;
 
 pub use builder::{OutboxExt, StartError, SweeperBuilder};
-pub use monitor::{SweeperHealth, SweeperMonitor};
-pub use running::batch::{Batch, BatchResult};
-pub use running::classify::HttpStatus;
+pub use handlers::batch::{Batch, BatchResult};
+pub use handlers::classify::HttpStatus;
 #[doc(hidden)]
-pub use running::classify::class_by_type;
-pub use running::handler::{Failure, Handler, HandlerResult, Notice};
+pub use handlers::classify::class_by_type;
+pub use handlers::handler::{Failure, Handler, HandlerResult, Notice};
+pub use monitor::{SweeperHealth, SweeperMonitor};
 pub use solid_notify_core::Response;
 pub use sweeper::{Sweeper, Tally};

@@ -55,7 +55,7 @@ impl Meters {
         duration: Duration,
         next: &Next,
     ) -> Option<&'static str> {
-        let Some(label) = label(event, next) else { return None };
+        let label = label(event, next)?;
         let counter = || {
             let class = class.map_or(NO_CLASS, ErrorClass::as_str);
             let definition = self.definition.clone();
@@ -92,26 +92,5 @@ fn label(event: &Event, next: &Next) -> Option<usize> {
         Next::Finish { .. } => Some(1),
         Next::Wait { status: Status::AwaitingAck, .. } => Some(2),
         Next::Wait { .. } => Some(3),
-    }
-}
-
-/// The metrics of a node that belong to no definition.
-pub(crate) struct NodeMeters {
-    pub(crate) settle_batch: Histogram,
-    alerts_suppressed: Counter,
-}
-
-impl NodeMeters {
-    pub(crate) fn new() -> Self {
-        names::describe();
-        Self {
-            settle_batch: metrics::histogram!(names::SETTLE_BATCH),
-            alerts_suppressed: metrics::counter!(names::ALERTS_SUPPRESSED),
-        }
-    }
-
-    /// Records that a digest reports so many suppressed alerts.
-    pub(crate) fn alerts_suppressed(&self, count: i64) {
-        self.alerts_suppressed.increment(u64::try_from(count).unwrap_or(0));
     }
 }

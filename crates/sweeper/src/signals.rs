@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use solid_notify_core::HandClock;
+use solid_notify_core::notice::duration_from_millis;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Ordering keys, by definition.
@@ -33,6 +35,7 @@ pub(crate) struct Signals {
     idle: watch::Sender<()>,
     /// The clock that a test turns.
     clock: Option<HandClock>,
+    started: Instant,
 }
 
 impl Signals {
@@ -47,6 +50,7 @@ impl Signals {
             key_freed: Notify::new(),
             idle: watch::channel(()).0,
             clock,
+            started: Instant::now(),
         }
     }
 
@@ -141,6 +145,14 @@ impl Signals {
     /// Returns a receiver that changes with each report of idleness from now on.
     pub(crate) fn idle_reports(&self) -> watch::Receiver<()> {
         self.idle.subscribe()
+    }
+
+    /// Returns the time for leases and outages, which only goes forward: the process's clock, or the one that a test turns.
+    pub(crate) fn moment(&self) -> Duration {
+        match &self.clock {
+            Some(clock) => duration_from_millis(clock.moment_millis()),
+            None => self.started.elapsed(),
+        }
     }
 
     /// Completes when a test's clock is turned after this call; without such a clock it never completes.

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use crate::background::{counts, lease, maintenance, series, versions};
 use crate::claiming::{first_send, successor, sweep};
-use crate::settling::settle;
+use crate::settling::{Totals, settle};
 use crate::supervise::supervised;
-use crate::worker::{Totals, Worker};
+use crate::worker::Worker;
 
 /// Sends the notices of an outbox. Any number of processes can run a sweeper at once.
 ///
@@ -87,7 +87,15 @@ impl Sweeper {
             let worker = Arc::clone(&worker);
             move || run(Arc::clone(&worker))
         };
-        let settle = supervised("settle", with(|worker| Box::pin(settle::settle_loop(worker))));
+        let settle = supervised(
+            "settle",
+            with(|worker| {
+                Box::pin(async move {
+                    settle::settle_loop(Arc::clone(&worker)).await;
+                    series::write_last_series(&worker).await;
+                })
+            }),
+        );
         let lease = supervised("lease", with(|worker| Box::pin(lease::lease_loop(worker))));
         let mut claiming = vec![
             supervised("sweep", with(|worker| Box::pin(sweep::sweep_loop(worker)))),
@@ -153,12 +161,12 @@ impl Sweeper {
             tracing::error!("the database did not answer; notices of the last claim count a crash");
             self.claiming.iter().for_each(JoinHandle::abort);
         }
-        worker.tasks.close();
-        if tokio::time::timeout(left(grace), worker.tasks.wait()).await.is_err() {
+        worker.in_flight.tasks.close();
+        if tokio::time::timeout(left(grace), worker.in_flight.tasks.wait()).await.is_err() {
             tracing::warn!("handlers still run after the grace period; their notices are handed back");
         }
         worker.signals.cancel_handlers();
-        if tokio::time::timeout(left(end - BLOCKED_END), worker.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(left(end - BLOCKED_END), worker.in_flight.tasks.wait()).await.is_err() {
             tracing::error!(
                 "a handler blocks its thread and cannot be cancelled; its notice is sent again when its lease expires"
             );
@@ -175,7 +183,7 @@ impl Sweeper {
 
     /// Returns the counts since the start.
     pub(crate) fn so_far(&self) -> Tally {
-        let Totals { succeeded, awaiting_ack, failed, dead } = &self.worker.totals;
+        let Totals { succeeded, awaiting_ack, failed, dead } = self.worker.outcomes.totals();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Tally {
             succeeded: count(succeeded),
@@ -201,8 +209,8 @@ impl Drop for Sweeper {
                 for task in claiming.into_iter().filter(|task| !task.is_finished()) {
                     let _ = task.await;
                 }
-                worker.tasks.close();
-                worker.tasks.wait().await;
+                worker.in_flight.tasks.close();
+                worker.in_flight.tasks.wait().await;
                 worker.outcomes.close();
                 lease.abort();
             });

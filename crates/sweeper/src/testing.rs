@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use solid_notify_core::definition::Step;
 use solid_notify_core::{AnyOutbox, StoreError};
 
-use crate::running::erased::AnyHandler;
-use crate::running::handler::Facts;
+use crate::handlers::erased::AnyHandler;
+use crate::handlers::handler::Facts;
 use crate::sleep::SHORTEST_SLEEP;
 use crate::worker::Worker;
 use crate::{Failure, HandlerResult, StartError, Sweeper, SweeperBuilder, Tally};
@@ -68,7 +68,7 @@ impl TestSweeper {
     /// As [`SweeperBuilder::start`].
     pub async fn start(mut builder: SweeperBuilder) -> Result<Self, StartError> {
         let faults: Arc<Faults> = Arc::default();
-        for handler in builder.setup.handlers.values_mut() {
+        for handler in builder.setup.registered.handlers.values_mut() {
             *handler = Arc::new(Failing { handler: Arc::clone(handler), faults: Arc::clone(&faults) });
         }
         let outbox = builder.setup.outbox.clone();
@@ -123,7 +123,7 @@ impl TestSweeper {
         for slice in due.slices.iter().filter(|slice| slice.after.is_zero()) {
             let definition = definitions.get(slice.def_id);
             if let Some((name, reason)) = definition.and_then(|it| it.not_here().map(|reason| (&it.row.name, reason))) {
-                let mut registered: Vec<&str> = worker.handlers.keys().map(String::as_str).collect();
+                let mut registered: Vec<&str> = worker.known.registered.handlers.keys().map(String::as_str).collect();
                 registered.sort_unstable();
                 panic!("notices of the definition {name:?} are due, and {reason}; registered are {registered:?}");
             }
@@ -156,7 +156,7 @@ impl TestSweeper {
             if left.is_zero() {
                 return self.news();
             }
-            match self.sweeper.worker.until_due().await {
+            match until_due(&self.sweeper.worker).await {
                 Ok(until) => clock.advance(until.clamp(SHORTEST_SLEEP, left.max(SHORTEST_SLEEP))),
                 Err(error) => panic!("what is due cannot be read: {error}"),
             }
@@ -172,7 +172,7 @@ impl TestSweeper {
     #[allow(clippy::panic)] // Of a test.
     async fn until(&self, idle: impl Future<Output = ()>) {
         if tokio::time::timeout(PATIENCE, idle).await.is_err() {
-            panic!("not idle after {PATIENCE:?}: {}", self.sweeper.worker.what_is_sent());
+            panic!("not idle after {PATIENCE:?}: {}", what_is_sent(&self.sweeper.worker));
         }
     }
 }
@@ -214,35 +214,33 @@ impl AnyHandler for Failing {
     }
 }
 
-impl Worker {
-    /// Returns how long until this sweeper has work, as far as it can tell.
-    async fn until_due(&self) -> Result<Duration, StoreError> {
-        // By the turned clock, the readings of definitions and circuits would soon be hours old.
-        self.reload_definitions().await?;
-        let due = self.stores().send.due(true).await?;
-        let definitions = self.definitions();
-        let slices = due.slices.iter().filter_map(|slice| {
-            let definition = definitions.get(slice.def_id)?;
-            let policy = &definition.ready()?.policy;
-            let after = slice.after.max(definition.closed_for(slice.status, due.now));
-            // A due notice that was not sent waits for another notice, or for a limit.
-            if after.is_zero() { self.admission.quota_opens_after(policy) } else { Some(after) }
-        });
-        let ticks = definitions.all().filter_map(|definition| match definition.step(&due)? {
-            Step::Wait(tick) => (tick? - due.now).to_std().ok(),
-            Step::Produce { .. } => Some(Duration::ZERO),
-        });
-        Ok(slices.chain(ticks).chain(due.alerts).min().unwrap_or(Duration::MAX))
-    }
+/// Returns how long until this sweeper has work, as far as it can tell.
+async fn until_due(worker: &Worker) -> Result<Duration, StoreError> {
+    // By the turned clock, the readings of definitions and circuits would soon be hours old.
+    worker.reload_definitions().await?;
+    let due = worker.stores().send.due(true).await?;
+    let definitions = worker.definitions();
+    let slices = due.slices.iter().filter_map(|slice| {
+        let definition = definitions.get(slice.def_id)?;
+        let policy = &definition.ready()?.policy;
+        let after = slice.after.max(definition.closed_for(slice.status, due.now));
+        // A due notice that was not sent waits for another notice, or for a limit.
+        if after.is_zero() { worker.admission.quota_opens_after(policy) } else { Some(after) }
+    });
+    let ticks = definitions.all().filter_map(|definition| match definition.step(&due)? {
+        Step::Wait(tick) => (tick? - due.now).to_std().ok(),
+        Step::Produce { .. } => Some(Duration::ZERO),
+    });
+    Ok(slices.chain(ticks).chain(due.alerts).min().unwrap_or(Duration::MAX))
+}
 
-    /// Returns the notices that are being sent, as text for a message.
-    fn what_is_sent(&self) -> String {
-        match self.in_flight.examples() {
-            none if none.is_empty() => {
-                "something is due, and nothing is being sent here; does the store answer?".to_owned()
-            }
-            examples => examples,
+/// Returns the notices that are being sent, as text for a message.
+fn what_is_sent(worker: &Worker) -> String {
+    match worker.in_flight.examples() {
+        none if none.is_empty() => {
+            "something is due, and nothing is being sent here; does the store answer?".to_owned()
         }
+        examples => examples,
     }
 }
 

@@ -1,29 +1,21 @@
 //! [`Worker`]: what the loops and attempts of one sweeper share, made from the [`Setup`] that the builder collects. Each of its parts
-//! keeps its own invariant; the methods of the worker stand beside the step that they make, in `claiming`, `running`, `settling` and
-//! `background`.
+//! keeps its own invariant. The steps that use several parts are functions in `claiming`, `running`, `settling` and `background`.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use solid_notify_core::notice::duration_from_millis;
-use solid_notify_core::{AnyOutbox, Stores};
-use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
+use chrono::Utc;
+use solid_notify_core::{AnyOutbox, Stores, metrics};
 
+use crate::alerts::{Alarms, complete_alerts};
 use crate::background::health::Health;
 use crate::background::housekeeping;
-use crate::background::locked::LockedRows;
 use crate::claiming::Admission;
-use crate::definitions::{Definition, Definitions, KnownDefinitions, StrategyFn};
-use crate::meters::NodeMeters;
+use crate::definitions::{Definition, Definitions, KnownDefinitions};
+use crate::handlers::Registered;
 use crate::running::AttemptsInFlight;
-use crate::running::classify::Classifier;
-use crate::running::erased::AnyHandler;
 use crate::running::undecrypted::Undecrypted;
-use crate::series::Series;
-use crate::settling::OutcomeQueue;
+use crate::settling::{Outcome, OutcomeQueue};
 use crate::signals::Signals;
 
 /// The shared state of one sweeper.
@@ -32,66 +24,46 @@ pub(crate) struct Worker {
     /// Unique per start, because a reused name would make an old lease look like one of this process.
     pub(crate) id: String,
     pub(crate) settings: Settings,
-    pub(crate) handlers: HashMap<String, Arc<dyn AnyHandler>>,
-    pub(crate) strategies: HashMap<String, StrategyFn>,
-    pub(crate) classifier: Classifier,
+    /// The definitions, and which of them this node can send.
     pub(crate) known: Arc<KnownDefinitions>,
     /// What may be claimed now.
     pub(crate) admission: Admission,
-    /// The attempts from claim to settle.
+    /// The attempts from claim to settle, and their tasks.
     pub(crate) in_flight: AttemptsInFlight,
-    /// The outcomes on their way to the store.
+    /// The outcomes on their way to the store, and their totals.
     pub(crate) outcomes: OutcomeQueue,
     pub(crate) signals: Signals,
-    /// The tasks of attempts and of slow sweeps. A shutdown waits for them.
-    pub(crate) tasks: TaskTracker,
     pub(crate) health: Health,
-    /// Ticks, claims and outcomes that wait because of other sessions' row locks.
-    pub(crate) locked_rows: LockedRows,
+    pub(crate) alarms: Alarms,
     /// Notices that wait because this node cannot decrypt them.
     pub(crate) undecrypted: Undecrypted,
-    pub(crate) meters: NodeMeters,
-    pub(crate) totals: Totals,
-    pub(crate) series: Series,
-    started: Instant,
-}
-
-/// Totals since the start.
-#[derive(Default)]
-pub(crate) struct Totals {
-    pub(crate) succeeded: AtomicU64,
-    pub(crate) awaiting_ack: AtomicU64,
-    pub(crate) failed: AtomicU64,
-    pub(crate) dead: AtomicU64,
 }
 
 impl Worker {
     pub(crate) fn new(setup: Setup) -> Arc<Self> {
-        let Setup { outbox, mut handlers, twice: _, strategies, classifier, settings } = setup;
+        let Setup { outbox, mut registered, twice: _, settings } = setup;
+        metrics::describe();
         if settings.housekeeping {
-            housekeeping::register(&mut handlers, &outbox);
+            housekeeping::register(&mut registered.handlers, &outbox);
         }
-        let started = Instant::now();
+        let id = node_id(settings.node_name.as_deref());
+        let signals = Signals::new(outbox.engine().hand_clock().cloned());
+        let known = Arc::new_cyclic(|known| {
+            let log = complete_alerts(&mut registered.handlers, known, settings.base_url.as_ref());
+            KnownDefinitions::new(registered, log)
+        });
         Arc::new(Self {
-            id: node_id(settings.node_name.as_deref()),
             admission: Admission::new(outbox.clone(), settings.max_running, settings.poll_interval),
             in_flight: AttemptsInFlight::default(),
             outcomes: OutcomeQueue::new(),
-            signals: Signals::new(outbox.engine().hand_clock().cloned()),
-            tasks: TaskTracker::new(),
-            health: Health::new(settings.outage_grace, moment(&outbox, started)),
-            locked_rows: LockedRows::default(),
+            health: Health::new(settings.outage_grace, signals.moment()),
+            alarms: Alarms::new(Arc::clone(&known), &id),
             undecrypted: Undecrypted::default(),
-            meters: NodeMeters::new(),
-            totals: Totals::default(),
-            series: Series::default(),
-            known: Arc::default(),
+            id,
+            signals,
+            known,
             outbox,
             settings,
-            handlers,
-            strategies,
-            classifier,
-            started,
         })
     }
 
@@ -108,33 +80,40 @@ impl Worker {
         self.definitions().get(def_id).cloned()
     }
 
-    /// Returns the time for leases and outages, which only goes forward: the process's clock, or the one that a test turns.
+    /// Returns the time for leases and outages: see [`Signals::moment`].
     pub(crate) fn moment(&self) -> Duration {
-        moment(&self.outbox, self.started)
+        self.signals.moment()
+    }
+
+    /// Returns the time of the store's clock, as far as this process knows it, in milliseconds since 1970.
+    pub(crate) fn store_millis(&self) -> i64 {
+        match self.outbox.engine().hand_clock() {
+            Some(clock) => clock.now_millis(),
+            None => Utc::now().timestamp_millis() - self.outcomes.series.offset(),
+        }
+    }
+
+    /// Passes an outcome on to the settle loop. It is urgent if a producer or an ordering key waits for it to be stored.
+    pub(crate) fn queue_outcome(&self, outcome: Outcome) {
+        let (id, fence) = (outcome.claimed.id, outcome.claimed.fence);
+        let is_urgent = outcome.claimed.ordering_key.is_some() || self.in_flight.is_report_awaited(id);
+        self.in_flight.ended(id, fence);
+        self.outcomes.push(outcome, is_urgent);
     }
 }
 
 /// What a [`crate::SweeperBuilder`] collects for a sweeper.
 pub(crate) struct Setup {
     pub(crate) outbox: AnyOutbox,
-    pub(crate) handlers: HashMap<String, Arc<dyn AnyHandler>>,
+    pub(crate) registered: Registered,
     /// The first name that two handlers were registered by.
     pub(crate) twice: Option<String>,
-    pub(crate) strategies: HashMap<String, StrategyFn>,
-    pub(crate) classifier: Classifier,
     pub(crate) settings: Settings,
 }
 
 impl Setup {
     pub(crate) fn new(outbox: AnyOutbox) -> Self {
-        Self {
-            outbox,
-            handlers: HashMap::new(),
-            twice: None,
-            strategies: HashMap::new(),
-            classifier: Classifier::default(),
-            settings: Settings::default(),
-        }
+        Self { outbox, registered: Registered::default(), twice: None, settings: Settings::default() }
     }
 }
 
@@ -168,13 +147,6 @@ impl Default for Settings {
             count_interval: Duration::from_secs(30),
             base_url: None,
         }
-    }
-}
-
-fn moment(outbox: &AnyOutbox, started: Instant) -> Duration {
-    match outbox.engine().hand_clock() {
-        Some(clock) => duration_from_millis(clock.moment_millis()),
-        None => started.elapsed(),
     }
 }
 

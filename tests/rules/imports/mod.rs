@@ -1,4 +1,5 @@
-//! Files of a crate import downwards only: no file needs, over any number of imports, a file that needs it.
+//! Files of a crate import downwards only: no file needs, over any number of imports, a file that needs it. The same holds of the
+//! folders of a crate; the files beside them stand between these.
 //!
 //! `modules.rs` reads the modules of a crate and finds the file that defines a name. A re-export is no need of its own: who
 //! imports a name by it needs the file that defines the name.
@@ -15,14 +16,21 @@ type Needs = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
 fn no_files_of_a_crate_import_each_other() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("crates");
     let mut circles = Vec::new();
-    for entry in std::fs::read_dir(crates).unwrap() {
-        let root = entry.unwrap().path().join("src");
-        let needs = Crate::read(&root).needs();
-        circles.extend(circles_in(&needs).iter().map(|circle| format!("{}:{}", root.display(), drawn(circle, &needs))));
+    for (name, needs) in crates() {
+        circles.extend(circles_in(&needs).iter().map(|circle| format!("{name}:{}", drawn(circle, &needs))));
     }
     assert!(circles.is_empty(), "{} circles of imports:\n  {}", circles.len(), circles.join("\n  "));
+}
+
+/// Returns the crates by the names of their folders, each with what its files need.
+fn crates() -> Vec<(String, Needs)> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("crates");
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        let entry = entry.unwrap();
+        (entry.file_name().into_string().unwrap(), Crate::read(&entry.path().join("src")).needs())
+    };
+    std::fs::read_dir(crates).unwrap().map(read).collect()
 }
 
 #[test]
@@ -54,6 +62,30 @@ fn a_circle_over_a_name_that_a_macro_declares_is_found() {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
     assert_eq!(circles_in(&Crate::read(folder.path()).needs()), [["a.rs", "b.rs"]]);
+}
+
+#[test]
+fn no_folders_of_a_crate_import_each_other() {
+    let mut circles = Vec::new();
+    for (name, needs) in crates() {
+        let folders = folders_of(&needs);
+        circles.extend(circles_in(&folders).iter().map(|circle| format!("{name}:{}", drawn(circle, &folders))));
+    }
+    assert!(circles.is_empty(), "{} circles of folders:\n  {}", circles.len(), circles.join("\n  "));
+}
+
+/// Returns which folders below the root of a crate need each other directly. Files beside the folders count for none, and so does the
+/// folder of shortcuts: the plain paths ask for them, and they use the statements of the plain paths.
+fn folders_of(needs: &Needs) -> Needs {
+    let folder =
+        |file: &str| file.split_once('/').map(|(folder, _)| folder.to_owned()).filter(|folder| folder != "shortcuts");
+    let mut folders = Needs::new();
+    for (file, needed) in needs {
+        let Some(of) = folder(file) else { continue };
+        let others = needed.iter().filter_map(|file| folder(file)).filter(|other| *other != of);
+        folders.entry(of.clone()).or_default().extend(others);
+    }
+    folders
 }
 
 /// Returns what each file of a circle needs of the others.

@@ -78,6 +78,7 @@ async fn a_committed_notice_has_all_its_arguments<D: Plain>() {
         trace_context: Some(trace),
         max_tries: Some("7"),
         expires_at: Some("2100-01-31 12:00:00"),
+        tag: Some("order:7"),
         ..Add::new("sync", r#"{ "price":1.10, "dsp" : 7 }"#)
     };
     let never = D::add(&Add::new("sync", r#""rolled back""#));
@@ -94,6 +95,7 @@ async fn a_committed_notice_has_all_its_arguments<D: Plain>() {
     assert_eq!(notice.dedupe_key.as_deref(), Some("sync of dsp 7"));
     assert_eq!(notice.trace_context.as_deref(), Some(trace));
     assert_eq!(notice.own.max_tries, Some(7));
+    assert_eq!(notice.tag.as_deref(), Some("order:7"));
     assert_eq!(notice.own.expires_at, Some("2100-01-31T12:00:00Z".parse().unwrap()));
     assert_eq!(delay(notice), Duration::from_millis(3_600_500));
     assert_eq!((notice.status, notice.fence, notice.failures), (Status::NotSent, 0, 0));
@@ -108,7 +110,7 @@ async fn an_omitted_argument_has_its_default<D: Plain>() {
     for notice in notices {
         assert_eq!(delay(&notice), Duration::ZERO);
         assert_eq!((notice.description, notice.trace_context), (None, None));
-        assert_eq!((notice.ordering_key, notice.dedupe_key), (None, None));
+        assert_eq!((notice.ordering_key, notice.dedupe_key, notice.tag), (None, None, None));
     }
     db.close().await;
 }
@@ -189,6 +191,8 @@ async fn arguments_that_no_notice_can_have_are_refused<D: Plain>() {
         (Add { dedupe_key: Some(&long), ..good }, key),
         (Add { ordering_key: Some(""), ..good }, key),
         (Add { ordering_key: Some(&long), ..good }, key),
+        (Add { tag: Some(""), ..good }, "notify_add: a tag must have 1 to 200 characters"),
+        (Add { tag: Some(&long), ..good }, "notify_add: a tag must have 1 to 200 characters"),
         (Add { description: Some(&essay), ..good }, "notify_add: a description may have 65536 bytes"),
         (Add { trace_context: Some(&trace), ..good }, "notify_add: a trace context may have 1000 bytes"),
         (Add { max_tries: Some("0"), ..good }, "notify_add: max_tries must be"),
@@ -202,6 +206,7 @@ async fn arguments_that_no_notice_can_have_are_refused<D: Plain>() {
         ordering_key: Some(&longest),
         dedupe_key: Some(&longest),
         trace_context: Some(&trace[1..]),
+        tag: Some(&longest),
         ..good
     };
     db.shell().run(D::add(&most)).well();
@@ -322,12 +327,13 @@ async fn quotes_and_characters_of_all_kinds_survive<D: Plain>() {
         ordering_key: Some(text),
         dedupe_key: Some(text),
         trace_context: Some(text),
+        tag: Some(text),
         ..Add::new(text, &param)
     };
     db.shell().run(D::add(&add)).well();
     let notice = notices(&db).await.remove(0);
     assert_eq!(notice.param, param);
-    for field in [notice.description, notice.ordering_key, notice.dedupe_key, notice.trace_context] {
+    for field in [notice.description, notice.ordering_key, notice.dedupe_key, notice.trace_context, notice.tag] {
         assert_eq!(field.as_deref(), Some(text));
     }
     db.close().await;

@@ -34,11 +34,11 @@ async fn the_mode_of_the_session_does_not_matter<D: Database<Db = sqlx::MySql>>(
         db.sql("DELETE FROM notify_msg").await;
         // No mode makes it cut long values, or accept values that it cannot read.
         for list in [
-            "'sync', '1', NULL, NULL, NULL, repeat('k', 201), NULL, NULL, NULL, NULL, @id",
-            "'sync', '1', NULL, NULL, NULL, '', NULL, NULL, NULL, NULL, @id",
-            "'sync', '{', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, @id",
-            "'missing', '1', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, @id",
-            "repeat('sync', 100), '1', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, @id",
+            "'sync', '1', NULL, NULL, NULL, repeat('k', 201), NULL, NULL, NULL, NULL, NULL, @id",
+            "'sync', '1', NULL, NULL, NULL, '', NULL, NULL, NULL, NULL, NULL, @id",
+            "'sync', '{', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, @id",
+            "'missing', '1', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, @id",
+            "repeat('sync', 100), '1', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, @id",
         ] {
             let complaint = db.shell().run(format!("SET sql_mode = '{mode}'; CALL notify_add_with({list});")).refused();
             assert!(complaint.contains("(45000)") && complaint.contains("notify_add: "), "{mode}: {complaint}");
@@ -58,11 +58,11 @@ async fn the_character_set_of_the_session_does_not_matter<D: Database<Db = sqlx:
     let db = TestDb::<D>::with_real_clock().await;
     db.outbox.define_if_missing(NotifyDef::new("grüße")).await.unwrap();
     let latin1 =
-        b"CALL notify_add_with('gr\xfc\xdfe', '\"\xe9\"', '\xe9', 0, '\xe9', NULL, '\xe9', NULL, NULL, NULL, @id);";
+        b"CALL notify_add_with('gr\xfc\xdfe', '\"\xe9\"', '\xe9', 0, '\xe9', NULL, '\xe9', NULL, NULL, NULL, '\xe9', @id);";
     db.shell().arg("--default-character-set=latin1").run(latin1).well();
     let notice = notices(&db).await.remove(0);
     assert_eq!(notice.param, "\"é\"");
-    for field in [notice.description, notice.ordering_key, notice.dedupe_key] {
+    for field in [notice.description, notice.ordering_key, notice.dedupe_key, notice.tag] {
         assert_eq!(field.as_deref(), Some("é"));
     }
     db.close().await;
@@ -79,7 +79,7 @@ async fn notify_add_can_be_called_from_another_database<D: Database<Db = sqlx::M
 async fn notify_add_returns_its_id_and_keeps_last_insert_id<D: Database<Db = sqlx::MySql>>() {
     let db = with_sync::<D>().await;
     db.sql("CREATE TABLE business (id bigint AUTO_INCREMENT PRIMARY KEY) AUTO_INCREMENT = 1000").await;
-    let add = "CALL notify_add_with('sync', '1', NULL, NULL, NULL, NULL, 'k', NULL, NULL, NULL, @id); SELECT @id, LAST_INSERT_ID();";
+    let add = "CALL notify_add_with('sync', '1', NULL, NULL, NULL, NULL, 'k', NULL, NULL, NULL, NULL, @id); SELECT @id, LAST_INSERT_ID();";
     let said = db
         .shell()
         .run(format!(
@@ -99,8 +99,8 @@ async fn an_edit_of_a_definition_does_not_wait_for_a_transaction_that_called_it<
     let mut open = db.pool.begin().await.unwrap();
     for call in [
         "CALL notify_add('sync', '1')",
-        "CALL notify_add_with('sync', '1', NULL, 0, NULL, NULL, 'k', NULL, NULL, NULL, @id)",
-        "CALL notify_add_with('sync', '1', NULL, 0, NULL, NULL, 'k', NULL, NULL, NULL, @id)",
+        "CALL notify_add_with('sync', '1', NULL, 0, NULL, NULL, 'k', NULL, NULL, NULL, NULL, @id)",
+        "CALL notify_add_with('sync', '1', NULL, 0, NULL, NULL, 'k', NULL, NULL, NULL, NULL, @id)",
     ] {
         (&mut *open).execute(sqlx::raw_sql(call)).await.unwrap();
     }
@@ -135,8 +135,8 @@ async fn notify_add_needs_the_rights_that_its_comment_names<D: Database<Db = sql
     db.sql(&format!("CREATE USER {name}@'%'")).await;
     let run = |script: &str| server(&db).0.args(&["--user", name, name]).run(script);
     let add = "CALL notify_add('sync', '1');
-               CALL notify_add_with('sync', '1', NULL, 0, NULL, NULL, 'k', NULL, NULL, NULL, @id);
-               CALL notify_add_with('sync', '1', NULL, 0, NULL, NULL, 'k', NULL, NULL, NULL, @id);";
+               CALL notify_add_with('sync', '1', NULL, 0, NULL, NULL, 'k', NULL, NULL, NULL, NULL, @id);
+               CALL notify_add_with('sync', '1', NULL, 0, NULL, NULL, 'k', NULL, NULL, NULL, NULL, @id);";
     for right in [
         "EXECUTE ON PROCEDURE notify_add",
         "EXECUTE ON PROCEDURE notify_add_with",

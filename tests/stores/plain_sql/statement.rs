@@ -18,13 +18,14 @@ pub struct Add<'a> {
     pub max_tries: Option<&'a str>,
     /// A time in UTC.
     pub expires_at: Option<&'a str>,
+    pub tag: Option<&'a str>,
 }
 
 impl<'a> Add<'a> {
     pub fn new(name: &'a str, param: &'a str) -> Self {
         let (description, delay, ordering_key, dedupe_key, trace_context) = (None, None, None, None, None);
         let (name, param, until_claimed) = (Some(name), Some(param), None);
-        let (max_tries, expires_at) = (None, None);
+        let (max_tries, expires_at, tag) = (None, None, None);
         Self {
             name,
             param,
@@ -36,6 +37,7 @@ impl<'a> Add<'a> {
             trace_context,
             max_tries,
             expires_at,
+            tag,
         }
     }
 
@@ -53,6 +55,7 @@ impl<'a> Add<'a> {
             text(self.trace_context),
             self.max_tries.unwrap_or("NULL").to_owned(),
             text(self.expires_at),
+            text(self.tag),
         ]
         .join(", ")
     }
@@ -133,10 +136,10 @@ macro_rules! mysql_family {
 
             const ANSWERS_TABLE: &'static str = "
                 CREATE TABLE replies (notice bigint);
-                CREATE TRIGGER replied AFTER INSERT ON replies FOR EACH ROW CALL notify_ack(NEW.notice, @answer);";
+                CREATE TRIGGER replied AFTER INSERT ON replies FOR EACH ROW CALL notify_ack(NEW.notice, @result);";
 
             fn ack(id: i64) -> String {
-                format!("CALL notify_ack({id}, @answer); SELECT @answer;")
+                format!("CALL notify_ack({id}, @result); SELECT @result;")
             }
 
             fn add(notice: &Add) -> String {

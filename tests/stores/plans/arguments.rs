@@ -32,21 +32,37 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
     };
     let new = |id: i64| {
         json!({ "place": id, "owner": 1, "param": "{}", "description": null, "trace_context": null,
-                "ordering_key": null, "dedupe_key": id.to_string(), "until_ended": 1, "max_tries": null,
+                "ordering_key": null, "dedupe_key": id.to_string(), "until_ended": 1, "tag": null, "max_tries": null,
                 "expires_at": null, "send_at": null, "delay": 5 })
     };
     let times = ["'1970-01-01 00:00:00'", "'9999-12-31 23:59:59'", "10001", "501"];
     match statement {
         "insert_bare" | "insert_known" | "definition_id" | "definition_id_now" | "definition_ids" | "own_server"
         | "add_alert" | "add_ticks" => Vec::new(),
+        // `narrow.rs` reads their plans, one for each way.
+        narrow if narrow.contains("_narrow_") => Vec::new(),
         // MySQL shows the table that VALUES go into as read.
         "insert" | "insert_keyed" if database == "MySQL" => Vec::new(),
         "insert" | "insert_keyed" => {
-            vec![list(&["'most'", "'{}'", "NULL", "NULL", "'one key'", "'17'", "1", "7", "5", "NULL", "0", "NULL"])]
+            vec![list(&[
+                "'most'",
+                "'{}'",
+                "NULL",
+                "NULL",
+                "'one key'",
+                "'17'",
+                "1",
+                "'t'",
+                "7",
+                "5",
+                "NULL",
+                "0",
+                "NULL",
+            ])]
         }
         "insert_many" | "insert_many_keyed" => batches(new),
-        "duplicates" | "hold_duplicates" => batches(|id| json!({ "owner": 1, "own_key": id.to_string() })),
         "keep_skipped_key" => vec![list(&["107", "'one key'", "1"])],
+        "duplicates" | "lock_duplicates" => batches(|id| json!({ "owner": 1, "own_key": id.to_string() })),
         "due" => {
             let marks = json!([{ "owner": 1, "from_0": 5, "from_2": 5, "from_5": 5, "from_4": 5 }]);
             vec![list(&["'[]'"]), vec![format!("'{marks}'")]]
@@ -76,11 +92,11 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
                     "reason": null })
         }),
         "settle_kept" | "settle_gone" => [1, 500].map(|count| vec![ids(count), listed(count, |_| 0)]).to_vec(),
-        "hold" => batches(|id| json!({ "notice_id": id, "fence": 0, "was": 5, "overdue": 0 })),
+        "lock" => batches(|id| json!({ "notice_id": id, "fence": 0, "was": 5, "overdue": 0 })),
         "archive" | "reschedule" => batches(settled),
         "remove" | "evict" | "verify" | "still_first" | "archive_bare" | "keys_of" | "free" | "unblock" => each_ids(),
         "extend" | "extendable" => batches(|id| json!({ "notice_id": id, "fence": 0, "lease": 60000 })),
-        "held_by" => vec![list(&["'no-node'", "500"])],
+        "claimed_by" => vec![list(&["'no-node'", "500"])],
         "find" | "lock_live" | "lock_ended" | "answerable" | "ended" | "stored_where" => {
             vec![list(&["777"]), list(&["200777"])]
         }
@@ -94,9 +110,9 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         "count_dead" => each_slice(["'auth'", "'-'"], &times),
         "next_class" | "lock_alert" | "lock_alert_now" | "look_alert" => each_slice(["''", "'auth'"], &[]),
         "retry_groups" => ["1", "2", "4"].map(|def_id| list(&[def_id, "1000000"])).to_vec(),
-        "hold_ended" => batches(|id| json!({ "notice_id": 200_000 + id, "fence": 1, "was": 3 })),
+        "lock_to_revive" | "lock_to_purge" => batches(|id| json!({ "notice_id": 200_000 + id, "fence": 1, "was": 3 })),
         "revive" | "retime_step" => batches(|id| json!({ "notice_id": 200_000 + id, "due": 5 })),
-        "retime" | "rewrite" | "refuse" | "ack_late" => vec![list(&["777", "'5'"])],
+        "retime" | "rewrite" | "nack" | "ack_late" => vec![list(&["777", "'5'"])],
         "ahead" => ["'one key'", "'17'"].map(|key| list(&["1", key, "777"])).to_vec(),
         "forget_keys" => {
             let keys = |id: i64| json!({ "receiver": "warehouse", "own_key": id.to_string() });
@@ -104,7 +120,7 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         }
         "purge_inbox" | "old_keys" => ["1", "500"].map(|limit| list(&["1000", limit, "0"])).to_vec(),
         "purgeable" => each_slice(["1", "3"], &["1000", "500", "0"]),
-        "hold_purgeable" | "cancel" => each_ids().into_iter().map(|ids| [ids, list(&["1", "1000"])].concat()).collect(),
+        "lock_purgeable" | "cancel" => each_ids().into_iter().map(|ids| [ids, list(&["1", "1000"])].concat()).collect(),
         "purge_definition" | "take_count" | "count_sending" => ["1", "5"].map(|id| list(&[id, "1000"])).to_vec(),
         other => panic!("tell this test the arguments of {other}"),
     }

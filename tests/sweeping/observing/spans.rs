@@ -230,7 +230,7 @@ plain_sql! {
         "INSERT INTO notify_add (name, param, trace_context) VALUES ('sync', '1', 'TRACE')";
     plain_sql_gives_its_trace_on_postgres postgres Postgres "SELECT notify_add('sync', '1', trace_context => 'TRACE')";
     plain_sql_gives_its_trace_on_mariadb mariadb MariaDb
-        "CALL notify_add_with('sync', '1', NULL, NULL, NULL, NULL, NULL, 'TRACE', NULL, NULL, @id)";
+        "CALL notify_add_with('sync', '1', NULL, NULL, NULL, NULL, NULL, 'TRACE', NULL, NULL, NULL, @id)";
     plain_sql_gives_its_trace_on_mysql mysql MySql
-        "CALL notify_add_with('sync', '1', NULL, NULL, NULL, NULL, NULL, 'TRACE', NULL, NULL, @id)";
+        "CALL notify_add_with('sync', '1', NULL, NULL, NULL, NULL, NULL, 'TRACE', NULL, NULL, NULL, @id)";
 }

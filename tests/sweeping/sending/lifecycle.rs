@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use solid_notify::{Failure, NewNotice, Notice, NotifyDef, OutboxExt, Status};
+use solid_notify::{Failure, Filter, NewNotice, Notice, NotifyDef, OutboxExt, Status};
 use solid_notify_testkit::conformance::Backend;
 use solid_notify_tests::log::Log;
 use solid_notify_tests::sending::{Calls, add, edit_by_hand, eventually, gated, reaches, record, update};
@@ -178,6 +178,35 @@ pub async fn a_purged_undelivered_notice_is_logged_without_its_parameter(b: &dyn
     }
     assert!(!log.all().iter().any(|line| line.contains(&name) && line.contains("secret")));
     sweeper.shutdown().await;
+}
+
+pub async fn a_purge_by_an_operator_is_logged_without_parameters(b: &dyn Backend) {
+    static CASES: AtomicUsize = AtomicUsize::new(0);
+    let log = Log::start();
+    let name = format!("purged_by_filter_{:03}", CASES.fetch_add(1, Ordering::Relaxed));
+    b.outbox().define_if_missing(NotifyDef::new(&name).handler("any").max_retry_times(0)).await.unwrap();
+    let handler = |notice: Notice<String>| async move {
+        if notice.param() == "good" { Ok(()) } else { Err(Failure::retry("the door is shut")) }
+    };
+    let sweeper = b.outbox().sweeper().handler("any", handler).start().await.unwrap();
+    let add = async |param: &str| b.add_new(NewNotice::new(name.as_str(), param).unwrap().tag("t")).await.id();
+    let (bad, good) = (add("secret").await, add("good").await);
+    reaches(b, bad, Status::DeadLetter).await;
+    reaches(b, good, Status::Succeeded).await;
+    sweeper.shutdown().await;
+    b.clock().advance(Duration::from_secs(1));
+    let done = b.outbox().operator("alice").purge_all(&Filter::ended().tag("t"), "asked for").await.unwrap();
+    assert_eq!(done.changed, 2);
+    let mut lines = log.warnings_with(&name);
+    lines.retain(|line| line.contains("purged "));
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    let dead = lines.iter().find(|line| line.contains("purged a dead letter")).unwrap();
+    for part in [&format!("id={bad} "), "tries=1 ", r#"error="the door is shut""#, "(masked)"] {
+        assert!(dead.contains(part), "{part}: {dead}");
+    }
+    let others = lines.iter().find(|line| line.contains("purged successes for an operator")).unwrap();
+    assert!(others.contains("count=1"), "{others}");
+    assert!(!log.all().iter().any(|line| line.contains(&name) && line.contains("secret")));
 }
 
 pub async fn a_broken_row_purges_nothing(b: &dyn Backend) {

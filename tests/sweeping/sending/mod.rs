@@ -126,6 +126,7 @@ macro_rules! sending_suite {
                 run_until_idle_sends_what_is_due_and_ends,
                 history_is_purged_by_what_the_definition_says,
                 a_purged_undelivered_notice_is_logged_without_its_parameter,
+                a_purge_by_an_operator_is_logged_without_parameters,
                 a_broken_row_purges_nothing;
             timetables: each_tick_is_sent_once_by_two_sweepers,
                 ticks_that_were_missed_follow_the_rule_of_the_definition,

@@ -7,9 +7,8 @@
 
 use std::time::Duration;
 
-use super::AlertReason;
+use crate::alarm::{Alarm, AlertReason};
 use crate::notice::duration_from_millis;
-use crate::store::Alarm;
 
 /// A row of `notify_alert`. Times are milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

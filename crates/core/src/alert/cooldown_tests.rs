@@ -1,7 +1,7 @@
 //! The row of an alert: one step at a time, and in long rows.
 
 use super::*;
-use crate::store::Cause;
+use crate::alarm::Cause;
 use proptest::prelude::*;
 
 const MINUTE: i64 = 60_000;

@@ -8,7 +8,11 @@ pub mod trigger;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::alarm::AlertReason;
+
+use crate::alarm::{Alarm, Cause};
 use crate::definition::NotifyDef;
+use crate::notice::{rfc3339, time_from_millis};
 
 /// The name of the built-in definition whose notices are alerts, and of its handler.
 pub const ALERT_DEFINITION: &str = "notify.alert";
@@ -90,54 +94,6 @@ pub enum AlertKind {
     Digest,
     /// Deliveries succeed again.
     Recovered,
-}
-
-/// The kind of problem. Each definition and reason has its own cool-down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum AlertReason {
-    /// A notice finally failed: a dead letter.
-    FinalFailure,
-    /// An attempt failed.
-    Failure,
-    /// The same notice failed at least `alert_trigger_fail_times` times.
-    RepeatedFailures,
-    /// A delivery was not acked in time.
-    AckOverdue,
-    /// The oldest due notice is older than `backlog_alert_age`.
-    Backlog,
-    /// The row of the definition is invalid, and its notices wait.
-    InvalidDefinition,
-    /// No living node has the handler, and notices are due.
-    NoHandler,
-    /// There are `dead_alert_count` dead letters.
-    DeadLetters,
-    /// The clock of a node is far off.
-    Clock,
-    /// The circuit is open after `breaker_failures` failures in a row, and the definition's notices wait.
-    CircuitOpen,
-    /// Another session has locked a row for so long that notices, ticks or outcomes of the definition wait.
-    Locked,
-}
-
-impl AlertReason {
-    /// Returns the stored name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::FinalFailure => "final_failure",
-            Self::Failure => "failure",
-            Self::RepeatedFailures => "repeated_failures",
-            Self::AckOverdue => "ack_overdue",
-            Self::Backlog => "backlog",
-            Self::InvalidDefinition => "invalid_definition",
-            Self::NoHandler => "no_handler",
-            Self::DeadLetters => "dead_letters",
-            Self::Clock => "clock",
-            Self::CircuitOpen => "circuit_open",
-            Self::Locked => "locked",
-        }
-    }
 }
 
 impl Alert {
@@ -252,30 +208,18 @@ impl Alert {
     }
 }
 
-impl AlertReason {
-    /// Returns true if it concerns the outcome of an attempt, so that a success shows that it is over.
-    pub fn is_delivery(self) -> bool {
-        matches!(self, Self::FinalFailure | Self::Failure | Self::RepeatedFailures | Self::AckOverdue)
-    }
-
-    /// All reasons.
-    pub const ALL: [AlertReason; 11] = [
-        Self::FinalFailure,
-        Self::Failure,
-        Self::RepeatedFailures,
-        Self::AckOverdue,
-        Self::Backlog,
-        Self::InvalidDefinition,
-        Self::NoHandler,
-        Self::DeadLetters,
-        Self::Clock,
-        Self::CircuitOpen,
-        Self::Locked,
-    ];
-
-    /// Returns the reason with this stored name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.as_str() == name)
+impl Alarm {
+    /// Returns the alert that is sent if the alarm is not suppressed. `now`: when it is raised, in milliseconds since 1970.
+    pub fn to_alert(&self, now: i64) -> Alert {
+        let mut alert = Alert::new(AlertKind::Raised, self.reason, &self.definition, &self.message);
+        alert.notice_id = self.notice_id;
+        alert.description.clone_from(&self.description);
+        alert.class.clone_from(&self.class);
+        let Cause { tries, max_tries, end_reason, trace_id } = self.cause.clone();
+        (alert.tries, alert.max_tries, alert.end_reason, alert.trace_id) = (tries, max_tries, end_reason, trace_id);
+        alert.node.clone_from(&self.node);
+        alert.since = rfc3339(time_from_millis(now));
+        alert
     }
 }
 

@@ -91,8 +91,8 @@ mod tests {
 
     use super::super::cooldown::{AlertFacts, Checks, News, advanced, news, raise};
     use super::*;
+    use crate::alarm::{Alarm, Cause};
     use crate::notice::time_from_millis;
-    use crate::store::{Alarm, Cause};
 
     fn silence(until: i64) -> AlertVerb {
         AlertVerb::Silence { until: time_from_millis(until), reason: "maintenance".to_owned() }

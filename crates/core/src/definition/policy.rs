@@ -10,9 +10,8 @@ use std::time::Duration;
 use super::{Mask, MissedTicks, NotifyDef, Problem, RetryRules, Rule, Schedule, SendWindow};
 use crate::built_in::is_built_in;
 use crate::class::ErrorClass;
-use crate::limit::{Breaker, Quota};
+use crate::limit::{Breaker, Quota, Rate};
 use crate::notice::OwnLimits;
-use crate::operate::Rate;
 use crate::retry::RetryInterval;
 use crate::retry::duration::{self, FOREVER};
 

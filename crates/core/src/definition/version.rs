@@ -9,8 +9,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::{ColumnValue, Difference, NotifyDef};
+use crate::audit::AuditEntry;
 use crate::built_in::is_built_in;
-use crate::store::AuditEntry;
 
 /// The author where no operator is named.
 pub(crate) const APPLICATION: &str = "application";

@@ -1,11 +1,9 @@
 //! The circuit breaker: what outcomes show about the target, and when they open and close the circuit.
 
-use std::collections::BTreeMap;
-
 use super::{Breaker, LimitRow, TargetSign};
+use crate::alarm::Alarm;
 use crate::class::ErrorClass;
 use crate::notice::duration_millis;
-use crate::store::{Alarm, BreakerInput, Settle};
 use crate::transition::Event;
 
 impl TargetSign {
@@ -33,15 +31,17 @@ fn is_of_target(class: ErrorClass) -> bool {
     )
 }
 
-/// Groups the outcomes of one batch by the definition whose breaker evaluates them, each with its notice, in their order.
-pub fn breaker_inputs<'a>(settled: impl Iterator<Item = &'a Settle>) -> BTreeMap<i64, Vec<(i64, &'a BreakerInput)>> {
-    let mut by_definition: BTreeMap<i64, Vec<(i64, &BreakerInput)>> = BTreeMap::new();
-    for settle in settled {
-        if let Some(watched) = settle.for_breaker.as_deref() {
-            by_definition.entry(watched.def_id).or_default().push((settle.id, watched));
-        }
-    }
-    by_definition
+/// The part of an outcome that a circuit breaker evaluates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BreakerInput {
+    /// The definition.
+    pub def_id: i64,
+    /// Its breaker.
+    pub breaker: Breaker,
+    /// What the outcome shows about the target.
+    pub sign: TargetSign,
+    /// The alarm to raise if it opens the circuit.
+    pub alarm: Option<Alarm>,
 }
 
 /// Returns the row after attempts of one definition have ended, in their order, and the alarm to raise if that opens the

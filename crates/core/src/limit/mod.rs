@@ -5,14 +5,15 @@
 //! of the claim or the settle, so the limits are exact even if several nodes claim at the same time.
 
 mod breaker;
+mod rate;
 
 use std::time::Duration;
 
 use crate::notice::{ClaimedNotice, duration_from_millis, duration_millis};
-use crate::operate::Rate;
 use crate::retry::duration::FOREVER;
 
-pub use breaker::{CLOSE_CIRCUIT, breaker_inputs, close, end};
+pub use breaker::{BreakerInput, CLOSE_CIRCUIT, close, end};
+pub use rate::Rate;
 
 /// The limits of a definition over all nodes, from its columns `rate_limit`, `max_concurrency_total`, `breaker_failures` and
 /// `breaker_pause`.

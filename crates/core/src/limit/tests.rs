@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::breaker::fold;
 use super::*;
-use crate::store::{Alarm, BreakerInput, Cause};
+use crate::alarm::{Alarm, Cause};
 use crate::transition::Event;
 use crate::{AlertReason, ErrorClass};
 

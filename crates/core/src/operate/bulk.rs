@@ -4,13 +4,13 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::filter::Filter;
-use super::listing::{ClassCount, Counted, counts, definitions_of, merged, slices_of};
-use super::operator::{Operator, cancel};
-use super::rate::Rate;
+use super::listing::{ClassCount, Counted, counts, definitions_of, merged, parts_of};
+use super::operator::{Operator, cut};
+use super::part::Part;
 use crate::error::Result;
+use crate::limit::Rate;
 use crate::notice::Status;
-use crate::store::verb::Verb;
-use crate::store::{BulkStep, Listed, QueueSlice, Target};
+use crate::store::{BulkStep, BulkStepDone, BulkVerb, Listed, Target};
 
 /// The notices that a bulk verb would change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -32,7 +32,7 @@ pub struct Preview {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Bulk {
-    /// How many notices were changed.
+    /// How many notices were changed, or deleted by a purge.
     pub changed: u64,
     /// How many were not changed, because a live notice has their dedupe key.
     pub dedupe_key_taken: u64,
@@ -60,8 +60,8 @@ impl Operator {
         let mut total = Counted::default();
         by_class.iter().for_each(|class| total.add(class.count));
         let end = async |newest_first: bool, limit: usize| {
-            let slices = slices_of(&definitions, filter, newest_first);
-            merged(&*self.stores().browse, slices, None, limit).await.map(|page| page.notices)
+            let parts = parts_of(&definitions, filter, newest_first);
+            merged(&*self.stores().browse, parts, None, limit).await.map(|page| page.notices)
         };
         let (first, last) = (end(false, FIRST).await?, end(true, 1).await?);
         Ok(Preview {
@@ -106,10 +106,46 @@ impl Operator {
         filter.until = Some(filter.until.map_or(started, |until| until.min(started)));
         let detail = format!("{filter}, at a rate of {rate}");
         let mut done = Bulk::default();
-        for slice in self.slices(&filter).await? {
+        for part in self.parts(&filter).await? {
             let due = |n: u64, _: &Listed| Some(started + rate.offset(n));
-            self.in_steps(slice, &Verb::Retry, &detail, &mut done, due).await?;
+            self.in_steps(part, &BulkVerb::Retry, &detail, &mut done, due).await?;
         }
+        Ok(done)
+    }
+
+    /// Deletes ended notices for good, the oldest first, for a reason that the audit has. Live notices are never deleted:
+    /// [`Self::cancel_all`] ends them.
+    ///
+    /// It only deletes notices that had ended before the call began. Each step of 500 is its own transaction with one entry in the audit,
+    /// which has their ids; another call continues. As `notify.purge` does, it logs a line at `warn` for each dead letter and each
+    /// cancelled notice, without its parameter; for successes it logs a line for each step.
+    ///
+    /// ```
+    /// use solid_notify_core::Filter;
+    ///
+    /// # async fn example(outbox: solid_notify_core::AnyOutbox) -> Result<(), Box<dyn std::error::Error>> {
+    /// let of_order = Filter::ended().tag("order:42");
+    /// let done = outbox.operator("alice").purge_all(&of_order, "the customer asked for it").await?;
+    /// println!("{} notices are deleted", done.changed);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::list`]; [`crate::Error::Invalid`] for statuses of live notices. After an error of the store some steps may be done.
+    pub async fn purge_all(&self, filter: &Filter, reason: &str) -> Result<Bulk> {
+        filter.check(
+            &[Status::Succeeded, Status::DeadLetter, Status::Cancelled],
+            "only ended notices are purged (`Filter::ended()`); `cancel_all` ends notices that wait",
+        )?;
+        let started = self.outbox.engine().stores().send.now().await?;
+        let mut filter = filter.clone();
+        filter.until = Some(filter.until.map_or(started, |until| until.min(started)));
+        let mut done = Bulk::default();
+        let verb = BulkVerb::Purge { reason: cut(reason) };
+        for part in self.parts(&filter).await? {
+            self.in_steps(part, &verb, &filter.to_string(), &mut done, |_, _| Some(started)).await?;
+        }
+        done.last_due = None;
         Ok(done)
     }
 
@@ -127,17 +163,18 @@ impl Operator {
         )?;
         let started = self.outbox.engine().stores().send.now().await?;
         let mut done = Bulk::default();
-        for slice in self.slices(filter).await? {
+        let verb = BulkVerb::Cancel { reason: cut(reason) };
+        for part in self.parts(filter).await? {
             // Producers may add notices faster than this call cancels them.
             let known = |_: u64, notice: &Listed| (notice.create_time <= started).then_some(started);
-            self.in_steps(slice, &cancel(reason), &filter.to_string(), &mut done, known).await?;
+            self.in_steps(part, &verb, &filter.to_string(), &mut done, known).await?;
         }
         done.last_due = None;
         Ok(done)
     }
 
-    async fn slices(&self, filter: &Filter) -> Result<Vec<QueueSlice>> {
-        Ok(slices_of(&definitions_of(&self.outbox, filter).await?, filter, false))
+    async fn parts(&self, filter: &Filter) -> Result<Vec<Part>> {
+        Ok(parts_of(&definitions_of(&self.outbox, filter).await?, filter, false))
     }
 
     /// Goes through a queue slice once, from its oldest to its newest notice. The position only increases, so the loop ends
@@ -145,17 +182,14 @@ impl Operator {
     /// skips the notice.
     pub(super) async fn in_steps(
         &self,
-        mut slice: QueueSlice,
-        verb: &Verb,
+        mut part: Part,
+        verb: &BulkVerb,
         filter: &str,
         done: &mut Bulk,
         due: impl Fn(u64, &Listed) -> Option<DateTime<Utc>>,
     ) -> Result<()> {
-        loop {
-            let seen = self.stores().browse.list(&slice, STEP).await?;
-            let Some(last) = seen.last() else { return Ok(()) };
-            slice.after = Some(last.position.clone());
-            let full = seen.len() == STEP;
+        while !part.is_ended() {
+            let seen = part.next(&*self.stores().browse, STEP).await?;
             // Notices that are not changed keep their place in the spread, so that no two steps overlap.
             let mut place = done.changed + done.dedupe_key_taken + done.passed_over;
             let mut notices = Vec::with_capacity(seen.len());
@@ -168,27 +202,42 @@ impl Operator {
             if !notices.is_empty() {
                 let asked = notices.len() as u64;
                 let step = BulkStep {
-                    def_id: slice.def_id,
-                    status: slice.status,
+                    def_id: part.slice.def_id,
+                    status: part.slice.status,
                     notices,
                     verb: verb.clone(),
                     who: self.who.clone(),
                     filter: filter.to_owned(),
                 };
                 let step_done = self.stores().operate.change_step(&step).await?;
+                log_purged(&part, &step_done);
                 let (changed, taken) = (step_done.changed.len() as u64, step_done.dedupe_key_taken.len() as u64);
                 done.changed += changed;
                 done.dedupe_key_taken += taken;
                 done.passed_over += asked.saturating_sub(changed + taken);
                 let moved = step.notices.iter().filter(|target| step_done.changed.contains(&target.id));
                 done.last_due = done.last_due.max(moved.map(|target| target.due).max());
-                if changed > 0 {
+                if changed > 0 && !matches!(verb, BulkVerb::Purge { .. }) {
                     self.outbox.wake();
                 }
             }
-            if !full {
-                return Ok(());
-            }
         }
+        Ok(())
+    }
+}
+
+/// Logs what a step deleted: nothing else remains of it, except its ids in the audit.
+fn log_purged(part: &Part, done: &BulkStepDone) {
+    let definition = part.definition.as_str();
+    let what = match part.slice.status {
+        Status::DeadLetter => Some("dead letter"),
+        Status::Cancelled => Some("cancelled notice"),
+        _ => None,
+    };
+    if let Some(what) = what {
+        done.purged.iter().for_each(|row| row.log(definition, what));
+    } else if !done.purged.is_empty() {
+        let count = done.purged.len();
+        tracing::warn!(definition, count, "purged successes for an operator");
     }
 }

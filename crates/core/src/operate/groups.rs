@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::filter::{Filter, NO_CLASS};
-use super::listing::{definitions_of, slices_of};
+use super::listing::{definitions_of, parts_of};
 use super::operator::Operator;
 use crate::definition::NotifyDef;
 use crate::error::{Error, Result};
@@ -59,16 +59,16 @@ impl Operator {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::list`]; [`Error::Invalid`] for other statuses than dead letter, and for a filter by class or group.
+    /// As [`Self::list`]; [`Error::Invalid`] for other statuses than dead letter, and for a filter by more than definition and time.
     pub async fn groups(&self, filter: &Filter) -> Result<Vec<ErrorGroup>> {
         filter.check(&[Status::DeadLetter], "only dead letters have groups")?;
-        if filter.class.is_some() || filter.group.is_some() {
+        if filter.class.is_some() || filter.group.is_some() || !filter.only.selects_all() {
             let problem = "groups are selected by definition and time; each has its class".to_owned();
             return Err(Error::Invalid { what: "filter", problem });
         }
         let definitions = definitions_of(&self.outbox, filter).await?;
         let mut groups = Vec::new();
-        for slice in slices_of(&definitions, filter, false) {
+        for slice in parts_of(&definitions, filter, false).into_iter().map(|part| part.slice) {
             let Some(row) = definitions.iter().find(|row| row.id == slice.def_id) else { continue };
             for stored in self.stores().browse.groups(&slice, MOST).await? {
                 groups.push(self.shown(row, stored).await?);

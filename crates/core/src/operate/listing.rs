@@ -5,13 +5,14 @@ use std::fmt;
 use serde::Serialize;
 
 use super::filter::Filter;
+use super::part::Part;
 use crate::add::nearest_name;
 use crate::definition::NotifyDef;
 use crate::error::{Error, Result};
 use crate::notice::Status;
 use crate::outbox::AnyOutbox;
 use crate::store::Position;
-use crate::store::{BrowseStore, Listed, QueueSlice};
+use crate::store::{BrowseStore, Listed};
 
 /// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -82,53 +83,39 @@ pub(super) async fn definitions_of(outbox: &AnyOutbox, filter: &Filter) -> Resul
     Ok(all)
 }
 
-pub(super) fn slices_of(definitions: &[NotifyDef], filter: &Filter, newest_first: bool) -> Vec<QueueSlice> {
-    let slice = |def_id: i64, status: Status| QueueSlice {
-        def_id,
-        status,
-        class: filter.class.clone(),
-        group: filter.group,
-        from: filter.from,
-        until: filter.until,
-        after: None,
-        newest_first,
-    };
-    definitions.iter().flat_map(|def| filter.statuses.iter().map(move |status| slice(def.id, *status))).collect()
+pub(super) fn parts_of(definitions: &[NotifyDef], filter: &Filter, newest_first: bool) -> Vec<Part> {
+    let part = |def, status: &Status| Part::of(def, *status, filter, newest_first);
+    definitions.iter().flat_map(|def| filter.statuses.iter().map(move |status| part(def, status))).collect()
 }
 
 /// Reads a queue slice in parts.
 struct Reader {
-    slice: QueueSlice,
+    part: Part,
     /// The notices that were read and not yet returned, the next one last.
     ahead: Vec<Listed>,
-    ended: bool,
 }
 
 /// Returns the first `limit` notices after `after` of all queue slices. Reads each only as far as necessary.
 pub(super) async fn merged(
     store: &dyn BrowseStore,
-    slices: Vec<QueueSlice>,
+    parts: Vec<Part>,
     after: Option<Position>,
     limit: usize,
 ) -> Result<Page> {
     let limit = limit.clamp(1, LONGEST_PAGE);
     // One more notice shows whether there is another page.
     let wanted = limit + 1;
-    let share = if slices.len() <= 1 { wanted } else { (wanted / slices.len() + 2).min(wanted) };
-    let newest_first = slices.first().is_some_and(|slice| slice.newest_first);
-    let reader = |mut slice: QueueSlice| {
-        slice.after.clone_from(&after);
-        Reader { slice, ahead: Vec::new(), ended: false }
+    let share = if parts.len() <= 1 { wanted } else { (wanted / parts.len() + 2).min(wanted) };
+    let newest_first = parts.first().is_some_and(|part| part.slice.newest_first);
+    let reader = |mut part: Part| {
+        part.slice.after.clone_from(&after);
+        Reader { part, ahead: Vec::new() }
     };
-    let mut readers: Vec<Reader> = slices.into_iter().map(reader).collect();
+    let mut readers: Vec<Reader> = parts.into_iter().map(reader).collect();
     let mut notices: Vec<Listed> = Vec::new();
     while notices.len() < wanted {
-        for reader in readers.iter_mut().filter(|reader| reader.ahead.is_empty() && !reader.ended) {
-            reader.ahead = store.list(&reader.slice, share).await?;
-            reader.ended = reader.ahead.len() < share;
-            if let Some(last) = reader.ahead.last() {
-                reader.slice.after = Some(last.position.clone());
-            }
+        for reader in readers.iter_mut().filter(|reader| reader.ahead.is_empty()) {
+            reader.ahead = reader.part.next(store, share).await?;
             reader.ahead.reverse();
         }
         let heads = readers.iter_mut().filter(|reader| !reader.ahead.is_empty());
@@ -151,33 +138,28 @@ pub(super) async fn counts(
     definitions: &[NotifyDef],
     filter: &Filter,
 ) -> Result<Vec<ClassCount>> {
-    let mut slices = slices_of(definitions, filter, false);
+    let mut parts = parts_of(definitions, filter, false);
     if filter.class.is_none() && filter.group.is_none() && filter.statuses.contains(&Status::DeadLetter) {
         let def_ids: Vec<i64> = definitions.iter().map(|def| def.id).collect();
         let classes = store.classes(&def_ids).await?;
-        let (dead, others): (Vec<QueueSlice>, Vec<QueueSlice>) =
-            slices.into_iter().partition(|slice| slice.status == Status::DeadLetter);
-        let by_class = dead.into_iter().flat_map(|slice| {
-            let own = classes.iter().filter(|(def_id, _)| *def_id == slice.def_id);
-            own.map(|(_, class)| QueueSlice { class: Some(class.clone()), ..slice.clone() }).collect::<Vec<_>>()
+        let (dead, others): (Vec<Part>, Vec<Part>) =
+            parts.into_iter().partition(|part| part.slice.status == Status::DeadLetter);
+        let by_class = dead.into_iter().flat_map(|part| {
+            let own = classes.iter().filter(|(def_id, _)| *def_id == part.slice.def_id);
+            own.map(|(_, class)| part.of_class(class.clone())).collect::<Vec<_>>()
         });
-        slices = by_class.chain(others).collect();
+        parts = by_class.chain(others).collect();
     }
     let mut counts = Vec::new();
-    for slice in slices {
-        let found = store.count(&slice, Counted::BOUND + 1).await?;
+    for part in parts {
+        let (def_id, status, class) = (part.slice.def_id, part.slice.status, part.slice.class.clone());
+        let definition = part.definition.clone();
+        let found = part.count(store, Counted::BOUND + 1).await?;
         if found == 0 {
             continue;
         }
         let count = Counted { count: found.min(Counted::BOUND) as u64, more: found > Counted::BOUND };
-        let definition = definitions.iter().find(|def| def.id == slice.def_id).map(|def| def.name.clone());
-        counts.push(ClassCount {
-            def_id: slice.def_id,
-            definition: definition.unwrap_or_default(),
-            status: slice.status,
-            class: slice.class,
-            count,
-        });
+        counts.push(ClassCount { def_id, definition, status, class, count });
     }
     Ok(counts)
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::explain::{ExplainContext, Explanation};
 use super::filter::Filter;
-use super::listing::{ClassCount, Page, counts, definitions_of, merged, slices_of};
+use super::listing::{ClassCount, Page, counts, definitions_of, merged, parts_of};
 use crate::ack::{AckResult, Reply};
 use crate::add::NewNotice;
 use crate::cipher::is_encrypted;
@@ -89,7 +89,7 @@ impl Operator {
     /// # Errors
     /// Those of the store.
     pub async fn cancel(&self, id: i64, reason: &str) -> Result<VerbResult> {
-        self.change(id, &cancel(reason)).await
+        self.change(id, &Verb::Cancel { reason: cut(reason) }).await
     }
 
     /// Replaces the parameter of a notice; the new one is checked as when adding, but may be larger. A dead letter or a
@@ -135,7 +135,7 @@ impl Operator {
     /// # Errors
     /// As [`Self::ack`].
     pub async fn nack(&self, id: i64, reason: &str) -> Result<AckResult> {
-        self.reply(Reply::nack(id, clean_text(reason, REASON_LIMIT))).await
+        self.reply(Reply::nack(id, cut(reason))).await
     }
 
     async fn reply(&self, mut reply: Reply) -> Result<AckResult> {
@@ -173,13 +173,14 @@ impl Operator {
     /// notice whose time changes meanwhile may be listed twice, or not at all.)
     ///
     /// # Errors
-    /// [`crate::Error::UnknownDefinition`], [`crate::Error::Invalid`] for a filter that no index serves; those of the store.
+    /// [`crate::Error::UnknownDefinition`], [`crate::Error::Invalid`] for a filter that no index serves or that has a bad value; those of
+    /// the store.
     pub async fn list(&self, filter: &Filter, after: Option<Position>, limit: usize) -> Result<Page> {
         filter.check(&filter.statuses, "")?;
         let newest_first = filter.statuses.iter().all(|status| status.is_final());
         let definitions = definitions_of(&self.outbox, filter).await?;
         let mut page =
-            merged(&*self.stores().browse, slices_of(&definitions, filter, newest_first), after, limit).await?;
+            merged(&*self.stores().browse, parts_of(&definitions, filter, newest_first), after, limit).await?;
         for notice in &mut page.notices {
             let definition = definitions.iter().find(|definition| definition.id == notice.def_id);
             notice.definition = definition.map(|definition| definition.name.clone()).unwrap_or_default();
@@ -205,7 +206,7 @@ impl Operator {
     /// # Errors
     /// Those of the store.
     pub async fn pause_all(&self, reason: &str) -> Result<bool> {
-        self.switch(&Switch::Pause { reason: clean_text(reason, REASON_LIMIT) }).await
+        self.switch(&Switch::Pause { reason: cut(reason) }).await
     }
 
     /// Ends the pause. Returns false if nothing was paused.
@@ -263,6 +264,7 @@ impl Operator {
     }
 }
 
-pub(super) fn cancel(reason: &str) -> Verb {
-    Verb::Cancel { reason: clean_text(reason, REASON_LIMIT) }
+/// Returns a reason as it is stored.
+pub(super) fn cut(reason: &str) -> String {
+    clean_text(reason, REASON_LIMIT)
 }

@@ -7,12 +7,12 @@ use super::bulk::Bulk;
 use super::decided::moved;
 use super::definitions::DefRef;
 use super::operator::Operator;
-use super::rate::Rate;
+use super::part::Part;
 use crate::definition::Policy;
 use crate::error::{Error, Result};
+use crate::limit::Rate;
 use crate::notice::{Status, later};
-use crate::store::verb::Verb;
-use crate::store::{Listed, QueueSlice, RetryGroup};
+use crate::store::{BulkVerb, Listed, RetryGroup};
 
 impl Operator {
     /// Gives the waiting retries of a definition new times by the current row: the interval after their last failure, counted
@@ -40,14 +40,7 @@ impl Operator {
         let detail = format!("failed of {}, by its intervals, at a rate of {rate}", row.name);
         let plan = |n: u64, notice: &Listed| retimed(&policy, notice, started, started + rate.offset(n));
         let mut done = Bulk::default();
-        self.in_steps(
-            QueueSlice::of(row.id, Status::Failed),
-            &Verb::Reschedule { at: started },
-            &detail,
-            &mut done,
-            plan,
-        )
-        .await?;
+        self.in_steps(Part::whole(&row, Status::Failed), &BulkVerb::Reschedule, &detail, &mut done, plan).await?;
         Ok(done)
     }
 }

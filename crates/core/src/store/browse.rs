@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::{AuditEntry, AuditQuery, DefinitionCounts, Node, Position, RefusedConfig, SeriesCounts, SeriesQuery};
+use super::{AuditEntry, AuditQuery, DefinitionCounts, Node, Only, Position, RefusedConfig, SeriesCounts, SeriesQuery};
 use crate::error::StoreError;
 use crate::notice::{NoticeRecord, OwnLimits, Status};
 
@@ -81,6 +81,8 @@ pub struct QueueSlice {
     pub from: Option<DateTime<Utc>>,
     /// Only up to this time.
     pub until: Option<DateTime<Utc>>,
+    /// Only those that all of these conditions select.
+    pub only: Only,
     /// Only notices after this position.
     pub after: Option<Position>,
     /// Whether the latest come first; only for ended notices.
@@ -90,7 +92,8 @@ pub struct QueueSlice {
 impl QueueSlice {
     /// Returns the whole queue slice of a definition and status.
     pub fn of(def_id: i64, status: Status) -> Self {
-        Self { def_id, status, class: None, group: None, from: None, until: None, after: None, newest_first: false }
+        let (class, group, from, until, after, only) = (None, None, None, None, None, Only::default());
+        Self { def_id, status, class, group, from, until, only, after, newest_first: false }
     }
 }
 
@@ -129,6 +132,8 @@ pub struct Listed {
     pub ordering_key: Option<String>,
     /// The key that no other live notice of its definition has.
     pub dedupe_key: Option<String>,
+    /// Its tag.
+    pub tag: Option<String>,
     /// Its own limits.
     pub own: OwnLimits,
     /// Its position in the list.
@@ -161,6 +166,7 @@ impl Listed {
             end_reason: None,
             ordering_key: None,
             dedupe_key: None,
+            tag: None,
             own: OwnLimits::default(),
             position,
         }

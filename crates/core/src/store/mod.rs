@@ -21,6 +21,7 @@ mod audit;
 mod browse;
 mod counts;
 mod definitions;
+mod only;
 mod operate;
 mod position;
 mod send;
@@ -31,13 +32,17 @@ pub mod verb;
 
 use std::sync::Arc;
 
+pub use crate::alarm::{Alarm, Cause};
+pub use crate::audit::AuditEntry;
 pub use crate::definition::schedule::LastTick;
+pub use crate::limit::BreakerInput;
 pub use alerts::{AlertStep, AlertStore};
-pub use audit::{AuditEntry, AuditQuery};
+pub use audit::AuditQuery;
 pub use browse::{BrowseStore, Listed, QueueSlice, RetryGroup, SeenNode, StoredGroup};
 pub use counts::{COUNT_HOLD, COUNT_TIMEOUT, DefinitionCounts, NoticeCounts, RECENT, dead_letters, next_count};
 pub use definitions::{DefinitionStore, Edit, Edited};
-pub use operate::{BulkStep, BulkStepDone, OperateStore, Target};
+pub use only::{Only, TextSearch};
+pub use operate::{BulkStep, BulkStepDone, BulkVerb, OperateStore, Target};
 pub use position::Position;
 pub use send::{
     Advanced, CRASH_LOOP, Claim, ClaimWhat, Claims, ClusterView, DueSlice, DueTimes, Lease, Look, NODE_LIVES, Node,
@@ -45,7 +50,7 @@ pub use send::{
 };
 pub use send_limits::{Paused, SendLimits, Switch};
 pub use series::{MINUTE_MS, SeriesCounts, SeriesQuery, SeriesRow, minute_of};
-pub use settle::{Alarm, BreakerInput, Cause, Settle, Settled, Shape, StoredState};
+pub use settle::{Settle, Settled, Shape, StoredState, breaker_inputs};
 
 /// A store by its roles. A test can replace one of them.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use super::verb::{Verb, VerbResult};
-use super::{AuditEntry, Switch};
+use super::{AuditEntry, Purged, Switch};
 use crate::ack::{AckResult, Reply};
 use crate::error::StoreError;
 use crate::notice::Status;
@@ -45,13 +45,43 @@ pub struct BulkStep {
     pub status: Status,
     /// The notices, as they were read.
     pub notices: Vec<Target>,
-    /// [`Verb::Retry`] for ended notices, [`Verb::Cancel`] for live ones, [`Verb::Reschedule`] for waiting ones, each to its
-    /// own time. The other verbs are for single notices.
-    pub verb: Verb,
+    /// What to do with each.
+    pub verb: BulkVerb,
     /// The operator.
     pub who: String,
     /// The filter that selected them, for the audit.
     pub filter: String,
+}
+
+/// What a [`BulkStep`] does with each of its notices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BulkVerb {
+    /// Makes ended notices live again, each due at its own time.
+    Retry,
+    /// Ends live notices as cancelled, for this reason.
+    Cancel {
+        /// Why, for people.
+        reason: String,
+    },
+    /// Makes waiting notices due, each at its own time.
+    Reschedule,
+    /// Deletes ended notices, for this reason.
+    Purge {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+impl BulkVerb {
+    /// Returns its name in the audit.
+    pub fn act(&self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Cancel { .. } => "cancel",
+            Self::Reschedule => "reschedule",
+            Self::Purge { .. } => "purge",
+        }
+    }
 }
 
 /// One notice of a [`BulkStep`].
@@ -72,6 +102,8 @@ pub struct BulkStepDone {
     pub changed: Vec<i64>,
     /// The ids that were not changed, because a live notice has their dedupe key.
     pub dedupe_key_taken: Vec<i64>,
+    /// Of a purge, what the log needs of each deleted notice.
+    pub purged: Vec<Purged>,
 }
 
 impl BulkStepDone {
@@ -89,7 +121,7 @@ impl BulkStepDone {
         let id = |id: Option<&i64>| id.copied().unwrap_or_default();
         let (first, last) = (id(self.changed.iter().min()), id(self.changed.iter().max()));
         let mut text = format!("{}: {} notices, ids {first} to {last}", step.filter, self.changed.len());
-        if let Verb::Cancel { reason } = &step.verb {
+        if let BulkVerb::Cancel { reason } | BulkVerb::Purge { reason } = &step.verb {
             text = format!("{text}; reason: {reason}");
         }
         match self.dedupe_key_taken.len() {

@@ -264,6 +264,14 @@ impl Purged {
         self.error = list.and_then(|list| Some(list.into_iter().next_back()?.message));
         self
     }
+
+    /// Logs the undelivered notice, `what` it was, which was just deleted: nothing else remains of it. Its parameter is not logged, because it may be
+    /// confidential.
+    pub fn log(&self, definition: &str, what: &str) {
+        let Self { id, tries, class, error, reason } = self;
+        let [class, error, reason] = [class, error, reason].map(Option::as_deref);
+        tracing::warn!(definition, id, tries, class, error, reason, param = "(masked)", "purged a {what}");
+    }
 }
 
 /// A process that sends.

@@ -1,13 +1,11 @@
 //! [`Settle`]: the outcome of an attempt with its decision, as a store persists it.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
-use crate::alert::{Alert, AlertKind, AlertReason};
+use crate::alarm::Alarm;
 use crate::error_group::{error_group, message_to_group};
-use crate::limit::{Breaker, TargetSign};
-use crate::notice::{Status, last_record, rfc3339, time_from_millis};
+use crate::limit::BreakerInput;
+use crate::notice::{Status, last_record};
 use crate::transition::{Next, Transition};
 
 /// An outcome to persist.
@@ -131,6 +129,17 @@ impl Settle {
     }
 }
 
+/// Groups the outcomes of one batch by the definition whose breaker evaluates them, each with its notice, in their order.
+pub fn breaker_inputs<'a>(settled: impl Iterator<Item = &'a Settle>) -> BTreeMap<i64, Vec<(i64, &'a BreakerInput)>> {
+    let mut by_definition: BTreeMap<i64, Vec<(i64, &BreakerInput)>> = BTreeMap::new();
+    for settle in settled {
+        if let Some(watched) = settle.for_breaker.as_deref() {
+            by_definition.entry(watched.def_id).or_default().push((settle.id, watched));
+        }
+    }
+    by_definition
+}
+
 /// The stored state of a notice whose outcome was not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredState {
@@ -142,76 +151,6 @@ pub struct StoredState {
     pub failures: i64,
     /// Its crashes.
     pub crashes: i64,
-}
-
-/// A reason to alert a person. The store checks it against the cool-down that all nodes share ([`crate::alert::cooldown`]) and
-/// adds notices of the built-in definition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Alarm {
-    /// The id of the built-in definition of alerts.
-    pub alert_def: i64,
-    /// The definition that it concerns.
-    pub def_id: i64,
-    /// Its name.
-    pub definition: String,
-    /// The reason.
-    pub reason: AlertReason,
-    /// The minimum time between two alerts of this definition and reason.
-    pub cooldown: Duration,
-    /// The notice that caused it.
-    pub notice_id: Option<i64>,
-    /// The description of that notice.
-    pub description: Option<String>,
-    /// The class of its error.
-    pub class: Option<String>,
-    /// The error and its causes.
-    pub message: String,
-    /// What the outcome that raised it did to the notice.
-    pub cause: Cause,
-    /// The node that raised it.
-    pub node: String,
-}
-
-/// What an outcome that raises an alarm did to its notice. Nothing of it for a condition. Only the alert that is sent at once has
-/// it: a digest is about many notices.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Cause {
-    /// Tries used, this one included.
-    pub tries: Option<i64>,
-    /// The tries that the notice has in all; `None`: no limit.
-    pub max_tries: Option<i64>,
-    /// Why it ended.
-    pub end_reason: Option<String>,
-    /// The producer's trace id.
-    pub trace_id: Option<String>,
-}
-
-impl Alarm {
-    /// Returns the alert that is sent if the alarm is not suppressed. `now`: when it is raised, in milliseconds since 1970.
-    pub fn to_alert(&self, now: i64) -> Alert {
-        let mut alert = Alert::new(AlertKind::Raised, self.reason, &self.definition, &self.message);
-        alert.notice_id = self.notice_id;
-        alert.description.clone_from(&self.description);
-        alert.class.clone_from(&self.class);
-        let Cause { tries, max_tries, end_reason, trace_id } = self.cause.clone();
-        (alert.tries, alert.max_tries, alert.end_reason, alert.trace_id) = (tries, max_tries, end_reason, trace_id);
-        alert.node.clone_from(&self.node);
-        alert.since = rfc3339(time_from_millis(now));
-        alert
-    }
-}
-
-/// The part of an outcome that a circuit breaker evaluates.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BreakerInput {
-    /// The definition.
-    pub def_id: i64,
-    /// Its breaker.
-    pub breaker: Breaker,
-    /// What the outcome shows about the target.
-    pub sign: TargetSign,
-    /// The alarm to raise if it opens the circuit.
-    pub alarm: Option<Alarm>,
 }
 
 /// Result of settling one outcome.
@@ -227,3 +166,7 @@ pub enum Settled {
     /// Another transaction has locked the row: settle it again later.
     Locked,
 }
+
+#[cfg(test)]
+#[path = "settle_tests.rs"]
+mod tests;

@@ -75,6 +75,7 @@ impl RedisStore {
                         ordering_key: notice.ordering_key_text(),
                         dedupe_key: notice.dedupe_key_text(),
                         dedupe_until_ended: notice.is_unique_until_ended().then_some("1"),
+                        tag: notice.tag_text(),
                         max_tries: notice.own_limits().max_tries.map(Text),
                         expires_at: notice.expires_millis().map(Text),
                         skipped: notice.skip_reason(),

@@ -11,6 +11,7 @@
 //! | `notice:<id>` | hash | a notice, live or ended |
 //! | `status:<status>` | sorted set | members by status; live ones by `next_call_time`, ended ones by `finish_time` |
 //! | `dead_letters:<class>` | sorted set | members of dead letters by their class, `-` for none |
+//! | `tagged:<status>:<tag>` | sorted set | members of the notices with this tag, as in `status:<status>` |
 //! | `dead_letter_classes` | set | all classes that dead letters ever had |
 //! | `error_group:<group>` | sorted set | members of dead letters by their group, by `finish_time` |
 //! | `error_groups` | set | the groups that have dead letters |
@@ -64,9 +65,8 @@ pub(super) const CRASH_LOOPING: &str = "crash_looping";
 pub(super) const LAST_DEFINITION: &str = "last_definition";
 pub(super) const LAST_ALERT_DEFINITION: &str = "last_alert_definition";
 
-/// Returns what follows the prefix in the key of the notices of a status.
-pub(super) fn status(status: Status) -> String {
-    let name = match status {
+fn name_of(status: Status) -> &'static str {
+    match status {
         Status::NotSent => "not_sent",
         Status::Succeeded => "succeeded",
         Status::Failed => "failed",
@@ -74,8 +74,17 @@ pub(super) fn status(status: Status) -> String {
         Status::AwaitingAck => "awaiting_ack",
         Status::Sending => "sending",
         Status::Cancelled => "cancelled",
-    };
-    format!(":status:{name}")
+    }
+}
+
+/// Returns what follows the prefix in the key of the notices of a status.
+pub(super) fn status(status: Status) -> String {
+    format!(":status:{}", name_of(status))
+}
+
+/// Returns what follows the prefix in the key of the notices of a status that have this tag.
+pub(super) fn tagged(status: Status, tag: &str) -> String {
+    format!(":tagged:{}:{tag}", name_of(status))
 }
 
 /// Returns what follows the prefix in the key of the dead letters of a class.

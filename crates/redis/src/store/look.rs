@@ -161,7 +161,7 @@ impl RedisStore {
 }
 
 /// What the script returns of a notice that it deleted.
-fn purged_row(words: &Words) -> Purged {
+pub(super) fn purged_row(words: &Words) -> Purged {
     let tries = number(words, 1).saturating_add(number(words, 2));
     let purged = Purged { id: number(words, 0), tries, class: word(words, 3), error: None, reason: word(words, 5) };
     purged.with_errors(word(words, 4).as_deref())

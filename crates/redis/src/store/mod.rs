@@ -13,6 +13,7 @@ mod definitions;
 mod given;
 mod inbox;
 mod keys;
+mod list;
 mod look;
 mod operate;
 mod row;

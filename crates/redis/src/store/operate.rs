@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use solid_notify_core::StoreError;
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::definition::NotifyDef;
-use solid_notify_core::notice::{NEVER, NoticeRecord, Status, duration_millis, time_from_millis};
+use solid_notify_core::notice::{NoticeRecord, duration_millis, time_from_millis};
 use solid_notify_core::store::verb::{Verb, VerbResult};
 use solid_notify_core::store::{
     AuditEntry, AuditQuery, BrowseStore, BulkStep, BulkStepDone, COUNT_HOLD, DefinitionCounts, Listed, NoticeCounts,
@@ -16,9 +16,10 @@ use solid_notify_core::store::{
     Switch, next_count, was_seen,
 };
 
-use super::given::{self, After, Millis, Text};
-use super::row::{Words, number, number_if_there, own_limits, score, word};
-use super::{AT_ONCE, LOOK, RedisStore, codec, keys, member};
+use super::given::{self, Millis, Text};
+use super::list::bounds;
+use super::row::{Words, number, score, word};
+use super::{AT_ONCE, LOOK, RedisStore, codec, member};
 
 #[async_trait]
 impl BrowseStore for RedisStore {
@@ -28,25 +29,11 @@ impl BrowseStore for RedisStore {
     }
 
     async fn list(&self, slice: &QueueSlice, limit: usize) -> Result<Vec<Listed>, StoreError> {
-        let (low, high) = bounds(slice);
-        let (from, to) = if slice.newest_first { (high, low) } else { (low, high) };
-        let after = slice.after.as_ref().map(|position| {
-            let time = position.time().trim_start_matches('0').replace("infinity", "inf");
-            let after_score = if time.is_empty() { "0".to_owned() } else { time };
-            After { after_score, after_member: member(position.id()) }
-        });
-        let from = after.as_ref().map_or(from, |after| after.after_score.clone());
-        let (set, latest_first) = (set_of(slice), slice.newest_first);
-        let list = given::Look::List { set, from, to, latest_first, most: limit, after };
-        let found: Vec<Words> = self.run(&LOOK, slice.def_id, &list, "listing notices").await?;
-        Ok(found.iter().map(|words| listed(slice.def_id, words)).collect())
+        self.list_of(slice, limit).await
     }
 
     async fn count(&self, slice: &QueueSlice, most: usize) -> Result<usize, StoreError> {
-        let (from, to) = bounds(slice);
-        let look = given::Look::Count { set: set_of(slice), from, to };
-        let count: usize = self.run(&LOOK, slice.def_id, &look, "counting notices").await?;
-        Ok(count.min(most))
+        self.count_of(slice, most).await
     }
 
     async fn classes(&self, def_ids: &[i64]) -> Result<Vec<(i64, String)>, StoreError> {
@@ -203,39 +190,4 @@ impl OperateStore for RedisStore {
     async fn close_circuit(&self, def_id: i64, who: &str) -> Result<bool, StoreError> {
         self.close(def_id, who).await
     }
-}
-
-/// The sorted set of a queue slice.
-fn set_of(slice: &QueueSlice) -> String {
-    match (slice.group, &slice.class) {
-        (Some(group), _) => keys::error_group(group),
-        (None, Some(class)) if slice.status == Status::DeadLetter => keys::dead_letters(class),
-        _ => keys::status(slice.status),
-    }
-}
-
-/// The first and the last score. Times are stored to the millisecond.
-fn bounds(slice: &QueueSlice) -> (String, String) {
-    let since = |time: DateTime<Utc>| (time - DateTime::UNIX_EPOCH).to_std().unwrap_or_default();
-    let low = slice.from.map_or_else(|| "-inf".to_owned(), |from| duration_millis(since(from)).to_string());
-    let high = slice.until.map_or_else(|| "+inf".to_owned(), |until| since(until).as_millis().to_string());
-    (low, high)
-}
-
-fn listed(def_id: i64, words: &Words) -> Listed {
-    let cut = |text: Option<String>, limit: usize| text.map(|text| text.chars().take(limit).collect::<String>());
-    let at = word(words, 14).and_then(|text| score(&text));
-    let id = number(words, 13);
-    let position = Position::new(at.map_or_else(|| "infinity".to_owned(), |at| format!("{at:016}")), id);
-    let status = Status::from_code(number(words, 0)).unwrap_or(Status::NotSent);
-    let time = time_from_millis(at.unwrap_or(NEVER));
-    let mut listed = Listed::new(id, def_id, status, time_from_millis(number(words, 6)), time, position);
-    (listed.fence, listed.failures, listed.crashes) = (number(words, 1), number(words, 2), number(words, 3));
-    listed.last_class = word(words, 4);
-    listed.description = cut(word(words, 5), 200);
-    listed.last_call_time = word(words, 7).map(|_| time_from_millis(number(words, 7)));
-    listed.end_reason = cut(word(words, 8), 500);
-    (listed.ordering_key, listed.dedupe_key) = (word(words, 9), word(words, 10));
-    listed.own = own_limits(number_if_there(words, 11), number_if_there(words, 12));
-    listed
 }

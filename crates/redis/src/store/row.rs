@@ -122,6 +122,7 @@ impl Stored {
         (record.trace_context, record.ordering_key, record.dedupe_key) =
             (self.text("trace_context"), self.text("ordering_key"), self.text("dedupe_key"));
         record.unique_until_ended = self.text("dedupe_until_ended").is_some();
+        record.tag = self.text("tag");
         record.own = own_limits(self.number("max_tries"), self.number("expires_at"));
         record.end_reason = self.text("end_reason");
         record.response = LastResponse::from_stored(self.text("response").as_deref());

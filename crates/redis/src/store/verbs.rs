@@ -7,10 +7,11 @@ use solid_notify_core::ack::{ACKED_LATE, AckResult, OfLive, Reply, of_ended, of_
 use solid_notify_core::limit::{CLOSE_CIRCUIT, close};
 use solid_notify_core::notice::{Status, millis_from_time};
 use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
-use solid_notify_core::store::{AuditEntry, BulkStep, BulkStepDone};
+use solid_notify_core::store::{AuditEntry, BulkStep, BulkStepDone, BulkVerb};
 
 use super::given::{self, SeenStep, StepVerb, Target, Text};
-use super::row::Stored;
+use super::look::purged_row;
+use super::row::{Stored, Words};
 use super::{AGAIN, CHANGE, LOOK, RedisStore, busy, codec, member, pause};
 
 impl RedisStore {
@@ -56,9 +57,10 @@ impl RedisStore {
     pub(super) async fn change_some(&self, step: &BulkStep) -> Result<BulkStepDone, StoreError> {
         const DOING: &str = "changing notices";
         let verb = match (&step.verb, step.status) {
-            (Verb::Retry, status) if status.is_final() => StepVerb::Revive,
-            (Verb::Reschedule { .. }, Status::NotSent | Status::Failed) => StepVerb::Retime,
-            (Verb::Cancel { reason }, status) if !status.is_final() => StepVerb::End { reason },
+            (BulkVerb::Retry, status) if status.is_final() => StepVerb::Revive,
+            (BulkVerb::Reschedule, Status::NotSent | Status::Failed) => StepVerb::Retime,
+            (BulkVerb::Cancel { reason }, status) if !status.is_final() => StepVerb::End { reason },
+            (BulkVerb::Purge { .. }, status) if status.is_final() => StepVerb::Purge,
             _ => return Ok(BulkStepDone::default()),
         };
         let targets = step.notices.iter().map(|target| {
@@ -72,15 +74,16 @@ impl RedisStore {
                 let status = step.status.into();
                 given::Change::Step { verb, status, notices: &targets, seen }
             };
-            type Seen = (String, Vec<String>, Vec<String>);
-            let (_, changed, taken): Seen = self.run(&CHANGE, step.def_id, &change(None), DOING).await?;
+            type Seen = (String, Vec<String>, Vec<String>, Vec<Words>);
+            let (_, changed, taken, _): Seen = self.run(&CHANGE, step.def_id, &change(None), DOING).await?;
             let seen = format!("{}/{}", changed.join(" "), taken.join(" "));
             let ids = |members: &[String]| members.iter().filter_map(|member| member.parse().ok()).collect();
-            let done = BulkStepDone { changed: ids(&changed), dedupe_key_taken: ids(&taken) };
+            let mut done = BulkStepDone { changed: ids(&changed), dedupe_key_taken: ids(&taken), purged: Vec::new() };
             let audit = codec::audit_text(&done.entry(step, DateTime::UNIX_EPOCH));
             let take = change(Some(SeenStep { seen, audit }));
-            let (reply, _, _): Seen = self.run(&CHANGE, step.def_id, &take, DOING).await?;
+            let (reply, _, _, purged): Seen = self.run(&CHANGE, step.def_id, &take, DOING).await?;
             if reply == "done" {
+                done.purged = purged.iter().map(purged_row).collect();
                 return Ok(done);
             }
         }

@@ -84,6 +84,8 @@ CREATE TABLE IF NOT EXISTS notify_msg (
     dedupe_until_ended bool,
     ordering_key   varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     trace_context  varchar(1000),
+    -- The object of the business that the notice is about, for operators: order:42.
+    tag            varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
     max_tries      integer,
     expires_at     datetime(6),
@@ -98,7 +100,7 @@ CREATE TABLE IF NOT EXISTS notify_msg (
     -- The dedupe key while the notice has it (until its first claim, or until it has ended), else null.
     unique_key     varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */
                    GENERATED ALWAYS AS (CASE WHEN fence = 0 OR dedupe_until_ended THEN dedupe_key END) STORED,
-    CONSTRAINT notify_msg_keys CHECK (char_length(dedupe_key) >= 1 AND char_length(ordering_key) >= 1),
+    CONSTRAINT notify_msg_keys CHECK (char_length(dedupe_key) >= 1 AND char_length(ordering_key) >= 1 AND char_length(tag) >= 1),
     CONSTRAINT notify_msg_status CHECK (status IN (0, 2, 4, 5)),
     -- 9999-12-31 is the due time of a notice that waits for its ack without end.
     CONSTRAINT notify_msg_times CHECK (next_call_time >= '1970-01-01' AND create_time >= '1970-01-01'),
@@ -108,6 +110,8 @@ CREATE TABLE IF NOT EXISTS notify_msg (
     UNIQUE KEY notify_msg_dedupe (def_id, unique_key),
     -- Finds the notices in front of one in its ordering key. (Not a unique index: in those the id is not part of the order.)
     KEY notify_msg_order (def_id, ordering_key, id),
+    -- Finds the notices of a tag.
+    KEY notify_msg_tag (def_id, tag),
     -- Only one notice of an ordering key is under way at a time.
     UNIQUE KEY notify_msg_under_way (def_id, under_way)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
@@ -131,6 +135,7 @@ CREATE TABLE IF NOT EXISTS notify_msg_history (
     dedupe_until_ended bool,
     ordering_key   varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     trace_context  varchar(1000),
+    tag            varchar(200) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     max_tries      integer,
     expires_at     datetime(6),
     response       longtext,
@@ -147,6 +152,10 @@ CREATE TABLE IF NOT EXISTS notify_msg_history (
     -- Dead letters by their class, newest or oldest first. MySQL has no partial indexes, so a success has an entry too, which
     -- costs about a hundredth of sending it.
     KEY notify_msg_history_dead (def_id, dead_class, finish_time),
+    -- Ended notices by their tag and their keys.
+    KEY notify_msg_history_tag (def_id, tag, status, finish_time),
+    KEY notify_msg_history_order (def_id, ordering_key, status, finish_time),
+    KEY notify_msg_history_dedupe (def_id, dedupe_key, status, finish_time),
     -- Dead letters by their group, newest or oldest first.
     KEY notify_msg_history_group (def_id, error_group, finish_time)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;

@@ -1,9 +1,9 @@
 -- Adds a notice by plain SQL: in the caller's transaction, in triggers, from any language.
 --     CALL notify_add('sync_to_omp', '{"dsp": 7}');
---     CALL notify_add_with('remind', '{"order": 7}', NULL, 3600, NULL, NULL, 'order 7', NULL, NULL, NULL, @id);
+--     CALL notify_add_with('remind', '{"order": 7}', NULL, 3600, NULL, NULL, 'order 7', NULL, NULL, NULL, 'order:7', @id);
 --     CALL notify_add('order_changed', json_object('id', NEW.id));   -- in a trigger
 -- The second one takes all properties of a notice (procedures have no defaults here), the delay in seconds,
--- the expiry (the tenth argument) in UTC. It returns the id
+-- the expiry (the tenth argument) in UTC, the tag (the eleventh). It returns the id
 -- of the notice, or of the one that has the same dedupe key (null where the transaction cannot see it). A key is unique until the
 -- notice is claimed for its first attempt (the sixth argument: "send the newest state"; a notice that has the key already is not
 -- claimed before the caller's transaction ends), or until it has ended (the seventh: "do this once").
@@ -31,6 +31,7 @@ CREATE PROCEDURE notify_add_with(
     IN  the_trace_context longtext CHARACTER SET utf8mb4,
     IN  the_max_tries     integer,
     IN  the_expiry        datetime(6),
+    IN  the_tag           longtext CHARACTER SET utf8mb4 COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
     OUT the_id            bigint
 ) MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -55,6 +56,7 @@ BEGIN
         WHEN NOT json_valid(coalesce(the_param, 'null')) THEN 'the parameter is not JSON'
         WHEN char_length(the_ordering_key) NOT BETWEEN 1 AND 200 OR char_length(the_key) NOT BETWEEN 1 AND 200
             THEN 'a key must have 1 to 200 characters'
+        WHEN char_length(the_tag) NOT BETWEEN 1 AND 200 THEN 'a tag must have 1 to 200 characters'
         WHEN unique_until_claimed IS NOT NULL AND unique_until_ended IS NOT NULL
             THEN 'a notice has one dedupe key, unique until claimed or until ended'
         WHEN the_max_tries < 1 THEN 'max_tries must be 1 or more'
@@ -99,9 +101,9 @@ BEGIN
             END;
             -- A negative delay counts as zero; the longest is ten years.
             INSERT INTO notify_msg (def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended,
-                max_tries, expires_at, next_call_time)
+                max_tries, expires_at, tag, next_call_time)
             VALUES (definition, coalesce(the_param, 'null'), the_description, the_trace_context, the_ordering_key, the_key,
-                    CASE WHEN unique_until_ended IS NOT NULL THEN true END, the_max_tries, the_expiry,
+                    CASE WHEN unique_until_ended IS NOT NULL THEN true END, the_max_tries, the_expiry, the_tag,
                     TIMESTAMPADD(
                         MICROSECOND,
                         CAST(least(greatest(coalesce(the_delay, 0), 0), 315576000) * 1000000 AS signed),
@@ -124,7 +126,7 @@ CREATE PROCEDURE notify_add(
 ) MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE the_id bigint;
-    CALL notify_add_with(the_name, the_param, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, the_id);
+    CALL notify_add_with(the_name, the_param, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, the_id);
 END
 //
 DELIMITER ;

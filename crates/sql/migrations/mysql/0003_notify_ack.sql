@@ -1,6 +1,6 @@
 -- Acknowledges a notice by plain SQL: in the caller's transaction, in triggers, from any language.
---     CALL notify_ack(7, @answer);
--- The answer is what it did: 'applied' (the notice has ended as succeeded), 'dead_letter_acked' (it was a dead letter and is
+--     CALL notify_ack(7, @result);
+-- The result is what it did: 'applied' (the notice has ended as succeeded), 'dead_letter_acked' (it was a dead letter and is
 -- a success now), 'already_succeeded', 'cancelled', or 'unknown' (there is no notice with this id, or it was purged).
 -- It has several steps, and outside a transaction each of them commits by itself, so begin one.
 -- It runs with the rights of its caller, in a trigger of its definer, which needs EXECUTE; SELECT, UPDATE and DELETE on
@@ -9,7 +9,7 @@ SET @notify_sql_mode = @@sql_mode, sql_mode = 'TRADITIONAL';
 DELIMITER //
 DROP PROCEDURE IF EXISTS notify_ack
 //
-CREATE PROCEDURE notify_ack(IN the_id bigint, OUT answer varchar(30)) MODIFIES SQL DATA SQL SECURITY INVOKER
+CREATE PROCEDURE notify_ack(IN the_id bigint, OUT result varchar(30)) MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE found_id bigint;
     DECLARE ended smallint;
@@ -19,7 +19,7 @@ BEGIN
     DECLARE was_live bool DEFAULT false;
     DECLARE look int DEFAULT 0;
     DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
-    SET answer = 'unknown';
+    SET result = 'unknown';
     -- Two rounds, because the notice may be revived between the two looks. The locks wait for a settle in progress.
     looks: WHILE look < 2 DO
         SET look = look + 1;
@@ -35,11 +35,11 @@ BEGIN
             -- Deletes an ended notice that has the same id (an id that was given twice).
             DELETE FROM notify_msg_history WHERE id = the_id;
             INSERT INTO notify_msg_history (id, def_id, param, description, errors, status, fence, failures, crashes, worker,
-                last_class, last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context,
+                last_class, last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag,
                 max_tries, expires_at, response, finish_time,
                 end_reason)
             SELECT id, def_id, param, description, errors, 1, fence, failures, crashes, worker, NULL, last_call_time, NULL,
-                   create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, max_tries, expires_at, response,
+                   create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag, max_tries, expires_at, response,
                    UTC_TIMESTAMP(6), 'acked'
             FROM notify_msg WHERE id = the_id;
             SELECT def_id, ordering_key INTO owner, the_key FROM notify_msg WHERE id = the_id;
@@ -52,7 +52,7 @@ BEGIN
                 UPDATE notify_msg SET next_call_time = UTC_TIMESTAMP(6), blocked_since = NULL
                 WHERE id = next_id AND blocked_since IS NOT NULL;
             END IF;
-            SET answer = 'applied';
+            SET result = 'applied';
             LEAVE looks;
         END IF;
         SELECT status, def_id INTO ended, owner FROM notify_msg_history WHERE id = the_id;
@@ -70,7 +70,7 @@ BEGIN
                 VALUES (left(current_user(), 200), 'ack', owner, the_id,
                         'a late ack made a success of the dead letter');
             END IF;
-            SET answer = CASE ended WHEN 3 THEN 'dead_letter_acked' WHEN 6 THEN 'cancelled' ELSE 'already_succeeded' END;
+            SET result = CASE ended WHEN 3 THEN 'dead_letter_acked' WHEN 6 THEN 'cancelled' ELSE 'already_succeeded' END;
             LEAVE looks;
         END IF;
     END WHILE;

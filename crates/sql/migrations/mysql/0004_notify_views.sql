@@ -16,7 +16,7 @@ CREATE OR REPLACE VIEW notify_pending AS
                 THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message'))) END AS last_error,
            CASE WHEN JSON_VALID(m.response)
                 THEN JSON_UNQUOTE(JSON_EXTRACT(m.response, '$.status')) END AS response_status,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time,
+           m.description, m.ordering_key, m.dedupe_key, m.tag, m.worker, m.create_time, m.last_call_time,
            m.max_tries, m.expires_at
     FROM notify_msg m LEFT JOIN notify_def d ON d.id = m.def_id;
 
@@ -29,7 +29,7 @@ CREATE OR REPLACE VIEW notify_done AS
                 THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message'))) END AS last_error,
            CASE WHEN JSON_VALID(m.response)
                 THEN JSON_UNQUOTE(JSON_EXTRACT(m.response, '$.status')) END AS response_status,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
+           m.description, m.ordering_key, m.dedupe_key, m.tag, m.worker, m.create_time, m.last_call_time
     FROM notify_msg_history m LEFT JOIN notify_def d ON d.id = m.def_id
     WHERE m.status IN (1, 6);
 
@@ -42,6 +42,6 @@ CREATE OR REPLACE VIEW notify_error AS
                 THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message'))) END AS last_error,
            CASE WHEN JSON_VALID(m.response)
                 THEN JSON_UNQUOTE(JSON_EXTRACT(m.response, '$.status')) END AS response_status,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
+           m.description, m.ordering_key, m.dedupe_key, m.tag, m.worker, m.create_time, m.last_call_time
     FROM notify_msg_history m LEFT JOIN notify_def d ON d.id = m.def_id
     WHERE m.status = 3;

@@ -79,6 +79,8 @@ CREATE TABLE notify_msg (
     dedupe_until_ended boolean,
     ordering_key   text,
     trace_context  text,
+    -- The object of the business that the notice is about, for operators: order:42.
+    tag            text,
     -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
     max_tries      integer,
     expires_at     timestamptz,
@@ -101,6 +103,9 @@ CREATE UNIQUE INDEX notify_msg_dedupe ON notify_msg (def_id, dedupe_key)
 CREATE UNIQUE INDEX notify_msg_order
     ON notify_msg (def_id, ordering_key, (CASE WHEN status IN (4, 5) THEN 0 ELSE id END)) WHERE ordering_key IS NOT NULL;
 
+-- Finds the notices of a tag. Other notices have no entry.
+CREATE INDEX notify_msg_tag ON notify_msg (def_id, tag) WHERE tag IS NOT NULL;
+
 CREATE TABLE notify_msg_history (
     id             bigint PRIMARY KEY,
     def_id         bigint NOT NULL,
@@ -120,6 +125,7 @@ CREATE TABLE notify_msg_history (
     dedupe_until_ended boolean,
     ordering_key   text,
     trace_context  text,
+    tag            text,
     max_tries      integer,
     expires_at     timestamptz,
     response       json,
@@ -131,6 +137,13 @@ CREATE TABLE notify_msg_history (
 );
 
 CREATE INDEX notify_msg_history_finished ON notify_msg_history (def_id, status, finish_time);
+
+-- Ended notices by their tag and their keys. A notice without one has no entry.
+CREATE INDEX notify_msg_history_tag ON notify_msg_history (def_id, tag, status, finish_time) WHERE tag IS NOT NULL;
+CREATE INDEX notify_msg_history_order ON notify_msg_history (def_id, ordering_key, status, finish_time)
+    WHERE ordering_key IS NOT NULL;
+CREATE INDEX notify_msg_history_dedupe ON notify_msg_history (def_id, dedupe_key, status, finish_time)
+    WHERE dedupe_key IS NOT NULL;
 
 -- Dead letters by their class ('-': none), newest or oldest first. No successes. Not WHERE status = 3: Postgres would use it
 -- for searches without a class, and read all of it.

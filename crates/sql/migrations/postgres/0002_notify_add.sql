@@ -2,6 +2,7 @@
 --     SELECT notify_add('sync_to_omp', '{"dsp": 7}');
 --     SELECT notify_add('remind', json_build_object('order', 7), delay => '1 hour', unique_until_ended => 'order 7');
 --     SELECT notify_add('push_state', '{"order": 7}', unique_until_claimed => 'order 7');
+--     SELECT notify_add('sync_order', '{"order": 7}', tag => 'order:7');
 --     PERFORM notify_add('order_changed', to_json(NEW));   -- in a trigger
 -- Returns the notice's id, or the id of the notice that has the same dedupe key (null where the transaction cannot see it). A key
 -- is unique until the notice is claimed for its first attempt ("send the newest state"; a notice that has the key already is not
@@ -18,7 +19,8 @@ CREATE FUNCTION notify_add(
     unique_until_ended   text DEFAULT NULL,
     trace_context text     DEFAULT NULL,
     max_tries     integer  DEFAULT NULL,
-    expires_at    timestamptz DEFAULT NULL
+    expires_at    timestamptz DEFAULT NULL,
+    tag           text     DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -34,6 +36,7 @@ BEGIN
         WHEN encrypts THEN 'the definition has encrypt_param: add its notices with the library, which encrypts them'
         WHEN length(notify_add.ordering_key) NOT BETWEEN 1 AND 200 OR length(key) NOT BETWEEN 1 AND 200
             THEN 'a key must have 1 to 200 characters'
+        WHEN length(notify_add.tag) NOT BETWEEN 1 AND 200 THEN 'a tag must have 1 to 200 characters'
         WHEN notify_add.unique_until_claimed IS NOT NULL AND notify_add.unique_until_ended IS NOT NULL
             THEN 'a notice has one dedupe key: unique_until_claimed or unique_until_ended'
         WHEN notify_add.max_tries < 1 THEN 'max_tries must be 1 or more'
@@ -46,10 +49,10 @@ BEGIN
     LOOP
         -- A negative delay counts as zero; the longest is ten years.
         INSERT INTO notify_msg (def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended,
-            max_tries, expires_at, next_call_time)
+            max_tries, expires_at, tag, next_call_time)
         VALUES (definition, coalesce(notify_add.param, 'null'), notify_add.description, notify_add.trace_context,
                 notify_add.ordering_key, key, CASE WHEN notify_add.unique_until_ended IS NOT NULL THEN true END,
-                notify_add.max_tries, notify_add.expires_at,
+                notify_add.max_tries, notify_add.expires_at, notify_add.tag,
                 statement_timestamp() + least(greatest(coalesce(notify_add.delay, '0'), '0'), '87660 hours'))
         ON CONFLICT (def_id, dedupe_key) WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
         RETURNING id INTO added;
@@ -73,7 +76,7 @@ $$;
 DO $$
 BEGIN
     EXECUTE format(
-        'ALTER FUNCTION notify_add(text, json, text, interval, text, text, text, text, integer, timestamptz) SET search_path = %I, pg_temp',
+        'ALTER FUNCTION notify_add(text, json, text, interval, text, text, text, text, integer, timestamptz, text) SET search_path = %I, pg_temp',
         current_schema()
     );
 END

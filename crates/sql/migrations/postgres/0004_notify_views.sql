@@ -11,7 +11,7 @@ CREATE VIEW notify_pending AS
            m.next_call_time,
            m.failures, m.crashes, m.last_class, m.errors -> -1 ->> 'message' AS last_error,
            m.response ->> 'status' AS response_status,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time,
+           m.description, m.ordering_key, m.dedupe_key, m.tag, m.worker, m.create_time, m.last_call_time,
            m.max_tries, m.expires_at
     FROM notify_msg m LEFT JOIN notify_def d ON d.id = m.def_id;
 
@@ -22,7 +22,7 @@ CREATE VIEW notify_done AS
            m.finish_time, m.end_reason,
            m.failures, m.crashes, m.last_class, m.errors -> -1 ->> 'message' AS last_error,
            m.response ->> 'status' AS response_status,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
+           m.description, m.ordering_key, m.dedupe_key, m.tag, m.worker, m.create_time, m.last_call_time
     FROM notify_msg_history m LEFT JOIN notify_def d ON d.id = m.def_id
     WHERE m.status IN (1, 6);
 
@@ -33,6 +33,6 @@ CREATE VIEW notify_error AS
            m.finish_time, m.end_reason,
            m.failures, m.crashes, m.last_class, m.errors -> -1 ->> 'message' AS last_error,
            m.response ->> 'status' AS response_status,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
+           m.description, m.ordering_key, m.dedupe_key, m.tag, m.worker, m.create_time, m.last_call_time
     FROM notify_msg_history m LEFT JOIN notify_def d ON d.id = m.def_id
     WHERE m.status = 3;

@@ -85,6 +85,8 @@ CREATE TABLE notify_msg (
     dedupe_until_ended integer,
     ordering_key   text,
     trace_context  text,
+    -- The object of the business that the notice is about, for operators: order:42.
+    tag            text,
     -- The notice's own limits: its tries, instead of 1 + max_retry_times, and the time from which on it is not sent.
     max_tries      integer,
     expires_at     text,
@@ -94,8 +96,8 @@ CREATE TABLE notify_msg (
     -- is the time of the next look.
     blocked_since  text,
     CONSTRAINT notify_msg_keys CHECK (
-        typeof(dedupe_key) IN ('text', 'null') AND typeof(ordering_key) IN ('text', 'null')
-        AND length(dedupe_key) BETWEEN 1 AND 200 AND length(ordering_key) BETWEEN 1 AND 200
+        typeof(dedupe_key) IN ('text', 'null') AND typeof(ordering_key) IN ('text', 'null') AND typeof(tag) IN ('text', 'null')
+        AND length(dedupe_key) BETWEEN 1 AND 200 AND length(ordering_key) BETWEEN 1 AND 200 AND length(tag) BETWEEN 1 AND 200
         AND (dedupe_until_ended IS NULL OR dedupe_until_ended IN (0, 1))
     ),
     -- 9999-12-31 is the due time of a notice that waits for its ack without end.
@@ -118,6 +120,9 @@ CREATE UNIQUE INDEX notify_msg_dedupe ON notify_msg (def_id, dedupe_key)
 CREATE UNIQUE INDEX notify_msg_order
     ON notify_msg (def_id, ordering_key, (CASE WHEN status IN (4, 5) THEN 0 ELSE id END)) WHERE ordering_key IS NOT NULL;
 
+-- Finds the notices of a tag. Other notices have no entry.
+CREATE INDEX notify_msg_tag ON notify_msg (def_id, tag) WHERE tag IS NOT NULL;
+
 CREATE TABLE notify_msg_history (
     id             integer PRIMARY KEY,
     def_id         integer NOT NULL,
@@ -137,6 +142,7 @@ CREATE TABLE notify_msg_history (
     dedupe_until_ended integer,
     ordering_key   text,
     trace_context  text,
+    tag            text,
     max_tries      integer,
     expires_at     text,
     response       text,
@@ -152,6 +158,13 @@ CREATE TABLE notify_msg_history (
 );
 
 CREATE INDEX notify_msg_history_finished ON notify_msg_history (def_id, status, finish_time);
+
+-- Ended notices by their tag and their keys. A notice without one has no entry.
+CREATE INDEX notify_msg_history_tag ON notify_msg_history (def_id, tag, status, finish_time) WHERE tag IS NOT NULL;
+CREATE INDEX notify_msg_history_order ON notify_msg_history (def_id, ordering_key, status, finish_time)
+    WHERE ordering_key IS NOT NULL;
+CREATE INDEX notify_msg_history_dedupe ON notify_msg_history (def_id, dedupe_key, status, finish_time)
+    WHERE dedupe_key IS NOT NULL;
 
 -- Dead letters by their class, newest or oldest first. It has no successes.
 CREATE INDEX notify_msg_history_dead ON notify_msg_history (def_id, dead_class, finish_time) WHERE dead_class IS NOT NULL;

@@ -3,12 +3,13 @@
 -- It returns no id.
 --     INSERT INTO notify_add (name, param) VALUES ('sync_to_omp', '{"dsp": 7}');
 --     INSERT INTO notify_add (name, param, delay, unique_until_ended) VALUES ('remind', json_object('order', 7), 3600, 'order 7');
+--     INSERT INTO notify_add (name, param, tag) VALUES ('sync_order', '{"order": 7}', 'order:7');
 -- A dedupe key is unique until the notice is claimed for its first attempt (unique_until_claimed: "send the newest state"), or
 -- until it has ended (unique_until_ended: "do this once").
 CREATE VIEW notify_add
     (name, param, description, delay, ordering_key, unique_until_claimed, unique_until_ended, trace_context, max_tries,
-     expires_at) AS
-    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE false;
+     expires_at, tag) AS
+    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE false;
 
 -- The table's checks cover most of this. But a caller's OR IGNORE also ignores a failed check, and the notice would be lost
 -- without an error. It does not ignore RAISE.
@@ -26,6 +27,8 @@ BEGIN
     WHERE 'blob' IN (typeof(NEW.ordering_key), typeof(NEW.unique_until_claimed), typeof(NEW.unique_until_ended))
        OR length(NEW.ordering_key) NOT BETWEEN 1 AND 200 OR length(NEW.unique_until_claimed) NOT BETWEEN 1 AND 200
        OR length(NEW.unique_until_ended) NOT BETWEEN 1 AND 200;
+    SELECT RAISE(ABORT, 'notify_add: a tag must have 1 to 200 characters')
+    WHERE typeof(NEW.tag) = 'blob' OR length(NEW.tag) NOT BETWEEN 1 AND 200;
     SELECT RAISE(ABORT, 'notify_add: a notice has one dedupe key: unique_until_claimed or unique_until_ended')
     WHERE NEW.unique_until_claimed IS NOT NULL AND NEW.unique_until_ended IS NOT NULL;
     SELECT RAISE(ABORT, 'notify_add: a description may have 65536 bytes')
@@ -39,10 +42,10 @@ BEGIN
     -- A condition skips a duplicate, because a caller's OR REPLACE would replace it. A negative delay counts as zero; the longest
     -- is ten years.
     INSERT INTO notify_msg (def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended,
-        max_tries, expires_at, next_call_time)
+        max_tries, expires_at, tag, next_call_time)
     SELECT d.id, coalesce(NEW.param, 'null'), NEW.description, NEW.trace_context, NEW.ordering_key,
            coalesce(NEW.unique_until_claimed, NEW.unique_until_ended), CASE WHEN NEW.unique_until_ended IS NOT NULL THEN 1 END,
-           NEW.max_tries, strftime('%Y-%m-%d %H:%M:%f', NEW.expires_at),
+           NEW.max_tries, strftime('%Y-%m-%d %H:%M:%f', NEW.expires_at), NEW.tag,
            strftime('%Y-%m-%d %H:%M:%f', 'now', printf('%+.3f seconds', min(max(coalesce(NEW.delay, 0), 0), 315576000)))
     FROM notify_def d
     WHERE d.name = NEW.name AND d.delete_time IS NULL

@@ -12,7 +12,7 @@ CREATE VIEW notify_pending AS
            m.next_call_time,
            m.failures, m.crashes, m.last_class, CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END AS last_error,
            CASE WHEN json_valid(m.response) THEN json_extract(m.response, '$.status') END AS response_status,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time,
+           m.description, m.ordering_key, m.dedupe_key, m.tag, m.worker, m.create_time, m.last_call_time,
            m.max_tries, m.expires_at
     FROM notify_msg m LEFT JOIN notify_def d ON d.id = m.def_id;
 
@@ -23,7 +23,7 @@ CREATE VIEW notify_done AS
            m.finish_time, m.end_reason,
            m.failures, m.crashes, m.last_class, CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END AS last_error,
            CASE WHEN json_valid(m.response) THEN json_extract(m.response, '$.status') END AS response_status,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
+           m.description, m.ordering_key, m.dedupe_key, m.tag, m.worker, m.create_time, m.last_call_time
     FROM notify_msg_history m LEFT JOIN notify_def d ON d.id = m.def_id
     WHERE m.status IN (1, 6);
 
@@ -34,6 +34,6 @@ CREATE VIEW notify_error AS
            m.finish_time, m.end_reason,
            m.failures, m.crashes, m.last_class, CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END AS last_error,
            CASE WHEN json_valid(m.response) THEN json_extract(m.response, '$.status') END AS response_status,
-           m.description, m.ordering_key, m.dedupe_key, m.worker, m.create_time, m.last_call_time
+           m.description, m.ordering_key, m.dedupe_key, m.tag, m.worker, m.create_time, m.last_call_time
     FROM notify_msg_history m LEFT JOIN notify_def d ON d.id = m.def_id
     WHERE m.status = 3;

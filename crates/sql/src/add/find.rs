@@ -6,14 +6,13 @@ use serde::Serialize;
 use solid_notify_core::add::{NewNotice, nearest_name};
 use solid_notify_core::error::{Error, Result};
 
-use crate::add::caller::{Caller, DOING};
 use crate::add::known_ids::Found;
-use crate::add::statements::AddStatements;
+use crate::add::statements::{AddStatements, Duplicate, Looked, Named};
+use crate::caller::{Caller, Context, DOING};
 use crate::dialect::Dialect;
 use crate::dialect::fault::failed;
 use crate::dialect::row::required;
 use crate::dialect::statement::{Arg, Statement, json};
-use crate::tx::Context;
 
 /// Reads the notice's definition by the statement `look`, and the tables in which it was read. `look_now` is the same as
 /// a locking read.
@@ -47,12 +46,12 @@ async fn found_by<DB: Dialect>(
     let failed = |error| failed::<DB>(DOING, error);
     let rows = DB::fetch(conn, look, &[now, notice.name().into()]).await.map_err(failed)?;
     let Some(row) = rows.first() else { return Ok(None) };
-    if !matches!(caller, Caller::Connection) && DB::int(row, 1).map_err(failed)? == Some(0) {
+    if !matches!(caller, Caller::Connection) && DB::int(row, Looked::AT.is_open).map_err(failed)? == Some(0) {
         return Err(Error::TransactionLost { doing: DOING });
     }
-    let encrypts = DB::int(row, 3).map_err(failed)? == Some(1);
-    let found = Found { id: required::<DB>(row, 0).map_err(failed)?, encrypts };
-    Ok(Some((found, DB::text(row, 2).map_err(failed)?.unwrap_or_default())))
+    let id = required::<DB>(row, Looked::AT.id).map_err(failed)?;
+    let encrypts = DB::int(row, Looked::AT.encrypts).map_err(failed)? == Some(1);
+    Ok(Some((Found { id, encrypts }, DB::text(row, Looked::AT.tables).map_err(failed)?.unwrap_or_default())))
 }
 
 /// Reads the definitions that have these names, and the tables in which they were read.
@@ -66,10 +65,11 @@ pub(crate) async fn definition_ids<DB: Dialect>(
     let args = [Arg::Int(caller.now_millis()), Arg::Text(Some(&json.to_string()))];
     let rows = DB::fetch(conn, &AddStatements::of(DB::KIND).definition_ids, &args).await.map_err(failed)?;
     let entry = |row| {
-        let found = Found { id: required::<DB>(row, 0)?, encrypts: DB::int(row, 3)? == Some(1) };
-        Ok((DB::text(row, 1)?.unwrap_or_default(), found))
+        let encrypts = DB::int(row, Named::AT.encrypts)? == Some(1);
+        let found = Found { id: required::<DB>(row, Named::AT.id)?, encrypts };
+        Ok((DB::text(row, Named::AT.name)?.unwrap_or_default(), found))
     };
-    let tables = rows.first().map(|row| DB::text(row, 2)).transpose().map_err(failed)?.flatten();
+    let tables = rows.first().map(|row| DB::text(row, Named::AT.tables)).transpose().map_err(failed)?.flatten();
     Ok((rows.iter().map(entry).collect::<sqlx::Result<_>>().map_err(failed)?, tables.unwrap_or_default()))
 }
 
@@ -105,30 +105,31 @@ impl DedupeKey<'_> {
     }
 }
 
-/// Returns the ids of the visible notices that have these keys. `hold` locks them: no sweeper claims them before this transaction
+/// Returns the ids of the visible notices that have these keys. `lock` locks them: no sweeper claims them before this transaction
 /// ends.
 pub(crate) async fn duplicates<DB: Dialect>(
     conn: &mut DB::Connection,
     keys: impl Iterator<Item = DedupeKey<'_>>,
     now: Arg<'_>,
-    hold: bool,
+    lock: bool,
 ) -> sqlx::Result<HashMap<(i64, String), i64>> {
+    const AT: Duplicate = Duplicate::AT;
     let keys = keys.collect::<Vec<_>>();
     if keys.is_empty() {
         return Ok(HashMap::new());
     }
     let json = json(&keys)?;
     let statements = AddStatements::of(DB::KIND);
-    let statement = if hold { &statements.hold_duplicates } else { &statements.duplicates };
+    let statement = if lock { &statements.lock_duplicates } else { &statements.duplicates };
     let rows = DB::fetch(conn, statement, &[now, json.as_str().into()]).await?;
     let entry = |row| {
-        let key = (required::<DB>(row, 1)?, DB::text(row, 2)?.unwrap_or_default());
-        Ok((key, required::<DB>(row, 0)?))
+        let key = (required::<DB>(row, AT.def_id)?, DB::text(row, AT.dedupe_key)?.unwrap_or_default());
+        Ok((key, required::<DB>(row, AT.id)?))
     };
     rows.iter().map(entry).collect()
 }
 
-/// Returns the id of the notice that has the dedupe key, if this transaction sees one. `hold` locks it: where the key lasts until
+/// Returns the id of the notice that has the dedupe key, if this transaction sees one. `lock` locks it: where the key lasts until
 /// the claim, no sweeper may claim the notice before this transaction ends, because the handler would not see this transaction's
 /// changes.
 pub(crate) async fn duplicate_of<DB: Dialect>(
@@ -136,8 +137,8 @@ pub(crate) async fn duplicate_of<DB: Dialect>(
     def_id: i64,
     notice: &NewNotice,
     now: Arg<'_>,
-    hold: bool,
+    lock: bool,
 ) -> sqlx::Result<Option<i64>> {
     let key = notice.taken_key_text().map(|own_key| DedupeKey { owner: def_id, own_key });
-    Ok(duplicates::<DB>(conn, key.into_iter(), now, hold).await?.into_values().next())
+    Ok(duplicates::<DB>(conn, key.into_iter(), now, lock).await?.into_values().next())
 }

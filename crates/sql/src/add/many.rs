@@ -12,16 +12,16 @@ use solid_notify_core::add::NewNotice;
 use solid_notify_core::error::{Error, Result};
 use sqlx::Connection;
 
-use crate::add::caller::{Caller, DOING, Inserted};
 use crate::add::find::{DedupeKey, committed_ids, definition_ids, duplicates, unknown_definition};
 use crate::add::known_ids::Found;
 use crate::add::one::{ROUNDS, insert, insert_of, lost_again};
 use crate::add::skipped::{check_skipped, end_skipped};
-use crate::add::statements::{AddStatements, NEW_COLUMNS};
+use crate::add::statements::{AddStatements, Returned};
+use crate::caller::{Caller, DOING, Inserted};
 use crate::dialect::Dialect;
 use crate::dialect::fault::{failed, is_unique_violation};
 use crate::dialect::kind::Kind;
-use crate::dialect::row::required;
+use crate::dialect::row::{one_number, required};
 use crate::dialect::statement::{Arg, Statement, json, mysql_literal};
 
 /// Maximum number of notices in one statement.
@@ -46,6 +46,7 @@ struct NewRow<'a> {
     dedupe_key: Option<&'a str>,
     /// 1: the dedupe key lasts until the notice has ended. Null: until it is claimed.
     until_ended: Option<i64>,
+    tag: Option<&'a str>,
     max_tries: Option<i64>,
     expires_at: Option<i64>,
     send_at: Option<i64>,
@@ -65,6 +66,7 @@ impl<'a> NewRow<'a> {
             ordering_key: notice.ordering_key_text(),
             dedupe_key: notice.taken_key_text(),
             until_ended: (notice.is_unique_until_ended() && notice.skip_reason().is_none()).then_some(1),
+            tag: notice.tag_text(),
             max_tries: notice.own_limits().max_tries,
             expires_at: notice.expires_millis(),
             send_at,
@@ -82,7 +84,7 @@ impl<'a> NewRow<'a> {
     }
 
     fn size(&self) -> usize {
-        let texts = [self.description, self.trace_context, self.ordering_key, self.dedupe_key];
+        let texts = [self.description, self.trace_context, self.ordering_key, self.dedupe_key, self.tag];
         200 + self.param.len() + texts.into_iter().flatten().map(str::len).sum::<usize>()
     }
 }
@@ -227,14 +229,15 @@ async fn insert_batches<DB: Dialect>(
     now: Arg<'_>,
     inserted: &mut [Option<Inserted>],
 ) -> sqlx::Result<()> {
+    const AT: Returned = Returned::AT;
     let mut missing = Vec::new();
     for chunk in chunks(rows) {
         let json = json(&chunk)?;
         let returned = DB::fetch(conn, statement, &[now, json.as_str().into()]).await?;
         let (mut by_key, mut by_order) = (HashMap::new(), Vec::new());
         for row in &returned {
-            let (id, def_id) = (required::<DB>(row, 0)?, required::<DB>(row, 1)?);
-            match DB::text(row, 2)? {
+            let (id, def_id) = (required::<DB>(row, AT.id)?, required::<DB>(row, AT.def_id)?);
+            match DB::text(row, AT.dedupe_key)? {
                 Some(key) => drop(by_key.insert((def_id, key), id)),
                 None => by_order.push(id),
             }
@@ -252,9 +255,9 @@ async fn insert_batches<DB: Dialect>(
             }
         }
     }
-    for hold in [true, false] {
-        let of_kind = || missing.iter().filter(|row| row.until_ended.is_none() == hold);
-        let duplicates = duplicates::<DB>(conn, of_kind().filter_map(|row| row.key()), now, hold).await?;
+    for lock in [true, false] {
+        let of_kind = || missing.iter().filter(|row| row.until_ended.is_none() == lock);
+        let duplicates = duplicates::<DB>(conn, of_kind().filter_map(|row| row.key()), now, lock).await?;
         for row in of_kind() {
             let id = row.key().and_then(|key| duplicates.get(&key.owned()).copied());
             inserted[row.asked] = id.map(Inserted::Duplicate);
@@ -291,7 +294,7 @@ async fn values_lists<DB: Dialect>(
     let step = match &AddStatements::of(DB::KIND).id_step {
         Some(id_step) if !rows.is_empty() => {
             let answer = DB::fetch(conn, id_step, &[]).await?;
-            answer.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(1)
+            one_number::<DB>(&answer)?.unwrap_or(1)
         }
         _ => 1,
     };
@@ -346,7 +349,7 @@ fn values_list(kind: Kind, rows: &[NewRow<'_>], now: Arg<'_>, tables: &str) -> S
     let row = |row: &NewRow<'_>| {
         let [param, description, trace_context] =
             [Some(row.param), row.description, row.trace_context].map(mysql_literal);
-        let [ordering_key, dedupe_key] = [row.ordering_key, row.dedupe_key].map(mysql_literal);
+        let [ordering_key, dedupe_key, tag] = [row.ordering_key, row.dedupe_key, row.tag].map(mysql_literal);
         let number = |number: Option<i64>| number.map_or("NULL".to_owned(), |number| number.to_string());
         let [until_ended, max_tries] = [row.until_ended, row.max_tries].map(number);
         let expires_at = kind.epoch_time(&number(row.expires_at));
@@ -355,12 +358,19 @@ fn values_list(kind: Kind, rows: &[NewRow<'_>], now: Arg<'_>, tables: &str) -> S
             None => kind.plus(&now, &row.delay.to_string()),
         };
         format!(
-            "({}, {param}, {description}, {trace_context}, {ordering_key}, {dedupe_key}, {until_ended}, {max_tries}, \
-             {expires_at}, {now}, {send_time})",
+            "({}, {param}, {description}, {trace_context}, {ordering_key}, {dedupe_key}, {until_ended}, {tag}, \
+             {max_tries}, {expires_at}, {now}, {send_time})",
             row.owner
         )
     };
     let rows = rows.iter().map(row).collect::<Vec<_>>();
     let tables = tables.replace('`', "``");
-    format!("INSERT INTO `{tables}`.notify_msg ({NEW_COLUMNS}) VALUES {}", rows.join(", "))
+    format!(
+        "INSERT INTO `{tables}`.notify_msg (
+             def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended, tag,
+             max_tries, expires_at, create_time, next_call_time
+         )
+         VALUES {}",
+        rows.join(", ")
+    )
 }

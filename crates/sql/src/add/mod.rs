@@ -1,7 +1,6 @@
 //! Inserting a notice through each kind of sqlx connection. The plain path of all of them ends in [`insert`] or, for many notices at
 //! once, in [`insert_many`].
 
-pub(crate) mod caller;
 mod find;
 pub(crate) mod known_ids;
 mod many;
@@ -18,9 +17,9 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Connection, Transaction};
 
 use crate::ack::apply_ack;
-use crate::add::caller::{Caller, DOING, Inserted};
 use crate::add::many::insert_many;
 use crate::add::one::insert;
+use crate::caller::{Caller, DOING, Inserted};
 use crate::dialect::Dialect;
 use crate::dialect::fault::failed;
 use crate::dialect::statement::Arg;
@@ -30,11 +29,14 @@ use crate::tx::NoticeTx;
 
 impl<DB: Dialect> Insert for NoticeTx<'_, DB> {
     async fn insert(&mut self, notice: NewNotice) -> Result<Receipt> {
-        let inserted = if let Some(inserted) = insert_known(self, &notice).await? {
-            inserted
-        } else {
-            let (conn, context) = self.parts(DOING)?;
-            insert::<DB>(conn, &notice, Caller::Ours(context)).await?
+        let seen_open = self.seen_open;
+        let (conn, context) = self.parts(DOING)?;
+        let inserted = match insert_known::<DB>(conn, context, seen_open, &notice).await? {
+            Some(inserted) => {
+                self.seen_open();
+                inserted
+            }
+            None => insert::<DB>(conn, &notice, Caller::Ours(context)).await?,
         };
         Ok(self.remember(&notice, inserted))
     }

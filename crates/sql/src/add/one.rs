@@ -3,10 +3,10 @@
 use solid_notify_core::add::NewNotice;
 use solid_notify_core::error::Result;
 
-use crate::add::caller::{Caller, DOING, Inserted};
 use crate::add::find::{definition_id, definition_ids, duplicate_of, unknown_definition};
 use crate::add::skipped::{check_skipped, end_skipped};
-use crate::add::statements::AddStatements;
+use crate::add::statements::{AddStatements, Returned};
+use crate::caller::{Caller, DOING, Inserted};
 use crate::dialect::Dialect;
 use crate::dialect::fault::{failed, is_unique_violation};
 use crate::dialect::row::required;
@@ -70,7 +70,8 @@ async fn insert_by_name<DB: Dialect>(
         };
         let rows = DB::fetch(conn, statement, &args).await.map_err(failed)?;
         if let Some(row) = rows.first() {
-            let (id, def_id) = (required::<DB>(row, 0).map_err(failed)?, required::<DB>(row, 1).map_err(failed)?);
+            let [id, def_id] = [Returned::AT.id, Returned::AT.def_id].map(|at| required::<DB>(row, at).map_err(failed));
+            let (id, def_id) = (id?, def_id?);
             return Ok(Inserted::New { id, def_id });
         }
         // No row was inserted: the notice is a duplicate, or the definition does not exist or stores only encrypted parameters.
@@ -81,8 +82,8 @@ async fn insert_by_name<DB: Dialect>(
             encrypted = Some(now_encrypted);
             continue;
         }
-        let hold = !notice.is_unique_until_ended();
-        if let Some(id) = duplicate_of::<DB>(conn, found.id, notice, now, hold).await.map_err(failed)? {
+        let lock = !notice.is_unique_until_ended();
+        if let Some(id) = duplicate_of::<DB>(conn, found.id, notice, now, lock).await.map_err(failed)? {
             return Ok(Inserted::Duplicate(id));
         }
     }
@@ -163,6 +164,7 @@ fn values<'a>(now: Arg<'a>, (definition, tables): (Arg<'a>, &'a str), notice: &'
         Arg::Text(notice.ordering_key_text()),
         Arg::Text(notice.taken_key_text()),
         Arg::Int((notice.is_unique_until_ended() && notice.skip_reason().is_none()).then_some(1)),
+        Arg::Text(notice.tag_text()),
         Arg::Int(notice.own_limits().max_tries),
         Arg::Int(notice.expires_millis()),
         Arg::Int(at),

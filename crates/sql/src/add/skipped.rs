@@ -7,8 +7,8 @@ use solid_notify_core::store::Settle;
 use solid_notify_core::transition::{Next, Transition};
 use sqlx::Connection;
 
-use crate::add::caller::{DOING, Inserted};
 use crate::add::statements::AddStatements;
+use crate::caller::{DOING, Inserted};
 use crate::dialect::Dialect;
 use crate::dialect::fault::failed;
 use crate::dialect::statement::Arg;

@@ -2,6 +2,7 @@
 
 use crate::dialect::kind::Kind::{MySql, Postgres, Sqlite};
 use crate::dialect::kind::{Kind, Ty};
+use crate::dialect::row::columns;
 use crate::dialect::statement::{Statement, statements};
 
 statements! {
@@ -10,7 +11,7 @@ statements! {
     definition_ids,
     insert,
     duplicates,
-    hold_duplicates,
+    lock_duplicates,
     keep_skipped_key,
     [
         definition_id,
@@ -22,9 +23,42 @@ statements! {
     ]
 }
 
-/// The columns that an insert sets.
-pub(crate) const NEW_COLUMNS: &str = "def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended, max_tries, \
-     expires_at, create_time, next_call_time";
+columns! {
+    /// A definition that was looked up by its name, and whether the transaction is open.
+    pub(crate) Looked(tables: &str):
+    id = "id";
+    // MariaDB reports whether the server still has an open transaction, which the driver does not know after a raw ROLLBACK; MySQL
+    // ignores the executable comment. The cast: coalesce makes a decimal of the variable, which is unsigned.
+    is_open = "CAST(coalesce(/*M! @@in_transaction, */ 1) AS signed)";
+    tables = tables;
+    encrypts = "CASE WHEN encrypt_param THEN 1 ELSE 0 END";
+}
+
+columns! {
+    /// One of several definitions that were looked up by their names.
+    pub(crate) Named(tables: &str):
+    id = "d.id";
+    name = "d.name";
+    tables = tables;
+    encrypts = "CASE WHEN d.encrypt_param THEN 1 ELSE 0 END";
+}
+
+columns! {
+    /// What an insert returns.
+    pub(crate) Returned():
+    id = "id";
+    def_id = "def_id";
+    dedupe_key = "dedupe_key";
+}
+
+columns! {
+    /// A notice that has a dedupe key. (The fence is in no index, see [`Kind::lock_shared`].)
+    pub(crate) Duplicate():
+    id = "m.id";
+    def_id = "m.def_id";
+    dedupe_key = "m.dedupe_key";
+    _fence = "m.fence";
+}
 
 /// A notice to insert, as a row of a batch. `owner` is its definition, `place` its position in the batch.
 const NEW: &[(&str, Ty)] = &[
@@ -36,6 +70,7 @@ const NEW: &[(&str, Ty)] = &[
     ("ordering_key", Ty::Key),
     ("dedupe_key", Ty::Key),
     ("until_ended", Ty::Int),
+    ("tag", Ty::Key),
     ("max_tries", Ty::Int),
     ("expires_at", Ty::Int),
     ("send_at", Ty::Int),
@@ -46,13 +81,12 @@ impl AddStatements {
     fn new(kind: Kind) -> Self {
         let statement = |text: String| Statement::new(kind, &text);
         let (now, tables, apart) = (kind.now(), kind.tables_at_hand(), !kind.insert_reads_freely());
-        let encrypts = "CASE WHEN encrypt_param THEN 1 ELSE 0 END";
-        // Where an insert may not read the definition, this statement does. MariaDB reports whether the server still has an open transaction, which the driver does not know after a raw ROLLBACK;
-        // MySQL ignores the executable comment. The cast: coalesce makes a decimal of the variable, which is unsigned.
+        let (looked, named, returned) = (Looked::list(tables), Named::list(tables), Returned::list());
+        // Where an insert may not read the definition, this statement does.
         let definition_id = |lock: &str| {
             apart.then(|| {
                 statement(format!(
-                    "SELECT id, CAST(coalesce(/*M! @@in_transaction, */ 1) AS signed), {tables}, {encrypts}
+                    "SELECT {looked}
                      FROM notify_def
                      WHERE name = $2 AND delete_time IS NULL{lock}"
                 ))
@@ -65,26 +99,32 @@ impl AddStatements {
         let keeps_its_key = kind.keeps_its_key("");
         let unless_duplicate =
             format!(" ON CONFLICT (def_id, dedupe_key) WHERE dedupe_key IS NOT NULL AND {keeps_its_key} DO NOTHING");
-        // `$2` is the definition: its name, or on MySQL its id, which was read in the database `$14`. `$13` is the definition for which the
+        // `$2` is the definition: its name, or on MySQL its id, which was read in the database `$15`. `$14` is the definition for which the
         // parameter is encrypted: where a definition stores only encrypted ones, no other is inserted.
         let insert = |unless: &str| {
-            let (param, send_time) = (kind.to_json("$3"), send_time("$11", "$12"));
-            let expires_at = kind.epoch_time("$10");
+            let (param, send_time) = (kind.to_json("$3"), send_time("$12", "$13"));
+            let expires_at = kind.epoch_time("$11");
             statement(match kind {
                 // The insert itself checks that the definition exists.
                 Postgres | Sqlite => format!(
-                    "INSERT INTO notify_msg ({NEW_COLUMNS})
-                     SELECT d.id, {param}, $4, $5, $6, $7, ($8 = 1), $9, {expires_at}, {now}, {send_time}
+                    "INSERT INTO notify_msg (
+                         def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended, tag,
+                         max_tries, expires_at, create_time, next_call_time
+                     )
+                     SELECT d.id, {param}, $4, $5, $6, $7, ($8 = 1), $9, $10, {expires_at}, {now}, {send_time}
                      FROM notify_def d
-                     WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $13){unless}
-                     RETURNING id, def_id, dedupe_key"
+                     WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14){unless}
+                     RETURNING {returned}"
                 ),
                 // InnoDB locks what an `INSERT … SELECT` reads, and such an insert stores 0 instead of a null that the column
                 // refuses, unless the session is strict. A null fails the insert where the database is another one: MySQL runs a
                 // prepared statement in the database in which it was prepared, even after a `USE`.
                 MySql => format!(
-                    "INSERT INTO notify_msg ({NEW_COLUMNS})
-                     VALUES (IF(database() = $14, $2, NULL), {param}, $4, $5, $6, $7, ($8 = 1), $9, {expires_at}, {now},
+                    "INSERT INTO notify_msg (
+                         def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended, tag,
+                         max_tries, expires_at, create_time, next_call_time
+                     )
+                     VALUES (IF(database() = $15, $2, NULL), {param}, $4, $5, $6, $7, ($8 = 1), $9, $10, {expires_at}, {now},
                              {send_time})"
                 ),
             })
@@ -97,20 +137,24 @@ impl AddStatements {
             let batch = kind.batch("$2", NEW);
             kind.update_returns().then(|| {
                 statement(format!(
-                    "INSERT INTO notify_msg ({NEW_COLUMNS})
+                    "INSERT INTO notify_msg (
+                         def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended, tag,
+                         max_tries, expires_at, create_time, next_call_time
+                     )
                      SELECT b.owner, {param}, b.description, b.trace_context, b.ordering_key, b.dedupe_key,
-                            (b.until_ended = 1), b.max_tries, {expires_at}, {now}, {send_time}
+                            (b.until_ended = 1), b.tag, b.max_tries, {expires_at}, {now}, {send_time}
                      FROM {batch}
                      WHERE true
                      ORDER BY b.place{unless}
-                     RETURNING id, def_id, dedupe_key"
+                     RETURNING {returned}"
                 ))
             })
         };
         let duplicates = |lock: &str| {
             statement(format!(
-                "SELECT m.id, m.def_id, m.dedupe_key, m.fence
+                "SELECT {duplicate}
                  FROM {keys} {join} notify_msg m ON m.def_id = b.owner AND {has_key}{lock}",
+                duplicate = Duplicate::list(),
                 keys = kind.batch("$2", &[("owner", Ty::Int), ("own_key", Ty::Key)]),
                 join = kind.join_in_order(),
                 has_key = kind.has_key("b.own_key")
@@ -124,7 +168,7 @@ impl AddStatements {
                 "SELECT name FROM notify_def WHERE delete_time IS NULL ORDER BY name LIMIT 1000".into(),
             ),
             definition_ids: statement(format!(
-                "SELECT d.id, d.name, {tables}, {encrypts}
+                "SELECT {named}
                  FROM notify_def d
                  JOIN {} ON d.name = b.own_key
                  WHERE d.delete_time IS NULL",
@@ -137,7 +181,7 @@ impl AddStatements {
             insert_many: insert_many(""),
             insert_many_keyed: insert_many(&unless_duplicate),
             duplicates: duplicates(""),
-            hold_duplicates: duplicates(kind.lock_shared()),
+            lock_duplicates: duplicates(kind.lock_shared()),
             // An operator's retry of a skipped notice takes the key.
             keep_skipped_key: statement(
                 "UPDATE notify_msg_history SET dedupe_key = $3, dedupe_until_ended = ($4 = 1) WHERE id = $2".into(),

@@ -8,7 +8,7 @@ use solid_notify_core::store::{DueSlice, DueTimes, LastTick};
 use crate::claim::hints::ClaimHints;
 use crate::connections::Share;
 use crate::dialect::Dialect;
-use crate::dialect::kind::Kind;
+use crate::dialect::kind::Kind::{self, MySql, Postgres, Sqlite};
 use crate::dialect::row::{columns, required};
 use crate::dialect::statement::{Arg, Statement, json, statements};
 use crate::nodes::time;
@@ -40,35 +40,39 @@ impl DueStatements {
     fn new(kind: Kind) -> Self {
         let now = kind.now();
         // The index entry of the earliest due time, per definition and status: four searches for each definition, however
-        // many notices there are. `ORDER BY … LIMIT 1`, because MySQL reads the whole group for a correlated `min`.
+        // many notices there are. `ORDER BY … LIMIT 1`, because MySQL reads the whole group for a correlated `min`; it needs all
+        // columns of the index in the order, as in `Kind::order_of_slice`. On Postgres a search begins at a mark.
         //
         // The due time is rounded up and now is rounded down, so a notice reported as due can be claimed. An unreadable time
         // counts as 0 where the claim's comparison finds it due, so that it does not hide its queue slice. Otherwise it sorts
         // last.
         let first = |status: i64| {
+            let due = kind.epoch_up("m.next_call_time");
+            let from_mark = kind.from_mark(&format!("b.from_{status}"));
+            let (by_slice, order) = (kind.by_slice(), kind.order_of_slice());
             format!(
                 "(SELECT coalesce({due}, CASE WHEN m.next_call_time <= {now} THEN 0 END)
                   FROM notify_msg m{by_slice}
                   WHERE m.def_id = d.id AND m.status = {status}{from_mark}
                   ORDER BY {order}
-                  LIMIT 1)",
-                due = kind.epoch_up("m.next_call_time"),
-                by_slice = kind.by_slice(),
-                from_mark = kind.from_mark(&format!("b.from_{status}")),
-                order = kind.order_of_slice()
+                  LIMIT 1)"
             )
         };
-        Self {
-            due: Statement::new(
-                kind,
-                &format!(
-                    "SELECT {columns}
-                     FROM notify_def d{marks}",
-                    columns = Due::list(kind, &now, &first),
-                    marks = kind.join_marks("$2")
-                ),
+        let columns = Due::list(kind, &now, &first);
+        let due = match kind {
+            Postgres => format!(
+                "SELECT {columns}
+                 FROM notify_def d
+                 LEFT JOIN json_to_recordset($2::json) AS b(
+                     owner bigint, from_0 bigint, from_2 bigint, from_5 bigint, from_4 bigint
+                 ) ON b.owner = d.id"
             ),
-        }
+            MySql | Sqlite => format!(
+                "SELECT {columns}
+                 FROM notify_def d"
+            ),
+        };
+        Self { due: Statement::new(kind, &due) }
     }
 }
 

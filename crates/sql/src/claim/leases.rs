@@ -9,14 +9,14 @@ use crate::claim::hints::ClaimHints;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::{Kind, Ty};
-use crate::dialect::row::{Claimed, read_claimed, required};
+use crate::dialect::row::{Claimed, numbers, read_claimed};
 use crate::dialect::statement::{Arg, Statement, int, statements};
 use crate::fence;
 
 statements! {
     LeaseStatements:
     overdue,
-    held_by,
+    claimed_by,
     extendable,
     extend,
 }
@@ -39,7 +39,7 @@ impl LeaseStatements {
                 from_mark = kind.from_mark("$5")
             )),
             // By the index, definition by definition, because few notices are being sent.
-            held_by: statement(format!(
+            claimed_by: statement(format!(
                 "SELECT {claimed} {} ORDER BY m.id LIMIT $3",
                 kind.rows_by(
                     "(SELECT id AS owner FROM notify_def) AS b",
@@ -81,7 +81,7 @@ pub(crate) async fn look<DB: Dialect>(
         }
         Look::ClaimedBy { worker } => {
             let args = [now, worker.as_str().into(), limit];
-            (on.rows(&statements.held_by, &args).await?, Status::Sending)
+            (on.rows(&statements.claimed_by, &args).await?, Status::Sending)
         }
     };
     Ok(read_claimed::<DB>(&rows, status))
@@ -100,7 +100,7 @@ pub(crate) async fn extend<DB: Dialect>(on: &Share<DB>, now: Arg<'_>, leases: &[
     let mut conn = on.get().await?;
     let mut tx = conn.begin().await?;
     let rows = DB::fetch(&mut tx, &statements.extendable, &[now, all.as_str().into()]).await?;
-    let free = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<HashSet<i64>>>()?;
+    let free: HashSet<i64> = numbers::<DB>(&rows)?.into_iter().collect();
     if !free.is_empty() {
         let free = json(&mut leases.iter().filter(|lease| free.contains(&lease.id)));
         DB::execute(&mut tx, &statements.extend, &[now, free.as_str().into()]).await?;

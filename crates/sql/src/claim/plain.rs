@@ -12,7 +12,7 @@ use crate::claim::hints::ClaimHints;
 use crate::claim::statements::ClaimStatements;
 use crate::dialect::Dialect;
 use crate::dialect::fault::fault;
-use crate::dialect::row::{ids_of_rows, read_claimed};
+use crate::dialect::row::{numbers, read_claimed};
 use crate::dialect::statement::{Arg, int};
 use crate::ordering::pick_by_parts;
 
@@ -60,7 +60,7 @@ pub(crate) async fn plain_claim<DB: Dialect>(
         // A locking read sees what is committed while it runs, but its subqueries do not. So it may have returned a notice
         // and missed an earlier one of its key. The claimed rows are locked now, so a separate look sees all.
         let rows = DB::fetch(conn, still_first, &[args[0], Arg::Ids(&ids_of(&picked))]).await?;
-        let first: HashSet<i64> = ids_of_rows::<DB>(&rows)?.into_iter().collect();
+        let first: HashSet<i64> = numbers::<DB>(&rows)?.into_iter().collect();
         picked.retain(|notice| first.contains(&notice.id));
     }
     if !picked.is_empty() {

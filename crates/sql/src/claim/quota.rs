@@ -8,7 +8,7 @@ use crate::claim::plain::{needs_parts, plain_claim};
 use crate::dialect::Dialect;
 use crate::dialect::fault::conflict_pause;
 use crate::dialect::kind::Kind;
-use crate::dialect::row::required;
+use crate::dialect::row::one_number;
 use crate::dialect::statement::{Arg, Statement, int, statements};
 use crate::limits::{try_lock, write};
 
@@ -52,7 +52,7 @@ pub(crate) async fn claim_within<DB: Dialect>(
     };
     let most = match allowance(&row, quota, time, sending, claim.lease) {
         Ok(most) => most,
-        Err(hold) => return Ok(Claims { notices: Vec::new(), stopped_by: Some(hold) }),
+        Err(stop) => return Ok(Claims { notices: Vec::new(), stopped_by: Some(stop) }),
     };
     let by_parts = needs_parts(hints, claim);
     let notices = plain_claim::<DB>(tx, now, hints, claim, claim.limit.min(most), by_parts).await?;
@@ -61,7 +61,7 @@ pub(crate) async fn claim_within<DB: Dialect>(
     }
     // The attempts began between the two times. Counted from the later one, no span of time has too many.
     let rows = DB::fetch(tx, &QuotaStatements::of(DB::KIND).time_up, &[now]).await?;
-    let at = rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(time).max(time);
+    let at = one_number::<DB>(&rows)?.unwrap_or(time).max(time);
     let new = begin(&row, quota, at, &attempted(&notices), claim.lease);
     if new != row {
         write::<DB>(tx, now, claim.def_id, &new).await?;
@@ -78,6 +78,6 @@ async fn count_sending<DB: Dialect>(
 ) -> sqlx::Result<usize> {
     let args = [now, def_id.into(), int(most).into()];
     let rows = DB::fetch(tx, &QuotaStatements::of(DB::KIND).count_sending, &args).await?;
-    let count = rows.first().map(|row| required::<DB>(row, 0)).transpose()?.unwrap_or(0);
+    let count = one_number::<DB>(&rows)?.unwrap_or(0);
     Ok(usize::try_from(count).unwrap_or(0))
 }

@@ -1,8 +1,9 @@
 //! The statements that claim notices.
 //!
 //! On PostgreSQL and SQLite each of these claims in one statement, which is a transaction of its own unless the queue slice is read in
-//! parts (`ordering.rs`): that is done while this process does not know that a definition has no ordering keys. The statement locks the rows first and updates only those, because Postgres could run the
-//! subselect again for each row and return other rows each time. The status is checked again after the lock.
+//! parts (`ordering.rs`): that is done while this process does not know that a definition has no ordering keys. The statement locks
+//! the rows first and updates only those, because Postgres could run the subselect again for each row and return other rows each
+//! time. The status is checked again after the lock.
 //!
 //! MySQL has no `UPDATE … RETURNING`. There a locking read picks the rows, and `claim_picked` updates them in the same transaction.
 //!
@@ -36,12 +37,13 @@ impl ClaimStatements {
         let claimed = Claimed::stored(kind);
         // The row as `claim_picked` is going to change it.
         let picked = Claimed::list(kind, "fence + 1", &now);
+        // The end of each claim that is one statement: the rows that `due` has locked.
         let update = format!(
             "UPDATE notify_msg AS m
              SET {changes}
-             WHERE {} AND m.status + 0 = $3
+             WHERE {is_locked} AND m.status + 0 = $3
              RETURNING {claimed}",
-            kind.id_in("m.id", "SELECT id FROM due")
+            is_locked = kind.id_in("m.id", "SELECT id FROM due")
         );
         // The notices of a queue slice that are due, the first ones first.
         let slice = |crashes: &str| {
@@ -72,8 +74,7 @@ impl ClaimStatements {
         };
         let due = due_by_ids(kind);
         let listed = kind.listed("m.id", "$4");
-        // The first notice of each listed key (`b.notice_id`), by one index search each.
-        let first = kind.first_of_keys("$2", &kind.batch("$4", &[("own_key", Ty::Key)]));
+        let keys = kind.batch("$4", &[("own_key", Ty::Key)]);
         Self {
             claim_slice: slice("<"),
             claim_crash_looping: slice(">="),
@@ -94,12 +95,22 @@ impl ClaimStatements {
                          AND {its_turn}{lock}"
                 ),
             }),
+            // The first notice of each listed key, by one index search each. A subquery that cannot be flattened makes the planner of
+            // Postgres read the batch first. MySQL needs all columns of the index in its order.
             claim_keys: statement(match kind {
-                // A subquery that cannot be flattened makes the planner read the batch first.
                 Postgres => format!(
                     "WITH due AS MATERIALIZED (
                          SELECT m.id
-                         FROM {first}
+                         FROM (
+                             SELECT (
+                                 SELECT o.id
+                                 FROM notify_msg o
+                                 WHERE o.def_id = $2 AND o.ordering_key = b.own_key
+                                 ORDER BY {place}
+                                 LIMIT 1
+                             ) AS notice_id
+                             FROM {keys}
+                         ) AS b
                          CROSS JOIN LATERAL (
                              SELECT m.*
                              FROM notify_msg m
@@ -107,34 +118,58 @@ impl ClaimStatements {
                                  AND {its_turn}{lock}
                          ) AS m
                      )
-                     {update}"
+                     {update}",
+                    place = kind.place()
                 ),
                 Sqlite => format!(
                     "WITH due AS MATERIALIZED (
                          SELECT m.id
-                         FROM {first}
+                         FROM (
+                             SELECT (
+                                 SELECT o.id
+                                 FROM notify_msg o
+                                 WHERE o.def_id = $2 AND o.ordering_key = b.own_key
+                                 ORDER BY {place}
+                                 LIMIT 1
+                             ) AS notice_id
+                             FROM {keys}
+                         ) AS b
                          CROSS JOIN notify_msg m ON m.id = b.notice_id
                          WHERE {due}
                              AND {its_turn}
                      )
-                     {update}"
+                     {update}",
+                    place = kind.place()
                 ),
                 MySql => format!(
                     "SELECT {picked}
-                     FROM {first}
+                     FROM (
+                         SELECT (
+                             SELECT o.id
+                             FROM notify_msg o FORCE INDEX (notify_msg_order)
+                             WHERE o.def_id = $2 AND o.ordering_key = b.own_key
+                             ORDER BY o.def_id, o.ordering_key, o.id
+                             LIMIT 1
+                         ) AS notice_id
+                         FROM {keys}
+                     ) AS b
                      STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id
                      WHERE {due}
                          AND {its_turn}{lock}"
                 ),
             }),
-            still_first: (!kind.update_returns())
-                .then(|| statement(format!("SELECT m.id {}", kind.listed_rows("$2", "notify_msg", &its_turn, "")))),
-            claim_picked: (!kind.update_returns()).then(|| {
+            still_first: (kind == MySql).then(|| {
                 statement(format!(
-                    "UPDATE notify_msg AS m{by_id}
+                    "SELECT m.id
+                     FROM notify_msg AS m FORCE INDEX (PRIMARY)
+                     WHERE m.id IN ($2) AND {its_turn}"
+                ))
+            }),
+            claim_picked: (kind == MySql).then(|| {
+                statement(format!(
+                    "UPDATE notify_msg AS m FORCE INDEX (PRIMARY)
                      SET {changes}
-                     WHERE {listed} AND m.status + 0 = $3",
-                    by_id = kind.by_index("PRIMARY")
+                     WHERE m.id IN ($4) AND m.status + 0 = $3"
                 ))
             }),
         }

@@ -4,13 +4,13 @@
 use solid_notify_core::definition::{BY_HAND, NotifyDef, StoredVersion, by_hand, unseen};
 use solid_notify_core::notice::time_from_millis;
 
+use crate::audit::write_entry;
 use crate::connections::Share;
 use crate::definitions::row::{read_definition, select_definitions};
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::row::{columns, readable, required, required_text};
 use crate::dialect::statement::{Arg, Statement, int, statements};
-use crate::operate::audit::write_entry;
 
 columns! {
     Version(kind: Kind):

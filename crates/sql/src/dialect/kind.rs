@@ -309,15 +309,6 @@ impl Kind {
         }
     }
 
-    /// Joins the definitions to their marks.
-    pub(crate) fn join_marks(self, batch: &str) -> String {
-        let columns = ["owner", "from_0", "from_2", "from_5", "from_4"].map(|name| (name, Ty::Int));
-        match self {
-            Postgres => format!(" LEFT JOIN {} ON b.owner = d.id", self.batch(batch, &columns)),
-            MySql | Sqlite => String::new(),
-        }
-    }
-
     /// The first notice of each ordering key of a batch, as `b.notice_id`: one index search each. `owner` is the definition.
     pub(crate) fn first_of_keys(self, owner: &str, batch: &str) -> String {
         format!(
@@ -349,18 +340,6 @@ impl Kind {
                 format!("UPDATE {table} AS m SET {set} FROM {batch} WHERE m.id = b.notice_id AND {ids}{and}")
             }
             MySql => format!("UPDATE {} SET {set} WHERE true{and}", self.join_by(batch, table, BY_ID)),
-        }
-    }
-
-    /// Deletes the rows of `table` whose ids are listed. On MySQL it is a join: MariaDB ignores an index hint in a DELETE from
-    /// one table, scans the whole of a small table, and waits there for rows of other sessions.
-    pub(crate) fn listed_delete(self, ids: &str, table: &str) -> String {
-        match self {
-            Postgres | Sqlite => format!("DELETE {}", self.listed_rows(ids, table, "true", "")),
-            MySql => {
-                let ids = format!("JSON_TABLE('[{ids}]', '$[*]' COLUMNS (notice_id bigint PATH '$')) AS b");
-                format!("DELETE m FROM {}", self.join_by(&ids, table, BY_ID))
-            }
         }
     }
 

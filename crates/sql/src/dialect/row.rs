@@ -7,17 +7,18 @@ use crate::dialect::kind::Kind;
 use crate::dialect::statement::{Arg, Statement};
 
 /// Declares the columns of one kind of row, each with its SQL, in the order in which a statement selects them. The list makes both
-/// the text of the SELECT (`list`) and the positions at which a reader finds the columns (`AT`).
+/// the text of the SELECT (`list`) and the positions at which a reader finds the columns by their names (`AT`): a search for the name
+/// in each row would cost more, and not every driver keeps the names of a row.
 macro_rules! columns {
     ($(#[$doc:meta])* $vis:vis $of:ident($($given:ident: $ty:ty),*): $($name:ident = $sql:expr;)+) => {
         $(#[$doc])*
         $vis struct $of {
-            $($name: usize,)+
+            $(pub(crate) $name: usize,)+
         }
 
         impl $of {
             /// The position of each column.
-            const AT: Self = {
+            $vis const AT: Self = {
                 let mut next = 0;
                 Self { $($name: { next += 1; next - 1 },)+ }
             };
@@ -70,9 +71,19 @@ pub(crate) fn required_text<DB: Dialect>(row: &DB::Row, column: usize) -> sqlx::
     DB::text(row, column)?.ok_or_else(|| unexpected("a text", column))
 }
 
-/// The first column of each row.
-pub(crate) fn ids_of_rows<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<Vec<i64>> {
+/// The numbers of a statement that selects one column, or the ids with which its rows begin.
+pub(crate) fn numbers<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<Vec<i64>> {
     rows.iter().map(|row| required::<DB>(row, 0)).collect()
+}
+
+/// The number of a statement that selects one; `None`: no row, or null.
+pub(crate) fn one_number<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<Option<i64>> {
+    rows.first().map_or(Ok(None), |row| DB::int(row, 0))
+}
+
+/// The text of a statement that selects one; `None`: no row, or null.
+pub(crate) fn one_text<DB: Dialect>(rows: &[DB::Row]) -> sqlx::Result<Option<String>> {
+    rows.first().map_or(Ok(None), |row| DB::text(row, 0))
 }
 
 fn unexpected(what: &str, column: usize) -> sqlx::Error {

@@ -6,12 +6,12 @@ use serde::Serialize;
 use solid_notify_core::error::{Error, Result};
 use sqlx::Connection;
 
-use crate::add::caller::Caller;
+use crate::caller::Caller;
 use crate::dialect::Dialect;
 use crate::dialect::fault::{failed, is_unique_violation};
-use crate::dialect::row::{ids_of_rows, required, required_text};
+use crate::dialect::row::{numbers, required, required_text};
 use crate::dialect::statement::{Arg, json};
-use crate::inbox::statements::InboxStatements;
+use crate::inbox::statements::{InboxStatements, OldKey};
 
 pub(crate) const MARKING: &str = "marking an idempotency key as seen";
 
@@ -55,16 +55,20 @@ pub(crate) async fn purge<DB: Dialect>(
     let statements = InboxStatements::of(DB::KIND);
     let args = [now, age.into(), limit.into(), begin.into()];
     if let Some(purge) = &statements.purge_inbox {
-        let times = ids_of_rows::<DB>(&DB::fetch(conn, purge, &args).await?)?;
+        let times = numbers::<DB>(&DB::fetch(conn, purge, &args).await?)?;
         return Ok((times.len(), times.into_iter().max()));
     }
     let (Some(old_keys), Some(forget_keys)) = (&statements.old_keys, &statements.forget_keys) else {
         return Ok((0, None));
     };
     let rows = DB::fetch(conn, old_keys, &args).await?;
-    let old = |row| Ok(Old { receiver: required_text::<DB>(row, 0)?, own_key: required_text::<DB>(row, 1)? });
+    const AT: OldKey = OldKey::AT;
+    let old = |row| {
+        let (receiver, own_key) = (AT.receiver, AT.idempotency_key);
+        Ok(Old { receiver: required_text::<DB>(row, receiver)?, own_key: required_text::<DB>(row, own_key)? })
+    };
     let old = rows.iter().map(old).collect::<sqlx::Result<Vec<_>>>()?;
-    let last = rows.last().map(|row| required::<DB>(row, 2)).transpose()?;
+    let last = rows.last().map(|row| required::<DB>(row, AT.seen)).transpose()?;
     if last.is_some() {
         DB::execute(conn, forget_keys, &[now, json(&old)?.as_str().into(), age.into()]).await?;
     }

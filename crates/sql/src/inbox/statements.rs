@@ -2,6 +2,7 @@
 
 use crate::dialect::kind::Kind::{self, MySql, Postgres, Sqlite};
 use crate::dialect::kind::Ty;
+use crate::dialect::row::columns;
 use crate::dialect::statement::{Statement, statements};
 
 statements! {
@@ -12,6 +13,14 @@ statements! {
         old_keys,
         forget_keys,
     ]
+}
+
+columns! {
+    /// A key that is no longer kept.
+    pub(crate) OldKey(seen: &str):
+    receiver = "receiver";
+    idempotency_key = "idempotency_key";
+    seen = seen;
 }
 
 /// A key to delete, as a row of a batch.
@@ -55,7 +64,7 @@ impl InboxStatements {
                 statement(format!("DELETE FROM notify_inbox WHERE {} RETURNING {seen}", kind.id_in(row, &oldest(row))))
             }),
             // Two statements, because a DELETE locks what it reads: it would wait for keys that receivers have just marked.
-            old_keys: mysql(&|| oldest(&format!("receiver, idempotency_key, {seen}"))),
+            old_keys: mysql(&|| oldest(&OldKey::list(&seen))),
             // Checks again, because another purge may have deleted the key, and its receiver may have marked it anew.
             forget_keys: mysql(&|| {
                 format!(

@@ -2,37 +2,16 @@
 //! begins after a position, never at an offset.
 
 use chrono::{DateTime, Utc};
-use solid_notify_core::notice::{NoticeRecord, OwnLimits, Status, rfc3339, time_from_millis};
-use solid_notify_core::store::{Listed, Position, QueueSlice};
+use solid_notify_core::notice::{NoticeRecord, rfc3339};
+use solid_notify_core::store::{Listed, QueueSlice};
 
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
-use crate::dialect::row::{columns, readable, required, required_text};
+use crate::dialect::row::{one_number, one_text, readable};
 use crate::dialect::statement::{Arg, Statement, int, statements};
-use crate::record::DUE;
-
-columns! {
-    /// A line of a list. An unreadable time counts as 1970; the position keeps its text as the index has it.
-    Line(kind: Kind, slice: &SliceStatements):
-    id = "m.id";
-    def_id = "m.def_id";
-    status = "m.status";
-    fence = "m.fence";
-    failures = "m.failures";
-    crashes = "m.crashes";
-    last_class = "m.last_class";
-    description = "substr(m.description, 1, 200)";
-    create_time = kind.epoch("m.create_time");
-    time = kind.epoch(slice.shown);
-    position = kind.time_text(slice.time);
-    end_reason = slice.reason;
-    ordering_key = "m.ordering_key";
-    dedupe_key = "m.dedupe_key";
-    last_call_time = kind.epoch("m.last_call_time");
-    max_tries = "m.max_tries";
-    expires_at = kind.epoch("m.expires_at");
-}
+use crate::operate::narrow::{self, NarrowStatements};
+use crate::operate::slice::{Slice, read};
 
 statements! {
     ListStatements:
@@ -55,48 +34,26 @@ statements! {
 impl ListStatements {
     fn new(kind: Kind) -> Self {
         let statement = |text: String| Statement::new(kind, &text);
-        // A queue slice: `$2` is its definition, `$3` its status, class or group, `$4` and `$5` the first and the last time.
-        let ended = |class: bool| match class {
-            false => SliceStatements {
-                from: format!("notify_msg_history m{}", kind.by_index("notify_msg_history_finished")),
-                which: "m.status = $3".to_owned(),
-                time: "m.finish_time",
-                shown: "m.finish_time",
-                reason: "substr(m.end_reason, 1, 500)",
-            },
-            true => SliceStatements {
-                from: format!("notify_msg_history m{}", kind.by_index("notify_msg_history_dead")),
-                which: format!("{} = $3", kind.dead_class()),
-                time: "m.finish_time",
-                shown: "m.finish_time",
-                reason: "substr(m.end_reason, 1, 500)",
-            },
-        };
-        let group = || SliceStatements {
-            from: format!("notify_msg_history m{}", kind.by_index("notify_msg_history_group")),
-            which: "m.error_group = $3".to_owned(),
-            ..ended(false)
-        };
-        let live = || SliceStatements {
-            from: format!("notify_msg m{}", kind.by_slice()),
-            which: "m.status = $3".to_owned(),
-            time: "m.next_call_time",
-            shown: DUE,
-            reason: "NULL",
-        };
+        let page = |slice: &Slice, newest_first| statement(slice.page(kind, newest_first, "$6", "$7"));
+        let count = |slice: &Slice| statement(format!("SELECT count(*) FROM ({}) AS counted", slice.rows(kind, "$6")));
+        // A queue slice: `$3` is its status, class or group.
+        let ended = Slice::ended(kind, "notify_msg_history_finished", "m.status = $3");
+        let dead = Slice::ended(kind, "notify_msg_history_dead", &format!("{} = $3", kind.dead_class()));
+        let group = Slice::ended(kind, "notify_msg_history_group", "m.error_group = $3");
+        let live = Slice::live(kind, "notify_msg_due", "m.status = $3");
         Self {
-            list_ended_newest: statement(ended(false).newest(kind)),
-            list_ended_oldest: statement(ended(false).oldest(kind)),
-            list_dead_newest: statement(ended(true).newest(kind)),
-            list_dead_oldest: statement(ended(true).oldest(kind)),
-            list_group_newest: statement(group().newest(kind)),
-            list_group_oldest: statement(group().oldest(kind)),
-            list_live_newest: statement(live().newest(kind)),
-            list_live_oldest: statement(live().oldest(kind)),
-            count_ended: statement(ended(false).count(kind)),
-            count_dead: statement(ended(true).count(kind)),
-            count_group: statement(group().count(kind)),
-            count_live: statement(live().count(kind)),
+            list_ended_newest: page(&ended, true),
+            list_ended_oldest: page(&ended, false),
+            list_dead_newest: page(&dead, true),
+            list_dead_oldest: page(&dead, false),
+            list_group_newest: page(&group, true),
+            list_group_oldest: page(&group, false),
+            list_live_newest: page(&live, true),
+            list_live_oldest: page(&live, false),
+            count_ended: count(&ended),
+            count_dead: count(&dead),
+            count_group: count(&group),
+            count_live: count(&live),
             // The class after `$3`: one index search, however many dead letters there are. One definition at a time, because
             // MySQL searches a range only between constants.
             next_class: statement(format!(
@@ -109,66 +66,19 @@ impl ListStatements {
     }
 }
 
-/// A queue slice: the notices of a definition and status, or class, in the order of an index.
-struct SliceStatements {
-    from: String,
-    which: String,
-    time: &'static str,
-    /// The displayed time.
-    shown: &'static str,
-    reason: &'static str,
-}
-
-impl SliceStatements {
-    /// At most `$7` notices before the position `$5`, `$6`, newest first.
-    fn newest(&self, kind: Kind) -> String {
-        self.list(kind, &format!("{} < {} OR m.id < $6", self.time, kind.text_time("$5")), " DESC")
-    }
-
-    /// At most `$7` notices after the position `$4`, `$6`, oldest first.
-    fn oldest(&self, kind: Kind) -> String {
-        self.list(kind, &format!("{} > {} OR m.id > $6", self.time, kind.text_time("$4")), "")
-    }
-
-    fn list(&self, kind: Kind, behind: &str, order: &str) -> String {
-        let time = self.time;
-        let rows = format!("FROM {} WHERE {} AND ({behind})", self.from, self.within(kind));
-        format!(
-            "SELECT {columns}
-             {first}
-             ORDER BY {time}{order}, m.id{order}
-             LIMIT $7",
-            columns = Line::list(kind, self),
-            first = kind.first_by(&rows, &format!("{time}{order}"), "$7"),
-        )
-    }
-
-    /// The number of notices, at most `$6`.
-    fn count(&self, kind: Kind) -> String {
-        format!(
-            "SELECT count(*) FROM (SELECT 1 AS one FROM {} WHERE {} LIMIT $6) AS counted",
-            self.from,
-            self.within(kind)
-        )
-    }
-
-    fn within(&self, kind: Kind) -> String {
-        format!(
-            "m.def_id = $2 AND {} AND {time} >= {} AND {time} <= {}",
-            self.which,
-            kind.text_time("$4"),
-            kind.text_time("$5"),
-            time = self.time
-        )
-    }
-}
-
 pub(crate) async fn list<DB: Dialect>(
     on: &Share<DB>,
     now: Arg<'_>,
     slice: &QueueSlice,
     limit: usize,
 ) -> sqlx::Result<Vec<Listed>> {
+    let bounds = Bounds::of::<DB>(slice);
+    let [from, until] = bounds.args();
+    if !slice.only.selects_all() {
+        let statement = NarrowStatements::of(DB::KIND).list(slice);
+        let args = narrow::args(now, slice, [from, until, int(limit).into()], bounds.id);
+        return Ok(readable::<DB, _>(&on.rows(statement, &args).await?, "notice", read::<DB>));
+    }
     let statements = ListStatements::of(DB::KIND);
     let statement = match (slice.status.is_final(), &slice.class, slice.newest_first) {
         (true, _, true) if slice.group.is_some() => &statements.list_group_newest,
@@ -180,8 +90,6 @@ pub(crate) async fn list<DB: Dialect>(
         (false, _, true) => &statements.list_live_newest,
         (false, _, false) => &statements.list_live_oldest,
     };
-    let bounds = Bounds::of::<DB>(slice);
-    let [from, until] = bounds.args();
     let args = [now, slice.def_id.into(), which(slice), from, until, bounds.id.into(), int(limit).into()];
     let rows = on.rows(statement, &args).await?;
     Ok(readable::<DB, _>(&rows, "notice", read::<DB>))
@@ -193,18 +101,22 @@ pub(crate) async fn count<DB: Dialect>(
     slice: &QueueSlice,
     most: usize,
 ) -> sqlx::Result<usize> {
-    let statements = ListStatements::of(DB::KIND);
-    let statement = match (slice.status.is_final(), &slice.class) {
-        (true, _) if slice.group.is_some() => &statements.count_group,
-        (true, None) => &statements.count_ended,
-        (true, Some(_)) => &statements.count_dead,
-        (false, _) => &statements.count_live,
-    };
     let bounds = Bounds::of::<DB>(slice);
     let [from, until] = bounds.args();
-    let args = [now, slice.def_id.into(), which(slice), from, until, int(most).into()];
-    let rows = on.rows(statement, &args).await?;
-    let count = rows.first().map(|row| required::<DB>(row, 0)).transpose()?;
+    let rows = if slice.only.selects_all() {
+        let statements = ListStatements::of(DB::KIND);
+        let statement = match (slice.status.is_final(), &slice.class) {
+            (true, _) if slice.group.is_some() => &statements.count_group,
+            (true, None) => &statements.count_ended,
+            (true, Some(_)) => &statements.count_dead,
+            (false, _) => &statements.count_live,
+        };
+        on.rows(statement, &[now, slice.def_id.into(), which(slice), from, until, int(most).into()]).await?
+    } else {
+        let args = narrow::args(now, slice, [from, until, int(most).into()], bounds.id);
+        on.rows(NarrowStatements::of(DB::KIND).count(slice), &args).await?
+    };
+    let count = one_number::<DB>(&rows)?;
     Ok(count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0))
 }
 
@@ -217,7 +129,7 @@ pub(crate) async fn ahead<DB: Dialect>(
 ) -> sqlx::Result<Option<i64>> {
     let args = [now, notice.def_id.into(), key.into(), notice.id.into()];
     let rows = on.rows(&ListStatements::of(DB::KIND).ahead, &args).await?;
-    rows.first().map(|row| required::<DB>(row, 0)).transpose()
+    one_number::<DB>(&rows)
 }
 
 /// Reads class after class: one look for each class of a definition, and one more.
@@ -233,7 +145,7 @@ pub(crate) async fn classes<DB: Dialect>(
         loop {
             let args = [now, (*def_id).into(), last.as_str().into()];
             let rows = on.rows(&ListStatements::of(DB::KIND).next_class, &args).await?;
-            let Some(class) = rows.first().map(|row| required_text::<DB>(row, 0)).transpose()? else { break };
+            let Some(class) = one_text::<DB>(&rows)? else { break };
             found.push((*def_id, class.clone()));
             last = class;
         }
@@ -285,25 +197,4 @@ fn which(slice: &QueueSlice) -> Arg<'_> {
         (None, Some(class)) => class.as_str().into(),
         (None, None) => slice.status.code().into(),
     }
-}
-
-fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<Listed> {
-    const AT: Line = Line::AT;
-    let code = required::<DB>(row, AT.status)?;
-    let status = Status::from_code(code).ok_or_else(|| sqlx::Error::Decode(format!("unknown status {code}").into()))?;
-    let (id, def_id) = (required::<DB>(row, AT.id)?, required::<DB>(row, AT.def_id)?);
-    let time = |column| Ok::<_, sqlx::Error>(time_from_millis(DB::int(row, column)?.unwrap_or(0)));
-    let position = Position::new(DB::text(row, AT.position)?.unwrap_or_default(), id);
-    let mut listed = Listed::new(id, def_id, status, time(AT.create_time)?, time(AT.time)?, position);
-    listed.fence = required::<DB>(row, AT.fence)?;
-    listed.failures = required::<DB>(row, AT.failures)?;
-    listed.crashes = required::<DB>(row, AT.crashes)?;
-    listed.last_class = DB::text(row, AT.last_class)?;
-    listed.description = DB::text(row, AT.description)?;
-    listed.end_reason = DB::text(row, AT.end_reason)?;
-    listed.ordering_key = DB::text(row, AT.ordering_key)?;
-    listed.dedupe_key = DB::text(row, AT.dedupe_key)?;
-    listed.last_call_time = DB::int(row, AT.last_call_time)?.map(time_from_millis);
-    listed.own = OwnLimits::new(DB::int(row, AT.max_tries)?, DB::int(row, AT.expires_at)?.map(time_from_millis));
-    Ok(listed)
 }

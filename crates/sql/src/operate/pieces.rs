@@ -84,6 +84,47 @@ impl Kind {
         }
     }
 
+    /// The rows of several parts of a statement, of which only one runs. SQLite takes no parentheses around a part.
+    pub(crate) fn one_of(self, parts: impl Iterator<Item = String>) -> String {
+        let part = |text: String| match self {
+            Postgres | MySql => format!("({text})"),
+            Sqlite => format!("SELECT * FROM ({text})"),
+        };
+        parts.map(part).collect::<Vec<_>>().join("\n             UNION ALL\n             ")
+    }
+
+    /// The message of the last failed attempt of `m`, as in the views. MySQL refuses a path with a negative index.
+    pub(crate) fn last_error(self) -> &'static str {
+        match self {
+            Postgres => "(m.errors -> -1 ->> 'message')",
+            MySql => {
+                "CASE WHEN JSON_VALID(m.errors) THEN JSON_UNQUOTE(JSON_EXTRACT(m.errors, \
+                 CONCAT('$[', GREATEST(JSON_LENGTH(m.errors), 1) - 1, '].message'))) END"
+            }
+            Sqlite => "CASE WHEN json_valid(m.errors) THEN json_extract(m.errors, '$[#-1].message') END",
+        }
+    }
+
+    /// A time that no index has. With the statistics of an empty table, Postgres would search any index for it; MySQL gets the
+    /// index by name, and SQLite prefers the ids.
+    pub(crate) fn time_without_index(self, time: &str) -> String {
+        if self == Postgres { format!("({time} + interval '0')") } else { time.to_owned() }
+    }
+
+    /// A JSON column as its text.
+    pub(crate) fn json_text(self, column: &'static str) -> String {
+        if self == Postgres { format!("{column}::text") } else { column.to_owned() }
+    }
+
+    /// The condition that a text contains another one, byte by byte.
+    pub(crate) fn contains(self, text: &str, part: &str) -> String {
+        match self {
+            Postgres => format!("strpos({text}, {part}) > 0"),
+            MySql => format!("locate(CAST({part} AS binary), CAST({text} AS binary)) > 0"),
+            Sqlite => format!("instr({text}, {part}) > 0"),
+        }
+    }
+
     /// The notice in front of the one with the id `$4`, of the definition `$2` and the ordering key `$3`.
     pub(crate) fn ahead(self) -> String {
         let first = |by: &str, which: &str| {

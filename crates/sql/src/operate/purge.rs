@@ -21,7 +21,8 @@ use crate::settle::statements::SettleStatements;
 use crate::{inbox, limits, series};
 
 columns! {
-    Ended():
+    /// What the log needs of a notice that is deleted.
+    pub(super) PurgedRow():
     id = "m.id";
     failures = "m.failures";
     crashes = "m.crashes";
@@ -31,10 +32,16 @@ columns! {
     reason = "m.end_reason";
 }
 
+columns! {
+    Purgeable(kind: Kind):
+    id = "m.id";
+    finish_time = kind.epoch_down("m.finish_time");
+}
+
 statements! {
     PurgeStatements:
     purgeable,
-    hold_purgeable,
+    lock_purgeable,
     purge_definition,
 }
 
@@ -44,20 +51,20 @@ impl PurgeStatements {
         let statement = |text: String| Statement::new(kind, &text);
         Self {
             purgeable: statement(format!(
-                "SELECT m.id, {finished}
+                "SELECT {columns}
                  FROM notify_msg_history m{by_index}
                  WHERE m.def_id = $2 AND m.status = $3 AND m.finish_time <= {old} AND m.finish_time >= {begin}
                  ORDER BY m.finish_time
                  LIMIT $5",
-                finished = kind.epoch_down("m.finish_time"),
+                columns = Purgeable::list(kind),
                 by_index = kind.by_index("notify_msg_history_finished"),
                 old = kind.plus(&now, "-$4"),
                 begin = kind.epoch_time("$6")
             )),
             // Checks again, because a dead letter may have been revived, and have failed again, since it was found.
-            hold_purgeable: statement(format!(
+            lock_purgeable: statement(format!(
                 "SELECT {} {}",
-                Ended::list(),
+                PurgedRow::list(),
                 kind.listed_rows(
                     "$2",
                     "notify_msg_history",
@@ -133,14 +140,19 @@ pub(crate) async fn purge<DB: Dialect>(
             let args = [now, (*def_id).into(), status.code().into(), age.into(), int(*limit).into(), begin.into()];
             let rows = DB::fetch(&mut conn, &statements.purgeable, &args).await?;
             // The last step of a purge is not full; the next purge begins at the start.
-            let last = rows.last().filter(|_| rows.len() == *limit).map(|row| DB::int(row, 1)).transpose()?;
-            let ids = rows.iter().map(|row| required::<DB>(row, 0)).collect::<sqlx::Result<Vec<i64>>>()?;
+            let last = rows
+                .last()
+                .filter(|_| rows.len() == *limit)
+                .map(|row| DB::int(row, Purgeable::AT.finish_time))
+                .transpose()?;
+            let id = |row| required::<DB>(row, Purgeable::AT.id);
+            let ids = rows.iter().map(id).collect::<sqlx::Result<Vec<i64>>>()?;
             let mut purged = Vec::new();
             if !ids.is_empty() {
                 let mut tx = conn.begin().await?;
                 let args = [now, Arg::Ids(&ids), status.code().into(), age.into()];
-                for row in &DB::fetch(&mut tx, &statements.hold_purgeable, &args).await? {
-                    purged.push(read::<DB>(row)?);
+                for row in &DB::fetch(&mut tx, &statements.lock_purgeable, &args).await? {
+                    purged.push(read_purged::<DB>(row)?);
                 }
                 let ids: Vec<i64> = purged.iter().map(|row| row.id).collect();
                 if !ids.is_empty() {
@@ -157,8 +169,8 @@ pub(crate) async fn purge<DB: Dialect>(
 }
 
 /// A column that an edit by hand made unreadable does not keep the row from being purged.
-fn read<DB: Dialect>(row: &DB::Row) -> sqlx::Result<Purged> {
-    const AT: Ended = Ended::AT;
+pub(super) fn read_purged<DB: Dialect>(row: &DB::Row) -> sqlx::Result<Purged> {
+    const AT: PurgedRow = PurgedRow::AT;
     let number = |at| DB::int(row, at).ok().flatten().unwrap_or_default();
     let text = |at| DB::text(row, at).ok().flatten();
     let tries = number(AT.failures).saturating_add(number(AT.crashes));

@@ -3,11 +3,11 @@
 use solid_notify_core::notice::time_from_millis;
 use solid_notify_core::store::{AuditEntry, Switch};
 
+use crate::audit::write_entry;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind;
 use crate::dialect::statement::{Arg, Statement, statements};
-use crate::operate::audit::write_entry;
 
 statements! {
     SwitchStatements:

@@ -5,24 +5,33 @@ use std::collections::{HashMap, HashSet};
 use serde::Serialize;
 use solid_notify_core::notice::{NoticeRecord, Status, millis_from_time, time_from_millis};
 use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
-use solid_notify_core::store::{AuditEntry, BulkStep, BulkStepDone, Target};
+use solid_notify_core::store::{AuditEntry, BulkStep, BulkStepDone, BulkVerb, Target};
 
-use crate::add::statements::AddStatements;
+use crate::add::statements::{AddStatements, Duplicate};
+use crate::audit::write_entry;
 use crate::connections::Share;
 use crate::dialect::Dialect;
 use crate::dialect::kind::{Kind, Ty};
-use crate::dialect::row::{ids_of_rows, required};
+use crate::dialect::row::{columns, numbers, required};
 use crate::dialect::statement::{Arg, Statement, json, statements};
 use crate::fence;
 use crate::nodes::time;
-use crate::operate::audit::write_entry;
+use crate::operate::purge::{PurgedRow, read_purged};
 use crate::ordering::{keys_of, unblock};
 use crate::record::lock_record;
 use crate::settle::statements::{HISTORY, SettleStatements};
 
+columns! {
+    /// A dead letter, and the dedupe key that it gets back when it is retried.
+    Held():
+    id = "m.id";
+    key = "CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END";
+}
+
 statements! {
     VerbStatements:
-    hold_ended,
+    lock_to_revive,
+    lock_to_purge,
     revive,
     cancel,
     retime,
@@ -32,7 +41,7 @@ statements! {
 
 /// The columns of a live notice.
 const LIVE: &str = "id, def_id, param, description, errors, status, fence, failures, crashes, worker, last_class, \
-     last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, \
+     last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag, \
      max_tries, expires_at, response";
 
 impl VerbStatements {
@@ -40,26 +49,22 @@ impl VerbStatements {
         let now = kind.now();
         let statement = |text: String| Statement::new(kind, &text);
         let ids = kind.batch("$2", &[("notice_id", Ty::Int), ("fence", Ty::Int), ("was", Ty::Int)]);
+        // The notices of a step that are unchanged. Locked ones are skipped, because another session purges or revives
+        // them. So is an ended notice whose id a live notice has as well (a restored sequence).
+        let unchanged =
+            format!("{} AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id)", fence::holds("b.was"));
+        let held = kind.batch_rows(&ids, "notify_msg_history", &unchanged, kind.lock());
         let due = |at: &str| kind.later(&kind.epoch_time(at), &now);
         Self {
-            // The notices of a step that are unchanged. Locked ones are skipped, because another session purges or revives
-            // them. So is an ended notice whose id a live notice has as well (a restored sequence).
-            hold_ended: statement(format!(
-                "SELECT m.id, CASE WHEN m.fence = 0 OR m.dedupe_until_ended THEN m.dedupe_key END {}",
-                kind.batch_rows(
-                    &ids,
-                    "notify_msg_history",
-                    &format!("{} AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id)", fence::holds("b.was")),
-                    kind.lock(),
-                )
-            )),
+            lock_to_revive: statement(format!("SELECT {} {held}", Held::list())),
+            lock_to_purge: statement(format!("SELECT {} {held}", PurgedRow::list())),
             // Keeps the fence. A notice that was never claimed becomes "not sent". An expiry that has passed is dropped, because
             // an operator who retries the notice wants it sent.
             revive: statement(format!(
                 "INSERT INTO notify_msg ({LIVE})
                  SELECT m.id, m.def_id, m.param, m.description, m.errors, CASE WHEN m.fence > 0 THEN 2 ELSE 0 END,
                         m.fence, 0, 0, m.worker, m.last_class, m.last_call_time, {}, m.create_time, m.dedupe_key,
-                        m.dedupe_until_ended, m.ordering_key, m.trace_context, m.max_tries,
+                        m.dedupe_until_ended, m.ordering_key, m.trace_context, m.tag, m.max_tries,
                         CASE WHEN m.expires_at > {} THEN m.expires_at END, m.response {}",
                 due("b.due"),
                 due("b.due"),
@@ -74,7 +79,7 @@ impl VerbStatements {
                 "INSERT INTO notify_msg_history ({HISTORY})
                  SELECT m.id, m.def_id, m.param, m.description, m.errors, 6, m.fence, m.failures, m.crashes, m.worker,
                         m.last_class, m.last_call_time, NULL, m.create_time, m.dedupe_key, m.dedupe_until_ended,
-                        m.ordering_key, m.trace_context, m.max_tries, m.expires_at, m.response, {now}, $3 {}",
+                        m.ordering_key, m.trace_context, m.tag, m.max_tries, m.expires_at, m.response, {now}, $3 {}",
                 kind.listed_rows("$2", "notify_msg", "true", "")
             )),
             retime: statement(format!(
@@ -92,7 +97,7 @@ impl VerbStatements {
     }
 }
 
-/// A notice of a step, as the statements `hold`, `hold_ended` and `revive` read it.
+/// A notice of a step, as the statements `lock`, `lock_to_revive` and `revive` read it.
 #[derive(Serialize)]
 struct VerbRow {
     notice_id: i64,
@@ -200,7 +205,10 @@ async fn keys_taken<'k, DB: Dialect>(
     let rows = DB::fetch(tx, &AddStatements::of(DB::KIND).duplicates, &[now, batch.as_str().into()]).await?;
     let mut live = HashMap::new();
     for row in &rows {
-        live.insert(DB::text(row, 2)?.unwrap_or_default(), required::<DB>(row, 0)?);
+        live.insert(
+            DB::text(row, Duplicate::AT.dedupe_key)?.unwrap_or_default(),
+            required::<DB>(row, Duplicate::AT.id)?,
+        );
     }
     Ok(keys.into_iter().filter_map(|(id, key)| live.get(key).map(|other| (id, *other))).collect())
 }
@@ -257,11 +265,11 @@ async fn carry_out_step<DB: Dialect>(
     let args = [now, batch.as_str().into()];
     let mut done = BulkStepDone::default();
     match &step.verb {
-        Verb::Retry if step.status.is_final() => {
-            let held = DB::fetch(tx, &verbs.hold_ended, &args).await?;
+        BulkVerb::Retry if step.status.is_final() => {
+            let held = DB::fetch(tx, &verbs.lock_to_revive, &args).await?;
             let mut keys = HashMap::new();
             for row in &held {
-                keys.insert(required::<DB>(row, 0)?, DB::text(row, 1)?);
+                keys.insert(required::<DB>(row, Held::AT.id)?, DB::text(row, Held::AT.key)?);
             }
             let with_key = keys.iter().filter_map(|(id, key)| key.as_deref().map(|key| (*id, key)));
             let taken = keys_taken::<DB>(tx, now, step.def_id, with_key).await?;
@@ -285,9 +293,9 @@ async fn carry_out_step<DB: Dialect>(
             }
             done.changed = revived.iter().map(|row| row.notice_id).collect();
         }
-        Verb::Reschedule { .. } if matches!(step.status, Status::NotSent | Status::Failed) => {
-            let held = DB::fetch(tx, &settle.hold, &args).await?;
-            done.changed = ids_of_rows::<DB>(&held)?;
+        BulkVerb::Reschedule if matches!(step.status, Status::NotSent | Status::Failed) => {
+            let held = DB::fetch(tx, &settle.lock, &args).await?;
+            done.changed = numbers::<DB>(&held)?;
             if !done.changed.is_empty() {
                 let held: HashSet<i64> = done.changed.iter().copied().collect();
                 let rows: Vec<VerbRow> = rows.into_iter().filter(|row| held.contains(&row.notice_id)).collect();
@@ -295,11 +303,19 @@ async fn carry_out_step<DB: Dialect>(
                 DB::execute(tx, &verbs.retime_step, &[args[0], batch.as_str().into()]).await?;
             }
         }
-        Verb::Cancel { reason } if !step.status.is_final() => {
-            let held = DB::fetch(tx, &settle.hold, &args).await?;
-            done.changed = ids_of_rows::<DB>(&held)?;
+        BulkVerb::Cancel { reason } if !step.status.is_final() => {
+            let held = DB::fetch(tx, &settle.lock, &args).await?;
+            done.changed = numbers::<DB>(&held)?;
             if !done.changed.is_empty() {
                 cancel::<DB>(tx, now, &done.changed, reason).await?;
+            }
+        }
+        BulkVerb::Purge { .. } if step.status.is_final() => {
+            let held = DB::fetch(tx, &verbs.lock_to_purge, &args).await?;
+            done.purged = held.iter().map(read_purged::<DB>).collect::<sqlx::Result<_>>()?;
+            done.changed = done.purged.iter().map(|row| row.id).collect();
+            if !done.changed.is_empty() {
+                DB::execute(tx, &settle.evict, &[now, Arg::Ids(&done.changed)]).await?;
             }
         }
         _ => {}

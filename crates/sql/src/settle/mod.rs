@@ -6,6 +6,7 @@ pub(crate) mod statements;
 
 use std::collections::HashMap;
 
+use solid_notify_core::error::FaultKind;
 use solid_notify_core::notice::Status;
 use solid_notify_core::store::{Settle, Settled, StoredState};
 use solid_notify_core::transition::Next;
@@ -13,15 +14,53 @@ use solid_notify_core::transition::Next;
 use crate::alerts;
 use crate::connections::Share;
 use crate::dialect::Dialect;
-use crate::dialect::fault::is_unique_violation;
-use crate::dialect::statement::{Arg, json};
+use crate::dialect::fault::{fault, is_unique_violation};
+use crate::dialect::statement::{Arg, Statement, json};
 use crate::fence::Fences;
 use crate::limits;
 use crate::ordering::{keys_of_ended, unblock};
 use crate::settle::row::{Fenced, NewState, read_stored};
 use crate::settle::statements::SettleStatements;
 use crate::shortcuts::MetLock;
-use crate::shortcuts::settle::{Shortcut, archive_bare};
+use crate::shortcuts::archive_bare::archive_bare;
+use crate::shortcuts::settle_at_once::{at_once, settle_at_once};
+use crate::shortcuts::settle_bare::{bare, settle_bare};
+
+/// How a batch is written: by the plain path, or by a shortcut, which is one statement.
+#[derive(Clone, Copy)]
+enum Way {
+    /// One statement for each step. `evict`: rows of history are deleted whose ids were given to new notices.
+    Steps { evict: bool },
+    /// See [`settle_at_once`].
+    AtOnce(&'static Statement),
+    /// See [`settle_bare`].
+    Bare(&'static Statement),
+}
+
+impl Way {
+    fn of<DB: Dialect>(met_lock: &MetLock, batch: &[Settle]) -> Self {
+        bare::<DB>(met_lock, batch).map(Self::Bare).unwrap_or_else(|| Self::beside_locks::<DB>(batch))
+    }
+
+    /// The way that skips locked rows.
+    fn beside_locks<DB: Dialect>(batch: &[Settle]) -> Self {
+        at_once::<DB>(batch).map_or(Self::Steps { evict: false }, Self::AtOnce)
+    }
+
+    /// Returns the way to try after this one has failed, if another one may succeed.
+    fn after<DB: Dialect>(self, error: &sqlx::Error, met_lock: &MetLock, batch: &[Settle]) -> Option<Self> {
+        match self {
+            Self::Steps { evict: true } => None,
+            // The only unique index that a settle can violate is on the ids of history.
+            _ if is_unique_violation(error) => Some(Self::Steps { evict: true }),
+            Self::Bare(_) if fault::<DB>(error) == FaultKind::Conflict => {
+                met_lock.note();
+                Some(Self::beside_locks::<DB>(batch))
+            }
+            _ => None,
+        }
+    }
+}
 
 pub(crate) async fn settle<DB: Dialect>(
     on: &Share<DB>,
@@ -29,46 +68,34 @@ pub(crate) async fn settle<DB: Dialect>(
     met_lock: &MetLock,
     batch: &[Settle],
 ) -> sqlx::Result<Vec<Settled>> {
-    let mut shortcut = Shortcut::of::<DB>(met_lock, batch);
-    let mut evict = false;
+    let mut way = Way::of::<DB>(met_lock, batch);
     loop {
-        match settle_once(on, now, batch, shortcut, evict).await {
-            // The only unique index that a settle can violate is on the ids of history.
-            Err(error) if !evict && is_unique_violation(&error) => (shortcut, evict) = (None, true),
-            Err(error) => match shortcut.and_then(|shortcut| shortcut.after::<DB>(&error, met_lock)) {
-                Some(other) => shortcut = Some(other),
-                None => return Err(error),
-            },
+        match settle_once(on, now, batch, way).await {
+            Err(error) => way = way.after::<DB>(&error, met_lock, batch).ok_or(error)?,
             done => return done,
         }
     }
 }
 
-/// Settles a batch by its shortcut or in steps. With `evict`, rows of history are deleted whose ids were given to new notices.
 async fn settle_once<DB: Dialect>(
     on: &Share<DB>,
     now: Arg<'_>,
     batch: &[Settle],
-    shortcut: Option<Shortcut>,
-    evict: bool,
+    way: Way,
 ) -> sqlx::Result<Vec<Settled>> {
     let mut conn = on.get().await?;
     let keyed = batch.iter().any(|settle| settle.ordering_key.is_some());
-    let unwritten = match shortcut {
-        Some(shortcut) if !keyed => shortcut.settle::<DB>(&mut conn, now, batch).await?,
-        _ => {
-            let mut tx = conn.begin().await?;
-            let unwritten = if let Some(shortcut) = shortcut {
-                shortcut.settle::<DB>(&mut tx, now, batch).await?
-            } else {
-                settle_by_steps::<DB>(&mut tx, now, batch, evict).await?
-            };
-            // In the transaction of the end: otherwise a process that dies in between leaves the next notice blocked.
-            let ended = keys_of_ended(batch.iter().filter(|settle| !unwritten.has(settle)));
-            unblock::<DB>(&mut tx, now, ended).await?;
-            tx.commit().await?;
-            unwritten
-        }
+    let unwritten = if keyed || matches!(way, Way::Steps { .. }) {
+        let mut tx = conn.begin().await?;
+        let unwritten = write::<DB>(&mut tx, now, batch, way).await?;
+        // In the transaction of the end: otherwise a process that dies in between leaves the next notice blocked.
+        let ended = keys_of_ended(batch.iter().filter(|settle| !unwritten.has(settle)));
+        unblock::<DB>(&mut tx, now, ended).await?;
+        tx.commit().await?;
+        unwritten
+    } else {
+        // A single statement is its own transaction.
+        write::<DB>(&mut conn, now, batch, way).await?
     };
     let mut settled = vec![Settled::Stored; batch.len()];
     if !unwritten.is_empty() {
@@ -88,6 +115,20 @@ async fn settle_once<DB: Dialect>(
     Ok(settled)
 }
 
+/// Writes the outcomes whose fence holds. Returns the fences of the others.
+async fn write<DB: Dialect>(
+    conn: &mut DB::Connection,
+    now: Arg<'_>,
+    batch: &[Settle],
+    way: Way,
+) -> sqlx::Result<Fences> {
+    match way {
+        Way::Steps { evict } => settle_by_steps::<DB>(conn, now, batch, evict).await,
+        Way::AtOnce(at_once) => settle_at_once::<DB>(conn, now, at_once, batch).await,
+        Way::Bare(bare) => settle_bare::<DB>(conn, now, bare, batch).await,
+    }
+}
+
 /// Locks the notices whose fence holds and writes their new state. Returns the fences of the others.
 async fn settle_by_steps<DB: Dialect>(
     tx: &mut DB::Connection,
@@ -97,7 +138,7 @@ async fn settle_by_steps<DB: Dialect>(
 ) -> sqlx::Result<Fences> {
     let statements = SettleStatements::of(DB::KIND);
     let sent = json(&batch.iter().map(Fenced::new).collect::<Vec<_>>())?;
-    let held = Fences::read::<DB>(&DB::fetch(tx, &statements.hold, &[now, sent.as_str().into()]).await?)?;
+    let held = Fences::read::<DB>(&DB::fetch(tx, &statements.lock, &[now, sent.as_str().into()]).await?)?;
     let (mut ended, mut kept, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
     for settle in held.of(batch) {
         match &settle.transition.next {

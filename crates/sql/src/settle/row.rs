@@ -9,7 +9,7 @@ use solid_notify_core::transition::Next;
 use crate::dialect::Dialect;
 use crate::dialect::row::{columns, required};
 
-/// Which claim an outcome is of, as the statement `hold` reads it.
+/// Which claim an outcome is of, as the statement `lock` reads it.
 #[derive(Serialize)]
 pub(crate) struct Fenced {
     notice_id: i64,

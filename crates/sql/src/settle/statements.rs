@@ -1,14 +1,18 @@
-//! The statements that settle, one for each step: lock (`hold`), copy to history (`archive`), delete (`remove`), set the next time
+//! The statements that settle, one for each step: lock (`lock`), copy to history (`archive`), delete (`remove`), set the next time
 //! (`reschedule`).
+//!
+//! On every database the batch is read first, and its notices by their ids: PostgreSQL does not flatten a subquery that has a lock or
+//! OFFSET, and MySQL must neither choose another order nor scan a small table, where it would wait for rows of other sessions.
 
-use crate::dialect::kind::{Kind, Ty};
+use crate::dialect::kind::Kind::{self, MySql, Postgres, Sqlite};
+use crate::dialect::kind::Ty;
 use crate::dialect::statement::{Statement, statements};
-use crate::fence;
+use crate::fence::{self, OfClaim};
 use crate::settle::row::Judged;
 
 statements! {
     SettleStatements:
-    hold,
+    lock,
     evict,
     archive,
     remove,
@@ -17,7 +21,7 @@ statements! {
 }
 
 /// The new state of a settled notice. The names differ from the table's, so that assignments need no alias.
-pub(crate) const SETTLED: &[(&str, Ty)] = &[
+const SETTLED: &[(&str, Ty)] = &[
     ("notice_id", Ty::Int),
     ("new_status", Ty::Int),
     ("after_ms", Ty::Int),
@@ -31,69 +35,114 @@ pub(crate) const SETTLED: &[(&str, Ty)] = &[
     ("reason", Ty::Text),
 ];
 
+/// The columns of history, in the order in which a copy selects them.
 pub(crate) const HISTORY: &str = "id, def_id, param, description, errors, status, fence, failures, crashes, worker, last_class, \
-     last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, max_tries, \
+     last_call_time, next_call_time, create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag, max_tries, \
      expires_at, response, finish_time, end_reason";
 
 impl SettleStatements {
     fn new(kind: Kind) -> Self {
         let statement = |text: String| Statement::new(kind, &text);
-        let settled = kind.batch("$2", SETTLED);
-        let keys =
+        let (now, never, lock) = (kind.now(), kind.never(), kind.lock());
+        let still_settles = still_settles(kind);
+        let (new_errors, new_response) = (kind.to_json("b.new_errors"), kind.to_json("b.new_response"));
+        let claims =
             kind.batch("$2", &[("notice_id", Ty::Int), ("fence", Ty::Int), ("was", Ty::Int), ("overdue", Ty::Int)]);
+        let settled = kind.batch("$2", SETTLED);
+        // What a settle changes where the notice stays live.
+        let changes = format!(
+            "status = b.new_status, failures = b.new_failures, crashes = b.new_crashes, errors = {new_errors},
+             last_class = b.new_class, description = b.new_description,
+             response = coalesce({new_response}, m.response),
+             next_call_time = CASE WHEN b.after_ms IS NULL THEN {never} ELSE {next} END",
+            next = kind.plus(&now, "b.after_ms")
+        );
+        // The notices of the batch, locked by `lock` before.
+        let notices = match kind {
+            Postgres => "CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id OFFSET 0) AS m",
+            MySql => "STRAIGHT_JOIN notify_msg m FORCE INDEX (PRIMARY) ON m.id = b.notice_id",
+            Sqlite => "CROSS JOIN notify_msg m ON m.id = b.notice_id",
+        };
         Self {
             // The rows `b` of the batch and their notices `m`, as far as their fence holds and no other session locks them.
-            hold: statement(format!(
-                "SELECT m.id, m.fence, b.was
-                 {held}",
-                held = kind.batch_rows(&keys, "notify_msg", &still_settles(kind), kind.lock())
-            )),
+            lock: statement(match kind {
+                Postgres => format!(
+                    "SELECT {columns}
+                     FROM {claims}
+                     CROSS JOIN LATERAL (
+                         SELECT m.*
+                         FROM notify_msg m
+                         WHERE m.id = b.notice_id AND {still_settles}{lock}
+                     ) AS m",
+                    columns = OfClaim::list("m.id", "m.fence", "b.was")
+                ),
+                MySql | Sqlite => format!(
+                    "SELECT {columns}
+                     FROM {claims}
+                     {notices}
+                     WHERE {still_settles}{lock}",
+                    columns = OfClaim::list("m.id", "m.fence", "b.was")
+                ),
+            }),
             // Ids that were given twice (a restored sequence, a TRUNCATE on MySQL): the live notice keeps its id.
-            evict: statement(kind.listed_delete("$2", "notify_msg_history")),
+            evict: statement(deleted(kind, "notify_msg_history")),
             archive: statement(format!(
-                "{copied}
-                 {settled}",
-                copied = archived(kind, "b"),
-                settled = kind.batch_rows(&settled, "notify_msg", "true", "")
+                "INSERT INTO notify_msg_history ({HISTORY}, error_group)
+                 SELECT m.id, m.def_id, m.param, b.new_description, {new_errors}, b.new_status, m.fence,
+                        b.new_failures, b.new_crashes, m.worker, b.new_class, m.last_call_time, NULL,
+                        m.create_time, m.dedupe_key, m.dedupe_until_ended, m.ordering_key, m.trace_context, m.tag,
+                        m.max_tries, m.expires_at, coalesce({new_response}, m.response), {now}, b.reason, b.new_group
+                 FROM {settled}
+                 {notices}"
             )),
-            remove: statement(kind.listed_delete("$2", "notify_msg")),
-            reschedule: statement(kind.batch_update(&settled, "notify_msg", &rescheduled(kind), "")),
+            remove: statement(deleted(kind, "notify_msg")),
+            reschedule: statement(match kind {
+                Postgres => format!(
+                    "UPDATE notify_msg AS m
+                     SET {changes}
+                     FROM {settled}
+                     WHERE m.id = b.notice_id AND m.id = ANY (ARRAY(SELECT b.notice_id FROM {settled}))"
+                ),
+                MySql => format!(
+                    "UPDATE {settled}
+                     {notices}
+                     SET {changes}"
+                ),
+                Sqlite => format!(
+                    "UPDATE notify_msg AS m
+                     SET {changes}
+                     FROM {settled}
+                     WHERE m.id = b.notice_id AND m.id IN (SELECT b.notice_id FROM {settled})"
+                ),
+            }),
             verify: statement(format!(
-                "SELECT {columns} {live}
+                "SELECT {columns}
+                 FROM notify_msg AS m{by_id}
+                 WHERE {listed}
                  UNION ALL
-                 SELECT {columns} {ended}",
+                 SELECT {columns}
+                 FROM notify_msg_history AS m{by_id}
+                 WHERE {listed}",
                 columns = Judged::list(),
-                live = kind.listed_rows("$2", "notify_msg", "true", ""),
-                ended = kind.listed_rows("$2", "notify_msg_history", "true", "")
+                by_id = kind.by_index("PRIMARY"),
+                listed = kind.listed("m.id", "$2")
             )),
         }
     }
 }
 
-/// Copies notices `m` to history. `of` has their new state.
-pub(crate) fn archived(kind: Kind, of: &str) -> String {
-    let now = kind.now();
-    let new_errors = kind.to_json(&format!("{of}.new_errors"));
-    let new_response = kind.to_json(&format!("{of}.new_response"));
-    format!(
-        "INSERT INTO notify_msg_history ({HISTORY}, error_group)
-                 SELECT m.id, m.def_id, m.param, {of}.new_description, {new_errors}, {of}.new_status, m.fence,
-                        {of}.new_failures, {of}.new_crashes, m.worker, {of}.new_class, m.last_call_time, NULL,
-                        m.create_time, m.dedupe_key, m.dedupe_until_ended, m.ordering_key, m.trace_context,
-                        m.max_tries, m.expires_at, coalesce({new_response}, m.response), {now}, {of}.reason, {of}.new_group"
-    )
-}
-
-/// What a settle changes where the notice stays live. `b` has its new state.
-pub(crate) fn rescheduled(kind: Kind) -> String {
-    let (never, next) = (kind.never(), kind.plus(&kind.now(), "b.after_ms"));
-    let (new_errors, new_response) = (kind.to_json("b.new_errors"), kind.to_json("b.new_response"));
-    format!(
-        "status = b.new_status, failures = b.new_failures, crashes = b.new_crashes, errors = {new_errors},
-                 last_class = b.new_class, description = b.new_description,
-                 response = coalesce({new_response}, m.response),
-                 next_call_time = CASE WHEN b.after_ms IS NULL THEN {never} ELSE {next} END"
-    )
+/// Deletes the rows whose ids are listed. On MySQL it is a join: MariaDB ignores an index hint in a DELETE from one table, scans the
+/// whole of a small table, and waits there for rows of other sessions.
+fn deleted(kind: Kind, table: &str) -> String {
+    match kind {
+        Postgres => format!("DELETE FROM {table} AS m WHERE m.id = ANY ($2::text::bigint[])"),
+        MySql => format!(
+            "DELETE m
+             FROM JSON_TABLE('[$2]', '$[*]' COLUMNS (notice_id bigint PATH '$')) AS b
+             STRAIGHT_JOIN {table} m FORCE INDEX (PRIMARY) ON m.id = b.notice_id"
+        ),
+        Sqlite => format!("DELETE FROM {table} AS m WHERE m.id IN (SELECT value FROM json_each($2))"),
+    }
 }
 
 /// The condition that an outcome `b` is still the one for its notice `m`: the fence holds, and an overdue notice is still overdue.

@@ -21,17 +21,14 @@ statements! {
 impl FreshStatements {
     fn new(kind: Kind) -> Self {
         // As `claim_ids`, for notices without an ordering key that are probably not locked.
+        let (changes, due, claimed) = (changes(kind), due_by_ids(kind), Claimed::stored(kind));
         let claim_fresh = kind.wait_briefly().map(|wait_briefly| {
             format!(
                 "UPDATE notify_msg AS m
                  SET {changes}
-                 WHERE {listed} AND {due} AND m.ordering_key IS NULL
+                 WHERE m.id = ANY ($4::text::bigint[]) AND {due} AND m.ordering_key IS NULL
                      AND {wait_briefly}
-                 RETURNING {claimed}",
-                changes = changes(kind),
-                listed = kind.listed("m.id", "$4"),
-                due = due_by_ids(kind),
-                claimed = Claimed::stored(kind)
+                 RETURNING {claimed}"
             )
         });
         Self { claim_fresh: claim_fresh.map(|text| Statement::new(kind, &text)) }

@@ -1,8 +1,8 @@
-//! Inserts of bare notices: those that have only a parameter. Most notices are bare. `insert_known.rs` has the call of the second
-//! statement.
+//! Inserts of bare notices: those that have only a parameter. Most notices are bare.
 
 use solid_notify_core::add::NewNotice;
 
+use crate::add::statements::Returned;
 use crate::dialect::Dialect;
 use crate::dialect::kind::Kind::{self, MySql, Postgres, Sqlite};
 use crate::dialect::statement::{Arg, Statement, statements};
@@ -10,48 +10,27 @@ use crate::dialect::statement::{Arg, Statement, statements};
 statements! {
     BareInsertStatements:
     insert_bare,
-    insert_known,
 }
 
 impl BareInsertStatements {
     fn new(kind: Kind) -> Self {
         // `$1` is the definition: its name, or on MySQL its id, which was read in the database `$4`. `$3` is the definition for which the
         // parameter is encrypted. All other columns have their defaults: the notice is due at once by the database's clock.
-        let param = kind.to_json("$2");
+        let (param, returned) = (kind.to_json("$2"), Returned::list());
         let insert_bare = match kind {
             Postgres | Sqlite => format!(
                 "INSERT INTO notify_msg (def_id, param)
                  SELECT d.id, {param}
                  FROM notify_def d
                  WHERE d.name = $1 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $3)
-                 RETURNING id, def_id, dedupe_key"
+                 RETURNING {returned}"
             ),
             MySql => format!(
                 "INSERT INTO notify_msg (def_id, param)
                  VALUES (IF(database() = $4, $1, NULL), {param})"
             ),
         };
-        let tables = kind.tables_at_hand();
-        // `$1` is the definition's id, `$2` the parameter. The statement inserts where a transaction is open and the tables are
-        // those in which the id was read (`$4`): an application may choose a tenant's schema by `SET LOCAL search_path` or `USE`.
-        let insert_known = match kind {
-            // `$3` or the transaction's id shows that it is open; the id exists once something was written.
-            Postgres => format!(
-                "INSERT INTO notify_msg (def_id, param)
-                 SELECT $1, $2::json
-                 WHERE ($3 OR pg_current_xact_id_if_assigned() IS NOT NULL) AND {tables} = $4
-                 RETURNING id"
-            ),
-            // MariaDB reports an open transaction (without autocommit it may be another one, which began by itself). Where it sees
-            // none, a null fails an insert that would commit by itself. MySQL ignores that comment; there the commit detects it.
-            // `INSERT … SELECT … WHERE` would keep a lock on the ids.
-            MySql => "INSERT INTO notify_msg (def_id, param)
-                 VALUES (IF(database() = $4 /*M! AND @@in_transaction AND @@autocommit */, $1, NULL), $2)"
-                .to_owned(),
-            // A COMMIT without a transaction fails by itself.
-            Sqlite => "INSERT INTO notify_msg (def_id, param) VALUES ($1, $2)".to_owned(),
-        };
-        Self { insert_bare: Statement::new(kind, &insert_bare), insert_known: Statement::new(kind, &insert_known) }
+        Self { insert_bare: Statement::new(kind, &insert_bare) }
     }
 }
 

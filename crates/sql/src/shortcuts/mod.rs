@@ -3,13 +3,16 @@
 //! Figures in µs are the server's processor time on PostgreSQL 15: each rendered statement 2,000 times (inserts), 400 times (claims) or
 //! 40 times (settles) in one session with the settings of the store's connections, the median of nine runs (settles: five).
 //!
-//! The plain paths that have shortcuts (`add/one.rs`, `claim/mod.rs`, `settle/mod.rs`, `tx.rs`) ask for them. Without this folder and
-//! these calls the stores are correct and slower. What only shortcuts use elsewhere is then unused: the compiler names it.
+//! Each file has one shortcut: its statements and its call. The plain paths that have shortcuts (`add/mod.rs`, `add/one.rs`,
+//! `claim/mod.rs`, `settle/mod.rs`) ask for them, and `tx.rs` prepares those that add. Without this folder and these calls the stores
+//! are correct and slower. What only shortcuts use elsewhere is then unused: the compiler names it.
 
+pub(crate) mod archive_bare;
 pub(crate) mod fresh;
 pub(crate) mod insert_bare;
 pub(crate) mod insert_known;
-pub(crate) mod settle;
+pub(crate) mod settle_at_once;
+pub(crate) mod settle_bare;
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +27,7 @@ const CAREFUL: Duration = Duration::from_secs(10);
 pub(crate) struct MetLock(Mutex<Option<Instant>>);
 
 impl MetLock {
-    fn note(&self) {
+    pub(crate) fn note(&self) {
         *self.0.lock() = Some(Instant::now());
     }
 

@@ -16,60 +16,58 @@ use crate::worker::Worker;
 /// How many alerts are moved on after one look.
 const AT_ONCE: usize = 100;
 
-impl Worker {
-    /// Moves the alerts on that are due.
-    pub(crate) async fn advance_alerts(&self, due: &DueTimes) -> Result<Swept, StoreError> {
-        let mut again_in = self.settings.poll_interval;
-        match due.alerts {
-            None => return Ok(Swept { again_in, busy: false }),
-            Some(after) if !after.is_zero() => {
-                return Ok(Swept { again_in: again_in.min(after.max(SHORTEST_SLEEP)), busy: false });
-            }
-            Some(_) => {}
+/// Moves the alerts on that are due.
+pub(crate) async fn advance_alerts(worker: &Worker, due: &DueTimes) -> Result<Swept, StoreError> {
+    let mut again_in = worker.settings.poll_interval;
+    match due.alerts {
+        None => return Ok(Swept { again_in, busy: false }),
+        Some(after) if !after.is_zero() => {
+            return Ok(Swept { again_in: again_in.min(after.max(SHORTEST_SLEEP)), busy: false });
         }
-        for (def_id, reason) in self.stores().alerts.due_alerts(AT_ONCE).await? {
-            match self.advance_alert(def_id, reason).await {
-                // The new notice is due, and there may be more.
-                Ok(Advanced::Stored) => again_in = Duration::ZERO,
-                // Another node was faster, or another alarm came.
-                Ok(Advanced::Changed) => again_in = again_in.min(SHORTEST_SLEEP),
-                // Tried again with the next poll: an outcome is just being stored, or an editor has locked the row for long.
-                Ok(Advanced::Locked) => {}
-                Err(error) if error.kind == FaultKind::Outage => return Err(error),
-                // The other alerts do not wait for it.
-                Err(error) => self.health.mention(&error),
-            }
-        }
-        Ok(Swept { again_in, busy: true })
+        Some(_) => {}
     }
+    for (def_id, reason) in worker.stores().alerts.due_alerts(AT_ONCE).await? {
+        match advance_alert(worker, def_id, reason).await {
+            // The new notice is due, and there may be more.
+            Ok(Advanced::Stored) => again_in = Duration::ZERO,
+            // Another node was faster, or another alarm came.
+            Ok(Advanced::Changed) => again_in = again_in.min(SHORTEST_SLEEP),
+            // Tried again with the next poll: an outcome is just being stored, or an editor has locked the row for long.
+            Ok(Advanced::Locked) => {}
+            Err(error) if error.kind == FaultKind::Outage => return Err(error),
+            // The other alerts do not wait for it.
+            Err(error) => worker.health.mention(&error),
+        }
+    }
+    Ok(Swept { again_in, busy: true })
+}
 
-    async fn advance_alert(&self, def_id: i64, reason: AlertReason) -> Result<Advanced, StoreError> {
-        let Some((seen, facts)) = self.stores().alerts.alert(def_id, reason).await? else {
-            return Ok(Advanced::Changed);
-        };
-        let definition = self.definition(def_id);
-        let policy = definition.as_deref().and_then(Definition::policy);
-        let step = |new, notice| AlertStep { def_id, reason, seen: seen.clone(), new, notice };
-        let Some(alert_def) = self.definitions().alerts() else {
-            tracing::error!("there is no definition {ALERT_DEFINITION:?}, so the alerts that are due wait");
-            let cooldown = policy.map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
-            let later = advanced(&seen, News::Quiet(cooldown), facts.now, cooldown);
-            return self.stores().alerts.advance_alert(&step(later, None)).await;
-        };
-        let name = match &definition {
-            Some(definition) => definition.row.name.clone(),
-            None => format!("definition {def_id}, whose row is gone"),
-        };
-        let alert = Alert::new(AlertKind::Digest, reason, name, "");
-        let since = self.definitions().checks_since(def_id, reason);
-        let lasted = since.map(|since| self.moment().saturating_sub(since));
-        let checks = Checks { interval: self.settings.maintenance_interval, lasted };
-        let (alert, new) = advance(alert, &seen, facts, policy, checks);
-        let notice = alert.as_ref().map(|alert| (alert_def, alert.to_json()));
-        let result = self.stores().alerts.advance_alert(&step(new, notice)).await?;
-        if let (Advanced::Stored, Some(alert)) = (result, alert) {
-            self.meters.alerts_suppressed(alert.more);
-        }
-        Ok(result)
+async fn advance_alert(worker: &Worker, def_id: i64, reason: AlertReason) -> Result<Advanced, StoreError> {
+    let Some((seen, facts)) = worker.stores().alerts.alert(def_id, reason).await? else {
+        return Ok(Advanced::Changed);
+    };
+    let definition = worker.definition(def_id);
+    let policy = definition.as_deref().and_then(Definition::policy);
+    let step = |new, notice| AlertStep { def_id, reason, seen: seen.clone(), new, notice };
+    let Some(alert_def) = worker.definitions().alerts() else {
+        tracing::error!("there is no definition {ALERT_DEFINITION:?}, so the alerts that are due wait");
+        let cooldown = policy.map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
+        let later = advanced(&seen, News::Quiet(cooldown), facts.now, cooldown);
+        return worker.stores().alerts.advance_alert(&step(later, None)).await;
+    };
+    let name = match &definition {
+        Some(definition) => definition.row.name.clone(),
+        None => format!("definition {def_id}, whose row is gone"),
+    };
+    let alert = Alert::new(AlertKind::Digest, reason, name, "");
+    let since = worker.definitions().checks_since(def_id, reason);
+    let lasted = since.map(|since| worker.moment().saturating_sub(since));
+    let checks = Checks { interval: worker.settings.maintenance_interval, lasted };
+    let (alert, new) = advance(alert, &seen, facts, policy, checks);
+    let notice = alert.as_ref().map(|alert| (alert_def, alert.to_json()));
+    let result = worker.stores().alerts.advance_alert(&step(new, notice)).await?;
+    if let (Advanced::Stored, Some(alert)) = (result, alert) {
+        worker.alarms.suppressed(alert.more);
     }
+    Ok(result)
 }

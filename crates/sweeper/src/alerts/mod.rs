@@ -1,67 +1,47 @@
-//! Alerts on the sweeper's side. This file: which outcomes raise an alarm. [`advance`]: what becomes of rows that are due.
-//! [`sending`] and [`recipients`]: the handler of the notices, and who gets them.
+//! Alerts on the sweeper's side: [`Alarms`] makes them. [`advance`]: what becomes of rows that are due. [`sending`] and [`recipients`]:
+//! the handler of the notices, and who gets them. [`locked`]: waits for rows that other sessions have locked.
+//!
+//! Which outcomes raise an alarm is in `settling`, and which conditions do in `background`.
 
-mod advance;
+pub(crate) mod advance;
+pub(crate) mod locked;
 pub(crate) mod recipients;
 mod sending;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use metrics::Counter;
 pub(crate) use solid_notify_core::alert::advance::DEFAULT_COOLDOWN;
-use solid_notify_core::alert::trigger::trigger;
-use solid_notify_core::definition::AlertTrigger;
-use solid_notify_core::limit::{Breaker, TargetSign};
+use solid_notify_core::limit::Breaker;
+use solid_notify_core::metrics::ALERTS_SUPPRESSED;
 use solid_notify_core::notice::{MESSAGE_LIMIT, clean_text};
-use solid_notify_core::store::{Alarm, BreakerInput, Cause};
-use solid_notify_core::trace::trace_id;
-use solid_notify_core::transition::{Next, Transition, tries_in_all};
-use solid_notify_core::{ALERT_DEFINITION, AlertReason, Policy};
+use solid_notify_core::store::{Alarm, Cause};
+use solid_notify_core::{ALERT_DEFINITION, AlertReason};
 
-pub(crate) use self::sending::{AlertHandler, log_alerts};
-use crate::settling::Outcome;
+use self::locked::LockedRows;
+pub(crate) use self::sending::complete_alerts;
+use crate::definitions::KnownDefinitions;
 use crate::supervise::report;
-use crate::worker::Worker;
 
-impl Worker {
-    /// Returns the alert that an outcome raises, if any.
-    pub(crate) fn alarm_of(&self, policy: &Policy, outcome: &Outcome, transition: &Transition) -> Option<Box<Alarm>> {
-        let reason = trigger(policy, &outcome.event, transition)?;
-        let message = match (&outcome.trouble, &transition.next) {
-            (Some((_, message)), _) => message.clone(),
-            (None, Next::Finish { reason: Some(reason), .. }) => reason.clone(),
-            _ => String::new(),
-        };
-        let mut alarm = self.alarm(policy.def_id, &policy.name, reason, policy.alert_cooldown, message)?;
-        alarm.notice_id = Some(outcome.claimed.id);
-        alarm.description = outcome.claimed.description.as_deref().map(|text| clean_text(text, MESSAGE_LIMIT));
-        alarm.class = outcome.trouble.as_ref().map(|(class, _)| class.as_str().to_owned());
-        let tries = transition.failures.saturating_add(transition.crashes);
-        alarm.cause = Cause {
-            tries: Some(tries),
-            max_tries: tries_in_all(policy, &outcome.claimed, &outcome.event, tries),
-            end_reason: match &transition.next {
-                Next::Finish { reason: Some(reason), .. } => Some(clean_text(reason, MESSAGE_LIMIT)),
-                _ => None,
-            },
-            trace_id: outcome.claimed.trace_context.as_deref().and_then(trace_id).map(str::to_owned),
-        };
-        Some(Box::new(alarm))
+/// What makes the alarms of a node.
+pub(crate) struct Alarms {
+    known: Arc<KnownDefinitions>,
+    node: String,
+    /// Ticks, claims and outcomes that wait because of other sessions' row locks.
+    pub(crate) locked_rows: LockedRows,
+    suppressed: Counter,
+}
+
+impl Alarms {
+    pub(crate) fn new(known: Arc<KnownDefinitions>, node: &str) -> Self {
+        let suppressed = metrics::counter!(ALERTS_SUPPRESSED);
+        Self { known, node: node.to_owned(), locked_rows: LockedRows::default(), suppressed }
     }
 
-    /// Returns what the circuit breaker of the definition counts of an outcome.
-    pub(crate) fn breaker_input(&self, policy: &Policy, outcome: &Outcome) -> Option<Box<BreakerInput>> {
-        let breaker = policy.quota?.breaker?;
-        let sign = TargetSign::of(&outcome.event);
-        let tells = sign == TargetSign::Unwell && policy.alert_trigger != AlertTrigger::Never;
-        let alarm = tells.then(|| {
-            let (class, message) = outcome.trouble.as_ref()?;
-            let message = circuit_open(breaker, message);
-            let mut alarm =
-                self.alarm(policy.def_id, &policy.name, AlertReason::CircuitOpen, policy.alert_cooldown, message)?;
-            (alarm.notice_id, alarm.class) = (Some(outcome.claimed.id), Some(class.as_str().to_owned()));
-            Some(alarm)
-        });
-        Some(Box::new(BreakerInput { def_id: policy.def_id, breaker, sign, alarm: alarm.flatten() }))
+    /// Records that a digest reports so many suppressed alerts.
+    pub(crate) fn suppressed(&self, count: i64) {
+        self.suppressed.increment(u64::try_from(count).unwrap_or(0));
     }
 
     /// Returns an alert about a definition; None (and a log line) if there is no alert definition. Alerts about the alert
@@ -74,7 +54,7 @@ impl Worker {
         cooldown: Duration,
         message: String,
     ) -> Option<Alarm> {
-        let Some(alert_def) = self.definitions().alerts() else {
+        let Some(alert_def) = self.known.view().alerts() else {
             report(|| {
                 tracing::error!(
                     definition,
@@ -85,7 +65,7 @@ impl Worker {
             });
             return None;
         };
-        let of_alerts = self.definition(def_id).is_some_and(|definition| definition.is_alerts());
+        let of_alerts = self.known.view().get(def_id).is_some_and(|definition| definition.is_alerts());
         let of_alerts = of_alerts && reason != AlertReason::Clock;
         (!of_alerts).then(|| Alarm {
             alert_def,
@@ -98,7 +78,7 @@ impl Worker {
             class: None,
             message: clean_text(&message, MESSAGE_LIMIT),
             cause: Cause::default(),
-            node: self.id.clone(),
+            node: self.node.clone(),
         })
     }
 }

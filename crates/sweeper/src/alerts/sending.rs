@@ -3,20 +3,21 @@
 //!
 //! They are those of the moment of sending, so an edit of a row also applies to alerts that already wait.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use futures_util::future::BoxFuture;
 use metrics::Counter;
-use solid_notify_core::Alert;
 use solid_notify_core::metrics::ALERTS_SENT;
+use solid_notify_core::{ALERT_DEFINITION, Alert};
 
 use super::recipients::Recipients;
 use crate::definitions::KnownDefinitions;
-use crate::running::erased::{AnyHandler, Closure, Typed};
-use crate::running::handler::{Facts, Failure, HandlerResult, Notice};
+use crate::handlers::erased::{AnyHandler, Closure, Typed};
+use crate::handlers::handler::{Facts, Failure, HandlerResult, Notice};
 
 /// The handler of alerts around the one of the application.
-pub(crate) struct AlertHandler {
+struct AlertHandler {
     inner: Arc<dyn AnyHandler>,
     /// Weak, because the definitions hold this handler.
     known: Weak<KnownDefinitions>,
@@ -25,8 +26,8 @@ pub(crate) struct AlertHandler {
 }
 
 impl AlertHandler {
-    pub(crate) fn new(inner: Arc<dyn AnyHandler>, known: &Arc<KnownDefinitions>, base_url: Option<Arc<str>>) -> Self {
-        Self { inner, known: Arc::downgrade(known), base_url, sent: metrics::counter!(ALERTS_SENT) }
+    fn new(inner: Arc<dyn AnyHandler>, known: &Weak<KnownDefinitions>, base_url: Option<&Arc<str>>) -> Self {
+        Self { inner, known: Weak::clone(known), base_url: base_url.cloned(), sent: metrics::counter!(ALERTS_SENT) }
     }
 
     /// Returns the parameter with the recipients, the owner, the runbook and the link. An alert that an application has inserted
@@ -73,8 +74,20 @@ impl AnyHandler for AlertHandler {
     }
 }
 
-/// Returns the handler that logs alerts, used if no node has a handler for them.
-pub(crate) fn log_alerts() -> Arc<dyn AnyHandler> {
+/// Wraps the handler of alerts that the application has registered, if there is one. Returns the handler to use if no node has one:
+/// it logs alerts.
+pub(crate) fn complete_alerts(
+    handlers: &mut HashMap<String, Arc<dyn AnyHandler>>,
+    known: &Weak<KnownDefinitions>,
+    base_url: Option<&Arc<str>>,
+) -> Arc<dyn AnyHandler> {
+    if let Some(handler) = handlers.get_mut(ALERT_DEFINITION) {
+        *handler = Arc::new(AlertHandler::new(Arc::clone(handler), known, base_url));
+    }
+    Arc::new(AlertHandler::new(log_alerts(), known, base_url))
+}
+
+fn log_alerts() -> Arc<dyn AnyHandler> {
     let log = |notice: Notice<Alert>| async move {
         let alert = notice.param();
         tracing::error!(definition = %alert.definition, reason = alert.reason.as_str(), "{}", alert.text());

@@ -10,6 +10,7 @@ use solid_notify_core::store::{Alarm, DueSlice, RefusedConfig, dead_letters};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Status, StoreError};
 
 use crate::alerts::{DEFAULT_COOLDOWN, circuit_open};
+use crate::background::versions::without_definition;
 use crate::definitions::{Definition, Readiness, refusal};
 use crate::worker::Worker;
 
@@ -18,127 +19,124 @@ const HANDLER_GRACE: Duration = Duration::from_secs(60);
 /// How far a node's clock may be off.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
-impl Worker {
-    /// Returns the alerts for the current conditions. `handlers`: those of all living nodes.
-    pub(crate) async fn conditions(
-        &self,
-        handlers: &BTreeSet<String>,
-        clock_offset_ms: i64,
-    ) -> Result<Vec<Alarm>, StoreError> {
-        let definitions = self.definitions();
-        let due = self.stores().send.due(true).await?;
-        // Notices that waited during a pause of everything count as late from the end of the pause.
-        let resumed = definitions.resumed().map(|since| self.moment().saturating_sub(since));
-        // Notices count as late only from the opening of their window.
-        let no_longer = |def_id: i64, late: Duration| {
-            let late = late.min(resumed.unwrap_or(Duration::MAX));
-            definitions.get(def_id).map_or(late, |definition| late.min(definition.open_for(due.now)))
-        };
-        let late = |def_id: i64| {
-            let waits = |slice: &&DueSlice| matches!(slice.status, Status::NotSent | Status::Failed);
-            let slices = due.slices.iter().filter(|slice| slice.def_id == def_id).filter(waits);
-            no_longer(def_id, slices.map(|slice| slice.late).max().unwrap_or_default())
-        };
-        let snapshot = self.stores().browse.counts().await?;
-        let piles = definitions.piles(&snapshot);
-        let mut alarms = Vec::new();
-        let is_reported = |definition: &&Arc<Definition>| definition.is_reported();
-        if let Some(alerts) =
-            definitions.alerts().and_then(|id| definitions.get(id)).filter(|_| !definitions.is_paused())
-        {
-            self.mention_waiting_alerts(alerts, handlers, late(alerts.row.id));
-        }
-        for definition in definitions.all().filter(is_reported) {
-            let def_id = definition.row.id;
-            let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
-            let mut alarm = |reason, message| {
-                alarms.extend(self.alarm(def_id, &definition.row.name, reason, cooldown, message));
-            };
-            match &definition.readiness {
-                Readiness::Invalid(problems) => alarm(AlertReason::InvalidDefinition, problems.clone()),
-                Readiness::Refused(_, problem) => {
-                    alarm(AlertReason::InvalidDefinition, refusal(problem));
-                }
-                _ => {}
-            }
-            let Some(policy) = definition.policy().filter(|policy| policy.enabled && !definitions.is_paused()) else {
-                continue;
-            };
-            if let Some(breaker) = policy.quota.and_then(|quota| quota.breaker).filter(|_| definitions.is_open(def_id))
-            {
-                alarm(AlertReason::CircuitOpen, circuit_open(breaker, ""));
-            }
-            let mut late = late(def_id);
-            if policy.backlog_alert_age.is_some()
-                && let Some(since) = self.stores().browse.oldest_blocked(def_id).await?
-            {
-                late = late.max(no_longer(def_id, (due.now - since).to_std().unwrap_or_default()));
-            }
-            let waits = humantime::format_duration(Duration::from_secs(late.as_secs()));
-            if !handlers.contains(&policy.handler) && late >= HANDLER_GRACE {
-                let message =
-                    format!("notices have been due for {waits}, and no node has the handler {:?}", policy.handler);
-                alarm(AlertReason::NoHandler, message);
-            }
-            if policy.backlog_alert_age.is_some_and(|limit| late > limit) {
-                alarm(AlertReason::Backlog, format!("the oldest due notice has been due for {waits}"));
-            }
-            if let Some(count) = piles.get(&def_id) {
-                let (total, distribution) = dead_letters(&snapshot);
-                let message = format!("there are {count} dead letters, and {total} of all definitions: {distribution}");
-                alarm(AlertReason::DeadLetters, message);
-            }
-        }
-        for (def_id, name) in self.without_definition().await? {
-            let message = format!(
-                "its row in notify_def was deleted by SQL, and notices of it wait: insert the row again with id {def_id} and name {name:?}"
-            );
-            tracing::warn!(definition = %name, def_id, "{message}");
-            alarms.extend(self.alarm(def_id, &name, AlertReason::InvalidDefinition, DEFAULT_COOLDOWN, message));
-        }
-        for (def_id, message) in self.locked_rows.lasting() {
-            let Some(definition) = definitions.get(def_id).filter(is_reported) else { continue };
-            let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
-            alarms.extend(self.alarm(def_id, &definition.row.name, AlertReason::Locked, cooldown, message));
-        }
-        for RefusedConfig { def_id, problem, .. } in self.undecrypted.lasting(self.moment()) {
-            let Some(definition) = definitions.get(def_id).filter(is_reported) else { continue };
-            let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
-            alarms.extend(self.alarm(def_id, &definition.row.name, AlertReason::InvalidDefinition, cooldown, problem));
-        }
-        let off = Duration::from_millis(clock_offset_ms.unsigned_abs());
-        if off > CLOCK_TOLERANCE
-            && let Some(alerts) = definitions.alerts()
-        {
-            let direction = if clock_offset_ms > 0 { "ahead of" } else { "behind" };
-            let message = format!(
-                "the clock of the node {} is {} {direction} the database's",
-                self.id,
-                humantime::format_duration(Duration::from_secs(off.as_secs()))
-            );
-            alarms.extend(self.alarm(alerts, ALERT_DEFINITION, AlertReason::Clock, DEFAULT_COOLDOWN, message));
-        }
-        Ok(alarms)
+/// Returns the alerts for the current conditions. `handlers`: those of all living nodes.
+pub(crate) async fn conditions(
+    worker: &Worker,
+    handlers: &BTreeSet<String>,
+    clock_offset_ms: i64,
+) -> Result<Vec<Alarm>, StoreError> {
+    let definitions = worker.definitions();
+    let due = worker.stores().send.due(true).await?;
+    // Notices that waited during a pause of everything count as late from the end of the pause.
+    let resumed = definitions.resumed().map(|since| worker.moment().saturating_sub(since));
+    // Notices count as late only from the opening of their window.
+    let no_longer = |def_id: i64, late: Duration| {
+        let late = late.min(resumed.unwrap_or(Duration::MAX));
+        definitions.get(def_id).map_or(late, |definition| late.min(definition.open_for(due.now)))
+    };
+    let late = |def_id: i64| {
+        let waits = |slice: &&DueSlice| matches!(slice.status, Status::NotSent | Status::Failed);
+        let slices = due.slices.iter().filter(|slice| slice.def_id == def_id).filter(waits);
+        no_longer(def_id, slices.map(|slice| slice.late).max().unwrap_or_default())
+    };
+    let snapshot = worker.stores().browse.counts().await?;
+    let piles = definitions.piles(&snapshot);
+    let mut alarms = Vec::new();
+    let is_reported = |definition: &&Arc<Definition>| definition.is_reported();
+    if let Some(alerts) = definitions.alerts().and_then(|id| definitions.get(id)).filter(|_| !definitions.is_paused()) {
+        mention_waiting_alerts(alerts, handlers, late(alerts.row.id));
     }
-
-    /// Logs that alerts are not sent, because an alert cannot report that.
-    fn mention_waiting_alerts(&self, alerts: &Definition, handlers: &BTreeSet<String>, late: Duration) {
-        let waits = match &alerts.readiness {
-            _ if late < HANDLER_GRACE => return,
-            Readiness::Paused(_) => "it is not enabled",
-            Readiness::Invalid(_) => "its row is invalid",
-            Readiness::Refused(..) => "its handler refuses its handler_config",
-            Readiness::NotHere(policy, _) if !handlers.contains(&policy.handler) => "no living node has its handler",
-            Readiness::NotHere(..) | Readiness::Ready(_) => return,
+    for definition in definitions.all().filter(is_reported) {
+        let def_id = definition.row.id;
+        let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
+        let mut alarm = |reason, message| {
+            alarms.extend(worker.alarms.alarm(def_id, &definition.row.name, reason, cooldown, message));
         };
-        tracing::error!(definition = ALERT_DEFINITION, waits, "alerts are not sent");
-    }
-
-    /// Records which handlers the living nodes have. If another node handles alerts, this node leaves them to it.
-    pub(crate) fn learn_handlers(&self, handlers: &BTreeSet<String>) {
-        if self.known.set_alerts_elsewhere(handlers.contains(ALERT_DEFINITION)) {
-            self.outbox.wake();
+        match &definition.readiness {
+            Readiness::Invalid(problems) => alarm(AlertReason::InvalidDefinition, problems.clone()),
+            Readiness::Refused(_, problem) => {
+                alarm(AlertReason::InvalidDefinition, refusal(problem));
+            }
+            _ => {}
         }
+        let Some(policy) = definition.policy().filter(|policy| policy.enabled && !definitions.is_paused()) else {
+            continue;
+        };
+        if let Some(breaker) = policy.quota.and_then(|quota| quota.breaker).filter(|_| definitions.is_open(def_id)) {
+            alarm(AlertReason::CircuitOpen, circuit_open(breaker, ""));
+        }
+        let mut late = late(def_id);
+        if policy.backlog_alert_age.is_some()
+            && let Some(since) = worker.stores().browse.oldest_blocked(def_id).await?
+        {
+            late = late.max(no_longer(def_id, (due.now - since).to_std().unwrap_or_default()));
+        }
+        let waits = humantime::format_duration(Duration::from_secs(late.as_secs()));
+        if !handlers.contains(&policy.handler) && late >= HANDLER_GRACE {
+            let message =
+                format!("notices have been due for {waits}, and no node has the handler {:?}", policy.handler);
+            alarm(AlertReason::NoHandler, message);
+        }
+        if policy.backlog_alert_age.is_some_and(|limit| late > limit) {
+            alarm(AlertReason::Backlog, format!("the oldest due notice has been due for {waits}"));
+        }
+        if let Some(count) = piles.get(&def_id) {
+            let (total, distribution) = dead_letters(&snapshot);
+            let message = format!("there are {count} dead letters, and {total} of all definitions: {distribution}");
+            alarm(AlertReason::DeadLetters, message);
+        }
+    }
+    for (def_id, name) in without_definition(worker).await? {
+        let message = format!(
+            "its row in notify_def was deleted by SQL, and notices of it wait: insert the row again with id {def_id} and name {name:?}"
+        );
+        tracing::warn!(definition = %name, def_id, "{message}");
+        alarms.extend(worker.alarms.alarm(def_id, &name, AlertReason::InvalidDefinition, DEFAULT_COOLDOWN, message));
+    }
+    for (def_id, message) in worker.alarms.locked_rows.lasting() {
+        let Some(definition) = definitions.get(def_id).filter(is_reported) else { continue };
+        let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
+        alarms.extend(worker.alarms.alarm(def_id, &definition.row.name, AlertReason::Locked, cooldown, message));
+    }
+    for RefusedConfig { def_id, problem, .. } in worker.undecrypted.lasting(worker.moment()) {
+        let Some(definition) = definitions.get(def_id).filter(is_reported) else { continue };
+        let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
+        let alarm =
+            worker.alarms.alarm(def_id, &definition.row.name, AlertReason::InvalidDefinition, cooldown, problem);
+        alarms.extend(alarm);
+    }
+    let off = Duration::from_millis(clock_offset_ms.unsigned_abs());
+    if off > CLOCK_TOLERANCE
+        && let Some(alerts) = definitions.alerts()
+    {
+        let direction = if clock_offset_ms > 0 { "ahead of" } else { "behind" };
+        let message = format!(
+            "the clock of the node {} is {} {direction} the database's",
+            worker.id,
+            humantime::format_duration(Duration::from_secs(off.as_secs()))
+        );
+        alarms.extend(worker.alarms.alarm(alerts, ALERT_DEFINITION, AlertReason::Clock, DEFAULT_COOLDOWN, message));
+    }
+    Ok(alarms)
+}
+
+/// Logs that alerts are not sent, because an alert cannot report that.
+fn mention_waiting_alerts(alerts: &Definition, handlers: &BTreeSet<String>, late: Duration) {
+    let waits = match &alerts.readiness {
+        _ if late < HANDLER_GRACE => return,
+        Readiness::Paused(_) => "it is not enabled",
+        Readiness::Invalid(_) => "its row is invalid",
+        Readiness::Refused(..) => "its handler refuses its handler_config",
+        Readiness::NotHere(policy, _) if !handlers.contains(&policy.handler) => "no living node has its handler",
+        Readiness::NotHere(..) | Readiness::Ready(_) => return,
+    };
+    tracing::error!(definition = ALERT_DEFINITION, waits, "alerts are not sent");
+}
+
+/// Records which handlers the living nodes have. If another node handles alerts, this node leaves them to it.
+pub(crate) fn learn_handlers(worker: &Worker, handlers: &BTreeSet<String>) {
+    if worker.known.set_alerts_elsewhere(handlers.contains(ALERT_DEFINITION)) {
+        worker.outbox.wake();
     }
 }
 
@@ -154,7 +152,7 @@ mod tests {
         let worker = Worker::new(outbox.sweeper().setup);
         worker.reload_definitions().await.unwrap();
         for (offset, is_far_off) in [(45_000, true), (-45_000, true), (29_000, false), (-29_000, false)] {
-            let alarms = worker.conditions(&BTreeSet::new(), offset).await.unwrap();
+            let alarms = conditions(&worker, &BTreeSet::new(), offset).await.unwrap();
             let clock = alarms.iter().find(|alarm| alarm.reason == AlertReason::Clock);
             assert_eq!(clock.is_some(), is_far_off, "{offset}");
             assert!(clock.is_none_or(|alarm| alarm.message.contains("45s")), "{clock:?}");

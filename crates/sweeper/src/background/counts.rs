@@ -34,7 +34,7 @@ pub(crate) async fn counts_loop(worker: Arc<Worker>) {
         let pause = tokio::select! {
             biased;
             () = worker.signals.stopped() => break,
-            snapshot = worker.snapshot() => match snapshot {
+            snapshot = snapshot(&worker) => match snapshot {
                 Ok((snapshot, reading)) => {
                     gauges.show(&snapshot);
                     let now: BTreeSet<i64> = worker.definitions().piles(&snapshot).into_keys().collect();
@@ -59,35 +59,33 @@ pub(crate) async fn counts_loop(worker: Arc<Worker>) {
     }
 }
 
-impl Worker {
-    /// Returns the snapshot after its outdated counts were counted again, by this node or by others, and how long it took
-    /// to read it.
-    async fn snapshot(&self) -> Result<(Vec<DefinitionCounts>, Duration), StoreError> {
-        let store = &self.stores().browse;
-        let began = Instant::now();
-        let mut snapshot = store.counts().await?;
-        let reading = began.elapsed();
-        let mut counted = false;
-        let mut due: Vec<&DefinitionCounts> = snapshot.iter().filter(|row| row.due_in.is_zero()).collect();
-        due.sort_by_key(|row| std::cmp::Reverse(row.taken.as_ref().map_or(Duration::MAX, |_| row.age)));
-        for row in due.into_iter().take(AT_ONCE) {
-            match timeout(COUNT_TIMEOUT, store.refresh_counts(row.def_id, self.settings.count_interval)).await {
-                Ok(Err(error)) if error.kind == FaultKind::Outage => return Err(error),
-                // The other definitions are counted all the same.
-                Ok(Err(error)) => self.health.mention(&error),
-                Ok(Ok(done)) => counted |= done,
-                Err(_) => tracing::warn!(
-                    definition = %row.definition,
-                    "its notices could not be counted within {}",
-                    humantime::format_duration(COUNT_TIMEOUT)
-                ),
-            }
+/// Returns the snapshot after its outdated counts were counted again, by this node or by others, and how long it took
+/// to read it.
+async fn snapshot(worker: &Worker) -> Result<(Vec<DefinitionCounts>, Duration), StoreError> {
+    let store = &worker.stores().browse;
+    let began = Instant::now();
+    let mut snapshot = store.counts().await?;
+    let reading = began.elapsed();
+    let mut counted = false;
+    let mut due: Vec<&DefinitionCounts> = snapshot.iter().filter(|row| row.due_in.is_zero()).collect();
+    due.sort_by_key(|row| std::cmp::Reverse(row.taken.as_ref().map_or(Duration::MAX, |_| row.age)));
+    for row in due.into_iter().take(AT_ONCE) {
+        match timeout(COUNT_TIMEOUT, store.refresh_counts(row.def_id, worker.settings.count_interval)).await {
+            Ok(Err(error)) if error.kind == FaultKind::Outage => return Err(error),
+            // The other definitions are counted all the same.
+            Ok(Err(error)) => worker.health.mention(&error),
+            Ok(Ok(done)) => counted |= done,
+            Err(_) => tracing::warn!(
+                definition = %row.definition,
+                "its notices could not be counted within {}",
+                humantime::format_duration(COUNT_TIMEOUT)
+            ),
         }
-        if counted {
-            snapshot = store.counts().await?;
-        }
-        Ok((snapshot, reading))
     }
+    if counted {
+        snapshot = store.counts().await?;
+    }
+    Ok((snapshot, reading))
 }
 
 /// The gauges of a node.

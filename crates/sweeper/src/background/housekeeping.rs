@@ -9,11 +9,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use solid_notify_core::built_in::{DEAD_LETTERS_DEFINITION, PURGE_DEFINITION};
 use solid_notify_core::definition::KeepHistory;
-use solid_notify_core::store::{Purge, Purged, dead_letters};
+use solid_notify_core::store::{Purge, dead_letters};
 use solid_notify_core::{AnyOutbox, NotifyDef, Status, StoreError};
 
-use crate::running::erased::{AnyHandler, Closure, Typed, check_by};
-use crate::running::handler::{Failure, Handler, HandlerResult, Notice};
+use crate::handlers::erased::{AnyHandler, Closure, Typed, check_by};
+use crate::handlers::handler::{Failure, Handler, HandlerResult, Notice};
 
 /// The rows of one purge: few, so that other transactions do not wait for it.
 const STEP: usize = 500;
@@ -119,14 +119,6 @@ async fn purge(outbox: &AnyOutbox, keep: &Keep) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Logs an undelivered notice that was just deleted: nothing else remains of it. Its parameter is not logged, because it may be
-/// confidential.
-fn log_purged(definition: &str, what: &str, row: &Purged) {
-    let Purged { id, tries, class, error, reason } = row;
-    let [class, error, reason] = [class, error, reason].map(Option::as_deref);
-    tracing::warn!(definition, id, tries, class, error, reason, param = "(masked)", "purged a {what}");
-}
-
 async fn purge_in_steps(
     outbox: &AnyOutbox,
     definition: &NotifyDef,
@@ -142,7 +134,7 @@ async fn purge_in_steps(
             _ => None,
         };
         if let Some(what) = logged {
-            purged.iter().for_each(|row| log_purged(&definition.name, what, row));
+            purged.iter().for_each(|row| row.log(&definition.name, what));
         } else if !purged.is_empty() {
             let (definition, count, status) = (&definition.name, purged.len(), status.code());
             tracing::debug!(%definition, count, status, "purged notices");

@@ -35,70 +35,68 @@ pub(crate) async fn lease_loop(worker: Arc<Worker>) {
         }
         // Subscribed before the work, so that a turn of the clock during the work is not missed.
         turned = worker.signals.clock_turned();
-        if let Err(error) = worker.extend_leases(SOON).await {
+        if let Err(error) = extend_leases(&worker, SOON).await {
             worker.health.note(&error);
         }
         if worker.in_flight.may_have_lost_claims()
-            && let Err(error) = worker.hand_back_unknown().await
+            && let Err(error) = hand_back_unknown(&worker).await
         {
             worker.health.mention(&error);
         }
     }
 }
 
-impl Worker {
-    /// Extends every lease with less than `left` to run.
-    pub(crate) async fn extend_leases(&self, left: Duration) -> Result<(), StoreError> {
-        let now = self.moment();
-        let leases = self.in_flight.leases_to_extend(now, left);
-        if leases.is_empty() {
-            return Ok(());
-        }
-        // A lease that the store did not extend is tried again at the next look: an acknowledgement's transaction may have
-        // locked the row.
-        let extended: HashSet<i64> = self.stores().send.extend(&leases).await?.into_iter().collect();
-        self.in_flight.extended(leases.iter().filter(|lease| extended.contains(&lease.id)), now);
-        Ok(())
+/// Extends every lease with less than `left` to run.
+pub(crate) async fn extend_leases(worker: &Worker, left: Duration) -> Result<(), StoreError> {
+    let now = worker.moment();
+    let leases = worker.in_flight.leases_to_extend(now, left);
+    if leases.is_empty() {
+        return Ok(());
     }
+    // A lease that the store did not extend is tried again at the next look: an acknowledgement's transaction may have
+    // locked the row.
+    let extended: HashSet<i64> = worker.stores().send.extend(&leases).await?.into_iter().collect();
+    worker.in_flight.extended(leases.iter().filter(|lease| extended.contains(&lease.id)), now);
+    Ok(())
+}
 
-    /// Hands back, uncounted, notices that the store lists as claimed by this node and that are not registered here: they
-    /// were never attempted. A notice whose definition is paused or invalid cannot be handed back yet; its lease is
-    /// extended, because this process lives.
-    async fn hand_back_unknown(&self) -> Result<(), StoreError> {
-        // Runs while no claim is under way, because a claim in progress is not registered yet. If a claim takes long, this
-        // waits only a moment, because all other claims wait meanwhile.
-        let Ok(_no_claims) = tokio::time::timeout(CLAIMS_END, self.in_flight.without_claims()).await else {
-            return Ok(());
+/// Hands back, uncounted, notices that the store lists as claimed by this node and that are not registered here: they
+/// were never attempted. A notice whose definition is paused or invalid cannot be handed back yet; its lease is
+/// extended, because this process lives.
+async fn hand_back_unknown(worker: &Worker) -> Result<(), StoreError> {
+    // Runs while no claim is under way, because a claim in progress is not registered yet. If a claim takes long, this
+    // waits only a moment, because all other claims wait meanwhile.
+    let Ok(_no_claims) = tokio::time::timeout(CLAIMS_END, worker.in_flight.without_claims()).await else {
+        return Ok(());
+    };
+    let (began, mut left) = (Instant::now(), Vec::new());
+    // Registered notices cannot fill up the look. A full look is repeated.
+    let most = UNKNOWN + worker.in_flight.known();
+    let found = worker.stores().send.look(&Look::ClaimedBy { worker: worker.id.clone() }, most).await?;
+    let is_full = found.len() == most;
+    for claimed in found {
+        let (id, fence) = (claimed.id, claimed.fence);
+        if worker.in_flight.contains(id, fence) || worker.in_flight.was_given_up(id, fence) {
+            continue;
+        }
+        let Some(definition) = worker.definition(claimed.def_id) else { continue };
+        let Some(ready) = definition.ready() else {
+            let lease = definition.policy().map_or(4 * SOON, |policy| policy.lease());
+            left.push(Lease { id, fence, lease });
+            continue;
         };
-        let (began, mut left) = (Instant::now(), Vec::new());
-        // Registered notices cannot fill up the look. A full look is repeated.
-        let most = UNKNOWN + self.in_flight.known();
-        let found = self.stores().send.look(&Look::ClaimedBy { worker: self.id.clone() }, most).await?;
-        let is_full = found.len() == most;
-        for claimed in found {
-            let (id, fence) = (claimed.id, claimed.fence);
-            if self.in_flight.contains(id, fence) || self.in_flight.was_given_up(id, fence) {
-                continue;
-            }
-            let Some(definition) = self.definition(claimed.def_id) else { continue };
-            let Some(ready) = definition.ready() else {
-                let lease = definition.policy().map_or(4 * SOON, |policy| policy.lease());
-                left.push(Lease { id, fence, lease });
-                continue;
-            };
-            if self.in_flight.begin_to_judge(id, fence) {
-                tracing::warn!(definition = %definition.row.name, id, fence, "the answer to a claim was lost; handing it back");
-                self.queue_outcome(Outcome::new(claimed, Arc::clone(ready), Event::HandedBack(Duration::ZERO)));
-            }
+        if worker.in_flight.begin_to_judge(id, fence) {
+            tracing::warn!(definition = %definition.row.name, id, fence, "the answer to a claim was lost; handing it back");
+            worker.queue_outcome(Outcome::new(claimed, Arc::clone(ready), Event::HandedBack(Duration::ZERO)));
         }
-        if left.is_empty() && !is_full {
-            self.in_flight.looked_for_lost_claims(began);
-        }
-        if !left.is_empty() {
-            self.stores().send.extend(&left).await?;
-        }
-        Ok(())
     }
+    if left.is_empty() && !is_full {
+        worker.in_flight.looked_for_lost_claims(began);
+    }
+    if !left.is_empty() {
+        worker.stores().send.extend(&left).await?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -133,17 +131,17 @@ mod tests {
         // While its time-out may still fire, the lease is extended.
         tokio::time::advance(Duration::from_secs(39)).await;
         clock.advance(Duration::from_secs(39));
-        worker.extend_leases(SOON).await.unwrap();
+        extend_leases(&worker, SOON).await.unwrap();
         let extended = clock.now() + lease;
         assert_eq!(lease_end().await, extended);
         // Its time-out should have fired long ago: other nodes may take the notice.
         tokio::time::advance(Duration::from_secs(39)).await;
         clock.advance(Duration::from_secs(39));
-        worker.extend_leases(SOON).await.unwrap();
+        extend_leases(&worker, SOON).await.unwrap();
         assert_eq!(lease_end().await, extended);
         // An outcome that only waits for the database keeps the lease.
         worker.in_flight.ended(id, claimed.fence);
-        worker.extend_leases(SOON).await.unwrap();
+        extend_leases(&worker, SOON).await.unwrap();
         assert_eq!(lease_end().await, clock.now() + lease);
     }
 
@@ -162,7 +160,7 @@ mod tests {
         claimed.fence += 1;
         worker.in_flight.register(&claimed, policy.lease(), worker.moment());
         tokio::time::advance(policy.lease() - SOON / 2).await;
-        worker.extend_leases(SOON).await.unwrap();
+        extend_leases(&worker, SOON).await.unwrap();
         let left = worker.in_flight.leases_to_extend(worker.moment(), SOON);
         assert_eq!(left.len(), 1, "its lease still ends soon");
     }
@@ -182,7 +180,7 @@ mod tests {
         outbox.engine().stores().send.claim(&claim(&worker, &policy, 1)).await.unwrap();
         worker.in_flight.claim_answer_lost();
         clock.advance(Duration::from_secs(50));
-        worker.hand_back_unknown().await.unwrap();
+        hand_back_unknown(&worker).await.unwrap();
         let record = outbox.find(id).await.unwrap().unwrap();
         assert_eq!((record.status, record.crashes), (Status::Sending, 0));
         assert!(record.next_call_time.unwrap() >= clock.now() + Duration::from_secs(50), "no node may count a crash");
@@ -206,7 +204,7 @@ mod tests {
         let (unknown, known) = claimed.split_last().unwrap();
         known.iter().for_each(|claimed| worker.in_flight.register(claimed, policy.lease(), worker.moment()));
         worker.in_flight.claim_answer_lost();
-        worker.hand_back_unknown().await.unwrap();
+        hand_back_unknown(&worker).await.unwrap();
         assert!(!worker.in_flight.begin_to_judge(unknown.id, unknown.fence), "this notice is being handed back");
     }
 
@@ -214,12 +212,12 @@ mod tests {
     async fn a_claim_whose_answer_was_lost_is_sought_until_a_late_look_succeeds() {
         let worker = Worker::new(MemoryOutbox::new().sweeper().setup);
         worker.in_flight.claim_answer_lost();
-        worker.hand_back_unknown().await.unwrap();
+        hand_back_unknown(&worker).await.unwrap();
         assert!(worker.in_flight.may_have_lost_claims(), "the server may carry it out later");
         // An outage, during which no look succeeds.
         tokio::time::advance(Duration::from_secs(600)).await;
         assert!(worker.in_flight.may_have_lost_claims());
-        worker.hand_back_unknown().await.unwrap();
+        hand_back_unknown(&worker).await.unwrap();
         assert!(!worker.in_flight.may_have_lost_claims());
     }
 }

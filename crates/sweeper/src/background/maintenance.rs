@@ -9,6 +9,7 @@ use solid_notify_core::notice::millis_from_time;
 use solid_notify_core::store::Node;
 use solid_notify_core::{ALERT_DEFINITION, StoreError};
 
+use super::conditions::{conditions, learn_handlers};
 use crate::worker::Worker;
 
 pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
@@ -16,11 +17,11 @@ pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
     while !worker.signals.is_stopped() {
         // Subscribed before the work, so that a turn of the clock during it is not missed.
         let turned = worker.signals.clock_turned();
-        match worker.beat(offset).await {
+        match beat(&worker, offset).await {
             Ok(measured) => {
                 worker.health.beaten();
                 offset = measured;
-                worker.series.set_offset(measured);
+                worker.outcomes.series.set_offset(measured);
             }
             Err(error) => worker.health.mention(&error),
         }
@@ -35,38 +36,37 @@ pub(crate) async fn maintenance_loop(worker: Arc<Worker>) {
     }
 }
 
-impl Worker {
-    /// Reports that this node lives, and its conditions. Returns the offset of its clock from the database's, in
-    /// milliseconds.
-    async fn beat(&self, clock_offset_ms: i64) -> Result<i64, StoreError> {
-        let mut handlers: Vec<String> = self.handlers.keys().cloned().collect();
-        handlers.sort_unstable();
-        let mut node = Node {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            clock_offset_ms,
-            refused: self.definitions().refused().chain(self.undecrypted.lasting(self.moment())).collect(),
-            ..Node::new(&self.id, handlers)
-        };
-        let asked = Utc::now();
-        let view = self.stores().send.beat(&node).await?;
-        let answered = Utc::now();
-        let measured = i64::midpoint(millis_from_time(asked), millis_from_time(answered)) - millis_from_time(view.now);
-        // After an outage other nodes may not have reported yet: a node that is listed lives, but one that is not listed
-        // may live too.
-        let may_miss_nodes = self.known.alerts_elsewhere().is_some() && self.health.grace_left(self.moment()).is_some();
-        if !may_miss_nodes || view.handlers.contains(ALERT_DEFINITION) {
-            self.learn_handlers(&view.handlers);
-        }
-        if may_miss_nodes {
-            return Ok(measured);
-        }
-        // Against a clock that a test turns, every real clock is off.
-        let off = if self.outbox.engine().hand_clock().is_some() { 0 } else { measured };
-        node.alarms = self.conditions(&view.handlers, off).await?;
-        if !node.alarms.is_empty() {
-            self.stores().send.beat(&node).await?;
-            self.signals.sweep_soon();
-        }
-        Ok(measured)
+/// Reports that this node lives, and its conditions. Returns the offset of its clock from the database's, in
+/// milliseconds.
+async fn beat(worker: &Worker, clock_offset_ms: i64) -> Result<i64, StoreError> {
+    let mut handlers: Vec<String> = worker.known.registered.handlers.keys().cloned().collect();
+    handlers.sort_unstable();
+    let mut node = Node {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        clock_offset_ms,
+        refused: worker.definitions().refused().chain(worker.undecrypted.lasting(worker.moment())).collect(),
+        ..Node::new(&worker.id, handlers)
+    };
+    let asked = Utc::now();
+    let view = worker.stores().send.beat(&node).await?;
+    let answered = Utc::now();
+    let measured = i64::midpoint(millis_from_time(asked), millis_from_time(answered)) - millis_from_time(view.now);
+    // After an outage other nodes may not have reported yet: a node that is listed lives, but one that is not listed
+    // may live too.
+    let may_miss_nodes =
+        worker.known.alerts_elsewhere().is_some() && worker.health.grace_left(worker.moment()).is_some();
+    if !may_miss_nodes || view.handlers.contains(ALERT_DEFINITION) {
+        learn_handlers(worker, &view.handlers);
     }
+    if may_miss_nodes {
+        return Ok(measured);
+    }
+    // Against a clock that a test turns, every real clock is off.
+    let off = if worker.outbox.engine().hand_clock().is_some() { 0 } else { measured };
+    node.alarms = conditions(worker, &view.handlers, off).await?;
+    if !node.alarms.is_empty() {
+        worker.stores().send.beat(&node).await?;
+        worker.signals.sweep_soon();
+    }
+    Ok(measured)
 }

@@ -1,5 +1,5 @@
 //! What a sweeper does beside sending: it extends its leases ([`lease`]), reports that it lives ([`maintenance`]) and which
-//! conditions it finds ([`conditions`], [`locked`]), inserts the notices of timetables ([`timetable`]), keeps versions of
+//! conditions it finds ([`conditions`]), inserts the notices of timetables ([`timetable`]), keeps versions of
 //! definitions ([`versions`]), counts notices ([`counts`]), stores the series ([`series`]) and purges tables ([`housekeeping`]). [`health`] says whether the
 //! database answers.
 
@@ -8,8 +8,7 @@ pub(crate) mod counts;
 pub(crate) mod health;
 pub(crate) mod housekeeping;
 pub(crate) mod lease;
-pub(crate) mod locked;
 pub(crate) mod maintenance;
 pub(crate) mod series;
-mod timetable;
+pub(crate) mod timetable;
 pub(crate) mod versions;

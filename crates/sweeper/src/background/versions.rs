@@ -20,54 +20,50 @@ pub(crate) async fn versions_loop(worker: Arc<Worker>) {
             () = worker.signals.stopped() => break,
             () = worker.signals.versions_requested() => {}
         }
-        if !worker.keep_versions().await {
+        if !keep_versions(&worker).await {
             worker.signals.keep_versions_soon();
             worker.signals.pause(RELOAD_INTERVAL).await;
         }
     }
 }
 
-impl Worker {
-    /// Keeps new versions, if there are any. Returns false if it has to be tried again.
-    async fn keep_versions(&self) -> bool {
-        let rows: Vec<NotifyDef> =
-            self.definitions().all().map(|definition| NotifyDef::clone(&definition.row)).collect();
-        let kept = self.stores().definitions.remember(&rows, &self.id).await;
-        if let Err(error) = &kept {
-            self.health.mention(error);
-        }
-        let found = self.find_deleted().await;
-        if let Err(error) = &found {
-            self.health.mention(error);
-        }
-        kept.unwrap_or(false) && found.is_ok()
+/// Keeps new versions, if there are any. Returns false if it has to be tried again.
+async fn keep_versions(worker: &Worker) -> bool {
+    let rows: Vec<NotifyDef> = worker.definitions().all().map(|definition| NotifyDef::clone(&definition.row)).collect();
+    let kept = worker.stores().definitions.remember(&rows, &worker.id).await;
+    if let Err(error) = &kept {
+        worker.health.mention(error);
     }
-
-    /// Finds the definitions that were deleted by SQL from their versions, because their rows are missing and their notices
-    /// wait.
-    async fn find_deleted(&self) -> Result<(), StoreError> {
-        let store = &self.stores().definitions;
-        let last = store.last_versions().await?;
-        // Read after the versions, so that a definition which was created meanwhile has its row.
-        let rows = store.definitions().await?;
-        let is_deleted = |version: &&StoredVersion| !rows.iter().any(|row| row.id == version.def_id);
-        let deleted =
-            last.iter().filter(is_deleted).filter_map(|version| Some((version.def_id, version.row().ok()?.name)));
-        self.known.set_deleted_by_sql(deleted.collect());
-        Ok(())
+    let found = find_deleted(worker).await;
+    if let Err(error) = &found {
+        worker.health.mention(error);
     }
+    kept.unwrap_or(false) && found.is_ok()
+}
 
-    /// Returns the definitions deleted by SQL that have live notices: id and name.
-    pub(crate) async fn without_definition(&self) -> Result<Vec<(i64, String)>, StoreError> {
-        let mut found = Vec::new();
-        for (def_id, name) in self.known.deleted_by_sql() {
-            for status in Status::LIVE {
-                if self.stores().browse.count(&QueueSlice::of(def_id, status), 1).await? > 0 {
-                    found.push((def_id, name));
-                    break;
-                }
+/// Finds the definitions that were deleted by SQL from their versions, because their rows are missing and their notices
+/// wait.
+async fn find_deleted(worker: &Worker) -> Result<(), StoreError> {
+    let store = &worker.stores().definitions;
+    let last = store.last_versions().await?;
+    // Read after the versions, so that a definition which was created meanwhile has its row.
+    let rows = store.definitions().await?;
+    let is_deleted = |version: &&StoredVersion| !rows.iter().any(|row| row.id == version.def_id);
+    let deleted = last.iter().filter(is_deleted).filter_map(|version| Some((version.def_id, version.row().ok()?.name)));
+    worker.known.set_deleted_by_sql(deleted.collect());
+    Ok(())
+}
+
+/// Returns the definitions deleted by SQL that have live notices: id and name.
+pub(crate) async fn without_definition(worker: &Worker) -> Result<Vec<(i64, String)>, StoreError> {
+    let mut found = Vec::new();
+    for (def_id, name) in worker.known.deleted_by_sql() {
+        for status in Status::LIVE {
+            if worker.stores().browse.count(&QueueSlice::of(def_id, status), 1).await? > 0 {
+                found.push((def_id, name));
+                break;
             }
         }
-        Ok(found)
     }
+    Ok(found)
 }

@@ -1,6 +1,6 @@
 //! [`Admission`]: what this node may claim now: slots, the quotas and windows of definitions, slow definitions, crash-looping
 //! notices.
-//! [`super::slots`] counts the slots, and [`super::limited`] remembers which quotas are used up.
+//! [`crate::slots`] counts the slots, and [`super::limited`] remembers which quotas are used up.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::limited::{Limited, Stopped};
-use super::slots::{Slot, Slots};
+use crate::slots::{Slot, Slots};
 
 /// A sweep of one definition that takes longer marks it as slow: its own statements are slow, not the node.
 const SLOW: Duration = Duration::from_secs(3);

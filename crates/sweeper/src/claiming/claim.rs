@@ -9,72 +9,71 @@ use solid_notify_core::store::{Claim, ClaimWhat, Claims};
 use solid_notify_core::{Policy, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::Slot;
-use crate::background::locked::Work;
+use crate::alerts::locked::Work;
 use crate::definitions::{Definition, Ready};
+use crate::running::attempt::start_attempt;
+use crate::slots::Slot;
 use crate::worker::Worker;
 
 /// The most notices that one claim takes.
 pub(super) const CLAIM_BATCH: usize = 500;
 
-impl Worker {
-    /// Claims notices and starts each with a slot of its own. Returns their ids; slots left over become free. It claims nothing if
-    /// `ready` may be older than an edit by this process: the sweep reads the definitions again and claims.
-    ///
-    /// `crash_loop_permit` is kept until the outcome ofXstored.
-    pub(super) async fn claim_and_start(
-        self: &Arc<Self>,
-        definition: &Arc<Definition>,
-        ready: &Arc<Ready>,
-        what: ClaimWhat,
-        slots: Vec<Slot>,
-        mut crash_loop_permit: Option<OwnedSemaphorePermit>,
-    ) -> Result<Vec<i64>, StoreError> {
-        let policy = &ready.policy;
-        if self.has_unread_edits() || !self.admission.lets_through(policy).await? {
-            return Ok(Vec::new());
-        }
-        let claim = Claim::new(policy, &self.id, what, slots.len());
-        let ended_before = self.admission.attempts_ended(policy);
-        // Until the claimed notices are registered, the lease loop must not conclude that a claim was lost.
-        let _under_way = self.in_flight.begin_claim().await;
-        let Claims { notices, stopped_by } = match self.stores().send.claim(&claim).await {
-            Ok(claims) => claims,
-            Err(error) => {
-                self.in_flight.claim_answer_lost();
-                return Err(error);
-            }
-        };
-        if policy.quota.is_some() {
-            self.note_quota(policy, stopped_by, ended_before);
-            if notices.iter().any(ClaimedNotice::is_expired) {
-                // They used up no place, but others may have found none in this claim.
-                self.signals.sweep_soon();
-            }
-        }
-        if notices.len() == claim.limit && !matches!(claim.what, ClaimWhat::Ids(_)) {
-            // There may be more: the next freed slot wakes the sweep.
-            self.admission.want_more_slots();
-        }
-        let ids = notices.iter().map(|notice| notice.id).collect();
-        for (claimed, slot) in notices.into_iter().zip(slots) {
-            self.in_flight.register(&claimed, claim.lease, self.moment());
-            self.start_attempt(definition, ready, claimed, slot, crash_loop_permit.take());
-        }
-        Ok(ids)
+/// Claims notices and starts each with a slot of its own. Returns their ids; slots left over become free. It claims nothing if
+/// `ready` may be older than an edit by this process: the sweep reads the definitions again and claims.
+///
+/// `crash_loop_permit` is kept until the outcome ofXstored.
+pub(super) async fn claim_and_start(
+    worker: &Arc<Worker>,
+    definition: &Arc<Definition>,
+    ready: &Arc<Ready>,
+    what: ClaimWhat,
+    slots: Vec<Slot>,
+    mut crash_loop_permit: Option<OwnedSemaphorePermit>,
+) -> Result<Vec<i64>, StoreError> {
+    let policy = &ready.policy;
+    if worker.has_unread_edits() || !worker.admission.lets_through(policy).await? {
+        return Ok(Vec::new());
     }
+    let claim = Claim::new(policy, &worker.id, what, slots.len());
+    let ended_before = worker.admission.attempts_ended(policy);
+    // Until the claimed notices are registered, the lease loop must not conclude that a claim was lost.
+    let _under_way = worker.in_flight.begin_claim().await;
+    let Claims { notices, stopped_by } = match worker.stores().send.claim(&claim).await {
+        Ok(claims) => claims,
+        Err(error) => {
+            worker.in_flight.claim_answer_lost();
+            return Err(error);
+        }
+    };
+    if policy.quota.is_some() {
+        note_quota(worker, policy, stopped_by, ended_before);
+        if notices.iter().any(ClaimedNotice::is_expired) {
+            // They used up no place, but others may have found none in this claim.
+            worker.signals.sweep_soon();
+        }
+    }
+    if notices.len() == claim.limit && !matches!(claim.what, ClaimWhat::Ids(_)) {
+        // There may be more: the next freed slot wakes the sweep.
+        worker.admission.want_more_slots();
+    }
+    let ids = notices.iter().map(|notice| notice.id).collect();
+    for (claimed, slot) in notices.into_iter().zip(slots) {
+        worker.in_flight.register(&claimed, claim.lease, worker.moment());
+        start_attempt(worker, definition, ready, claimed, slot, crash_loop_permit.take());
+    }
+    Ok(ids)
+}
 
-    /// Records what the store replied about the quota of a definition.
-    fn note_quota(&self, policy: &Policy, stopped_by: Option<QuotaStop>, ended_before: u64) {
-        match stopped_by {
-            Some(QuotaStop::Busy { .. }) => self.locked_rows.waits(policy.def_id, &policy.name, Work::Claims),
-            _ => self.locked_rows.goes_on(policy.def_id, &policy.name, Work::Claims),
-        }
-        if let Some(stop) = stopped_by
-            && !self.admission.quota_stopped(policy, stop, ended_before)
-        {
-            self.signals.sweep_soon();
-        }
+/// Records what the store replied about the quota of a definition.
+fn note_quota(worker: &Worker, policy: &Policy, stopped_by: Option<QuotaStop>, ended_before: u64) {
+    match stopped_by {
+        Some(QuotaStop::Busy { .. }) => worker.alarms.locked_rows.waits(policy.def_id, &policy.name, Work::Claims),
+        _ => worker.alarms.locked_rows.goes_on(policy.def_id, &policy.name, Work::Claims),
+    }
+    if let Some(stop) = stopped_by
+        && !worker.admission.quota_stopped(policy, stop, ended_before)
+    {
+        worker.signals.sweep_soon();
     }
 }
 

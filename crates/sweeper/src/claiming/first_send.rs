@@ -15,7 +15,7 @@ use solid_notify_core::{NoticeRecord, Status};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
-use super::claim::{CLAIM_BATCH, chunks};
+use super::claim::{CLAIM_BATCH, chunks, claim_and_start};
 use crate::definitions::Readiness;
 use crate::worker::Worker;
 
@@ -54,75 +54,73 @@ pub(crate) async fn first_send_loop(worker: Arc<Worker>, queue: Arc<Mutex<mpsc::
             }
         }
         for (def_id, ids) in by_def {
-            worker.first_send(def_id, ids).await;
+            first_send(&worker, def_id, ids).await;
         }
         claimed_at = Some(Instant::now());
     }
     // Queued notices are due; dropping their reports tells the producers so.
 }
 
-impl Worker {
-    async fn first_send(self: &Arc<Self>, def_id: i64, ids: Vec<i64>) {
-        let known = match self.definition(def_id) {
-            Some(_) => self.read_own_edits().await,
-            None => self.reload_definitions().await,
-        };
-        if let Err(error) = known {
-            self.health.note(&error);
+async fn first_send(worker: &Arc<Worker>, def_id: i64, ids: Vec<i64>) {
+    let known = match worker.definition(def_id) {
+        Some(_) => worker.read_own_edits().await,
+        None => worker.reload_definitions().await,
+    };
+    if let Err(error) = known {
+        worker.health.note(&error);
+    }
+    if worker.outcomes.is_overloaded(def_id) {
+        // The notices are due; the sweep takes them once enough outcomes are stored.
+        return worker.admission.want_more_slots();
+    }
+    let Some(definition) = worker.definition(def_id) else { return };
+    let ready = match &definition.readiness {
+        Readiness::Ready(ready) => ready,
+        Readiness::NotHere(..) => return worker.in_flight.report(&ids, &FirstAttempt::NotHere),
+        Readiness::Paused(_) | Readiness::Invalid(_) | Readiness::Refused(..) => {
+            return worker.in_flight.report(&ids, &FirstAttempt::StillDue);
         }
-        if self.outcomes.is_overloaded(def_id) {
-            // The notices are due; the sweep takes them once enough outcomes are stored.
-            return self.admission.want_more_slots();
-        }
-        let Some(definition) = self.definition(def_id) else { return };
-        let ready = match &definition.readiness {
-            Readiness::Ready(ready) => ready,
-            Readiness::NotHere(..) => return self.in_flight.report(&ids, &FirstAttempt::NotHere),
-            Readiness::Paused(_) | Readiness::Invalid(_) | Readiness::Refused(..) => {
-                return self.in_flight.report(&ids, &FirstAttempt::StillDue);
+    };
+    // Notices without a slot wait for one; the sweep takes them.
+    let mut ids = ids;
+    let slots = worker.admission.take_slots(&ready.policy, ids.len());
+    let mut unclaimed = ids.split_off(slots.len());
+    if !unclaimed.is_empty() {
+        worker.admission.want_more_slots();
+    }
+    for (ids, slots) in chunks(ids, slots) {
+        match claim_and_start(worker, &definition, ready, ClaimWhat::Ids(ids.clone()), slots, None).await {
+            Ok(claimed) => unclaimed.extend(ids.into_iter().filter(|id| !claimed.contains(id))),
+            Err(error) => {
+                worker.health.note_some(&error);
+                unclaimed.extend(ids);
             }
-        };
-        // Notices without a slot wait for one; the sweep takes them.
-        let mut ids = ids;
-        let slots = self.admission.take_slots(&ready.policy, ids.len());
-        let mut unclaimed = ids.split_off(slots.len());
-        if !unclaimed.is_empty() {
-            self.admission.want_more_slots();
-        }
-        for (ids, slots) in chunks(ids, slots) {
-            match self.claim_and_start(&definition, ready, ClaimWhat::Ids(ids.clone()), slots, None).await {
-                Ok(claimed) => unclaimed.extend(ids.into_iter().filter(|id| !claimed.contains(id))),
-                Err(error) => {
-                    self.health.note_some(&error);
-                    unclaimed.extend(ids);
-                }
-            }
-        }
-        unclaimed.retain(|id| self.in_flight.is_report_awaited(*id));
-        if !unclaimed.is_empty() {
-            // In a task of its own: a definition with many waiting notices must not delay the dispatch of others.
-            let (worker, keep) = (Arc::clone(self), ready.policy.keep_history);
-            // It is unknown when a quota lets them through, and a window may be closed for days. This is checked after the
-            // claim, because the claim itself may have found the quota closed.
-            let is_closed = !self.admission.lets_through(&ready.policy).await.unwrap_or(true);
-            tokio::spawn(async move { worker.look_for(unclaimed, keep, is_closed).await });
         }
     }
+    unclaimed.retain(|id| worker.in_flight.is_report_awaited(*id));
+    if !unclaimed.is_empty() {
+        // In a task of its own: a definition with many waiting notices must not delay the dispatch of others.
+        let (worker, keep) = (Arc::clone(worker), ready.policy.keep_history);
+        // It is unknown when a quota lets them through, and a window may be closed for days. This is checked after the
+        // claim, because the claim itself may have found the quota closed.
+        let is_closed = !worker.admission.lets_through(&ready.policy).await.unwrap_or(true);
+        tokio::spawn(async move { look_for(&worker, unclaimed, keep, is_closed).await });
+    }
+}
 
-    /// Reports to the waiting producers what happened to notices that were not claimed, because the sweep never finds a
-    /// notice that does not exist.
-    async fn look_for(&self, ids: Vec<i64>, keep: KeepHistory, is_closed: bool) {
-        for id in ids {
-            match self.stores().browse.find(id).await {
-                // The sweep of this node was faster, or another node is claiming it. If it is this node, it reports when
-                // the attempt has ended.
-                Ok(Some(record)) if record.status == Status::NotSent && !is_closed => {}
-                Ok(Some(record)) if record.worker.as_deref() == Some(&self.id) && !record.status.is_final() => {}
-                Ok(record) => self.in_flight.report(&[id], &report_of(record.as_ref(), keep)),
-                Err(error) => {
-                    self.health.mention(&error);
-                    self.in_flight.report(&[id], &FirstAttempt::StillDue);
-                }
+/// Reports to the waiting producers what happened to notices that were not claimed, because the sweep never finds a
+/// notice that does not exist.
+async fn look_for(worker: &Worker, ids: Vec<i64>, keep: KeepHistory, is_closed: bool) {
+    for id in ids {
+        match worker.stores().browse.find(id).await {
+            // The sweep of this node was faster, or another node is claiming it. If it is this node, it reports when
+            // the attempt has ended.
+            Ok(Some(record)) if record.status == Status::NotSent && !is_closed => {}
+            Ok(Some(record)) if record.worker.as_deref() == Some(&worker.id) && !record.status.is_final() => {}
+            Ok(record) => worker.in_flight.report(&[id], &report_of(record.as_ref(), keep)),
+            Err(error) => {
+                worker.health.mention(&error);
+                worker.in_flight.report(&[id], &FirstAttempt::StillDue);
             }
         }
     }

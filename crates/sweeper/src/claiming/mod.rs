@@ -10,10 +10,8 @@ pub(crate) mod first_send;
 mod limited;
 mod recovery;
 mod slices;
-mod slots;
 mod store_clock;
 pub(crate) mod successor;
 pub(crate) mod sweep;
 
 pub(crate) use admission::Admission;
-pub(crate) use slots::Slot;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use solid_notify_core::store::ClaimWhat;
 
-use super::claim::chunks;
+use super::claim::{chunks, claim_and_start};
 use crate::worker::Worker;
 
 pub(crate) async fn successor_loop(worker: Arc<Worker>) {
@@ -19,32 +19,30 @@ pub(crate) async fn successor_loop(worker: Arc<Worker>) {
             freed = worker.signals.freed_keys() => freed,
         };
         for (def_id, keys) in freed {
-            worker.claim_successors(def_id, keys).await;
+            claim_successors(&worker, def_id, keys).await;
         }
     }
 }
 
-impl Worker {
-    async fn claim_successors(self: &Arc<Self>, def_id: i64, keys: BTreeSet<String>) {
-        if let Err(error) = self.read_own_edits().await {
-            return self.health.note(&error);
-        }
-        let Some(definition) = self.definition(def_id) else { return };
-        let Some(ready) = definition.ready() else { return };
-        if self.admission.quota_closed_for(&ready.policy).is_some() {
-            return;
-        }
-        if self.outcomes.is_overloaded(def_id) {
-            return self.admission.want_more_slots();
-        }
-        let slots = self.admission.take_slots(&ready.policy, keys.len());
-        if slots.len() < keys.len() {
-            self.admission.want_more_slots();
-        }
-        for (keys, slots) in chunks(keys, slots) {
-            if let Err(error) = self.claim_and_start(&definition, ready, ClaimWhat::Keys(keys), slots, None).await {
-                self.health.note_some(&error);
-            }
+async fn claim_successors(worker: &Arc<Worker>, def_id: i64, keys: BTreeSet<String>) {
+    if let Err(error) = worker.read_own_edits().await {
+        return worker.health.note(&error);
+    }
+    let Some(definition) = worker.definition(def_id) else { return };
+    let Some(ready) = definition.ready() else { return };
+    if worker.admission.quota_closed_for(&ready.policy).is_some() {
+        return;
+    }
+    if worker.outcomes.is_overloaded(def_id) {
+        return worker.admission.want_more_slots();
+    }
+    let slots = worker.admission.take_slots(&ready.policy, keys.len());
+    if slots.len() < keys.len() {
+        worker.admission.want_more_slots();
+    }
+    for (keys, slots) in chunks(keys, slots) {
+        if let Err(error) = claim_and_start(worker, &definition, ready, ClaimWhat::Keys(keys), slots, None).await {
+            worker.health.note_some(&error);
         }
     }
 }

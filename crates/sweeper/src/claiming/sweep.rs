@@ -12,7 +12,11 @@ use solid_notify_core::error::FaultKind;
 use solid_notify_core::store::{DueSlice, DueTimes};
 use tokio::time::Instant;
 
+use super::recovery::{clock_was_set, recover};
+use super::slices::sweep_one;
 use super::store_clock::{Reading, StoreClock};
+use crate::alerts::advance::advance_alerts;
+use crate::background::timetable::tick;
 use crate::definitions::{Definition, RELOAD_INTERVAL, Ready};
 use crate::sleep::{SHORTEST_SLEEP, Swept, pause_after};
 use crate::worker::Worker;
@@ -45,7 +49,7 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
         let reload_pause = RELOAD_PAUSE.max(SHARE * reading).min(RELOAD_INTERVAL);
         let reload_interval = RELOAD_INTERVAL.max(SHARE * reading).min(2 * RELOAD_INTERVAL);
         let round = async {
-            worker.recover().await?;
+            recover(&worker).await?;
             // Applications may wake the sweeper with each commit.
             if worker.has_unread_edits()
                 || loaded.elapsed() >= reload_interval
@@ -56,7 +60,7 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
                 (loaded, stale, reading) = (Instant::now(), false, began.elapsed());
             }
             turn = turn.wrapping_add(1);
-            let sleep = worker.sweep(turn, !stale, &mut looked).await?;
+            let sleep = sweep(&worker, turn, !stale, &mut looked).await?;
             Ok::<_, StoreError>(if stale { sleep.min(reload_pause) } else { sleep })
         };
         let sleep = match round.await {
@@ -92,86 +96,84 @@ pub(crate) async fn sweep_loop(worker: Arc<Worker>) {
     }
 }
 
-impl Worker {
-    /// Looks once at all definitions and sweeps the due ones. Returns how long to sleep, zero if more is due already.
-    ///
-    /// `may_be_idle`: whether the node counts as idle if the look finds no due notice.
-    async fn sweep(
-        self: &Arc<Self>,
-        turn: usize,
-        may_be_idle: bool,
-        looked: &mut Looks,
-    ) -> Result<Duration, StoreError> {
-        let due = looked.look(self).await?;
-        let (ticked, alerts) = (self.tick(&due).await?, self.advance_alerts(&due).await?);
-        let (mut sleep, mut any_due) = (ticked.again_in.min(alerts.again_in), ticked.busy || alerts.busy);
-        let mut by_def: BTreeMap<i64, Vec<DueSlice>> = BTreeMap::new();
-        let definitions = self.definitions();
-        for mut slice in due.slices {
-            if let Some(definition) = definitions.get(slice.def_id) {
-                slice.after = slice.after.max(definition.closed_for(slice.status, due.now));
-            }
-            by_def.entry(slice.def_id).or_default().push(slice);
+/// Looks once at all definitions and sweeps the due ones. Returns how long to sleep, zero if more is due already.
+///
+/// `may_be_idle`: whether the node counts as idle if the look finds no due notice.
+async fn sweep(
+    worker: &Arc<Worker>,
+    turn: usize,
+    may_be_idle: bool,
+    looked: &mut Looks,
+) -> Result<Duration, StoreError> {
+    let due = looked.look(worker).await?;
+    let (ticked, alerts) = (tick(worker, &due).await?, advance_alerts(worker, &due).await?);
+    let (mut sleep, mut any_due) = (ticked.again_in.min(alerts.again_in), ticked.busy || alerts.busy);
+    let mut by_def: BTreeMap<i64, Vec<DueSlice>> = BTreeMap::new();
+    let definitions = worker.definitions();
+    for mut slice in due.slices {
+        if let Some(definition) = definitions.get(slice.def_id) {
+            slice.after = slice.after.max(definition.closed_for(slice.status, due.now));
         }
-        // A different definition comes first each time, so that definitions share the node's limit.
-        let first = turn % by_def.len().max(1);
-        for (def_id, slices) in by_def.iter().skip(first).chain(by_def.iter().take(first)) {
-            let Some(definition) = definitions.get(*def_id) else { continue };
-            let Some(ready) = definition.ready() else { continue };
-            if self.signals.is_stopped() {
-                break;
-            }
-            let (now, later): (Vec<&DueSlice>, Vec<&DueSlice>) = slices.iter().partition(|slice| slice.after.is_zero());
-            if let Some(next) = later.iter().map(|slice| slice.after).min() {
-                sleep = sleep.min(next.max(SHORTEST_SLEEP));
-            }
-            let now = now.into_iter().copied().collect();
-            match self.sweep_beside(definition, ready, now, turn).await {
-                Ok(swept) => {
-                    sleep = sleep.min(swept.again_in);
-                    any_due |= swept.busy;
-                }
-                Err(error) if error.kind == FaultKind::Outage => return Err(error),
-                // The error concerns this definition only: a locked row, a missing right, a slow statement.
-                Err(error) => self.health.mention(&error),
-            }
-        }
-        if may_be_idle && !any_due && self.in_flight.claims_nothing() && self.in_flight.is_empty() {
-            self.signals.report_idle();
-        }
-        Ok(sleep)
+        by_def.entry(slice.def_id).or_default().push(slice);
     }
+    // A different definition comes first each time, so that definitions share the node's limit.
+    let first = turn % by_def.len().max(1);
+    for (def_id, slices) in by_def.iter().skip(first).chain(by_def.iter().take(first)) {
+        let Some(definition) = definitions.get(*def_id) else { continue };
+        let Some(ready) = definition.ready() else { continue };
+        if worker.signals.is_stopped() {
+            break;
+        }
+        let (now, later): (Vec<&DueSlice>, Vec<&DueSlice>) = slices.iter().partition(|slice| slice.after.is_zero());
+        if let Some(next) = later.iter().map(|slice| slice.after).min() {
+            sleep = sleep.min(next.max(SHORTEST_SLEEP));
+        }
+        let now = now.into_iter().copied().collect();
+        match sweep_beside(worker, definition, ready, now, turn).await {
+            Ok(swept) => {
+                sleep = sleep.min(swept.again_in);
+                any_due |= swept.busy;
+            }
+            Err(error) if error.kind == FaultKind::Outage => return Err(error),
+            // The error concerns this definition only: a locked row, a missing right, a slow statement.
+            Err(error) => worker.health.mention(&error),
+        }
+    }
+    if may_be_idle && !any_due && worker.in_flight.claims_nothing() && worker.in_flight.is_empty() {
+        worker.signals.report_idle();
+    }
+    Ok(sleep)
+}
 
-    /// Sweeps one definition. A sweep that takes long continues in a task of its own, and the other definitions have their
-    /// turn.
-    async fn sweep_beside(
-        self: &Arc<Self>,
-        definition: &Arc<Definition>,
-        ready: &Arc<Ready>,
-        due: Vec<DueSlice>,
-        turn: usize,
-    ) -> Result<Swept, StoreError> {
-        let later = Swept { again_in: self.settings.poll_interval, busy: true };
-        let Some(begun) = self.admission.begin_sweep(definition.row.id) else { return Ok(later) };
-        let (worker, definition, ready) = (Arc::clone(self), Arc::clone(definition), Arc::clone(ready));
-        let mut sweep = Box::pin(async move {
-            let swept = worker.sweep_one(&definition, &ready, &due.iter().collect::<Vec<_>>(), turn).await;
-            begun.end();
-            swept
-        });
-        if let Ok(swept) = tokio::time::timeout(PATIENCE, &mut sweep).await {
-            return swept;
-        }
-        let worker = Arc::clone(self);
-        // Tracked with the running handlers, so that a shutdown waits for its claims.
-        self.tasks.spawn(async move {
-            if let Err(error) = sweep.await {
-                worker.health.note_some(&error);
-            }
-            worker.signals.sweep_soon();
-        });
-        Ok(later)
+/// Sweeps one definition. A sweep that takes long continues in a task of its own, and the other definitions have their
+/// turn.
+async fn sweep_beside(
+    worker: &Arc<Worker>,
+    definition: &Arc<Definition>,
+    ready: &Arc<Ready>,
+    due: Vec<DueSlice>,
+    turn: usize,
+) -> Result<Swept, StoreError> {
+    let later = Swept { again_in: worker.settings.poll_interval, busy: true };
+    let Some(begun) = worker.admission.begin_sweep(definition.row.id) else { return Ok(later) };
+    let (shared, definition, ready) = (Arc::clone(worker), Arc::clone(definition), Arc::clone(ready));
+    let mut sweep = Box::pin(async move {
+        let swept = sweep_one(&shared, &definition, &ready, &due.iter().collect::<Vec<_>>(), turn).await;
+        begun.end();
+        swept
+    });
+    if let Ok(swept) = tokio::time::timeout(PATIENCE, &mut sweep).await {
+        return swept;
     }
+    let shared = Arc::clone(worker);
+    // Tracked with the running handlers, so that a shutdown waits for its claims.
+    worker.in_flight.tasks.spawn(async move {
+        if let Err(error) = sweep.await {
+            shared.health.note_some(&error);
+        }
+        shared.signals.sweep_soon();
+    });
+    Ok(later)
 }
 
 /// When the last thorough look was, which also finds notices that were committed late. Between two thorough looks a look
@@ -213,7 +215,7 @@ impl Looks {
             (self.is_due, self.at, self.took) = (false, began, began.elapsed());
         }
         if let Some(by) = self.clock.was_set(&reading) {
-            worker.clock_was_set(by).await?;
+            clock_was_set(worker, by).await?;
         }
         self.clock.keep(reading);
         Ok(due)

@@ -1,8 +1,8 @@
-//! The definitions as this node sees them: which it can send, and why the notices of the others wait. [`reading`] reads them
-//! every two seconds, and whenever the sweeper is woken.
+//! The definitions as this node sees them: which it can send, and why the notices of the others wait. [`view`] makes that of a
+//! reading; `reading.rs` reads them every two seconds, and whenever the sweeper is woken.
 
-mod reading;
 mod ticks;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,12 +12,14 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use parking_lot::{Mutex, RwLock};
 use solid_notify_core::definition::{Step, is_about_encryption};
+use solid_notify_core::limit::LimitRow;
 use solid_notify_core::store::{DefinitionCounts, DueTimes, Paused, RefusedConfig, Tick};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, NotifyDef, Policy, Status};
 
 use self::ticks::Ticks;
+use crate::handlers::erased::AnyHandler;
+use crate::handlers::{Registered, StrategyFn};
 use crate::meters::Meters;
-use crate::running::erased::AnyHandler;
 
 /// How old a node's view of the definitions can get.
 pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
@@ -26,29 +28,51 @@ pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 ///
 /// A view is replaced as a whole, so its readers see one reading. Attempts keep the view with which they began. The locks are
 /// taken for a moment each, `view` before `alerts_elsewhere`, and never across an await.
-#[derive(Default)]
 pub(crate) struct KnownDefinitions {
+    pub(crate) registered: Registered,
+    /// The handler of alerts if no node has registered one.
+    log_alerts: Arc<dyn AnyHandler>,
     view: RwLock<Arc<Definitions>>,
     /// Definitions whose row was deleted by SQL: id and name.
     deleted_by_sql: Mutex<Vec<(i64, String)>>,
     /// Whether another living node handles alerts; `None` while unknown.
     alerts_elsewhere: Mutex<Option<bool>>,
     /// Held by a reading, so that an earlier one never replaces the view of a later one.
-    reading: tokio::sync::Mutex<()>,
+    pub(crate) reading: tokio::sync::Mutex<()>,
     /// [`Engine::edits`](solid_notify_core::engine::Engine::edits) when the last reading began.
-    edits: AtomicU64,
+    pub(crate) edits: AtomicU64,
 }
 
 impl KnownDefinitions {
+    pub(crate) fn new(registered: Registered, log_alerts: Arc<dyn AnyHandler>) -> Self {
+        Self {
+            registered,
+            log_alerts,
+            view: RwLock::default(),
+            deleted_by_sql: Mutex::default(),
+            alerts_elsewhere: Mutex::default(),
+            reading: tokio::sync::Mutex::default(),
+            edits: AtomicU64::default(),
+        }
+    }
+
     /// Returns the current view.
     pub(crate) fn view(&self) -> Arc<Definitions> {
         Arc::clone(&self.view.read())
     }
 
-    /// Replaces the view by one that is made from it; no other replacement comes between.
-    fn replace(&self, next: impl FnOnce(&Definitions) -> Definitions) {
+    /// Replaces the view by that of a reading, which is compared with it; no other replacement comes between. `moment`: on the time
+    /// scale of [`crate::worker::Worker::moment`]. `has_cipher`: this node can decrypt parameters.
+    pub(crate) fn read(
+        &self,
+        rows: Vec<NotifyDef>,
+        paused: Option<Paused>,
+        limits: &BTreeMap<i64, LimitRow>,
+        moment: Duration,
+        has_cipher: bool,
+    ) {
         let mut view = self.view.write();
-        *view = Arc::new(next(&view));
+        *view = Arc::new(self.next_view(&view, rows, paused, limits, (moment, has_cipher)));
     }
 
     /// Returns the definitions whose row was deleted by SQL: id and name.
@@ -117,9 +141,6 @@ pub(crate) fn refusal(problem: &str) -> String {
         false => format!("its handler refuses handler_config: {problem}"),
     }
 }
-
-/// A named retry strategy: the delay before retry number `n`, from 1.
-pub(crate) type StrategyFn = Arc<dyn Fn(u32) -> Duration + Send + Sync>;
 
 /// What this node needs to send a definition's notices.
 pub(crate) struct Ready {

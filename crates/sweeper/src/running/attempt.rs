@@ -15,45 +15,44 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::classify::{chain, http_status};
-use super::handler::{AfterFailure, Facts};
+use super::decrypt::{cannot_decrypt, decrypt};
 use super::in_flight::AttemptsInFlight;
 use super::{span, undecrypted};
-use crate::claiming::Slot;
 use crate::definitions::{Definition, Ready};
+use crate::handlers::classify::{chain, http_status};
+use crate::handlers::handler::{AfterFailure, Facts};
 use crate::settling::Outcome;
+use crate::slots::Slot;
 use crate::supervise::{panic_text, report};
 use crate::worker::Worker;
 
-impl Worker {
-    /// Starts the attempt of a claimed notice in a task of its own, and passes its outcome on to the settle loop.
-    pub(crate) fn start_attempt(
-        self: &Arc<Self>,
-        definition: &Arc<Definition>,
-        ready: &Arc<Ready>,
-        claimed: ClaimedNotice,
-        slot: Slot,
-        crash_loop_permit: Option<OwnedSemaphorePermit>,
-    ) {
-        let (worker, definition, ready) = (Arc::clone(self), Arc::clone(definition), Arc::clone(ready));
-        let span = span::of(&ready.policy.name, &claimed);
-        self.tasks.spawn(async move {
-            let without_outcome = WithoutOutcome { in_flight: &worker.in_flight, id: claimed.id, fence: claimed.fence };
-            let attempt = attempt(&worker, &definition, ready, claimed).instrument(span.clone());
-            let ended = AssertUnwindSafe(attempt).catch_unwind().await;
-            // A panic of the handler is a failed attempt, so this is a panic of a tracing layer.
-            let Ok(mut outcome) = ended.map_err(std::mem::forget) else { return };
-            report(|| {
-                span::ended(&span, &outcome);
-                drop(span);
-            });
-            // The handler has ended: the next one may start while this outcome is being written.
-            drop(slot);
-            std::mem::forget(without_outcome);
-            outcome.crash_loop_permit = crash_loop_permit;
-            worker.queue_outcome(outcome);
+/// Starts the attempt of a claimed notice in a task of its own, and passes its outcome on to the settle loop.
+pub(crate) fn start_attempt(
+    worker: &Arc<Worker>,
+    definition: &Arc<Definition>,
+    ready: &Arc<Ready>,
+    claimed: ClaimedNotice,
+    slot: Slot,
+    crash_loop_permit: Option<OwnedSemaphorePermit>,
+) {
+    let (shared, definition, ready) = (Arc::clone(worker), Arc::clone(definition), Arc::clone(ready));
+    let span = span::of(&ready.policy.name, &claimed);
+    worker.in_flight.tasks.spawn(async move {
+        let without_outcome = WithoutOutcome { in_flight: &shared.in_flight, id: claimed.id, fence: claimed.fence };
+        let attempt = attempt(&shared, &definition, ready, claimed).instrument(span.clone());
+        let ended = AssertUnwindSafe(attempt).catch_unwind().await;
+        // A panic of the handler is a failed attempt, so this is a panic of a tracing layer.
+        let Ok(mut outcome) = ended.map_err(std::mem::forget) else { return };
+        report(|| {
+            span::ended(&span, &outcome);
+            drop(span);
         });
-    }
+        // The handler has ended: the next one may start while this outcome is being written.
+        drop(slot);
+        std::mem::forget(without_outcome);
+        outcome.crash_loop_permit = crash_loop_permit;
+        shared.queue_outcome(outcome);
+    });
 }
 
 /// Gives up an attempt that ends without an outcome when dropped: the lease expires and counts a crash.
@@ -80,7 +79,7 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, cl
     }
     let began = Instant::now();
     let mut claimed = claimed;
-    let encrypted = match worker.decrypt(&mut claimed) {
+    let encrypted = match decrypt(worker, &mut claimed) {
         Ok(encrypted) => encrypted,
         Err(CipherError::Altered) => {
             let message = format!("its parameter cannot be decrypted: {}", CipherError::Altered);
@@ -89,7 +88,7 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, cl
             return outcome;
         }
         Err(error) => {
-            worker.cannot_decrypt(definition, claimed.id, &error);
+            cannot_decrypt(worker, definition, claimed.id, &error);
             return Outcome::new(claimed, ready, Event::HandedBack(undecrypted::WAIT));
         }
     };
@@ -155,7 +154,7 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
         }
         Ok(Ok(Err(failure))) => {
             let message = masked(ready, facts, with_causes(failure.error()));
-            let class = worker.classifier.class_of(&**failure.error());
+            let class = worker.known.registered.classifier.class_of(&**failure.error());
             facts.respond_if_unset(|| http_status(&**failure.error()).map(Response::new));
             let event = match failure.next {
                 AfterFailure::RetryIn(delay) => Event::RetryIn(delay, class),

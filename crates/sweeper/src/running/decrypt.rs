@@ -8,28 +8,26 @@ use solid_notify_core::notice::{ClaimedNotice, MESSAGE_LIMIT, clean_text};
 use crate::definitions::Definition;
 use crate::worker::Worker;
 
-impl Worker {
-    /// Replaces an encrypted parameter by the decrypted one. Returns whether it was encrypted.
-    pub(super) fn decrypt(&self, claimed: &mut ClaimedNotice) -> Result<bool, CipherError> {
-        let decrypt = || self.outbox.engine().decrypted(claimed.def_id, &claimed.param);
-        let decrypted = catch_unwind(AssertUnwindSafe(decrypt))
-            .unwrap_or_else(|_| Err(CipherError::Unavailable("it panicked".to_owned())))?;
-        let encrypted = decrypted.is_some();
-        if let Some(param) = decrypted {
-            claimed.param = param;
-        }
-        Ok(encrypted)
+/// Replaces an encrypted parameter by the decrypted one. Returns whether it was encrypted.
+pub(super) fn decrypt(worker: &Worker, claimed: &mut ClaimedNotice) -> Result<bool, CipherError> {
+    let decrypt = || worker.outbox.engine().decrypted(claimed.def_id, &claimed.param);
+    let decrypted = catch_unwind(AssertUnwindSafe(decrypt))
+        .unwrap_or_else(|_| Err(CipherError::Unavailable("it panicked".to_owned())))?;
+    let encrypted = decrypted.is_some();
+    if let Some(param) = decrypted {
+        claimed.param = param;
     }
+    Ok(encrypted)
+}
 
-    /// Records and reports that a notice waits because this node cannot decrypt it.
-    pub(super) fn cannot_decrypt(&self, definition: &Definition, id: i64, error: &CipherError) {
-        let problem = format!(
-            "encrypt_param: the parameter of notice {id} cannot be decrypted: {error}; it waits, and the others are sent"
-        );
-        let problem = clean_text(&problem, MESSAGE_LIMIT);
-        if self.undecrypted.note(definition.row.id, self.moment(), problem.clone()) {
-            tracing::error!(definition = %definition.row.name, notice = id, "{problem}");
-            self.signals.beat_soon();
-        }
+/// Records and reports that a notice waits because this node cannot decrypt it.
+pub(super) fn cannot_decrypt(worker: &Worker, definition: &Definition, id: i64, error: &CipherError) {
+    let problem = format!(
+        "encrypt_param: the parameter of notice {id} cannot be decrypted: {error}; it waits, and the others are sent"
+    );
+    let problem = clean_text(&problem, MESSAGE_LIMIT);
+    if worker.undecrypted.note(definition.row.id, worker.moment(), problem.clone()) {
+        tracing::error!(definition = %definition.row.name, notice = id, "{problem}");
+        worker.signals.beat_soon();
     }
 }

@@ -10,6 +10,7 @@ use solid_notify_core::notice::ClaimedNotice;
 use solid_notify_core::store::Lease;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 
 /// How long to remember an attempt whose outcome could not be stored.
 const GIVEN_UP: Duration = Duration::from_secs(86_400);
@@ -28,6 +29,8 @@ pub(crate) struct AttemptsInFlight {
     /// Locked for reading during a claim, until the claimed notices are registered.
     claims: RwLock<()>,
     state: Mutex<State>,
+    /// The tasks of attempts and of slow sweeps. A shutdown waits for them.
+    pub(crate) tasks: TaskTracker,
     /// The producers that wait for the first attempt of a notice, by its id.
     reports: Mutex<HashMap<i64, FirstAttemptSender>>,
 }

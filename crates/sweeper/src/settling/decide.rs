@@ -9,6 +9,7 @@ use solid_notify_core::notice::{AttemptRecord, ClaimedNotice, LastResponse, Resp
 use solid_notify_core::store::Settle;
 use solid_notify_core::transition::{Chance, Event, Next, Transition, transition};
 
+use super::alarm::{alarm_of, breaker_input};
 use super::pending::{Decided, Outcome};
 use crate::worker::Worker;
 
@@ -17,36 +18,33 @@ const REASON_LIMIT: usize = 4096;
 /// The longest name of an error's type, in bytes. The name of a generic type can be long.
 const ERROR_TYPE_LIMIT: usize = 200;
 
-impl Worker {
-    /// Judges an outcome. If the judgement panics, the attempt is given up: its lease expires and counts a crash.
-    pub(super) fn decide(&self, outcome: Outcome) -> Option<Decided> {
-        match std::panic::catch_unwind(AssertUnwindSafe(|| self.settle_of(&outcome))) {
-            Ok(settle) => Some(Decided::new(settle, outcome)),
-            Err(panic) => {
-                std::mem::forget(panic);
-                self.outcomes.remove_undecided();
-                self.in_flight.give_up(outcome.claimed.id, outcome.claimed.fence);
-                None
-            }
+/// Judges an outcome. If the judgement panics, the attempt is given up: its lease expires and counts a crash.
+pub(super) fn decide(worker: &Worker, outcome: Outcome) -> Option<Decided> {
+    match std::panic::catch_unwind(AssertUnwindSafe(|| settle_of(worker, &outcome))) {
+        Ok(settle) => Some(Decided::new(settle, outcome)),
+        Err(panic) => {
+            std::mem::forget(panic);
+            worker.outcomes.remove_undecided();
+            worker.in_flight.give_up(outcome.claimed.id, outcome.claimed.fence);
+            None
         }
     }
+}
 
-    /// Judges an outcome by the definition as it is now.
-    fn settle_of(&self, outcome: &Outcome) -> Settle {
-        let definition = self.definition(outcome.claimed.def_id);
-        let now = definition.as_deref();
-        let policy = now.and_then(|definition| definition.policy()).unwrap_or(&outcome.ready.policy);
-        let strategy =
-            now.and_then(|definition| definition.ready()).map_or(&outcome.ready.strategy, |now| &now.strategy);
-        let elapsed = outcome.duration.saturating_add(outcome.waited);
-        let chance = Chance { unit: fastrand::f64(), elapsed, strategy: &**strategy };
-        let transition = transition(policy, &outcome.claimed, &outcome.event, &chance);
-        let alarm = self.alarm_of(policy, outcome, &transition);
-        let mut settle = to_settle(outcome, transition);
-        settle.alarm = alarm;
-        settle.for_breaker = self.breaker_input(policy, outcome);
-        settle
-    }
+/// Judges an outcome by the definition as it is now.
+fn settle_of(worker: &Worker, outcome: &Outcome) -> Settle {
+    let definition = worker.definition(outcome.claimed.def_id);
+    let now = definition.as_deref();
+    let policy = now.and_then(|definition| definition.policy()).unwrap_or(&outcome.ready.policy);
+    let strategy = now.and_then(|definition| definition.ready()).map_or(&outcome.ready.strategy, |now| &now.strategy);
+    let elapsed = outcome.duration.saturating_add(outcome.waited);
+    let chance = Chance { unit: fastrand::f64(), elapsed, strategy: &**strategy };
+    let transition = transition(policy, &outcome.claimed, &outcome.event, &chance);
+    let alarm = alarm_of(&worker.alarms, policy, outcome, &transition);
+    let mut settle = to_settle(outcome, transition);
+    settle.alarm = alarm;
+    settle.for_breaker = breaker_input(&worker.alarms, policy, outcome);
+    settle
 }
 
 fn to_settle(outcome: &Outcome, transition: Transition) -> Settle {

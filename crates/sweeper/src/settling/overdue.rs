@@ -16,72 +16,74 @@ use crate::worker::Worker;
 /// The most overdue notices that one look returns.
 const LOOK_BATCH: usize = 500;
 
-impl Worker {
-    /// Judges expired leases: their workers died while sending. Returns when to look again.
-    pub(crate) async fn rescue(&self, definition: &Definition, ready: &Arc<Ready>) -> Result<Duration, StoreError> {
-        if let Some(left) = self.health.grace_left(self.moment()) {
-            return Ok(left.max(SHORTEST_SLEEP));
-        }
-        let expired = self
-            .stores()
-            .send
-            .look(&Look::Overdue { def_id: definition.row.id, status: Status::Sending }, LOOK_BATCH)
-            .await?;
-        for claimed in expired {
-            // A notice that is in flight here is late, not lost: the lease loop extends its lease.
-            let is_late = self.in_flight.contains(claimed.id, claimed.fence);
-            if is_late || !self.in_flight.begin_to_judge(claimed.id, claimed.fence) {
-                continue;
-            }
-            let is_own = claimed.worker == self.id && !self.in_flight.was_given_up(claimed.id, claimed.fence);
-            let (event, trouble) = if is_own {
-                // This node claimed it but has not registered it, so the answer to the claim was lost. It was not
-                // attempted, so nothing is counted.
-                (Event::HandedBack(Duration::ZERO), None)
-            } else {
-                tracing::warn!(
-                    definition = %definition.row.name, id = claimed.id, attempt = claimed.attempt(), worker = %claimed.worker,
-                    "the lease expired: its worker died while sending"
-                );
-                let lease = humantime::format_duration(ready.policy.lease());
-                let message = format!("the process died while sending: its lease (about {lease}) expired unsettled");
-                (Event::Crashed, Some((ErrorClass::Crash, message)))
-            };
-            self.queue_outcome(Outcome { overdue: true, trouble, ..Outcome::new(claimed, Arc::clone(ready), event) });
-        }
-        // When it is settled, the settle loop wakes the sweep for its retry.
-        Ok(self.settings.poll_interval)
+/// Judges expired leases: their workers died while sending. Returns when to look again.
+pub(crate) async fn rescue(
+    worker: &Worker,
+    definition: &Definition,
+    ready: &Arc<Ready>,
+) -> Result<Duration, StoreError> {
+    if let Some(left) = worker.health.grace_left(worker.moment()) {
+        return Ok(left.max(SHORTEST_SLEEP));
     }
-
-    /// Judges deliveries whose ack is overdue, or that their receiver nacked, as failed attempts. Returns when to
-    /// look again.
-    pub(crate) async fn judge_unacked(
-        &self,
-        definition: &Definition,
-        ready: &Arc<Ready>,
-    ) -> Result<Duration, StoreError> {
-        // No receiver could ack while the database was down, but a nack that is stored counts.
-        let grace = self.health.grace_left(self.moment());
-        let overdue = Look::Overdue { def_id: definition.row.id, status: Status::AwaitingAck };
-        let overdue = self.stores().send.look(&overdue, LOOK_BATCH).await?;
-        // Only an expiry needs the time.
-        let now = match overdue.iter().any(|claimed| claimed.own.expires_at.is_some()) {
-            true => Some(self.stores().send.now().await?),
-            false => None,
+    let expired = worker
+        .stores()
+        .send
+        .look(&Look::Overdue { def_id: definition.row.id, status: Status::Sending }, LOOK_BATCH)
+        .await?;
+    for claimed in expired {
+        // A notice that is in flight here is late, not lost: the lease loop extends its lease.
+        let is_late = worker.in_flight.contains(claimed.id, claimed.fence);
+        if is_late || !worker.in_flight.begin_to_judge(claimed.id, claimed.fence) {
+            continue;
+        }
+        let is_own = claimed.worker == worker.id && !worker.in_flight.was_given_up(claimed.id, claimed.fence);
+        let (event, trouble) = if is_own {
+            // This node claimed it but has not registered it, so the answer to the claim was lost. It was not
+            // attempted, so nothing is counted.
+            (Event::HandedBack(Duration::ZERO), None)
+        } else {
+            tracing::warn!(
+                definition = %definition.row.name, id = claimed.id, attempt = claimed.attempt(), worker = %claimed.worker,
+                "the lease expired: its worker died while sending"
+            );
+            let lease = humantime::format_duration(ready.policy.lease());
+            let message = format!("the process died while sending: its lease (about {lease}) expired unsettled");
+            (Event::Crashed, Some((ErrorClass::Crash, message)))
         };
-        for claimed in overdue {
-            let nack = claimed.refused().map(|record| record.message);
-            if (grace.is_some() && nack.is_none()) || !self.in_flight.begin_to_judge(claimed.id, claimed.fence) {
-                continue;
-            }
-            let message = nack.unwrap_or_else(|| not_acked(ready.policy.max_confirm_delay));
-            let waited = now.and_then(|now| (now - claimed.last_call_time).to_std().ok()).unwrap_or_default();
-            let outcome = Outcome::new(claimed, Arc::clone(ready), Event::Failed(ErrorClass::Unacked));
-            let trouble = Some((ErrorClass::Unacked, message));
-            self.queue_outcome(Outcome { trouble, waited, overdue: true, ..outcome });
-        }
-        Ok(grace.map_or(self.settings.poll_interval, |left| left.max(SHORTEST_SLEEP)))
+        worker.queue_outcome(Outcome { overdue: true, trouble, ..Outcome::new(claimed, Arc::clone(ready), event) });
     }
+    // When it is settled, the settle loop wakes the sweep for its retry.
+    Ok(worker.settings.poll_interval)
+}
+
+/// Judges deliveries whose ack is overdue, or that their receiver nacked, as failed attempts. Returns when to
+/// look again.
+pub(crate) async fn judge_unacked(
+    worker: &Worker,
+    definition: &Definition,
+    ready: &Arc<Ready>,
+) -> Result<Duration, StoreError> {
+    // No receiver could ack while the database was down, but a nack that is stored counts.
+    let grace = worker.health.grace_left(worker.moment());
+    let overdue = Look::Overdue { def_id: definition.row.id, status: Status::AwaitingAck };
+    let overdue = worker.stores().send.look(&overdue, LOOK_BATCH).await?;
+    // Only an expiry needs the time.
+    let now = match overdue.iter().any(|claimed| claimed.own.expires_at.is_some()) {
+        true => Some(worker.stores().send.now().await?),
+        false => None,
+    };
+    for claimed in overdue {
+        let nack = claimed.refused().map(|record| record.message);
+        if (grace.is_some() && nack.is_none()) || !worker.in_flight.begin_to_judge(claimed.id, claimed.fence) {
+            continue;
+        }
+        let message = nack.unwrap_or_else(|| not_acked(ready.policy.max_confirm_delay));
+        let waited = now.and_then(|now| (now - claimed.last_call_time).to_std().ok()).unwrap_or_default();
+        let outcome = Outcome::new(claimed, Arc::clone(ready), Event::Failed(ErrorClass::Unacked));
+        let trouble = Some((ErrorClass::Unacked, message));
+        worker.queue_outcome(Outcome { trouble, waited, overdue: true, ..outcome });
+    }
+    Ok(grace.map_or(worker.settings.poll_interval, |left| left.max(SHORTEST_SLEEP)))
 }
 
 fn not_acked(within: Duration) -> String {

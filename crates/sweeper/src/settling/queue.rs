@@ -2,14 +2,18 @@
 //! gathers outcomes for a batch.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use metrics::Histogram;
 use parking_lot::Mutex;
+use solid_notify_core::built_in::is_built_in;
+use solid_notify_core::metrics::SETTLE_BATCH as BATCH_SIZE;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::pending::{Batch, Decided, Outcome, Pending, SETTLE_BATCH};
+use crate::series::Series;
 
 /// The pause between two batches, if the second one is not full: a single outcome is written at once, and under load one
 /// transaction settles many.
@@ -31,6 +35,19 @@ pub(crate) struct OutcomeQueue {
     /// By definition: the number of outcomes that could not be stored although the store answers.
     delayed: Mutex<HashMap<i64, usize>>,
     urgency: Urgency,
+    totals: Totals,
+    /// What outcomes came to, by minute.
+    pub(crate) series: Series,
+    batch_sizes: Histogram,
+}
+
+/// Totals of stored outcomes since the start.
+#[derive(Default)]
+pub(crate) struct Totals {
+    pub(crate) succeeded: AtomicU64,
+    pub(crate) awaiting_ack: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) dead: AtomicU64,
 }
 
 impl OutcomeQueue {
@@ -42,11 +59,14 @@ impl OutcomeQueue {
             unsettled: AtomicUsize::new(0),
             delayed: Mutex::default(),
             urgency: Urgency::default(),
+            totals: Totals::default(),
+            series: Series::default(),
+            batch_sizes: metrics::histogram!(BATCH_SIZE),
         }
     }
 
     /// Passes an outcome on to the settle loop.
-    pub(super) fn push(&self, outcome: Outcome, is_urgent: bool) {
+    pub(crate) fn push(&self, outcome: Outcome, is_urgent: bool) {
         let count = self.unsettled.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(sender) = &*self.sender.lock() {
             // The settle loop ends only after `close`.
@@ -104,6 +124,23 @@ impl OutcomeQueue {
             delayed.remove(&decided.def_id());
         }
         is_last
+    }
+
+    /// Records the size of a batch that is stored.
+    #[allow(clippy::cast_precision_loss)] // At most a few hundred.
+    pub(super) fn record_batch(&self, size: usize) {
+        self.batch_sizes.record(size as f64);
+    }
+
+    /// Counts a stored outcome. Outcomes of alerts and housekeeping are not counted.
+    pub(super) fn count(&self, outcome: &Outcome, counter: impl Fn(&Totals) -> &AtomicU64) {
+        if !is_built_in(&outcome.ready.policy.name) {
+            counter(&self.totals).fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn totals(&self) -> &Totals {
+        &self.totals
     }
 
     /// Removes an outcome for which there is no decision.

@@ -5,7 +5,6 @@
 //! halved, so that one row never keeps others from being settled.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use solid_notify_core::built_in::is_built_in;
@@ -17,11 +16,13 @@ use solid_notify_core::transition::{Event, Next};
 use solid_notify_core::{Status, StoreError};
 use tokio::time::Instant;
 
+use super::decide::decide;
 use super::pending::{Batch, Decided, Outcome, Pending, SETTLE_BATCH};
 use super::queue::Settling;
-use crate::background::locked::Work;
+use super::refused::split;
+use crate::alerts::locked::Work;
 use crate::supervise::report;
-use crate::worker::{Totals, Worker};
+use crate::worker::Worker;
 
 /// How long after the hand-back the last outcomes are retried.
 const LAST_TRIES: Duration = Duration::from_secs(9);
@@ -69,189 +70,173 @@ pub(crate) async fn settle_loop(worker: Arc<Worker>) {
             if let Err(error) = worker.read_own_edits().await {
                 report(|| worker.health.note_some(&error));
             }
-            settling.pending.add(settling.fresh.drain(..).filter_map(|outcome| worker.decide(outcome)));
+            settling.pending.add(settling.fresh.drain(..).filter_map(|outcome| decide(&worker, outcome)));
         }
         // All batches are written, so that the queue does not grow. After a failed batch the loop first
         // checks for new outcomes and for the shutdown.
         let mut stored = true;
         while stored && let Some(batch) = settling.pending.next() {
             settling.in_hand = Some(batch);
-            stored = worker.write(settling).await;
+            stored = write(&worker, settling).await;
             written_at = Instant::now();
         }
     }
-    worker.write_last_series().await;
 }
 
-impl Worker {
-    /// Passes an outcome on to the settle loop. It is urgent if a producer or an ordering key waits for it to be stored.
-    pub(crate) fn queue_outcome(&self, outcome: Outcome) {
-        let (id, fence) = (outcome.claimed.id, outcome.claimed.fence);
-        let is_urgent = outcome.claimed.ordering_key.is_some() || self.in_flight.is_report_awaited(id);
-        self.in_flight.ended(id, fence);
-        self.outcomes.push(outcome, is_urgent);
-    }
-
-    /// Writes the batch in hand; outcomes that could not be written go back to `pending`. Returns false if the call failed.
-    async fn write(&self, settling: &mut Settling) -> bool {
-        let Some(batch) = &settling.in_hand else { return true };
-        let settles: Vec<Settle> = batch.decided.iter().map(|decided| decided.settle.clone()).collect();
-        let replies = self.stores().send.settle(&settles).await;
-        let Some(batch) = settling.in_hand.take() else { return true };
-        match replies {
-            Ok(replies) => {
-                self.written(batch, &settles, replies, &mut settling.pending);
-                true
-            }
-            Err(error) => {
-                self.not_written(batch, &error, &mut settling.pending);
-                false
-            }
+/// Writes the batch in hand; outcomes that could not be written go back to `pending`. Returns false if the call failed.
+async fn write(worker: &Worker, settling: &mut Settling) -> bool {
+    let Some(batch) = &settling.in_hand else { return true };
+    let settles: Vec<Settle> = batch.decided.iter().map(|decided| decided.settle.clone()).collect();
+    let replies = worker.stores().send.settle(&settles).await;
+    let Some(batch) = settling.in_hand.take() else { return true };
+    match replies {
+        Ok(replies) => {
+            written(worker, batch, &settles, replies, &mut settling.pending);
+            true
+        }
+        Err(error) => {
+            not_written(worker, batch, &error, &mut settling.pending);
+            false
         }
     }
+}
 
-    /// Handles the store's replies to a batch, one for each outcome.
-    fn written(&self, mut batch: Batch, settles: &[Settle], replies: Vec<Settled>, pending: &mut Pending) {
-        #[allow(clippy::cast_precision_loss)] // At most a few hundred.
-        report(|| self.meters.settle_batch.record(settles.len() as f64));
-        let poll = self.settings.poll_interval;
-        let due_soon = |settle: &Settle| matches!(settle.transition.next, Next::Wait { after, .. } if after < poll);
-        if settles.iter().any(|settle| due_soon(settle) || settle.shape() == Shape::Full) {
-            // The sweep did not know of these due times when it went to sleep.
-            self.signals.sweep_soon();
+/// Handles the store's replies to a batch, one for each outcome.
+fn written(worker: &Worker, mut batch: Batch, settles: &[Settle], replies: Vec<Settled>, pending: &mut Pending) {
+    report(|| worker.outcomes.record_batch(settles.len()));
+    let poll = worker.settings.poll_interval;
+    let due_soon = |settle: &Settle| matches!(settle.transition.next, Next::Wait { after, .. } if after < poll);
+    if settles.iter().any(|settle| due_soon(settle) || settle.shape() == Shape::Full) {
+        // The sweep did not know of these due times when it went to sleep.
+        worker.signals.sweep_soon();
+    }
+    let mut locked = Vec::new();
+    for (decided, reply) in std::mem::take(&mut batch.decided).into_iter().zip(replies) {
+        match reply {
+            Settled::Stored => settled(worker, decided),
+            Settled::Locked if !decided.outcome.overdue => locked.push(decided),
+            Settled::Locked | Settled::LostLease | Settled::Ended(_) => lost(worker, &decided, reply),
         }
-        let mut locked = Vec::new();
-        for (decided, reply) in std::mem::take(&mut batch.decided).into_iter().zip(replies) {
-            match reply {
-                Settled::Stored => self.settled(decided),
-                Settled::Locked if !decided.outcome.overdue => locked.push(decided),
-                Settled::Locked | Settled::LostLease | Settled::Ended(_) => self.lost(&decided, reply),
-            }
-        }
+    }
+    if let Some(def_id) = batch.of {
+        pending.goes_on(def_id);
+    }
+    if !locked.is_empty() {
+        mark_delayed(worker, &mut locked);
+        pending.put_back(batch.with(locked).again());
+    }
+    // Claims or a wait for idleness may depend on this settle.
+    worker.admission.wake_if_wanted();
+    if worker.signals.is_idle_awaited() && worker.in_flight.is_empty() {
+        worker.signals.sweep_soon();
+    }
+}
+
+/// Puts back a batch after a call that failed, or splits it if it can never be written.
+fn not_written(worker: &Worker, mut batch: Batch, error: &StoreError, pending: &mut Pending) {
+    if !error.is_transient() {
         if let Some(def_id) = batch.of {
             pending.goes_on(def_id);
         }
-        if !locked.is_empty() {
-            self.mark_delayed(&mut locked);
-            pending.put_back(batch.with(locked).again());
+        if let Some(culprit) = split(batch.decided, error, pending) {
+            // Its lease expires and counts a crash, so the notice finally runs out of tries.
+            worker.in_flight.give_up(culprit.settle.id, culprit.settle.fence);
+            forget(worker, &culprit);
         }
-        // Claims or a wait for idleness may depend on this settle.
-        self.admission.wake_if_wanted();
-        if self.signals.is_idle_awaited() && self.in_flight.is_empty() {
-            self.signals.sweep_soon();
+        return;
+    }
+    report(|| worker.health.note_some(error));
+    if matches!(error.kind, FaultKind::Outage | FaultKind::Busy) {
+        pending.put_back(batch.again());
+    } else {
+        mark_delayed(worker, &mut batch.decided);
+        pending.put_back_apart(batch.again());
+    }
+}
+
+/// Counts outcomes that could not be stored, although the store answers, and reports their definitions if that lasts.
+fn mark_delayed(worker: &Worker, decided: &mut [Decided]) {
+    worker.outcomes.mark_delayed(decided);
+    for same in decided.chunk_by(|one, next| one.def_id() == next.def_id()) {
+        if let Some(first) = same.first() {
+            worker.alarms.locked_rows.waits(first.def_id(), first.definition(), Work::Outcomes);
         }
     }
+}
 
-    /// Puts back a batch after a call that failed, or splits it if it can never be written.
-    fn not_written(&self, mut batch: Batch, error: &StoreError, pending: &mut Pending) {
-        if !error.is_transient() {
-            if let Some(def_id) = batch.of {
-                pending.goes_on(def_id);
-            }
-            return self.split(batch.decided, error, pending);
-        }
-        report(|| self.health.note_some(error));
-        if matches!(error.kind, FaultKind::Outage | FaultKind::Busy) {
-            pending.put_back(batch.again());
-        } else {
-            self.mark_delayed(&mut batch.decided);
-            pending.put_back_apart(batch.again());
-        }
-    }
-
-    /// Counts outcomes that could not be stored, although the store answers, and reports their definitions if that lasts.
-    fn mark_delayed(&self, decided: &mut [Decided]) {
-        self.outcomes.mark_delayed(decided);
-        for same in decided.chunk_by(|one, next| one.def_id() == next.def_id()) {
-            if let Some(first) = same.first() {
-                self.locked_rows.waits(first.def_id(), first.definition(), Work::Outcomes);
-            }
-        }
-    }
-
-    /// Handles an outcome that is stored.
-    fn settled(&self, decided: Decided) {
-        let definition = decided.definition();
-        let Decided { settle, outcome, .. } = &decided;
-        let message = outcome.trouble.as_ref().map_or("", |(_, message)| message.as_str());
-        let (id, attempt) = (settle.id, outcome.claimed.attempt());
-        let Outcome { claimed, event, duration, .. } = outcome;
-        let next = &settle.transition.next;
-        report(|| {
-            if let Some(word) = outcome.ready.meters.settled(claimed, event, outcome.class(), *duration, next)
-                && !is_built_in(definition)
-            {
-                self.series.settled(self.store_millis(), outcome, word);
-            }
-        });
-        let first_attempt = match &settle.transition.next {
-            Next::Finish { status: Status::DeadLetter, reason, .. } => {
-                let reason = reason.as_deref().unwrap_or_default();
-                report(|| {
-                    tracing::error!(%definition, id, attempt, reason, "a notice finally failed: it is a dead letter");
-                });
-                self.count(outcome, |totals| &totals.dead);
-                FirstAttempt::Failed(if message.is_empty() { reason } else { message }.to_owned())
-            }
-            Next::Finish { .. } => {
-                self.count(outcome, |totals| &totals.succeeded);
-                FirstAttempt::Succeeded
-            }
-            Next::Wait { .. } if matches!(outcome.event, Event::HandedBack(_)) => FirstAttempt::StillDue,
-            Next::Wait { status: Status::AwaitingAck, .. } => {
-                report(|| tracing::debug!(%definition, id, attempt, "delivered, awaiting its ack"));
-                self.count(outcome, |totals| &totals.awaiting_ack);
-                FirstAttempt::Succeeded
-            }
-            Next::Wait { after, .. } => {
-                let retry_in_ms = duration_millis(*after);
-                report(|| tracing::warn!(%definition, id, attempt, retry_in_ms, error = message, "an attempt failed"));
-                self.count(outcome, |totals| &totals.failed);
-                FirstAttempt::Failed(message.to_owned())
-            }
-        };
-        // A test may read the totals as soon as no claim is held.
-        self.forget(&decided);
-        if let (Next::Finish { .. }, Some(key)) = (&settle.transition.next, &outcome.claimed.ordering_key) {
-            self.signals.key_freed(outcome.claimed.def_id, key);
-        }
-        // Reported last, so that a producer that began to wait during the attempt gets the report too.
-        self.in_flight.report(&[id], &first_attempt);
-    }
-
-    /// Handles an outcome that is not stored, because the notice has changed since its claim.
-    fn lost(&self, decided: &Decided, reply: Settled) {
-        self.forget(decided);
-        let first_attempt = match reply {
-            Settled::Ended(Status::DeadLetter) => {
-                FirstAttempt::Failed("its lease was lost after its last try".to_owned())
-            }
-            Settled::Ended(_) => FirstAttempt::Succeeded,
-            _ => FirstAttempt::StillDue,
-        };
-        self.in_flight.report(&[decided.settle.id], &first_attempt);
-        report(|| report_lost(decided, reply));
-    }
-
-    /// Forgets an attempt whose outcome is settled or can never be settled. Other notices may then pass the limits.
-    pub(super) fn forget(&self, decided: &Decided) {
-        let def_id = decided.def_id();
-        if self.outcomes.remove(decided)
-            && let Some(definition) = self.definition(def_id)
+/// Handles an outcome that is stored.
+fn settled(worker: &Worker, decided: Decided) {
+    let definition = decided.definition();
+    let Decided { settle, outcome, .. } = &decided;
+    let message = outcome.trouble.as_ref().map_or("", |(_, message)| message.as_str());
+    let (id, attempt) = (settle.id, outcome.claimed.attempt());
+    let Outcome { claimed, event, duration, .. } = outcome;
+    let next = &settle.transition.next;
+    report(|| {
+        if let Some(word) = outcome.ready.meters.settled(claimed, event, outcome.class(), *duration, next)
+            && !is_built_in(definition)
         {
-            self.locked_rows.goes_on(def_id, &definition.row.name, Work::Outcomes);
+            worker.outcomes.series.settled(worker.store_millis(), outcome, word);
         }
-        self.in_flight.forget(decided.settle.id, decided.settle.fence);
-        if self.admission.attempt_settled(&decided.outcome.ready.policy) {
-            self.signals.sweep_soon();
+    });
+    let first_attempt = match &settle.transition.next {
+        Next::Finish { status: Status::DeadLetter, reason, .. } => {
+            let reason = reason.as_deref().unwrap_or_default();
+            report(|| {
+                tracing::error!(%definition, id, attempt, reason, "a notice finally failed: it is a dead letter");
+            });
+            worker.outcomes.count(outcome, |totals| &totals.dead);
+            FirstAttempt::Failed(if message.is_empty() { reason } else { message }.to_owned())
         }
+        Next::Finish { .. } => {
+            worker.outcomes.count(outcome, |totals| &totals.succeeded);
+            FirstAttempt::Succeeded
+        }
+        Next::Wait { .. } if matches!(outcome.event, Event::HandedBack(_)) => FirstAttempt::StillDue,
+        Next::Wait { status: Status::AwaitingAck, .. } => {
+            report(|| tracing::debug!(%definition, id, attempt, "delivered, awaiting its ack"));
+            worker.outcomes.count(outcome, |totals| &totals.awaiting_ack);
+            FirstAttempt::Succeeded
+        }
+        Next::Wait { after, .. } => {
+            let retry_in_ms = duration_millis(*after);
+            report(|| tracing::warn!(%definition, id, attempt, retry_in_ms, error = message, "an attempt failed"));
+            worker.outcomes.count(outcome, |totals| &totals.failed);
+            FirstAttempt::Failed(message.to_owned())
+        }
+    };
+    // A test may read the totals as soon as no claim is held.
+    forget(worker, &decided);
+    if let (Next::Finish { .. }, Some(key)) = (&settle.transition.next, &outcome.claimed.ordering_key) {
+        worker.signals.key_freed(outcome.claimed.def_id, key);
     }
+    // Reported last, so that a producer that began to wait during the attempt gets the report too.
+    worker.in_flight.report(&[id], &first_attempt);
+}
 
-    /// Counts an outcome. Outcomes of alerts and housekeeping are not counted.
-    fn count(&self, outcome: &Outcome, counter: impl Fn(&Totals) -> &AtomicU64) {
-        if !is_built_in(&outcome.ready.policy.name) {
-            counter(&self.totals).fetch_add(1, Ordering::Relaxed);
-        }
+/// Handles an outcome that is not stored, because the notice has changed since its claim.
+fn lost(worker: &Worker, decided: &Decided, reply: Settled) {
+    forget(worker, decided);
+    let first_attempt = match reply {
+        Settled::Ended(Status::DeadLetter) => FirstAttempt::Failed("its lease was lost after its last try".to_owned()),
+        Settled::Ended(_) => FirstAttempt::Succeeded,
+        _ => FirstAttempt::StillDue,
+    };
+    worker.in_flight.report(&[decided.settle.id], &first_attempt);
+    report(|| report_lost(decided, reply));
+}
+
+/// Forgets an attempt whose outcome is settled or can never be settled. Other notices may then pass the limits.
+fn forget(worker: &Worker, decided: &Decided) {
+    let def_id = decided.def_id();
+    if worker.outcomes.remove(decided)
+        && let Some(definition) = worker.definition(def_id)
+    {
+        worker.alarms.locked_rows.goes_on(def_id, &definition.row.name, Work::Outcomes);
+    }
+    worker.in_flight.forget(decided.settle.id, decided.settle.fence);
+    if worker.admission.attempt_settled(&decided.outcome.ready.policy) {
+        worker.signals.sweep_soon();
     }
 }
 

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use solid_notify_core::error::Error;
 use solid_notify_core::operate::{AuditFilter, Filter, NO_CLASS, Page, Rate};
-use solid_notify_core::store::verb::Verb;
-use solid_notify_core::store::{BulkStep, Position, Target};
+use solid_notify_core::store::{BulkStep, BulkVerb, Position, Target};
 use solid_notify_core::{ErrorClass, NewNotice, NotifyDef, Status};
 
 use super::operating::dead;
@@ -21,7 +20,7 @@ fn ids(page: &Page) -> Vec<i64> {
 #[allow(clippy::unwrap_used)]
 impl dyn Backend + '_ {
     /// Returns all pages of a list, with `each` notices per page.
-    async fn pages(&self, filter: &Filter, each: usize) -> Vec<Vec<i64>> {
+    pub(crate) async fn pages(&self, filter: &Filter, each: usize) -> Vec<Vec<i64>> {
         let (mut pages, mut after) = (Vec::new(), None::<Position>);
         loop {
             let page = self.alice().list(filter, after, each).await.unwrap();
@@ -35,7 +34,7 @@ impl dyn Backend + '_ {
     }
 
     /// Makes dead letters of `count` new notices, all at the same time.
-    async fn add_many_dead(&self, def_id: i64, name: &str, count: usize) -> Vec<i64> {
+    pub(crate) async fn add_many_dead(&self, def_id: i64, name: &str, count: usize) -> Vec<i64> {
         let notices = (0..count).map(|n| NewNotice::new(name, n).unwrap()).collect();
         self.add_many(notices).await.unwrap();
         let mut killed = Vec::new();
@@ -205,7 +204,7 @@ pub async fn a_bulk_retry_changes_only_what_is_as_it_was_seen(b: &dyn Backend) {
     // The second was revived, claimed and ended again after it was seen.
     let notices = ids.iter().zip([1, 0]).map(|(id, fence)| Target { id: *id, fence, due }).collect();
     let (who, filter) = ("alice".to_owned(), "these".to_owned());
-    let step = BulkStep { def_id, status: Status::DeadLetter, notices, verb: Verb::Retry, who, filter };
+    let step = BulkStep { def_id, status: Status::DeadLetter, notices, verb: BulkVerb::Retry, who, filter };
     let done = b.stores().operate.change_step(&step).await.unwrap();
     assert_eq!(done.changed, ids[..1]);
     assert_eq!(b.record(ids[1]).await.status, Status::DeadLetter);

@@ -15,6 +15,7 @@ pub mod claiming;
 pub mod counting;
 pub mod definitions;
 pub mod encrypting;
+pub mod filtering;
 pub mod grouping;
 pub mod inbox;
 pub mod keys;
@@ -274,6 +275,17 @@ macro_rules! conformance_suite {
                 a_bulk_retry_passes_over_taken_dedupe_keys_and_ends,
                 a_bulk_retry_takes_only_dead_letters_and_cancelled_notices,
                 a_bulk_cancel_ends_what_waits_and_leaves_what_is_being_sent;
+            filtering: a_tag_is_kept_live_and_ended_and_listed,
+                tag_and_keys_select_live_and_ended_notices,
+                a_dedupe_key_selects_what_no_longer_has_it,
+                ids_select_those_that_are_in_the_state,
+                values_are_compared_byte_by_byte,
+                pages_of_a_filter_break_ties_by_id,
+                a_text_is_found_in_errors_and_parameters_of_a_time,
+                a_text_finds_nothing_that_a_mask_hides,
+                a_purge_deletes_what_its_filter_selects_and_is_audited,
+                a_purge_of_many_takes_steps_and_only_what_is_as_it_was_seen,
+                a_bad_filter_is_refused_by_each_call;
             grouping: dead_letters_are_grouped_by_definition_class_and_message,
                 a_group_is_listed_counted_and_retried_alone,
                 a_dead_letter_that_is_retried_or_acked_leaves_its_group,

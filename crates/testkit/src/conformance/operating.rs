@@ -41,7 +41,7 @@ impl dyn Backend + '_ {
         self.kill(NewNotice::new(name, 1).unwrap(), class).await
     }
 
-    async fn kill(&self, notice: NewNotice, class: Option<ErrorClass>) -> i64 {
+    pub(crate) async fn kill(&self, notice: NewNotice, class: Option<ErrorClass>) -> i64 {
         let def_id = self.definition(notice.name()).await.id;
         let id = self.add_new(notice).await.id();
         let claimed = self.claim_slice(def_id, Status::NotSent, 10).await;

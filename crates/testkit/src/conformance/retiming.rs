@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use solid_notify_core::error::Error;
 use solid_notify_core::operate::{AuditFilter, NextStep, Rate};
-use solid_notify_core::store::verb::Verb;
-use solid_notify_core::store::{BulkStep, RetryGroup, Target};
+use solid_notify_core::store::{BulkStep, BulkVerb, RetryGroup, Target};
 use solid_notify_core::transition::Next;
 use solid_notify_core::{ErrorClass, NewNotice, NotifyDef, Status, Updated};
 
@@ -235,7 +234,7 @@ pub async fn retiming_changes_only_what_is_as_it_was_seen(b: &dyn Backend) {
     let due = b.clock().now() + 5 * SECOND;
     // The second was claimed and failed again after it was seen.
     let notices = ids.iter().zip([1, 0]).map(|(id, fence)| Target { id: *id, fence, due }).collect();
-    let (verb, who, filter) = (Verb::Reschedule { at: due }, "alice".to_owned(), "these".to_owned());
+    let (verb, who, filter) = (BulkVerb::Reschedule, "alice".to_owned(), "these".to_owned());
     let step = BulkStep { def_id, status: Status::Failed, notices, verb, who, filter };
     let done = b.outbox().engine().stores().operate.change_step(&step).await.unwrap();
     assert_eq!(done.changed, ids[..1]);

@@ -1,9 +1,9 @@
 //! Limits over all nodes, and the pause of everything, in memory.
 
 use chrono::{DateTime, Utc};
-use solid_notify_core::limit::{CLOSE_CIRCUIT, QuotaStop, allowance, attempted, begin, breaker_inputs, close, end};
+use solid_notify_core::limit::{CLOSE_CIRCUIT, QuotaStop, allowance, attempted, begin, close, end};
 use solid_notify_core::notice::{ClaimedNotice, Status, millis_from_time};
-use solid_notify_core::store::{Alarm, AuditEntry, Claim, Paused, SendLimits, Settle, Switch};
+use solid_notify_core::store::{Alarm, AuditEntry, Claim, Paused, SendLimits, Settle, Switch, breaker_inputs};
 
 use super::State;
 

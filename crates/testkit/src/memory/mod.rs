@@ -64,6 +64,7 @@ pub(crate) struct Live {
     called: bool,
     dedupe_key: Option<String>,
     until_ended: bool,
+    tag: Option<String>,
 }
 
 #[derive(Clone)]
@@ -225,6 +226,7 @@ impl Live {
         let mut live = Self::of(id, def_id, notice.param_json().to_owned(), now, next);
         live.dedupe_key = notice.dedupe_key_text().map(str::to_owned);
         live.until_ended = notice.is_unique_until_ended();
+        live.tag = notice.tag_text().map(str::to_owned);
         live.notice.description = notice.description_text().map(str::to_owned);
         live.notice.trace_context = notice.trace_context_text().map(str::to_owned);
         live.notice.ordering_key = notice.ordering_key_text().map(str::to_owned);
@@ -243,6 +245,7 @@ impl Live {
             called: false,
             dedupe_key: None,
             until_ended: false,
+            tag: None,
         }
     }
 
@@ -279,6 +282,7 @@ impl Live {
         record.ordering_key.clone_from(&notice.ordering_key);
         record.dedupe_key.clone_from(&self.dedupe_key);
         record.unique_until_ended = self.until_ended;
+        record.tag.clone_from(&self.tag);
         record.own = notice.own;
         record.finish_time = ended.map(|ended| ended.finish_time);
         record.end_reason = ended.and_then(|ended| ended.reason.clone());

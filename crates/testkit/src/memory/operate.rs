@@ -12,8 +12,8 @@ use solid_notify_core::operate::NO_CLASS;
 use solid_notify_core::store::verb::{Change, Verb, VerbResult, decide, detail};
 use solid_notify_core::store::was_seen;
 use solid_notify_core::store::{
-    AuditEntry, AuditQuery, BrowseStore, BulkStep, BulkStepDone, DefinitionCounts, Listed, OperateStore, Position,
-    QueueSlice, RetryGroup, SeenNode, SeriesCounts, SeriesQuery, StoredGroup, Switch,
+    AuditEntry, AuditQuery, BrowseStore, BulkStep, BulkStepDone, BulkVerb, DefinitionCounts, Listed, OperateStore,
+    Position, QueueSlice, RetryGroup, SeenNode, SeriesCounts, SeriesQuery, StoredGroup, Switch,
 };
 
 use super::{Ended, Live, MemoryStore, State};
@@ -171,18 +171,22 @@ impl OperateStore for MemoryStore {
             let ended = state.history.get(&target.id).is_some_and(|ended| seen(&ended.live));
             let live = state.live.get(&target.id).is_some_and(seen);
             match &step.verb {
-                Verb::Retry if ended => match state.revive(target.id, None, target.due.max(now)) {
+                BulkVerb::Retry if ended => match state.revive(target.id, None, target.due.max(now)) {
                     Some(_) => done.dedupe_key_taken.push(target.id),
                     None => done.changed.push(target.id),
                 },
-                Verb::Reschedule { .. } if live && matches!(step.status, Status::NotSent | Status::Failed) => {
+                BulkVerb::Reschedule if live && matches!(step.status, Status::NotSent | Status::Failed) => {
                     if let Some(live) = state.live.get_mut(&target.id) {
                         live.next_call_time = Some(target.due.max(now));
                     }
                     done.changed.push(target.id);
                 }
-                Verb::Cancel { reason } if live => {
+                BulkVerb::Cancel { reason } if live => {
                     state.cancel(target.id, reason, now);
+                    done.changed.push(target.id);
+                }
+                BulkVerb::Purge { .. } if ended => {
+                    done.purged.extend(state.history.remove(&target.id).map(Ended::purged));
                     done.changed.push(target.id);
                 }
                 _ => {}
@@ -214,6 +218,7 @@ impl State {
             live.notice.def_id == slice.def_id
                 && live.notice.status == slice.status
                 && slice.class.as_deref().is_none_or(|class| class == class_of(live))
+                && (slice.only.selects_all() || slice.only.selects(&live.record(None)))
                 && slice.group.is_none_or(|group| ended.and_then(|ended| ended.error_group) == Some(group))
         };
         let within = |listed: &Listed| {
@@ -321,7 +326,7 @@ fn listed(live: &Live, ended: Option<&Ended>) -> Listed {
     listed.last_class = record.last_class;
     listed.description = cut(record.description, 200);
     listed.end_reason = cut(record.end_reason, 500);
-    (listed.ordering_key, listed.dedupe_key) = (record.ordering_key, record.dedupe_key);
+    (listed.ordering_key, listed.dedupe_key, listed.tag) = (record.ordering_key, record.dedupe_key, record.tag);
     listed.own = record.own;
     listed
 }

@@ -3,6 +3,7 @@
 //! Numbers are for computing. What a script stores or compares goes as a text ([`Text`]), because numbers in Lua are exact only up
 //! to 2^53.
 
+mod search;
 mod sending;
 mod text;
 
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+pub(super) use search::{After, Only, Pick, Search};
 pub(super) use sending::{Beside, Claim, ClaimMode, DueTime, Insert, New, Outcome, Plain, Settle, SettleMode};
 pub(super) use text::{Millis, Text};
 
@@ -38,6 +40,8 @@ pub(super) enum Look<'a> {
         #[serde(flatten)]
         after: Option<After>,
     },
+    Search(Search<'a>),
+    Pick(Pick<'a>),
     Count {
         set: String,
         from: String,
@@ -72,13 +76,6 @@ pub(super) enum Look<'a> {
     },
     Alarms,
     Limits,
-}
-
-/// Where a page begins.
-#[derive(Serialize)]
-pub(super) struct After {
-    pub(super) after_score: String,
-    pub(super) after_member: String,
 }
 
 /// A part of a stream of audit entries.
@@ -189,6 +186,7 @@ pub(super) enum StepVerb<'a> {
     Revive,
     End { reason: &'a str },
     Retime,
+    Purge,
 }
 
 #[derive(Serialize)]

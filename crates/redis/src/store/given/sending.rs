@@ -27,6 +27,8 @@ pub(in crate::store) struct New<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) dedupe_until_ended: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::store) tag: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) max_tries: Option<Text<i64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::store) expires_at: Option<Text<i64>>,

@@ -24,6 +24,15 @@ local function cancel(member, reason)
   enter(member, '6', now)
 end
 
+-- Deletes an ended notice. Returns what the log needs of it.
+local function purge(member)
+  local status, failures, crashes, class, errors, reason =
+    fields(member, 'status', 'failures', 'crashes', 'last_class', 'errors', 'end_reason')
+  erase(member)
+  -- succeeded
+  return { member, failures, crashes, class, status ~= '1' and errors, reason }
+end
+
 local function retime(member, due)
   local status = fields(member, 'status')
   leave(member)
@@ -62,7 +71,7 @@ if what == 'one' then
   if given.audit then write_audit(key('audit'), given.audit) end
   return 'done'
 elseif what == 'step' then
-  -- The `verb`: 'revive', 'end' with its `reason`, or 'retime'; the `status`; `notices`: each has `member`, `fence` and `time`; to take:
+  -- The `verb`: 'revive', 'end' with its `reason`, 'retime', or 'purge'; the `status`; `notices`: each has `member`, `fence` and `time`; to take:
   -- the `audit` entry, and what was `seen` by a look.
   local verb, audit = given.verb, given.audit
   local changed, taken, keys, due = {}, {}, {}, {}
@@ -80,19 +89,22 @@ elseif what == 'step' then
       end
     end
   end
-  if not audit then return { 'seen', changed, taken } end
-  if table.concat(changed, ' ') .. '/' .. table.concat(taken, ' ') ~= given.seen then return { 'conflict', {}, {} } end
+  if not audit then return { 'seen', changed, taken, {} } end
+  if table.concat(changed, ' ') .. '/' .. table.concat(taken, ' ') ~= given.seen then return { 'conflict', {}, {}, {} } end
+  local purged = {}
   for _, member in ipairs(changed) do
     if verb == 'revive' then
       revive(member, due[member])
     elseif verb == 'end' then
       cancel(member, given.reason)
+    elseif verb == 'purge' then
+      purged[#purged + 1] = purge(member)
     else
       retime(member, due[member])
     end
   end
   if #changed > 0 then write_audit(key('audit'), audit) end
-  return { 'done', changed, taken }
+  return { 'done', changed, taken, purged }
 elseif what == 'extend' then
   -- `leases`: each has `member`, `fence` and `lease` in milliseconds. Returns the members whose lease was extended.
   local extended = {}
@@ -114,11 +126,7 @@ elseif what == 'purge' then
   local purged = {}
   for _, member in ipairs(oldest) do
     if redis.call('EXISTS', notice_key(member)) == 1 then
-      local failures, crashes, class, errors, reason = fields(member, 'failures', 'crashes', 'last_class', 'errors', 'end_reason')
-      -- succeeded
-      if given.status == '1' then errors = false end
-      purged[#purged + 1] = { member, failures, crashes, class, errors, reason }
-      erase(member)
+      purged[#purged + 1] = purge(member)
     else
       put_aside_without_entry(member)
     end

@@ -26,6 +26,11 @@ local function dead_letter_set(class)
   return prefix .. ':dead_letters:' .. class
 end
 
+-- The notices of a status that have this tag. Other notices are in no such set.
+local function tag_set(status, tag)
+  return prefix .. ':tagged:' .. STATUS[status] .. ':' .. tag
+end
+
 -- The dead letters of a group.
 local function error_group_set(group)
   return prefix .. ':error_group:' .. group

@@ -8,6 +8,59 @@ local function first(set)
   return found[2] or ''
 end
 
+-- Visits the members of a sorted set until `visit` returns true. The `set`; `from` and `to`, in its direction; `latest_first`;
+-- `after_score` and `after_member`: it begins after them.
+local function walk(visit)
+  local latest, after, after_member = given.latest_first, tonumber(given.after_score or nil), given.after_member
+  local command = latest and 'ZREVRANGEBYSCORE' or 'ZRANGEBYSCORE'
+  local offset = 0
+  while true do
+    local page = redis.call(command, prefix .. given.set, given.from, given.to, 'WITHSCORES', 'LIMIT', offset, 1000)
+    if #page == 0 then return end
+    for at = 1, #page, 2 do
+      local member, score = page[at], page[at + 1]
+      local passed = after and tonumber(score) == after
+        and ((latest and member >= after_member) or (not latest and member <= after_member))
+      if not passed and visit(member, score) then return end
+    end
+    offset = offset + 1000
+  end
+end
+
+-- A notice in a list; nothing if it has no hash.
+local function line(member, score)
+  local notice = redis.call(
+    'HMGET', notice_key(member), 'status', 'fence', 'failures', 'crashes', 'last_class', 'description', 'create_time',
+    'last_call_time', 'end_reason', 'ordering_key', 'dedupe_key', 'tag', 'max_tries', 'expires_at')
+  if not notice[1] then return nil end
+  notice[#notice + 1] = member
+  notice[#notice + 1] = score
+  return notice
+end
+
+-- True if the text is in the message of the last failed attempt.
+local function in_error(errors, text)
+  local ok, list = pcall(cjson.decode, errors or '')
+  local last = ok and type(list) == 'table' and list[#list]
+  local message = type(last) == 'table' and last.message
+  return type(message) == 'string' and string.find(message, text, 1, true)
+end
+
+-- True if a notice meets the conditions `only`: `tag`, `ordering_key`, `dedupe_key`, `class`, `group`, `text` with `in_param`, where given.
+local function is_selected(member)
+  local only = given.only
+  local tag, ordering_key, dedupe_key, last_class, group =
+    fields(member, 'tag', 'ordering_key', 'dedupe_key', 'last_class', 'error_group')
+  if only.tag and tag ~= only.tag then return false end
+  if only.ordering_key and ordering_key ~= only.ordering_key then return false end
+  if only.dedupe_key and dedupe_key ~= only.dedupe_key then return false end
+  if only.class and class_name(last_class) ~= only.class then return false end
+  if only.group and group ~= only.group then return false end
+  if not only.text then return true end
+  local errors, param = fields(member, 'errors', 'param')
+  return in_error(errors, only.text) or (only.in_param and string.find(param or '', only.text, 1, true) ~= nil)
+end
+
 if what == 'due' then
   local retry, crash_looping = first(ready_retries), first(ready_crash_looping)
   if retry == '' or (crash_looping ~= '' and tonumber(crash_looping) < tonumber(retry)) then retry = crash_looping end
@@ -44,30 +97,31 @@ elseif what == 'find' then
   if #notice == 0 then return { notice, '' } end
   return { notice, redis.call('ZSCORE', status_set(fields(member, 'status')), member) or '' }
 elseif what == 'list' then
-  -- The `set`; `from` and `to`, in its direction; `latest_first`; `most`, the maximum; `after_score` and `after_member`: the page
-  -- begins after them.
-  local latest, after, after_member = given.latest_first, tonumber(given.after_score or nil), given.after_member
-  local command = latest and 'ZREVRANGEBYSCORE' or 'ZRANGEBYSCORE'
-  local out, offset = {}, 0
-  while #out < given.most do
-    local page = redis.call(command, prefix .. given.set, given.from, given.to, 'WITHSCORES', 'LIMIT', offset, 1000)
-    if #page == 0 then break end
-    for at = 1, #page, 2 do
-      local member, score = page[at], page[at + 1]
-      local passed = after and tonumber(score) == after
-        and ((latest and member >= after_member) or (not latest and member <= after_member))
-      if not passed and #out < given.most then
-        local notice = redis.call(
-          'HMGET', notice_key(member), 'status', 'fence', 'failures', 'crashes', 'last_class', 'description', 'create_time',
-          'last_call_time', 'end_reason', 'ordering_key', 'dedupe_key', 'max_tries', 'expires_at')
-        if notice[1] then
-          notice[#notice + 1] = member
-          notice[#notice + 1] = score
-          out[#out + 1] = notice
-        end
-      end
-    end
-    offset = offset + 1000
+  -- What `walk` needs; `most`, the maximum.
+  local out = {}
+  walk(function(member, score)
+    out[#out + 1] = line(member, score)
+    return #out >= given.most
+  end)
+  return out
+elseif what == 'search' then
+  -- As 'list', for those that are selected; `read`, the maximum number of notices to read. Returns the found ones, and where it stopped
+  -- reading: score and member, nothing at the end.
+  local out, stopped, read = {}, {}, 0
+  walk(function(member, score)
+    read = read + 1
+    if is_selected(member) then out[#out + 1] = line(member, score) end
+    if #out < given.most and read < given.read then return false end
+    stopped = { score, member }
+    return true
+  end)
+  return { out, stopped }
+elseif what == 'pick' then
+  -- The `members` of this `status` that are selected.
+  local out = {}
+  for _, member in ipairs(given.members) do
+    local score = redis.call('ZSCORE', status_set(given.status), member)
+    if score and is_selected(member) then out[#out + 1] = line(member, score) end
   end
   return out
 elseif what == 'count' then

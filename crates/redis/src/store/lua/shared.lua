@@ -48,9 +48,10 @@ end
 
 -- Removes a notice from all sets. Its hash stays.
 local function leave(member)
-  local status, crashes, ordering_key, dedupe_key, last_class =
-    fields(member, 'status', 'crashes', 'ordering_key', 'dedupe_key', 'last_class')
+  local status, crashes, ordering_key, dedupe_key, last_class, tag =
+    fields(member, 'status', 'crashes', 'ordering_key', 'dedupe_key', 'last_class', 'tag')
   redis.call('ZREM', status_set(status), member)
+  if tag then redis.call('ZREM', tag_set(status, tag), member) end
   if status == '3' then
     redis.call('ZREM', dead_letter_set(class_name(last_class)), member)
     local group = fields(member, 'error_group')
@@ -80,7 +81,8 @@ end
 local function enter(member, status, score)
   redis.call('HSET', notice_key(member), 'status', status)
   redis.call('ZADD', status_set(status), text(score), member)
-  local crashes, ordering_key, last_class = fields(member, 'crashes', 'ordering_key', 'last_class')
+  local crashes, ordering_key, last_class, tag = fields(member, 'crashes', 'ordering_key', 'last_class', 'tag')
+  if tag then redis.call('ZADD', tag_set(status, tag), text(score), member) end
   if status == '3' then
     redis.call('ZADD', dead_letter_set(class_name(last_class)), text(score), member)
     redis.call('SADD', key('dead_letter_classes'), class_name(last_class))
@@ -136,6 +138,7 @@ local function insert(notice, due, ...)
   set_if_given(member, 'ordering_key', notice.ordering_key)
   set_if_given(member, 'dedupe_key', notice.dedupe_key)
   set_if_given(member, 'dedupe_until_ended', notice.dedupe_until_ended)
+  set_if_given(member, 'tag', notice.tag)
   set_if_given(member, 'max_tries', notice.max_tries)
   set_if_given(member, 'expires_at', notice.expires_at)
   if notice.skipped then

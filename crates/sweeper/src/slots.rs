@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// The slots of a node.
-pub(super) struct Slots {
+pub(crate) struct Slots {
     max_running: usize,
     taken: Mutex<Taken>,
     /// Notified when a slot becomes free while a due notice waits for one.
@@ -25,12 +25,12 @@ struct Taken {
 }
 
 impl Slots {
-    pub(super) fn new(max_running: usize) -> Arc<Self> {
+    pub(crate) fn new(max_running: usize) -> Arc<Self> {
         Arc::new(Self { max_running, taken: Mutex::default(), freed: Notify::new() })
     }
 
     /// Takes up to `wanted` slots of a definition that may have `limit`.
-    pub(super) fn take(self: &Arc<Self>, def_id: i64, limit: usize, wanted: usize) -> Vec<Slot> {
+    pub(crate) fn take(self: &Arc<Self>, def_id: i64, limit: usize, wanted: usize) -> Vec<Slot> {
         let mut taken = self.taken.lock();
         let of_def = taken.by_def.get(&def_id).copied().unwrap_or(0);
         let free = limit.saturating_sub(of_def).min(self.max_running.saturating_sub(taken.all));
@@ -47,17 +47,17 @@ impl Slots {
     }
 
     /// Records that more is due than there were slots: the next freed slot wakes the sweep.
-    pub(super) fn want_more(&self) {
+    pub(crate) fn want_more(&self) {
         self.taken.lock().wanted_more = true;
     }
 
     /// Completes when a slot becomes free while a due notice waits for one.
-    pub(super) async fn freed(&self) {
+    pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }
 
     /// Wakes the sweep at once if it wanted more slots.
-    pub(super) fn wake_if_wanted(&self) {
+    pub(crate) fn wake_if_wanted(&self) {
         if std::mem::take(&mut self.taken.lock().wanted_more) {
             self.freed.notify_one();
         }

@@ -1,4 +1,4 @@
-//! [`Rate`]: a number per period: of notices that a bulk retry makes due, or of attempts that `rate_limit` allows.
+//! [`Rate`]: a number per period: of attempts that `rate_limit` allows, or of notices that a bulk retry makes due.
 
 use std::fmt;
 use std::str::FromStr;

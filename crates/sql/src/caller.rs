@@ -1,7 +1,8 @@
-//! The kind of connection that adds, and the result of an insert.
+//! Who adds: the kind of connection, the parts of the outbox that it needs, and the result of an insert.
 
 use std::sync::Arc;
 
+use solid_notify_core::AnyOutbox;
 use solid_notify_core::add::NewNotice;
 use solid_notify_core::cipher::ParamCipher;
 use solid_notify_core::clock::HandClock;
@@ -9,11 +10,18 @@ use solid_notify_core::dispatch::{FirstAttemptReceiver, Receipt};
 use solid_notify_core::error::{Error, Result};
 use sqlx::Connection;
 
-use crate::add::known_ids::Found;
+use crate::add::known_ids::{Found, KnownIds};
 use crate::dialect::Dialect;
-use crate::tx::Context;
 
 pub(crate) const DOING: &str = "adding a notice";
+
+/// The parts of the outbox that a transaction needs.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) outbox: AnyOutbox,
+    pub(crate) known: Arc<KnownIds>,
+    pub(crate) clock: Option<HandClock>,
+}
 
 /// The kind of connection that the application passes.
 #[derive(Clone, Copy)]

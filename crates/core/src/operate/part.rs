@@ -1,0 +1,96 @@
+//! [`Part`]: a queue slice as people may read it. A search for a text must not show what a mask hides, which stores do not know.
+
+use super::filter::Filter;
+use crate::definition::NotifyDef;
+use crate::error::Result;
+use crate::notice::Status;
+use crate::store::{BrowseStore, Listed, QueueSlice};
+
+/// A queue slice, which is read once from its beginning to its end.
+pub(super) struct Part {
+    pub(super) slice: QueueSlice,
+    /// The name of its definition.
+    pub(super) definition: String,
+    /// The row of its definition, if a found text may be one that the row masks.
+    masked: Option<NotifyDef>,
+    ended: bool,
+}
+
+/// How many notices are read at once to count those whose found text is not masked.
+const AT_ONCE: usize = 500;
+
+impl Part {
+    /// Returns a whole queue slice.
+    pub(super) fn whole(row: &NotifyDef, status: Status) -> Self {
+        let slice = QueueSlice::of(row.id, status);
+        Self { slice, definition: row.name.clone(), masked: None, ended: false }
+    }
+
+    /// Returns what a filter selects of a queue slice.
+    pub(super) fn of(row: &NotifyDef, status: Status, filter: &Filter, newest_first: bool) -> Self {
+        let mut part = Self::whole(row, status);
+        let Filter { class, group, from, until, only, .. } = filter;
+        part.slice = QueueSlice {
+            class: class.clone(),
+            group: *group,
+            from: *from,
+            until: *until,
+            only: only.clone(),
+            newest_first,
+            ..part.slice
+        };
+        if let Some(search) = part.slice.only.text.as_mut().filter(|_| row.parsed_mask().is_some()) {
+            search.in_param = false;
+            part.masked = Some(row.clone());
+        }
+        part
+    }
+
+    /// Returns the same notices, of this class only.
+    pub(super) fn of_class(&self, class: String) -> Self {
+        let slice = QueueSlice { class: Some(class), ..self.slice.clone() };
+        Self { slice, definition: self.definition.clone(), masked: self.masked.clone(), ended: false }
+    }
+
+    /// Returns true if the last notice was returned.
+    pub(super) fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Returns the next notices.
+    pub(super) async fn next(&mut self, store: &dyn BrowseStore, limit: usize) -> Result<Vec<Listed>> {
+        let mut shown = Vec::new();
+        while !self.ended && shown.is_empty() {
+            let page = store.list(&self.slice, limit).await?;
+            self.ended = page.len() < limit;
+            if let Some(last) = page.last() {
+                self.slice.after = Some(last.position.clone());
+            }
+            for notice in page {
+                if self.shows(store, notice.id).await? {
+                    shown.push(notice);
+                }
+            }
+        }
+        Ok(shown)
+    }
+
+    /// Returns true if people see the text that is searched for in the notice.
+    async fn shows(&self, store: &dyn BrowseStore, id: i64) -> Result<bool> {
+        let (Some(row), Some(search)) = (&self.masked, &self.slice.only.text) else { return Ok(true) };
+        let notice = store.find(id).await?;
+        Ok(notice.is_some_and(|notice| search.is_in(&notice.for_people(Some(row)))))
+    }
+
+    /// Counts the notices up to `most`.
+    pub(super) async fn count(mut self, store: &dyn BrowseStore, most: usize) -> Result<usize> {
+        if self.masked.is_none() {
+            return Ok(store.count(&self.slice, most).await?);
+        }
+        let mut count = 0;
+        while !self.ended && count < most {
+            count += self.next(store, AT_ONCE).await?.len();
+        }
+        Ok(count.min(most))
+    }
+}

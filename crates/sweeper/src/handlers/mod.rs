@@ -1,0 +1,25 @@
+//! What an application registers: handlers ([`handler`]), which the sweeper calls without knowing their types ([`erased`]), also for
+//! several notices at once ([`batch`]); retry strategies; and functions that classify errors ([`classify`]).
+
+pub(crate) mod batch;
+pub(crate) mod classify;
+pub(crate) mod erased;
+pub(crate) mod handler;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::classify::Classifier;
+use self::erased::AnyHandler;
+
+/// A named retry strategy: the delay before retry number `n`, from 1.
+pub(crate) type StrategyFn = Arc<dyn Fn(u32) -> Duration + Send + Sync>;
+
+/// Everything that is registered on this node.
+#[derive(Default)]
+pub(crate) struct Registered {
+    pub(crate) handlers: HashMap<String, Arc<dyn AnyHandler>>,
+    pub(crate) strategies: HashMap<String, StrategyFn>,
+    pub(crate) classifier: Classifier,
+}
