@@ -9,7 +9,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, database (), CASE WHEN encrypt_param THEN 1 ELSE 0 END
+SELECT d.id, d.name, database (), CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
 FROM notify_def d
 JOIN
   JSON_TABLE(
@@ -40,7 +40,7 @@ INSERT INTO
     next_call_time
   )
 VALUES (
-  IF (database () = $14, $2, NULL),
+  IF (database () = $15, $2, NULL),
   $3,
   $4,
   $5,
@@ -2110,6 +2110,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -2139,6 +2140,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.last_call_time) DIV 1000,
   m.max_tries,
   TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', m.expires_at) DIV 1000
@@ -3460,7 +3462,7 @@ FOR UPDATE
 /*!80000 OF m */
 SKIP LOCKED;
 
--- hold_purged
+-- lock_to_purge
 SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM
   JSON_TABLE(

@@ -8,7 +8,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, 'notify_msg'::regclass::oid::text, CASE WHEN encrypt_param THEN 1 ELSE 0 END
+SELECT d.id, d.name, 'notify_msg'::regclass::oid::text, CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
 FROM notify_def d
 JOIN json_to_recordset($2::json) AS b(own_key text) ON d.name = b.own_key
 WHERE d.delete_time IS NULL;
@@ -51,7 +51,7 @@ SELECT
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $13)
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
 RETURNING id, def_id, dedupe_key;
 
 -- duplicates
@@ -114,7 +114,7 @@ SELECT
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $13)
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
 RETURNING id, def_id, dedupe_key;
@@ -4512,7 +4512,7 @@ CROSS JOIN
     FOR UPDATE OF m SKIP LOCKED
   ) AS m;
 
--- hold_purged
+-- lock_to_purge
 SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM json_to_recordset($2::json) AS b(notice_id bigint, fence bigint, was bigint)
 CROSS JOIN

@@ -8,7 +8,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, '', CASE WHEN encrypt_param THEN 1 ELSE 0 END
+SELECT d.id, d.name, '', CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
 FROM notify_def d
 JOIN (SELECT value ->> 'own_key' AS own_key FROM json_each($2)) AS b ON d.name = b.own_key
 WHERE d.delete_time IS NULL;
@@ -53,7 +53,7 @@ SELECT
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $13)
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
 RETURNING id, def_id, dedupe_key;
 
 -- duplicates
@@ -117,7 +117,7 @@ SELECT
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $13)
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
 RETURNING id, def_id, dedupe_key;
@@ -2134,6 +2134,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
@@ -2163,6 +2164,7 @@ SELECT
   substr(m.end_reason, 1, 500),
   m.ordering_key,
   m.dedupe_key,
+  m.tag,
   CAST(round(unixepoch(m.last_call_time, 'subsec') * 1000) AS integer),
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer)
@@ -3329,7 +3331,7 @@ WHERE
   AND m.status + 0 = b.was
   AND NOT EXISTS (SELECT 1 FROM notify_msg o WHERE o.id = m.id);
 
--- hold_purged
+-- lock_to_purge
 SELECT m.id, m.failures, m.crashes, m.last_class, CASE WHEN m.status <> 1 THEN m.errors END, m.end_reason
 FROM (
   SELECT value ->> 'notice_id' AS notice_id, value ->> 'fence' AS fence, value ->> 'was' AS was
