@@ -147,6 +147,8 @@ fn of_an_operator() {
         operator.series(None, Utc::now(), Utc::now(), Duration::ZERO).await.unwrap();
         operator.retry_all(&filter, rate).await.unwrap();
         operator.cancel_all(&filter, "no").await.unwrap();
+        operator.purge_all(&filter, "no").await.unwrap();
+        operator.targets("sync").await.unwrap();
         operator.definition("sync").await.unwrap();
         operator.versions("sync").await.unwrap();
         operator.preview_edit(&def, &def).await.unwrap();
@@ -240,8 +242,8 @@ fn futures_of_public_functions_can_be_spawned() -> Result<()> {
     Ok(())
 }
 
-/// Methods for authors of stores, which adding, replies, the inbox and receipts call.
-const SPI: [&str; 5] = ["insert", "insert_many", "apply_ack", "mark_seen", "wait"];
+/// Methods for authors of stores, which adding, replies, the inbox and receipts call; and what operators call.
+const SPI: [&str; 6] = ["insert", "insert_many", "apply_ack", "mark_seen", "wait", "in_force"];
 
 /// Returns the name of the function of a line: without its path, its parameters, and all generics.
 fn name_of(line: &str) -> String {

@@ -279,3 +279,36 @@ pub async fn plaintext_of_before_is_sent_and_stays_out_of_texts(b: &dyn Backend)
     assert_eq!(dead.end_reason.as_deref(), Some("the handler gave up: card *** is refused"));
     sweeper.shutdown().await;
 }
+
+/// A target's filter reads the decrypted parameter, and its stored notice stays encrypted, also after an edit.
+pub async fn a_target_gets_an_encrypted_parameter_by_its_filter(b: &dyn Backend) {
+    b.outbox().use_param_cipher(keys(&["one"]));
+    b.outbox().define_if_missing(encrypting("order").handler("charge")).await.unwrap();
+    for (target, filter) in [("large", "@.amount > 100"), ("small", "@.amount < 10")] {
+        let target = NotifyDef::target("order", target).target_filter(filter);
+        b.outbox().define_if_missing(target).await.unwrap();
+    }
+    let calls = Calls::default();
+    let noted = calls.clone();
+    let sweeper = b.outbox().sweeper().handler("charge", move |notice: Notice<Value>| {
+        noted.note((notice.id(), notice.target().unwrap_or("-").to_owned(), notice.param()["amount"].as_i64()));
+        let edited = notice.param()["amount"] == 501;
+        async move { if edited { Ok(()) } else { Err(Failure::retry("down")) } }
+    });
+    let sweeper = sweeper.start().await.unwrap();
+    let id = b.add_new(NewNotice::new("order", json!({ "amount": 500, "card": SECRET })).unwrap()).await.id();
+    let parent = reaches(b, id, Status::Succeeded).await;
+    assert_eq!(parent.end_reason.as_deref(), Some("passed on to the target large"));
+    eventually("the target gets it", async || calls.count() == 1).await;
+    let (of_target, target, amount) = calls.all().remove(0);
+    assert_eq!((target.as_str(), amount), ("large", Some(500)));
+    reaches(b, of_target, Status::Failed).await;
+    assert!(!stored_param(b, of_target).await.contains(SECRET), "the notice of the target is stored encrypted");
+    assert!(record(b, of_target).await.param.contains(SECRET), "the application reads it");
+    let alice = b.outbox().operator("alice");
+    assert!(alice.edit(of_target, json!({ "amount": 501, "card": SECRET })).await.unwrap().is_applied());
+    assert!(!stored_param(b, of_target).await.contains(SECRET));
+    alice.reschedule(of_target, b.clock().now()).await.unwrap();
+    reaches(b, of_target, Status::Succeeded).await;
+    sweeper.shutdown().await;
+}

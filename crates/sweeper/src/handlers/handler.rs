@@ -37,8 +37,7 @@ use super::classify::{Classed, boxed, error_type};
 /// }
 /// ```
 pub trait Handler: Send + Sync + 'static {
-    /// The type into which the parameter is deserialised: your own type, `serde_json::Value`, or `Box<RawValue>` for its
-    /// bytes.
+    /// The type into which the parameter is deserialised: your own, `serde_json::Value`, or `Box<RawValue>` for its bytes.
     type Param: DeserializeOwned + Send + 'static;
 
     /// Sends one notice. The sweeper may call it again for a notice that was already delivered, for instance after a crash.
@@ -305,8 +304,7 @@ impl<T> Notice<T> {
         &self.facts.row.name
     }
 
-    /// Returns the name of its target within the definition that passed it on, `erp` of `order/erp`; `None`: its definition is no
-    /// target.
+    /// Returns the name of its target, `erp` of `order/erp`; `None`: its definition is no target.
     pub fn target(&self) -> Option<&str> {
         self.facts.row.target_name()
     }

@@ -34,15 +34,13 @@ pub mod targets;
 pub mod ticking;
 pub mod versions;
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use solid_notify_core::ack::{AckResult, Reply};
 use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::{Claim, ClaimWhat, Look, Purge, Settle, Settled, Stores};
+use solid_notify_core::store::{Look, Purge, Settle, Settled, Stores};
 use solid_notify_core::{AnyOutbox, Error, HandClock, Inbox, NewNotice, NoticeRecord, NotifyDef, Receipt, Status};
 
-pub(crate) use outcomes::{crash, fail};
+pub(crate) use outcomes::{LEASE, crash, fail, slice_claim};
 pub use outcomes::{outcome, succeed};
 
 /// A store under test, empty, with a clock of its own.
@@ -394,11 +392,4 @@ impl dyn Backend + '_ {
         assert_eq!(answers.len(), 1, "one answer per outcome");
         answers.remove(0)
     }
-}
-
-/// The lease of the cases' claims.
-pub(crate) const LEASE: Duration = Duration::from_secs(60);
-
-pub(crate) fn slice_claim(def_id: i64, status: Status, limit: usize) -> Claim {
-    Claim { def_id, what: ClaimWhat::Slice(status), limit, lease: LEASE, worker: "worker-1".to_owned(), quota: None }
 }

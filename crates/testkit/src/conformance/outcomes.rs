@@ -1,11 +1,14 @@
-//! Outcomes of claimed notices, as cases settle them.
+//! Claims of cases, and outcomes of claimed notices, as cases settle them.
 
 use std::time::Duration;
 
 use solid_notify_core::Status;
 use solid_notify_core::notice::ClaimedNotice;
-use solid_notify_core::store::Settle;
+use solid_notify_core::store::{Claim, ClaimWhat, Settle};
 use solid_notify_core::transition::{Next, Transition};
+
+/// The lease of the cases' claims.
+pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
 /// Returns an outcome of `claimed` with this next step and unchanged counters.
 pub fn outcome(claimed: &ClaimedNotice, next: Next) -> Settle {
@@ -45,4 +48,9 @@ pub(crate) fn crash(expired: &ClaimedNotice) -> Settle {
     settle.transition.crashes += 1;
     settle.overdue = true;
     settle
+}
+
+/// Returns a claim of a queue slice.
+pub(crate) fn slice_claim(def_id: i64, status: Status, limit: usize) -> Claim {
+    Claim { def_id, what: ClaimWhat::Slice(status), limit, lease: LEASE, worker: "worker-1".to_owned(), quota: None }
 }
