@@ -19,7 +19,7 @@ impl BareArchiveStatements {
             "INSERT INTO notify_msg_history ({HISTORY})
              SELECT m.id, m.def_id, m.param, NULL, {no_errors}, 1, m.fence, 0, 0, m.worker, NULL, m.last_call_time, NULL,
                     m.create_time, m.dedupe_key, m.dedupe_until_ended, m.ordering_key, m.trace_context, m.tag, m.max_tries,
-                    m.expires_at, m.response, {now}, NULL
+                    m.expires_at, m.response, m.parent_id, {now}, NULL
              FROM notify_msg AS m{by_id}
              WHERE {listed}",
             by_id = kind.by_index("PRIMARY"),

@@ -46,12 +46,13 @@ fn settle(kind: Kind) -> String {
                  id, def_id, param, description, errors, status, fence,
                  failures, crashes, worker, last_class, last_call_time, next_call_time,
                  create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag,
-                 max_tries, expires_at, response, finish_time, end_reason, error_group
+                 max_tries, expires_at, response, parent_id, finish_time, end_reason, error_group
              )
              SELECT m.id, m.def_id, m.param, m.new_description, m.new_errors::json, m.new_status, m.fence,
                     m.new_failures, m.new_crashes, m.worker, m.new_class, m.last_call_time, NULL,
                     m.create_time, m.dedupe_key, m.dedupe_until_ended, m.ordering_key, m.trace_context, m.tag,
-                    m.max_tries, m.expires_at, coalesce(m.new_response::json, m.response), {now}, m.reason, m.new_group
+                    m.max_tries, m.expires_at, coalesce(m.new_response::json, m.response), m.parent_id,
+                    {now}, m.reason, m.new_group
              FROM held m
              WHERE m.ends = 1 AND m.keep = 1
          ),

@@ -49,12 +49,12 @@ impl BareSettleStatements {
                      id, def_id, param, description, errors, status, fence, failures, crashes, worker, last_class,
                      last_call_time, next_call_time,
                      create_time, dedupe_key, dedupe_until_ended, ordering_key, trace_context, tag, max_tries,
-                     expires_at, response, finish_time, end_reason
+                     expires_at, response, parent_id, finish_time, end_reason
                  )
                  SELECT m.id, m.def_id, m.param, NULL, NULL::json, 1, m.fence, 0, 0, m.worker, NULL,
                         m.last_call_time, NULL,
                         m.create_time, m.dedupe_key, m.dedupe_until_ended, m.ordering_key, m.trace_context, m.tag, m.max_tries,
-                        m.expires_at, m.response, {now}, NULL
+                        m.expires_at, m.response, m.parent_id, {now}, NULL
                  FROM gone m
              )
              {not_found}"
