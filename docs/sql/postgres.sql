@@ -1120,6 +1120,7 @@ INSERT INTO
     param,
     description,
     trace_context,
+    tag,
     ordering_key,
     dedupe_key,
     dedupe_until_ended,
@@ -1134,6 +1135,7 @@ SELECT
   m.param,
   m.description,
   m.trace_context,
+  m.tag,
   m.ordering_key,
   m.dedupe_key,
   m.dedupe_until_ended,
@@ -1143,7 +1145,8 @@ SELECT
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 FROM json_to_recordset($2::json) AS b(place bigint, notice_id bigint, target bigint)
-CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id AND true OFFSET 0) AS m
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id OFFSET 0) AS m
+WHERE true
 ORDER BY b.place
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
