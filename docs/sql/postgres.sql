@@ -8,7 +8,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, 'notify_msg'::regclass::oid::text
+SELECT d.id, d.name, 'notify_msg'::regclass::oid::text, CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
 FROM notify_def d
 JOIN json_to_recordset($2::json) AS b(own_key text) ON d.name = b.own_key
 WHERE d.delete_time IS NULL;
@@ -51,7 +51,7 @@ SELECT
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
 RETURNING id, def_id, dedupe_key;
 
 -- duplicates
@@ -114,7 +114,7 @@ SELECT
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
 RETURNING id, def_id, dedupe_key;
@@ -1001,7 +1001,6 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
-    parent_id,
     finish_time,
     end_reason,
     error_group
@@ -1029,7 +1028,6 @@ SELECT
   m.max_tries,
   m.expires_at,
   coalesce(b.new_response::json, m.response),
-  m.parent_id,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   b.reason,
   b.new_group
@@ -1113,49 +1111,11 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
 WHERE m.id = ANY ($2::text::bigint[]);
 
--- pass_on
-INSERT INTO
-  notify_msg (
-    def_id,
-    param,
-    description,
-    trace_context,
-    tag,
-    ordering_key,
-    dedupe_key,
-    dedupe_until_ended,
-    max_tries,
-    expires_at,
-    parent_id,
-    create_time,
-    next_call_time
-  )
-SELECT
-  b.target,
-  m.param,
-  m.description,
-  m.trace_context,
-  m.tag,
-  m.ordering_key,
-  m.dedupe_key,
-  m.dedupe_until_ended,
-  m.max_tries,
-  m.expires_at,
-  m.id,
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
-  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-FROM json_to_recordset($2::json) AS b(place bigint, notice_id bigint, target bigint)
-CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id OFFSET 0) AS m
-WHERE true
-ORDER BY b.place
-ON CONFLICT (def_id, dedupe_key)
-WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
-
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2::json
 FROM notify_def d
-WHERE d.name = $1 AND d.delete_time IS NULL
+WHERE d.name = $1 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $3)
 RETURNING id, def_id, dedupe_key;
 
 -- insert_known
@@ -1225,7 +1185,6 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
-    parent_id,
     finish_time,
     end_reason
   )
@@ -1252,7 +1211,6 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
-  m.parent_id,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   NULL
 FROM notify_msg AS m
@@ -1337,7 +1295,6 @@ kept AS (
       max_tries,
       expires_at,
       response,
-      parent_id,
       finish_time,
       end_reason,
       error_group
@@ -1365,7 +1322,6 @@ kept AS (
     m.max_tries,
     m.expires_at,
     coalesce(m.new_response::json, m.response),
-    m.parent_id,
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
     m.reason,
     m.new_group
@@ -1432,7 +1388,6 @@ kept AS (
       max_tries,
       expires_at,
       response,
-      parent_id,
       finish_time,
       end_reason
     )
@@ -1459,7 +1414,6 @@ kept AS (
     m.max_tries,
     m.expires_at,
     m.response,
-    m.parent_id,
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
     NULL
   FROM gone m
@@ -1875,8 +1829,7 @@ SELECT
   owner,
   runbook,
   mask,
-  target_of,
-  target_filter,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1932,8 +1885,7 @@ SELECT
   owner,
   runbook,
   mask,
-  target_of,
-  target_filter,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -1989,8 +1941,7 @@ SELECT
   owner,
   runbook,
   mask,
-  target_of,
-  target_filter,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -2047,8 +1998,7 @@ INSERT INTO
     owner,
     runbook,
     mask,
-    target_of,
-    target_filter,
+    encrypt_param,
     create_time,
     update_time
   )
@@ -2085,7 +2035,6 @@ VALUES (
   $31,
   $32,
   $33,
-  $34,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 );
@@ -2123,10 +2072,9 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
-  target_of = $33,
-  target_filter = $34,
+  encrypt_param = $33,
   update_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-WHERE id = $35;
+WHERE id = $34;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -2261,8 +2209,7 @@ SELECT
   owner,
   runbook,
   mask,
-  target_of,
-  target_filter,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -2318,8 +2265,7 @@ SELECT
   owner,
   runbook,
   mask,
-  target_of,
-  target_filter,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
     WHEN create_time < 'epoch'::timestamptz THEN 0
@@ -2619,7 +2565,6 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
-  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -2664,7 +2609,6 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
-  m.parent_id,
   m.response,
   CASE
     WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
@@ -2714,7 +2658,6 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
-  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -2761,7 +2704,6 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
-  m.parent_id,
   m.response,
   CASE
     WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
@@ -4609,8 +4551,7 @@ INSERT INTO
     tag,
     max_tries,
     expires_at,
-    response,
-    parent_id
+    response
   )
 SELECT
   m.id,
@@ -4642,8 +4583,7 @@ SELECT
       coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
     ) THEN m.expires_at
   END,
-  m.response,
-  m.parent_id
+  m.response
 FROM json_to_recordset($2::json) AS b(notice_id bigint, due bigint)
 CROSS JOIN LATERAL (SELECT m.* FROM notify_msg_history m WHERE m.id = b.notice_id AND true OFFSET 0) AS m;
 
@@ -4672,7 +4612,6 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
-    parent_id,
     finish_time,
     end_reason
   )
@@ -4699,7 +4638,6 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
-  m.parent_id,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   $3
 FROM notify_msg AS m
@@ -4767,8 +4705,7 @@ WHERE
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $3 * interval '1 millisecond'
   )
   AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM (SELECT target_of FROM notify_def) t WHERE t.target_of = $2);
+  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
 
 -- open_switch
 INSERT INTO notify_switch (id)

@@ -8,7 +8,7 @@ ORDER BY name
 LIMIT 1000;
 
 -- definition_ids
-SELECT d.id, d.name, ''
+SELECT d.id, d.name, '', CASE WHEN d.encrypt_param THEN 1 ELSE 0 END
 FROM notify_def d
 JOIN (SELECT value ->> 'own_key' AS own_key FROM json_each($2)) AS b ON d.name = b.own_key
 WHERE d.delete_time IS NULL;
@@ -53,7 +53,7 @@ SELECT
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
 RETURNING id, def_id, dedupe_key;
 
 -- duplicates
@@ -117,7 +117,7 @@ SELECT
     coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
   )
 FROM notify_def d
-WHERE d.name = $2 AND d.delete_time IS NULL
+WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14)
 ON CONFLICT (def_id, dedupe_key)
 WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING
 RETURNING id, def_id, dedupe_key;
@@ -865,7 +865,6 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
-    parent_id,
     finish_time,
     end_reason,
     error_group
@@ -893,7 +892,6 @@ SELECT
   m.max_tries,
   m.expires_at,
   coalesce(b.new_response, m.response),
-  m.parent_id,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   b.reason,
   b.new_group
@@ -980,52 +978,11 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
 WHERE m.id IN (SELECT value FROM json_each($2));
 
--- pass_on
-INSERT INTO
-  notify_msg (
-    def_id,
-    param,
-    description,
-    trace_context,
-    tag,
-    ordering_key,
-    dedupe_key,
-    dedupe_until_ended,
-    max_tries,
-    expires_at,
-    parent_id,
-    create_time,
-    next_call_time
-  )
-SELECT
-  b.target,
-  m.param,
-  m.description,
-  m.trace_context,
-  m.tag,
-  m.ordering_key,
-  m.dedupe_key,
-  m.dedupe_until_ended,
-  m.max_tries,
-  m.expires_at,
-  m.id,
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
-  coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-FROM (
-  SELECT value ->> 'place' AS place, value ->> 'notice_id' AS notice_id, value ->> 'target' AS target
-  FROM json_each($2)
-) AS b
-CROSS JOIN notify_msg m ON m.id = b.notice_id
-WHERE true
-ORDER BY b.place
-ON CONFLICT (def_id, dedupe_key)
-WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
-
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2
 FROM notify_def d
-WHERE d.name = $1 AND d.delete_time IS NULL
+WHERE d.name = $1 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $3)
 RETURNING id, def_id, dedupe_key;
 
 -- insert_known
@@ -1057,7 +1014,6 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
-    parent_id,
     finish_time,
     end_reason
   )
@@ -1084,7 +1040,6 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
-  m.parent_id,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   NULL
 FROM notify_msg AS m
@@ -1339,8 +1294,7 @@ SELECT
   owner,
   runbook,
   mask,
-  target_of,
-  target_filter,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1384,8 +1338,7 @@ SELECT
   owner,
   runbook,
   mask,
-  target_of,
-  target_filter,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1429,8 +1382,7 @@ SELECT
   owner,
   runbook,
   mask,
-  target_of,
-  target_filter,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1474,8 +1426,7 @@ INSERT INTO
     owner,
     runbook,
     mask,
-    target_of,
-    target_filter,
+    encrypt_param,
     create_time,
     update_time
   )
@@ -1512,7 +1463,6 @@ VALUES (
   $31,
   $32,
   $33,
-  $34,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
 );
@@ -1550,10 +1500,9 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
-  target_of = $33,
-  target_filter = $34,
+  encrypt_param = $33,
   update_time = coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
-WHERE id = $35;
+WHERE id = $34;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -1668,8 +1617,7 @@ SELECT
   owner,
   runbook,
   mask,
-  target_of,
-  target_filter,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1713,8 +1661,7 @@ SELECT
   owner,
   runbook,
   mask,
-  target_of,
-  target_filter,
+  CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CAST(round(unixepoch(create_time, 'subsec') * 1000) AS integer),
   CAST(round(unixepoch(update_time, 'subsec') * 1000) AS integer),
   coalesce(
@@ -1959,7 +1906,6 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
-  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -1988,7 +1934,6 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
-  m.parent_id,
   m.response,
   CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
   m.end_reason
@@ -2018,7 +1963,6 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
-  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -2048,7 +1992,6 @@ SELECT
   CASE WHEN m.dedupe_until_ended THEN 1 ELSE 0 END,
   m.max_tries,
   CAST(round(unixepoch(m.expires_at, 'subsec') * 1000) AS integer),
-  m.parent_id,
   m.response,
   CAST(round(unixepoch(m.finish_time, 'subsec') * 1000) AS integer),
   m.end_reason
@@ -3424,8 +3367,7 @@ INSERT INTO
     tag,
     max_tries,
     expires_at,
-    response,
-    parent_id
+    response
   )
 SELECT
   m.id,
@@ -3457,8 +3399,7 @@ SELECT
       coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now'))
     ) THEN m.expires_at
   END,
-  m.response,
-  m.parent_id
+  m.response
 FROM (SELECT value ->> 'notice_id' AS notice_id, value ->> 'due' AS due FROM json_each($2)) AS b
 CROSS JOIN notify_msg_history m ON m.id = b.notice_id
 WHERE true;
@@ -3488,7 +3429,6 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
-    parent_id,
     finish_time,
     end_reason
   )
@@ -3515,7 +3455,6 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
-  m.parent_id,
   coalesce(strftime('%Y-%m-%d %H:%M:%f', $1 / 1000.0, 'unixepoch'), strftime('%Y-%m-%d %H:%M:%f', 'now')),
   $3
 FROM notify_msg AS m
@@ -3583,8 +3522,7 @@ WHERE
     printf('%+.3f seconds', (- $3) / 1000.0)
   )
   AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM (SELECT target_of FROM notify_def) t WHERE t.target_of = $2);
+  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
 
 -- open_switch
 INSERT INTO notify_switch (id)

@@ -1,5 +1,8 @@
 //! The SQL of the book, typed into the client programs of the databases as it stands there: `book.sql` has the statements.
 
+use std::sync::Arc;
+
+use solid_notify::cipher::{ParamKey, ParamKeys};
 use solid_notify::{Failure, Notice, NotifyDef, OutboxExt, add_notice};
 use solid_notify_tests::{Database, TestDb, on_each_database};
 
@@ -7,6 +10,7 @@ on_each_database!(
     rows_inserted_as_in_the_book_are_valid_definitions,
     rows_edited_as_in_the_book_are_valid_definitions,
     targets_inserted_as_in_the_book_get_what_is_passed_on,
+    the_query_of_the_book_counts_the_notices_of_a_key,
     the_query_of_the_book_has_the_latest_dead_letter_first,
 );
 
@@ -44,10 +48,11 @@ async fn rows_edited_as_in_the_book_are_valid_definitions<D: Database>() {
     for name in ["charge_card", "report_sale"] {
         db.outbox.define_if_missing(NotifyDef::new(name)).await.unwrap();
     }
-    db.shell().run(format!("{}{}", region("mask"), region("recipients"))).well();
+    db.shell().run([region("mask"), region("encrypt_param"), region("recipients")].concat()).well();
     let rows = valid_rows(&db).await;
     let card = rows.iter().find(|row| row.name == "charge_card").unwrap();
     assert_eq!(card.mask.as_deref(), Some(r#"["$.card.number", "$.items[*].iban", "$..password"]"#));
+    assert!(card.encrypt_param);
     let sale = rows.iter().find(|row| row.name == "report_sale").unwrap();
     assert_eq!(sale.email.as_deref(), Some("final_failure=shift@example.org"));
     assert_eq!(sale.alert_to.as_deref(), Some("dead_letters=ops"));
@@ -72,6 +77,20 @@ async fn targets_inserted_as_in_the_book_get_what_is_passed_on<D: Database>() {
     let mut got: Vec<_> = receiver.try_iter().collect();
     got.sort_unstable();
     assert_eq!(got, [("customs".to_owned(), 7000), ("erp".to_owned(), 7), ("erp".to_owned(), 7000)]);
+    db.close().await;
+}
+
+async fn the_query_of_the_book_counts_the_notices_of_a_key<D: Database>() {
+    let db = TestDb::<D>::with_real_clock().await;
+    db.outbox.define_if_missing(NotifyDef::new("charge_card").encrypt_param(true)).await.unwrap();
+    let key = |seed: u8| ParamKey::new(&[seed; 32]).unwrap();
+    for (id, seed) in [("2025", 1), ("2026", 2), ("2025", 1)] {
+        db.outbox.use_param_cipher(Arc::new(ParamKeys::new(id, key(seed)).unwrap()));
+        let mut tx = db.outbox.begin().await.unwrap();
+        add_notice(&mut tx, "charge_card", 7).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    assert_eq!(db.shell().run(region("key_in_use")).well(), "2");
     db.close().await;
 }
 

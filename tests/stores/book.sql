@@ -14,6 +14,16 @@ VALUES ('daily_report', '0 0 3 * * * Europe/Berlin', true, '2h', 'shift@example.
 UPDATE notify_def SET mask = '["$.card.number", "$.items[*].iban", "$..password"]' WHERE name = 'charge_card';
 -- [end]
 
+-- [encrypt_param]
+UPDATE notify_def SET encrypt_param = true WHERE name = 'charge_card';
+-- [end]
+
+-- [key_in_use]
+SELECT count(*)
+FROM (SELECT param FROM notify_msg UNION ALL SELECT param FROM notify_msg_history) notices
+WHERE CAST(param AS char(120)) LIKE '{"$encrypted":"2025"%';
+-- [end]
+
 -- [recipients]
 UPDATE notify_def SET email = 'final_failure=shift@example.org', alert_to = 'dead_letters=ops' WHERE name = 'report_sale';
 -- [end]

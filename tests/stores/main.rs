@@ -9,6 +9,7 @@ mod conformance;
 mod connect;
 mod connections;
 mod damage;
+mod encryption;
 mod error_classes;
 mod inbox;
 mod keys;

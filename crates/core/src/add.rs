@@ -3,11 +3,13 @@
 //! Everything that can be checked is checked before any SQL, so that a bad notice provokes no database error inside
 //! the caller's transaction.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
+use crate::cipher::{ParamCipher, is_encrypted};
 use crate::error::{Error, Result};
 use crate::notice::{LATEST_TIME, OwnLimits, duration_millis, millis_from_time, rfc3339};
 use crate::param;
@@ -45,6 +47,10 @@ pub struct NewNotice {
     own: OwnLimits,
     skipped: Option<String>,
     param_limit: usize,
+    /// Encrypts the parameter, if its definition demands it: see [`crate::encrypting`].
+    pub(crate) cipher: Option<Arc<dyn ParamCipher>>,
+    /// The definition for which the parameter is encrypted.
+    pub(crate) encrypted_for: Option<i64>,
 }
 
 /// When a notice is to be sent for the first time.
@@ -93,10 +99,13 @@ impl NewNotice {
             own,
             skipped,
             param_limit,
+            cipher: None,
+            encrypted_for: None,
         })
     }
 
-    /// Sets how many bytes of JSON its parameter may have, instead of 1 MiB.
+    /// Sets how many bytes of JSON its parameter may have, instead of 1 MiB. The limit is for the parameter as it is given; encrypted, it
+    /// has a third more and 100 bytes.
     #[must_use]
     pub fn param_limit(mut self, bytes: usize) -> Self {
         self.param_limit = bytes;
@@ -252,6 +261,13 @@ impl NewNotice {
         if let Some(problem) = self.problem_of_limits() {
             return Err(Error::InvalidNotice { name: self.name.clone(), problem });
         }
+        if self.encrypted_for.is_some() {
+            return Ok(());
+        }
+        if is_encrypted(&self.param) {
+            let problem = "its parameter begins with the member \"$encrypted\", which marks encrypted ones; give the member another name";
+            return Err(Error::InvalidNotice { name: self.name.clone(), problem: problem.to_owned() });
+        }
         param::check(&self.name, &self.param, self.param_limit)
     }
 
@@ -378,21 +394,5 @@ pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nearest_name_is_one_that_is_like_it() {
-        let known = ["sync_to_omp", "mail_invoice"];
-        assert_eq!(nearest_name("sync_to_opm", known), Some("sync_to_omp".to_owned()));
-        assert_eq!(nearest_name("zzzzzzzz", known), None);
-        assert_eq!(nearest_name("x", []), None);
-    }
-
-    #[test]
-    fn a_name_that_no_definition_can_have_is_refused_before_any_comparison() {
-        assert!(NewNotice::new("é".repeat(200), 1).unwrap().check().is_ok());
-        let error = NewNotice::new("é".repeat(201), 1).unwrap().check().unwrap_err();
-        assert!(matches!(error, Error::UnknownDefinition { nearest: None, .. }), "{error}");
-    }
-}
+#[path = "add_tests.rs"]
+mod tests;

@@ -180,7 +180,11 @@ pub fn class_of_own_error(error: &(dyn StdError + 'static)) -> Option<ErrorClass
             Error::TransactionLost { .. } => Some(ErrorClass::Deadlock),
             Error::Store(error) => class_of_fault(error.kind),
             // The definition may be created later, or the keys set.
-            Error::UnknownDefinition { .. } | Error::Token { .. } | Error::TokenKeys { .. } => None,
+            Error::UnknownDefinition { .. }
+            | Error::Token { .. }
+            | Error::TokenKeys { .. }
+            | Error::Encryption { .. }
+            | Error::ParamKeys { .. } => None,
         };
     }
     class_of_fault(error.downcast_ref::<StoreError>()?.kind)

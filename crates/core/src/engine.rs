@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
+use crate::cipher::{self, CipherError, ParamCipher, is_encrypted};
 use crate::clock::HandClock;
 use crate::definition::{InForce, NotifyDef, Problem, in_force};
 use crate::dispatch::Dispatch;
@@ -26,6 +27,7 @@ pub struct Engine {
     wake: watch::Sender<()>,
     edits: AtomicU64,
     token_keys: RwLock<Option<TokenKeys>>,
+    param_cipher: RwLock<Option<Arc<dyn ParamCipher>>>,
     config_checks: RwLock<HashMap<String, ConfigCheck>>,
 }
 
@@ -44,6 +46,7 @@ impl Engine {
             wake: watch::channel(()).0,
             edits: AtomicU64::new(0),
             token_keys: RwLock::default(),
+            param_cipher: RwLock::default(),
             config_checks: RwLock::default(),
         }
     }
@@ -143,6 +146,34 @@ impl Engine {
     /// Returns true if the secrets of ack tokens are set.
     pub fn has_token_keys(&self) -> bool {
         self.token_keys.read().is_some()
+    }
+
+    /// Sets the cipher of parameters. Sweepers of this process then read the definitions again, which may have waited for it.
+    pub fn set_param_cipher(&self, cipher: Arc<dyn ParamCipher>) {
+        *self.param_cipher.write() = Some(cipher);
+        self.edited();
+    }
+
+    /// Returns the cipher of parameters, if one is set.
+    pub fn param_cipher(&self) -> Option<Arc<dyn ParamCipher>> {
+        self.param_cipher.read().clone()
+    }
+
+    /// Decrypts the parameter of a notice of `row`; `None`: it is stored as it is. That of a target was encrypted for the definition that
+    /// passed it on, or, after an edit, for the target.
+    ///
+    /// # Errors
+    /// Those of the cipher; [`CipherError::UnknownKey`] if none is set.
+    pub fn decrypted(&self, row: &NotifyDef, param: &str) -> std::result::Result<Option<String>, CipherError> {
+        if !is_encrypted(param) {
+            return Ok(None);
+        }
+        let cipher = self.param_cipher();
+        let decrypt = |def_id| cipher::decrypt(cipher.as_deref(), def_id, param);
+        match (decrypt(row.id), row.target_of) {
+            (Err(CipherError::Altered), Some(source)) => decrypt(source).map(Some),
+            (decrypted, _) => decrypted.map(Some),
+        }
     }
 
     /// Signs an ack token, valid for `valid`.

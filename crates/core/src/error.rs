@@ -67,6 +67,22 @@ pub enum Error {
         /// What is wrong, and what would be right.
         problem: &'static str,
     },
+    /// The definition has `encrypt_param`, and the parameter cannot be encrypted. Nothing was stored.
+    #[error(
+        "the definition {name:?} stores only encrypted parameters (encrypt_param), and this one cannot be encrypted: {problem}"
+    )]
+    Encryption {
+        /// The definition's name, or the number of the notice.
+        name: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+    /// Keys of parameters that cannot be used. The application is at fault.
+    #[error("the keys of parameters cannot be used: {problem}")]
+    ParamKeys {
+        /// What is wrong, and what would be right. It contains nothing of a key.
+        problem: String,
+    },
     /// A request of an operator or of a receiver that cannot be done as stated.
     #[error("{what}: {problem}")]
     Invalid {

@@ -9,6 +9,8 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::cipher::{ENCRYPTED, is_encrypted};
+
 /// Writes a duration as people write it in definitions: `5m 30s`.
 pub(crate) fn duration<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&humantime::format_duration(*duration))
@@ -27,9 +29,11 @@ pub(crate) fn text<S: Serializer>(number: &i64, serializer: S) -> Result<S::Ok, 
     serializer.collect_str(number)
 }
 
-/// Writes a parameter as the JSON that it is, byte for byte; text that is no JSON, of a row that was edited by SQL, as a string.
+/// Writes a parameter as the JSON that it is, byte for byte; [`ENCRYPTED`] instead of one that is still encrypted; text that is no
+/// JSON, of a row that was edited by SQL, as a string.
 pub(crate) fn param<S: Serializer>(param: &str, serializer: S) -> Result<S::Ok, S::Error> {
     match serde_json::from_str::<&RawValue>(param) {
+        _ if is_encrypted(param) => serializer.serialize_str(ENCRYPTED),
         Ok(json) => json.serialize(serializer),
         Err(_) => serializer.serialize_str(param),
     }

@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::ack::{AckResult, Reply};
+use crate::cipher::{ParamCipher, is_encrypted};
 use crate::definition::{APPLICATION, ColumnValue, NotifyDef, Problem, in_force};
 use crate::engine::Engine;
 use crate::error::{FaultKind, Result, StoreError};
@@ -144,12 +145,21 @@ impl AnyOutbox {
     }
 
     /// Returns one notice, live or ended, by its id, with its whole parameter. For the application; [`crate::Operator::show`] returns
-    /// what people may see of it.
+    /// what people may see of it. A parameter that this process cannot decrypt is returned as it is stored.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn find(&self, id: i64) -> Result<Option<NoticeRecord>> {
-        Ok(self.engine.stores().browse.find(id).await?)
+        let mut found = self.engine.stores().browse.find(id).await?;
+        if let Some(notice) = &mut found
+            && is_encrypted(&notice.param)
+            && let rows = self.engine.stores().definitions.definitions().await?
+            && let Some(row) = rows.iter().find(|row| row.id == notice.def_id)
+            && let Ok(Some(param)) = self.engine.decrypted(row, &notice.param)
+        {
+            notice.param = param;
+        }
+        Ok(found)
     }
 
     /// Acks a notice: it ends as succeeded, also if it is being sent, waits for a retry or is a dead letter. A cancelled one
@@ -195,6 +205,26 @@ impl AnyOutbox {
     /// Sets the secrets of ack tokens. Call it at the start, and again whenever they are rotated.
     pub fn use_token_keys(&self, keys: TokenKeys) {
         self.engine.set_token_keys(keys);
+    }
+
+    /// Sets the cipher for the parameters of definitions that have `encrypt_param`: notices added through this outbox are encrypted, and
+    /// its sweepers, operators and [`Self::find`] decrypt them. Call it at the start, and again to rotate keys.
+    ///
+    /// Without a cipher, adding a notice of such a definition is an [`crate::Error::Encryption`], and sweepers leave the definition to
+    /// other nodes.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use solid_notify_core::{AnyOutbox, NotifyDef, ParamCipher, Result};
+    ///
+    /// async fn set_up(outbox: &AnyOutbox, keys: impl ParamCipher + 'static) -> Result<()> {
+    ///     outbox.use_param_cipher(Arc::new(keys));
+    ///     outbox.define_if_missing(NotifyDef::new("charge_card").encrypt_param(true)).await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn use_param_cipher(&self, cipher: Arc<dyn ParamCipher>) {
+        self.engine.set_param_cipher(cipher);
     }
 
     /// Verifies an ack token and returns its content. Use it to ack or nack within your own transaction:

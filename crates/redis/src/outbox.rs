@@ -80,25 +80,29 @@ impl RedisOutbox {
         })
     }
 
-    /// Returns an id for each notice, in their order, or the error of the first invalid one.
-    async fn number(&self, notices: &[NewNotice]) -> Result<Vec<i64>> {
-        for notice in notices {
+    /// Returns each notice with its id, in their order and encrypted if its definition demands it, or the error of the first invalid one.
+    async fn number(&self, notices: Vec<NewNotice>) -> Result<Vec<(i64, NewNotice)>> {
+        for notice in &notices {
             notice.check()?;
         }
         let mut names: Vec<&str> = notices.iter().map(NewNotice::name).collect();
         names.sort_unstable();
         names.dedup();
         let numbered = self.store.number_all(&names, notices.len()).await?;
-        let def_ids: BTreeMap<&str, i64> =
-            names.iter().copied().zip(numbered.def_ids).filter(|(_, id)| *id > 0).collect();
+        let found = names.into_iter().map(str::to_owned).zip(numbered.def_ids.into_iter().zip(numbered.encrypt));
+        let found: BTreeMap<String, (i64, bool)> = found.filter(|(_, (id, _))| *id > 0).collect();
         let mut ids = Vec::with_capacity(notices.len());
         for (number, notice) in (numbered.first..).zip(notices) {
-            let Some(def_id) = def_ids.get(notice.name()) else {
+            let Some((def_id, encrypts)) = found.get(notice.name()) else {
                 let nearest = nearest_name(notice.name(), numbered.known.iter().map(String::as_str));
                 return Err(Error::UnknownDefinition { name: notice.name().to_owned(), nearest });
             };
             self.outbox.engine().commits().learn(*def_id, notice.name());
-            ids.push(crate::store::notice_id(number, *def_id));
+            let notice = match encrypts {
+                true => notice.encrypted(*def_id, self.outbox.engine().param_cipher())?,
+                false => notice,
+            };
+            ids.push((crate::store::notice_id(number, *def_id), notice));
         }
         Ok(ids)
     }
@@ -170,9 +174,9 @@ impl RedisOutboxBuilder {
 impl Insert for RedisOutbox {
     /// Adds the notices of one definition together, 500 at a time, in the order given here.
     async fn insert_many(&mut self, notices: Vec<NewNotice>) -> Result<Vec<Receipt>> {
-        let ids = self.number(&notices).await?;
+        let ids = self.number(notices).await?;
         let (mut rows, mut first_attempts) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()));
-        for (id, notice) in ids.into_iter().zip(notices) {
+        for (id, notice) in ids {
             let (report, first_attempt): (FirstAttemptSender, FirstAttemptReceiver) = FirstAttemptSender::new();
             rows.push((id, notice, report));
             first_attempts.push(first_attempt);
@@ -244,9 +248,9 @@ impl RedisBatch {
 
 impl Insert for RedisBatch {
     async fn insert_many(&mut self, notices: Vec<NewNotice>) -> Result<Vec<Receipt>> {
-        let ids = self.outbox.number(&notices).await?;
+        let ids = self.outbox.number(notices).await?;
         let mut added = Vec::with_capacity(ids.len());
-        for (id, notice) in ids.into_iter().zip(notices) {
+        for (id, notice) in ids {
             if let Some(key) = notice.taken_key_text() {
                 let same =
                     |other: &&(i64, NewNotice)| def_of(other.0) == def_of(id) && other.1.taken_key_text() == Some(key);

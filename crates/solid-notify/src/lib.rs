@@ -3,7 +3,8 @@
 //! Choose the database by a feature: `postgres`, `mysql` (MariaDB too), `sqlite`. With the features `anyhow`, `reqwest`,
 //! `lettre`, `lapin` and `async-nats` the sweeper recognises the error types of those crates and derives the error class from
 //! them. The features `mail` and `chat` add the ready handlers of the module `channels`, `redis` and `timed` the modules of
-//! these names; for tests, `testkit` and `simulate` add theirs. With `toml`, definitions can be in a file.
+//! these names; for tests, `testkit` and `simulate` add theirs. With `toml`, definitions can be in a file. `cipher` adds the ready cipher
+//! of the module of that name.
 // The README of the repository, or its copy in the published package.
 #![doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", env!("CARGO_PKG_README")))]
 
@@ -43,6 +44,13 @@ pub mod ack {
 /// Alerts: why one was raised, and the definition that sends it.
 pub mod alert {
     pub use solid_notify_core::alert::{ALERT_DEFINITION, Alert, AlertKind, AlertReason};
+}
+
+/// Encryption of parameters: the trait of a cipher, and the ready one (feature `cipher`).
+pub mod cipher {
+    pub use solid_notify_core::cipher::{CipherError, Ciphertext, ENCRYPTED, ParamCipher, is_encrypted};
+    #[cfg(feature = "cipher")]
+    pub use solid_notify_core::param_keys::{ParamKey, ParamKeys};
 }
 
 /// Definitions: their columns, the parsed values, the results of editing them, and all of them as one list or file.

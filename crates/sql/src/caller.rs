@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use solid_notify_core::AnyOutbox;
+use solid_notify_core::add::NewNotice;
+use solid_notify_core::cipher::ParamCipher;
 use solid_notify_core::clock::HandClock;
 use solid_notify_core::dispatch::{FirstAttemptReceiver, Receipt};
 use solid_notify_core::error::{Error, Result};
 use sqlx::Connection;
 
-use crate::add::known_ids::KnownIds;
+use crate::add::known_ids::{Found, KnownIds};
 use crate::dialect::Dialect;
 
 pub(crate) const DOING: &str = "adding a notice";
@@ -41,6 +43,21 @@ impl Caller<'_> {
         }
     }
 
+    /// The cipher of the outbox.
+    pub(crate) fn cipher(&self) -> Option<Arc<dyn ParamCipher>> {
+        match self {
+            Self::Ours(context) => context.outbox.engine().param_cipher(),
+            Self::Transaction | Self::Connection => None,
+        }
+    }
+
+    /// Encrypts the parameter of a notice before its definition is looked up, if this process has cached that the definition demands it.
+    pub(crate) fn encrypted_early(&self, notice: &NewNotice) -> Result<Option<NewNotice>> {
+        let Self::Ours(context) = self else { return Ok(None) };
+        let Some(cipher) = self.cipher() else { return Ok(None) };
+        context.known.encrypting(notice.name()).map(|id| notice.encrypted(id, Some(cipher))).transpose()
+    }
+
     /// Returns an error where the transaction is gone. sqlx 0.9 rolls the outer transaction back without an error when a
     /// savepoint fails.
     pub(crate) fn check<DB: Dialect>(&self, conn: &DB::Connection) -> Result<()> {
@@ -48,6 +65,14 @@ impl Caller<'_> {
             return Ok(());
         }
         Err(Error::TransactionLost { doing: DOING })
+    }
+}
+
+impl Found {
+    /// Returns the notice with its parameter encrypted, if this definition demands it and it is not encrypted for this one.
+    pub(crate) fn encrypted(self, notice: &NewNotice, caller: Caller<'_>) -> Result<Option<NewNotice>> {
+        let missing = self.encrypts && notice.encrypted_for() != Some(self.id);
+        missing.then(|| notice.encrypted(self.id, caller.cipher())).transpose()
     }
 }
 

@@ -48,7 +48,8 @@ impl Worker {
         let SendLimits { paused, limits } = self.stores().definitions.send_limits().await?;
         let before = self.definitions();
         let are_new = are_new(&before, &rows);
-        self.known.read(rows, paused, &limits, self.moment());
+        let has_cipher = self.outbox.engine().param_cipher().is_some();
+        self.known.read(rows, paused, &limits, self.moment(), has_cipher);
         let definitions = self.definitions();
         check_changed(&before, &definitions, self.outbox.engine().has_token_keys());
         if !definitions.refused().eq(before.refused()) {

@@ -14,6 +14,7 @@ use crate::claiming::Admission;
 use crate::definitions::{Definition, Definitions, KnownDefinitions};
 use crate::handlers::Registered;
 use crate::running::AttemptsInFlight;
+use crate::running::undecrypted::Undecrypted;
 use crate::settling::{Outcome, OutcomeQueue};
 use crate::signals::Signals;
 
@@ -34,6 +35,8 @@ pub(crate) struct Worker {
     pub(crate) signals: Signals,
     pub(crate) health: Health,
     pub(crate) alarms: Alarms,
+    /// Notices that wait because this node cannot decrypt them.
+    pub(crate) undecrypted: Undecrypted,
 }
 
 impl Worker {
@@ -55,6 +58,7 @@ impl Worker {
             outcomes: OutcomeQueue::new(),
             health: Health::new(settings.outage_grace, signals.moment()),
             alarms: Alarms::new(Arc::clone(&known), &id),
+            undecrypted: Undecrypted::default(),
             id,
             signals,
             known,

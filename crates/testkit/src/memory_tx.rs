@@ -206,8 +206,8 @@ impl Insert for MemoryTx {
         for notice in &notices {
             notice.check()?;
         }
-        let def_ids = notices.iter().map(|notice| self.definition_id(notice.name())).collect::<Result<Vec<_>>>()?;
-        Ok(def_ids.into_iter().zip(&notices).map(|(def_id, notice)| self.add(def_id, notice)).collect())
+        let notices = notices.into_iter().map(|notice| self.of_definition(notice)).collect::<Result<Vec<_>>>()?;
+        Ok(notices.iter().map(|(def_id, notice)| self.add(*def_id, notice)).collect())
     }
 
     async fn apply_ack(&mut self, reply: &Reply) -> Result<AckResult> {
@@ -233,11 +233,17 @@ impl MemoryTx {
         self.outbox.store.state().clone().apply_ack(reply, now)
     }
 
-    fn definition_id(&self, name: &str) -> Result<i64> {
-        self.outbox.store.state().definition_id(name).map_err(|known| Error::UnknownDefinition {
-            name: name.to_owned(),
-            nearest: nearest_name(name, known.iter().map(String::as_str)),
-        })
+    /// Returns the notice with the id of its definition, encrypted if the definition demands it.
+    fn of_definition(&self, notice: NewNotice) -> Result<(i64, NewNotice)> {
+        let (def_id, encrypts) = match self.outbox.store.state().definition(notice.name()) {
+            Ok(def) => (def.id, def.encrypt_param),
+            Err(known) => {
+                let nearest = nearest_name(notice.name(), known.iter().map(String::as_str));
+                return Err(Error::UnknownDefinition { name: notice.name().to_owned(), nearest });
+            }
+        };
+        let cipher = || self.outbox.outbox.engine().param_cipher();
+        Ok((def_id, if encrypts { notice.encrypted(def_id, cipher())? } else { notice }))
     }
 
     fn add(&mut self, def_id: i64, notice: &NewNotice) -> Receipt {

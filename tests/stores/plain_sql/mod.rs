@@ -35,6 +35,7 @@ on_each_database!(
     a_key_unique_until_claimed_is_free_after_the_claim,
     a_delay_below_zero_is_none_and_the_longest_has_ten_years,
     quotes_and_characters_of_all_kinds_survive,
+    a_definition_that_encrypts_refuses_a_plaintext,
 );
 
 #[cfg(any(postgres, mariadb, mysql))]
@@ -291,6 +292,18 @@ where
     assert!(db.outbox.engine().stores().send.claim(&claim).await.unwrap().notices.is_empty());
     open.commit().await.unwrap();
     assert_eq!(db.outbox.engine().stores().send.claim(&claim).await.unwrap().notices.len(), 1);
+    db.close().await;
+}
+
+async fn a_definition_that_encrypts_refuses_a_plaintext<D: Plain>() {
+    let db = with_sync::<D>().await;
+    db.sql("UPDATE notify_def SET encrypt_param = true WHERE name = 'sync'").await;
+    let complaint = db.shell().run(D::add(&Add::new("sync", "7"))).refused();
+    assert!(
+        complaint.contains("notify_add: the definition has encrypt_param: add its notices with the library"),
+        "{complaint}"
+    );
+    assert!(notices(&db).await.is_empty());
     db.close().await;
 }
 

@@ -44,7 +44,21 @@ pub fn arguments(statement: &str, database: &str) -> Vec<Vec<String>> {
         // MySQL shows the table that VALUES go into as read.
         "insert" | "insert_keyed" if database == "MySQL" => Vec::new(),
         "insert" | "insert_keyed" => {
-            vec![list(&["'most'", "'{}'", "NULL", "NULL", "'one key'", "'17'", "1", "'t'", "7", "5", "NULL", "0"])]
+            vec![list(&[
+                "'most'",
+                "'{}'",
+                "NULL",
+                "NULL",
+                "'one key'",
+                "'17'",
+                "1",
+                "'t'",
+                "7",
+                "5",
+                "NULL",
+                "0",
+                "NULL",
+            ])]
         }
         "insert_many" | "insert_many_keyed" => batches(new),
         "keep_skipped_key" => vec![list(&["107", "'one key'", "1"])],

@@ -9,6 +9,7 @@ mod clocks;
 mod configs;
 mod definitions;
 mod delivery;
+mod encryption;
 mod handler_results;
 mod lifecycle;
 mod limits;
@@ -67,6 +68,12 @@ macro_rules! sending_suite {
                 check_that_panics_refuses_the_config;
             masks: masked_value_is_on_no_way_out_to_people,
                 wrong_or_later_mask_shows_nothing_that_it_may_hide;
+            encryption: encrypted_parameter_is_on_no_way_out_to_people,
+                batch_handler_gets_decrypted_parameters_of_each_key,
+                node_without_the_cipher_leaves_the_definition_alone,
+                notice_of_an_unknown_key_waits_and_counts_nothing,
+                altered_or_moved_parameters_are_dead_letters,
+                plaintext_of_before_is_sent_and_stays_out_of_texts;
             responses: what_the_receiver_answered_is_kept_for_failures_and_successes,
                 response_before_a_panic_or_a_time_out_is_kept,
                 status_of_an_http_error_is_kept_by_itself,

@@ -214,6 +214,8 @@ notify_def! {
     target_of: Option<i64> = None,
     /// Which of them it gets: see [`super::TargetFilter`]; none: all of them.
     target_filter: Option<String> = None,
+    /// Whether parameters are stored encrypted: see [`crate::cipher::ParamCipher`].
+    encrypt_param: bool = false,
 }
 
 impl NotifyDef {

@@ -90,7 +90,8 @@ fn every_column_can_be_in_a_file() {
         .handler_config("{}")
         .owner("team orders")
         .runbook("https://wiki.example.org/orders")
-        .mask(r#"["$.card.number"]"#);
+        .mask(r#"["$.card.number"]"#)
+        .encrypt_param(true);
     let differing = NotifyDef::new("a").differences(&other).len();
     assert_eq!(differing, NotifyDef::COLUMNS.len() - 3, "each column but the name and those of targets");
     let given = NotifyDef::COLUMNS.iter().zip(other.values()).filter(|(column, _)| !column.starts_with("target_"));

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 pub use secrecy::{ExposeSecret, SecretString};
 use serde::de::{DeserializeOwned, Deserializer, Visitor};
@@ -94,6 +95,15 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|first: char| first.is_ascii_digit())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+impl FromStr for SecretRef {
+    type Err = String;
+
+    /// The error does not contain the text, which may be the secret itself.
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text).ok_or_else(|| "expected a reference to a secret, \"env:NAME\" or \"file:/path\"".to_owned())
+    }
 }
 
 impl fmt::Display for SecretRef {

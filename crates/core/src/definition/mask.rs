@@ -10,6 +10,7 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::NotifyDef;
+use crate::cipher::{ENCRYPTED, is_encrypted};
 use crate::notice::{NoticeRecord, Response};
 
 /// What people see instead of a masked value.
@@ -102,6 +103,11 @@ fn is_of_a_name(letter: char) -> bool {
 }
 
 impl Mask {
+    /// Returns the mask `["$"]`, of the whole parameter.
+    pub fn whole() -> Self {
+        Self(vec![Vec::new()])
+    }
+
     /// Returns the parameter as people see it: [`MASKED`] instead of each masked value, the rest as stored. A parameter that cannot
     /// be read is masked as a whole.
     pub fn masked(&self, param: &str) -> String {
@@ -253,9 +259,11 @@ impl NotifyDef {
         self.mask.as_deref().filter(|text| !text.trim().is_empty()).map(str::parse)
     }
 
-    /// Returns a parameter of one of its notices as people see it. If the column `mask` is invalid, nothing of it is shown.
+    /// Returns a parameter of one of its notices as people see it: [`ENCRYPTED`] instead of one that is still encrypted. If the column
+    /// `mask` is invalid, nothing of it is shown.
     pub fn masked(&self, param: &str) -> String {
         match self.parsed_mask() {
+            _ if is_encrypted(param) => format!("\"{ENCRYPTED}\""),
             None => param.to_owned(),
             Some(Ok(mask)) => mask.masked(param),
             Some(Err(_)) => format!("\"{MASKED}\""),
@@ -265,9 +273,18 @@ impl NotifyDef {
 
 impl NoticeRecord {
     /// Returns the record as people see it, by the row of its definition as it is now: the parameter and the responses masked, and the
-    /// description, the errors and the reason without the masked values. Without the row nothing of the parameter is shown.
+    /// description, the errors and the reason without the masked values. Without the row nothing of the parameter is shown, and nothing of
+    /// one that is still encrypted, because this process has no cipher or not its key.
     #[must_use]
     pub fn for_people(mut self, definition: Option<&NotifyDef>) -> Self {
+        if is_encrypted(&self.param) {
+            if definition.and_then(NotifyDef::parsed_mask).is_some() {
+                // The texts of the handler were stored without any value of the parameter; this one may be the application's.
+                self.description = self.description.map(|_| MASKED.to_owned());
+            }
+            self.param = format!("\"{ENCRYPTED}\"");
+            return self;
+        }
         let mask = match definition.map(NotifyDef::parsed_mask) {
             Some(None) => return self,
             Some(Some(mask)) => mask.ok(),

@@ -96,6 +96,11 @@ impl fmt::Display for FileProblem {
     }
 }
 
+/// Returns whether the text why a node sends no notices of a definition is about their encryption, and not about `handler_config`.
+pub fn is_about_encryption(problem: &str) -> bool {
+    problem.starts_with("encrypt_param")
+}
+
 /// Returns the name that a deleted definition gets. It is unique by the id, so that the original name becomes free.
 pub fn deleted_name(seen: &NotifyDef) -> String {
     let suffix = format!(" (deleted {})", seen.id);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Mask, MissedTicks, NotifyDef, Problem, RetryRules, Rule, Schedule, SendWindow, TargetFilter};
+use crate::built_in::is_built_in;
 use crate::class::ErrorClass;
 use crate::limit::{Breaker, Quota, Rate};
 use crate::notice::OwnLimits;
@@ -64,6 +65,8 @@ pub struct Policy {
     pub mask: Option<Arc<Mask>>,
     /// Which parameters it gets as a target; none: all.
     pub filter: Option<Arc<TargetFilter>>,
+    /// Whether parameters are stored encrypted.
+    pub encrypt_param: bool,
 }
 
 /// Which outcomes of attempts raise an alert. An overdue ack raises one with each trigger but `Never`.
@@ -196,6 +199,9 @@ impl NotifyDef {
         let mask = check.optional::<Mask>("mask", self.mask.as_deref());
         let filter = check.optional::<TargetFilter>("target_filter", self.target_filter.as_deref());
         check.target(self);
+        if self.encrypt_param && is_built_in(&self.name) {
+            check.wrong("encrypt_param", true, "false, because sweepers add the notices of a built-in definition");
+        }
         let keep_history = match self.keep_history.trim() {
             "none" => Some(KeepHistory::Never),
             "forever" => Some(KeepHistory::Forever),
@@ -228,6 +234,7 @@ impl NotifyDef {
                 dead_alert_count: dead_alert_count?,
                 mask: mask?.map(Arc::new),
                 filter: filter?.map(Arc::new),
+                encrypt_param: self.encrypt_param,
             })
         };
         match policy() {

@@ -106,6 +106,15 @@ fn a_runbook_is_an_http_url() {
 }
 
 #[test]
+fn built_in_definition_cannot_encrypt() {
+    assert!(NotifyDef::new("a").encrypt_param(true).policy().unwrap().encrypt_param);
+    let problem = NotifyDef::new("notify.alert").encrypt_param(true).policy().unwrap_err().remove(0).to_string();
+    let expected =
+        "encrypt_param = \"true\": expected false, because sweepers add the notices of a built-in definition";
+    assert_eq!(problem, expected);
+}
+
+#[test]
 fn a_wrong_duration_is_reported_with_its_place() {
     for (text, expected) in [
         ("soon", "a duration such as `30s` or `1h 30m`"),

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::explain_context::{ExplainContext, Explained};
-use crate::definition::{NotifyDef, Policy, Problem};
+use crate::definition::{NotifyDef, Policy, Problem, is_about_encryption};
 use crate::limit::{QuotaStop, allowance};
 use crate::notice::rfc3339;
 use crate::notice::{NoticeRecord, OwnLimits, Response, Status, millis_from_time};
@@ -102,7 +102,8 @@ pub enum Explanation {
         /// The number of living nodes.
         nodes: usize,
     },
-    /// It is due, but the handler of every living node that has it refuses the definition's `handler_config`.
+    /// It is due, but the handler of every living node that has it refuses the definition's `handler_config`, or every such node cannot
+    /// decrypt its parameter: then the problem begins with `encrypt_param`.
     ConfigRefused {
         /// The handler's name.
         handler: String,
@@ -320,6 +321,9 @@ impl fmt::Display for Explanation {
             }
             Self::NoHandler { handler, nodes } => {
                 write!(f, "it is due, but no living node has the handler {handler:?} ({})", lives(*nodes))
+            }
+            Self::ConfigRefused { problem, .. } if is_about_encryption(problem) => {
+                write!(f, "it is due, but no node can decrypt it: {problem}")
             }
             Self::ConfigRefused { handler, problem } => {
                 write!(f, "it is due, but the handler {handler:?} refuses the definition's handler_config: {problem}")

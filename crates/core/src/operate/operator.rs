@@ -8,11 +8,12 @@ use super::explain_context::{ExplainContext, Explained};
 use super::filter::Filter;
 use super::listing::{ClassCount, Page, counts, definitions_of, merged, parts_of};
 use crate::ack::{AckResult, Reply};
+use crate::add::NewNotice;
+use crate::cipher::is_encrypted;
 use crate::definition::InForce;
 use crate::error::Result;
 use crate::notice::{NoticeRecord, Status, clean_text};
 use crate::outbox::AnyOutbox;
-use crate::param;
 use crate::store::Position;
 use crate::store::Switch;
 use crate::store::verb::{Verb, VerbResult};
@@ -93,14 +94,23 @@ impl Operator {
     }
 
     /// Replaces the parameter of a notice; the new one is checked as when adding, but may be larger. A dead letter or a
-    /// cancelled notice is retried with it; a waiting one keeps its time.
+    /// cancelled notice is retried with it; a waiting one keeps its time. It is encrypted if the definition has `encrypt_param`, or if the
+    /// old one is.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidNotice`] for a parameter that could not be added; those of the store.
+    /// [`crate::Error::InvalidNotice`] for a parameter that could not be added; [`crate::Error::Encryption`] without a cipher; those of the
+    /// store.
     pub async fn edit(&self, id: i64, param: impl Serialize) -> Result<VerbResult> {
-        let name = format!("number {id}");
-        let param = param::to_json(&name, &param)?;
-        param::check(&name, &param, usize::MAX)?;
+        let notice = NewNotice::new(format!("number {id}"), param)?.param_limit(usize::MAX);
+        notice.check()?;
+        let Some(stored) = self.stores().browse.find(id).await? else { return Ok(VerbResult::NotFound) };
+        let definitions = self.stores().definitions.definitions().await?;
+        let encrypts = definitions.iter().any(|def| def.id == stored.def_id && def.encrypt_param);
+        let param = if encrypts || is_encrypted(&stored.param) {
+            notice.encrypted(stored.def_id, self.outbox.engine().param_cipher())?.param
+        } else {
+            notice.param
+        };
         self.change(id, &Verb::Edit { param }).await
     }
 

@@ -6,12 +6,15 @@ use solid_notify_core::dispatch::FirstAttemptSender;
 use solid_notify_core::{NewNotice, StoreError};
 
 use super::given::{self, DueTime, Text};
+use super::row::is_true;
 use super::{AT_ONCE, INSERT, LOOK, RedisStore, def_of, member};
 
 /// The ids of definitions, and the numbers of new notices.
 pub(crate) struct Numbered {
     /// The definition of each name; 0 where it does not exist.
     pub(crate) def_ids: Vec<i64>,
+    /// Whether it stores only encrypted parameters.
+    pub(crate) encrypt: Vec<bool>,
     /// The first of the new numbers.
     pub(crate) first: i64,
     /// The names of all definitions, if one of the names does not exist.
@@ -21,10 +24,10 @@ pub(crate) struct Numbered {
 impl RedisStore {
     pub(crate) async fn number_all(&self, names: &[&str], notices: usize) -> Result<Numbered, StoreError> {
         if notices == 0 {
-            return Ok(Numbered { def_ids: Vec::new(), first: 0, known: Vec::new() });
+            return Ok(Numbered { def_ids: Vec::new(), encrypt: Vec::new(), first: 0, known: Vec::new() });
         }
         let wanted = given::Common::Names { wanted: notices, names: self.last_ids(names) };
-        let (def_ids, first, known, _): (Vec<String>, i64, Vec<String>, String) =
+        let (def_ids, first, known, encrypt): (Vec<String>, i64, Vec<String>, Vec<String>) =
             self.common(&wanted, "looking for definitions").await?;
         let def_ids: Vec<i64> = def_ids.iter().map(|id| id.parse().unwrap_or_default()).collect();
         let mut last = self.ids.lock();
@@ -34,7 +37,8 @@ impl RedisStore {
             }
         }
         drop(last);
-        Ok(Numbered { def_ids, first, known })
+        let encrypt = encrypt.iter().map(|flag| is_true(flag)).collect();
+        Ok(Numbered { def_ids, encrypt, first, known })
     }
 
     /// Returns the last known ids of the definitions with these names. The script checks them.

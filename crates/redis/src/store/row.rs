@@ -136,6 +136,11 @@ impl Stored {
     }
 }
 
+/// Returns whether a flag of a definition is set.
+pub(super) fn is_true(flag: &str) -> bool {
+    matches!(flag.trim(), "true" | "1" | "yes" | "on")
+}
+
 /// Reads a definition from its hash. A missing field has its default. An unreadable number becomes one that is not valid, so that
 /// the definition is reported as invalid. `None` for a hash without a name.
 pub(super) fn definition(id: i64, fields: &HashMap<String, Vec<u8>>) -> Option<NotifyDef> {
@@ -146,7 +151,7 @@ pub(super) fn definition(id: i64, fields: &HashMap<String, Vec<u8>>) -> Option<N
         (None, default) => default,
         (Some(text), ColumnValue::Text(_)) => ColumnValue::Text(Some(text)),
         (Some(text), ColumnValue::Int(_)) => ColumnValue::Int(Some(text.trim().parse().unwrap_or(i64::MIN))),
-        (Some(text), ColumnValue::Bool(_)) => ColumnValue::Bool(matches!(text.trim(), "true" | "1" | "yes" | "on")),
+        (Some(text), ColumnValue::Bool(_)) => ColumnValue::Bool(is_true(&text)),
     });
     let mut row = NotifyDef::from_values(id, values.collect())?;
     let time = |field: &str| text(field)?.parse().ok().map(time_from_millis);

@@ -40,6 +40,7 @@ CREATE TABLE IF NOT EXISTS notify_def (
     -- Of a target: the id of the definition whose notices are passed on to it, and which of them it gets.
     target_of                bigint,
     target_filter            text,
+    encrypt_param            tinyint(1) NOT NULL DEFAULT 0,
     -- Written by sweepers: the last tick of the timetable, and the timetable that it belongs to.
     last_tick                datetime(6),
     tick_schedule            varchar(1000) COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */,
@@ -56,6 +57,7 @@ CREATE TABLE IF NOT EXISTS notify_def (
     CONSTRAINT notify_def_alert_trigger_fail_times CHECK (alert_trigger_fail_times >= 1),
     CONSTRAINT notify_def_dead_alert_count CHECK (dead_alert_count >= 0),
     CONSTRAINT notify_def_need_confirm CHECK (need_confirm IN (0, 1)),
+    CONSTRAINT notify_def_encrypt_param CHECK (encrypt_param IN (0, 1)),
     CONSTRAINT notify_def_max_concurrency CHECK (max_concurrency >= 1),
     CONSTRAINT notify_def_max_concurrency_total CHECK (max_concurrency_total >= 1),
     CONSTRAINT notify_def_breaker_failures CHECK (breaker_failures >= 1),

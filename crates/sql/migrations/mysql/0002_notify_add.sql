@@ -38,19 +38,21 @@ BEGIN
     -- The caller's LAST_INSERT_ID() is restored at the end.
     DECLARE last_id bigint unsigned DEFAULT LAST_INSERT_ID();
     DECLARE definition bigint;
+    DECLARE encrypts bool;
     DECLARE is_duplicate bool;
     DECLARE the_key longtext CHARACTER SET utf8mb4 COLLATE /*M! utf8mb4_nopad_bin */ /*!80000 utf8mb4_0900_bin */
         DEFAULT coalesce(unique_until_claimed, unique_until_ended);
     DECLARE problem longtext CHARACTER SET utf8mb4;
     DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
-    SELECT id INTO definition FROM notify_def WHERE name = the_name AND delete_time IS NULL;
+    SELECT id, encrypt_param INTO definition, encrypts FROM notify_def WHERE name = the_name AND delete_time IS NULL;
     IF definition IS NULL THEN
         -- The caller's snapshot may be older than the definition.
-        SELECT id INTO definition FROM notify_def WHERE name = the_name AND delete_time IS NULL
+        SELECT id, encrypt_param INTO definition, encrypts FROM notify_def WHERE name = the_name AND delete_time IS NULL
             /*M! LOCK IN SHARE MODE */ /*!80000 FOR SHARE */;
     END IF;
     SET problem = CASE
         WHEN definition IS NULL THEN concat('there is no definition ', quote(the_name))
+        WHEN encrypts THEN 'the definition has encrypt_param: add its notices with the library, which encrypts them'
         WHEN NOT json_valid(coalesce(the_param, 'null')) THEN 'the parameter is not JSON'
         WHEN char_length(the_ordering_key) NOT BETWEEN 1 AND 200 OR char_length(the_key) NOT BETWEEN 1 AND 200
             THEN 'a key must have 1 to 200 characters'

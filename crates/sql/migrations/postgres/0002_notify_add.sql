@@ -25,13 +25,15 @@ CREATE FUNCTION notify_add(
 #variable_conflict use_column
 DECLARE
     definition bigint;
+    encrypts   boolean;
     key        text := coalesce(notify_add.unique_until_claimed, notify_add.unique_until_ended);
     added      bigint;
     problem    text;
 BEGIN
-    SELECT d.id INTO definition FROM notify_def d WHERE d.name = notify_add.name AND d.delete_time IS NULL;
+    SELECT d.id, d.encrypt_param INTO definition, encrypts FROM notify_def d WHERE d.name = notify_add.name AND d.delete_time IS NULL;
     problem := CASE
         WHEN definition IS NULL THEN 'there is no definition ' || coalesce(quote_literal(left(notify_add.name, 200)), 'null')
+        WHEN encrypts THEN 'the definition has encrypt_param: add its notices with the library, which encrypts them'
         WHEN length(notify_add.ordering_key) NOT BETWEEN 1 AND 200 OR length(key) NOT BETWEEN 1 AND 200
             THEN 'a key must have 1 to 200 characters'
         WHEN length(notify_add.tag) NOT BETWEEN 1 AND 200 THEN 'a tag must have 1 to 200 characters'

@@ -6,6 +6,7 @@ use serde::Serialize;
 use solid_notify_core::add::{NewNotice, nearest_name};
 use solid_notify_core::error::{Error, Result};
 
+use crate::add::known_ids::Found;
 use crate::add::statements::{AddStatements, Duplicate, Looked, Named};
 use crate::caller::{Caller, Context, DOING};
 use crate::dialect::Dialect;
@@ -13,7 +14,7 @@ use crate::dialect::fault::failed;
 use crate::dialect::row::required;
 use crate::dialect::statement::{Arg, Statement, json};
 
-/// Reads the id of the notice's definition by the statement `look`, and the tables in which it was read. `look_now` is the same as
+/// Reads the notice's definition by the statement `look`, and the tables in which it was read. `look_now` is the same as
 /// a locking read.
 pub(crate) async fn definition_id<DB: Dialect>(
     conn: &mut DB::Connection,
@@ -21,14 +22,14 @@ pub(crate) async fn definition_id<DB: Dialect>(
     now: Arg<'_>,
     notice: &NewNotice,
     caller: Caller<'_>,
-) -> Result<Option<(i64, String)>> {
+) -> Result<Option<(Found, String)>> {
     let found = found_by::<DB>(conn, look, now, notice, caller).await?;
     match (found, caller) {
         (Some(found), _) => Ok(Some(found)),
         // The caller's snapshot may be older than the definition.
         (None, Caller::Ours(context)) => {
-            let id = committed_ids(context).await?.remove(notice.name());
-            Ok(id.map(|id| (id, context.known.tables().to_string())))
+            let found = committed_ids(context).await?.remove(notice.name());
+            Ok(found.map(|found| (found, context.known.tables().to_string())))
         }
         // Only a locking read on this connection sees what was committed since the snapshot.
         (None, _) => found_by::<DB>(conn, look_now, now, notice, caller).await,
@@ -41,7 +42,7 @@ async fn found_by<DB: Dialect>(
     now: Arg<'_>,
     notice: &NewNotice,
     caller: Caller<'_>,
-) -> Result<Option<(i64, String)>> {
+) -> Result<Option<(Found, String)>> {
     let failed = |error| failed::<DB>(DOING, error);
     let rows = DB::fetch(conn, look, &[now, notice.name().into()]).await.map_err(failed)?;
     let Some(row) = rows.first() else { return Ok(None) };
@@ -49,30 +50,35 @@ async fn found_by<DB: Dialect>(
         return Err(Error::TransactionLost { doing: DOING });
     }
     let id = required::<DB>(row, Looked::AT.id).map_err(failed)?;
-    Ok(Some((id, DB::text(row, Looked::AT.tables).map_err(failed)?.unwrap_or_default())))
+    let encrypts = DB::int(row, Looked::AT.encrypts).map_err(failed)? == Some(1);
+    Ok(Some((Found { id, encrypts }, DB::text(row, Looked::AT.tables).map_err(failed)?.unwrap_or_default())))
 }
 
-/// Reads the ids of the definitions that have these names, and the tables in which they were read.
+/// Reads the definitions that have these names, and the tables in which they were read.
 pub(crate) async fn definition_ids<DB: Dialect>(
     conn: &mut DB::Connection,
     names: &[&str],
     caller: Caller<'_>,
-) -> Result<(HashMap<String, i64>, String)> {
+) -> Result<(HashMap<String, Found>, String)> {
     let failed = |error| failed::<DB>(DOING, error);
     let json = serde_json::Value::from_iter(names.iter().map(|name| serde_json::json!({ "own_key": name })));
     let args = [Arg::Int(caller.now_millis()), Arg::Text(Some(&json.to_string()))];
     let rows = DB::fetch(conn, &AddStatements::of(DB::KIND).definition_ids, &args).await.map_err(failed)?;
-    let entry = |row| Ok((DB::text(row, Named::AT.name)?.unwrap_or_default(), required::<DB>(row, Named::AT.id)?));
+    let entry = |row| {
+        let encrypts = DB::int(row, Named::AT.encrypts)? == Some(1);
+        let found = Found { id: required::<DB>(row, Named::AT.id)?, encrypts };
+        Ok((DB::text(row, Named::AT.name)?.unwrap_or_default(), found))
+    };
     let tables = rows.first().map(|row| DB::text(row, Named::AT.tables)).transpose().map_err(failed)?.flatten();
     Ok((rows.iter().map(entry).collect::<sqlx::Result<_>>().map_err(failed)?, tables.unwrap_or_default()))
 }
 
-/// Reads the ids of all definitions on a connection of the store, by their names. A locking read on the caller's connection would make operators
+/// Reads all definitions on a connection of the store, by their names. A locking read on the caller's connection would make operators
 /// wait for the end of its transaction, even for a name that does not exist.
-pub(crate) async fn committed_ids(context: &Context) -> Result<HashMap<String, i64>> {
+pub(crate) async fn committed_ids(context: &Context) -> Result<HashMap<String, Found>> {
     let definitions = context.outbox.engine().stores().definitions.definitions().await?;
     let alive = definitions.into_iter().filter(|def| def.delete_time.is_none());
-    Ok(alive.map(|def| (def.name, def.id)).collect())
+    Ok(alive.map(|def| (def.name, Found { id: def.id, encrypts: def.encrypt_param })).collect())
 }
 
 /// The error for a definition that does not exist. It names the most similar definition.

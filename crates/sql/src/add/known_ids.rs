@@ -41,6 +41,14 @@ const OLDEST: Duration = Duration::from_secs(3);
 /// Ids that were read longer ago are read again in the background, if this process inserts often enough.
 const RENEWED: Duration = Duration::from_secs(1);
 
+/// A definition as an insert needs it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) id: i64,
+    /// Whether its parameters are stored encrypted.
+    pub(crate) encrypts: bool,
+}
+
 /// The definition ids that this process has cached.
 #[derive(Default)]
 pub(crate) struct KnownIds {
@@ -57,7 +65,7 @@ struct State {
     /// The tables in which the ids were read, as [`crate::dialect::kind::Kind::tables_at_hand`] returns them.
     tables: Arc<str>,
     /// By name; only definitions that accept new notices.
-    ids: HashMap<String, i64>,
+    ids: HashMap<String, Found>,
     read: Option<Instant>,
     /// When this process last changed a definition. A read that began earlier is not stored.
     changed: Option<Instant>,
@@ -89,7 +97,8 @@ impl KnownIds {
                 state.tables = tables.into();
             }
             let alive = definitions.iter().filter(|def| def.delete_time.is_none());
-            state.ids = alive.map(|def| (def.name.clone(), def.id)).collect();
+            let found = |def: &NotifyDef| Found { id: def.id, encrypts: def.encrypt_param };
+            state.ids = alive.map(|def| (def.name.clone(), found(def))).collect();
         }
     }
 
@@ -106,7 +115,7 @@ impl KnownIds {
     }
 
     /// Returns the cached id of a definition with its tables, and whether it is time to read the definitions again.
-    pub(crate) fn id_of(&self, name: &str) -> (Option<(i64, Arc<str>)>, bool) {
+    pub(crate) fn id_of(&self, name: &str) -> (Option<(Found, Arc<str>)>, bool) {
         let now = Instant::now();
         if !self.own_connections {
             return (None, false);
@@ -120,6 +129,13 @@ impl KnownIds {
         }
         let id = state.ids.get(name).filter(|_| within(state.read, OLDEST));
         (id.map(|id| (*id, Arc::clone(&state.tables))), stale)
+    }
+
+    /// Returns the cached id of a definition whose parameters are stored encrypted.
+    pub(crate) fn encrypting(&self, name: &str) -> Option<i64> {
+        let state = self.state.lock();
+        let is_fresh = state.read.is_some_and(|read| read.elapsed() <= OLDEST);
+        state.ids.get(name).filter(|found| is_fresh && found.encrypts).map(|found| found.id)
     }
 
     pub(crate) fn sees_open(&self) -> bool {
@@ -146,9 +162,9 @@ mod tests {
     }
 
     fn id_of(known: &KnownIds, name: &str) -> Option<i64> {
-        known.id_of(name).0.map(|(id, tables)| {
+        known.id_of(name).0.map(|(found, tables)| {
             assert_eq!(&*tables, "here");
-            id
+            found.id
         })
     }
 

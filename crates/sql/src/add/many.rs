@@ -13,6 +13,7 @@ use solid_notify_core::error::{Error, Result};
 use sqlx::Connection;
 
 use crate::add::find::{DedupeKey, committed_ids, definition_ids, duplicates, unknown_definition};
+use crate::add::known_ids::Found;
 use crate::add::one::{ROUNDS, insert, insert_of, lost_again};
 use crate::add::skipped::{check_skipped, end_skipped};
 use crate::add::statements::{AddStatements, Returned};
@@ -117,12 +118,14 @@ pub(crate) async fn insert_many<DB: Dialect>(
         ids.extend(committed.into_iter().filter(|(name, _)| names.contains(name.as_str())));
     }
     let now = Arg::Int(caller.now_millis());
+    let encrypted = encrypted(notices, &ids, caller)?;
+    let notices = encrypted.as_deref().unwrap_or(notices);
     let mut rows = Vec::with_capacity(notices.len());
     let mut keys: HashMap<DedupeKey, usize> = HashMap::new();
     // Notices that repeat a dedupe key of this call, each with the index of the first notice that has the key.
     let mut repeated = Vec::new();
     for (place, notice) in notices.iter().enumerate() {
-        let Some(owner) = ids.get(notice.name()) else {
+        let Some(Found { id: owner, .. }) = ids.get(notice.name()) else {
             return Err(unknown_definition::<DB>(conn, notice.name(), now).await);
         };
         let row = NewRow::new(place, *owner, notice);
@@ -164,6 +167,22 @@ pub(crate) async fn insert_many<DB: Dialect>(
     }
     // Every row that was not repeated has its result, else the statements above failed.
     inserted.into_iter().map(|inserted| inserted.ok_or_else(|| failed::<DB>(DOING, lost_again()))).collect()
+}
+
+/// Returns all notices with those encrypted whose definitions demand it; `None`: none does.
+fn encrypted(
+    notices: &[NewNotice],
+    ids: &HashMap<String, Found>,
+    caller: Caller<'_>,
+) -> Result<Option<Vec<NewNotice>>> {
+    if !ids.values().any(|found| found.encrypts) {
+        return Ok(None);
+    }
+    let encrypted = notices.iter().map(|notice| {
+        let encrypted = ids.get(notice.name()).map(|found| found.encrypted(notice, caller)).transpose()?.flatten();
+        Ok(encrypted.unwrap_or_else(|| notice.clone()))
+    });
+    encrypted.collect::<Result<_>>().map(Some)
 }
 
 /// Sorts the rows so that those with dedupe keys come last, in one order for all callers. Two calls that insert the same keys in

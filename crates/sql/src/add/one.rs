@@ -1,7 +1,5 @@
 //! Inserts one notice.
 
-use std::collections::HashMap;
-
 use solid_notify_core::add::NewNotice;
 use solid_notify_core::error::Result;
 
@@ -41,7 +39,11 @@ async fn insert_live<DB: Dialect>(
         return insert_by_name::<DB>(conn, notice, caller, now).await;
     };
     match definition_id::<DB>(conn, [look, look_now], now, notice, caller).await? {
-        Some((def_id, tables)) => insert_of::<DB>(conn, (def_id, &tables), notice, now).await.map_err(failed),
+        Some((found, tables)) => {
+            let encrypted = found.encrypted(notice, caller)?;
+            let notice = encrypted.as_ref().unwrap_or(notice);
+            insert_of::<DB>(conn, (found.id, &tables), notice, now).await.map_err(failed)
+        }
         None => Err(unknown_definition::<DB>(conn, notice.name(), now).await),
     }
 }
@@ -56,28 +58,32 @@ async fn insert_by_name<DB: Dialect>(
     let statements = AddStatements::of(DB::KIND);
     let failed = |error| failed::<DB>(DOING, error);
     let keyed = notice.taken_key_text().is_some();
-    let definition = (notice.name().into(), "");
-    let (statement, args) = if let Some(bare) = insert_bare::<DB>(now, definition, notice) {
-        bare
-    } else {
-        let statement = statements.insert_keyed.as_ref().filter(|_| keyed).unwrap_or(&statements.insert);
-        (statement, values(now, definition, notice))
-    };
+    let mut encrypted = caller.encrypted_early(notice)?;
     for _ in 0..ROUNDS {
+        let notice = encrypted.as_ref().unwrap_or(notice);
+        let definition = (notice.name().into(), "");
+        let (statement, args) = if let Some(bare) = insert_bare::<DB>(now, definition, notice) {
+            bare
+        } else {
+            let statement = statements.insert_keyed.as_ref().filter(|_| keyed).unwrap_or(&statements.insert);
+            (statement, values(now, definition, notice))
+        };
         let rows = DB::fetch(conn, statement, &args).await.map_err(failed)?;
         if let Some(row) = rows.first() {
             let [id, def_id] = [Returned::AT.id, Returned::AT.def_id].map(|at| required::<DB>(row, at).map_err(failed));
             let (id, def_id) = (id?, def_id?);
             return Ok(Inserted::New { id, def_id });
         }
-        // No row was inserted: the notice is a duplicate, or the definition does not exist.
-        let def_ids =
-            if keyed { definition_ids::<DB>(conn, &[notice.name()], caller).await?.0 } else { HashMap::new() };
-        let Some(def_id) = def_ids.get(notice.name()) else {
+        // No row was inserted: the notice is a duplicate, or the definition does not exist or stores only encrypted parameters.
+        let Some(found) = definition_ids::<DB>(conn, &[notice.name()], caller).await?.0.remove(notice.name()) else {
             return Err(unknown_definition::<DB>(conn, notice.name(), now).await);
         };
+        if let Some(now_encrypted) = found.encrypted(notice, caller)? {
+            encrypted = Some(now_encrypted);
+            continue;
+        }
         let lock = !notice.is_unique_until_ended();
-        if let Some(id) = duplicate_of::<DB>(conn, *def_id, notice, now, lock).await.map_err(failed)? {
+        if let Some(id) = duplicate_of::<DB>(conn, found.id, notice, now, lock).await.map_err(failed)? {
             return Ok(Inserted::Duplicate(id));
         }
     }
@@ -163,6 +169,7 @@ fn values<'a>(now: Arg<'a>, (definition, tables): (Arg<'a>, &'a str), notice: &'
         Arg::Int(notice.expires_millis()),
         Arg::Int(at),
         delay.into(),
+        Arg::Int(notice.encrypted_for()),
         tables.into(),
     ]
 }

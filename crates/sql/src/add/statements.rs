@@ -31,6 +31,7 @@ columns! {
     // ignores the executable comment. The cast: coalesce makes a decimal of the variable, which is unsigned.
     is_open = "CAST(coalesce(/*M! @@in_transaction, */ 1) AS signed)";
     tables = tables;
+    encrypts = "CASE WHEN encrypt_param THEN 1 ELSE 0 END";
 }
 
 columns! {
@@ -39,6 +40,7 @@ columns! {
     id = "d.id";
     name = "d.name";
     tables = tables;
+    encrypts = "CASE WHEN d.encrypt_param THEN 1 ELSE 0 END";
 }
 
 columns! {
@@ -95,7 +97,8 @@ impl AddStatements {
             kind.later(&format!("coalesce({}, {})", kind.epoch_time(at), kind.plus(&now, delay)), &now)
         };
         let unless_duplicate = kind.unless_duplicate();
-        // `$2` is the definition: its name, or on MySQL its id, which was read in the database `$14`.
+        // `$2` is the definition: its name, or on MySQL its id, which was read in the database `$15`. `$14` is the definition for which the
+        // parameter is encrypted: where a definition stores only encrypted ones, no other is inserted.
         let insert = |unless: &str| {
             let (param, send_time) = (kind.to_json("$3"), send_time("$12", "$13"));
             let expires_at = kind.epoch_time("$11");
@@ -108,7 +111,7 @@ impl AddStatements {
                      )
                      SELECT d.id, {param}, $4, $5, $6, $7, ($8 = 1), $9, $10, {expires_at}, {now}, {send_time}
                      FROM notify_def d
-                     WHERE d.name = $2 AND d.delete_time IS NULL{unless}
+                     WHERE d.name = $2 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $14){unless}
                      RETURNING {returned}"
                 ),
                 // InnoDB locks what an `INSERT … SELECT` reads, and such an insert stores 0 instead of a null that the column
@@ -119,7 +122,7 @@ impl AddStatements {
                          def_id, param, description, trace_context, ordering_key, dedupe_key, dedupe_until_ended, tag,
                          max_tries, expires_at, create_time, next_call_time
                      )
-                     VALUES (IF(database() = $14, $2, NULL), {param}, $4, $5, $6, $7, ($8 = 1), $9, $10, {expires_at}, {now},
+                     VALUES (IF(database() = $15, $2, NULL), {param}, $4, $5, $6, $7, ($8 = 1), $9, $10, {expires_at}, {now},
                              {send_time})"
                 ),
             })

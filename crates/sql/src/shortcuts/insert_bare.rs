@@ -14,20 +14,20 @@ statements! {
 
 impl BareInsertStatements {
     fn new(kind: Kind) -> Self {
-        // `$1` is the definition: its name, or on MySQL its id, which was read in the database `$3`. All other columns have their
-        // defaults: the notice is due at once by the database's clock.
+        // `$1` is the definition: its name, or on MySQL its id, which was read in the database `$4`. `$3` is the definition for which the
+        // parameter is encrypted. All other columns have their defaults: the notice is due at once by the database's clock.
         let (param, returned) = (kind.to_json("$2"), Returned::list());
         let insert_bare = match kind {
             Postgres | Sqlite => format!(
                 "INSERT INTO notify_msg (def_id, param)
                  SELECT d.id, {param}
                  FROM notify_def d
-                 WHERE d.name = $1 AND d.delete_time IS NULL
+                 WHERE d.name = $1 AND d.delete_time IS NULL AND (NOT d.encrypt_param OR d.id = $3)
                  RETURNING {returned}"
             ),
             MySql => format!(
                 "INSERT INTO notify_msg (def_id, param)
-                 VALUES (IF(database() = $3, $1, NULL), {param})"
+                 VALUES (IF(database() = $4, $1, NULL), {param})"
             ),
         };
         Self { insert_bare: Statement::new(kind, &insert_bare) }
@@ -43,7 +43,7 @@ pub(crate) fn insert_bare<'a, DB: Dialect>(
     (definition, tables): (Arg<'a>, &'a str),
     notice: &'a NewNotice,
 ) -> Option<(&'static Statement, Vec<Arg<'a>>)> {
-    let args = || vec![definition, notice.param_json().into(), tables.into()];
+    let args = || vec![definition, notice.param_json().into(), Arg::Int(notice.encrypted_for()), tables.into()];
     is_bare(notice, now).then(|| (&BareInsertStatements::of(DB::KIND).insert_bare, args()))
 }
 

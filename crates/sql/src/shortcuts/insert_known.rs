@@ -5,6 +5,7 @@ use std::sync::Arc;
 use solid_notify_core::add::NewNotice;
 use solid_notify_core::error::Result;
 
+use crate::add::known_ids::Found;
 use crate::caller::{Caller, Context, DOING, Inserted};
 use crate::dialect::fault::failed;
 use crate::dialect::kind::Kind::{self, MySql, Postgres, Sqlite};
@@ -61,9 +62,11 @@ pub(crate) async fn insert_known<DB: Dialect>(
     if !is_bare(notice, Arg::Int(caller.now_millis())) {
         return Ok(None);
     }
-    let Some((def_id, tables)) = context.known_id(notice.name()) else { return Ok(None) };
+    let Some((found, tables)) = context.known_id(notice.name()) else { return Ok(None) };
     notice.check()?;
     caller.check::<DB>(conn)?;
+    let (encrypted, def_id) = (found.encrypted(notice, caller)?, found.id);
+    let notice = encrypted.as_ref().unwrap_or(notice);
     let statement = &KnownInsertStatements::of(DB::KIND).insert_known;
     let args = [def_id.into(), notice.param_json().into(), Arg::Bool(seen_open), Arg::Text(Some(&*tables))];
     let inserted = if DB::KIND.insert_returns_its_id() {
@@ -81,7 +84,7 @@ pub(crate) async fn insert_known<DB: Dialect>(
 }
 
 impl Context {
-    fn known_id(&self, name: &str) -> Option<(i64, Arc<str>)> {
+    fn known_id(&self, name: &str) -> Option<(Found, Arc<str>)> {
         let (id, stale) = self.known.id_of(name);
         if stale {
             let outbox = self.outbox.clone();

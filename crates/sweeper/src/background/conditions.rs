@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use solid_notify_core::store::{Alarm, DueSlice, dead_letters};
+use solid_notify_core::store::{Alarm, DueSlice, RefusedConfig, dead_letters};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, Status, StoreError};
 
 use crate::alerts::{DEFAULT_COOLDOWN, circuit_open};
 use crate::background::versions::without_definition;
-use crate::definitions::{Definition, Readiness};
+use crate::definitions::{Definition, Readiness, refusal};
 use crate::worker::Worker;
 
 /// How long notices may be due while no node has their handler, because nodes start one after the other.
@@ -55,7 +55,7 @@ pub(crate) async fn conditions(
         match &definition.readiness {
             Readiness::Invalid(problems) => alarm(AlertReason::InvalidDefinition, problems.clone()),
             Readiness::Refused(_, problem) => {
-                alarm(AlertReason::InvalidDefinition, format!("its handler refuses handler_config: {problem}"));
+                alarm(AlertReason::InvalidDefinition, refusal(problem));
             }
             _ => {}
         }
@@ -97,6 +97,13 @@ pub(crate) async fn conditions(
         let Some(definition) = definitions.get(def_id).filter(is_reported) else { continue };
         let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
         alarms.extend(worker.alarms.alarm(def_id, &definition.row.name, AlertReason::Locked, cooldown, message));
+    }
+    for RefusedConfig { def_id, problem, .. } in worker.undecrypted.lasting(worker.moment()) {
+        let Some(definition) = definitions.get(def_id).filter(is_reported) else { continue };
+        let cooldown = definition.policy().map_or(DEFAULT_COOLDOWN, |policy| policy.alert_cooldown);
+        let alarm =
+            worker.alarms.alarm(def_id, &definition.row.name, AlertReason::InvalidDefinition, cooldown, problem);
+        alarms.extend(alarm);
     }
     let off = Duration::from_millis(clock_offset_ms.unsigned_abs());
     if off > CLOCK_TOLERANCE

@@ -44,7 +44,7 @@ async fn beat(worker: &Worker, clock_offset_ms: i64) -> Result<i64, StoreError> 
     let mut node = Node {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock_offset_ms,
-        refused: worker.definitions().refused().collect(),
+        refused: worker.definitions().refused().chain(worker.undecrypted.lasting(worker.moment())).collect(),
         ..Node::new(&worker.id, handlers)
     };
     let asked = Utc::now();

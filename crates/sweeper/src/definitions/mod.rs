@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use parking_lot::{Mutex, RwLock};
-use solid_notify_core::definition::{InForce, Problem, Step};
+use solid_notify_core::definition::{InForce, Problem, Step, is_about_encryption};
 use solid_notify_core::limit::LimitRow;
 use solid_notify_core::store::{DefinitionCounts, DueTimes, Paused, RefusedConfig, Tick};
 use solid_notify_core::{ALERT_DEFINITION, AlertReason, NotifyDef, Policy, Status};
@@ -63,16 +63,17 @@ impl KnownDefinitions {
     }
 
     /// Replaces the view by that of a reading, which is compared with it; no other replacement comes between. `moment`: on the time
-    /// scale of [`crate::worker::Worker::moment`].
+    /// scale of [`crate::worker::Worker::moment`]. `has_cipher`: this node can decrypt parameters.
     pub(crate) fn read(
         &self,
         rows: Vec<InForce>,
         paused: Option<Paused>,
         limits: &BTreeMap<i64, LimitRow>,
         moment: Duration,
+        has_cipher: bool,
     ) {
         let mut view = self.view.write();
-        *view = Arc::new(self.next_view(&view, rows, paused, limits, moment));
+        *view = Arc::new(self.next_view(&view, rows, paused, limits, (moment, has_cipher)));
     }
 
     /// Returns the definitions whose row was deleted by SQL: id and name.
@@ -136,8 +137,17 @@ pub(crate) enum Readiness {
     /// No handler or strategy of that name is registered on this node; the text says which. The policy applies to attempts
     /// under way.
     NotHere(Policy, String),
-    /// The handler refuses `handler_config`, for this reason. The policy applies to attempts under way.
+    /// The handler refuses `handler_config`, or this node has no cipher for `encrypt_param`; the text says why. The policy applies to
+    /// attempts under way.
     Refused(Policy, String),
+}
+
+/// Returns the problem of [`Readiness::Refused`] as people read it.
+pub(crate) fn refusal(problem: &str) -> String {
+    match is_about_encryption(problem) {
+        true => problem.to_owned(),
+        false => format!("its handler refuses handler_config: {problem}"),
+    }
 }
 
 /// What this node needs to send a definition's notices.
@@ -211,7 +221,7 @@ impl Definitions {
         is_checked.then_some(definition.checks_since)
     }
 
-    /// Returns the definitions whose `handler_config` a handler of this node refuses.
+    /// Returns the definitions whose `handler_config` a handler of this node refuses, or whose parameters this node cannot decrypt.
     pub(crate) fn refused(&self) -> impl Iterator<Item = RefusedConfig> {
         self.all().filter_map(|definition| Some(RefusedConfig::new(definition.row.id, definition.refusal()?)))
     }
@@ -274,7 +284,7 @@ impl Definition {
         }
     }
 
-    /// Returns why its handler refuses its `handler_config`, if it does.
+    /// Returns why its handler refuses its `handler_config`, or that the cipher is missing.
     pub(crate) fn refusal(&self) -> Option<&str> {
         match &self.readiness {
             Readiness::Refused(_, problem) => Some(problem),

@@ -14,7 +14,7 @@ use solid_notify_core::store::Paused;
 
 use super::passing_on::{PassesOn, passing_on};
 use super::ticks::Ticks;
-use super::{Definition, Definitions, KnownDefinitions, Readiness, Ready};
+use super::{Definition, Definitions, KnownDefinitions, Readiness, Ready, refusal};
 use crate::handlers::StrategyFn;
 use crate::handlers::erased::AnyHandler;
 use crate::meters::Meters;
@@ -31,7 +31,7 @@ impl KnownDefinitions {
         rows: Vec<InForce>,
         paused: Option<Paused>,
         limits: &BTreeMap<i64, LimitRow>,
-        moment: Duration,
+        (moment, has_cipher): (Duration, bool),
     ) -> Definitions {
         let is_paused = paused.is_some();
         let turned = is_paused != before.is_paused();
@@ -46,12 +46,13 @@ impl KnownDefinitions {
             let is_known = |known: &Definition| {
                 *known.row == followed.row
                     && (known.has_targets, &known.not_a_target) == (has_targets, &followed.problem)
+                    && !(has_cipher && known.refusal() == Some(NO_CIPHER))
             };
             let parent = followed.parent().filter(|_| is_taking(&followed));
             let definition = match before.by_id.get(&followed.row.id) {
                 Some(known) if is_known(known) && !turned && !self.takes_alerts_anew(known) => Arc::clone(known),
                 known => {
-                    let readiness = self.readiness_of(&followed, has_targets, is_paused);
+                    let readiness = self.readiness_of(&followed, has_targets, (is_paused, has_cipher));
                     let (row, not_a_target, ticks) = (Arc::new(followed.row), followed.problem, Ticks::default());
                     let checks_since = moment;
                     let mut definition = Definition { row, readiness, has_targets, not_a_target, ticks, checks_since };
@@ -88,7 +89,7 @@ impl KnownDefinitions {
     }
 
     /// Returns whether this node sends the notices of a row, and why not.
-    fn readiness_of(&self, followed: &InForce, has_targets: bool, is_paused: bool) -> Readiness {
+    fn readiness_of(&self, followed: &InForce, has_targets: bool, (is_paused, has_cipher): (bool, bool)) -> Readiness {
         let row = &followed.row;
         let policy = match followed.policy() {
             // Its targets have the limits, and what is passed on needs no ack.
@@ -126,6 +127,9 @@ impl KnownDefinitions {
                 }
             },
         };
+        if policy.encrypt_param && !has_cipher {
+            return Readiness::Refused(policy, NO_CIPHER.to_owned());
+        }
         if let Err(problem) = handler.check(row.handler_config.as_deref()) {
             return Readiness::Refused(policy, clean_text(&problem, MESSAGE_LIMIT));
         }
@@ -156,6 +160,9 @@ impl KnownDefinitions {
 fn is_taking(target: &InForce) -> bool {
     target.row.delete_time.is_none()
 }
+/// Why a definition with `encrypt_param` waits on a node that has no cipher.
+const NO_CIPHER: &str =
+    "encrypt_param: this node has no cipher; call `outbox.use_param_cipher` before its sweeper starts";
 
 /// Returns the definitions whose circuits are open; logs and records changes.
 fn open_circuits(
@@ -222,7 +229,7 @@ fn report(definition: &Definition) {
             tracing::info!(definition = %name, %reason, "its notices are left to other nodes")
         }
         Readiness::Refused(_, problem) => {
-            tracing::error!(definition = %name, %problem, "its handler refuses handler_config: its notices wait until the row is corrected");
+            tracing::error!(definition = %name, problem = %refusal(problem), "this node sends none of its notices until that is corrected");
         }
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use solid_notify_core::cipher::ENCRYPTED;
 use solid_notify_core::definition::read_config;
 use solid_notify_core::error::BoxError;
 use solid_notify_core::notice::{ClaimedNotice, Response};
@@ -190,6 +191,8 @@ pub(crate) struct Facts {
     /// The row of its definition when the attempt began.
     pub(crate) row: Arc<NotifyDef>,
     outbox: AnyOutbox,
+    /// Whether the parameter is stored encrypted, or should be.
+    pub(crate) encrypted: bool,
     /// The parameter that the handler gets, where it differs from the stored one.
     completed: OnceLock<String>,
     description: Mutex<Option<String>>,
@@ -199,10 +202,12 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn new(claimed: ClaimedNotice, row: Arc<NotifyDef>, outbox: AnyOutbox) -> Arc<Self> {
+    /// `encrypted`: the parameter was stored encrypted.
+    pub(crate) fn new(claimed: ClaimedNotice, row: Arc<NotifyDef>, outbox: AnyOutbox, encrypted: bool) -> Arc<Self> {
         let description = Mutex::new(claimed.description.clone());
         let (completed, require_ack, response) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        Arc::new(Self { claimed, row, outbox, completed, description, require_ack, response })
+        let encrypted = encrypted || row.encrypt_param;
+        Arc::new(Self { claimed, row, outbox, encrypted, completed, description, require_ack, response })
     }
 
     /// Returns the parameter as JSON.
@@ -260,6 +265,7 @@ impl<T: fmt::Debug> fmt::Debug for Notice<T> {
         let mut shown = f.debug_struct("Notice");
         shown.field("definition", &row.name);
         match &row.mask {
+            _ if self.facts.encrypted => shown.field("param", &ENCRYPTED),
             Some(_) => shown.field("param", &row.masked(self.facts.param())),
             None => shown.field("param", &self.param),
         };

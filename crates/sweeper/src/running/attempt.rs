@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use solid_notify_core::ErrorClass;
-use solid_notify_core::definition::FOREVER;
+use solid_notify_core::cipher::CipherError;
+use solid_notify_core::definition::{FOREVER, Mask};
 use solid_notify_core::error::BoxError;
 use solid_notify_core::notice::{ClaimedNotice, Response};
 use solid_notify_core::transition::Event;
@@ -14,9 +15,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use super::decrypt::{cannot_decrypt, decrypt};
 use super::in_flight::AttemptsInFlight;
-use super::span;
 use super::targets::pass_on;
+use super::{span, undecrypted};
 use crate::definitions::{Definition, Ready};
 use crate::handlers::classify::{chain, http_status};
 use crate::handlers::handler::{AfterFailure, Facts};
@@ -73,6 +75,19 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
     if claimed.is_expired() {
         return Outcome::new(claimed, ready, Event::Expired);
     }
+    let encrypted = match decrypt(worker, definition, &mut claimed) {
+        Ok(encrypted) => encrypted,
+        Err(CipherError::Altered) => {
+            let message = format!("its parameter cannot be decrypted: {}", CipherError::Altered);
+            let mut outcome = Outcome::new(claimed, ready, Event::GaveUp(message.clone()));
+            outcome.trouble = Some((ErrorClass::Invalid, message));
+            return outcome;
+        }
+        Err(error) => {
+            cannot_decrypt(worker, definition, claimed.id, &error);
+            return Outcome::new(claimed, ready, Event::HandedBack(undecrypted::WAIT));
+        }
+    };
     if definition.has_targets {
         return pass_on(&worker.definitions(), ready, claimed);
     }
@@ -85,7 +100,7 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
         return Outcome::new(claimed, ready, Event::OutOfTries);
     }
     let began = Instant::now();
-    let facts = Facts::new(claimed, Arc::clone(&definition.row), worker.outbox.clone());
+    let facts = Facts::new(claimed, Arc::clone(&definition.row), worker.outbox.clone(), encrypted);
     let result = AssertUnwindSafe(call_handler(worker, &ready, &facts)).catch_unwind().await;
     let Called { event, trouble, error_type } = result.unwrap_or_else(|panic| {
         let message = masked(&ready, &facts, format!("the handler panicked: {}", panic_text(&*panic)));
@@ -94,7 +109,12 @@ async fn attempt(worker: &Worker, definition: &Definition, ready: Arc<Ready>, mu
         Called::failed(ErrorClass::Unknown, message)
     });
     let mut claimed = facts.without_param();
-    claimed.description = claimed.description.map(|text| masked(&ready, &facts, text));
+    // The description of the application is as public as it chose.
+    let is_own = claimed.description == facts.claimed.description;
+    claimed.description = claimed.description.map(|text| match is_own {
+        true => without_masked(&ready, &facts, text),
+        false => masked(&ready, &facts, text),
+    });
     let mut outcome = Outcome::new(claimed, ready, event);
     outcome.duration = began.elapsed();
     (outcome.trouble, outcome.error_type) = (trouble, error_type);
@@ -156,9 +176,17 @@ async fn call_handler(worker: &Worker, ready: &Ready, facts: &Arc<Facts>) -> Cal
     }
 }
 
-/// Returns a text of the handler without the values of the parameter that people must not see. All such texts pass here before they
-/// are stored, logged, or part of an alert.
+/// Returns a text of the handler without the values of the parameter that people must not see: all of an encrypted one. All such texts
+/// pass here before they are stored, logged, or part of an alert.
 fn masked(ready: &Ready, facts: &Facts, text: String) -> String {
+    match facts.encrypted {
+        true => Mask::whole().without_values_of(facts.param(), text),
+        false => without_masked(ready, facts, text),
+    }
+}
+
+/// Returns a text without the values that the column `mask` hides.
+fn without_masked(ready: &Ready, facts: &Facts, text: String) -> String {
     match &ready.policy.mask {
         Some(mask) => mask.without_values_of(facts.param(), text),
         None => text,
@@ -168,6 +196,7 @@ fn masked(ready: &Ready, facts: &Facts, text: String) -> String {
 /// Returns a response without what people must not see. All responses pass here before they are stored.
 fn shown(ready: &Ready, facts: &Facts, response: Response) -> Response {
     match &ready.policy.mask {
+        _ if facts.encrypted => Mask::whole().masked_response(facts.param(), response),
         Some(mask) => mask.masked_response(facts.param(), response),
         None => response,
     }

@@ -2,8 +2,10 @@
 //! the attempts of this node until they are settled.
 
 pub(crate) mod attempt;
+mod decrypt;
 mod in_flight;
 mod span;
 mod targets;
+pub(crate) mod undecrypted;
 
 pub(crate) use in_flight::AttemptsInFlight;

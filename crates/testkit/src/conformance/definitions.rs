@@ -47,7 +47,8 @@ pub async fn every_column_of_a_definition_is_kept(b: &dyn Backend) {
         .handler_config("{}")
         .owner("team orders")
         .runbook("https://wiki.example.org/orders")
-        .mask(r#"["$.card.number"]"#);
+        .mask(r#"["$.card.number"]"#)
+        .encrypt_param(true);
     b.define(def.clone()).await;
     let row = b.definition("sync").await;
     (def.id, def.create_time, def.update_time) = (row.id, row.create_time, row.update_time);

@@ -14,6 +14,7 @@ pub mod browsing;
 pub mod claiming;
 pub mod counting;
 pub mod definitions;
+pub mod encrypting;
 pub mod filtering;
 pub mod grouping;
 pub mod inbox;
@@ -109,6 +110,12 @@ macro_rules! conformance_suite {
                 a_skipped_notice_has_no_first_attempt,
                 a_revived_notice_keeps_an_expiry_ahead_and_drops_a_past_one,
                 waiting_retries_are_counted_by_their_own_limit_of_tries;
+            encrypting: an_encrypting_definition_stores_no_plaintext,
+                without_a_cipher_nothing_of_an_encrypting_definition_is_added,
+                duplicates_are_found_where_parameters_are_encrypted,
+                a_definition_encrypts_from_its_edit_on,
+                an_edited_parameter_is_encrypted_again,
+                the_limit_of_a_parameter_counts_what_was_given;
             definitions: a_definition_with_only_a_name_has_the_documented_defaults,
                 the_code_wins_where_it_replaces_a_definition,
                 every_column_of_a_definition_is_kept,

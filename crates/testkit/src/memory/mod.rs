@@ -107,11 +107,11 @@ impl MemoryStore {
 }
 
 impl State {
-    /// Returns the id of the definition, or the names of the existing ones.
-    pub(crate) fn definition_id(&self, name: &str) -> Result<i64, Vec<String>> {
+    /// Returns the definition, or the names of the existing ones.
+    pub(crate) fn definition(&self, name: &str) -> Result<&NotifyDef, Vec<String>> {
         let alive = || self.definitions.values().filter(|def| def.delete_time.is_none());
         match alive().find(|def| def.name == name) {
-            Some(def) => Ok(def.id),
+            Some(def) => Ok(def),
             None => Err(alive().map(|def| def.name.clone()).collect()),
         }
     }

@@ -38,26 +38,29 @@ local function names()
 end
 
 if what == 'names' then
-  -- How many numbers are `wanted`; `names`: each has a `name` and its last known `id`, if any. Returns the id of each, and the first
-  -- of as many new numbers. Reads all definitions only if one of the ids is out of date.
+  -- How many numbers are `wanted`; `names`: each has a `name` and its last known `id`, if any. Returns the id and the column `encrypt_param` of
+  -- each, and the first of as many new numbers. Reads all definitions only if one of the ids is out of date.
   local wanted = given.wanted
-  local ids, known = {}, nil
+  local ids, encrypt, known = {}, {}, nil
   for i, of in ipairs(given.names) do
     local name, id = of.name, of.id
-    local stored_name, delete_time
-    if id then stored_name, delete_time = unpack(redis.call('HMGET', definition_key(id), 'name', 'delete_time')) end
+    local stored_name, delete_time, encrypt_param
+    if id then
+      stored_name, delete_time, encrypt_param = unpack(redis.call('HMGET', definition_key(id), 'name', 'delete_time', 'encrypt_param'))
+    end
     if stored_name ~= name or delete_time then
       known = known or names()
       id = known[name] or ''
+      encrypt_param = redis.call('HGET', definition_key(id), 'encrypt_param')
     end
-    ids[i] = id
+    ids[i], encrypt[i] = id, encrypt_param or ''
     if id == '' then wanted = 0 end
   end
   local all = {}
   if wanted == 0 then
     for name in pairs(known or names()) do all[#all + 1] = name end
   end
-  return { ids, wanted > 0 and redis.call('INCRBY', key('last_notice'), wanted) - wanted + 1 or 0, all, text(now) }
+  return { ids, wanted > 0 and redis.call('INCRBY', key('last_notice'), wanted) - wanted + 1 or 0, all, encrypt }
 elseif what == 'ids' then
   -- With the time at which the first row of an alert is due.
   local due_alert = redis.call('ZRANGE', key('due_alerts'), 0, 0, 'WITHSCORES')[2] or ''

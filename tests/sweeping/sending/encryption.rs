@@ -1,0 +1,281 @@
+//! The column `encrypt_param`: handlers get the decrypted parameter, people see what the mask allows where the cipher is at hand, and
+//! a notice that cannot be decrypted waits or ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use solid_notify::cipher::{ParamKey, ParamKeys};
+use solid_notify::definition::ALERT_DEFINITION;
+use solid_notify::operate::AuditFilter;
+use solid_notify::sweeper::Batch;
+use solid_notify::{Alert, Failure, Filter, NewNotice, Notice, NotifyDef, OutboxExt, Response, Status};
+use solid_notify_core::store::verb::Verb;
+use solid_notify_testkit::conformance::Backend;
+use solid_notify_tests::log::Log;
+use solid_notify_tests::sending::{Calls, add, definition, edit_by_hand, eventually, reaches, record};
+
+const SECRET: &str = "4111-5555-encrypted";
+
+fn key(seed: u8) -> ParamKey {
+    ParamKey::new(&[seed; 32]).unwrap()
+}
+
+/// Keys of which the first encrypts.
+fn keys(ids: &[&str]) -> Arc<ParamKeys> {
+    let seed = |id: &str| key(id.as_bytes()[0]);
+    let first = ParamKeys::new(ids[0], seed(ids[0])).unwrap();
+    Arc::new(ids[1..].iter().fold(first, |keys, id| keys.accept(*id, seed(id)).unwrap()))
+}
+
+fn encrypting(name: &str) -> NotifyDef {
+    NotifyDef::new(name).encrypt_param(true).retry_interval("1h")
+}
+
+/// The parameter as it is stored.
+async fn stored_param(b: &dyn Backend, id: i64) -> String {
+    b.outbox().engine().stores().browse.find(id).await.unwrap().unwrap().param
+}
+
+/// Replaces the stored parameter, as SQL would.
+async fn store_param(b: &dyn Backend, id: i64, param: String) {
+    let changed = b.outbox().engine().stores().operate.change(id, &Verb::Edit { param }, "a test").await.unwrap();
+    assert!(changed.is_applied(), "{changed:?}");
+}
+
+#[derive(Debug, Deserialize)]
+struct Charge {
+    then: String,
+    card: String,
+}
+
+/// Ends in the way that the parameter says, each time with a text that has the secret.
+async fn charge(notice: Notice<Charge>) -> Result<(), Failure> {
+    tracing::warn!("encryption: got {notice:?}");
+    let Charge { then, card } = notice.param();
+    assert_eq!(card, SECRET, "the handler gets the parameter");
+    assert!(notice.raw_param().contains(SECRET));
+    let text = format!("card {card} is refused");
+    notice.set_response(Response::new(format!("NO {card}")).body(json!({ "card": card }).to_string()));
+    if then != "retry" {
+        notice.set_description(format!("card {card}"));
+    }
+    match then.as_str() {
+        "deliver" => Ok(()),
+        "retry" => Err(Failure::retry(text)),
+        "give up" => Err(Failure::give_up(text)),
+        "skip" => Err(Failure::skip(text)),
+        _ => panic!("{text}"),
+    }
+}
+
+pub async fn encrypted_parameter_is_on_no_way_out_to_people(b: &dyn Backend) {
+    let log = Log::start();
+    b.outbox().use_param_cipher(keys(&["a"]));
+    let def = encrypting("charge").mask(r#"["$.card"]"#).alert_trigger_type("each_failure").alert_cooldown("1ms");
+    b.outbox().define_if_missing(def).await.unwrap();
+    let alerts = Calls::default();
+    let told = alerts.clone();
+    let builder =
+        b.outbox().sweeper().handler("charge", charge).handler(ALERT_DEFINITION, move |alert: Notice<Alert>| {
+            told.note(alert.param().text());
+            async { Ok(()) }
+        });
+    let sweeper = builder.start().await.unwrap();
+    let alice = b.outbox().operator("alice");
+    let mut shown = Vec::new();
+    let ends = [
+        ("deliver", Status::Succeeded),
+        ("retry", Status::Failed),
+        ("give up", Status::DeadLetter),
+        ("skip", Status::Cancelled),
+        ("panic", Status::Failed),
+    ];
+    for (then, end) in ends {
+        let notice =
+            NewNotice::new("charge", json!({ "then": then, "card": SECRET })).unwrap().description("order of Ada");
+        shown.push(format!("{notice:?}"));
+        let receipt = b.add_new(notice).await;
+        let id = receipt.id();
+        reaches(b, id, end).await;
+        shown.push(stored_param(b, id).await);
+        let whole = record(b, id).await;
+        assert!(whole.param.contains(SECRET), "the application gets the parameter");
+        let notice = alice.show(id).await.unwrap().unwrap();
+        let expected = json!({ "then": then, "card": "***" });
+        assert_eq!(serde_json::from_str::<Value>(&notice.param).unwrap(), expected, "masked by the column `mask`");
+        let description = if matches!(then, "retry") { "order of Ada" } else { "card ***" };
+        assert_eq!(notice.description.as_deref(), Some(description));
+        shown.extend([format!("{whole:?} {notice:?}"), serde_json::to_string(&notice).unwrap()]);
+        shown.extend(whole.errors.iter().map(|error| format!("{error:?}")));
+        let response = whole.response.as_ref().unwrap();
+        assert_eq!((response.response.status(), response.response.body_text()), ("NO ***", Some("\"***\"")));
+        shown.extend([whole.description, whole.end_reason].into_iter().flatten());
+        shown.push(alice.explain(id).await.unwrap().to_string());
+        shown.push(format!("{:?}", receipt.first_attempt(Duration::from_secs(10)).await));
+    }
+    eventually("two alerts", async || alerts.count() >= 2).await;
+    assert!(alerts.all().iter().any(|text| text.contains("card *** is refused")), "{:?}", alerts.all());
+    shown.extend(alerts.all());
+    for filter in [Filter::dead_letters(), Filter::cancelled(), Filter::status(Status::Failed).definition("charge")] {
+        shown.push(format!("{:?}", alice.list(&filter, None, 50).await.unwrap()));
+    }
+    let dead = alice.list(&Filter::dead_letters(), None, 1).await.unwrap().notices.remove(0).id;
+    assert!(alice.edit(dead, json!({ "then": "deliver", "card": SECRET })).await.unwrap().is_applied());
+    reaches(b, dead, Status::Succeeded).await;
+    shown.push(stored_param(b, dead).await);
+    let ended = Filter::ended().definition(ALERT_DEFINITION);
+    for alert in alice.list(&ended, None, 50).await.unwrap().notices {
+        shown.push(stored_param(b, alert.id).await);
+    }
+    sweeper.shutdown().await;
+    shown.push(format!("{:?}", alice.audit(&AuditFilter::all(), None, 100).await.unwrap()));
+    shown.extend(log.all());
+    assert!(log.all().iter().any(|line| line.contains("encryption: got") && line.contains("<encrypted>")));
+    for text in shown {
+        assert!(!text.contains(SECRET), "{text}");
+    }
+}
+
+pub async fn batch_handler_gets_decrypted_parameters_of_each_key(b: &dyn Backend) {
+    b.outbox().define_if_missing(encrypting("sync")).await.unwrap();
+    let mut ids = Vec::new();
+    for (cipher, value) in [(&["a"][..], "one"), (&["b", "a"], "two"), (&["c", "b", "a"], "three")] {
+        b.outbox().use_param_cipher(keys(cipher));
+        ids.push(b.add_new(NewNotice::new("sync", value).unwrap()).await.id());
+        assert!(stored_param(b, *ids.last().unwrap()).await.contains(&format!("{{\"$encrypted\":\"{}\"", cipher[0])));
+    }
+    let calls = Calls::default();
+    let seen = calls.clone();
+    let handler = move |notices: Vec<Notice<String>>| {
+        for notice in &notices {
+            seen.note(notice.param().clone());
+        }
+        async move { Ok(notices.iter().map(|_| Ok(())).collect()) }
+    };
+    let sweeper = b.outbox().sweeper().batch_handler("sync", Batch::up_to(3), handler).start().await.unwrap();
+    for id in ids {
+        reaches(b, id, Status::Succeeded).await;
+    }
+    let mut all = calls.all();
+    all.sort();
+    assert_eq!(all, ["one", "three", "two"]);
+    sweeper.shutdown().await;
+}
+
+pub async fn node_without_the_cipher_leaves_the_definition_alone(b: &dyn Backend) {
+    b.outbox().define_if_missing(encrypting("sync")).await.unwrap();
+    b.outbox().define_if_missing(NotifyDef::new("plain")).await.unwrap();
+    let waits = b.add_new(NewNotice::new("sync", 1).unwrap().param_cipher(keys(&["a"]))).await.id();
+    let handler = |_: Notice<i64>| async { Ok(()) };
+    let sweeper = b.outbox().sweeper().handler("sync", handler).handler("plain", handler).start().await.unwrap();
+    let sent = add(b, "plain").await;
+    reaches(b, sent, Status::Succeeded).await;
+    sweeper.idle().await;
+    let untouched = record(b, waits).await;
+    assert_eq!((untouched.status, untouched.fence, untouched.failures), (Status::NotSent, 0, 0));
+    let refused = async || {
+        let states = b.outbox().definitions().await.unwrap();
+        states.into_iter().find(|state| state.row.name == "sync").unwrap().refused_by
+    };
+    eventually("the node reports it", async || !refused().await.is_empty()).await;
+    let problem = refused().await.remove(0).problem;
+    assert!(problem.starts_with("encrypt_param: this node has no cipher"), "{problem}");
+    let alice = b.outbox().operator("alice");
+    let explained = alice.explain(waits).await.unwrap().to_string();
+    assert_eq!(explained, format!("it is due, but no node can decrypt it: {problem}"));
+    assert_eq!(alice.show(waits).await.unwrap().unwrap().param, "\"<encrypted>\"");
+    b.outbox().use_param_cipher(keys(&["a"]));
+    reaches(b, waits, Status::Succeeded).await;
+    eventually("nothing is refused any more", async || refused().await.is_empty()).await;
+    sweeper.shutdown().await;
+}
+
+pub async fn notice_of_an_unknown_key_waits_and_counts_nothing(b: &dyn Backend) {
+    let log = Log::start();
+    b.outbox().use_param_cipher(keys(&["a"]));
+    b.outbox().define_if_missing(encrypting("unknown_key")).await.unwrap();
+    let newer = NewNotice::new("unknown_key", 1).unwrap().param_cipher(keys(&["z"]));
+    let waits = b.add_new(newer).await.id();
+    let handler = |_: Notice<i64>| async { Ok(()) };
+    let sweeper = b.outbox().sweeper().handler("unknown_key", handler).start().await.unwrap();
+    let sent = add(b, "unknown_key").await;
+    reaches(b, sent, Status::Succeeded).await;
+    let due_later = async || record(b, waits).await.next_call_time > Some(b.clock().now());
+    eventually("it waits", async || record(b, waits).await.status == Status::NotSent && due_later().await).await;
+    let untouched = record(b, waits).await;
+    assert_eq!((untouched.failures, untouched.crashes, untouched.errors.len()), (0, 0, 0));
+    let refused = async || {
+        let states = b.outbox().definitions().await.unwrap();
+        states.into_iter().find(|state| state.row.name == "unknown_key").unwrap().refused_by
+    };
+    eventually("the node reports it", async || !refused().await.is_empty()).await;
+    let problem = refused().await.remove(0).problem;
+    let expected = format!(
+        "encrypt_param: the parameter of notice {waits} cannot be decrypted: it is encrypted with the key \"z\", which this process does not \
+         have; it has \"a\"; it waits, and the others are sent"
+    );
+    assert_eq!(problem, expected);
+    assert!(!log.errors_with(&problem).is_empty(), "it is logged");
+    b.outbox().use_param_cipher(keys(&["a", "z"]));
+    b.clock().advance(Duration::from_secs(60));
+    b.outbox().wake();
+    reaches(b, waits, Status::Succeeded).await;
+    sweeper.shutdown().await;
+}
+
+pub async fn altered_or_moved_parameters_are_dead_letters(b: &dyn Backend) {
+    b.outbox().use_param_cipher(keys(&["a"]));
+    // Also where a rule retries the class.
+    let def = |name: &str| encrypting(name).retry_rules(r#"{"invalid": "[1s,1s]"}"#);
+    for name in ["first", "second"] {
+        b.outbox().define_if_missing(def(name)).await.unwrap();
+    }
+    let add = async |name: &str| b.add_new(NewNotice::new(name, SECRET).unwrap()).await.id();
+    let (moved, from) = (add("second").await, add("first").await);
+    store_param(b, moved, stored_param(b, from).await).await;
+    let mut others = Vec::new();
+    for change in [
+        |param: String| param.replacen("\"ciphertext\":\"", "\"ciphertext\":\"AAAA", 1),
+        |param: String| param.replacen("\"ciphertext\"", "\"text\"", 1),
+        |_| r#"{"$encrypted":"a","ciphertext":""}"#.to_owned(),
+    ] {
+        let id = add("first").await;
+        store_param(b, id, change(stored_param(b, id).await)).await;
+        others.push(id);
+    }
+    let calls = Calls::default();
+    let seen = calls.clone();
+    let handler = move |notice: Notice<String>| {
+        seen.note(notice.id());
+        async { Ok(()) }
+    };
+    let builder = b.outbox().sweeper().handler("first", handler.clone()).handler("second", handler);
+    let sweeper = builder.start().await.unwrap();
+    for id in others.into_iter().chain([moved]) {
+        let dead = reaches(b, id, Status::DeadLetter).await;
+        assert_eq!((dead.failures, dead.last_class.as_deref()), (1, Some("invalid")));
+        let reason = dead.end_reason.unwrap();
+        assert!(reason.starts_with("its parameter cannot be decrypted: it is not what was encrypted"), "{reason}");
+        assert_eq!(dead.errors[0].class, "invalid");
+        let seen = b.outbox().operator("alice").show(id).await.unwrap().unwrap();
+        assert_eq!(seen.param, "\"<encrypted>\"");
+    }
+    reaches(b, from, Status::Succeeded).await;
+    assert_eq!(calls.all(), [from], "no handler was called for the others");
+    sweeper.shutdown().await;
+}
+
+pub async fn plaintext_of_before_is_sent_and_stays_out_of_texts(b: &dyn Backend) {
+    b.outbox().use_param_cipher(keys(&["a"]));
+    b.outbox().define_if_missing(NotifyDef::new("charge").retry_interval("1h")).await.unwrap();
+    let param = json!({ "then": "give up", "card": SECRET });
+    let before = b.add_new(NewNotice::new("charge", param).unwrap()).await.id();
+    edit_by_hand(b, "charge", |def| def.encrypt_param(true)).await;
+    assert!(definition(b, "charge").await.encrypt_param);
+    let sweeper = b.outbox().sweeper().handler("charge", charge).start().await.unwrap();
+    let dead = reaches(b, before, Status::DeadLetter).await;
+    assert_eq!(dead.end_reason.as_deref(), Some("the handler gave up: card *** is refused"));
+    sweeper.shutdown().await;
+}
