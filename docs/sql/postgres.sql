@@ -1001,6 +1001,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason,
     error_group
@@ -1028,6 +1029,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   coalesce(b.new_response::json, m.response),
+  m.parent_id,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   b.reason,
   b.new_group
@@ -1111,6 +1113,44 @@ SELECT m.id, m.fence, m.status, m.failures, m.crashes
 FROM notify_msg_history AS m
 WHERE m.id = ANY ($2::text::bigint[]);
 
+-- pass_on
+INSERT INTO
+  notify_msg (
+    def_id,
+    param,
+    description,
+    trace_context,
+    tag,
+    ordering_key,
+    dedupe_key,
+    dedupe_until_ended,
+    max_tries,
+    expires_at,
+    parent_id,
+    create_time,
+    next_call_time
+  )
+SELECT
+  b.target,
+  m.param,
+  m.description,
+  m.trace_context,
+  m.tag,
+  m.ordering_key,
+  m.dedupe_key,
+  m.dedupe_until_ended,
+  m.max_tries,
+  m.expires_at,
+  m.id,
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
+  coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
+FROM json_to_recordset($2::json) AS b(place bigint, notice_id bigint, target bigint)
+CROSS JOIN LATERAL (SELECT m.* FROM notify_msg m WHERE m.id = b.notice_id OFFSET 0) AS m
+WHERE true
+ORDER BY b.place
+ON CONFLICT (def_id, dedupe_key)
+WHERE dedupe_key IS NOT NULL AND (fence = 0 OR dedupe_until_ended) DO NOTHING;
+
 -- insert_bare
 INSERT INTO notify_msg (def_id, param)
 SELECT d.id, $2::json
@@ -1185,6 +1225,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -1211,6 +1252,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   NULL
 FROM notify_msg AS m
@@ -1295,6 +1337,7 @@ kept AS (
       max_tries,
       expires_at,
       response,
+      parent_id,
       finish_time,
       end_reason,
       error_group
@@ -1322,6 +1365,7 @@ kept AS (
     m.max_tries,
     m.expires_at,
     coalesce(m.new_response::json, m.response),
+    m.parent_id,
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
     m.reason,
     m.new_group
@@ -1388,6 +1432,7 @@ kept AS (
       max_tries,
       expires_at,
       response,
+      parent_id,
       finish_time,
       end_reason
     )
@@ -1414,6 +1459,7 @@ kept AS (
     m.max_tries,
     m.expires_at,
     m.response,
+    m.parent_id,
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
     NULL
   FROM gone m
@@ -1829,6 +1875,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
@@ -1885,6 +1933,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
@@ -1941,6 +1991,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
@@ -1998,6 +2050,8 @@ INSERT INTO
     owner,
     runbook,
     mask,
+    target_of,
+    target_filter,
     encrypt_param,
     create_time,
     update_time
@@ -2035,6 +2089,8 @@ VALUES (
   $31,
   $32,
   $33,
+  $34,
+  $35,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
 );
@@ -2072,9 +2128,11 @@ UPDATE notify_def SET
   owner = $30,
   runbook = $31,
   mask = $32,
-  encrypt_param = $33,
+  target_of = $33,
+  target_filter = $34,
+  encrypt_param = $35,
   update_time = coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
-WHERE id = $34;
+WHERE id = $36;
 
 -- delete_definition
 UPDATE notify_def SET
@@ -2209,6 +2267,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
@@ -2265,6 +2325,8 @@ SELECT
   owner,
   runbook,
   mask,
+  target_of,
+  target_filter,
   CASE WHEN encrypt_param THEN 1 ELSE 0 END,
   CASE
     WHEN isfinite(create_time) THEN (date_part('epoch', create_time) * 1000)::bigint
@@ -2565,6 +2627,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -2609,6 +2672,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.parent_id,
   m.response,
   CASE
     WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
@@ -2658,6 +2722,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.parent_id,
   m.response,
   NULL,
   NULL
@@ -2704,6 +2769,7 @@ SELECT
     WHEN m.expires_at < 'epoch'::timestamptz THEN 0
     WHEN m.expires_at > 'epoch'::timestamptz THEN 253402214400000
   END,
+  m.parent_id,
   m.response,
   CASE
     WHEN isfinite(m.finish_time) THEN (date_part('epoch', m.finish_time) * 1000)::bigint
@@ -4551,7 +4617,8 @@ INSERT INTO
     tag,
     max_tries,
     expires_at,
-    response
+    response,
+    parent_id
   )
 SELECT
   m.id,
@@ -4583,7 +4650,8 @@ SELECT
       coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp())
     ) THEN m.expires_at
   END,
-  m.response
+  m.response,
+  m.parent_id
 FROM json_to_recordset($2::json) AS b(notice_id bigint, due bigint)
 CROSS JOIN LATERAL (SELECT m.* FROM notify_msg_history m WHERE m.id = b.notice_id AND true OFFSET 0) AS m;
 
@@ -4612,6 +4680,7 @@ INSERT INTO
     max_tries,
     expires_at,
     response,
+    parent_id,
     finish_time,
     end_reason
   )
@@ -4638,6 +4707,7 @@ SELECT
   m.max_tries,
   m.expires_at,
   m.response,
+  m.parent_id,
   coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()),
   $3
 FROM notify_msg AS m
@@ -4705,7 +4775,8 @@ WHERE
     coalesce(('epoch'::timestamptz + $1::bigint * interval '1 millisecond'), statement_timestamp()) + - $3 * interval '1 millisecond'
   )
   AND NOT EXISTS (SELECT 1 FROM notify_msg WHERE def_id = $2)
-  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2);
+  AND NOT EXISTS (SELECT 1 FROM notify_msg_history WHERE def_id = $2)
+  AND NOT EXISTS (SELECT 1 FROM (SELECT target_of FROM notify_def) t WHERE t.target_of = $2);
 
 -- open_switch
 INSERT INTO notify_switch (id)
