@@ -43,7 +43,7 @@ impl KnownDefinitions {
                     if *known.row == row
                         && !turned
                         && !self.takes_alerts_anew(known)
-                        && !(has_cipher && known.refusal() == Some(NO_CIPHER)) =>
+                        && !waited_for_cipher(known, has_cipher) =>
                 {
                     Arc::clone(known)
                 }
@@ -137,6 +137,11 @@ impl KnownDefinitions {
             && matches!(known.readiness, Readiness::Ready(_) | Readiness::NotHere(..))
             && known.is_here() != self.logs_alerts()
     }
+}
+
+/// Returns true if the cipher that a definition waited for is set.
+fn waited_for_cipher(known: &Definition, has_cipher: bool) -> bool {
+    has_cipher && known.refusal() == Some(NO_CIPHER)
 }
 
 /// Why a definition with `encrypt_param` waits on a node that has no cipher.
